@@ -1,0 +1,1 @@
+"""One file is one command: `SUMMARY`, `configure(parser)` and `run(arguments) -> exit code`."""

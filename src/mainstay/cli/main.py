@@ -1,0 +1,125 @@
+"""The one door of the program: finds the command's file, loads only that, and turns refusals into exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from mainstay import __version__
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+    from types import ModuleType
+    from typing import NoReturn
+
+EXIT_USAGE = 2
+
+
+class Refused(Exception):
+    """The command cannot be carried out as asked; the text says what is wrong and what to do."""
+
+    def __init__(self, message: str, *, exit_code: int = EXIT_USAGE) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = dispatch(arguments)
+        sys.stdout.flush()
+    except Refused as refusal:
+        sys.stdout.flush()
+        print(f"mainstay: {refusal}", file=sys.stderr)
+        return refusal.exit_code
+    except BrokenPipeError:
+        # The reader went away (`| head`): stop quietly, and keep the interpreter from complaining at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except KeyboardInterrupt:
+        return 130
+    return code
+
+
+def dispatch(arguments: list[str]) -> int:
+    name = arguments[0] if arguments else "--help"
+    if name in ("-h", "--help", "help"):
+        print(overview())
+        return 0 if arguments else EXIT_USAGE
+    if name in ("-V", "--version"):
+        print(f"mainstay {__version__}")
+        return 0
+    command = load(name)
+    if command is None:
+        raise Refused(f"there is no command {name!r}{suggestion(name, names())}; `mainstay --help` lists them")
+    parser = make_parser(name, command)
+    code: int = command.run(parser.parse_args(arguments[1:]))
+    return code
+
+
+def names() -> list[str]:
+    """Every command, from the folder that holds them."""
+    folder = os.path.join(os.path.dirname(__file__), "commands")
+    files = (entry.removesuffix(".py") for entry in os.listdir(folder) if entry.endswith(".py"))
+    return sorted(name for name in files if not name.startswith("_"))
+
+
+def load(name: str) -> ModuleType | None:
+    from importlib import import_module
+
+    if not name.isidentifier() or name.startswith("_"):
+        return None
+    path = f"mainstay.cli.commands.{name}"
+    try:
+        return import_module(path)
+    except ModuleNotFoundError as error:
+        if error.name == path:
+            return None
+        raise
+
+
+def make_parser(name: str, command: ModuleType) -> argparse.ArgumentParser:
+    import argparse
+
+    class Parser(argparse.ArgumentParser):
+        """argparse, with a way out in each message."""
+
+        def error(self, message: str) -> NoReturn:
+            raise Refused(f"{message}{self.way_out(message)}\nSee `{self.prog} --help`.")
+
+        def way_out(self, message: str) -> str:
+            _, found, rest = message.partition("unrecognized arguments: ")
+            options = [option for action in self._actions for option in action.option_strings]
+            return suggestion(rest.split()[0].partition("=")[0], options) if found and rest else ""
+
+    parser = Parser(
+        prog=f"mainstay {name}",
+        description=command.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    command.configure(parser)
+    return parser
+
+
+def suggestion(word: str, known: Sequence[str]) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, known, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def overview() -> str:
+    rows = [(name, command.SUMMARY) for name in names() if (command := load(name)) is not None]
+    width = max((len(name) for name, _ in rows), default=0)
+    lines = [
+        "usage: mainstay COMMAND …",
+        "",
+        "Brings hosts to what a manifest says, and offers services on them.",
+        "",
+    ]
+    lines += [f"  {name:<{width}}  {summary}" for name, summary in rows]
+    lines += ["", "`mainstay COMMAND --help` tells more."]
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""Half two: which services exist and what must happen to them."""

@@ -1,0 +1,1 @@
+"""Decides; no I/O, no clock, no randomness."""

@@ -1,0 +1,1 @@
+"""Half one: bring this host to what a manifest says."""
