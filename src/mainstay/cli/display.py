@@ -1,0 +1,161 @@
+"""How runs look: a coloured line per resource and a progress line on a terminal, plain lines in a pipe."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from mainstay.converge.contract import CHANGED, FAILED, REFRESHED, SKIPPED, STABLE, UNMET, Observer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import TextIO
+
+    from mainstay.converge.contract import Event, Fault, Report, Resource
+
+COLOURS = {
+    STABLE: "32",
+    CHANGED: "33",
+    REFRESHED: "36",
+    SKIPPED: "90",
+    UNMET: "35",
+    FAILED: "31",
+    "+": "32",
+    "-": "31",
+    "@": "36",
+    "bold": "1",
+    "dim": "2",
+}
+WIDTH = 9
+
+
+class Palette:
+    """Colours, where they are wanted."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.on = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+    def paint(self, text: str, colour: str) -> str:
+        return f"\033[{COLOURS[colour]}m{text}\033[0m" if self.on and colour in COLOURS else text
+
+
+class RunDisplay(Observer):
+    """Writes what happens as it happens."""
+
+    def __init__(self, *, verbose: bool) -> None:
+        self.stream = sys.stdout
+        self.palette = Palette(self.stream)
+        self.verbose = verbose
+        self.total = 0
+        self.live = self.stream.isatty() and os.environ.get("TERM") != "dumb"
+        self.shown_progress = False
+
+    def begins(self, total: int) -> None:
+        self.total = total
+
+    def resource_begins(self, index: int, resource: Resource) -> None:
+        # Painting each of ten thousand lines would cost more than the work.
+        if not self.live or (self.total > 200 and index % 50):
+            return
+        width = self.terminal_width()
+        line = f"[{index + 1}/{self.total}] {printable(resource.id)}"
+        self.stream.write("\r\033[K" + self.palette.paint(line[: width - 1], "dim"))
+        self.stream.flush()
+        self.shown_progress = True
+
+    def terminal_width(self) -> int:
+        try:
+            return os.get_terminal_size(self.stream.fileno()).columns
+        except OSError:
+            return 80
+
+    def clear(self) -> None:
+        if self.shown_progress:
+            self.stream.write("\r\033[K")
+            self.shown_progress = False
+
+    def message(self, text: str) -> None:
+        self.clear()
+        self.stream.write(printable(text.rstrip("\n"), keep_newlines=True) + "\n")
+
+    def output(self, resource: Resource, line: str) -> None:
+        self.clear()
+        self.stream.write(f"  {self.palette.paint('|', 'dim')} {printable(line)}\n")
+
+    def event(self, index: int, event: Event) -> None:
+        if event.outcome == STABLE and not event.warnings and not self.verbose:
+            return
+        self.clear()
+        self.stream.write("\n".join(self.lines(event)) + "\n")
+        self.stream.flush()
+
+    def lines(self, event: Event) -> list[str]:
+        word = self.palette.paint(f"{event.outcome:<{WIDTH}}", event.outcome)
+        said = event.noop_message or ""
+        reason = event.reason or ""
+        detail = f"{said}: {reason}" if said and reason and reason not in said else said or reason
+        name = self.palette.paint(printable(event.resource.id), "bold")
+        lines = [f"{word} {name}" + (f"  {printable(detail)}" if detail else "")]
+        lines += [f"  {self.palette.paint('error:', FAILED)} {indented(text)}" for text in event.errors]
+        lines += [f"  {self.palette.paint('warning:', CHANGED)} {indented(text)}" for text in event.warnings]
+        if event.outcome == FAILED and event.output:
+            lines += [f"  {self.palette.paint('|', 'dim')} {printable(line)}" for line in tail(event.output, 20)]
+        if event.diff:
+            lines += [self.diff_line(line) for line in event.diff.split("\n")]
+        return lines
+
+    def diff_line(self, line: str) -> str:
+        return "    " + self.palette.paint(printable(line), line[:1])
+
+    def finish(self, report: Report) -> None:
+        self.clear()
+        for error in report.output_errors:
+            self.stream.write(f"{self.palette.paint('error:', FAILED)} {indented(error)}\n")
+        for name, value in (report.outputs or {}).items():
+            self.stream.write(f"output    {printable(name)} = {printable(str(value))}\n")
+        self.stream.write(self.summary(report) + "\n")
+
+    def summary(self, report: Report) -> str:
+        counts = report.summary()
+        shown = [
+            self.palette.paint(f"{counts[word]} {word}", word)
+            for word in (CHANGED, REFRESHED, FAILED, UNMET, SKIPPED, STABLE)
+            if counts[word]
+        ]
+        kind = "Dry run, nothing was touched" if report.noop else "Run"
+        stopped = f", stopped: {report.stopped_by}" if report.stopped_by else ""
+        return f"{kind}: {', '.join(shown) or 'nothing to do'} in {counts['duration_seconds']:.2f} s{stopped}"
+
+
+def printable(text: str, *, keep_newlines: bool = False) -> str:
+    """Text that cannot steer the terminal it is shown on."""
+    if text.isprintable():
+        return text
+    kept = "\t\n" if keep_newlines else "\t"
+    return "".join(
+        character if character.isprintable() or character in kept else character.encode("unicode_escape").decode()
+        for character in text
+    )
+
+
+def indented(text: str) -> str:
+    return printable(text, keep_newlines=True).replace("\n", "\n         ")
+
+
+def tail(text: str, count: int) -> list[str]:
+    lines = text.rstrip("\n").split("\n")
+    return lines if len(lines) <= count else [f"[… {len(lines) - count} lines before]", *lines[-count:]]
+
+
+def print_faults(faults: Sequence[Fault], limit: int = 50) -> None:
+    palette = Palette(sys.stderr)
+    for fault in faults[:limit]:
+        place, _, message = str(fault).partition(": ")
+        if fault.line is None:
+            place, message = fault.file, fault.message
+        print(f"{palette.paint(printable(place), 'bold')}: {printable(message)}", file=sys.stderr)
+    if len(faults) > limit:
+        print(f"… and {len(faults) - limit} more", file=sys.stderr)
+    count = len(faults)
+    print(f"{count} fault{'' if count == 1 else 's'}; nothing was touched.", file=sys.stderr)

@@ -1,0 +1,153 @@
+"""What the commands that run a manifest share: their options, the run with its signals, and its exit code."""
+
+from __future__ import annotations
+
+import sys
+
+from mainstay.cli.main import Refused
+from mainstay.converge.contract import DoesNotLoad, Observer, StopFlag
+from mainstay.converge.host.state import Unusable
+from mainstay.converge.kinds import Unfit, core_value, parse_duration
+from mainstay.converge.manifest.hierarchy import nest
+from mainstay.converge.run import Locked, Request, read_values, run
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any
+
+    from mainstay.converge.contract import Report
+    from mainstay.converge.run import Session
+
+EXIT_FAILED, EXIT_DOES_NOT_LOAD, EXIT_LOCKED = 1, 2, 3
+DETAILED_CHANGED, DETAILED_FAILED, DETAILED_DOES_NOT_LOAD = 2, 4, 1
+SIGNAL_EXITS = {"SIGINT": 130, "SIGTERM": 143}
+
+
+def add_value_options(parser: argparse.ArgumentParser) -> None:
+    """Where data and facts come from beside the manifest."""
+    group = parser.add_argument_group("values")
+    group.add_argument(
+        "--data", metavar="FILE", action="append", default=[], help="data over the manifest's own (YAML or JSON)"
+    )
+    group.add_argument(
+        "--set", metavar="KEY=VALUE", action="append", default=[], help="one value over all data; dotted keys nest"
+    )
+    group.add_argument(
+        "--values",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="further roots for look-ups, one per top-level key",
+    )
+    group.add_argument("--facts", metavar="FILE", action="append", default=[], help="facts over the host's own")
+    group.add_argument("--fact", metavar="KEY=VALUE", action="append", default=[], help="one fact over all others")
+
+
+def value_layers(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The request's part that `add_value_options` gives."""
+    roots: dict[str, Any] = {}
+    for path in arguments.values:
+        roots.update(read_values(path))
+    taken = sorted(roots.keys() & {"data", "facts", "environ"})
+    if taken:
+        raise Refused(f"--values: {', '.join(taken)} is a root of its own; use --data, --facts or another name")
+    return {
+        "data_layers": [read_values(path) for path in arguments.data]
+        + [assignment(text, "--set") for text in arguments.set],
+        "facts_layers": [read_values(path) for path in arguments.facts]
+        + [assignment(text, "--fact") for text in arguments.fact],
+        "roots": roots,
+    }
+
+
+def assignment(text: str, option: str) -> dict[str, Any]:
+    key, separator, value = text.partition("=")
+    if not separator or not all(key.split(".")):
+        raise Refused(f"{option} takes KEY=VALUE, got {text!r}")
+    return nest(key, core_value(value))
+
+
+def duration(text: str | None) -> float:
+    if text is None:
+        return 0.0
+    try:
+        return parse_duration(text)
+    except Unfit as error:
+        raise Refused(f"--lock-wait: {error}") from None
+
+
+def catch_signals(stop: StopFlag) -> None:
+    """The first SIGINT or SIGTERM ends the run in order; a command that is running is ended with it."""
+    import signal
+
+    def ask(number: int, _frame: object) -> None:
+        stop.request(signal.Signals(number).name, at_once=True)
+
+    signal.signal(signal.SIGINT, ask)
+    signal.signal(signal.SIGTERM, ask)
+
+
+def carry_out(
+    make_request: Any, observer: Observer, *, as_json: bool, report_file: str | None, detailed: bool
+) -> int:
+    """Runs, shows, and turns what happened into an exit code. `make_request` gets the observer and the stop flag."""
+    import gc
+
+    # Objects of a run live until its end; looking through them again and again finds nothing.
+    gc.disable()
+    stop = StopFlag()
+    catch_signals(stop)
+    try:
+        request: Request = make_request(observer, stop)
+        session, report = run(request)
+    except DoesNotLoad as refusal:
+        show_faults(refusal, as_json=as_json)
+        return DETAILED_DOES_NOT_LOAD if detailed else EXIT_DOES_NOT_LOAD
+    except Locked as busy:
+        raise Refused(str(busy), exit_code=EXIT_LOCKED) from None
+    except Unusable as refusal:
+        raise Refused(str(refusal)) from None
+    show_report(session, report, observer, as_json=as_json, report_file=report_file)
+    return exit_code(report, detailed=detailed)
+
+
+def show_faults(refusal: DoesNotLoad, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"faults": [fault.as_json() for fault in refusal.faults]})
+        return
+    from mainstay.cli.display import print_faults
+
+    print_faults(refusal.faults)
+
+
+def show_report(
+    session: Session, report: Report, observer: Observer, *, as_json: bool, report_file: str | None
+) -> None:
+    from mainstay.cli.display import RunDisplay
+
+    if report_file is not None:
+        from json import dumps
+
+        session.write_report(report_file, dumps(report.as_json(session.host), ensure_ascii=False, indent=1))
+    if as_json:
+        print_json(report.as_json(session.host))
+    elif isinstance(observer, RunDisplay):
+        observer.finish(report)
+
+
+def print_json(document: object) -> None:
+    from json import dumps
+
+    # Lone surrogates stand for bytes that are not UTF-8 in a file's name; JSON can only escape them.
+    text = dumps(document, ensure_ascii=False, indent=1)
+    sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace") + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def exit_code(report: Report, *, detailed: bool) -> int:
+    if report.stopped_by in SIGNAL_EXITS:
+        return SIGNAL_EXITS[report.stopped_by]
+    if detailed:
+        return (DETAILED_CHANGED if report.changed else 0) + (DETAILED_FAILED if report.failed else 0)
+    return EXIT_FAILED if report.failed else 0

@@ -1,0 +1,342 @@
+"""The loop: gate → read → decide → describe or perform → verify → event. Whether a run is dry is asked here only."""
+
+from __future__ import annotations
+
+from mainstay.converge.contract import (
+    CHANGED,
+    FAILED,
+    REFRESHED,
+    SKIPPED,
+    UNMET,
+    DesiredStateFailed,
+    Event,
+    Failure,
+    Missing,
+    Report,
+    Stopped,
+)
+from mainstay.converge.kinds import Unfit, shorten
+from mainstay.converge.manifest.expressions import Unresolved
+from mainstay.converge.manifest.resolve import render_tree
+from mainstay.converge.redaction import Redactor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from mainstay.converge.contract import Change, Observer, Provider, Resource, ResourceType, StopFlag
+    from mainstay.converge.history import Ledger
+    from mainstay.converge.host.door import Host
+    from mainstay.converge.manifest.resolve import Manifest
+
+
+class Options:
+    """How a run is to be done."""
+
+    def __init__(
+        self,
+        *,
+        noop: bool = False,
+        differences: bool = False,
+        tags: Sequence[str] = (),
+        monitor_only: bool = False,
+    ) -> None:
+        self.noop = noop
+        self.differences = differences
+        self.tags = frozenset(tags)
+        self.monitor_only = monitor_only
+
+
+class Run:
+    """One run of a manifest: its resources in order, each to one event."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        host: Host,
+        *,
+        find_type: Callable[[str], ResourceType | None],
+        choose_provider: Callable[[str, str | None, Host], Provider],
+        ledger: Ledger,
+        observer: Observer,
+        stop: StopFlag,
+        clock: Callable[[], float],
+        options: Options,
+        redactor: Redactor,
+    ) -> None:
+        self.manifest = manifest
+        self.host = host
+        self.find_type = find_type
+        self.choose_provider = choose_provider
+        self.ledger = ledger
+        self.observer = observer
+        self.stop = stop
+        self.clock = clock
+        self.options = options
+        self.redactor = redactor
+        self.report = Report(host.run_id, manifest.file, noop=options.noop)
+        self.events: dict[str, Event] = {}
+        self.providers: dict[tuple[str, str | None], tuple[ResourceType, Provider]] = {}
+        self.subscribers = find_subscribers(manifest.resources)
+        self.gave_up_after: str | None = None
+
+    def run(self) -> Report:
+        manifest, report, observer = self.manifest, self.report, self.observer
+        started = self.clock()
+        observer.begins(len(manifest.resources))
+        if manifest.pre_message:
+            observer.message(manifest.pre_message)
+        for index, resource in enumerate(manifest.resources):
+            observer.resource_begins(index, resource)
+            begun = self.clock()
+            event = self.manage(resource)
+            event.duration_seconds = self.clock() - begun
+            self.events[resource.id] = event
+            report.events.append(event)
+            if event.outcome == FAILED and manifest.fail_on_error and self.gave_up_after is None:
+                self.gave_up_after = resource.id
+            observer.event(index, event)
+        self.host.files.sync()
+        report.stopped_by = self.stop.reason
+        self.finish()
+        report.duration_seconds = self.clock() - started
+        return report
+
+    def finish(self) -> None:
+        """What the manifest says once everything is as wanted."""
+        manifest, report = self.manifest, self.report
+        if report.failed or self.stop.reason is not None:
+            return
+        for name in ("outputs", "post_message"):
+            tree = getattr(manifest, name)
+            if tree is None or (name == "outputs" and self.options.noop):
+                continue
+            try:
+                value = render_tree(tree, manifest.scope)
+            except (Unresolved, Failure, OSError) as error:
+                report.output_errors.append(self.redactor.clean(f"{name}: {error}"))
+                continue
+            if name == "outputs":
+                report.outputs = value
+            else:
+                self.observer.message(self.redactor.clean(str(value)))
+
+    # ---- one resource ----
+    def manage(self, resource: Resource) -> Event:
+        event = Event(resource)
+        event.noop = self.options.noop
+        self.host.notes.clear()
+        try:
+            if self.gate(resource, event):
+                self.converge(resource, event)
+        except Stopped:
+            fail(event, "interrupted while its command was running")
+        except (Failure, Unfit, Unresolved) as error:
+            self.failed(event, error)
+        except OSError as error:
+            fail(event, describe_os_error(error))
+        except Exception as error:  # noqa: BLE001  # a bug in one provider must not keep the others from their work
+            fail(event, f"bug in the {event.provider} provider: {error.__class__.__name__}: {error}")
+        if self.host.notes:
+            event.warnings = (*event.warnings, *self.host.notes)
+        if event.changed and self.options.noop:
+            self.host.would_change = self.host.would_change or resource.id
+        if resource.sensitive or event.resource.sensitive or self.redactor.secrets:
+            self.redactor.redact(event)
+        return event
+
+    def failed(self, event: Event, error: Exception) -> None:
+        if self.options.noop and isinstance(error, Missing) and self.host.uncertain:
+            event.outcome = CHANGED
+            event.changed = True
+            event.noop_message = f"Unknown until applied: {error}"
+            event.reason = str(error)
+            return
+        event.output = getattr(error, "output", None) or event.output
+        fail(event, str(error))
+
+    def gate(self, resource: Resource, event: Event) -> bool:
+        """Whether the resource is to be managed at all."""
+        if self.stop.reason is not None:
+            return skip(event, f"not reached: {self.stop.reason}")
+        if self.gave_up_after is not None:
+            return skip(event, f"not reached: {self.gave_up_after} failed and fail_on_error is set")
+        if self.options.tags and not self.options.tags.intersection(resource.tags):
+            return skip(event, f"carries none of the tags {', '.join(sorted(self.options.tags))}")
+        for key, expected in (("control_if", True), ("control_unless", False)):
+            condition = getattr(resource, key)
+            if condition is not None and self.condition(condition, key) is not expected:
+                return skip(event, f"control.{key.removeprefix('control_')} is {str(not expected).lower()}")
+        if resource.require:
+            unmet = [name for name in resource.require if self.events[name].outcome in (FAILED, UNMET)]
+            if unmet:
+                event.outcome = UNMET
+                event.unmet = tuple(unmet)
+                event.reason = f"requires {', '.join(unmet)}"
+                return False
+        return True
+
+    def condition(self, evaluate: Callable[[Any], Any], key: str) -> bool:
+        name = f"control.{key.removeprefix('control_')}"
+        try:
+            value = evaluate(self.manifest.scope)
+        except Unresolved as error:
+            raise Failure(f"{name}: {error}") from None
+        if not isinstance(value, bool):
+            raise Failure(f"{name} must give true or false, not {shorten(repr(value))}")
+        return value
+
+    def converge(self, resource: Resource, event: Event) -> None:
+        resource_type, provider = self.provider_of(resource, event)
+        if resource.deferred:
+            resource = self.render(resource, resource_type)
+            event.resource = resource
+        if self.options.monitor_only:
+            if not resource.health_checks:
+                skip(event, "has no health checks")
+            self.check_health(resource, event)
+            return
+        refresh = self.is_refreshed(resource)
+        actual = provider.read(resource, self.host, refresh=refresh)
+        event.state = actual
+        changes = resource_type.decide(resource, actual, refresh=refresh)
+        if changes:
+            event.reason = changes[0].reason
+            if self.options.differences:
+                event.diff = provider.difference(resource, actual, self.host)
+            if self.options.noop:
+                self.describe(resource, event, changes)
+            else:
+                self.perform(resource, event, changes)
+        if refresh and not self.options.noop:
+            self.ledger.pay(resource.id)
+        if resource.health_checks:
+            self.check_health(resource, event)
+
+    def provider_of(self, resource: Resource, event: Event) -> tuple[ResourceType, Provider]:
+        key = (resource.type, resource.provider)
+        known = self.providers.get(key)
+        if known is None:
+            resource_type = self.find_type(resource.type)
+            if resource_type is None:
+                raise Failure(f"unknown resource type {resource.type!r}")
+            known = (resource_type, self.choose_provider(resource.type, resource.provider, self.host))
+            self.providers[key] = known
+        event.provider = known[1].name
+        return known
+
+    def render(self, resource: Resource, resource_type: ResourceType) -> Resource:
+        """The resource with the templates filled in that waited for its turn."""
+        scope = self.manifest.scope
+        rendered: dict[str, Any] = {**resource.__dict__, "deferred": None}
+        for key, tree in (resource.deferred or {}).items():
+            scope.tainted = False
+            try:
+                value = resource_type.properties[key].kind.accept(render_tree(tree, scope))
+            except (Unresolved, Unfit) as error:
+                raise Failure(f"{key}: {error} ({self.manifest.position((*resource.place, key))})") from None
+            if scope.tainted:
+                rendered["sensitive"] = True
+            if value is not None:
+                rendered[key] = value
+        complete = resource_type.resource(rendered)
+        resource_type.check_rendered(complete)
+        return complete
+
+    def is_refreshed(self, resource: Resource) -> bool:
+        if not resource.subscribe:
+            return False
+        return any(self.events[name].changed for name in resource.subscribe) or self.ledger.is_owed(resource.id)
+
+    # ---- a dry run describes ----
+    def describe(self, resource: Resource, event: Event, changes: tuple[Change, ...]) -> None:
+        resource_type, provider = self.provider_of(resource, event)
+        for change in changes:
+            provider.forecast(resource, event.state, change, self.host)
+        mark_changed(event, changes)
+        event.noop_message = resource_type.describe(resource, event.state, changes)
+        if resource_type.unforeseeable:
+            self.host.uncertain = True
+
+    # ---- a real run performs ----
+    def perform(self, resource: Resource, event: Event, changes: tuple[Change, ...]) -> None:
+        resource_type, provider = self.provider_of(resource, event)
+        before = event.state
+        subscribers = self.subscribers.get(resource.id)
+        if subscribers:
+            # Written down before anything is touched: should we be killed, the next run knows whom to tell.
+            self.ledger.owe(resource.id, subscribers)
+        try:
+            for change in changes:
+                provider.perform(resource, before, change, self.host)
+            after = provider.confirm(resource, before, self.host)
+            event.state = after
+            event.output = after.output
+            reached, reason = resource_type.desired(resource, after)
+            if not reached:
+                raise DesiredStateFailed(reason, output=after.output)
+        except BaseException:
+            event.changed = self.left_traces(resource, resource_type, provider, before)
+            if subscribers and not event.changed:
+                self.ledger.void(resource.id, subscribers)
+            raise
+        finally:
+            if resource_type.unforeseeable:
+                self.host.accounts.forget()
+        mark_changed(event, changes)
+
+    def left_traces(self, resource: Resource, resource_type: ResourceType, provider: Provider, before: Any) -> bool:
+        """Whether a change that failed altered the host all the same."""
+        try:
+            return resource_type.leaves_traces(resource, before, provider.confirm(resource, before, self.host))
+        except (Failure, OSError):
+            return True
+
+    # ---- health ----
+    def check_health(self, resource: Resource, event: Event) -> None:
+        from mainstay.converge.health import ask
+
+        if self.options.noop and (event.changed or self.host.would_change is not None):
+            names = ", ".join(check.name for check in resource.health_checks)
+            self.host.note(f"health checks not run in a dry run with changes: {names}")
+            return
+        problems = []
+        for check in resource.health_checks:
+            problem = ask(check, self.host, self.stop)
+            if problem is not None:
+                problems.append(problem)
+        if problems:
+            event.outcome = FAILED
+            event.errors = tuple(problems)
+
+
+def find_subscribers(resources: Sequence[Resource]) -> dict[str, list[str]]:
+    """Who is to be refreshed when a resource changes."""
+    found: dict[str, list[str]] = {}
+    for resource in resources:
+        for name in resource.subscribe:
+            found.setdefault(name, []).append(resource.id)
+    return found
+
+
+def mark_changed(event: Event, changes: tuple[Change, ...]) -> None:
+    event.changed = True
+    event.refreshed = any(change.refresh for change in changes)
+    event.outcome = REFRESHED if event.refreshed else CHANGED
+
+
+def skip(event: Event, reason: str) -> bool:
+    event.outcome = SKIPPED
+    event.reason = reason
+    return False
+
+
+def fail(event: Event, message: str) -> None:
+    event.outcome = FAILED
+    event.errors = (*event.errors, message)
+
+
+def describe_os_error(error: OSError) -> str:
+    where = f": {error.filename}" if error.filename else ""
+    return f"{error.strerror or error}{where}"

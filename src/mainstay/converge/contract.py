@@ -1,0 +1,343 @@
+"""The shared words of host convergence: resources and their types, providers, changes, events, reports.
+
+Nothing here touches a host. Types decide (pure), providers do; both meet in `apply.py`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Any
+
+    from mainstay.converge.host.door import Host
+    from mainstay.converge.kinds import Kind
+
+    DocumentPath = tuple[str | int, ...]
+
+STABLE, CHANGED, REFRESHED = "stable", "changed", "refreshed"
+SKIPPED, UNMET, FAILED = "skipped", "unmet", "failed"
+OUTCOMES = (STABLE, CHANGED, REFRESHED, SKIPPED, UNMET, FAILED)
+
+
+# ---- what can go wrong ----
+class Fault:
+    """One thing wrong with a manifest, and where it stands."""
+
+    __slots__ = ("column", "file", "line", "message")
+
+    def __init__(self, file: str, line: int | None, column: int | None, message: str) -> None:
+        self.file = file
+        self.line = line
+        self.column = column
+        self.message = message
+
+    def __str__(self) -> str:
+        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
+        return f"{place}: {self.message}"
+
+    def as_json(self) -> dict[str, Any]:
+        return {"file": self.file, "line": self.line, "column": self.column, "message": self.message}
+
+
+class DoesNotLoad(Exception):
+    """The manifest has faults; nothing was touched."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__("\n".join(str(fault) for fault in faults))
+        self.faults = list(faults)
+
+
+class Failure(Exception):
+    """A resource cannot be brought to its state; the text names the thing and the reason."""
+
+    def __init__(self, message: str, *, output: str | None = None) -> None:
+        super().__init__(message)
+        self.output = output
+
+
+class Missing(Failure):
+    """Something the resource needs is not there; in a dry run an earlier exec or package might bring it."""
+
+
+class DesiredStateFailed(Failure):
+    """The change was made, and the host still is not as wanted."""
+
+
+class Stopped(Exception):
+    """The caller asked the run to end while a command was running."""
+
+
+# ---- what is wanted ----
+class Property:
+    """One property of a resource type; loader, JSON Schema, command line and reference derive from it."""
+
+    __slots__ = ("alias_of", "choices", "deferred", "kind", "summary")
+
+    def __init__(
+        self,
+        kind: Kind,
+        summary: str,
+        *,
+        choices: tuple[str, ...] = (),
+        deferred: bool = False,
+        alias_of: str | None = None,
+    ) -> None:
+        self.kind = kind
+        self.summary = summary
+        self.choices = choices
+        self.deferred = deferred
+        self.alias_of = alias_of
+
+
+class HealthCheck:
+    """A command that says how the thing is, after it was brought to its state."""
+
+    __slots__ = ("command", "name", "timeout_seconds", "tries", "try_sleep_seconds")
+
+    def __init__(
+        self, command: str, name: str, tries: int, try_sleep_seconds: float, timeout_seconds: float | None
+    ) -> None:
+        self.command = command
+        self.name = name
+        self.tries = tries
+        self.try_sleep_seconds = try_sleep_seconds
+        self.timeout_seconds = timeout_seconds
+
+
+class Resource:
+    """What the manifest wants of one thing. Properties are attributes; the loader hands in the ones given."""
+
+    type: str
+    name: str
+    id: str
+    place: DocumentPath
+    alias: str | None = None
+    ensure: str = "present"
+    provider: str | None = None
+    require: tuple[str, ...] = ()
+    subscribe: tuple[str, ...] = ()
+    control_if: Callable[[Any], Any] | None = None
+    control_unless: Callable[[Any], Any] | None = None
+    health_checks: tuple[HealthCheck, ...] = ()
+    tags: tuple[str, ...] = ()
+    sensitive: bool = False
+    # Properties whose templates wait for the resource's turn: name → template.
+    deferred: Mapping[str, Any] | None = None
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        self.__dict__ = given
+
+
+class State:
+    """What a provider found. `ensure` is the word the manifest would use for it."""
+
+    ensure: str = "absent"
+    output: str | None = None
+
+    def as_json(self, host: Host) -> dict[str, Any]:
+        return {"ensure": self.ensure}
+
+
+class Change:
+    """One step from the actual to the wanted state, and why it is needed."""
+
+    __slots__ = ("reason", "refresh", "verb")
+
+    def __init__(self, verb: str, reason: str, *, refresh: bool = False) -> None:
+        self.verb = verb
+        self.reason = reason
+        self.refresh = refresh
+
+
+class ResourceType(ABC):
+    """Decides, and touches nothing. One file in `resources/` is one type.
+
+    `wanted` is the type's own `Resource`, `actual` the `State` its providers give.
+    """
+
+    name: str
+    resource: type[Resource]
+    properties: Mapping[str, Property]
+    ensures: tuple[str, ...] = ("present",)
+    # Words beyond `ensures` may be wanted too, such as the version of a package.
+    open_ensure: bool = False
+    ensure_required: bool = False
+    # Whether a change may bring things that a dry run cannot foresee (paths, users, programs).
+    unforeseeable: bool = False
+    # Whether `subscribe` means something here.
+    refreshable: bool = False
+
+    @abstractmethod
+    def check(self, wanted: Any) -> Iterator[tuple[str | None, str]]:
+        """Faults seen at load: (property or None for the whole resource, message)."""
+
+    def check_rendered(self, wanted: Any) -> None:  # noqa: B027  # most types have nothing to add
+        """Refuses what templates produced where it cannot be; raises `Failure`."""
+
+    @abstractmethod
+    def desired(self, wanted: Any, actual: Any) -> tuple[bool, str]:
+        """Whether the actual state is the wanted one, and if not, why."""
+
+    @abstractmethod
+    def decide(self, wanted: Any, actual: Any, *, refresh: bool) -> tuple[Change, ...]:
+        """What to do. Raises `Failure` where the wanted state must not be forced."""
+
+    @abstractmethod
+    def describe(self, wanted: Any, actual: Any, changes: tuple[Change, ...]) -> str:
+        """What a dry run says about these changes."""
+
+    @abstractmethod
+    def leaves_traces(self, wanted: Any, before: Any, after: Any) -> bool:
+        """Whether a failed change altered the host all the same, so that subscribers must hear of it."""
+
+
+class Provider(ABC):
+    """Does, through the host's door. `providers/<type>/<name>.py` is one provider."""
+
+    name: str
+    priority: int = 1
+
+    def unavailable(self, host: Host) -> str | None:
+        """Why this provider cannot work here, or None."""
+        return None
+
+    @abstractmethod
+    def read(self, wanted: Any, host: Host, *, refresh: bool) -> Any:
+        """The actual state."""
+
+    @abstractmethod
+    def perform(self, wanted: Any, actual: Any, change: Change, host: Host) -> None:
+        """Makes one change."""
+
+    @abstractmethod
+    def forecast(self, wanted: Any, actual: Any, change: Change, host: Host) -> None:
+        """Notes what `perform` would do, so that later resources see it; fails where `perform` would."""
+
+    def confirm(self, wanted: Any, actual: Any, host: Host) -> Any:
+        """The state after the changes."""
+        return self.read(wanted, host, refresh=False)
+
+    def difference(self, wanted: Any, actual: Any, host: Host) -> str | None:
+        """What would change in a file, as a unified diff."""
+        return None
+
+
+# ---- what happened ----
+class Event:
+    """What became of one resource."""
+
+    outcome: str = STABLE
+    provider: str | None = None
+    noop: bool = False
+    changed: bool = False
+    refreshed: bool = False
+    noop_message: str | None = None
+    reason: str | None = None
+    output: str | None = None
+    diff: str | None = None
+    state: State | None = None
+    duration_seconds: float = 0.0
+    errors: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    unmet: tuple[str, ...] = ()
+
+    def __init__(self, resource: Resource) -> None:
+        self.resource = resource
+
+    def as_json(self, host: Host) -> dict[str, Any]:
+        resource = self.resource
+        return {
+            "type": resource.type,
+            "name": resource.name,
+            "alias": resource.alias,
+            "provider": self.provider,
+            "ensure": resource.ensure,
+            "outcome": self.outcome,
+            "changed": self.changed,
+            "refreshed": self.refreshed,
+            "failed": self.outcome == FAILED,
+            "skipped": self.outcome == SKIPPED,
+            "noop": self.noop,
+            "noop_message": self.noop_message,
+            "reason": self.reason,
+            "errors": list(self.errors),
+            "warnings": list(self.warnings),
+            "unmet": list(self.unmet),
+            "output": self.output,
+            "duration_seconds": round(self.duration_seconds, 6),
+            "diff": self.diff,
+            "state": None if self.state is None else self.state.as_json(host),
+        }
+
+
+class Report:
+    """What became of a run."""
+
+    def __init__(self, run_id: str, manifest: str, *, noop: bool) -> None:
+        self.run_id = run_id
+        self.manifest = manifest
+        self.noop = noop
+        self.events: list[Event] = []
+        self.outputs: dict[str, Any] | None = None
+        self.output_errors: list[str] = []
+        self.duration_seconds = 0.0
+        self.stopped_by: str | None = None
+        self.owed: dict[str, list[str]] = {}
+
+    def summary(self) -> dict[str, Any]:
+        counts = dict.fromkeys(OUTCOMES, 0)
+        for event in self.events:
+            counts[event.outcome] += 1
+        return {"total": len(self.events), **counts, "duration_seconds": round(self.duration_seconds, 6)}
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.output_errors) or any(event.outcome in (FAILED, UNMET) for event in self.events)
+
+    @property
+    def changed(self) -> bool:
+        return any(event.changed for event in self.events)
+
+    def as_json(self, host: Host) -> dict[str, Any]:
+        return {
+            "run_id": self.run_id,
+            "manifest": self.manifest,
+            "noop": self.noop,
+            "events": [event.as_json(host) for event in self.events],
+            "outputs": self.outputs,
+            "summary": self.summary(),
+        }
+
+
+class Observer:
+    """Told what happens while a run goes on. The default hears nothing."""
+
+    def begins(self, total: int) -> None:
+        """The manifest is loaded and the run starts."""
+
+    def resource_begins(self, index: int, resource: Resource) -> None:
+        """A resource's turn has come."""
+
+    def event(self, index: int, event: Event) -> None:
+        """A resource is done."""
+
+    def output(self, resource: Resource, line: str) -> None:
+        """A command with `logoutput` said something."""
+
+    def message(self, text: str) -> None:
+        """The manifest's own words before and after the run."""
+
+
+class StopFlag:
+    """Asks a run to end: between two resources, or at once with the running command's process group."""
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+        self.at_once = False
+
+    def request(self, reason: str, *, at_once: bool = False) -> None:
+        self.at_once = self.at_once or at_once
+        self.reason = self.reason or reason

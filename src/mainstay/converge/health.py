@@ -1,0 +1,43 @@
+"""Health checks: commands in the manner of Nagios, asked until they are content or the tries are used up."""
+
+from __future__ import annotations
+
+import time
+
+from mainstay.converge.contract import Failure
+from mainstay.converge.host.commands import DEFAULT_SEARCH_PATH, find_program
+from mainstay.converge.kinds import Unfit, shorten
+from mainstay.converge.words import split_words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mainstay.converge.contract import HealthCheck, StopFlag
+    from mainstay.converge.host.door import Host
+
+WORDS = {0: "OK", 1: "WARNING", 2: "CRITICAL"}
+
+
+def ask(check: HealthCheck, host: Host, stop: StopFlag) -> str | None:
+    """None when the check is content, else what it said."""
+    problem = None
+    for attempt in range(check.tries):
+        if attempt:
+            time.sleep(check.try_sleep_seconds)
+        problem = ask_once(check, host)
+        if problem is None or stop.reason is not None:
+            break
+    return problem
+
+
+def ask_once(check: HealthCheck, host: Host) -> str | None:
+    try:
+        words = split_words(check.command)
+        program = find_program(host.files, words[0], host.environ.get("PATH", DEFAULT_SEARCH_PATH), "/")
+        done = host.commands.run(words, program=program, timeout_seconds=check.timeout_seconds)
+    except (Failure, Unfit) as error:
+        return f"health check {check.name} is UNKNOWN: {error}"
+    if done.exit_code == 0:
+        return None
+    said = shorten(done.output.strip(), 300)
+    word = WORDS.get(done.exit_code, "UNKNOWN")
+    return f"health check {check.name} is {word}" + (f": {said}" if said else "")

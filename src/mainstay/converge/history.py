@@ -1,0 +1,163 @@
+"""What is remembered between runs: owed refreshes, where a killed run left temporary files, and past reports."""
+
+from __future__ import annotations
+
+import json
+
+from mainstay.converge.contract import STABLE
+from mainstay.converge.host.state import AppendOnly, list_names, newest_sizes, read_text, remove, remove_temps
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from mainstay.converge.contract import Report
+    from mainstay.converge.host.door import Host
+    from mainstay.converge.host.state import StateDirectory
+
+MOST_REPORTS = 1000
+LARGEST_HISTORY_BYTES = 100 * 1024 * 1024
+# The sizes of all reports are looked at once in so many runs.
+SIZES_LOOKED_AT_EVERY = 20
+
+
+class Ledger:
+    """Refreshes that are owed: written down and made durable before the trigger is changed, struck out when paid.
+
+    The file only grows during a run; at its end it holds what is still owed, or is gone.
+    """
+
+    def __init__(self, path: str | None) -> None:
+        self._file = None if path is None else AppendOnly(path)
+        self.owed: dict[str, set[str]] = {}
+        self._at_start: dict[str, set[str]] = {}
+
+    def load(self, subscriptions: Mapping[str, Sequence[str]]) -> None:
+        """Reads what an earlier run owed; what nobody subscribes to any more is dropped."""
+        if self._file is None:
+            return
+        for line in self._file.lines():
+            verb, trigger, subscribers = json.loads(line)
+            for subscriber in subscribers:
+                if verb == "owe":
+                    self.owed.setdefault(subscriber, set()).add(trigger)
+                elif verb == "void":
+                    self.owed.get(subscriber, set()).discard(trigger)
+                else:
+                    self.owed.pop(subscriber, None)
+        for subscriber, triggers in list(self.owed.items()):
+            triggers.intersection_update(subscriptions.get(subscriber, ()))
+            if not triggers:
+                del self.owed[subscriber]
+        self._at_start = {subscriber: set(triggers) for subscriber, triggers in self.owed.items()}
+
+    def is_owed(self, subscriber: str) -> bool:
+        return subscriber in self.owed
+
+    def owe(self, trigger: str, subscribers: Sequence[str]) -> None:
+        for subscriber in subscribers:
+            self.owed.setdefault(subscriber, set()).add(trigger)
+        self._write("owe", trigger, subscribers, durable=True)
+
+    def void(self, trigger: str, subscribers: Sequence[str]) -> None:
+        """The trigger did not change after all; what was owed before this run stays owed."""
+        undone = [name for name in subscribers if trigger not in self._at_start.get(name, ())]
+        for subscriber in undone:
+            self.owed[subscriber].discard(trigger)
+            if not self.owed[subscriber]:
+                del self.owed[subscriber]
+        if undone:
+            self._write("void", trigger, undone, durable=False)
+
+    def pay(self, subscriber: str) -> None:
+        if self.owed.pop(subscriber, None) is not None:
+            self._at_start.pop(subscriber, None)
+            self._write("paid", "", [subscriber], durable=False)
+
+    def close(self, state: StateDirectory) -> None:
+        if self._file is None:
+            return
+        self._file.close()
+        if not self.owed:
+            remove(self._file.path)
+            return
+        lines = (
+            json.dumps(["owe", trigger, [subscriber]])
+            for subscriber, triggers in self.owed.items()
+            for trigger in sorted(triggers)
+        )
+        state.write(self._file.path, ("\n".join(lines) + "\n").encode(), durable=True)
+
+    def _write(self, verb: str, trigger: str, subscribers: Sequence[str], *, durable: bool) -> None:
+        if self._file is not None:
+            self._file.append(json.dumps([verb, trigger, list(subscribers)]), durable=durable)
+
+
+class Journal:
+    """Names each directory before a temporary file is made in it, so that the next run cleans up after a kill."""
+
+    def __init__(self, path: str, run_id: str) -> None:
+        self._file = AppendOnly(path)
+        self._run_id = run_id
+
+    def clean_up(self) -> None:
+        """Removes what a dead run left. The caller holds the lock, so every entry is a dead run's."""
+        for line in self._file.lines():
+            run_id, directory = json.loads(line)
+            remove_temps(directory, run_id)
+        remove(self._file.path)
+
+    def announce(self, directory: str) -> None:
+        self._file.append(json.dumps([self._run_id, directory]), durable=False)
+
+    def close(self) -> None:
+        self._file.close()
+        remove(self._file.path)
+
+
+class History:
+    """Past reports: whole events for what was not stable, names for what was."""
+
+    def __init__(self, state: StateDirectory) -> None:
+        self.state = state
+
+    def save(self, report: Report, host: Host) -> None:
+        folder = self.state.directory("history")
+        kept = {
+            "run_id": report.run_id,
+            "manifest": report.manifest,
+            "noop": report.noop,
+            "stopped_by": report.stopped_by,
+            "summary": report.summary(),
+            "errors": report.output_errors,
+            "events": [event.as_json(host) for event in report.events if event.outcome != STABLE],
+            "stable": [event.resource.id for event in report.events if event.outcome == STABLE],
+        }
+        content = json.dumps(kept, ensure_ascii=False).encode("utf-8", "backslashreplace")
+        self.state.write(f"{folder}/{report.run_id}.json", content)
+        self._prune(folder)
+
+    def runs(self) -> list[str]:
+        """The ids of kept runs, newest first."""
+        names = list_names(f"{self.state.path}/history")
+        return sorted((name.removesuffix(".json") for name in names if name.endswith(".json")), reverse=True)
+
+    def show(self, run_id: str) -> dict[str, Any] | None:
+        text = read_text(f"{self.state.path}/history/{run_id}.json")
+        if text is None:
+            return None
+        kept: dict[str, Any] = json.loads(text)
+        return kept
+
+    def _prune(self, folder: str) -> None:
+        runs = self.runs()
+        for run_id in runs[MOST_REPORTS:]:
+            remove(f"{folder}/{run_id}.json")
+        if len(runs) % SIZES_LOOKED_AT_EVERY:
+            return
+        total = 0
+        for path, size in newest_sizes(folder):
+            total += size
+            if total > LARGEST_HISTORY_BYTES and total != size:
+                remove(path)

@@ -1,0 +1,59 @@
+"""Users and groups by name and number, remembered for as long as nothing can have changed them."""
+
+from __future__ import annotations
+
+import grp
+import pwd
+
+from mainstay.converge.contract import Missing
+
+LARGEST_ID = 2**32 - 2
+
+
+class Accounts:
+    def __init__(self) -> None:
+        self._uids: dict[str, int] = {}
+        self._gids: dict[str, int] = {}
+        self._users: dict[int, str] = {}
+        self._groups: dict[int, str] = {}
+
+    def forget(self) -> None:
+        """A command or package may have made accounts."""
+        for known in (self._uids, self._gids):
+            known.clear()
+        for names in (self._users, self._groups):
+            names.clear()
+
+    def uid(self, name: str) -> int:
+        if name not in self._uids:
+            self._uids[name] = self._number(name, "user")
+        return self._uids[name]
+
+    def gid(self, name: str) -> int:
+        if name not in self._gids:
+            self._gids[name] = self._number(name, "group")
+        return self._gids[name]
+
+    def user(self, uid: int) -> str:
+        if uid not in self._users:
+            try:
+                self._users[uid] = pwd.getpwuid(uid).pw_name
+            except KeyError:
+                self._users[uid] = str(uid)
+        return self._users[uid]
+
+    def group(self, gid: int) -> str:
+        if gid not in self._groups:
+            try:
+                self._groups[gid] = grp.getgrgid(gid).gr_name
+            except KeyError:
+                self._groups[gid] = str(gid)
+        return self._groups[gid]
+
+    def _number(self, name: str, what: str) -> int:
+        if name.isdecimal() and name.isascii() and int(name) <= LARGEST_ID:
+            return int(name)
+        try:
+            return pwd.getpwnam(name).pw_uid if what == "user" else grp.getgrnam(name).gr_gid
+        except (KeyError, ValueError, UnicodeEncodeError):
+            raise Missing(f"{what} {name!r} does not exist") from None

@@ -1,0 +1,114 @@
+"""Replaced files, kept content-addressed and bounded, so that `mainstay restore` can bring them back."""
+
+from __future__ import annotations
+
+import json
+import os
+from hashlib import sha256
+
+from mainstay.converge.host.state import file_name, remove, write_all
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from mainstay.converge.host.state import StateDirectory
+
+MOST_PER_PATH = 10
+LARGEST_TOTAL_BYTES = 1024 * 1024 * 1024
+
+
+class Backup:
+    """One kept version of a file."""
+
+    def __init__(self, run_id: str, content_path: str, attributes: dict[str, Any]) -> None:
+        self.run_id = run_id
+        self.content_path = content_path
+        self.uid: int = attributes["uid"]
+        self.gid: int = attributes["gid"]
+        self.mode: int = attributes["mode"]
+        self.size: int = attributes["size"]
+
+
+class Backups:
+    """Per path a folder with, for each run, the content (a hard link to one object per content) and its attributes."""
+
+    def __init__(self, state: StateDirectory) -> None:
+        self.state = state
+
+    def keep(self, path: str, run_id: str, found: Any, chunks: Iterable[bytes]) -> None:
+        objects = self.state.directory("backups", "objects")
+        folder = self.state.directory("backups", "paths", file_name(path))
+        temp = os.path.join(objects, f"{run_id}-{os.getpid()}.new")
+        descriptor = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        digest = sha256()
+        try:
+            for chunk in chunks:
+                digest.update(chunk)
+                write_all(descriptor, chunk)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        kept = os.path.join(objects, digest.hexdigest())
+        os.replace(temp, kept)
+        content = os.path.join(folder, f"{run_id}.content")
+        remove(content)
+        os.link(kept, content)
+        attributes = {
+            "path": path,
+            "uid": found.st_uid,
+            "gid": found.st_gid,
+            "mode": found.st_mode & 0o7777,
+            "size": found.st_size,
+        }
+        self.state.write(os.path.join(folder, f"{run_id}.json"), json.dumps(attributes).encode(), durable=True)
+        self._prune(folder, objects)
+
+    def list(self, path: str) -> list[Backup]:
+        """What is kept of a path, newest first."""
+        folder = os.path.join(self.state.path, "backups", "paths", file_name(path))
+        try:
+            runs = sorted(
+                (name.removesuffix(".json") for name in os.listdir(folder) if name.endswith(".json")), reverse=True
+            )
+        except FileNotFoundError:
+            return []
+        found = []
+        for run_id in runs:
+            with open(os.path.join(folder, f"{run_id}.json"), encoding="utf-8") as file:
+                found.append(Backup(run_id, os.path.join(folder, f"{run_id}.content"), json.load(file)))
+        return found
+
+    def _prune(self, folder: str, objects: str) -> None:
+        runs = sorted(name.removesuffix(".json") for name in os.listdir(folder) if name.endswith(".json"))
+        for run_id in runs[:-MOST_PER_PATH]:
+            self._drop(folder, run_id)
+        self._prune_total(os.path.dirname(folder), objects)
+        for entry in os.scandir(objects):
+            if entry.stat().st_nlink == 1:
+                remove(entry.path)
+
+    def _prune_total(self, paths: str, objects: str) -> None:
+        total = sum(entry.stat().st_size for entry in os.scandir(objects))
+        if total <= LARGEST_TOTAL_BYTES:
+            return
+        kept = sorted(
+            (name.removesuffix(".json"), os.path.join(paths, folder))
+            for folder in os.listdir(paths)
+            for name in os.listdir(os.path.join(paths, folder))
+            if name.endswith(".json")
+        )
+        # The newest one stays, however large: it is the one somebody may be about to need.
+        for run_id, folder in kept[:-1]:
+            content = os.path.join(folder, f"{run_id}.content")
+            found = os.lstat(content)
+            self._drop(folder, run_id)
+            if found.st_nlink == 2:
+                total -= found.st_size
+            if total <= LARGEST_TOTAL_BYTES:
+                return
+
+    def _drop(self, folder: str, run_id: str) -> None:
+        remove(os.path.join(folder, f"{run_id}.json"))
+        remove(os.path.join(folder, f"{run_id}.content"))

@@ -1,0 +1,273 @@
+"""Runs commands: no terminal, own process group, bounded output, and an end that is always reached."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import time
+
+from mainstay.converge.contract import Failure, Missing, Stopped
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from mainstay.converge.contract import StopFlag
+    from mainstay.converge.host.files import Files
+
+DEFAULT_SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+TAIL_BYTES = 32 * 1024
+LONGEST_LINE_BYTES = 8 * 1024
+GRACE_SECONDS = 5.0
+# A daemon that the command left behind may hold its output open; nobody waits for that.
+OUTPUT_AFTER_END_SECONDS = 1.0
+STOP_CHECK_SECONDS = 0.1
+
+
+class NotRunnable(Missing):
+    """The program is not there, or cannot be executed; never an exit code."""
+
+
+class Finished:
+    """A command that ended by itself."""
+
+    def __init__(self, exit_code: int, stdout: str, output: str) -> None:
+        self.exit_code = exit_code
+        self.stdout = stdout
+        self.output = output
+
+
+class Commands:
+    def __init__(self, stop: StopFlag) -> None:
+        self.stop = stop
+
+    def run(
+        self,
+        arguments: Sequence[str],
+        *,
+        program: str | None = None,
+        cwd: str = "/",
+        environment: Mapping[str, str] | None = None,
+        timeout_seconds: float | None = None,
+        on_line: Callable[[str], None] | None = None,
+    ) -> Finished:
+        """Runs to the end; raises `Failure` for anything that is not an exit code."""
+        name = arguments[0]
+        try:
+            child = subprocess.Popen(
+                list(arguments),
+                executable=program,
+                cwd=cwd,
+                env=None if environment is None else dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                process_group=0,
+                bufsize=0,
+            )
+        except FileNotFoundError:
+            raise NotRunnable(f"command not found: {program or name}") from None
+        except (PermissionError, NotADirectoryError) as error:
+            raise NotRunnable(f"command cannot be executed: {program or name}: {error.strerror}") from None
+        except ValueError as error:
+            raise Failure(f"command cannot be executed: {name}: {error}") from None
+        except OSError as error:
+            raise Failure(f"command cannot be executed: {program or name}: {error.strerror}") from None
+        return Conversation(child, self.stop, timeout_seconds, on_line).finish(name)
+
+
+class Conversation:
+    """Listens to a running command until it is over."""
+
+    def __init__(
+        self,
+        child: subprocess.Popen[bytes],
+        stop: StopFlag,
+        timeout_seconds: float | None,
+        on_line: Callable[[str], None] | None,
+    ) -> None:
+        self.child = child
+        self.stop = stop
+        self.timeout_seconds = timeout_seconds
+        self.on_line = on_line
+        self.stdout = Tail()
+        self.output = Tail()
+        self.lines: dict[int, bytearray] = {}
+        self.ended: str | None = None
+
+    def finish(self, name: str) -> Finished:
+        try:
+            self.listen()
+        except BaseException:
+            self.end_group(signal.SIGKILL)
+            raise
+        finally:
+            for stream in (self.child.stdout, self.child.stderr):
+                if stream is not None:
+                    stream.close()
+            self.child.wait()
+        output = self.output.text()
+        if self.ended == "stop":
+            raise Stopped
+        if self.ended == "timeout":
+            raise Failure(f"command timed out after {self.timeout_seconds:g}s: {name}", output=output)
+        code = self.child.returncode
+        if code < 0:
+            raise Failure(f"command was killed by signal {-code} ({signal_name(-code)}): {name}", output=output)
+        return Finished(code, self.stdout.text(), output)
+
+    def listen(self) -> None:
+        child = self.child
+        poll = select.poll()
+        streams = {stream.fileno(): stream for stream in (child.stdout, child.stderr) if stream is not None}
+        first = next(iter(streams))
+        for descriptor in streams:
+            poll.register(descriptor, select.POLLIN | select.POLLHUP)
+            self.lines[descriptor] = bytearray()
+        process = os.pidfd_open(child.pid)
+        poll.register(process, select.POLLIN)
+        started = time.monotonic()
+        deadline = None if self.timeout_seconds is None else started + self.timeout_seconds
+        kill_at: float | None = None
+        output_until: float | None = None
+        running = True
+        try:
+            while running or streams:
+                now = time.monotonic()
+                if output_until is not None and now >= output_until:
+                    break
+                if running and kill_at is None and self.over(now, deadline):
+                    self.end_group(signal.SIGTERM)
+                    kill_at = now + GRACE_SECONDS
+                if kill_at is not None and now >= kill_at:
+                    self.end_group(signal.SIGKILL)
+                    kill_at = None if not running else now + GRACE_SECONDS
+                waits = [STOP_CHECK_SECONDS]
+                waits += [moment - now for moment in (deadline if running else None, kill_at, output_until) if moment]
+                for descriptor, _ in poll.poll(max(0.0, min(waits)) * 1000 + 1):
+                    if descriptor == process:
+                        running = False
+                        poll.unregister(process)
+                        output_until = time.monotonic() + OUTPUT_AFTER_END_SECONDS
+                    elif not self.take(descriptor, is_stdout=descriptor == first):
+                        poll.unregister(descriptor)
+                        del streams[descriptor]
+            if self.ended is not None:
+                self.end_remaining()
+        finally:
+            os.close(process)
+        for descriptor in self.lines:
+            self.say(descriptor, final=True)
+
+    def over(self, now: float, deadline: float | None) -> bool:
+        if self.ended is None:
+            if self.stop.at_once:
+                self.ended = "stop"
+            elif deadline is not None and now >= deadline:
+                self.ended = "timeout"
+        return self.ended is not None
+
+    def take(self, descriptor: int, *, is_stdout: bool) -> bool:
+        chunk = os.read(descriptor, 64 * 1024)
+        if not chunk:
+            return False
+        self.output.add(chunk)
+        if is_stdout:
+            self.stdout.add(chunk)
+        if self.on_line is not None:
+            self.lines[descriptor] += chunk
+            self.say(descriptor)
+        return True
+
+    def say(self, descriptor: int, *, final: bool = False) -> None:
+        if self.on_line is None:
+            return
+        pending = self.lines[descriptor]
+        *complete, rest = pending.split(b"\n")
+        while len(rest) > LONGEST_LINE_BYTES:
+            complete.append(rest[:LONGEST_LINE_BYTES])
+            rest = rest[LONGEST_LINE_BYTES:]
+        if final and rest:
+            complete.append(rest)
+            rest = bytearray()
+        self.lines[descriptor] = bytearray(rest)
+        for line in complete:
+            self.on_line(readable(bytes(line)))
+
+    def end_group(self, number: int) -> None:
+        try:
+            os.killpg(self.child.pid, number)
+        except (ProcessLookupError, PermissionError):
+            return
+
+    def end_remaining(self) -> None:
+        """After the command itself is gone, the rest of its group has what is left of the grace period."""
+        until = time.monotonic() + GRACE_SECONDS
+        self.child.wait()
+        while time.monotonic() < until:
+            try:
+                os.killpg(self.child.pid, 0)
+            except (ProcessLookupError, PermissionError):
+                return
+            time.sleep(0.02)
+        self.end_group(signal.SIGKILL)
+
+
+class Tail:
+    """The end of a stream, in bounded memory."""
+
+    def __init__(self) -> None:
+        self._kept = bytearray()
+        self._dropped = False
+
+    def add(self, chunk: bytes) -> None:
+        self._kept += chunk[-TAIL_BYTES:]
+        if len(self._kept) > 2 * TAIL_BYTES:
+            self._trim()
+        self._dropped = self._dropped or len(chunk) > TAIL_BYTES
+
+    def text(self) -> str:
+        if len(self._kept) > TAIL_BYTES:
+            self._trim()
+        text = readable(bytes(self._kept))
+        return f"[… earlier output dropped]\n{text}" if self._dropped else text
+
+    def _trim(self) -> None:
+        del self._kept[:-TAIL_BYTES]
+        self._dropped = True
+
+
+def readable(content: bytes) -> str:
+    """Bytes as text that any report can hold."""
+    return content.decode("utf-8", "backslashreplace").replace("\0", "\\x00")
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"
+
+
+def find_program(files: Files, name: str, search: str, cwd: str) -> str:
+    """The file that `name` runs; raises `NotRunnable` naming what was wrong."""
+    if "/" in name:
+        candidates = [name if name.startswith("/") else os.path.join(cwd, name)]
+    else:
+        candidates = [os.path.join(directory, name) for directory in search.split(":") if directory]
+    denied = None
+    for candidate in candidates:
+        try:
+            found = files.stat(candidate)
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            continue
+        if found.st_mode & 0o170000 == 0o100000:
+            if found.st_mode & 0o111:
+                return candidate
+            denied = candidate
+    if denied:
+        raise NotRunnable(f"not executable: {denied}")
+    where = "" if "/" in name else f" in {search or 'an empty path'}"
+    raise NotRunnable(f"command not found: {name}{where}")

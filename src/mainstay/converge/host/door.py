@@ -1,0 +1,68 @@
+"""One host as a run sees it: the doors to files, accounts and commands, and what is noted on the way."""
+
+from __future__ import annotations
+
+import os
+
+from mainstay.converge.host.accounts import Accounts
+from mainstay.converge.host.files import Files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from mainstay.converge.contract import StopFlag
+    from mainstay.converge.host.commands import Commands
+    from mainstay.converge.host.state import StateDirectory
+
+
+class Host:
+    """What providers are given. In a dry run `files` also knows what earlier resources would have done."""
+
+    def __init__(
+        self, run_id: str, state: StateDirectory, stop: StopFlag, *, noop: bool, working_directory: str = "/"
+    ) -> None:
+        self.run_id = run_id
+        self.state = state
+        self.noop = noop
+        self.working_directory = working_directory
+        self.files: Files = make_files(run_id, state, noop=noop)
+        self.accounts = Accounts()
+        self._stop = stop
+        self._commands: Commands | None = None
+        self.environ: Mapping[str, str] = process_environment()
+        self.notes: list[str] = []
+        # Paths whose content came from a secret, so that reading them back is known to be one.
+        self.secret_paths: set[str] = set()
+        # In a dry run: the first resource that would change, and whether one of them could bring anything.
+        self.would_change: str | None = None
+        self.uncertain = False
+        self.say: Callable[[str], None] = self.note
+
+    @property
+    def commands(self) -> Commands:
+        """Loaded on first need: most runs of stable files run no command."""
+        if self._commands is None:
+            from mainstay.converge.host.commands import Commands
+
+            self._commands = Commands(self._stop)
+        return self._commands
+
+    def note(self, text: str) -> None:
+        """Something the event of the current resource should say."""
+        self.notes.append(text)
+
+    def resolve_source(self, source: str) -> str:
+        return source if source.startswith("/") else f"{self.working_directory.rstrip('/')}/{source}"
+
+
+def process_environment() -> dict[str, str]:
+    return dict(os.environ)
+
+
+def make_files(run_id: str, state: StateDirectory, *, noop: bool) -> Files:
+    if not noop:
+        return Files(run_id, state)
+    from mainstay.converge.host.forecast import Forecast
+
+    return Forecast(run_id, state)

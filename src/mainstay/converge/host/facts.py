@@ -1,0 +1,189 @@
+"""Facts about this host, gathered when a manifest first asks for one."""
+
+from __future__ import annotations
+
+import os
+
+from mainstay.converge.host.state import configuration_path
+from mainstay.converge.manifest.hierarchy import overlay
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+
+def gather(environ: Mapping[str, str], layers: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """Built-in facts, then `facts.d` of the configuration directory, then what the caller brings."""
+    facts = built_in()
+    for layer in (*custom(configuration_path(environ)), *layers):
+        facts = overlay(facts, layer)
+    return facts
+
+
+def built_in() -> dict[str, Any]:
+    system = os.uname()
+    release = os_release()
+    name = release.get("ID", "linux")
+    family = os_family(name, release.get("ID_LIKE", ""))
+    version = release.get("VERSION_ID", "")
+    hostname = system.nodename
+    return {
+        "hostname": hostname.partition(".")[0],
+        "fqdn": fqdn(hostname),
+        "os": {"name": release.get("NAME", "Linux"), "family": family, "version": version, "id": name},
+        "kernel": {"release": system.release, "arch": system.machine},
+        "cpu": {"count": len(os.sched_getaffinity(0))},
+        "memory": {"total_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")},
+        "network": network(),
+        "virtualization": virtualization(),
+        "host": {
+            "info": {
+                "hostname": hostname,
+                "os": "linux",
+                "platform": name,
+                "platformFamily": family,
+                "platformVersion": version,
+                "kernelVersion": system.release,
+                "kernelArch": system.machine,
+            }
+        },
+    }
+
+
+def custom(directory: str) -> list[dict[str, Any]]:
+    from mainstay.converge.host.sources import read_document
+    from mainstay.converge.kinds import to_value
+    from mainstay.converge.manifest.document import parse
+
+    folder = os.path.join(directory, "facts.d")
+    try:
+        names = sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    found = []
+    for name in names:
+        if name.endswith((".json", ".yaml", ".yml")):
+            path = os.path.join(folder, name)
+            value = to_value(parse(read_document(path), path))
+            if isinstance(value, dict):
+                found.append(value)
+    return found
+
+
+def os_release() -> dict[str, str]:
+    for path in ("/etc/os-release", "/usr/lib/os-release"):
+        text = read_small(path)
+        if text:
+            pairs = (line.partition("=") for line in text.splitlines() if "=" in line and not line.startswith("#"))
+            return {key.strip(): value.strip().strip("\"'") for key, _, value in pairs}
+    return {}
+
+
+def os_family(name: str, like: str) -> str:
+    words = [name, *like.split()]
+    for family, members in (
+        ("debian", ("debian", "ubuntu")),
+        ("rhel", ("rhel", "fedora", "centos")),
+        ("suse", ("suse", "opensuse", "sles")),
+        ("arch", ("arch",)),
+        ("alpine", ("alpine",)),
+    ):
+        if any(word.startswith(members) for word in words):
+            return family
+    return name
+
+
+def fqdn(hostname: str) -> str:
+    if "." in hostname:
+        return hostname
+    import socket
+
+    # Only what the host itself knows: a fact must not wait for a name server.
+    for line in (read_small("/etc/hosts") or "").splitlines():
+        names = line.partition("#")[0].split()[1:]
+        for name in names:
+            if name.startswith(f"{hostname}."):
+                return name
+    domain = read_small("/proc/sys/kernel/domainname") or ""
+    domain = domain.strip()
+    return f"{hostname}.{domain}" if domain and domain != "(none)" else socket.gethostname()
+
+
+def network() -> dict[str, Any]:
+    import socket
+
+    interfaces: dict[str, Any] = {}
+    for _, name in socket.if_nameindex():
+        interfaces[name] = {
+            "mac": (read_small(f"/sys/class/net/{name}/address") or "").strip(),
+            "mtu": int((read_small(f"/sys/class/net/{name}/mtu") or "0").strip() or 0),
+            "state": (read_small(f"/sys/class/net/{name}/operstate") or "").strip(),
+            "ipv4": interface_ipv4(name),
+            "ipv6": [],
+        }
+    for line in (read_small("/proc/net/if_inet6") or "").splitlines():
+        parts = line.split()
+        if len(parts) == 6 and parts[5] in interfaces:
+            address = socket.inet_ntop(socket.AF_INET6, bytes.fromhex(parts[0]))
+            interfaces[parts[5]]["ipv6"].append(address)
+    return {
+        "interfaces": interfaces,
+        "default_ipv4": source_address(socket.AF_INET, "192.0.2.1"),
+        "default_ipv6": source_address(socket.AF_INET6, "2001:db8::1"),
+    }
+
+
+def interface_ipv4(name: str) -> str | None:
+    import fcntl
+    import socket
+    import struct
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            answer = fcntl.ioctl(probe.fileno(), 0x8915, struct.pack("256s", name.encode()[:15]))
+        except OSError:
+            return None
+    return socket.inet_ntoa(answer[20:24])
+
+
+def source_address(family: int, documentation_address: str) -> str | None:
+    """The address this host would use to leave. Nothing is sent: a datagram socket only looks up its route."""
+    import socket
+
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((documentation_address, 9))
+            address: str = probe.getsockname()[0]
+            return address
+    except OSError:
+        return None
+
+
+def virtualization() -> str:
+    container = read_small("/run/systemd/container") or ""
+    if container.strip():
+        return container.strip()
+    product = (read_small("/sys/class/dmi/id/product_name") or "").lower()
+    for mark, name in (
+        ("kvm", "kvm"),
+        ("vmware", "vmware"),
+        ("virtualbox", "virtualbox"),
+        ("virtual machine", "hyperv"),
+        ("hvm", "xen"),
+        ("google compute", "google"),
+        ("droplet", "kvm"),
+    ):
+        if mark in product:
+            return name
+    if "hypervisor" in (read_small("/proc/cpuinfo") or ""):
+        return "vm"
+    return "none"
+
+
+def read_small(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(1024 * 1024)
+    except OSError:
+        return None

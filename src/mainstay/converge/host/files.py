@@ -1,0 +1,414 @@
+"""Files of the host: looked at, compared, replaced whole or not at all.
+
+A file is written beside its place under a hidden name with mode 0600 and renamed over it, so that at every
+instant the path holds the old or the new file, and never with wider permissions than asked for.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as modes
+
+from mainstay.converge.contract import Failure, Missing
+from mainstay.converge.host.state import TEMP_PREFIX, write_all
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from mainstay.converge.host.state import StateDirectory
+
+CHUNK_BYTES = 1024 * 1024
+FSYNC_EACH_UP_TO = 256
+READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+TEMP_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+SECURITY_LABELS = ("security.selinux", "security.SMACK64")
+ACCESS_ACL = "system.posix_acl_access"
+DEEPEST_TREE = 200
+
+
+class Files:
+    def __init__(self, run_id: str, state: StateDirectory) -> None:
+        self.run_id = run_id
+        self.state = state
+        self.effective_uid = os.geteuid()
+        self._temps = 0
+        self._temp_directories: set[str] = set()
+        self._new_files: list[str] = []
+        self._directories: set[str] = set()
+        self._devices: dict[int, str] = {}
+        # Told of each directory before a temporary file is made in it, so that a later run can clean up.
+        self.announce_directory: Callable[[str], None] = _nobody_listens
+
+    # ---- looking ----
+    def lstat(self, path: str) -> Any:
+        return os.lstat(path)
+
+    def stat(self, path: str) -> Any:
+        """As `lstat`, through links."""
+        return os.stat(path)
+
+    def exists(self, path: str) -> bool:
+        try:
+            self.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def readlink(self, path: str) -> str:
+        return os.readlink(path)
+
+    def real_path(self, path: str) -> str:
+        return os.path.realpath(path)
+
+    def listdir(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def chunks(self, path: str) -> Iterator[bytes]:
+        descriptor = os.open(path, READ_FLAGS & ~os.O_NOFOLLOW)
+        try:
+            while chunk := os.read(descriptor, CHUNK_BYTES):
+                yield chunk
+        finally:
+            os.close(descriptor)
+
+    def read(self, path: str, limit: int) -> bytes | None:
+        """The whole content, or None when there is more than `limit`."""
+        content = bytearray()
+        for chunk in self.chunks(path):
+            content += chunk
+            if len(content) > limit:
+                return None
+        return bytes(content)
+
+    def holds(self, path: str, found: Any, content: bytes) -> bool:
+        """Whether the file at `path`, whose status is `found`, has exactly this content."""
+        size = len(content)
+        if found.st_size != size:
+            return False
+        descriptor = os.open(path, READ_FLAGS)
+        try:
+            if size <= CHUNK_BYTES:
+                return os.read(descriptor, size + 1) == content
+            offset = 0
+            while chunk := os.read(descriptor, CHUNK_BYTES):
+                if content[offset : offset + len(chunk)] != chunk:
+                    return False
+                offset += len(chunk)
+            return offset == size
+        finally:
+            os.close(descriptor)
+
+    def same(self, path: str, found: Any, source: str) -> bool:
+        """Whether two files have the same content, compared in pieces."""
+        if found.st_size != self.stat(source).st_size:
+            return False
+        ours, theirs = Pieces(self.chunks(path)), Pieces(self.chunks(source))
+        while True:
+            left, right = ours.take(CHUNK_BYTES), theirs.take(CHUNK_BYTES)
+            if left != right:
+                return False
+            if not left:
+                return True
+
+    def checksum(self, path: str) -> str:
+        from hashlib import sha256
+
+        digest = sha256()
+        for chunk in self.chunks(path):
+            digest.update(chunk)
+        return digest.hexdigest()
+
+    # ---- changing ----
+    def keep_backup(self, path: str, found: Any) -> None:
+        """Keeps a copy of a file that is about to go."""
+        from mainstay.converge.host.backups import Backups
+
+        Backups(self.state).keep(path, self.run_id, found, self.chunks(path))
+
+    def replace(
+        self,
+        path: str,
+        content: bytes | None,
+        source: str | None,
+        *,
+        uid: int,
+        gid: int,
+        mode: int,
+        old: Any,
+        validate: Callable[[str], None] | None = None,
+    ) -> str | None:
+        """Puts a file at `path`; returns a remark if it could not be done by a rename."""
+        temp = self._temp_beside(path)
+        descriptor = os.open(temp, TEMP_FLAGS, 0o600)
+        try:
+            try:
+                self._fill(descriptor, content, source)
+                if old is not None:
+                    self._keep_attributes(path, descriptor)
+                found = os.fstat(descriptor)
+                if found.st_uid != uid or found.st_gid != gid:
+                    os.fchown(descriptor, uid, gid)
+                if validate is not None:
+                    validate(temp)
+                if mode != 0o600:
+                    os.fchmod(descriptor, mode)
+                if old is not None:
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            try:
+                os.rename(temp, path)
+            except OSError as error:
+                if error.errno not in (errno.EBUSY, errno.EXDEV):
+                    raise
+                self._write_in_place(path, temp, uid, gid, mode)
+                os.unlink(temp)
+                return f"{path} cannot be renamed over ({error.strerror}): written in place"
+        except BaseException:
+            _unlink_quietly(temp)
+            raise
+        self._touched(path, is_new=old is None)
+        return None
+
+    def set_attributes(self, path: str, old: Any, *, uid: int, gid: int, mode: int, keep_bits: int = 0) -> None:
+        """Owner, group and mode in place, never wider on the way than before or after."""
+        wanted_mode = mode | (old.st_mode & keep_bits)
+        changes_owner = old.st_uid != uid or old.st_gid != gid
+        descriptor = self._open_for_attributes(path)
+        target: Any = path if descriptor is None else descriptor
+        try:
+            if changes_owner:
+                narrow = modes.S_IMODE(old.st_mode) & wanted_mode
+                if narrow != modes.S_IMODE(old.st_mode):
+                    os.chmod(target, narrow)
+                os.chown(target, uid, gid)
+            if changes_owner or modes.S_IMODE(old.st_mode) != wanted_mode:
+                os.chmod(target, wanted_mode)
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+        self._touched(path, is_new=True)
+
+    def make_directory(self, path: str, *, uid: int, gid: int, mode: int) -> None:
+        os.mkdir(path, 0o700)
+        found = os.lstat(path)
+        if found.st_uid != uid or found.st_gid != gid:
+            os.chown(path, uid, gid, follow_symlinks=False)
+        os.chmod(path, mode | (found.st_mode & modes.S_ISGID))
+        self._touched(path, is_new=True)
+
+    def make_link(self, path: str, target: str) -> None:
+        temp = self._temp_beside(path)
+        os.symlink(target, temp)
+        try:
+            os.rename(temp, path)
+        except BaseException:
+            _unlink_quietly(temp)
+            raise
+        self._touched(path, is_new=False)
+
+    def set_link_owner(self, path: str, *, uid: int, gid: int) -> None:
+        """Of the link itself; -1 leaves one as it is."""
+        os.chown(path, uid, gid, follow_symlinks=False)
+
+    def remove(self, path: str) -> None:
+        """A file, a link (itself) or an empty directory."""
+        if modes.S_ISDIR(os.lstat(path).st_mode):
+            os.rmdir(path)
+        else:
+            os.unlink(path)
+        self._touched(path, is_new=False)
+
+    def remove_tree(self, path: str) -> None:
+        """A directory and all in it; never through links. `check_removable` has been asked before."""
+        device = os.lstat(path).st_dev
+        parent = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            _remove_below(parent, os.path.basename(path), device, 0)
+        finally:
+            os.close(parent)
+        self._touched(path, is_new=False)
+
+    def check_removable(self, path: str) -> None:
+        """Refuses what must never be removed as a tree."""
+        if path == "/":
+            raise Failure("/ is never removed")
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
+            for line in table:
+                point = line.split(" ")[4].encode("utf-8", "surrogateescape").decode("unicode_escape")
+                if point == path or point.startswith(path + "/"):
+                    raise Failure(f"{point} is a mount point; nothing is removed across it")
+
+    # ---- durability ----
+    def sync(self) -> None:
+        """Makes everything touched durable: each by itself, or from some number on the whole file system."""
+        if len(self._new_files) <= FSYNC_EACH_UP_TO:
+            for path in (*self._new_files, *self._directories):
+                _fsync_path(path)
+        else:
+            for path in self._devices.values():
+                _sync_file_system(path)
+        self._new_files.clear()
+        self._directories.clear()
+        self._devices.clear()
+
+    def _touched(self, path: str, *, is_new: bool) -> None:
+        directory = os.path.dirname(path)
+        if is_new:
+            self._new_files.append(path)
+        if directory not in self._directories:
+            self._directories.add(directory)
+            try:
+                self._devices.setdefault(os.stat(directory).st_dev, directory)
+            except FileNotFoundError:
+                return
+
+    # ---- inner steps ----
+    def _temp_beside(self, path: str) -> str:
+        directory = os.path.dirname(path)
+        if directory not in self._temp_directories:
+            self.announce_directory(directory)
+            self._temp_directories.add(directory)
+        self._temps += 1
+        return f"{directory}/{TEMP_PREFIX}{self.run_id}-{self._temps}"
+
+    def _fill(self, descriptor: int, content: bytes | None, source: str | None) -> None:
+        if source is not None:
+            _copy(source, descriptor)
+            return
+        write_all(descriptor, content or b"")
+
+    def _keep_attributes(self, path: str, descriptor: int) -> None:
+        """What a replaced file had beyond owner and mode: user attributes, label, access list."""
+        try:
+            names = os.listxattr(path)
+        except OSError:
+            return
+        for name in names:
+            if name.startswith("user.") or name in SECURITY_LABELS or name == ACCESS_ACL:
+                try:
+                    os.setxattr(descriptor, name, os.getxattr(path, name))
+                except OSError as error:
+                    if error.errno not in (errno.ENOTSUP, errno.EPERM, errno.ENODATA):
+                        raise
+
+    def _write_in_place(self, path: str, temp: str, uid: int, gid: int, mode: int) -> None:
+        old = os.lstat(path)
+        descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            narrow = modes.S_IMODE(old.st_mode) & mode
+            os.fchmod(descriptor, narrow)
+            os.ftruncate(descriptor, 0)
+            _copy(temp, descriptor)
+            if old.st_uid != uid or old.st_gid != gid:
+                os.fchown(descriptor, uid, gid)
+            os.fchmod(descriptor, mode)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _open_for_attributes(self, path: str) -> int | None:
+        try:
+            return os.open(path, READ_FLAGS)
+        except PermissionError:
+            return None
+
+
+class Pieces:
+    """Bytes from a stream of chunks, in the amounts asked for."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._rest = b""
+
+    def take(self, amount: int) -> bytes:
+        while len(self._rest) < amount:
+            chunk = next(self._chunks, b"")
+            if not chunk:
+                break
+            self._rest = self._rest + chunk if self._rest else chunk
+        taken, self._rest = self._rest[:amount], self._rest[amount:]
+        return taken
+
+
+def require_parent(files: Files, path: str) -> None:
+    """Fails where a file cannot be put because its directory is not there."""
+    directory = os.path.dirname(path)
+    try:
+        found = files.stat(directory)
+    except FileNotFoundError:
+        raise Missing(f"parent directory {directory} does not exist") from None
+    if not modes.S_ISDIR(found.st_mode):
+        raise Failure(f"{directory} is not a directory")
+
+
+def _nobody_listens(directory: str) -> None:
+    """Without a journal nobody cleans up after a killed run."""
+
+
+def _copy(source: str, descriptor: int) -> None:
+    incoming = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not modes.S_ISREG(os.fstat(incoming).st_mode):
+            raise Failure(f"source {source} is not a regular file")
+        while chunk := os.read(incoming, CHUNK_BYTES):
+            write_all(descriptor, chunk)
+    finally:
+        os.close(incoming)
+
+
+def _unlink_quietly(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        return
+
+
+def _remove_below(parent: int, name: str, device: int, depth: int) -> None:
+    if depth > DEEPEST_TREE:
+        raise Failure(f"the tree is nested more than {DEEPEST_TREE} levels deep; nothing deeper is removed")
+    found = os.lstat(name, dir_fd=parent)
+    if not modes.S_ISDIR(found.st_mode):
+        os.unlink(name, dir_fd=parent)
+        return
+    if found.st_dev != device:
+        raise Failure(f"{name} lies on another file system; nothing is removed across a mount point")
+    directory = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        for child in os.listdir(directory):
+            _remove_below(directory, child, device, depth + 1)
+    finally:
+        os.close(directory)
+    os.rmdir(name, dir_fd=parent)
+
+
+def _fsync_path(path: str) -> None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError:
+        os.sync()
+        return
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_file_system(path: str) -> None:
+    import ctypes
+
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        os.sync()
+        return
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(descriptor) != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), path)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,252 @@
+"""The files of the host as they would be: what earlier resources of a dry run would have done, over what is there.
+
+Only looking is answered here; nothing is ever written. Notes of would-be changes are kept by real path.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as modes
+
+from mainstay.converge.contract import Failure
+from mainstay.converge.host.files import CHUNK_BYTES, Files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from mainstay.converge.host.state import StateDirectory
+
+MOST_LINKS = 40
+
+
+class Entry:
+    """What would stand at a path. Has the fields of a status that are looked at."""
+
+    def __init__(
+        self,
+        kind: int,
+        *,
+        uid: int = 0,
+        gid: int = 0,
+        mode: int = 0,
+        content: bytes | None = None,
+        source: str | None = None,
+        target: str = "",
+        is_new: bool = True,
+        size: int = 0,
+    ) -> None:
+        self.st_mode = kind | mode
+        self.st_uid = uid
+        self.st_gid = gid
+        self.st_size = len(content) if content is not None else size
+        self.st_mtime = 0.0
+        self.st_dev = -1
+        self.st_ino = 0
+        self.content = content
+        # A real file whose bytes these would be.
+        self.source = source
+        self.target = target
+        # A directory that is not new still shows what really is in it.
+        self.is_new = is_new
+
+
+GONE = Entry(0)
+
+
+class Forecast(Files):
+    """Every change is noted instead of made, and refused where the kernel would refuse it."""
+
+    def __init__(self, run_id: str, state: StateDirectory) -> None:
+        super().__init__(run_id, state)
+        self.entries: dict[str, Entry] = {}
+
+    # ---- noting ----
+    def keep_backup(self, path: str, found: Any) -> None:
+        """Nothing goes, so nothing is kept."""
+
+    def replace(
+        self,
+        path: str,
+        content: bytes | None,
+        source: str | None,
+        *,
+        uid: int,
+        gid: int,
+        mode: int,
+        old: Any,
+        validate: Callable[[str], None] | None = None,
+    ) -> str | None:
+        self._refuse_without_permission(path)
+        size = 0
+        if source is not None:
+            size = self.stat(source).st_size
+        if validate is not None:
+            pieces = self.chunks(source) if source is not None else iter((content or b"",))
+            with self.state.scratch_file(self.run_id, pieces) as copy:
+                validate(copy)
+        if source is not None:
+            behind = self.entries.get(self._resolved(source))
+            if behind is not None:
+                content, source = behind.content, behind.source
+        entry = Entry(modes.S_IFREG, uid=uid, gid=gid, mode=mode, content=content, source=source, size=size)
+        self._put(path, entry)
+        return None
+
+    def set_attributes(self, path: str, old: Any, *, uid: int, gid: int, mode: int, keep_bits: int = 0) -> None:
+        if self.effective_uid not in (0, old.st_uid):
+            raise Failure(f"no permission to change {path}: it belongs to another user")
+        kind = modes.S_IFMT(old.st_mode)
+        bits = mode | (modes.S_IMODE(old.st_mode) & keep_bits)
+        key = self._key(path)
+        behind = self.entries.get(key)
+        if behind is not None and behind is not GONE:
+            behind.st_mode, behind.st_uid, behind.st_gid = kind | bits, uid, gid
+            return
+        source = path if modes.S_ISREG(kind) else None
+        self.entries[key] = Entry(kind, uid=uid, gid=gid, mode=bits, source=source, is_new=False, size=old.st_size)
+
+    def make_directory(self, path: str, *, uid: int, gid: int, mode: int) -> None:
+        self._refuse_without_permission(path)
+        self._put(path, Entry(modes.S_IFDIR, uid=uid, gid=gid, mode=mode))
+
+    def make_link(self, path: str, target: str) -> None:
+        self._refuse_without_permission(path)
+        # A link that replaces another is put there by a process of ours, so it is ours.
+        self._put(path, Entry(modes.S_IFLNK, uid=self.effective_uid, gid=os.getegid(), mode=0o777, target=target))
+
+    def set_link_owner(self, path: str, *, uid: int, gid: int) -> None:
+        entry = self.entries[self._key(path)]
+        entry.st_uid = entry.st_uid if uid < 0 else uid
+        entry.st_gid = entry.st_gid if gid < 0 else gid
+
+    def remove(self, path: str) -> None:
+        self._refuse_without_permission(path)
+        self._put(path, GONE)
+
+    def remove_tree(self, path: str) -> None:
+        self.remove(path)
+
+    def _refuse_without_permission(self, path: str) -> None:
+        """A plain user cannot write everywhere; a dry run says so before the kernel does."""
+        directory = os.path.dirname(path)
+        if self.effective_uid == 0 or isinstance(self.stat(directory), Entry):
+            return
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise Failure(f"no permission to write in {directory}")
+
+    def _put(self, path: str, entry: Entry) -> None:
+        key = self._key(path)
+        for below in [known for known in self.entries if known.startswith(key + "/")]:
+            del self.entries[below]
+        self.entries[key] = entry
+
+    # ---- looking ----
+    def lstat(self, path: str) -> Any:
+        if not self.entries:
+            return os.lstat(path)
+        return self._look(self._key(path), path)
+
+    def stat(self, path: str) -> Any:
+        if not self.entries:
+            return os.stat(path)
+        return self._look(self._resolved(path), path)
+
+    def readlink(self, path: str) -> str:
+        entry = self.entries.get(self._key(path)) if self.entries else None
+        return os.readlink(path) if entry is None else entry.target
+
+    def real_path(self, path: str) -> str:
+        return self._resolved(path) if self.entries else os.path.realpath(path)
+
+    def listdir(self, path: str) -> list[str]:
+        if not self.entries:
+            return super().listdir(path)
+        key = self._resolved(path)
+        found = self._look(key, path)
+        names = set() if isinstance(found, Entry) and found.is_new else set(os.listdir(key))
+        for known, entry in self.entries.items():
+            directory, _, name = known.rpartition("/")
+            if (directory or "/") == key:
+                (names.discard if entry is GONE else names.add)(name)
+        return sorted(names)
+
+    def chunks(self, path: str) -> Iterator[bytes]:
+        entry = self.entries.get(self._resolved(path)) if self.entries else None
+        if entry is None:
+            yield from super().chunks(path)
+        elif entry is GONE:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        elif entry.source is not None:
+            yield from super().chunks(entry.source)
+        else:
+            content = entry.content or b""
+            for start in range(0, len(content), CHUNK_BYTES):
+                yield content[start : start + CHUNK_BYTES]
+
+    def holds(self, path: str, found: Any, content: bytes) -> bool:
+        if not isinstance(found, Entry):
+            return super().holds(path, found, content)
+        return found.st_size == len(content) and b"".join(self.chunks(path)) == content
+
+    # ---- inner steps ----
+    def _look(self, key: str, path: str) -> Any:
+        entry = self.entries.get(key)
+        if entry is GONE:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if entry is not None:
+            return entry
+        above = key
+        while above != "/" and above:
+            above = above.rpartition("/")[0] or "/"
+            entry = self.entries.get(above)
+            if entry is None:
+                continue
+            if entry is not GONE and not modes.S_ISDIR(entry.st_mode):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+            if entry is GONE or entry.is_new:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return os.lstat(key)
+
+    def _key(self, path: str) -> str:
+        """The path with the links of its directory followed, not its own."""
+        directory, _, name = path.rpartition("/")
+        parent = self._resolved(directory or "/")
+        return f"{parent.rstrip('/')}/{name}"
+
+    def _resolved(self, path: str) -> str:
+        """The path with all links followed, would-be links included."""
+        pending = [part for part in path.split("/") if part]
+        pending.reverse()
+        current = ""
+        links = 0
+        while pending:
+            part = pending.pop()
+            if part == "..":
+                current = current.rpartition("/")[0]
+                continue
+            if part == ".":
+                continue
+            following = f"{current}/{part}"
+            target = self._link_target(following)
+            if target is None:
+                current = following
+                continue
+            links += 1
+            if links > MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+            if target.startswith("/"):
+                current = ""
+            pending.extend(reversed([piece for piece in target.split("/") if piece]))
+        return current or "/"
+
+    def _link_target(self, path: str) -> str | None:
+        entry = self.entries.get(path)
+        if entry is not None:
+            return entry.target if modes.S_ISLNK(entry.st_mode) else None
+        try:
+            return os.readlink(path)
+        except OSError:
+            return None

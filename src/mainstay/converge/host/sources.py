@@ -1,0 +1,71 @@
+"""Where a manifest comes from: a file, a bundle, or standard input."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from mainstay.converge.contract import DoesNotLoad, Fault
+from mainstay.converge.manifest.document import decode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mainstay.converge.host.state import StateDirectory
+
+BUNDLE_ENDS = (".tar.gz", ".tgz", ".zip")
+STANDARD_INPUT = "-"
+READ_BYTES = 256 * 1024 * 1024 + 1
+
+
+class ManifestText:
+    """A manifest's text, where its relative sources lie, and what it is known by between runs."""
+
+    def __init__(
+        self,
+        name: str,
+        text: str,
+        working_directory: str,
+        identity: str,
+        close: Callable[[], None] | None = None,
+    ) -> None:
+        self.name = name
+        self.text = text
+        self.working_directory = working_directory
+        self.identity = identity
+        self._close = close
+
+    def close(self) -> None:
+        if self._close is not None:
+            self._close()
+
+
+def open_manifest(path: str, state: StateDirectory, run_id: str) -> ManifestText:
+    if path == STANDARD_INPUT:
+        text = decode(sys.stdin.buffer.read(READ_BYTES), "stdin")
+        return ManifestText("stdin", text, os.getcwd(), os.getcwd())
+    real = os.path.realpath(path)
+    if path.endswith(BUNDLE_ENDS):
+        from mainstay.converge.host.bundles import unpack
+
+        folder, close = unpack(real, path, state, run_id)
+        manifest = os.path.join(folder, "manifest.yaml")
+        try:
+            return ManifestText(f"{path}/manifest.yaml", read_document(manifest), folder, real, close)
+        except DoesNotLoad:
+            close()
+            raise
+    return ManifestText(path, read_document(path), os.path.dirname(real), real)
+
+
+def read_document(path: str) -> str:
+    """The text of a file; anything wrong with it is a fault, not a traceback."""
+    try:
+        with open(path, "rb") as file:
+            return decode(file.read(READ_BYTES), path)
+    except OSError as error:
+        reason = error.strerror or str(error)
+    except ValueError as error:
+        reason = str(error)
+    raise DoesNotLoad([Fault(path, None, None, f"cannot be read: {reason}")])

@@ -1,0 +1,230 @@
+"""The state directory: locks, journals, small files that are replaced whole. Directories 0700, files 0600."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from contextlib import contextmanager
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+DIRECTORY_MODE = 0o700
+TEMP_PREFIX = ".mainstay-"
+
+
+class Busy(Exception):
+    """Another run holds the lock; the text names it."""
+
+
+class Unusable(Exception):
+    """The state directory cannot be used; the text says why and what to set."""
+
+
+def state_path(environ: Mapping[str, str]) -> str:
+    return _place(environ, "MAINSTAY_STATE_DIR", "/var/lib/mainstay", "XDG_STATE_HOME", ".local/state")
+
+
+def configuration_path(environ: Mapping[str, str]) -> str:
+    return _place(environ, "MAINSTAY_CONFIG_DIR", "/etc/mainstay", "XDG_CONFIG_HOME", ".config")
+
+
+def _place(environ: Mapping[str, str], own: str, system: str, base: str, fallback: str) -> str:
+    if environ.get(own):
+        return os.path.abspath(environ[own])
+    if os.geteuid() == 0:
+        return system
+    home = environ.get("HOME") or os.path.expanduser("~")
+    return os.path.join(environ.get(base) or os.path.join(home, fallback), "mainstay")
+
+
+class StateDirectory:
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def directory(self, *parts: str) -> str:
+        """A directory below, made when it is not there."""
+        path = os.path.join(self.path, *parts)
+        try:
+            if not os.path.isdir(path):
+                os.makedirs(path, mode=DIRECTORY_MODE, exist_ok=True)
+                # `makedirs` gives parents the usual mode, and nothing here is for others.
+                for depth in range(len(parts) + 1):
+                    os.chmod(os.path.join(self.path, *parts[:depth]), DIRECTORY_MODE)
+        except OSError as error:
+            raise Unusable(
+                f"the state directory {self.path} cannot be used: {error.strerror}; set MAINSTAY_STATE_DIR to one that can"
+            ) from None
+        return path
+
+    def identity_directory(self, identity: str) -> str:
+        """Where what belongs to one manifest is kept between runs."""
+        return self.directory("manifests", file_name(identity))
+
+    def write(self, path: str, content: bytes, *, durable: bool = False) -> None:
+        """Replaces a file whole."""
+        temp = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.new"
+        descriptor = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                write_all(descriptor, content)
+                if durable:
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            os.rename(temp, path)
+        except BaseException:
+            remove(temp)
+            raise
+        if durable:
+            fsync_directory(os.path.dirname(path))
+
+    @contextmanager
+    def scratch_file(self, run_id: str, chunks: Iterable[bytes]) -> Iterator[str]:
+        """A private copy for as long as somebody looks at it; what a killed run left goes with the next one."""
+        directory = self.directory("scratch")
+        for name in os.listdir(directory):
+            pid = name.rpartition("-")[2]
+            if not pid.isdigit() or not os.path.exists(f"/proc/{pid}"):
+                remove(os.path.join(directory, name))
+        path = os.path.join(directory, f"{run_id}-{os.getpid()}")
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                for chunk in chunks:
+                    write_all(descriptor, chunk)
+            finally:
+                os.close(descriptor)
+            yield path
+        finally:
+            remove(path)
+
+    def lock(self, path: str, *, wait_seconds: float) -> Lock:
+        return Lock(path, wait_seconds)
+
+
+class Lock:
+    """Held from construction until `release`, or until the process ends however it ends."""
+
+    def __init__(self, path: str, wait_seconds: float) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        deadline = time.monotonic() + wait_seconds
+        while True:
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    holder = os.pread(self._descriptor, 200, 0).decode("utf-8", "replace").strip()
+                    os.close(self._descriptor)
+                    raise Busy(holder or "another process") from None
+                time.sleep(0.05)
+        since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"pid {os.getpid()}, started {since}\n".encode(), 0)
+
+    def release(self) -> None:
+        os.ftruncate(self._descriptor, 0)
+        os.close(self._descriptor)
+
+
+class AppendOnly:
+    """A file that only grows, one line at a time; a line is whole or, at the very end, cut off by a crash."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._descriptor: int | None = None
+
+    def append(self, line: str, *, durable: bool) -> None:
+        if self._descriptor is None:
+            is_new = not os.path.exists(self.path)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._descriptor = os.open(self.path, flags, 0o600)
+            if is_new and durable:
+                fsync_directory(os.path.dirname(self.path))
+        os.write(self._descriptor, line.encode("utf-8", "surrogateescape") + b"\n")
+        if durable:
+            os.fsync(self._descriptor)
+
+    def lines(self) -> list[str]:
+        try:
+            with open(self.path, "rb") as file:
+                content = file.read()
+        except FileNotFoundError:
+            return []
+        *complete, _cut_off = content.split(b"\n")
+        return [line.decode("utf-8", "surrogateescape") for line in complete]
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def fsync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove(path: str) -> None:
+    """Removes a file that may already be gone."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+
+
+def new_run_id() -> str:
+    """Ordered in time, unique without asking anybody."""
+    now = time.time()
+    micro = int(now * 1_000_000) % 1_000_000
+    return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(now))}{micro:06d}Z-{os.urandom(3).hex()}"
+
+
+def file_name(text: str) -> str:
+    """Any text as one file name: readable where it fits, a digest where it does not."""
+    name = text.replace("%", "%25").replace("/", "%2F").replace("\0", "%00")
+    if len(os.fsencode(name)) <= 200:
+        return name
+    from hashlib import sha256
+
+    return sha256(os.fsencode(text)).hexdigest()
+
+
+def list_names(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except FileNotFoundError:
+        return []
+
+
+def newest_sizes(directory: str) -> list[tuple[str, int]]:
+    """Files and their sizes, the newest name first."""
+    entries = sorted(os.scandir(directory), key=lambda entry: entry.name, reverse=True)
+    return [(entry.path, entry.stat().st_size) for entry in entries]
+
+
+def read_text(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
+def remove_temps(directory: str, run_id: str) -> None:
+    """Removes the temporary files that one run made in a directory."""
+    for name in list_names(directory):
+        if name.startswith(f"{TEMP_PREFIX}{run_id}-"):
+            remove(os.path.join(directory, name))

@@ -1,0 +1,104 @@
+"""Compares a directory with the source it is copied from; what differs is a list, in the order to mend it."""
+
+from __future__ import annotations
+
+import stat as modes
+
+from mainstay.converge.contract import Failure
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from mainstay.converge.host.files import Files
+
+MOST_ENTRIES = 100_000
+DEEPEST = 100
+
+
+class Difference:
+    """One entry that is not as in the source."""
+
+    __slots__ = ("mode", "old", "path", "source", "target", "verb")
+
+    def __init__(
+        self, verb: str, path: str, *, source: str = "", mode: int = 0, old: Any = None, target: str = ""
+    ) -> None:
+        self.verb = verb
+        self.path = path
+        self.source = source
+        self.mode = mode
+        self.old = old
+        self.target = target
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.path}"
+
+
+def compare_trees(
+    files: Files, source: str, target: str, *, uid: int, gid: int, mode: int, purge: bool
+) -> tuple[Difference, ...]:
+    found: list[Difference] = []
+    Comparison(files, uid, gid, mode, purge=purge, found=found).directory(source, target, 0, exists=True)
+    return tuple(found)
+
+
+def file_mode(mode: int, source_mode: int) -> int:
+    """Files of a tree get the directory's mode without execute bits, unless the source is a program."""
+    return mode if source_mode & modes.S_IXUSR else mode & ~0o111
+
+
+class Comparison:
+    def __init__(self, files: Files, uid: int, gid: int, mode: int, *, purge: bool, found: list[Difference]) -> None:
+        self.files = files
+        self.uid = uid
+        self.gid = gid
+        self.mode = mode
+        self.purge = purge
+        self.found = found
+
+    def directory(self, source: str, target: str, depth: int, *, exists: bool) -> None:
+        if depth > DEEPEST or len(self.found) > MOST_ENTRIES:
+            raise Failure(f"source {source} is too deep or too large to copy")
+        names = self.files.listdir(source)
+        there = set(self.files.listdir(target)) if exists and self.files.exists(target) else set()
+        if self.purge:
+            for name in sorted(there.difference(names)):
+                self.remove(f"{target}/{name}")
+        for name in names:
+            self.entry(f"{source}/{name}", f"{target}/{name}", depth, exists=name in there)
+
+    def remove(self, path: str) -> None:
+        is_directory = modes.S_ISDIR(self.files.lstat(path).st_mode)
+        self.found.append(Difference("remove tree" if is_directory else "remove", path))
+
+    def entry(self, source: str, target: str, depth: int, *, exists: bool) -> None:
+        wanted = self.files.lstat(source)
+        old = self.files.lstat(target) if exists else None
+        kind = modes.S_IFMT(wanted.st_mode)
+        if old is not None and modes.S_IFMT(old.st_mode) != kind:
+            if modes.S_ISDIR(old.st_mode) or modes.S_ISDIR(kind):
+                raise Failure(f"{target} and {source} are not of the same kind; it is not removed")
+            old = None
+        if modes.S_ISDIR(kind):
+            if old is None:
+                self.found.append(Difference("directory", target, mode=self.mode))
+            else:
+                self.attributes(target, old, self.mode, modes.S_IMODE(old.st_mode) & 0o777)
+            self.directory(source, target, depth + 1, exists=old is not None)
+        elif modes.S_ISLNK(kind):
+            leads_to = self.files.readlink(source)
+            if old is None or self.files.readlink(target) != leads_to:
+                self.found.append(Difference("link", target, target=leads_to))
+        elif modes.S_ISREG(kind):
+            mode = file_mode(self.mode, wanted.st_mode)
+            if old is None or not self.files.same(target, old, source):
+                self.found.append(Difference("file", target, source=source, mode=mode, old=old))
+            else:
+                self.attributes(target, old, mode, modes.S_IMODE(old.st_mode))
+        else:
+            raise Failure(f"source {source} is neither a file, a directory nor a link")
+
+    def attributes(self, target: str, old: Any, mode: int, bits: int) -> None:
+        if bits != mode or old.st_uid != self.uid or old.st_gid != self.gid:
+            self.found.append(Difference("attributes", target, mode=mode, old=old))

@@ -1,0 +1,1 @@
+"""From text to typed resources. Pure: what it reads of the host is handed in."""

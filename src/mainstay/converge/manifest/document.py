@@ -1,0 +1,240 @@
+"""YAML text to nodes, strictly: maps, lists, text as written, and plain scalars that could be more than text.
+
+Built on libyaml's events, because loaders that build values lose how a scalar was written and take
+duplicate keys silently. Nodes carry no positions: that would cost every run what only faults need.
+A fault names a path into the document, and `locate` reads the text again to find where that stands.
+"""
+
+from __future__ import annotations
+
+import yaml
+from yaml._yaml import CParser
+from yaml.events import (
+    AliasEvent,
+    DocumentEndEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+)
+
+from mainstay.converge.contract import DoesNotLoad, Fault
+from mainstay.converge.kinds import CORE, Plain, shorten
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from mainstay.converge.contract import DocumentPath
+    from mainstay.converge.kinds import Node
+
+LARGEST_DOCUMENT_BYTES = 256 * 1024 * 1024
+DEEPEST_NESTING = 60
+MOST_NODES_BY_ALIASES = 1_000_000
+MAY_BE_MORE_THAN_TEXT = frozenset("0123456789+-.~tTfFnN")
+CORE_TAGS = {"tag:yaml.org,2002:str", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq", "!"}
+
+
+def parse(text: str, file: str) -> Node:
+    """The one document in `text`; raises `DoesNotLoad` with every fault found."""
+    return Composer(text, file).compose()
+
+
+def decode(content: bytes, file: str) -> str:
+    """A file's bytes as text; anything but UTF-8 is a fault."""
+    if len(content) > LARGEST_DOCUMENT_BYTES:
+        limit = LARGEST_DOCUMENT_BYTES // 1024 // 1024
+        raise DoesNotLoad([Fault(file, None, None, f"the file is larger than {limit} MB")])
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = content[: error.start]
+        line, column = before.count(b"\n") + 1, error.start - before.rfind(b"\n")
+        fault = Fault(file, line, column, f"not UTF-8: byte 0x{content[error.start]:02x} cannot stand here")
+        raise DoesNotLoad([fault]) from None
+
+
+class Composer:
+    """One pass over the events. Faults are collected; only broken syntax ends the pass."""
+
+    def __init__(self, text: str, file: str) -> None:
+        self.file = file
+        self.faults: list[Fault] = []
+        self.anchors: dict[str, Node] = {}
+        self.aliased = False
+        # A lone surrogate cannot be encoded; libyaml would raise a bare UnicodeEncodeError.
+        self.next: Callable[[], Any] = CParser(text.encode("utf-8", "replace")).get_event
+
+    def compose(self) -> Node:
+        try:
+            root = self.document()
+        except yaml.YAMLError as error:
+            self.faults.append(syntax_fault(error, self.file))
+            root = {}
+        if not self.faults and self.aliased and expanded_size(root, {}) > MOST_NODES_BY_ALIASES:
+            self.faults.append(Fault(self.file, None, None, "aliases expand to more than a million nodes"))
+        if self.faults:
+            raise DoesNotLoad(self.faults)
+        return root
+
+    def document(self) -> Node:
+        self.next()
+        event = self.next()
+        if event.__class__ is StreamEndEvent:
+            return Plain("")
+        root = self.node(self.next(), 0)
+        while event.__class__ is not DocumentEndEvent:
+            event = self.next()
+        event = self.next()
+        if event.__class__ is DocumentStartEvent:
+            self.fault(event, "a second document begins here; a manifest is one document")
+        return root
+
+    def node(self, event: Any, depth: int) -> Node:
+        if depth > DEEPEST_NESTING:
+            raise TooDeep(event)
+        kind = event.__class__
+        if kind is AliasEvent:
+            return self.alias(event)
+        if event.tag is not None and event.tag not in CORE_TAGS:
+            self.fault(event, f"the tag {event.tag} is not supported; write the value without it")
+        node: Node
+        if kind is ScalarEvent:
+            node = scalar(event)
+        elif kind is MappingStartEvent:
+            node = self.mapping(depth)
+        else:
+            node = self.sequence(depth)
+        if event.anchor is not None:
+            self.anchors[event.anchor] = node
+        return node
+
+    def mapping(self, depth: int) -> Node:
+        entries: dict[str, Node] = {}
+        take = self.next
+        while True:
+            event = take()
+            if event.__class__ is MappingEndEvent:
+                return entries
+            key = self.key(event, entries, depth)
+            event = take()
+            # The commonest node by far, kept out of the general way.
+            if event.__class__ is ScalarEvent and event.tag is None and event.anchor is None:
+                value: Any = event.value
+                if not event.style and (not value or value[0] in MAY_BE_MORE_THAN_TEXT) and CORE.fullmatch(value):
+                    value = Plain(value)
+                entries[key] = value
+            else:
+                entries[key] = self.node(event, depth + 1)
+
+    def key(self, event: Any, entries: dict[str, Node], depth: int) -> str:
+        if event.__class__ is not ScalarEvent:
+            node = self.alias(event) if event.__class__ is AliasEvent else self.node(event, depth + 1)
+            if isinstance(node, Plain):
+                node = node.text
+            if not isinstance(node, str):
+                self.fault(event, "a key must be text, not a map or a list")
+                return f"\0{len(entries)}"
+            key: str = node
+        else:
+            key = event.value
+            if event.anchor is not None:
+                self.anchors[event.anchor] = key
+        if key in entries:
+            self.fault(event, f"duplicate key {shorten(key)!r}")
+        if key == "<<" and not event.style:
+            self.fault(event, "merge keys (<<) are not supported; use `defaults` or repeat the properties")
+        return key
+
+    def sequence(self, depth: int) -> Node:
+        items: list[Node] = []
+        while True:
+            event = self.next()
+            if event.__class__ is SequenceEndEvent:
+                return items
+            items.append(self.node(event, depth + 1))
+
+    def alias(self, event: Any) -> Node:
+        self.aliased = True
+        if event.anchor not in self.anchors:
+            self.fault(event, f"the alias *{event.anchor} names no anchor that is complete before it")
+            return Plain("")
+        return self.anchors[event.anchor]
+
+    def fault(self, event: Any, message: str) -> None:
+        mark = event.start_mark
+        self.faults.append(Fault(self.file, mark.line + 1, mark.column + 1, message))
+
+
+class TooDeep(yaml.MarkedYAMLError):
+    """Nesting beyond the bound; an error of the parser's kind, since nothing after it can be read."""
+
+    def __init__(self, event: Any) -> None:
+        super().__init__(problem=f"nested more than {DEEPEST_NESTING} levels deep", problem_mark=event.start_mark)
+
+
+def scalar(event: Any) -> Node:
+    value: str = event.value
+    if not event.style and event.tag is None and CORE.fullmatch(value):
+        return Plain(value)
+    return value
+
+
+def expanded_size(node: Node, known: dict[int, int]) -> int:
+    """How many nodes there are once every alias is written out."""
+    children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    if not children:
+        return 1
+    if id(node) not in known:
+        known[id(node)] = 1 + sum(expanded_size(child, known) for child in children)
+    return known[id(node)]
+
+
+def syntax_fault(error: yaml.YAMLError, file: str) -> Fault:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
+    context = getattr(error, "context", None)
+    message = f"not valid YAML: {problem}" + (f" ({context})" if context else "")
+    if "cannot start any token" in message:
+        message += "; a tab cannot indent, and @ or ` must be quoted"
+    if mark is None:
+        return Fault(file, None, None, message)
+    return Fault(file, mark.line + 1, mark.column + 1, message)
+
+
+def locate(text: str, wanted: Iterable[DocumentPath]) -> dict[DocumentPath, tuple[tuple[int, int], tuple[int, int]]]:
+    """Where paths stand, as (position of the key, position of the value), 1-based.
+
+    A path that is not in the document is left out. The text is known to parse.
+    """
+    paths = {path[:length] for path in wanted for length in range(len(path) + 1)}
+    found: dict[DocumentPath, tuple[tuple[int, int], tuple[int, int]]] = {}
+    take: Callable[[], Any] = CParser(text.encode("utf-8", "replace")).get_event
+
+    def place(event: Any) -> tuple[int, int]:
+        return event.start_mark.line + 1, event.start_mark.column + 1
+
+    def walk(event: Any, path: DocumentPath, key: tuple[int, int]) -> None:
+        if path in paths:
+            found[path] = (key, place(event))
+        if event.__class__ is MappingStartEvent:
+            while (inner := take()).__class__ is not MappingEndEvent:
+                name = inner.value if inner.__class__ is ScalarEvent else ""
+                if inner.__class__ is not ScalarEvent:
+                    walk(inner, (), (0, 0))
+                walk(take(), (*path, name), place(inner))
+        elif event.__class__ is SequenceStartEvent:
+            index = 0
+            while (inner := take()).__class__ is not SequenceEndEvent:
+                walk(inner, (*path, index), place(inner))
+                index += 1
+
+    take()
+    if take().__class__ is DocumentStartEvent:
+        first = take()
+        walk(first, (), place(first))
+    return found

@@ -1,0 +1,329 @@
+"""Templates: `{{ expression }}` in text, sandboxed and strict. Everything else in the text is kept as it is.
+
+Expressions are Jinja2's. Jinja2 is loaded only when something beyond a plain `lookup('…')` stands in a manifest:
+it takes longer to load than most runs take.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from mainstay.converge.contract import Failure
+from mainstay.converge.kinds import Tainted, shorten, to_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+PLAIN_LOOKUP = re.compile(r"\s*lookup\(\s*(?:'([^'\\]*)'|\"([^\"\\]*)\")\s*\)\s*")
+DATA_LOOKUP = re.compile(r"lookup\(\s*(?:'data\.([^'\\]*)'|\"data\.([^\"\\]*)\")\s*\)")
+FOREIGN = (("&&", "and"), ("||", "or"), ("${", "{{ … }}"))
+LONGEST_REPETITION = 10_000_000
+MISSING: Any = object()
+
+
+class BadExpression(ValueError):
+    """The text between the braces is no expression."""
+
+
+class Unresolved(ValueError):
+    """An expression that cannot be evaluated: an undefined value, or an operation that failed."""
+
+
+class Scope:
+    """What expressions see: named roots (read when first asked for) and functions.
+
+    `tainted` turns true when an evaluation touches a value that comes from a secret.
+    """
+
+    def __init__(
+        self,
+        roots: Mapping[str, Callable[[], Any]],
+        functions: Mapping[str, Callable[..., Any]] | None = None,
+    ) -> None:
+        self.sources = roots
+        self.loaded: dict[str, Any] = {}
+        self.functions = dict(functions or {})
+        self.tainted = False
+
+    def root(self, name: str) -> Any:
+        if name not in self.loaded:
+            self.loaded[name] = self.sources[name]()
+        return self.loaded[name]
+
+    def lookup(self, path: str, default: Any = MISSING) -> Any:
+        name, _, rest = path.partition(".")
+        if name not in self.sources:
+            known = ", ".join(sorted(self.sources))
+            raise Unresolved(f"lookup('{shorten(path)}'): there is no {name!r} to look in; there are {known}")
+        value = self.root(name)
+        for part in rest.split(".") if rest else ():
+            value = step(value, part)
+            if value is MISSING:
+                if default is MISSING:
+                    raise Unresolved(f"{path} is not defined" + hint(self.root(name), name, rest))
+                return default
+        if holds_secret(value):
+            self.tainted = True
+        return value
+
+    def names(self) -> dict[str, Any]:
+        """Everything an expression may name; roots also with a capital letter."""
+        found: dict[str, Any] = {"lookup": self.lookup, **self.functions}
+        for name in self.sources:
+            view = RootView(self, name)
+            found[name] = view
+            found[name[:1].upper() + name[1:]] = view
+        return found
+
+
+class RootView:
+    """A root as a name in expressions, read only when it is used."""
+
+    def __init__(self, scope: Scope, name: str) -> None:
+        self._scope = scope
+        self._name = name
+
+    def keys(self) -> Any:
+        return self._value().keys()
+
+    def values(self) -> Any:
+        return self._value().values()
+
+    def items(self) -> Any:
+        return self._value().items()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self._scope.root(self._name).get(key, default)
+
+    def __getitem__(self, key: str) -> Any:
+        return self._scope.root(self._name)[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._scope.root(self._name)
+
+    def __iter__(self) -> Any:
+        return iter(self._value())
+
+    def __len__(self) -> int:
+        return len(self._value())
+
+    def __str__(self) -> str:
+        return to_text(self._value())
+
+    def _value(self) -> Any:
+        value = self._scope.root(self._name)
+        if holds_secret(value):
+            self._scope.tainted = True
+        return value
+
+
+class Template:
+    """Text with expressions in it, compiled once."""
+
+    __slots__ = ("parts", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.parts = split(text)
+        for part in self.parts:
+            if isinstance(part, Expression):
+                part.check()
+
+    def render(self, scope: Scope) -> Any:
+        """The value: of the expression's own type when the text is nothing but one expression."""
+        if len(self.parts) == 1 and isinstance(self.parts[0], Expression):
+            return tainted_if(scope, lambda: self.parts[0].evaluate(scope))  # type: ignore[union-attr]
+        return tainted_if(
+            scope,
+            lambda: "".join(part if isinstance(part, str) else to_text(part.evaluate(scope)) for part in self.parts),
+        )
+
+    def missing_data(self, data: Any) -> list[str]:
+        """Constant `lookup('data.…')` without a default that `data` does not hold."""
+        found = []
+        for part in self.parts:
+            if isinstance(part, Expression):
+                found += part.missing_data(data)
+        return found
+
+
+class Expression:
+    """What stands between the braces."""
+
+    __slots__ = ("_compiled", "constant", "source")
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        plain = PLAIN_LOOKUP.fullmatch(source)
+        self.constant: str | None = (plain[1] or plain[2] or "") if plain else None
+        self._compiled: Callable[..., Any] | None = None
+
+    def check(self) -> None:
+        """Raises `BadExpression` where the syntax is wrong."""
+        if self.constant is None:
+            self._compiled = compile_expression(self.source)
+
+    def evaluate(self, scope: Scope) -> Any:
+        if self.constant is not None:
+            return scope.lookup(self.constant)
+        compiled = self._compiled or compile_expression(self.source)
+        self._compiled = compiled
+        return evaluate(compiled, scope, self.source)
+
+    def missing_data(self, data: Any) -> list[str]:
+        found = []
+        for match in DATA_LOOKUP.finditer(self.source):
+            path = match[1] or match[2] or ""
+            value = data
+            for part in path.split("."):
+                value = step(value, part)
+            if value is MISSING:
+                found.append(f"data.{path} is not defined" + hint(data, "data", path))
+        return found
+
+
+def split(text: str) -> list[str | Expression]:
+    """Text and expressions in turn. Braces and quotes inside an expression are its own."""
+    parts: list[str | Expression] = []
+    start = 0
+    while (opening := text.find("{{", start)) >= 0:
+        if opening > start:
+            parts.append(text[start:opening])
+        closing = end_of_expression(text, opening + 2)
+        source = text[opening + 2 : closing]
+        if source[:1] in ("-", "+") and source[1:2] in (" ", "\n"):
+            raise BadExpression("{{- and -}} do not trim here: text is kept as written; write {{ … }}")
+        parts.append(Expression(source))
+        start = closing + 2
+    if start < len(text):
+        parts.append(text[start:])
+    return parts
+
+
+def end_of_expression(text: str, start: int) -> int:
+    depth = 0
+    quote = ""
+    index = start
+    while index < len(text):
+        character = text[index]
+        if quote:
+            if character == "\\":
+                index += 1
+            elif character == quote:
+                quote = ""
+        elif character in "'\"":
+            quote = character
+        elif character in "([{":
+            depth += 1
+        elif character == "}" and depth == 0 and text.startswith("}}", index):
+            return index
+        elif character in ")]}":
+            depth -= 1
+        index += 1
+    raise BadExpression(f"{{{{ is never closed: {shorten(text[start - 2 :])!r}; a literal is {{{{ '{{{{' }}}}")
+
+
+def tainted_if(scope: Scope, produce: Callable[[], Any]) -> Any:
+    """The produced value; text that touched a secret is marked as such."""
+    before, scope.tainted = scope.tainted, False
+    try:
+        value = produce()
+        return taint(value) if scope.tainted else value
+    finally:
+        scope.tainted = scope.tainted or before
+
+
+def taint(value: Any) -> Any:
+    if isinstance(value, str):
+        return Tainted(value)
+    if isinstance(value, dict):
+        return {key: taint(child) for key, child in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [taint(child) for child in value]
+    return value if value is None or isinstance(value, bool) else Tainted(to_text(value))
+
+
+def holds_secret(value: Any) -> bool:
+    if isinstance(value, Tainted):
+        return True
+    if isinstance(value, dict):
+        return any(holds_secret(child) for child in value.values())
+    if isinstance(value, (list, tuple)):
+        return any(holds_secret(child) for child in value)
+    return False
+
+
+def step(value: Any, part: str) -> Any:
+    """One step of a dotted path; `MISSING` where it leads nowhere."""
+    if isinstance(value, dict):
+        return value.get(part, MISSING)
+    if isinstance(value, list):
+        if part.isdigit() and len(part) < 10 and int(part) < len(value):
+            return value[int(part)]
+        return MISSING
+    return MISSING
+
+
+def hint(root: Any, name: str, path: str) -> str:
+    """A close name where the path went astray."""
+    from difflib import get_close_matches
+
+    walked = name
+    value = root
+    for part in path.split("."):
+        following = step(value, part)
+        if following is MISSING:
+            if isinstance(value, dict):
+                close = get_close_matches(part, [str(key) for key in value], n=1)
+                return f" (did you mean {walked}.{close[0]}?)" if close else ""
+            return ""
+        walked, value = f"{walked}.{part}", following
+    return ""
+
+
+# ---- Jinja2, loaded on first need ----
+@lru_cache(maxsize=1)
+def environment() -> Any:
+    """One sandbox for the process: it holds no state of a run."""
+    from mainstay.converge.manifest.sandbox import make_environment
+
+    return make_environment()
+
+
+@lru_cache(maxsize=4096)
+def compile_expression(source: str) -> Callable[..., Any]:
+    import jinja2
+
+    if not source.strip():
+        raise BadExpression("nothing stands between {{ and }}")
+    try:
+        compiled: Callable[..., Any] = environment().compile_expression(source, undefined_to_none=False)
+    except (jinja2.TemplateSyntaxError, RecursionError, SyntaxError, ValueError) as error:
+        message = getattr(error, "message", None) or str(error)
+        for foreign, ours in FOREIGN:
+            if foreign in source:
+                message = f"{foreign} is not supported; write `{ours}`"
+                break
+        raise BadExpression(f"{message} in {{{{{shorten(source)}}}}}") from None
+    return compiled
+
+
+def evaluate(compiled: Callable[..., Any], scope: Scope, source: str) -> Any:
+    import jinja2
+
+    try:
+        with environment().watched_by(scope):
+            value = compiled(scope.names())
+            if isinstance(value, jinja2.Undefined):
+                value._fail_with_undefined_error()
+    except (Unresolved, Failure):
+        raise
+    except jinja2.UndefinedError as error:
+        raise Unresolved(f"{error.message} in {{{{{shorten(source)}}}}}") from None
+    except Exception as error:  # noqa: BLE001  # an expression can fail in as many ways as Python can
+        text = str(error) or error.__class__.__name__
+        raise Unresolved(f"{text} in {{{{{shorten(source)}}}}}") from None
+    return value

@@ -1,0 +1,37 @@
+"""How it is done: `providers/<type>/<name>.py` is one provider; these folders are the registry."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from mainstay.converge.contract import Missing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mainstay.converge.contract import Provider
+    from mainstay.converge.host.door import Host
+
+
+def find_all(type_name: str) -> list[Provider]:
+    """Every provider of a type, best first."""
+    folder = import_module(f"{__name__}.{type_name}")
+    found = [import_module(f"{folder.__name__}.{module.name}").PROVIDER for module in iter_modules(folder.__path__)]
+    return sorted(found, key=lambda provider: (provider.priority, provider.name))
+
+
+def names(type_name: str) -> list[str]:
+    return [provider.name for provider in find_all(type_name)]
+
+
+def choose(type_name: str, wanted: str | None, host: Host) -> Provider:
+    """The provider asked for, or the best one that works here; raises `Missing` saying why there is none."""
+    reasons = []
+    for provider in find_all(type_name):
+        if wanted is not None and provider.name != wanted:
+            continue
+        reason = provider.unavailable(host)
+        if reason is None:
+            return provider
+        reasons.append(f"{provider.name}: {reason}")
+    raise Missing(f"no provider for {type_name} works here: {'; '.join(reasons)}")

@@ -1,0 +1,100 @@
+"""Runs commands directly, without a shell."""
+
+from __future__ import annotations
+
+from mainstay.converge.contract import Change, Failure, Missing, Provider
+from mainstay.converge.host.commands import DEFAULT_SEARCH_PATH, find_program
+from mainstay.converge.resources.exec import ExecState
+from mainstay.converge.words import split_words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mainstay.converge.host.commands import Finished
+    from mainstay.converge.host.door import Host
+    from mainstay.converge.resources.exec import Exec
+
+
+class PosixCommands(Provider):
+    name = "posix"
+
+    # ---- looking ----
+    def read(self, wanted: Exec, host: Host, *, refresh: bool) -> ExecState:
+        state = ExecState()
+        self._look_at_creates(wanted, state, host)
+        # A refresh beats all conditions, and `creates` beats the guards: what does not count is not asked.
+        if refresh or state.creates_satisfied:
+            return state
+        if wanted.onlyif is not None:
+            state.onlyif_satisfied = self._guard(wanted.onlyif, "onlyif", wanted, host)
+        if wanted.unless is not None and state.onlyif_satisfied:
+            state.unless_satisfied = self._guard(wanted.unless, "unless", wanted, host)
+        return state
+
+    def confirm(self, wanted: Exec, actual: ExecState, host: Host) -> ExecState:
+        self._look_at_creates(wanted, actual, host)
+        if wanted.creates is not None and not actual.creates_satisfied and actual.exit_code in wanted.returns:
+            host.note(f"the command succeeded but did not make {wanted.creates}")
+        return actual
+
+    def _look_at_creates(self, wanted: Exec, state: ExecState, host: Host) -> None:
+        if wanted.creates is not None and host.files.exists(wanted.creates):
+            state.creates_satisfied = True
+            state.ensure = "present"
+
+    def _guard(self, command: str, name: str, wanted: Exec, host: Host) -> bool:
+        if host.would_change is not None:
+            host.note(f"{name} was asked on the host as it is, before {host.would_change} would change it")
+        try:
+            done = self._run(command, wanted, host, None)
+        except Missing as error:
+            raise Missing(f"{name}: {error}") from None
+        except Failure as error:
+            raise Failure(f"{name}: {error}", output=error.output) from None
+        self._refuse_guard(done, name)
+        return done.exit_code == 0
+
+    def _refuse_guard(self, done: Finished, name: str) -> None:
+        """A shell tells by its exit code that a guard could not run; without one there is nothing to tell."""
+
+    # ---- doing ----
+    def perform(self, wanted: Exec, actual: ExecState, change: Change, host: Host) -> None:
+        on_line = host.say if wanted.logoutput else None
+        done = self._run(wanted.command_line, wanted, host, on_line)
+        actual.exit_code = done.exit_code
+        actual.output = done.output
+        actual.stdout = done.stdout
+
+    def forecast(self, wanted: Exec, actual: ExecState, change: Change, host: Host) -> None:
+        self._prepare(wanted.command_line, wanted, host)
+
+    def _run(self, command: str, wanted: Exec, host: Host, on_line: Callable[[str], None] | None) -> Finished:
+        words, program, environment = self._prepare(command, wanted, host)
+        return host.commands.run(
+            words,
+            program=program,
+            cwd=wanted.cwd,
+            environment=environment,
+            timeout_seconds=wanted.timeout,
+            on_line=on_line,
+        )
+
+    def _prepare(self, command: str, wanted: Exec, host: Host) -> tuple[list[str], str, dict[str, str]]:
+        if not host.files.exists(wanted.cwd):
+            raise Missing(f"cwd {wanted.cwd} does not exist")
+        environment = dict(host.environ)
+        if wanted.path is not None:
+            environment["PATH"] = wanted.path
+        for entry in wanted.environment:
+            key, _, value = entry.partition("=")
+            environment[key] = value
+        words = self._words(command)
+        program = find_program(host.files, words[0], environment.get("PATH", DEFAULT_SEARCH_PATH), wanted.cwd)
+        return words, program, environment
+
+    def _words(self, command: str) -> list[str]:
+        return split_words(command)
+
+
+PROVIDER = PosixCommands()

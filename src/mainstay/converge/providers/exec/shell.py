@@ -1,0 +1,28 @@
+"""Runs commands by `/bin/sh -c`; only when a manifest asks for it."""
+
+from __future__ import annotations
+
+from mainstay.converge.contract import Failure
+from mainstay.converge.providers.exec.posix import PosixCommands
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mainstay.converge.host.commands import Finished
+
+COULD_NOT_RUN = {126: "cannot be executed", 127: "was not found"}
+
+
+class ShellCommands(PosixCommands):
+    name = "shell"
+    # Never chosen by itself: the shell gives a command's text a second meaning.
+    priority = 100
+
+    def _words(self, command: str) -> list[str]:
+        return ["/bin/sh", "-c", command]
+
+    def _refuse_guard(self, done: Finished, name: str) -> None:
+        if done.exit_code in COULD_NOT_RUN:
+            raise Failure(f"{name}: the command {COULD_NOT_RUN[done.exit_code]}", output=done.output)
+
+
+PROVIDER = ShellCommands()

@@ -1,0 +1,290 @@
+"""Files on a POSIX host: looks at a path, and puts there what is wanted, whole or not at all."""
+
+from __future__ import annotations
+
+import posixpath
+import stat as modes
+
+from mainstay.converge.contract import Change, Failure, Missing, Provider
+from mainstay.converge.host.files import require_parent
+from mainstay.converge.host.trees import Difference, compare_trees
+from mainstay.converge.resources.file import (
+    ABSENT,
+    ATTRIBUTES,
+    COPY_TREE,
+    DIRECTORY,
+    FOLLOW,
+    LINK,
+    MAKE_DIRECTORY,
+    MAKE_LINK,
+    PRESENT,
+    REMOVE,
+    REMOVE_TREE,
+    STORE,
+    FileState,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from mainstay.converge.host.door import Host
+    from mainstay.converge.resources.file import File
+
+FILE_BITS, DIRECTORY_BITS = 0o7777, 0o777
+KEPT_ON_DIRECTORIES = modes.S_ISGID | modes.S_ISVTX | modes.S_ISUID
+LARGEST_DIFF_BYTES = 512 * 1024
+VALIDATE_TIMEOUT_SECONDS = 60.0
+
+
+class PosixFiles(Provider):
+    name = "posix"
+
+    # ---- looking ----
+    def read(self, wanted: File, host: Host, *, refresh: bool) -> FileState:
+        state = FileState(wanted.name, sensitive=wanted.sensitive)
+        state.real_path = path = wanted.name
+        if wanted.owner is not None:
+            state.wanted_uid = host.accounts.uid(wanted.owner)
+        if wanted.group is not None:
+            state.wanted_gid = host.accounts.gid(wanted.group)
+        files = host.files
+        try:
+            found = files.lstat(path)
+        except FileNotFoundError:
+            # Only where something is to be put does the source have to be there.
+            if wanted.source is not None:
+                self._source_status(wanted, host)
+            return state
+        if found.st_mode & 0o170000 == 0o120000:
+            state.link_target = files.readlink(path)
+            if wanted.links == FOLLOW and wanted.ensure in (PRESENT, DIRECTORY):
+                state.real_path = path = files.real_path(path)
+                try:
+                    found = files.lstat(path)
+                except FileNotFoundError:
+                    return state
+        self._fill(state, found, wanted, path, host)
+        return state
+
+    def _fill(self, state: FileState, found: Any, wanted: File, path: str, host: Host) -> None:
+        state.stat = found
+        state.uid = found.st_uid
+        state.gid = found.st_gid
+        if state.uid != state.wanted_uid:
+            state.owner = host.accounts.user(state.uid)
+        if state.gid != state.wanted_gid:
+            state.group = host.accounts.group(state.gid)
+        kind = found.st_mode & 0o170000
+        if kind == 0o100000:
+            state.kind = state.ensure = PRESENT
+            state.mode = found.st_mode & FILE_BITS
+            if wanted.ensure == PRESENT:
+                state.same_content = self._same_content(wanted, found, path, host)
+        elif kind == 0o040000:
+            state.kind = state.ensure = DIRECTORY
+            state.mode = found.st_mode & DIRECTORY_BITS
+            if wanted.ensure == ABSENT:
+                state.is_empty_directory = not host.files.listdir(path)
+            elif wanted.recurse and wanted.ensure == DIRECTORY:
+                state.tree = self._tree(wanted, state, host)
+        elif kind == 0o120000:
+            state.kind = state.ensure = LINK
+            state.mode = 0o777
+        else:
+            state.kind = "other"
+            state.ensure = PRESENT
+
+    def _same_content(self, wanted: File, found: Any, path: str, host: Host) -> bool | None:
+        if wanted.content is not None:
+            return host.files.holds(path, found, wanted.content.encode("utf-8", "surrogateescape"))
+        if wanted.source is not None:
+            self._source_status(wanted, host)
+            return host.files.same(path, found, host.resolve_source(wanted.source))
+        return None
+
+    def _source_status(self, wanted: File, host: Host) -> Any:
+        source = host.resolve_source(wanted.source or "")
+        try:
+            found = host.files.stat(source)
+        except FileNotFoundError:
+            raise Missing(f"source {source} does not exist") from None
+        if wanted.recurse:
+            if not modes.S_ISDIR(found.st_mode):
+                raise Failure(f"source {source} is not a directory")
+        elif not modes.S_ISREG(found.st_mode):
+            raise Failure(f"source {source} is not a regular file")
+        return found
+
+    def _tree(self, wanted: File, state: FileState, host: Host) -> tuple[Difference, ...]:
+        self._source_status(wanted, host)
+        return compare_trees(
+            host.files,
+            host.resolve_source(wanted.source or ""),
+            state.real_path,
+            uid=state.wanted_uid,
+            gid=state.wanted_gid,
+            mode=wanted.mode or 0,
+            purge=wanted.purge,
+        )
+
+    # ---- doing ----
+    def perform(self, wanted: File, actual: FileState, change: Change, host: Host) -> None:
+        path = actual.real_path
+        files = host.files
+        uid, gid = actual.wanted_uid, actual.wanted_gid
+        mode = wanted.mode or 0
+        if wanted.backup and actual.kind == PRESENT and change.verb in (STORE, REMOVE):
+            files.keep_backup(path, actual.stat)
+        if change.verb == STORE:
+            self._store(wanted, actual, host)
+        elif change.verb == ATTRIBUTES:
+            keep = KEPT_ON_DIRECTORIES if actual.kind == DIRECTORY else 0
+            files.set_attributes(path, actual.stat, uid=uid, gid=gid, mode=mode, keep_bits=keep)
+        elif change.verb == MAKE_DIRECTORY:
+            if actual.kind == LINK:
+                files.remove(path)
+            missing = self._missing_levels(path, host)
+            for level in missing:
+                files.make_directory(level, uid=uid, gid=gid, mode=mode)
+            self._note_parents(missing, host)
+            if wanted.recurse:
+                self._copy_tree(wanted, self._tree(wanted, actual, host), actual, host)
+        elif change.verb == COPY_TREE:
+            if actual.mode != mode or actual.uid != uid or actual.gid != gid:
+                files.set_attributes(path, actual.stat, uid=uid, gid=gid, mode=mode, keep_bits=KEPT_ON_DIRECTORIES)
+            self._copy_tree(wanted, actual.tree, actual, host)
+        elif change.verb == MAKE_LINK:
+            require_parent(files, path)
+            files.make_link(path, wanted.target or "")
+            if wanted.owner is not None or wanted.group is not None:
+                files.set_link_owner(path, uid=uid, gid=gid)
+        elif change.verb == REMOVE:
+            files.remove(path)
+        elif change.verb == REMOVE_TREE:
+            files.check_removable(path)
+            files.remove_tree(path)
+
+    def _store(self, wanted: File, actual: FileState, host: Host) -> None:
+        path = actual.real_path
+        require_parent(host.files, path)
+        content, source = self._new_content(wanted, host)
+        remark = host.files.replace(
+            path,
+            content,
+            source,
+            uid=actual.wanted_uid,
+            gid=actual.wanted_gid,
+            mode=wanted.mode or 0,
+            old=actual.stat if actual.kind == PRESENT else None,
+            validate=self._validator(wanted, host),
+        )
+        if wanted.sensitive:
+            host.secret_paths.add(path)
+        if remark:
+            host.note(remark)
+
+    def _new_content(self, wanted: File, host: Host) -> tuple[bytes | None, str | None]:
+        if wanted.source is not None:
+            return None, host.resolve_source(wanted.source)
+        return (wanted.content or "").encode("utf-8", "surrogateescape"), None
+
+    def _missing_levels(self, path: str, host: Host) -> list[str]:
+        levels = []
+        while True:
+            try:
+                found = host.files.stat(path)
+            except FileNotFoundError:
+                levels.append(path)
+                path = posixpath.dirname(path)
+                continue
+            if levels and not modes.S_ISDIR(found.st_mode):
+                raise Failure(f"{path} is not a directory")
+            return levels[::-1]
+
+    def _note_parents(self, levels: list[str], host: Host) -> None:
+        if len(levels) > 1:
+            host.note(f"parent directories were created with the same owner and mode: {', '.join(levels[:-1])}")
+
+    def _copy_tree(self, wanted: File, tree: tuple[Difference, ...], actual: FileState, host: Host) -> None:
+        files = host.files
+        uid, gid = actual.wanted_uid, actual.wanted_gid
+        for entry in tree:
+            if entry.verb == "remove":
+                files.remove(entry.path)
+            elif entry.verb == "remove tree":
+                files.check_removable(entry.path)
+                files.remove_tree(entry.path)
+            elif entry.verb == "directory":
+                files.make_directory(entry.path, uid=uid, gid=gid, mode=entry.mode)
+            elif entry.verb == "link":
+                files.make_link(entry.path, entry.target)
+            elif entry.verb == "attributes":
+                keep = KEPT_ON_DIRECTORIES if modes.S_ISDIR(entry.old.st_mode) else 0
+                files.set_attributes(entry.path, entry.old, uid=uid, gid=gid, mode=entry.mode, keep_bits=keep)
+            else:
+                files.replace(entry.path, None, entry.source, uid=uid, gid=gid, mode=entry.mode, old=entry.old)
+
+    # ---- validating ----
+    def _validator(self, wanted: File, host: Host) -> Callable[[str], None] | None:
+        if wanted.validate is None:
+            return None
+        return lambda path: self._validate(wanted, path, host)
+
+    def _validate(self, wanted: File, path: str, host: Host) -> None:
+        from mainstay.converge.host.commands import DEFAULT_SEARCH_PATH, find_program
+        from mainstay.converge.words import split_words
+
+        words = [fill_in(word, path) for word in split_words(wanted.validate or "")]
+        search = host.environ.get("PATH", DEFAULT_SEARCH_PATH)
+        program = find_program(host.files, words[0], search, "/")
+        done = host.commands.run(words, program=program, timeout_seconds=VALIDATE_TIMEOUT_SECONDS)
+        if done.exit_code != 0:
+            raise Failure(f"validate refused the new file (exit {done.exit_code}): {words[0]}", output=done.output)
+
+    def forecast(self, wanted: File, actual: FileState, change: Change, host: Host) -> None:
+        # The files of a dry run note each step instead of making it, and refuse what the real ones would.
+        self.perform(wanted, actual, change, host)
+
+    # ---- showing ----
+    def difference(self, wanted: File, actual: FileState, host: Host) -> str | None:
+        if wanted.ensure == PRESENT:
+            content, source = self._new_content(wanted, host)
+            if content == b"" and wanted.content is None:
+                return None
+            new = content if source is None else host.files.read(source, LARGEST_DIFF_BYTES)
+        elif wanted.ensure == ABSENT and actual.kind == PRESENT:
+            new = b""
+        else:
+            return None
+        old = host.files.read(actual.real_path, LARGEST_DIFF_BYTES) if actual.kind == PRESENT else b""
+        if old == new:
+            return None
+        return unified(old, new, wanted.name)
+
+
+def fill_in(word: str, path: str) -> str:
+    """`%` is the path of the new file, `%%` a percent sign."""
+    return "%".join(part.replace("%", path) for part in word.split("%%"))
+
+
+def unified(old: bytes | None, new: bytes | None, path: str) -> str:
+    from difflib import unified_diff
+
+    if old is None or new is None:
+        return f"{path}: too large to show"
+    try:
+        before, after = old.decode("utf-8"), new.decode("utf-8")
+    except UnicodeDecodeError:
+        return f"{path}: binary content differs"
+    if "\0" in before or "\0" in after:
+        return f"{path}: binary content differs"
+    lines = unified_diff(
+        before.splitlines(keepends=True), after.splitlines(keepends=True), f"{path} (now)", f"{path} (wanted)"
+    )
+    shown = [line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines]
+    return "".join(shown).rstrip("\n")
+
+
+PROVIDER = PosixFiles()

@@ -1,0 +1,81 @@
+"""Keeps secrets out of what is shown: events of sensitive resources, and known secret values anywhere. Pure."""
+
+from __future__ import annotations
+
+from mainstay.converge.kinds import REDACTED, Tainted, Unfit
+from mainstay.converge.words import split_words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+    from mainstay.converge.contract import Event, Resource
+
+# Shorter values would tear holes into ordinary words.
+SHORTEST_SECRET = 4
+PRIVATE_PROPERTIES = ("content", "command", "onlyif", "unless", "validate")
+
+
+class Redactor:
+    """Knows the values that came from secrets."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self.secrets = longest_first(secrets)
+
+    def clean(self, text: str) -> str:
+        return clean(text, self.secrets)
+
+    def redact(self, event: Event) -> None:
+        resource = event.resource
+        secrets = self.secrets
+        if resource.sensitive:
+            secrets = longest_first([*secrets, *private_words(resource)])
+            event.output = REDACTED if event.output else event.output
+            event.diff = REDACTED if event.diff else event.diff
+        event.errors = tuple(clean(text, secrets) for text in event.errors)
+        event.warnings = tuple(clean(text, secrets) for text in event.warnings)
+        for key in ("reason", "noop_message", "output", "diff"):
+            value = getattr(event, key)
+            if value:
+                setattr(event, key, clean(value, secrets))
+
+
+def clean(text: str, secrets: Iterable[str]) -> str:
+    for secret in secrets:
+        text = text.replace(secret, REDACTED)
+    return text
+
+
+def longest_first(secrets: Iterable[str]) -> list[str]:
+    return sorted({secret for secret in secrets if len(secret) >= SHORTEST_SECRET}, key=len, reverse=True)
+
+
+def private_words(resource: Resource) -> Iterator[str]:
+    """What a sensitive resource must not show of itself: commands with their words, content, environment."""
+    for key in PRIVATE_PROPERTIES:
+        value = getattr(resource, key, None)
+        if not value:
+            continue
+        yield value
+        if key == "content":
+            yield from value.splitlines()
+            continue
+        try:
+            yield from split_words(value)
+        except Unfit:
+            continue
+    for entry in getattr(resource, "environment", ()):
+        yield entry.partition("=")[2]
+
+
+def secret_values(value: Any) -> Iterator[str]:
+    """Every tainted text inside a value."""
+    if isinstance(value, Tainted):
+        yield str.__str__(value)
+    elif isinstance(value, dict):
+        for child in value.values():
+            yield from secret_values(child)
+    elif isinstance(value, (list, tuple)):
+        for child in value:
+            yield from secret_values(child)

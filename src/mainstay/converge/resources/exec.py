@@ -1,0 +1,147 @@
+"""The `exec` type: a command, and the conditions under which it must run. Decides; providers do."""
+
+from __future__ import annotations
+
+from mainstay.converge.contract import Change, Failure, Property, Resource, ResourceType, State
+from mainstay.converge.kinds import BOOLEAN, DURATION_SECONDS, EXIT_CODES, TEXT, TEXTS, Unfit, shorten
+from mainstay.converge.words import split_words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from mainstay.converge.host.door import Host
+
+EXECUTE = "execute"
+SHELL = "shell"
+
+
+class Exec(Resource):
+    command: str | None = None
+    cwd: str = "/"
+    environment: tuple[str, ...] = ()
+    path: str | None = None
+    returns: tuple[int, ...] = (0,)
+    timeout: float | None = None
+    creates: str | None = None
+    onlyif: str | None = None
+    unless: str | None = None
+    refresh_only: bool = False
+    logoutput: bool = False
+
+    @property
+    def command_line(self) -> str:
+        return self.name if self.command is None else self.command
+
+
+class ExecState(State):
+    """What is known before and after the command. A guard that was not asked counts as not in the way."""
+
+    creates_satisfied: bool = False
+    onlyif_satisfied: bool = True
+    unless_satisfied: bool = False
+    exit_code: int | None = None
+    stdout: str = ""
+
+    def as_json(self, host: Host) -> dict[str, Any]:
+        return {
+            "ensure": self.ensure,
+            "exit_code": self.exit_code,
+            "creates_satisfied": self.creates_satisfied,
+            "onlyif_satisfied": self.onlyif_satisfied,
+            "unless_satisfied": self.unless_satisfied,
+        }
+
+
+class ExecType(ResourceType):
+    name = "exec"
+    resource = Exec
+    ensures = ("present",)
+    unforeseeable = True
+    refreshable = True
+    properties = {
+        "command": Property(TEXT, "what to run; the name when not given", deferred=True),
+        "cwd": Property(TEXT, "working directory; / when not given", deferred=True),
+        "environment": Property(TEXTS, "KEY=value entries added to the environment", deferred=True),
+        "path": Property(TEXT, "directories to search for programs, separated by colons"),
+        "returns": Property(EXIT_CODES, "exit codes that count as success; [0] when not given"),
+        "timeout": Property(DURATION_SECONDS, "longest time the command or a guard may take, such as 30s or 5m"),
+        "creates": Property(TEXT, "a path; when it exists the command does not run", deferred=True),
+        "onlyif": Property(TEXT, "a command; ours runs only if it exits 0", deferred=True),
+        "unless": Property(TEXT, "a command; ours runs only if it does not exit 0", deferred=True),
+        "refresh_only": Property(BOOLEAN, "run only when a subscribed resource changed"),
+        "refreshonly": Property(BOOLEAN, "another name of refresh_only", alias_of="refresh_only"),
+        "subscribe": Property(TEXTS, "resources (`type#name`) whose change makes the command run"),
+        "logoutput": Property(BOOLEAN, "show the command's output line by line"),
+    }
+
+    # ---- at load ----
+    def check(self, wanted: Exec) -> Iterator[tuple[str | None, str]]:
+        deferred = wanted.deferred or {}
+        for key in ("command", "onlyif", "unless"):
+            text = getattr(wanted, key)
+            if key == "command" and key not in deferred:
+                text = wanted.command_line
+            if text is not None and key not in deferred:
+                problem = self._command_problem(wanted, text)
+                if problem:
+                    yield (key if key in wanted.__dict__ else None), f"{key}: {problem}"
+        for entry in wanted.environment:
+            if "=" not in entry[1:]:
+                yield "environment", f"environment: {shorten(entry)!r} is not KEY=value"
+        if wanted.path is not None:
+            for directory in wanted.path.split(":"):
+                if directory[:1] != "/":
+                    yield "path", f"path: {shorten(directory)!r} is not an absolute directory"
+        for key in ("cwd", "creates"):
+            value = getattr(wanted, key)
+            if value is not None and value[:1] != "/":
+                yield key, f"{key}: {shorten(value)!r} is not an absolute path"
+
+    def check_rendered(self, wanted: Exec) -> None:
+        for _, message in self.check(wanted):
+            raise Failure(message)
+
+    def _command_problem(self, wanted: Exec, text: str) -> str | None:
+        if wanted.provider == SHELL:
+            return None if text.strip() else "command is empty"
+        try:
+            split_words(text)
+        except Unfit as error:
+            return str(error)
+        return None
+
+    # ---- at its turn ----
+    def desired(self, wanted: Exec, actual: ExecState) -> tuple[bool, str]:
+        if actual.exit_code is not None:
+            # Once it ran, its exit code decides, whatever it made.
+            if actual.exit_code in wanted.returns:
+                return True, ""
+            expected = " or ".join(str(code) for code in wanted.returns)
+            return False, f"exit code is {actual.exit_code}, expected {expected}"
+        if wanted.creates is not None and actual.creates_satisfied:
+            return True, f"{wanted.creates} exists"
+        if wanted.onlyif is not None and not actual.onlyif_satisfied:
+            return True, "onlyif did not exit 0"
+        if wanted.unless is not None and actual.unless_satisfied:
+            return True, "unless exited 0"
+        if wanted.refresh_only:
+            return True, "no subscribed resource changed"
+        return False, f"{wanted.creates} does not exist" if wanted.creates is not None else "the command must run"
+
+    def decide(self, wanted: Exec, actual: ExecState, *, refresh: bool) -> tuple[Change, ...]:
+        if refresh:
+            return (Change(EXECUTE, "a subscribed resource changed", refresh=True),)
+        reached, reason = self.desired(wanted, actual)
+        return () if reached else (Change(EXECUTE, reason),)
+
+    def describe(self, wanted: Exec, actual: ExecState, changes: tuple[Change, ...]) -> str:
+        return "Would have executed via subscribe" if changes[0].refresh else "Would have executed"
+
+    def leaves_traces(self, wanted: Exec, before: ExecState, after: ExecState) -> bool:
+        # What a failed command did is not known; by contract it triggers nobody.
+        return False
+
+
+TYPE = ExecType()

@@ -1,0 +1,277 @@
+"""The `file` type: what a path should be. Decides; providers do."""
+
+from __future__ import annotations
+
+import stat as modes
+
+from mainstay.converge.contract import Change, Failure, Property, Resource, ResourceType, State
+from mainstay.converge.kinds import BOOLEAN, MODE_BITS, REDACTED, TEXT, Unfit
+from mainstay.converge.words import split_words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from mainstay.converge.host.door import Host
+
+PRESENT, ABSENT, DIRECTORY, LINK = "present", "absent", "directory", "link"
+REFUSE, FOLLOW, REPLACE = "refuse", "follow", "replace"
+STORE, ATTRIBUTES, MAKE_DIRECTORY, REMOVE, REMOVE_TREE, MAKE_LINK, COPY_TREE = (
+    "store",
+    "attributes",
+    "make directory",
+    "remove",
+    "remove tree",
+    "make link",
+    "copy tree",
+)
+NON_CANONICAL = ("//", "/./", "/../")
+NON_CANONICAL_ENDS = ("/", "/.", "/..")
+LONGEST_PATH_BYTES = 4096
+
+
+class File(Resource):
+    content: str | None = None
+    source: str | None = None
+    owner: str | None = None
+    group: str | None = None
+    mode: int | None = None
+    target: str | None = None
+    recurse: bool = False
+    purge: bool = False
+    links: str = REFUSE
+    force: bool = False
+    validate: str | None = None
+    backup: bool = False
+
+
+class FileState(State):
+    """What was found at the path. `same_content` is None when content is not managed."""
+
+    # "link" and "other" are words of ours: the manifest knows no fifo.
+    kind: str = ABSENT
+    stat: Any = None
+    uid: int = -1
+    gid: int = -1
+    mode: int = 0
+    # Names, filled in where they differ from the wanted ones.
+    owner: str = ""
+    group: str = ""
+    wanted_uid: int = -1
+    wanted_gid: int = -1
+    same_content: bool | None = None
+    link_target: str | None = None
+    is_empty_directory: bool = True
+    # Where a followed link leads; otherwise the resource's own path.
+    real_path: str = ""
+    # Entries of a directory tree that are not as in the source, with what to do about each.
+    tree: tuple[Any, ...] = ()
+
+    def __init__(self, name: str, *, sensitive: bool) -> None:
+        self.name = name
+        self.sensitive = sensitive
+
+    def as_json(self, host: Host) -> dict[str, Any]:
+        found = {
+            "ensure": self.ensure,
+            "name": self.name,
+            "checksum": None,
+            "owner": None,
+            "group": None,
+            "mode": None,
+            "provider": "posix",
+            "mtime": None,
+            "size": None,
+            "type": None,
+        }
+        if self.stat is None:
+            return found
+        found["type"] = {PRESENT: "file"}.get(self.kind, self.kind)
+        found["owner"] = host.accounts.user(self.stat.st_uid)
+        found["group"] = host.accounts.group(self.stat.st_gid)
+        found["mode"] = f"{self.mode:04o}"
+        found["mtime"] = self.stat.st_mtime
+        found["size"] = self.stat.st_size
+        if self.kind == PRESENT:
+            found["checksum"] = REDACTED if self.sensitive else host.files.checksum(self.real_path)
+        if self.link_target is not None:
+            found["target"] = self.link_target
+        return found
+
+
+class FileType(ResourceType):
+    name = "file"
+    resource = File
+    ensures = (PRESENT, ABSENT, DIRECTORY, LINK)
+    ensure_required = True
+    properties = {
+        "content": Property(TEXT, 'the file\'s content; "" is an empty file', deferred=True),
+        "contents": Property(TEXT, "another name of content", deferred=True, alias_of="content"),
+        "source": Property(TEXT, "a local file (with recurse: a directory) to copy", deferred=True),
+        "owner": Property(TEXT, "user name or number; required for present and directory"),
+        "group": Property(TEXT, "group name or number; required for present and directory"),
+        "mode": Property(MODE_BITS, "permissions in octal, at most 0777; required for present and directory"),
+        "target": Property(TEXT, "where a link leads; required for link"),
+        "recurse": Property(BOOLEAN, "with a directory and source: copy the tree below it"),
+        "purge": Property(BOOLEAN, "with recurse: remove what the source does not have"),
+        "links": Property(TEXT, "what to do when the path is a link", choices=(REFUSE, FOLLOW, REPLACE)),
+        "force": Property(BOOLEAN, "with absent: remove a directory that is not empty"),
+        "validate": Property(
+            TEXT, "a command that must accept the new file (% is its path) before it is put in place"
+        ),
+        "backup": Property(BOOLEAN, "keep what is replaced; `mainstay restore` brings it back"),
+    }
+
+    # ---- at load ----
+    def check(self, wanted: File) -> Iterator[tuple[str | None, str]]:
+        path = wanted.name
+        if path[:1] != "/":
+            yield None, "file path must be absolute"
+        elif path != "/" and (path.endswith(NON_CANONICAL_ENDS) or any(part in path for part in NON_CANONICAL)):
+            yield None, "file path must be canonical"
+        if "\0" in path or len(path.encode("utf-8", "surrogateescape")) > LONGEST_PATH_BYTES:
+            yield None, "file path must be at most 4096 bytes, without NUL"
+        if wanted.ensure in (PRESENT, DIRECTORY):
+            missing = [key for key in ("owner", "group", "mode") if getattr(wanted, key) is None]
+            if missing:
+                yield None, f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} required"
+        yield from self._check_combinations(wanted)
+
+    def _check_combinations(self, wanted: File) -> Iterator[tuple[str | None, str]]:
+        deferred = wanted.deferred or {}
+        has_content = wanted.content is not None or "content" in deferred
+        has_source = wanted.source is not None or "source" in deferred
+        if has_content and has_source:
+            yield "source", "content and source exclude each other; give one of them"
+        if wanted.ensure == LINK and not wanted.target:
+            yield None, "a link needs `target`"
+        for key, fits, where in (
+            ("content", wanted.ensure == PRESENT, "ensure: present"),
+            ("source", wanted.ensure == PRESENT or wanted.recurse, "ensure: present, or a directory with recurse"),
+            ("target", wanted.ensure == LINK, "ensure: link"),
+            ("recurse", wanted.ensure == DIRECTORY and has_source, "ensure: directory with source"),
+            ("purge", wanted.recurse, "recurse"),
+            ("force", wanted.ensure == ABSENT, "ensure: absent"),
+            ("validate", wanted.ensure == PRESENT, "ensure: present"),
+            ("backup", wanted.ensure in (PRESENT, ABSENT), "ensure: present or absent"),
+        ):
+            if not fits and (getattr(wanted, key) not in (None, False) or key in deferred):
+                yield key, f"{key} goes with {where}"
+        if wanted.validate is not None:
+            try:
+                split_words(wanted.validate)
+            except Unfit as error:
+                yield "validate", f"validate: {error}"
+
+    # ---- at its turn ----
+    def desired(self, wanted: File, actual: FileState) -> tuple[bool, str]:
+        ensure = wanted.ensure
+        if actual.kind != ensure:
+            return False, f"path is {actual.kind if actual.kind != PRESENT else 'a file'}, expected {ensure}"
+        if ensure == ABSENT:
+            return True, ""
+        if ensure == LINK:
+            if actual.link_target != wanted.target:
+                return False, f"link leads to {actual.link_target}, expected {wanted.target}"
+            if wanted.owner is None and wanted.group is None:
+                return True, ""
+            return self._same_owner(wanted, actual)
+        if actual.same_content is False:
+            return False, "content differs"
+        same, reason = self._same_owner(wanted, actual)
+        if not same:
+            return False, reason
+        if actual.mode != wanted.mode:
+            return False, f"mode is {actual.mode:04o}, expected {wanted.mode:04o}"
+        if actual.tree:
+            return False, f"{len(actual.tree)} entries below differ from the source: {describe_tree(actual.tree)}"
+        return True, ""
+
+    def _same_owner(self, wanted: File, actual: FileState) -> tuple[bool, str]:
+        if actual.uid != actual.wanted_uid and wanted.owner is not None:
+            return False, f"owner is {actual.owner}, expected {wanted.owner}"
+        if actual.gid != actual.wanted_gid and wanted.group is not None:
+            return False, f"group is {actual.group}, expected {wanted.group}"
+        return True, ""
+
+    def decide(self, wanted: File, actual: FileState, *, refresh: bool) -> tuple[Change, ...]:
+        reached, reason = self.desired(wanted, actual)
+        if reached:
+            return ()
+        self._refuse(wanted, actual)
+        return (Change(self._verb(wanted, actual), reason),)
+
+    def _verb(self, wanted: File, actual: FileState) -> str:
+        if wanted.ensure == ABSENT:
+            return REMOVE if actual.kind != DIRECTORY or actual.is_empty_directory else REMOVE_TREE
+        if wanted.ensure == LINK:
+            return MAKE_LINK
+        if wanted.ensure == DIRECTORY:
+            if actual.kind != DIRECTORY:
+                return MAKE_DIRECTORY
+            return COPY_TREE if actual.tree else ATTRIBUTES
+        if actual.kind == PRESENT and actual.same_content is not False:
+            return ATTRIBUTES
+        return STORE
+
+    def _refuse(self, wanted: File, actual: FileState) -> None:
+        """Changes that would destroy something nobody asked to destroy."""
+        path, kind = wanted.name, actual.kind
+        if kind == "other":
+            raise Failure(f"{path} is {file_word(actual.stat.st_mode)}, not a regular file")
+        if wanted.ensure == ABSENT:
+            if kind == DIRECTORY and not actual.is_empty_directory and not wanted.force:
+                raise Failure(f"directory {path} is not empty; `force: true` removes it with all in it")
+            return
+        if kind == LINK and wanted.ensure != LINK and wanted.links == REFUSE:
+            raise Failure(
+                f"{path} is a link to {actual.link_target}; `links: follow` manages its target, `links: replace` the link itself"
+            )
+        if kind in (LINK, ABSENT, wanted.ensure):
+            return
+        word = "a directory" if kind == DIRECTORY else "a file"
+        expected = {PRESENT: "a file", DIRECTORY: "a directory", LINK: "a link"}[wanted.ensure]
+        raise Failure(
+            f"{path} is {word}, expected {expected}; it is not removed, do that with an `absent` before this"
+        )
+
+    def describe(self, wanted: File, actual: FileState, changes: tuple[Change, ...]) -> str:
+        verb = changes[0].verb
+        if verb == STORE:
+            return "Would have created the file" if actual.kind == ABSENT else "Would have updated the file"
+        if verb == REMOVE:
+            return "Would have removed the directory" if actual.kind == DIRECTORY else "Would have removed the file"
+        return {
+            ATTRIBUTES: "Would have updated attributes",
+            MAKE_DIRECTORY: "Would have created directory",
+            COPY_TREE: f"Would have updated {len(actual.tree)} entries below the directory",
+            REMOVE_TREE: "Would have removed the directory",
+            MAKE_LINK: "Would have created the link",
+        }[verb]
+
+    def leaves_traces(self, wanted: File, before: FileState, after: FileState) -> bool:
+        return before.kind != after.kind or any(
+            getattr(before, key) != getattr(after, key)
+            for key in ("uid", "gid", "mode", "same_content", "link_target", "tree")
+        )
+
+
+def describe_tree(tree: tuple[Any, ...]) -> str:
+    shown = ", ".join(str(entry) for entry in tree[:5])
+    return shown + (", …" if len(tree) > 5 else "")
+
+
+def file_word(mode: int) -> str:
+    for test, word in (
+        (modes.S_ISFIFO, "a fifo"),
+        (modes.S_ISSOCK, "a socket"),
+        (modes.S_ISCHR, "a character device"),
+        (modes.S_ISBLK, "a block device"),
+    ):
+        if test(mode):
+            return word
+    return "of an unknown kind"
+
+
+TYPE = FileType()

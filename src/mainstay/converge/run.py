@@ -1,0 +1,258 @@
+"""The whole host line: manifest → data and templates → resources in order → type → provider → host → report.
+
+A library first: the command line and the agent are two callers of `run` and `load`.
+"""
+
+from __future__ import annotations
+
+from mainstay.converge import providers, resources
+from mainstay.converge.apply import Options, Run
+from mainstay.converge.contract import DoesNotLoad, Fault, Missing, Observer, StopFlag
+from mainstay.converge.history import History, Journal, Ledger
+from mainstay.converge.host.clock import monotonic
+from mainstay.converge.host.door import Host, process_environment
+from mainstay.converge.host.sources import ManifestText, open_manifest, read_document
+from mainstay.converge.host.state import Busy, StateDirectory, new_run_id, state_path
+from mainstay.converge.kinds import to_value
+from mainstay.converge.manifest.document import parse
+from mainstay.converge.manifest.expressions import Unresolved, taint
+from mainstay.converge.manifest.resolve import Manifest, Source, resolve
+from mainstay.converge.redaction import Redactor, secret_values
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    from mainstay.converge.contract import Event, Report
+    from mainstay.converge.kinds import Node
+
+OUTPUT_TAIL_CHARACTERS = 32 * 1024
+
+
+class Request:
+    """What a caller wants done, and what it brings along."""
+
+    def __init__(
+        self,
+        manifest: str = "-",
+        *,
+        document: Node | None = None,
+        options: Options | None = None,
+        data_layers: Sequence[Mapping[str, Any]] = (),
+        facts_layers: Sequence[Mapping[str, Any]] = (),
+        roots: Mapping[str, Any] | None = None,
+        identity: str | None = None,
+        state_directory: str | None = None,
+        environ: Mapping[str, str] | None = None,
+        observer: Observer | None = None,
+        stop: StopFlag | None = None,
+        lock_wait_seconds: float = 0.0,
+    ) -> None:
+        self.manifest = manifest
+        # A document made by the caller instead of a file: `manifest` is then only its name.
+        self.document = document
+        self.options = options or Options()
+        self.data_layers = data_layers
+        self.facts_layers = facts_layers
+        # Further template roots; texts of class `Tainted` in them are secrets.
+        self.roots = dict(roots or {})
+        self.identity = identity
+        self.environ = environ
+        self.state_directory = state_directory
+        self.observer = observer or Observer()
+        self.stop = stop or StopFlag()
+        self.lock_wait_seconds = lock_wait_seconds
+
+
+class Locked(Exception):
+    """Another run of the same manifest is going on."""
+
+
+class Session:
+    """One request on its way: the host it runs on, and what expressions can see of it."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        environ = request.environ if request.environ is not None else process_environment()
+        self.state = StateDirectory(request.state_directory or state_path(environ))
+        self.host = Host(new_run_id(), self.state, request.stop, noop=request.options.noop)
+        self.host.environ = dict(environ)
+        self.current: Run | None = None
+
+    def source(self) -> Source:
+        roots: dict[str, Callable[[], Any]] = {
+            "facts": self.facts,
+            "environ": lambda: dict(self.host.environ),
+        }
+        for name, value in self.request.roots.items():
+            roots[name] = lambda value=value: value  # type: ignore[misc]  # binds the loop's value
+        return Source(
+            find_type=resources.find,
+            type_names=resources.names,
+            provider_names=providers.names,
+            roots=roots,
+            functions={"file": self.read_file, "template": self.read_template, "result": self.result},
+            data_layers=self.request.data_layers,
+        )
+
+    def facts(self) -> dict[str, Any]:
+        from mainstay.converge.host.facts import gather
+
+        return gather(self.host.environ, self.request.facts_layers)
+
+    def write_report(self, path: str, text: str) -> None:
+        self.state.write(path, text.encode("utf-8", "backslashreplace"))
+
+    # ---- functions of expressions ----
+    def read_file(self, path: str) -> str:
+        place = self.host.resolve_source(str(path))
+        try:
+            content = self.host.files.read(place, LARGEST_READ_BYTES)
+        except FileNotFoundError:
+            raise Missing(f"file('{path}'): {place} does not exist") from None
+        except OSError as error:
+            raise Unresolved(f"file('{path}'): {error.strerror}") from None
+        if content is None:
+            raise Unresolved(f"file('{path}'): larger than {LARGEST_READ_BYTES // 1024 // 1024} MB")
+        text = content.decode("utf-8", "surrogateescape")
+        if place in self.host.secret_paths and self.current is not None:
+            self.current.manifest.scope.tainted = True
+        return text
+
+    def read_template(self, path: str) -> str:
+        from mainstay.converge.manifest.sandbox import render_file
+
+        if self.current is None:
+            raise Unresolved("template() can be used once the manifest is loaded")
+        return render_file(self.read_file(path), path, self.current.manifest.scope, self.read_file)
+
+    def result(self, reference: str) -> dict[str, Any]:
+        if self.current is None:
+            raise Unresolved("result() can be used where a property waits for its resource's turn, not here")
+        event = self.current.events.get(str(reference))
+        if event is None:
+            raise Unresolved(f"result('{reference}'): there is no such resource before this one")
+        if event.noop and event.changed:
+            raise Missing(f"what {reference} gives is not known before it runs")
+        found = describe_result(event, self.host)
+        if event.resource.sensitive:
+            self.current.manifest.scope.tainted = True
+            found = taint(found)
+        return found
+
+
+LARGEST_READ_BYTES = 16 * 1024 * 1024
+
+
+def describe_result(event: Event, host: Host) -> dict[str, Any]:
+    state = event.state
+    found: dict[str, Any] = {
+        "outcome": event.outcome,
+        "changed": event.changed,
+        "stdout": "",
+        "output": event.output or "",
+    }
+    if state is not None:
+        found["stdout"] = getattr(state, "stdout", "")
+        found["exit_code"] = getattr(state, "exit_code", None)
+        found["state"] = state.as_json(host)
+    return found
+
+
+def load(request: Request) -> tuple[Session, Manifest]:
+    """The manifest, checked as far as that is possible without a run; raises `DoesNotLoad`."""
+    session = Session(request)
+    text = open_text(session)
+    try:
+        return session, resolve_text(session, text)
+    finally:
+        text.close()
+
+
+def run(request: Request) -> tuple[Session, Report]:
+    """One run. Raises `DoesNotLoad` or `Locked` before anything is touched."""
+    session = Session(request)
+    text = open_text(session)
+    try:
+        manifest = resolve_text(session, text)
+        return session, apply_loaded(session, manifest, request.identity or text.identity)
+    finally:
+        text.close()
+
+
+def open_text(session: Session) -> ManifestText:
+    request = session.request
+    if request.document is not None:
+        return ManifestText(request.manifest, "", "/", request.identity or request.manifest)
+    return open_manifest(request.manifest, session.state, session.host.run_id)
+
+
+def resolve_text(session: Session, text: ManifestText) -> Manifest:
+    session.host.working_directory = text.working_directory
+    document = session.request.document
+    if document is None:
+        document = parse(text.text, text.name)
+    return resolve(document, text.name, text.text, session.source())
+
+
+def apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report:
+    request, host, state = session.request, session.host, session.state
+    options = request.options
+    subscriptions = {resource.id: resource.subscribe for resource in manifest.resources if resource.subscribe}
+    folder = state.identity_directory(identity)
+    ledger = Ledger(f"{folder}/owed")
+    current = session.current = Run(
+        manifest,
+        host,
+        find_type=resources.find,
+        choose_provider=providers.choose,
+        ledger=ledger,
+        observer=request.observer,
+        stop=request.stop,
+        clock=monotonic,
+        options=options,
+        redactor=Redactor(secret_values(request.roots)),
+    )
+    host.say = lambda line: say(current, line)
+    if options.noop or options.monitor_only:
+        ledger.load(subscriptions)
+        report = current.run()
+        History(state).save(report, host)
+        return report
+    try:
+        lock = state.lock(f"{folder}/lock", wait_seconds=request.lock_wait_seconds)
+    except Busy as busy:
+        raise Locked(
+            f"another run of {manifest.file} is going on ({busy}); wait for it, or use --lock-wait"
+        ) from None
+    try:
+        journal = Journal(f"{folder}/journal", host.run_id)
+        journal.clean_up()
+        host.files.announce_directory = journal.announce
+        ledger.load(subscriptions)
+        try:
+            report = current.run()
+        finally:
+            ledger.close(state)
+        journal.close()
+        History(state).save(report, host)
+        return report
+    finally:
+        lock.release()
+
+
+def say(current: Run, line: str) -> None:
+    resource = current.manifest.resources[len(current.report.events)]
+    if not resource.sensitive:
+        current.observer.output(resource, current.redactor.clean(line))
+
+
+def read_values(path: str) -> dict[str, Any]:
+    """A YAML or JSON file of values, for `--data`, `--values` and `--facts`."""
+    value = to_value(parse(read_document(path), path))
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise DoesNotLoad([Fault(path, 1, 1, "expected a map of values")])
+    return value
