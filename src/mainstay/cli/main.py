@@ -97,11 +97,19 @@ def make_parser(name: str, command: ModuleType) -> argparse.ArgumentParser:
     parser = Parser(
         prog=f"mainstay {name}",
         description=command.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=help_width()),
         allow_abbrev=False,
     )
     command.configure(parser)
     return parser
+
+
+def help_width() -> int:
+    """argparse would ask a module for this that costs more to load than argparse itself."""
+    try:
+        return min(os.get_terminal_size().columns - 2, 110)
+    except OSError:
+        return 98
 
 
 def suggestion(word: str, known: Sequence[str]) -> str:

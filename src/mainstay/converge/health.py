@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
 from mainstay.converge.contract import Failure
+from mainstay.converge.host.clock import sleep
 from mainstay.converge.host.commands import DEFAULT_SEARCH_PATH, find_program
 from mainstay.converge.kinds import Unfit, shorten
 from mainstay.converge.words import split_words
@@ -22,7 +21,7 @@ def ask(check: HealthCheck, host: Host, stop: StopFlag) -> str | None:
     problem = None
     for attempt in range(check.tries):
         if attempt:
-            time.sleep(check.try_sleep_seconds)
+            sleep(check.try_sleep_seconds)
         problem = ask_once(check, host)
         if problem is None or stop.reason is not None:
             break

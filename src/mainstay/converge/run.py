@@ -11,11 +11,12 @@ from mainstay.converge.contract import DoesNotLoad, Fault, Missing, Observer, St
 from mainstay.converge.history import History, Journal, Ledger
 from mainstay.converge.host.clock import monotonic
 from mainstay.converge.host.door import Host, process_environment
-from mainstay.converge.host.sources import ManifestText, open_manifest, read_document
-from mainstay.converge.host.state import Busy, StateDirectory, new_run_id, state_path
+from mainstay.converge.host.sources import ManifestText, open_manifest, read_bytes
+from mainstay.converge.host.state import Busy, StateDirectory, configuration_path, new_run_id, state_path
 from mainstay.converge.kinds import to_value
-from mainstay.converge.manifest.document import parse
+from mainstay.converge.manifest.document import decode, parse
 from mainstay.converge.manifest.expressions import Unresolved, taint
+from mainstay.converge.manifest.hierarchy import overlay
 from mainstay.converge.manifest.resolve import Manifest, Source, resolve
 from mainstay.converge.redaction import Redactor, secret_values
 
@@ -97,9 +98,14 @@ class Session:
         )
 
     def facts(self) -> dict[str, Any]:
-        from mainstay.converge.host.facts import gather
+        """The host's own, then `facts.d` of the configuration directory, then what the caller brings."""
+        from mainstay.converge.host.facts import built_in, custom_files
 
-        return gather(self.host.environ, self.request.facts_layers)
+        facts = built_in()
+        custom = [read_values(path) for path in custom_files(configuration_path(self.host.environ))]
+        for layer in (*custom, *self.request.facts_layers):
+            facts = overlay(facts, layer)
+        return facts
 
     def write_report(self, path: str, text: str) -> None:
         self.state.write(path, text.encode("utf-8", "backslashreplace"))
@@ -184,16 +190,17 @@ def run(request: Request) -> tuple[Session, Report]:
 def open_text(session: Session) -> ManifestText:
     request = session.request
     if request.document is not None:
-        return ManifestText(request.manifest, "", "/", request.identity or request.manifest)
+        return ManifestText(request.manifest, b"", "/", request.identity or request.manifest)
     return open_manifest(request.manifest, session.state, session.host.run_id)
 
 
 def resolve_text(session: Session, text: ManifestText) -> Manifest:
     session.host.working_directory = text.working_directory
     document = session.request.document
+    written = decode(text.content, text.name)
     if document is None:
-        document = parse(text.text, text.name)
-    return resolve(document, text.name, text.text, session.source())
+        document = parse(written, text.name)
+    return resolve(document, text.name, written, session.source())
 
 
 def apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report:
@@ -250,7 +257,7 @@ def say(current: Run, line: str) -> None:
 
 def read_values(path: str) -> dict[str, Any]:
     """A YAML or JSON file of values, for `--data`, `--values` and `--facts`."""
-    value = to_value(parse(read_document(path), path))
+    value = to_value(parse(decode(read_bytes(path), path), path))
     if value is None:
         return {}
     if not isinstance(value, dict):

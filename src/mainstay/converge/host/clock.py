@@ -5,3 +5,4 @@ from __future__ import annotations
 import time
 
 monotonic = time.perf_counter
+sleep = time.sleep

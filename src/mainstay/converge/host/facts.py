@@ -4,21 +4,9 @@ from __future__ import annotations
 
 import os
 
-from mainstay.converge.host.state import configuration_path
-from mainstay.converge.manifest.hierarchy import overlay
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
     from typing import Any
-
-
-def gather(environ: Mapping[str, str], layers: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
-    """Built-in facts, then `facts.d` of the configuration directory, then what the caller brings."""
-    facts = built_in()
-    for layer in (*custom(configuration_path(environ)), *layers):
-        facts = overlay(facts, layer)
-    return facts
 
 
 def built_in() -> dict[str, Any]:
@@ -51,24 +39,14 @@ def built_in() -> dict[str, Any]:
     }
 
 
-def custom(directory: str) -> list[dict[str, Any]]:
-    from mainstay.converge.host.sources import read_document
-    from mainstay.converge.kinds import to_value
-    from mainstay.converge.manifest.document import parse
-
-    folder = os.path.join(directory, "facts.d")
+def custom_files(configuration: str) -> list[str]:
+    """The administrator's own facts: files in `facts.d`, in the order in which the later wins."""
+    folder = os.path.join(configuration, "facts.d")
     try:
         names = sorted(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError):
         return []
-    found = []
-    for name in names:
-        if name.endswith((".json", ".yaml", ".yml")):
-            path = os.path.join(folder, name)
-            value = to_value(parse(read_document(path), path))
-            if isinstance(value, dict):
-                found.append(value)
-    return found
+    return [os.path.join(folder, name) for name in names if name.endswith((".json", ".yaml", ".yml"))]
 
 
 def os_release() -> dict[str, str]:

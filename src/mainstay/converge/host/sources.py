@@ -6,7 +6,6 @@ import os
 import sys
 
 from mainstay.converge.contract import DoesNotLoad, Fault
-from mainstay.converge.manifest.document import decode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,13 +24,13 @@ class ManifestText:
     def __init__(
         self,
         name: str,
-        text: str,
+        content: bytes,
         working_directory: str,
         identity: str,
         close: Callable[[], None] | None = None,
     ) -> None:
         self.name = name
-        self.text = text
+        self.content = content
         self.working_directory = working_directory
         self.identity = identity
         self._close = close
@@ -43,8 +42,7 @@ class ManifestText:
 
 def open_manifest(path: str, state: StateDirectory, run_id: str) -> ManifestText:
     if path == STANDARD_INPUT:
-        text = decode(sys.stdin.buffer.read(READ_BYTES), "stdin")
-        return ManifestText("stdin", text, os.getcwd(), os.getcwd())
+        return ManifestText("stdin", sys.stdin.buffer.read(READ_BYTES), os.getcwd(), os.getcwd())
     real = os.path.realpath(path)
     if path.endswith(BUNDLE_ENDS):
         from mainstay.converge.host.bundles import unpack
@@ -52,18 +50,18 @@ def open_manifest(path: str, state: StateDirectory, run_id: str) -> ManifestText
         folder, close = unpack(real, path, state, run_id)
         manifest = os.path.join(folder, "manifest.yaml")
         try:
-            return ManifestText(f"{path}/manifest.yaml", read_document(manifest), folder, real, close)
+            return ManifestText(f"{path}/manifest.yaml", read_bytes(manifest), folder, real, close)
         except DoesNotLoad:
             close()
             raise
-    return ManifestText(path, read_document(path), os.path.dirname(real), real)
+    return ManifestText(path, read_bytes(path), os.path.dirname(real), real)
 
 
-def read_document(path: str) -> str:
-    """The text of a file; anything wrong with it is a fault, not a traceback."""
+def read_bytes(path: str) -> bytes:
+    """A file's content; anything wrong with it is a fault, not a traceback."""
     try:
         with open(path, "rb") as file:
-            return decode(file.read(READ_BYTES), path)
+            return file.read(READ_BYTES)
     except OSError as error:
         reason = error.strerror or str(error)
     except ValueError as error:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from importlib import import_module
-from pkgutil import iter_modules
 
 from mainstay.converge.contract import Missing
+from mainstay.converge.host.folders import module_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def find_all(type_name: str) -> list[Provider]:
     """Every provider of a type, best first."""
     folder = import_module(f"{__name__}.{type_name}")
-    found = [import_module(f"{folder.__name__}.{module.name}").PROVIDER for module in iter_modules(folder.__path__)]
+    found = [import_module(f"{folder.__name__}.{name}").PROVIDER for name in module_names(folder.__path__)]
     return sorted(found, key=lambda provider: (provider.priority, provider.name))
 
 

@@ -1,0 +1,65 @@
+"""What every test may use: a scratch root with its own state directory, and two ways to apply a manifest in it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from applying import Applied, apply_text
+
+settings.register_profile(
+    "suite",
+    deadline=None,
+    derandomize=True,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("suite")
+
+PROGRAM = Path(sys.executable).with_name("mainstay")
+
+
+@pytest.fixture(autouse=True)
+def _own_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No test sees or leaves anything in the directories of the user who runs it."""
+    monkeypatch.setenv("MAINSTAY_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("MAINSTAY_CONFIG_DIR", str(tmp_path / "configuration"))
+    monkeypatch.setenv("NO_COLOR", "1")
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Where a test's manifests do their work."""
+    path = tmp_path / "root"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def apply(root: Path) -> Callable[..., Applied]:
+    """Applies a manifest text in this process; `ROOT`, `USER` and `GROUP` in it are filled in."""
+
+    def apply_here(text: str, **options: object) -> Applied:
+        return apply_text(text, root, **options)
+
+    return apply_here
+
+
+@pytest.fixture
+def mainstay(root: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs the installed program as a user would."""
+
+    def run(*arguments: str | Path, stdin: str = "", **options: object) -> subprocess.CompletedProcess[str]:
+        command = [str(PROGRAM), *(str(argument) for argument in arguments)]
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120, cwd=root, **options)  # type: ignore[call-overload, no-any-return]
+
+    return run
