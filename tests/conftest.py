@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -48,7 +49,7 @@ def root(tmp_path: Path) -> Path:
 def apply(root: Path) -> Callable[..., Applied]:
     """Applies a manifest text in this process; `ROOT`, `USER` and `GROUP` in it are filled in."""
 
-    def apply_here(text: str, **options: object) -> Applied:
+    def apply_here(text: str, **options: Any) -> Applied:
         return apply_text(text, root, **options)
 
     return apply_here
@@ -58,8 +59,8 @@ def apply(root: Path) -> Callable[..., Applied]:
 def mainstay(root: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs the installed program as a user would."""
 
-    def run(*arguments: str | Path, stdin: str = "", **options: object) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str | Path, stdin: str = "", **options: Any) -> subprocess.CompletedProcess[str]:
         command = [str(PROGRAM), *(str(argument) for argument in arguments)]
-        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120, cwd=root, **options)  # type: ignore[call-overload, no-any-return]
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120, cwd=root, **options)
 
     return run
