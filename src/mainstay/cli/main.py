@@ -91,8 +91,7 @@ def make_parser(name: str, command: ModuleType) -> argparse.ArgumentParser:
 
         def way_out(self, message: str) -> str:
             _, found, rest = message.partition("unrecognized arguments: ")
-            options = [option for action in self._actions for option in action.option_strings]
-            return suggestion(rest.split()[0].partition("=")[0], options) if found and rest else ""
+            return suggestion(rest.split()[0].partition("=")[0], options_of(self)) if found and rest else ""
 
     parser = Parser(
         prog=f"mainstay {name}",
@@ -102,6 +101,16 @@ def make_parser(name: str, command: ModuleType) -> argparse.ArgumentParser:
     )
     command.configure(parser)
     return parser
+
+
+def options_of(parser: argparse.ArgumentParser) -> list[str]:
+    """Every option of a parser, those of its sub-commands included."""
+    found: list[str] = []
+    for action in parser._actions:
+        found += action.option_strings
+        if isinstance(action.choices, dict):
+            found += [option for child in action.choices.values() for option in options_of(child)]
+    return found
 
 
 def help_width() -> int:

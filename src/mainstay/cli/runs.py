@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 
 from mainstay.cli.main import Refused
 from mainstay.converge.contract import DoesNotLoad, Observer, StopFlag
 from mainstay.converge.host.state import Unusable
 from mainstay.converge.kinds import Unfit, core_value, parse_duration
 from mainstay.converge.manifest.hierarchy import nest
-from mainstay.converge.run import Locked, Request, read_values, run
+from mainstay.converge.run import Locked, Request, load, read_values, run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from mainstay.converge.contract import Report
+    from mainstay.converge.manifest.resolve import Manifest
     from mainstay.converge.run import Session
 
 EXIT_FAILED, EXIT_DOES_NOT_LOAD, EXIT_LOCKED = 1, 2, 3
@@ -89,7 +92,12 @@ def catch_signals(stop: StopFlag) -> None:
 
 
 def carry_out(
-    make_request: Any, observer: Observer, *, as_json: bool, report_file: str | None, detailed: bool
+    make_request: Callable[[Observer, StopFlag], Request],
+    observer: Observer,
+    *,
+    as_json: bool,
+    report_file: str | None,
+    detailed: bool,
 ) -> int:
     """Runs, shows, and turns what happened into an exit code. `make_request` gets the observer and the stop flag."""
     import gc
@@ -99,8 +107,7 @@ def carry_out(
     stop = StopFlag()
     catch_signals(stop)
     try:
-        request: Request = make_request(observer, stop)
-        session, report = run(request)
+        session, report = run(make_request(observer, stop))
     except DoesNotLoad as refusal:
         show_faults(refusal, as_json=as_json)
         return DETAILED_DOES_NOT_LOAD if detailed else EXIT_DOES_NOT_LOAD
@@ -110,6 +117,23 @@ def carry_out(
         raise Refused(str(refusal)) from None
     show_report(session, report, observer, as_json=as_json, report_file=report_file)
     return exit_code(report, detailed=detailed)
+
+
+@contextmanager
+def or_exit(*, as_json: bool, exit_code: int = EXIT_DOES_NOT_LOAD) -> Iterator[None]:
+    """Shows faults and ends the command where something does not load."""
+    try:
+        yield
+    except DoesNotLoad as refusal:
+        show_faults(refusal, as_json=as_json)
+        raise SystemExit(exit_code) from None
+    except Unusable as refusal:
+        raise Refused(str(refusal)) from None
+
+
+def load_or_exit(path: str, layers: Callable[[], dict[str, Any]], *, as_json: bool) -> Manifest:
+    with or_exit(as_json=as_json):
+        return load(Request(path, **layers()))[1]
 
 
 def show_faults(refusal: DoesNotLoad, *, as_json: bool) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mainstay.converge.contract import Change, Observer, Provider, Resource, ResourceType, StopFlag
     from mainstay.converge.history import Ledger
     from mainstay.converge.host.door import Host
+    from mainstay.converge.manifest.expressions import Expression
     from mainstay.converge.manifest.resolve import Manifest
 
 
@@ -177,10 +178,10 @@ class Run:
                 return False
         return True
 
-    def condition(self, evaluate: Callable[[Any], Any], key: str) -> bool:
+    def condition(self, expression: Expression, key: str) -> bool:
         name = f"control.{key.removeprefix('control_')}"
         try:
-            value = evaluate(self.manifest.scope)
+            value = expression.evaluate(self.manifest.scope)
         except Unresolved as error:
             raise Failure(f"{name}: {error}") from None
         if not isinstance(value, bool):

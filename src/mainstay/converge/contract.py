@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
     from mainstay.converge.host.door import Host
@@ -119,8 +119,9 @@ class Resource:
     provider: str | None = None
     require: tuple[str, ...] = ()
     subscribe: tuple[str, ...] = ()
-    control_if: Callable[[Any], Any] | None = None
-    control_unless: Callable[[Any], Any] | None = None
+    # Expressions, kept whole so that they can be shown as they were written.
+    control_if: Any = None
+    control_unless: Any = None
     health_checks: tuple[HealthCheck, ...] = ()
     tags: tuple[str, ...] = ()
     sensitive: bool = False

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from mainstay.converge import providers, resources
 from mainstay.converge.apply import Options, Run
-from mainstay.converge.contract import DoesNotLoad, Fault, Missing, Observer, StopFlag
+from mainstay.converge.contract import DoesNotLoad, Failure, Fault, Missing, Observer, StopFlag
 from mainstay.converge.history import History, Journal, Ledger
 from mainstay.converge.host.clock import monotonic
 from mainstay.converge.host.door import Host, process_environment
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mainstay.converge.contract import Event, Report
+    from mainstay.converge.host.backups import Backup
     from mainstay.converge.kinds import Node
 
 OUTPUT_TAIL_CHARACTERS = 32 * 1024
@@ -44,6 +45,7 @@ class Request:
         facts_layers: Sequence[Mapping[str, Any]] = (),
         roots: Mapping[str, Any] | None = None,
         identity: str | None = None,
+        working_directory: str = "/",
         state_directory: str | None = None,
         environ: Mapping[str, str] | None = None,
         observer: Observer | None = None,
@@ -59,6 +61,8 @@ class Request:
         # Further template roots; texts of class `Tainted` in them are secrets.
         self.roots = dict(roots or {})
         self.identity = identity
+        # Where relative sources of a made document lie; a file's lie beside it.
+        self.working_directory = working_directory
         self.environ = environ
         self.state_directory = state_directory
         self.observer = observer or Observer()
@@ -190,7 +194,7 @@ def run(request: Request) -> tuple[Session, Report]:
 def open_text(session: Session) -> ManifestText:
     request = session.request
     if request.document is not None:
-        return ManifestText(request.manifest, b"", "/", request.identity or request.manifest)
+        return ManifestText(request.manifest, b"", request.working_directory, request.identity or request.manifest)
     return open_manifest(request.manifest, session.state, session.host.run_id)
 
 
@@ -253,6 +257,47 @@ def say(current: Run, line: str) -> None:
     resource = current.manifest.resources[len(current.report.events)]
     if not resource.sensitive:
         current.observer.output(resource, current.redactor.clean(line))
+
+
+def read_state(type_name: str, name: str, provider_name: str | None) -> dict[str, Any]:
+    """The actual state of one thing, whatever a manifest may want of it."""
+    session = Session(Request(options=Options(noop=True)))
+    resource_type = resources.find(type_name)
+    if resource_type is None:
+        raise Missing(f"unknown resource type {type_name!r}; there are {', '.join(resources.names())}")
+    given = {"type": type_name, "name": name, "id": f"{type_name}#{name}", "place": ()}
+    wanted = resource_type.resource(given)
+    provider = providers.choose(type_name, provider_name, session.host)
+    state: dict[str, Any] = provider.read(wanted, session.host, refresh=True).as_json(session.host)
+    return {"resource": wanted.id, "provider": provider.name, **state}
+
+
+def list_backups(path: str) -> list[Backup]:
+    from mainstay.converge.host.backups import Backups
+
+    return Backups(Session(Request()).state).list(path)
+
+
+def restore_backup(path: str, run_id: str | None) -> Backup:
+    """Puts back what was kept; what is there now is kept first."""
+    host = Session(Request()).host
+    kept = [found for found in list_backups(path) if run_id is None or found.run_id.startswith(run_id)]
+    if not kept:
+        of_run = "" if run_id is None else f" from run {run_id}"
+        raise Missing(f"nothing is kept of {path}{of_run}; files are kept when their resource says `backup: true`")
+    try:
+        old = host.files.lstat(path)
+        if old.st_mode & 0o170000 != 0o100000:
+            raise Failure(f"{path} is not a regular file; it is not replaced")
+    except FileNotFoundError:
+        old = None
+    wanted = kept[0]
+    content = host.files.read(wanted.content_path, wanted.size)
+    if old is not None:
+        host.files.keep_backup(path, old)
+    host.files.replace(path, content, None, uid=wanted.uid, gid=wanted.gid, mode=wanted.mode, old=old)
+    host.files.sync()
+    return wanted
 
 
 def read_values(path: str) -> dict[str, Any]:

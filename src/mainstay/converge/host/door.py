@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from mainstay.converge.host.accounts import Accounts
+from mainstay.converge.host.clock import timestamp
 from mainstay.converge.host.files import Files
 
 TYPE_CHECKING = False
@@ -47,6 +48,10 @@ class Host:
 
             self._commands = Commands(self._stop)
         return self._commands
+
+    def timestamp(self, seconds: float) -> str:
+        """RFC 3339, to the microsecond."""
+        return timestamp(seconds)
 
     def note(self, text: str) -> None:
         """Something the event of the current resource should say."""

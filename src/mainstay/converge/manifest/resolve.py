@@ -105,6 +105,10 @@ class Faults:
             nearest = path
             while nearest and nearest not in places:
                 nearest = nearest[:-1]
+            if not self.text:
+                # A document made by a program has no lines.
+                faults.append(Fault(self.file, None, None, message))
+                continue
             part = 0 if at_key or nearest != path else 1
             line, column = places[nearest][part] if nearest in places else (1, 1)
             faults.append(Fault(self.file, line, column, message))
@@ -580,7 +584,7 @@ class Resolver:
                 continue
             for missing in expression.missing_data(self.manifest.data):
                 self.faults.add(place, f"{of}control.{key}: {missing}")
-            given[f"control_{key}"] = expression.evaluate
+            given[f"control_{key}"] = expression
 
     def read_health_checks(self, node: Node, path: DocumentPath, of: str) -> tuple[HealthCheck, ...]:
         if not isinstance(node, list):

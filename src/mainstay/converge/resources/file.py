@@ -91,7 +91,7 @@ class FileState(State):
         found["owner"] = host.accounts.user(self.stat.st_uid)
         found["group"] = host.accounts.group(self.stat.st_gid)
         found["mode"] = f"{self.mode:04o}"
-        found["mtime"] = self.stat.st_mtime
+        found["mtime"] = host.timestamp(self.stat.st_mtime)
         found["size"] = self.stat.st_size
         if self.kind == PRESENT:
             found["checksum"] = REDACTED if self.sensitive else host.files.checksum(self.real_path)

@@ -1,0 +1,104 @@
+"""Brings one resource to its state, given by options instead of a manifest; the engine is the same.
+
+mainstay ensure file /etc/motd --ensure present --content 'hello' --owner root --group root --mode 0644
+mainstay ensure exec 'systemctl daemon-reload' --noop"""
+
+from __future__ import annotations
+
+import os
+
+from mainstay.cli.runs import carry_out, duration
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+    from mainstay.converge.contract import Observer, Property, StopFlag
+    from mainstay.converge.kinds import Node
+    from mainstay.converge.run import Request
+
+SUMMARY = "bring one resource to its state"
+LEFT_OUT = ("require", "subscribe", "alias", "tags")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    from mainstay.converge import resources
+    from mainstay.converge.manifest.resolve import COMMON
+
+    types = parser.add_subparsers(dest="type", metavar="TYPE", required=True)
+    for name in resources.names():
+        found = resources.find(name)
+        if found is None:
+            continue
+        one = types.add_parser(
+            name, help=f"a {name}", description=f"Brings one {name} to its state.", allow_abbrev=False
+        )
+        one.add_argument("name", metavar="NAME")
+        own = one.add_argument_group("properties")
+        for key, entry in {**COMMON, **found.properties}.items():
+            if key not in LEFT_OUT and entry.alias_of is None:
+                add_property(own, key, entry, found.ensures if key == "ensure" else entry.choices)
+        one.add_argument("--noop", action="store_true", help="say what would be done; touch nothing")
+        one.add_argument("--diff", action="store_true", help="show what changes in files")
+        one.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+        one.add_argument("--lock-wait", metavar="DURATION", help="wait so long for another run, such as 30s")
+
+
+def add_property(group: argparse._ArgumentGroup, key: str, entry: Property, choices: tuple[str, ...]) -> None:
+    from mainstay.converge.kinds import BOOLEAN, EXIT_CODES, TEXTS
+
+    option, destination = f"--{key.replace('_', '-')}", f"property_{key}"
+    help_text = entry.summary.replace("%", "%%") + (f" ({', '.join(choices)})" if choices else "")
+    if entry.kind is BOOLEAN:
+        group.add_argument(option, dest=destination, nargs="?", const="true", metavar="true|false", help=help_text)
+    elif entry.kind in (TEXTS, EXIT_CODES):
+        group.add_argument(
+            option, dest=destination, action="append", metavar="VALUE", help=f"{help_text}; may be repeated"
+        )
+    else:
+        group.add_argument(option, dest=destination, metavar="VALUE", help=help_text)
+
+
+def make_document(arguments: argparse.Namespace) -> Node:
+    """The one-resource manifest that the options stand for."""
+    from mainstay.converge import resources
+    from mainstay.converge.kinds import BOOLEAN, EXIT_CODES, Plain
+    from mainstay.converge.manifest.resolve import COMMON
+
+    found = resources.find(arguments.type)
+    table = {**COMMON, **(found.properties if found else {})}
+    properties: dict[str, Node] = {}
+    for key, entry in table.items():
+        value = getattr(arguments, f"property_{key}", None)
+        if value is None:
+            continue
+        if entry.kind is BOOLEAN:
+            properties[key] = Plain(value)
+        elif entry.kind is EXIT_CODES:
+            properties[key] = [Plain(item) for item in value]
+        else:
+            properties[key] = value
+    return [{arguments.type: [{arguments.name: properties}]}]
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from mainstay.cli.display import RunDisplay
+    from mainstay.converge.apply import Options
+    from mainstay.converge.contract import Observer
+    from mainstay.converge.run import Request
+
+    observer = Observer() if arguments.json else RunDisplay(verbose=True)
+
+    def make_request(observer: Observer, stop: StopFlag) -> Request:
+        return Request(
+            "mainstay ensure",
+            document=make_document(arguments),
+            identity=f"ensure:{arguments.type}#{arguments.name}",
+            working_directory=os.getcwd(),
+            options=Options(noop=arguments.noop, differences=arguments.diff),
+            observer=observer,
+            stop=stop,
+            lock_wait_seconds=duration(arguments.lock_wait),
+        )
+
+    return carry_out(make_request, observer, as_json=arguments.json, report_file=None, detailed=False)

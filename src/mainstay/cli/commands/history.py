@@ -1,0 +1,98 @@
+"""Lists past runs, newest first; `history show RUN` tells what one of them did (the start of its id is enough)."""
+
+from __future__ import annotations
+
+from mainstay.cli.main import Refused
+from mainstay.cli.runs import EXIT_FAILED, print_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any
+
+    from mainstay.converge.history import History
+
+SUMMARY = "list past runs, or show one"
+SHOWN = 20
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("words", metavar="show RUN", nargs="*", help="show one run; without it, list them")
+    parser.add_argument(
+        "--limit", metavar="N", type=int, default=SHOWN, help=f"how many to list; {SHOWN} when not given"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from mainstay.converge.history import History
+    from mainstay.converge.run import Request, Session
+
+    history = History(Session(Request()).state)
+    if not arguments.words:
+        return list_runs(history, arguments.limit, as_json=arguments.json)
+    if len(arguments.words) != 2 or arguments.words[0] != "show":
+        raise Refused("use `mainstay history` or `mainstay history show RUN`")
+    return show_run(history, arguments.words[1], as_json=arguments.json)
+
+
+def list_runs(history: History, limit: int, *, as_json: bool) -> int:
+    kept = [found for run_id in history.runs()[: max(0, limit)] if (found := history.show(run_id)) is not None]
+    if as_json:
+        print_json([{key: found[key] for key in ("run_id", "manifest", "noop", "summary")} for found in kept])
+        return 0
+    if not kept:
+        print("There is no run yet.")
+        return 0
+    print(f"{'RUN':<31} {'KIND':<5} {'CHANGED':>8} {'FAILED':>7} {'TOTAL':>7} {'SECONDS':>8}  MANIFEST")
+    for found in kept:
+        counts = found["summary"]
+        changed = counts["changed"] + counts["refreshed"]
+        kind = "dry" if found["noop"] else "real"
+        print(
+            f"{found['run_id']:<31} {kind:<5} {changed:>8} {counts['failed']:>7} {counts['total']:>7} "
+            f"{counts['duration_seconds']:>8.2f}  {found['manifest']}"
+        )
+    return 0
+
+
+def show_run(history: History, wanted: str, *, as_json: bool) -> int:
+    matching = [run_id for run_id in history.runs() if run_id.startswith(wanted)]
+    if len(matching) != 1:
+        how_many = "no run" if not matching else f"{len(matching)} runs"
+        raise Refused(
+            f"{how_many} with an id that begins with {wanted!r}; `mainstay history` lists them", exit_code=EXIT_FAILED
+        )
+    found: dict[str, Any] = history.show(matching[0]) or {}
+    if as_json:
+        print_json(found)
+        return 0
+    print(f"{found['run_id']}  {found['manifest']}{'  (dry run)' if found['noop'] else ''}")
+    for event in found["events"]:
+        print_event(event)
+    for error in found["errors"]:
+        print(f"error: {error}")
+    counts = found["summary"]
+    shown = ", ".join(
+        f"{counts[word]} {word}"
+        for word in ("changed", "refreshed", "failed", "unmet", "skipped", "stable")
+        if counts[word]
+    )
+    print(f"{shown} in {counts['duration_seconds']:.2f} s")
+    return 0
+
+
+def print_event(event: dict[str, Any]) -> None:
+    from mainstay.cli.display import indented, printable, tail
+
+    detail = event["noop_message"] or event["reason"] or ""
+    print(f"{event['outcome']:<9} {printable(event['type'] + '#' + event['name'])}  {printable(detail)}".rstrip())
+    for kind in ("errors", "warnings"):
+        for text in event[kind]:
+            print(f"  {kind.removesuffix('s')}: {indented(text)}")
+    if event["outcome"] == "failed" and event["output"]:
+        for line in tail(event["output"], 20):
+            print(f"  | {printable(line)}")
+    if event["diff"]:
+        for line in event["diff"].split("\n"):
+            print(f"    {printable(line)}")

@@ -1,0 +1,44 @@
+"""Shows a manifest as it is resolved on this host: data merged, templates filled in, defaults applied.
+
+Templates that wait for their resource's turn are shown as written; sensitive values as [redacted]."""
+
+from __future__ import annotations
+
+from mainstay.cli.runs import add_value_options, load_or_exit, print_json, value_layers
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+SUMMARY = "show a manifest as it is resolved on this host"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("manifest", metavar="MANIFEST")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of YAML")
+    add_value_options(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from mainstay.converge.manifest.rendering import render_manifest
+
+    manifest = load_or_exit(arguments.manifest, lambda: value_layers(arguments), as_json=arguments.json)
+    document = render_manifest(manifest)
+    if arguments.json:
+        print_json(document)
+        return 0
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """Long texts as blocks, the way people write them."""
+
+        def represent_text(self, text: str) -> yaml.ScalarNode:
+            style = "|" if "\n" in text.rstrip("\n") or text.endswith("\n") else None
+            return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+        def ignore_aliases(self, data: object) -> bool:
+            return True
+
+    Dumper.add_representer(str, Dumper.represent_text)
+    print(yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100), end="")
+    return 0

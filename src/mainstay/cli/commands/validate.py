@@ -1,0 +1,29 @@
+"""Checks a manifest as far as that is possible without touching the host; tells all faults at once."""
+
+from __future__ import annotations
+
+from mainstay.cli.runs import add_value_options, load_or_exit, print_json, value_layers
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+SUMMARY = "check a manifest; touch nothing"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("manifest", metavar="MANIFEST")
+    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    add_value_options(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    manifest = load_or_exit(arguments.manifest, lambda: value_layers(arguments), as_json=arguments.json)
+    count = len(manifest.resources)
+    if arguments.json:
+        print_json({"faults": [], "warnings": manifest.warnings, "resources": count})
+        return 0
+    for warning in manifest.warnings:
+        print(f"{manifest.file}: warning: {warning}")
+    print(f"{manifest.file}: fine, {count} resource{'' if count == 1 else 's'}")
+    return 0

@@ -1,0 +1,94 @@
+"""A resolved manifest as a document again: what `mainstay render` shows. Sensitive values are redacted. Pure."""
+
+from __future__ import annotations
+
+from mainstay.converge.kinds import REDACTED, Tainted
+from mainstay.converge.manifest.expressions import Template
+from mainstay.converge.redaction import PRIVATE_PROPERTIES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from mainstay.converge.contract import HealthCheck, Resource
+    from mainstay.converge.manifest.resolve import Manifest
+
+INNER = ("type", "name", "id", "place", "deferred", "control_if", "control_unless")
+
+
+def render_manifest(manifest: Manifest) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    if manifest.data:
+        document["data"] = shown(manifest.data)
+    if manifest.fail_on_error:
+        document["fail_on_error"] = True
+    for key in ("pre_message", "post_message", "outputs"):
+        value = getattr(manifest, key)
+        if value is not None:
+            document[key] = shown(value)
+    document["resources"] = [
+        {resource.type: [{as_text(resource.name): properties(resource)}]} for resource in manifest.resources
+    ]
+    return document
+
+
+def properties(resource: Resource) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in {**resource.__dict__, **(resource.deferred or {})}.items():
+        if key in INNER:
+            continue
+        if resource.sensitive and key in (*PRIVATE_PROPERTIES, "environment"):
+            found[key] = REDACTED
+        elif key == "mode":
+            found[key] = f"{value:04o}"
+        elif key == "timeout":
+            found[key] = duration(value)
+        elif key == "health_checks":
+            found[key] = [health_check(check) for check in value]
+        else:
+            found[key] = shown(value)
+    control = {
+        key: getattr(resource, f"control_{key}").source
+        for key in ("if", "unless")
+        if getattr(resource, f"control_{key}") is not None
+    }
+    if control:
+        found["control"] = control
+    return found
+
+
+def health_check(check: HealthCheck) -> dict[str, Any]:
+    found: dict[str, Any] = {"command": as_text(check.command)}
+    if check.name != check.command:
+        found["name"] = as_text(check.name)
+    found["tries"] = check.tries
+    found["try_sleep"] = duration(check.try_sleep_seconds)
+    if check.timeout_seconds is not None:
+        found["timeout"] = duration(check.timeout_seconds)
+    return found
+
+
+def duration(seconds: float) -> str:
+    whole = int(seconds)
+    milliseconds = round((seconds - whole) * 1000)
+    return "".join(f"{amount}{unit}" for amount, unit in ((whole, "s"), (milliseconds, "ms")) if amount) or "0s"
+
+
+def shown(value: Any) -> Any:
+    """Values as they would be written; templates as their text."""
+    if isinstance(value, Template):
+        return value.text
+    if isinstance(value, Tainted):
+        return REDACTED
+    if isinstance(value, str):
+        return as_text(value)
+    if isinstance(value, dict):
+        return {key: shown(child) for key, child in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [shown(child) for child in value]
+    return value
+
+
+def as_text(text: str) -> str:
+    """Text that gives itself when it is read as a template."""
+    return text.replace("{{", "{{ '{{' }}")

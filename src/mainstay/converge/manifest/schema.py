@@ -1,0 +1,133 @@
+"""The manifest's JSON Schema (2020-12), derived from the types, so that an editor completes and checks manifests. Pure."""
+
+from __future__ import annotations
+
+from mainstay.converge.kinds import SCALAR_SCHEMA, TEMPLATE_SCHEMA
+from mainstay.converge.manifest.resolve import COMMON, STRUCTURED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from mainstay.converge.contract import Property, ResourceType
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+EXPRESSION = {"type": ["string", "boolean"], "description": "an expression that gives true or false"}
+CONTROL = {
+    "type": "object",
+    "properties": {"if": EXPRESSION, "unless": EXPRESSION},
+    "additionalProperties": False,
+    "description": STRUCTURED["control"],
+}
+HEALTH_CHECKS = {
+    "type": "array",
+    "description": STRUCTURED["health_checks"],
+    "items": {
+        "type": "object",
+        "required": ["command"],
+        "additionalProperties": False,
+        "properties": {
+            "command": {"type": "string", "description": "0 OK, 1 WARNING, 2 CRITICAL, else UNKNOWN"},
+            "name": SCALAR_SCHEMA,
+            "tries": {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 1000}, TEMPLATE_SCHEMA]},
+            "try_sleep": {"type": "string"},
+            "timeout": {"type": "string"},
+        },
+    },
+}
+
+
+def manifest_schema(types: Sequence[ResourceType]) -> dict[str, Any]:
+    """The schema of a whole manifest: a map, a bare list, or a map with `ccm`."""
+    sections = {
+        "data": {"type": ["object", "null"], "description": "input values, read by lookup('data.…')"},
+        "hierarchy": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {
+                "order": {
+                    "type": "array",
+                    "items": SCALAR_SCHEMA,
+                    "description": "override keys, templated with facts",
+                },
+                "merge": {"enum": ["first", "deep"], "description": "the first override found, or all of them"},
+            },
+        },
+        "overrides": {"type": ["object", "null"], "additionalProperties": {"type": ["object", "null"]}},
+        "resources": {"$ref": "#/$defs/resources"},
+        "fail_on_error": {"type": "boolean", "description": "stop after the first resource that fails"},
+        "pre_message": {"type": "string", "description": "shown before the run"},
+        "post_message": {"type": "string", "description": "shown after a run without failures"},
+        "outputs": {"type": "object", "description": "evaluated after a run without failures"},
+    }
+    definitions: dict[str, Any] = {
+        "resources": {"type": "array", "minItems": 1, "items": {"oneOf": [entry(one) for one in types]}}
+    }
+    for one in types:
+        definitions[one.name] = properties_of(one, with_name=False)
+        definitions[f"{one.name}_flat"] = properties_of(one, with_name=True)
+    return {
+        "$schema": DIALECT,
+        "title": "Mainstay manifest",
+        "anyOf": [
+            {"$ref": "#/$defs/resources"},
+            {
+                "type": "object",
+                "additionalProperties": False,
+                "properties": {
+                    **sections,
+                    "ccm": {"type": "object", "additionalProperties": False, "properties": sections},
+                },
+                "anyOf": [
+                    {"required": ["resources"]},
+                    {"required": ["ccm"], "properties": {"ccm": {"required": ["resources"]}}},
+                ],
+            },
+        ],
+        "$defs": definitions,
+    }
+
+
+def entry(one: ResourceType) -> dict[str, Any]:
+    """One item of `resources`: a type with a list of names, or flat."""
+    named = {
+        "type": "object",
+        "minProperties": 1,
+        "maxProperties": 1,
+        "additionalProperties": {"anyOf": [{"type": "null"}, {"$ref": f"#/$defs/{one.name}"}]},
+    }
+    body = {
+        "anyOf": [
+            {"type": "array", "minItems": 1, "items": {"anyOf": [{"type": "string"}, named]}},
+            {"$ref": f"#/$defs/{one.name}_flat"},
+        ]
+    }
+    return {"type": "object", "required": [one.name], "additionalProperties": False, "properties": {one.name: body}}
+
+
+def properties_of(one: ResourceType, *, with_name: bool) -> dict[str, Any]:
+    table: dict[str, Property] = {**COMMON, **one.properties}
+    described = {name: described_property(entry) for name, entry in table.items()}
+    described["ensure"] = ensure_schema(one)
+    described["control"] = CONTROL
+    described["health_checks"] = HEALTH_CHECKS
+    if with_name:
+        described = {"name": {**SCALAR_SCHEMA, "description": "the resource's name"}, **described}
+    schema: dict[str, Any] = {"type": "object", "additionalProperties": False, "properties": described}
+    if with_name:
+        schema["required"] = ["name"]
+    return schema
+
+
+def described_property(entry: Property) -> dict[str, Any]:
+    schema = dict(entry.kind.schema)
+    if entry.choices:
+        schema = {"anyOf": [{"enum": [*entry.choices, None]}, TEMPLATE_SCHEMA]}
+    return {**schema, "description": entry.summary}
+
+
+def ensure_schema(one: ResourceType) -> dict[str, Any]:
+    if one.open_ensure:
+        return {**SCALAR_SCHEMA, "description": f"{', '.join(one.ensures)}, or another word the type knows"}
+    return {"anyOf": [{"enum": [*one.ensures, None]}, TEMPLATE_SCHEMA], "description": "the wanted state"}
