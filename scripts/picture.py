@@ -14,14 +14,24 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 ROOT = Path(__file__).resolve().parent.parent
-COLOURS = {"31": "#e06c75", "32": "#98c379", "33": "#e5c07b", "35": "#c678dd", "36": "#56b6c2", "90": "#7f848e", "2": "#7f848e"}
+COLOURS = {
+    "31": "#e06c75",
+    "32": "#98c379",
+    "33": "#e5c07b",
+    "35": "#c678dd",
+    "36": "#56b6c2",
+    "90": "#7f848e",
+    "2": "#7f848e",
+}
 COLUMNS, LINE_HEIGHT, CHARACTER_WIDTH = 104, 19, 8.43
 
 
 def record(command: list[str], environment: dict[str, str]) -> str:
     """What a command prints on a terminal."""
     leader, follower = pty.openpty()
-    child = subprocess.Popen(command, stdout=follower, stderr=follower, stdin=subprocess.DEVNULL, env=environment, cwd=ROOT)
+    child = subprocess.Popen(
+        command, stdout=follower, stderr=follower, stdin=subprocess.DEVNULL, env=environment, cwd=ROOT
+    )
     os.close(follower)
     said = b""
     try:
@@ -45,7 +55,10 @@ def draw(lines: list[str]) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
         f'<rect width="{width}" height="{height}" rx="8" fill="#21252b"/>',
-        *(f'<circle cx="{22 + 18 * index}" cy="18" r="5.5" fill="{colour}"/>' for index, colour in enumerate(("#e06c75", "#e5c07b", "#98c379"))),
+        *(
+            f'<circle cx="{22 + 18 * index}" cy="18" r="5.5" fill="{colour}"/>'
+            for index, colour in enumerate(("#e06c75", "#e5c07b", "#98c379"))
+        ),
         '<g font-family="DejaVu Sans Mono, Menlo, Consolas, monospace" font-size="14" fill="#dcdfe4" xml:space="preserve">',
     ]
     for number, line in enumerate(lines):
@@ -58,7 +71,13 @@ def spans(line: str) -> str:
     for piece in re.split(r"(\x1b\[[0-9;]*m)", line):
         code = re.fullmatch(r"\x1b\[([0-9;]*)m", piece)
         if code:
-            style = "" if code[1] in ("", "0") else ' font-weight="bold"' if code[1] == "1" else f' fill="{COLOURS[code[1]]}"'
+            style = (
+                ""
+                if code[1] in ("", "0")
+                else ' font-weight="bold"'
+                if code[1] == "1"
+                else f' fill="{COLOURS[code[1]]}"'
+            )
         elif piece:
             drawn += f"<tspan{style}>{escape(piece)}</tspan>"
     return drawn
@@ -67,7 +86,12 @@ def spans(line: str) -> str:
 def main() -> int:
     scratch = Path(tempfile.mkdtemp(prefix="mainstay-picture-"))
     try:
-        environment = {**os.environ, "TERM": "xterm-256color", "MAINSTAY_STATE_DIR": str(scratch / "state"), "COLUMNS": str(COLUMNS)}
+        environment = {
+            **os.environ,
+            "TERM": "xterm-256color",
+            "MAINSTAY_STATE_DIR": str(scratch / "state"),
+            "COLUMNS": str(COLUMNS),
+        }
         environment.pop("NO_COLOR", None)
         site = scratch / "website"
         base = [str(ROOT / ".venv/bin/mainstay"), "apply", "examples/website/manifest.yaml", "--set", f"root={site}"]
@@ -77,7 +101,9 @@ def main() -> int:
         (site / "publish").chmod(0o777)
         lines = []
         for options in (["--noop", "--diff"], [], ["-v"]):
-            lines.append("\x1b[32m$\x1b[0m \x1b[1m" + " ".join(["mainstay apply website/manifest.yaml", *options]) + "\x1b[0m")
+            lines.append(
+                "\x1b[32m$\x1b[0m \x1b[1m" + " ".join(["mainstay apply website/manifest.yaml", *options]) + "\x1b[0m"
+            )
             said = record([*base, *options], environment)
             lines += [line.replace(str(site), "/srv/website")[: COLUMNS + 60] for line in settled(said)]
             lines.append("")

@@ -1,0 +1,74 @@
+"""The documentation is true: its commands are run, what they print is compared, and the generated pages are current."""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+# Pages work in this directory; tests work in their own.
+PLACE = "/tmp/tutorial"
+
+
+def console_pages() -> list[Path]:
+    return [page for page in PAGES if "```console" in page.read_text()]
+
+
+def commands(block: str) -> list[tuple[str, str]]:
+    """(command, expected output) pairs of a console block."""
+    pairs: list[tuple[str, list[str]]] = []
+    for line in block.splitlines():
+        if line.startswith("$ "):
+            pairs.append((line[2:], []))
+        else:
+            pairs[-1][1].append(line)
+    return [(command, "\n".join(lines)) for command, lines in pairs]
+
+
+def pattern(expected: str) -> re.Pattern[str]:
+    """`…` stands for anything within a line; a line that is nothing else, for any lines."""
+    lines = []
+    for line in expected.split("\n"):
+        lines.append(r"(?s:.*)" if line == "…" else r"[^\n]*".join(re.escape(part) for part in line.split("…")))
+    return re.compile("\n".join(lines))
+
+
+@pytest.mark.parametrize("page", console_pages(), ids=lambda page: page.name)
+def test_the_commands_of_a_page_print_what_it_says(page: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    text = page.read_text().replace(PLACE, str(tmp_path / "tutorial"))
+    ran = 0
+    for language, block in BLOCK.findall(text):
+        named = re.match(r"# file: (\S+)\n", block)
+        if named:
+            (tmp_path / named[1]).write_text(block)
+        if language != "console":
+            continue
+        for command, expected in commands(block):
+            done = subprocess.run(
+                ["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+            )
+            said = (done.stdout + done.stderr).rstrip("\n")
+            assert pattern(expected).fullmatch(said), f"$ {command}\n{said}\n--- expected ---\n{expected}"
+            ran += 1
+    assert ran
+
+
+def test_the_reference_is_what_the_code_says() -> None:
+    pages = runpy.run_path(str(ROOT / "scripts" / "reference.py"))["pages"]()
+    for name, content in pages.items():
+        assert (ROOT / "docs" / "reference" / name).read_text() == content, f"run scripts/reference.py: {name} is old"
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in (*PAGES, *ROOT.glob("*.md"), *(ROOT / "docs" / "reference").glob("*.md")):
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"

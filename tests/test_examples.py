@@ -1,0 +1,49 @@
+"""Every example works: it loads, its dry run foresees the run, and the second run is stable; so does the demo."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from applying import GROUP, USER
+from mainstay.converge.apply import Options
+from mainstay.converge.run import Request, load, run
+
+ROOT = Path(__file__).resolve().parent.parent
+MANIFESTS = sorted((ROOT / "examples").rglob("manifest.yaml"))
+# Examples that need more than a scratch directory are run where that can be had.
+IN_A_SCRATCH_DIRECTORY = ["website"]
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda path: path.parent.name)
+def test_an_example_loads(manifest: Path) -> None:
+    assert load(Request(str(manifest)))[1].resources
+
+
+@pytest.mark.parametrize("name", IN_A_SCRATCH_DIRECTORY)
+def test_an_example_does_what_its_dry_run_says_and_then_is_stable(name: str, root: Path) -> None:
+    manifest = str(ROOT / "examples" / name / "manifest.yaml")
+    data = [{"root": str(root / name), "owner": USER, "group": GROUP}]
+    outcomes = [
+        [event.outcome for event in run(Request(manifest, data_layers=data, options=Options(noop=noop)))[1].events]
+        for noop in (True, False, False)
+    ]
+    assert outcomes[0] == outcomes[1]
+    assert set(outcomes[2]) == {"stable"}
+
+
+def test_the_demo_shows_a_run_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["sh", "scripts/demo"],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Published 2 times" in done.stdout
+    assert list(tmp_path.glob("mainstay-demo*")) == []
