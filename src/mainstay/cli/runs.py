@@ -6,7 +6,7 @@ import sys
 from contextlib import contextmanager
 
 from mainstay.cli.main import Refused
-from mainstay.converge.contract import DoesNotLoad, Observer, StopFlag
+from mainstay.converge.contract import DoesNotLoad, Observer, StopFlag, Stopped
 from mainstay.converge.host.state import Unusable
 from mainstay.converge.kinds import Unfit, core_value, parse_duration
 from mainstay.converge.manifest.hierarchy import nest
@@ -105,13 +105,17 @@ def carry_out(
     # Objects of a run live until its end; looking through them again and again finds nothing.
     gc.disable()
     stop = StopFlag()
-    catch_signals(stop)
     try:
         session, report = run(make_request(observer, stop))
     except DoesNotLoad as refusal:
         show_faults(refusal, as_json=as_json)
         return DETAILED_DOES_NOT_LOAD if detailed else EXIT_DOES_NOT_LOAD
+    except Stopped:
+        return SIGNAL_EXITS[stop.reason or "SIGINT"]
     except Locked as busy:
+        if as_json:
+            print_json({"error": str(busy)})
+            return EXIT_LOCKED
         raise Refused(str(busy), exit_code=EXIT_LOCKED) from None
     except Unusable as refusal:
         raise Refused(str(refusal)) from None
@@ -153,11 +157,16 @@ def show_report(
     if report_file is not None:
         from json import dumps
 
-        session.write_report(report_file, dumps(report.as_json(session.host), ensure_ascii=False, indent=1))
+        try:
+            session.write_report(report_file, dumps(report.as_json(session.host), ensure_ascii=False, indent=1))
+        except OSError as error:
+            report.warnings.append(f"--report {report_file} could not be written: {error.strerror}")
     if as_json:
         print_json(report.as_json(session.host))
     elif isinstance(observer, RunDisplay):
         observer.finish(report)
+    for warning in report.warnings:
+        print(f"mainstay: warning: {warning}", file=sys.stderr)
 
 
 def print_json(document: object) -> None:

@@ -18,7 +18,7 @@ from mainstay.converge.contract import (
 from mainstay.converge.kinds import Unfit, shorten
 from mainstay.converge.manifest.expressions import Unresolved
 from mainstay.converge.manifest.resolve import render_tree
-from mainstay.converge.redaction import Redactor
+from mainstay.converge.redaction import Redactor, redact_values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,13 +81,15 @@ class Run:
         self.providers: dict[tuple[str, str | None], tuple[ResourceType, Provider]] = {}
         self.subscribers = find_subscribers(manifest.resources)
         self.gave_up_after: str | None = None
+        # The one whose turn it is, with its templates filled in.
+        self.resource: Resource | None = None
 
     def run(self) -> Report:
         manifest, report, observer = self.manifest, self.report, self.observer
         started = self.clock()
         observer.begins(len(manifest.resources))
         if manifest.pre_message:
-            observer.message(manifest.pre_message)
+            observer.message(self.redactor.clean(manifest.pre_message))
         for index, resource in enumerate(manifest.resources):
             observer.resource_begins(index, resource)
             begun = self.clock()
@@ -119,7 +121,7 @@ class Run:
                 report.output_errors.append(self.redactor.clean(f"{name}: {error}"))
                 continue
             if name == "outputs":
-                report.outputs = value
+                report.outputs = redact_values(value)
             else:
                 self.observer.message(self.redactor.clean(str(value)))
 
@@ -193,6 +195,7 @@ class Run:
         if resource.deferred:
             resource = self.render(resource, resource_type)
             event.resource = resource
+        self.resource = resource
         if self.options.monitor_only:
             if not resource.health_checks:
                 skip(event, "has no health checks")

@@ -284,6 +284,7 @@ class Report:
         self.events: list[Event] = []
         self.outputs: dict[str, Any] | None = None
         self.output_errors: list[str] = []
+        self.warnings: list[str] = []
         self.duration_seconds = 0.0
         self.stopped_by: str | None = None
         self.owed: dict[str, list[str]] = {}

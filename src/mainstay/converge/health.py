@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.converge.contract import Failure
-from mainstay.converge.host.clock import sleep
+from mainstay.converge.host.clock import monotonic, sleep
 from mainstay.converge.host.commands import DEFAULT_SEARCH_PATH, find_program
 from mainstay.converge.kinds import Unfit, shorten
 from mainstay.converge.words import split_words
@@ -21,11 +21,18 @@ def ask(check: HealthCheck, host: Host, stop: StopFlag) -> str | None:
     problem = None
     for attempt in range(check.tries):
         if attempt:
-            sleep(check.try_sleep_seconds)
+            pause(check.try_sleep_seconds, stop)
         problem = ask_once(check, host)
         if problem is None or stop.reason is not None:
             break
     return problem
+
+
+def pause(seconds: float, stop: StopFlag) -> None:
+    """Waits, but not for somebody who was asked to stop."""
+    until = monotonic() + seconds
+    while stop.reason is None and (left := until - monotonic()) > 0:
+        sleep(min(left, 0.2))
 
 
 def ask_once(check: HealthCheck, host: Host) -> str | None:

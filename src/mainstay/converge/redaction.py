@@ -65,8 +65,22 @@ def private_words(resource: Resource) -> Iterator[str]:
             yield from split_words(value)
         except Unfit:
             continue
+    for check in resource.health_checks:
+        yield check.command
+        yield from split_words(check.command)
     for entry in getattr(resource, "environment", ()):
         yield entry.partition("=")[2]
+
+
+def redact_values(value: Any) -> Any:
+    """A value with every tainted text replaced."""
+    if isinstance(value, Tainted):
+        return REDACTED
+    if isinstance(value, dict):
+        return {key: redact_values(child) for key, child in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [redact_values(child) for child in value]
+    return value
 
 
 def secret_values(value: Any) -> Iterator[str]:

@@ -50,6 +50,7 @@ class Request:
         environ: Mapping[str, str] | None = None,
         observer: Observer | None = None,
         stop: StopFlag | None = None,
+        starting: Callable[[], None] | None = None,
         lock_wait_seconds: float = 0.0,
     ) -> None:
         self.manifest = manifest
@@ -67,6 +68,8 @@ class Request:
         self.state_directory = state_directory
         self.observer = observer or Observer()
         self.stop = stop or StopFlag()
+        # Called once the manifest is loaded and before anything can change.
+        self.starting = starting
         self.lock_wait_seconds = lock_wait_seconds
 
 
@@ -226,13 +229,15 @@ def apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report:
         redactor=Redactor(secret_values(request.roots)),
     )
     host.say = lambda line: say(current, line)
+    if request.starting is not None:
+        request.starting()
     if options.noop or options.monitor_only:
         ledger.load(subscriptions)
         report = current.run()
-        History(state).save(report, host)
+        keep_report(session, report)
         return report
     try:
-        lock = state.lock(f"{folder}/lock", wait_seconds=request.lock_wait_seconds)
+        lock = state.lock(f"{folder}/lock", wait_seconds=request.lock_wait_seconds, stop=request.stop)
     except Busy as busy:
         raise Locked(
             f"another run of {manifest.file} is going on ({busy}); wait for it, or use --lock-wait"
@@ -247,15 +252,23 @@ def apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report:
         finally:
             ledger.close(state)
         journal.close()
-        History(state).save(report, host)
+        keep_report(session, report)
         return report
     finally:
         lock.release()
 
 
+def keep_report(session: Session, report: Report) -> None:
+    """A full disk must not turn a run that worked into one that seems to have crashed."""
+    try:
+        History(session.state).save(report, session.host)
+    except OSError as error:
+        report.warnings.append(f"the report was not kept in {session.state.path}: {error.strerror}")
+
+
 def say(current: Run, line: str) -> None:
-    resource = current.manifest.resources[len(current.report.events)]
-    if not resource.sensitive:
+    resource = current.resource
+    if resource is not None and not resource.sensitive:
         current.observer.output(resource, current.redactor.clean(line))
 
 

@@ -5,7 +5,7 @@ Exit codes: 0 nothing failed, 1 a resource failed, 2 bad usage or a manifest tha
 
 from __future__ import annotations
 
-from mainstay.cli.runs import add_value_options, carry_out, duration, value_layers
+from mainstay.cli.runs import add_value_options, carry_out, catch_signals, duration, value_layers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
             ),
             observer=observer,
             stop=stop,
+            starting=lambda: catch_signals(stop),
             lock_wait_seconds=duration(arguments.lock_wait),
             **value_layers(arguments),
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from mainstay.cli.runs import carry_out, duration
+from mainstay.cli.runs import carry_out, catch_signals, duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
             options=Options(noop=arguments.noop, differences=arguments.diff),
             observer=observer,
             stop=stop,
+            starting=lambda: catch_signals(stop),
             lock_wait_seconds=duration(arguments.lock_wait),
         )
 

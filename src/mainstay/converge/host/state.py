@@ -7,9 +7,13 @@ import os
 import time
 from contextlib import contextmanager
 
+from mainstay.converge.contract import Stopped
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+    from mainstay.converge.contract import StopFlag
 
 DIRECTORY_MODE = 0o700
 TEMP_PREFIX = ".mainstay-"
@@ -101,14 +105,14 @@ class StateDirectory:
         finally:
             remove(path)
 
-    def lock(self, path: str, *, wait_seconds: float) -> Lock:
-        return Lock(path, wait_seconds)
+    def lock(self, path: str, *, wait_seconds: float, stop: StopFlag) -> Lock:
+        return Lock(path, wait_seconds, stop)
 
 
 class Lock:
     """Held from construction until `release`, or until the process ends however it ends."""
 
-    def __init__(self, path: str, wait_seconds: float) -> None:
+    def __init__(self, path: str, wait_seconds: float, stop: StopFlag) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + wait_seconds
         while True:
@@ -116,6 +120,9 @@ class Lock:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
+                if stop.reason is not None:
+                    os.close(self._descriptor)
+                    raise Stopped from None
                 if time.monotonic() >= deadline:
                     holder = os.pread(self._descriptor, 200, 0).decode("utf-8", "replace").strip()
                     os.close(self._descriptor)

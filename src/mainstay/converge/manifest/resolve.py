@@ -23,6 +23,7 @@ from mainstay.converge.kinds import (
 from mainstay.converge.manifest.document import locate
 from mainstay.converge.manifest.expressions import BadExpression, Expression, Scope, Template, Unresolved, split
 from mainstay.converge.manifest.hierarchy import DEEP, FIRST, apply_hierarchy, overlay
+from mainstay.converge.words import split_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -553,7 +554,11 @@ class Resolver:
         if key == "control":
             self.read_control(node, path, of, given)
         elif key == "health_checks":
+            scope = self.manifest.scope
+            scope.tainted = False
             given["health_checks"] = self.read_health_checks(node, path, f"{of}health_checks: ")
+            if scope.tainted:
+                given["sensitive"] = True
         elif key == "subscribe":
             self.faults.add(
                 path, f"{of}a {given['type']} cannot be refreshed, so `subscribe` means nothing here", at_key=True
@@ -616,6 +621,7 @@ class Resolver:
                 self.faults.add(path, f"{of}a check needs `command`")
             return None
         try:
+            split_words(command)
             return HealthCheck(
                 command,
                 values.get("name") or command,

@@ -158,6 +158,8 @@ class FileType(ResourceType):
         ):
             if not fits and (getattr(wanted, key) not in (None, False) or key in deferred):
                 yield key, f"{key} goes with {where}"
+        if wanted.backup and wanted.sensitive:
+            yield "backup", "a sensitive file is not backed up: nothing secret is kept in the state directory"
         if wanted.validate is not None:
             try:
                 split_words(wanted.validate)

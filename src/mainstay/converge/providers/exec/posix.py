@@ -84,11 +84,11 @@ class PosixCommands(Provider):
         if not host.files.exists(wanted.cwd):
             raise Missing(f"cwd {wanted.cwd} does not exist")
         environment = dict(host.environ)
-        if wanted.path is not None:
-            environment["PATH"] = wanted.path
         for entry in wanted.environment:
             key, _, value = entry.partition("=")
             environment[key] = value
+        if wanted.path is not None:
+            environment["PATH"] = wanted.path
         words = self._words(command)
         program = find_program(host.files, words[0], environment.get("PATH", DEFAULT_SEARCH_PATH), wanted.cwd)
         return words, program, environment

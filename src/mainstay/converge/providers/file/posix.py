@@ -136,7 +136,7 @@ class PosixFiles(Provider):
         uid, gid = actual.wanted_uid, actual.wanted_gid
         mode = wanted.mode or 0
         if wanted.backup and actual.kind == PRESENT and change.verb in (STORE, REMOVE):
-            files.keep_backup(path, actual.stat)
+            self._keep_backup(wanted, actual, host)
         if change.verb == STORE:
             self._store(wanted, actual, host)
         elif change.verb == ATTRIBUTES:
@@ -165,6 +165,12 @@ class PosixFiles(Provider):
         elif change.verb == REMOVE_TREE:
             files.check_removable(path)
             files.remove_tree(path)
+
+    def _keep_backup(self, wanted: File, actual: FileState, host: Host) -> None:
+        if wanted.sensitive:
+            host.note("not backed up: its content comes from a secret, which is not kept in the state directory")
+        else:
+            host.files.keep_backup(actual.real_path, actual.stat)
 
     def _store(self, wanted: File, actual: FileState, host: Host) -> None:
         path = actual.real_path
