@@ -94,10 +94,17 @@ class FileState(State):
         found["mtime"] = host.timestamp(self.stat.st_mtime)
         found["size"] = self.stat.st_size
         if self.kind == PRESENT:
-            found["checksum"] = REDACTED if self.sensitive else host.files.checksum(self.real_path)
+            found["checksum"] = REDACTED if self.sensitive else self._checksum(host)
         if self.link_target is not None:
             found["target"] = self.link_target
         return found
+
+    def _checksum(self, host: Host) -> str | None:
+        """None when a later resource of the run took the file away again."""
+        try:
+            return host.files.checksum(self.real_path)
+        except OSError:
+            return None
 
 
 class FileType(ResourceType):

@@ -1,0 +1,68 @@
+"""The JSON Schema: valid, accepts what loads, and refuses what an editor should underline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from mainstay.converge import resources
+from mainstay.converge.manifest.schema import manifest_schema
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def validator() -> jsonschema.Draft202012Validator:
+    types = [found for name in resources.names() if (found := resources.find(name)) is not None]
+    schema = manifest_schema(types)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+@pytest.mark.parametrize(
+    "manifest", sorted((ROOT / "examples").rglob("manifest.yaml")), ids=lambda path: path.parent.name
+)
+def test_examples_are_accepted(validator: jsonschema.Draft202012Validator, manifest: Path) -> None:
+    assert list(validator.iter_errors(yaml.safe_load(manifest.read_text()))) == []
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [{"exec": [{"/usr/bin/true": None}]}],
+        [{"exec": ["/usr/bin/true"]}],
+        [{"exec": {"name": "x", "command": "true", "returns": [0, 2], "timeout": "30s"}}],
+        [{"file": [{"defaults": {"mode": "0644"}}, {"/a": {"ensure": "present", "mode": 420}}]}],
+        {"ccm": {"resources": [{"file": [{"/a": {"ensure": "absent"}}]}]}},
+        [{"file": [{"/a": {"ensure": "directory", "recurse": "{{ lookup('data.x') }}"}}]}],
+    ],
+)
+def test_what_loads_is_accepted(validator: jsonschema.Draft202012Validator, document: Any) -> None:
+    assert list(validator.iter_errors(document)) == []
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [],
+        {},
+        {"resource": []},
+        [{"fil": [{"/a": {"ensure": "absent"}}]}],
+        [{"file": [{"/a": {"ensure": "absnt"}}]}],
+        [{"file": [{"/a": {"ensure": "present", "contnet": "x"}}]}],
+        [{"file": [{"/a": {"ensure": "present", "recurse": "yes"}}]}],
+        [{"exec": [{"x": {"returns": "0"}}]}],
+        [{"exec": [{"x": {"health_checks": [{"tries": 3}]}}]}],
+        [{"file": [{"/a": {}, "/b": {}}]}],
+        [{"file": {"ensure": "absent"}}],
+        {"resources": [{"file": [{"/a": None}], "exec": ["x"]}]},
+    ],
+)
+def test_what_an_editor_should_underline_is_refused(
+    validator: jsonschema.Draft202012Validator, document: Any
+) -> None:
+    assert not validator.is_valid(document)
