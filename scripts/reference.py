@@ -14,7 +14,7 @@ from pathlib import Path
 from mainstay.cli import main as cli
 from mainstay.converge import providers, resources
 from mainstay.converge.contract import Property, ResourceType
-from mainstay.converge.manifest.resolve import COMMON, STRUCTURED
+from mainstay.converge.manifest.entries import COMMON, STRUCTURED
 
 ROOT = Path(__file__).resolve().parent.parent
 WRITTEN_BY = "<!-- Written by scripts/reference.py; do not edit. -->\n"

@@ -17,7 +17,7 @@ from mainstay.converge.contract import (
 )
 from mainstay.converge.kinds import Unfit, shorten
 from mainstay.converge.manifest.expressions import Unresolved
-from mainstay.converge.manifest.resolve import render_tree
+from mainstay.converge.manifest.values import render_tree
 from mainstay.converge.redaction import Redactor, redact_values
 
 TYPE_CHECKING = False

@@ -23,7 +23,7 @@ LEFT_OUT = ("require", "subscribe", "alias", "tags")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     from mainstay.converge import resources
-    from mainstay.converge.manifest.resolve import COMMON
+    from mainstay.converge.manifest.entries import COMMON
 
     types = parser.add_subparsers(dest="type", metavar="TYPE", required=True)
     for name in resources.names():
@@ -63,7 +63,7 @@ def make_document(arguments: argparse.Namespace) -> Node:
     """The one-resource manifest that the options stand for."""
     from mainstay.converge import resources
     from mainstay.converge.kinds import BOOLEAN, EXIT_CODES, Plain
-    from mainstay.converge.manifest.resolve import COMMON
+    from mainstay.converge.manifest.entries import COMMON
 
     found = resources.find(arguments.type)
     table = {**COMMON, **(found.properties if found else {})}

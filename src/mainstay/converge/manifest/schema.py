@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.converge.kinds import SCALAR_SCHEMA, TEMPLATE_SCHEMA
-from mainstay.converge.manifest.resolve import COMMON, STRUCTURED
+from mainstay.converge.manifest.entries import COMMON, STRUCTURED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,0 +1,436 @@
+"""The resources of a manifest: each entry read, checked against its type, and its references followed."""
+
+from __future__ import annotations
+
+from mainstay.converge.contract import HealthCheck, Property, Resource
+from mainstay.converge.kinds import (
+    BOOLEAN,
+    TEXT,
+    TEXTS,
+    Plain,
+    Tainted,
+    Unfit,
+    describe,
+    parse_duration,
+    read_text,
+    shorten,
+)
+from mainstay.converge.manifest.expressions import BadExpression, Expression, split
+from mainstay.converge.manifest.faults import did_you_mean, one_of
+from mainstay.converge.manifest.values import ValueReader, holds_template
+from mainstay.converge.words import split_words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from mainstay.converge.contract import DocumentPath, ResourceType
+    from mainstay.converge.kinds import Node
+    from mainstay.converge.manifest.faults import Faults
+    from mainstay.converge.manifest.resolve import Manifest, Source
+
+# Types of a related manifest family that we know and do not have.
+UNSUPPORTED_TYPES = {"archive", "scaffold", "apply"}
+HEALTH_CHECK_KEYS = ("command", "name", "tries", "try_sleep", "timeout")
+MOST_TRIES = 1000
+
+COMMON: dict[str, Property] = {
+    "alias": Property(TEXT, "a second name, usable in references"),
+    "ensure": Property(TEXT, "the wanted state"),
+    "provider": Property(TEXT, "force one provider"),
+    "require": Property(TEXTS, "resources (`type#name`) that must not have failed; they stand earlier in the file"),
+    "tags": Property(TEXTS, "words for `--tag`"),
+    "sensitive": Property(BOOLEAN, "keep content, commands, output and diffs out of every log and report"),
+}
+STRUCTURED = {
+    "control": "`if` and `unless`: expressions that decide at the resource's turn whether it is managed",
+    "health_checks": "commands that must succeed once the resource is as wanted",
+}
+
+
+class ResourceReader:
+    """Fills `manifest.resources`; what is wrong with them goes to `faults`."""
+
+    def __init__(self, manifest: Manifest, faults: Faults, source: Source) -> None:
+        self.manifest = manifest
+        self.faults = faults
+        self.source = source
+        self.values = ValueReader(faults)
+        self.types: dict[str, tuple[ResourceType, dict[str, Property]] | None] = {}
+        self.seen: dict[str, int] = {}
+        self.referring: list[Resource] = []
+
+    def read(self, node: Node, path: DocumentPath) -> None:
+        if not isinstance(node, list):
+            self.faults.add(path, f"`resources` must be a list, got {describe(node)}")
+            return
+        if not node:
+            self.faults.add(path, "the resource list is empty")
+        for index, entry in enumerate(node):
+            place = (*path, index)
+            if not isinstance(entry, dict) or not entry:
+                self.faults.add(place, f"a resource is a map with one key, its type; got {describe(entry)}")
+                continue
+            if len(entry) > 1:
+                types = ", ".join(shorten(key, 20) for key in entry)
+                self.faults.add(
+                    place,
+                    f"one entry names one type, this one has {len(entry)} keys: {types}; begin each with its own `-`",
+                )
+                continue
+            for type_name, body in entry.items():
+                self.read_entry(type_name, body, (*place, type_name))
+
+    def type_of(self, name: str, path: DocumentPath) -> tuple[ResourceType, dict[str, Property]] | None:
+        if name not in self.types:
+            found = self.source.find_type(name)
+            self.types[name] = None if found is None else (found, {**COMMON, **found.properties})
+        entry = self.types[name]
+        if entry is None:
+            if name in UNSUPPORTED_TYPES:
+                self.faults.add(path, f"resource type `{name}` is not supported", at_key=True)
+            else:
+                known = self.source.type_names()
+                self.faults.add(
+                    path,
+                    f"unknown resource type {shorten(name)!r}{did_you_mean(name, known)}; there are {', '.join(known)}",
+                    at_key=True,
+                )
+        return entry
+
+    def read_entry(self, type_name: str, body: Node, path: DocumentPath) -> None:
+        known = self.type_of(type_name, path)
+        if known is None:
+            return
+        if isinstance(body, dict):
+            self.read_flat(known, body, path)
+            return
+        if not isinstance(body, list):
+            self.faults.add(
+                path, f"{type_name}: expected a list of names, or a map with `name`; got {describe(body)}"
+            )
+            return
+        if not body:
+            self.faults.add(path, f"{type_name}: the list is empty")
+        defaults, defaults_path = self.find_defaults(body, path)
+        for index, written in enumerate(body):
+            place = (*path, index)
+            item = bare_name(written)
+            if not isinstance(item, dict) or len(item) != 1:
+                got = f"a map with {len(item)} keys" if isinstance(item, dict) else describe(item)
+                self.faults.add(
+                    place,
+                    f"{type_name}: each item is one `name: properties`; got {got} (are the properties indented below the name?)",
+                )
+                continue
+            for name, given in item.items():
+                if place == defaults_path[:-1]:
+                    continue
+                where = (*place, name)
+                properties = {} if isinstance(given, Plain) and given.value is None else given
+                if not isinstance(properties, dict):
+                    self.faults.add(
+                        where, f"{type_name}#{shorten(name)}: properties must be a map, got {describe(properties)}"
+                    )
+                    continue
+                self.read_resource(known, name, properties, where, defaults, defaults_path)
+
+    def find_defaults(self, body: list[Node], path: DocumentPath) -> tuple[dict[str, Node], DocumentPath]:
+        found: dict[str, Node] = {}
+        found_path: DocumentPath = ()
+        for index, item in enumerate(body):
+            if not isinstance(item, dict) or len(item) != 1 or "defaults" not in item:
+                continue
+            place = (*path, index, "defaults")
+            if found_path:
+                self.faults.add(place, "a list has one `defaults` at most", at_key=True)
+            defaults = item["defaults"]
+            if isinstance(defaults, dict):
+                found = defaults
+            elif not (isinstance(defaults, Plain) and defaults.value is None):
+                self.faults.add(place, f"`defaults` must be a map, got {describe(defaults)}")
+            found_path = place
+        return found, found_path
+
+    def read_flat(
+        self, known: tuple[ResourceType, dict[str, Property]], body: dict[str, Node], path: DocumentPath
+    ) -> None:
+        if "name" not in body:
+            self.faults.add(
+                path,
+                f"{known[0].name}: a flat resource needs `name`; or write a list of `- name: properties`",
+                at_key=True,
+            )
+            return
+        try:
+            name = read_text(body["name"])
+        except Unfit as error:
+            self.faults.add((*path, "name"), f"{known[0].name}: name: {error}")
+            return
+        properties = {key: node for key, node in body.items() if key != "name"}
+        self.read_resource(known, name or "", properties, path, {}, ())
+
+    def read_resource(
+        self,
+        known: tuple[ResourceType, dict[str, Property]],
+        name: str,
+        properties: dict[str, Node],
+        path: DocumentPath,
+        defaults: dict[str, Node],
+        defaults_path: DocumentPath,
+    ) -> None:
+        resource_type, table = known
+        manifest = self.manifest
+        before = len(self.faults.found)
+        if "{{" in name:
+            name = self.read_name(name, path, resource_type)
+        identity = f"{resource_type.name}#{name}"
+        given: dict[str, Any] = {"type": resource_type.name, "name": name, "id": identity, "place": path}
+        of = f"{identity}: "
+        merged = {**defaults, **properties} if defaults else properties
+        for key, node in merged.items():
+            entry = table.get(key)
+            if entry is None:
+                self.read_structured(key, node, self.place(key, properties, path, defaults_path), of, given, table)
+                continue
+            # A constant text property: nothing to read, nothing to render.
+            if node.__class__ is str and entry.kind is TEXT and "{{" not in node and not entry.choices:
+                value: Any = node
+            else:
+                value = self.read_property(
+                    key, entry, node, given, self.place(key, properties, path, defaults_path), of
+                )
+                if value is None:
+                    continue
+            attribute = entry.alias_of or key
+            if attribute in given:
+                self.faults.add(
+                    self.place(key, properties, path, defaults_path),
+                    f"{of}{key} is another name of {attribute}; give one of them",
+                    at_key=True,
+                )
+            given[attribute] = value
+        resource = resource_type.resource(given)
+        self.check_ensure(resource_type, resource, path, given, of)
+        if len(self.faults.found) == before:
+            for wrong, message in resource_type.check(resource):
+                self.faults.add(
+                    self.place(wrong, properties, path, defaults_path), of + message, at_key=wrong is None
+                )
+        self.register(resource, path, of)
+        manifest.resources.append(resource)
+
+    def place(
+        self, key: str | None, properties: dict[str, Node], path: DocumentPath, defaults_path: DocumentPath
+    ) -> DocumentPath:
+        if key is None:
+            return path
+        return (*path, key) if key in properties or not defaults_path else (*defaults_path, key)
+
+    def read_name(self, name: str, path: DocumentPath, resource_type: ResourceType) -> str:
+        value = self.values.rendered(name, path, f"{resource_type.name}#{shorten(name)}: name: ", self.manifest.scope)
+        if isinstance(value, Tainted):
+            self.faults.add(path, f"{resource_type.name}: a name must not hold a secret", at_key=True)
+            return ""
+        return "" if value is None else str(value)
+
+    def read_property(
+        self, key: str, entry: Property, node: Node, given: dict[str, Any], path: DocumentPath, of: str
+    ) -> Any:
+        of = f"{of}{key}: "
+        if entry.deferred and holds_template(node):
+            tree = self.values.tree(node, path, of, self.manifest.data)
+            given["deferred"] = {**(given.get("deferred") or {}), entry.alias_of or key: tree}
+            return None
+        scope = self.manifest.scope
+        scope.tainted = False
+        value = self.values.typed(entry.kind, node, path, of, scope)
+        if scope.tainted:
+            given["sensitive"] = True
+        if value is not None and entry.choices and value not in entry.choices:
+            self.faults.add(
+                path,
+                f"{of}{one_of(entry.choices)}, not {shorten(str(value))!r}{did_you_mean(str(value), entry.choices)}",
+            )
+        return value
+
+    def check_ensure(
+        self, resource_type: ResourceType, resource: Resource, path: DocumentPath, given: dict[str, Any], of: str
+    ) -> None:
+        ensure = given.get("ensure")
+        if ensure is None:
+            if resource_type.ensure_required:
+                self.faults.add(path, f"{of}ensure is required: {one_of(resource_type.ensures)}", at_key=True)
+        elif ensure not in resource_type.ensures and not resource_type.open_ensure:
+            close = did_you_mean(ensure, resource_type.ensures)
+            self.faults.add(
+                (*path, "ensure"), f"{of}ensure: {one_of(resource_type.ensures)}, not {shorten(ensure)!r}{close}"
+            )
+        if not resource.name:
+            self.faults.add(path, f"{of}the name is empty", at_key=True)
+        if resource.provider is not None:
+            known = self.source.provider_names(resource.type)
+            if resource.provider not in known:
+                close = did_you_mean(resource.provider, known)
+                self.faults.add(
+                    (*path, "provider"), f"{of}provider: {one_of(known)}, not {shorten(resource.provider)!r}{close}"
+                )
+
+    def read_structured(
+        self, key: str, node: Node, path: DocumentPath, of: str, given: dict[str, Any], table: dict[str, Property]
+    ) -> None:
+        if key == "control":
+            self.read_control(node, path, of, given)
+        elif key == "health_checks":
+            scope = self.manifest.scope
+            scope.tainted = False
+            given["health_checks"] = self.read_health_checks(node, path, f"{of}health_checks: ")
+            if scope.tainted:
+                given["sensitive"] = True
+        elif key == "subscribe":
+            self.faults.add(
+                path, f"{of}a {given['type']} cannot be refreshed, so `subscribe` means nothing here", at_key=True
+            )
+        else:
+            self.faults.unknown_key(key, path, (*table, *STRUCTURED), of)
+
+    def read_control(self, node: Node, path: DocumentPath, of: str, given: dict[str, Any]) -> None:
+        if not isinstance(node, dict):
+            self.faults.add(path, f"{of}control must be a map with `if` or `unless`, got {describe(node)}")
+            return
+        for key, written in node.items():
+            place = (*path, key)
+            child = written
+            if key not in ("if", "unless"):
+                self.faults.unknown_key(key, place, ("if", "unless"), f"{of}control: ")
+                continue
+            if isinstance(child, Plain) and isinstance(child.value, bool):
+                child = child.text.lower()
+            if not isinstance(child, str):
+                self.faults.add(place, f"{of}control.{key} must be an expression, got {describe(child)}")
+                continue
+            try:
+                expression = as_expression(child)
+                expression.check()
+            except BadExpression as error:
+                self.faults.add(place, f"{of}control.{key}: {error}")
+                continue
+            for missing in expression.missing_data(self.manifest.data):
+                self.faults.add(place, f"{of}control.{key}: {missing}")
+            given[f"control_{key}"] = expression
+
+    def read_health_checks(self, node: Node, path: DocumentPath, of: str) -> tuple[HealthCheck, ...]:
+        if not isinstance(node, list):
+            self.faults.add(path, f"{of}expected a list, got {describe(node)}")
+            return ()
+        checks = []
+        for index, item in enumerate(node):
+            place = (*path, index)
+            if not isinstance(item, dict):
+                self.faults.add(place, f"{of}each check is a map with `command`, got {describe(item)}")
+                continue
+            check = self.read_health_check(item, place, of)
+            if check is not None:
+                checks.append(check)
+        return tuple(checks)
+
+    def read_health_check(self, item: dict[str, Node], path: DocumentPath, of: str) -> HealthCheck | None:
+        values: dict[str, Any] = {}
+        for key, node in item.items():
+            if key.startswith("goss"):
+                self.faults.add((*path, key), f"{of}`{key}` is not supported; use `command`", at_key=True)
+            elif key not in HEALTH_CHECK_KEYS:
+                self.faults.unknown_key(key, (*path, key), HEALTH_CHECK_KEYS, of)
+            else:
+                values[key] = self.values.typed(TEXT, node, (*path, key), f"{of}{key}: ", self.manifest.scope)
+        command = values.get("command")
+        if not command:
+            if "command" not in item or values["command"] == "":
+                self.faults.add(path, f"{of}a check needs `command`")
+            return None
+        try:
+            split_words(command)
+            return HealthCheck(
+                command,
+                values.get("name") or command,
+                parse_tries(values.get("tries")),
+                parse_duration(values.get("try_sleep") or "1s"),
+                parse_duration(values["timeout"]) if values.get("timeout") else None,
+            )
+        except Unfit as error:
+            self.faults.add(path, f"{of}{error}")
+            return None
+
+    # ---- identity and references ----
+    def register(self, resource: Resource, path: DocumentPath, of: str) -> None:
+        seen = self.seen
+        index = len(self.manifest.resources)
+        if resource.id in seen:
+            self.faults.add(
+                path, f"{of}is declared twice; the first stands in {self.line_of(seen[resource.id])}", at_key=True
+            )
+        seen[resource.id] = index
+        if resource.alias is not None:
+            alias = f"{resource.type}#{resource.alias}"
+            if alias in seen and alias != resource.id:
+                self.faults.add((*path, "alias"), f"{of}alias {resource.alias!r} names another resource already")
+            seen[alias] = index
+        if resource.require or resource.subscribe:
+            self.referring.append(resource)
+
+    def line_of(self, index: int) -> str:
+        return f"line {self.manifest.position(self.manifest.resources[index].place).rpartition(':')[2]}"
+
+    def check_references(self) -> None:
+        """Resolves aliases; a reference must lead to a resource that stands earlier."""
+        order = {resource.id: index for index, resource in enumerate(self.manifest.resources)}
+        for resource in self.referring:
+            for key in ("require", "subscribe"):
+                resolved = []
+                for position, reference in enumerate(getattr(resource, key)):
+                    problem = self.reference_problem(reference, resource, order)
+                    if problem:
+                        self.faults.add((*resource.place, key, position), f"{resource.id}: {key}: {problem}")
+                    else:
+                        resolved.append(self.manifest.resources[self.seen[reference]].id)
+                if resolved:
+                    setattr(resource, key, tuple(resolved))
+
+    def reference_problem(self, reference: str, resource: Resource, order: Mapping[str, int]) -> str | None:
+        type_name, separator, name = reference.partition("#")
+        if not separator or not type_name or not name:
+            return f"{shorten(reference)!r} is not a reference; write type#name"
+        if type_name not in self.types and self.source.find_type(type_name) is None:
+            return f"unknown resource type {type_name!r} in {shorten(reference)!r}{did_you_mean(type_name, self.source.type_names())}"
+        if reference not in self.seen:
+            return f"there is no {shorten(reference)}{did_you_mean(reference, self.seen)}"
+        if self.seen[reference] >= order[resource.id]:
+            return f"{shorten(reference)} does not stand earlier in the file; move it before {resource.id}"
+        return None
+
+
+def bare_name(item: Node) -> Node:
+    """A name without a colon is a resource without properties."""
+    if isinstance(item, Plain):
+        return {item.text: Plain("")}
+    return {item: Plain("")} if isinstance(item, str) else item
+
+
+def as_expression(text: str) -> Expression:
+    """An expression with or without its braces."""
+    stripped = text.strip()
+    if not stripped.startswith("{{"):
+        return Expression(stripped)
+    parts = split(stripped)
+    if len(parts) != 1 or not isinstance(parts[0], Expression):
+        raise BadExpression(f"expected one expression, got {shorten(text)!r}")
+    return parts[0]
+
+
+def parse_tries(text: str | None) -> int:
+    if text is None:
+        return 1
+    if not text.isdigit() or len(text) > 6 or not 1 <= int(text) <= MOST_TRIES:
+        raise Unfit(f"tries must be a number from 1 to {MOST_TRIES}, not {shorten(text)!r}")
+    return int(text)

@@ -1,0 +1,67 @@
+"""Faults of a manifest, collected with the path they stand at; the lines are found once there is something to say."""
+
+from __future__ import annotations
+
+from mainstay.converge.contract import DoesNotLoad, Fault
+from mainstay.converge.kinds import shorten
+from mainstay.converge.manifest.document import locate
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from mainstay.converge.contract import DocumentPath
+
+# Parts of a related manifest family that we know and do not have: refused by name rather than as a typing error.
+UNSUPPORTED_KEYS = {"register_when_stable", "resources_jet_file"}
+
+
+class Faults:
+    """Collected faults, each with the document path it stands at."""
+
+    def __init__(self, file: str, text: str) -> None:
+        self.file = file
+        self.text = text
+        self.found: list[tuple[DocumentPath, bool, str]] = []
+
+    def add(self, path: DocumentPath, message: str, *, at_key: bool = False) -> None:
+        self.found.append((path, at_key, message))
+
+    def unknown_key(self, key: str, path: DocumentPath, known: Iterable[str], of: str = "") -> None:
+        if key in UNSUPPORTED_KEYS:
+            self.add(path, f"{of}`{key}` is not supported", at_key=True)
+        else:
+            self.add(path, f"{of}unknown key {shorten(key)!r}{did_you_mean(key, known)}", at_key=True)
+
+    def raise_if_any(self) -> None:
+        if not self.found:
+            return
+        places = locate(self.text, [path for path, _, _ in self.found])
+        faults = []
+        for path, at_key, message in self.found:
+            nearest = path
+            while nearest and nearest not in places:
+                nearest = nearest[:-1]
+            if not self.text:
+                # A document made by a program has no lines.
+                faults.append(Fault(self.file, None, None, message))
+                continue
+            part = 0 if at_key or nearest != path else 1
+            line, column = places[nearest][part] if nearest in places else (1, 1)
+            faults.append(Fault(self.file, line, column, message))
+        raise DoesNotLoad(sorted(faults, key=lambda fault: (fault.line or 0, fault.column or 0)))
+
+
+def one_of(words: Sequence[str]) -> str:
+    return f"must be {words[0]}" if len(words) == 1 else f"must be {', '.join(words[:-1])} or {words[-1]}"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    candidates = list(known)
+    # Beyond these sizes the search would take longer than the reader would.
+    if len(word) > 200 or len(candidates) > 2000:
+        return ""
+    close = get_close_matches(word, candidates, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -1,0 +1,103 @@
+"""Values of a manifest: read as their kind, with the templates in them rendered now or kept for later."""
+
+from __future__ import annotations
+
+from mainstay.converge.kinds import Unfit, to_value
+from mainstay.converge.manifest.expressions import BadExpression, Template, Unresolved
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from mainstay.converge.contract import DocumentPath
+    from mainstay.converge.kinds import Kind, Node
+    from mainstay.converge.manifest.expressions import Scope
+    from mainstay.converge.manifest.faults import Faults
+
+
+class ValueReader:
+    """Reads values; what is wrong with them goes to `faults`."""
+
+    def __init__(self, faults: Faults) -> None:
+        self.faults = faults
+
+    def typed(self, kind: Kind, node: Node, path: DocumentPath, of: str, scope: Scope) -> Any:
+        """A value of `kind`, templates rendered now; None when not given or wrong."""
+        try:
+            if holds_template(node):
+                tree = compile_tree(node)
+                value = kind.accept(render_tree(tree, scope))
+            else:
+                value = kind.read(node)
+        except Unfit as error:
+            self.faults.add((*path, *error.where), f"{of}{error}", at_key=error.at_key)
+            return None
+        except (BadExpression, Unresolved) as error:
+            self.faults.add(path, f"{of}{error}")
+            return None
+        return value
+
+    def tree(self, node: Node, path: DocumentPath, of: str, data: Any) -> Any:
+        """A value whose templates wait; their syntax and constant data look-ups are checked now."""
+        if isinstance(node, dict):
+            return {key: self.tree(child, (*path, key), of, data) for key, child in node.items()}
+        if isinstance(node, list):
+            return [self.tree(child, (*path, index), of, data) for index, child in enumerate(node)]
+        if isinstance(node, str) and "{{" in node:
+            try:
+                template = Template(node)
+            except BadExpression as error:
+                self.faults.add(path, f"{of}{error}")
+                return node
+            for missing in template.missing_data(data):
+                self.faults.add(path, f"{of}{missing}")
+            return template
+        return to_value(node)
+
+    def render_values(self, node: Node, path: DocumentPath, name: str, scope: Scope) -> Any:
+        """Free-form values; templates in them see everything but `data` itself."""
+        if isinstance(node, dict):
+            return {key: self.render_values(child, (*path, key), name, scope) for key, child in node.items()}
+        if isinstance(node, list):
+            return [self.render_values(child, (*path, index), name, scope) for index, child in enumerate(node)]
+        if isinstance(node, str) and "{{" in node:
+            return self.rendered(node, path, f"{name}: ", scope)
+        return to_value(node)
+
+    def rendered(self, text: str, path: DocumentPath, of: str, scope: Scope) -> Any:
+        try:
+            return Template(text).render(scope)
+        except (BadExpression, Unresolved) as error:
+            self.faults.add(path, f"{of}{error}")
+            return None
+
+
+def holds_template(node: Node) -> bool:
+    if isinstance(node, str):
+        return "{{" in node
+    if isinstance(node, dict):
+        return any(holds_template(child) for child in node.values())
+    if isinstance(node, list):
+        return any(holds_template(child) for child in node)
+    return False
+
+
+def compile_tree(node: Node) -> Any:
+    if isinstance(node, dict):
+        return {key: compile_tree(child) for key, child in node.items()}
+    if isinstance(node, list):
+        return [compile_tree(child) for child in node]
+    if isinstance(node, str) and "{{" in node:
+        return Template(node)
+    return to_value(node)
+
+
+def render_tree(tree: Any, scope: Scope) -> Any:
+    """A tree of values and templates, rendered."""
+    if isinstance(tree, Template):
+        return tree.render(scope)
+    if isinstance(tree, dict):
+        return {key: render_tree(child, scope) for key, child in tree.items()}
+    if isinstance(tree, list):
+        return [render_tree(child, scope) for child in tree]
+    return tree
