@@ -52,10 +52,15 @@ def decode(content: bytes, file: str) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        before = content[: error.start]
-        line, column = before.count(b"\n") + 1, error.start - before.rfind(b"\n")
+        line, column = position(content[: error.start])
         fault = Fault(file, line, column, f"not UTF-8: byte 0x{content[error.start]:02x} cannot stand here")
         raise DoesNotLoad([fault]) from None
+
+
+def position(before: bytes) -> tuple[int, int]:
+    """Line and column, 1-based, of what follows these bytes."""
+    line = before[before.rfind(b"\n") + 1 :]
+    return before.count(b"\n") + 1, len(line.decode("utf-8", "replace")) + 1
 
 
 class Composer:
@@ -65,18 +70,19 @@ class Composer:
         self.file = file
         self.faults: list[Fault] = []
         self.anchors: dict[str, Node] = {}
-        self.aliased = False
+        # What aliases stand for: nodes by identity → (how many, how deep), and how many all of them bring.
+        self.measured: dict[int, tuple[int, int]] = {}
+        self.brought_by_aliases = 0
         # A lone surrogate cannot be encoded; libyaml would raise a bare UnicodeEncodeError.
-        self.next: Callable[[], Any] = CParser(text.encode("utf-8", "replace")).get_event
+        self.bytes = text.encode("utf-8", "replace")
+        self.next: Callable[[], Any] = CParser(self.bytes).get_event
 
     def compose(self) -> Node:
         try:
             root = self.document()
         except yaml.YAMLError as error:
-            self.faults.append(syntax_fault(error, self.file))
+            self.faults.append(syntax_fault(error, self.file, self.bytes))
             root = {}
-        if not self.faults and self.aliased and expanded_size(root, {}) > MOST_NODES_BY_ALIASES:
-            self.faults.append(Fault(self.file, None, None, "aliases expand to more than a million nodes"))
         if self.faults:
             raise DoesNotLoad(self.faults)
         return root
@@ -96,10 +102,10 @@ class Composer:
 
     def node(self, event: Any, depth: int) -> Node:
         if depth > DEEPEST_NESTING:
-            raise TooDeep(event)
+            raise BeyondBound(f"nested more than {DEEPEST_NESTING} levels deep", event)
         kind = event.__class__
         if kind is AliasEvent:
-            return self.alias(event)
+            return self.alias(event, depth)
         if event.tag is not None and event.tag not in CORE_TAGS:
             self.fault(event, f"the tag {event.tag} is not supported; write the value without it")
         node: Node
@@ -133,7 +139,7 @@ class Composer:
 
     def key(self, event: Any, entries: dict[str, Node], depth: int) -> str:
         if event.__class__ is not ScalarEvent:
-            node = self.alias(event) if event.__class__ is AliasEvent else self.node(event, depth + 1)
+            node = self.alias(event, depth) if event.__class__ is AliasEvent else self.node(event, depth + 1)
             if isinstance(node, Plain):
                 node = node.text
             if not isinstance(node, str):
@@ -158,23 +164,29 @@ class Composer:
                 return items
             items.append(self.node(event, depth + 1))
 
-    def alias(self, event: Any) -> Node:
-        self.aliased = True
+    def alias(self, event: Any, depth: int) -> Node:
         if event.anchor not in self.anchors:
             self.fault(event, f"the alias *{event.anchor} names no anchor that is complete before it")
             return Plain("")
-        return self.anchors[event.anchor]
+        node = self.anchors[event.anchor]
+        size, height = measure(node, self.measured)
+        self.brought_by_aliases += size
+        if self.brought_by_aliases > MOST_NODES_BY_ALIASES:
+            raise BeyondBound("aliases expand to more than a million nodes", event)
+        if depth + height > DEEPEST_NESTING:
+            raise BeyondBound(f"nested more than {DEEPEST_NESTING} levels deep by aliases", event)
+        return node
 
     def fault(self, event: Any, message: str) -> None:
         mark = event.start_mark
         self.faults.append(Fault(self.file, mark.line + 1, mark.column + 1, message))
 
 
-class TooDeep(yaml.MarkedYAMLError):
-    """Nesting beyond the bound; an error of the parser's kind, since nothing after it can be read."""
+class BeyondBound(yaml.MarkedYAMLError):
+    """More than we read; an error of the parser's kind, since nothing after it can be read."""
 
-    def __init__(self, event: Any) -> None:
-        super().__init__(problem=f"nested more than {DEEPEST_NESTING} levels deep", problem_mark=event.start_mark)
+    def __init__(self, problem: str, event: Any) -> None:
+        super().__init__(problem=problem, problem_mark=event.start_mark)
 
 
 def scalar(event: Any) -> Node:
@@ -184,19 +196,28 @@ def scalar(event: Any) -> Node:
     return value
 
 
-def expanded_size(node: Node, known: dict[int, int]) -> int:
-    """How many nodes there are once every alias is written out."""
+def measure(node: Node, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
+    """How many nodes there are once every alias is written out, and how deep they nest."""
     children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
     if not children:
-        return 1
+        return 1, 0
     if id(node) not in known:
-        known[id(node)] = 1 + sum(expanded_size(child, known) for child in children)
+        sizes = [measure(child, known) for child in children]
+        known[id(node)] = 1 + sum(size for size, _ in sizes), 1 + max(height for _, height in sizes)
     return known[id(node)]
 
 
-def syntax_fault(error: yaml.YAMLError, file: str) -> Fault:
+def syntax_fault(error: yaml.YAMLError, file: str, content: bytes) -> Fault:
+    if isinstance(error, yaml.reader.ReaderError):
+        # The reader counts bytes and knows no lines.
+        line, column = position(content[: error.position])
+        code = error.character if isinstance(error.character, int) else ord(error.character)
+        message = (
+            f"not valid YAML: the character U+{code:04X} cannot stand here; in double quotes write \\u{code:04x}"
+        )
+        return Fault(file, line, column, message)
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
+    problem = getattr(error, "problem", None) or str(error)
     context = getattr(error, "context", None)
     message = f"not valid YAML: {problem}" + (f" ({context})" if context else "")
     if "cannot start any token" in message:
@@ -213,20 +234,30 @@ def locate(text: str, wanted: Iterable[DocumentPath]) -> dict[DocumentPath, tupl
     """
     paths = {path[:length] for path in wanted for length in range(len(path) + 1)}
     found: dict[DocumentPath, tuple[tuple[int, int], tuple[int, int]]] = {}
+    texts: dict[str, str] = {}
     take: Callable[[], Any] = CParser(text.encode("utf-8", "replace")).get_event
 
     def place(event: Any) -> tuple[int, int]:
         return event.start_mark.line + 1, event.start_mark.column + 1
 
+    def text_of(event: Any) -> str:
+        """A scalar's text; an alias stands for the text of its anchor."""
+        anchor: Any = event.anchor
+        if event.__class__ is AliasEvent:
+            return texts[anchor]
+        if anchor is not None:
+            texts[anchor] = event.value
+        text: str = event.value
+        return text
+
     def walk(event: Any, path: DocumentPath, key: tuple[int, int]) -> None:
         if path in paths:
             found[path] = (key, place(event))
-        if event.__class__ is MappingStartEvent:
+        if event.__class__ is ScalarEvent:
+            text_of(event)
+        elif event.__class__ is MappingStartEvent:
             while (inner := take()).__class__ is not MappingEndEvent:
-                name = inner.value if inner.__class__ is ScalarEvent else ""
-                if inner.__class__ is not ScalarEvent:
-                    walk(inner, (), (0, 0))
-                walk(take(), (*path, name), place(inner))
+                walk(take(), (*path, text_of(inner)), place(inner))
         elif event.__class__ is SequenceStartEvent:
             index = 0
             while (inner := take()).__class__ is not SequenceEndEvent:
