@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from mainstay.converge.contract import Failure
+from mainstay.converge.contract import DoesNotLoad, Failure
 from mainstay.converge.kinds import Tainted, shorten, to_text
 
 TYPE_CHECKING = False
@@ -21,6 +21,8 @@ PLAIN_LOOKUP = re.compile(r"\s*lookup\(\s*(?:'([^'\\]*)'|\"([^\"\\]*)\")\s*\)\s*
 DATA_LOOKUP = re.compile(r"lookup\(\s*(?:'data\.([^'\\]*)'|\"data\.([^\"\\]*)\")\s*\)")
 FOREIGN = (("&&", "and"), ("||", "or"), ("${", "{{ … }}"))
 LONGEST_REPETITION = 10_000_000
+LARGEST_NUMBER = 10**300
+MOST_ITEMS = 1_000_000
 MISSING: Any = object()
 
 
@@ -96,7 +98,7 @@ class RootView:
         return self._value().items()
 
     def get(self, key: str, default: Any = None) -> Any:
-        return self._scope.root(self._name).get(key, default)
+        return self._value().get(key, default)
 
     def __getitem__(self, key: str) -> Any:
         return self._scope.root(self._name)[key]
@@ -301,8 +303,10 @@ def compile_expression(source: str) -> Callable[..., Any]:
         raise BadExpression("nothing stands between {{ and }}")
     try:
         compiled: Callable[..., Any] = environment().compile_expression(source, undefined_to_none=False)
-    except (jinja2.TemplateSyntaxError, RecursionError, SyntaxError, ValueError) as error:
-        message = getattr(error, "message", None) or str(error)
+    except (RecursionError, MemoryError):
+        raise BadExpression(f"the expression is too large: {{{{{shorten(source)}}}}}") from None
+    except (jinja2.TemplateSyntaxError, SyntaxError, ValueError) as error:
+        message = shorten(getattr(error, "message", None) or str(error), 200)
         for foreign, ours in FOREIGN:
             if foreign in source:
                 message = f"{foreign} is not supported; write `{ours}`"
@@ -316,14 +320,41 @@ def evaluate(compiled: Callable[..., Any], scope: Scope, source: str) -> Any:
 
     try:
         with environment().watched_by(scope):
-            value = compiled(scope.names())
-            if isinstance(value, jinja2.Undefined):
-                value._fail_with_undefined_error()
-    except (Unresolved, Failure):
+            return plain(compiled(scope.names()))
+    except (Unresolved, Failure, DoesNotLoad):
         raise
     except jinja2.UndefinedError as error:
         raise Unresolved(f"{error.message} in {{{{{shorten(source)}}}}}") from None
     except Exception as error:  # noqa: BLE001  # an expression can fail in as many ways as Python can
-        text = str(error) or error.__class__.__name__
+        text = shorten(str(error) or error.__class__.__name__, 200).removesuffix(".")
         raise Unresolved(f"{text} in {{{{{shorten(source)}}}}}") from None
-    return value
+
+
+def article(word: str) -> str:
+    return f"an {word}" if word[:1] in "aeiou" else f"a {word}"
+
+
+def plain(value: Any) -> Any:
+    """What an expression gave, as maps, lists, text, numbers, true, false and null; anything else is refused."""
+    if value is None or isinstance(value, (bool, float, Tainted)):
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        if abs(value) > LARGEST_NUMBER:
+            raise ValueError("the number is too large")
+        return value
+    if isinstance(value, RootView):
+        return plain(value._value())
+    if isinstance(value, dict):
+        return {to_text(plain(key)): plain(child) for key, child in value.items()}
+    if hasattr(value.__class__, "_fail_with_undefined_error"):
+        value._fail_with_undefined_error()
+    if callable(value) or not hasattr(value, "__iter__"):
+        raise TypeError(f"{article(value.__class__.__name__)} stands where a value must")
+    from itertools import islice
+
+    items = [plain(child) for child in islice(value, MOST_ITEMS + 1)]
+    if len(items) > MOST_ITEMS:
+        raise ValueError(f"the list has more than {MOST_ITEMS} items")
+    return items

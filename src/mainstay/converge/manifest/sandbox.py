@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import jinja2
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import SandboxedEnvironment
 
-from mainstay.converge.kinds import to_text
+from mainstay.converge.kinds import shorten, to_text
 from mainstay.converge.manifest.expressions import LONGEST_REPETITION, RootView, holds_secret
 
 if TYPE_CHECKING:
@@ -20,6 +22,13 @@ if TYPE_CHECKING:
     from mainstay.converge.manifest.expressions import Scope
 
 
+# Methods that take a width; what they give is as long as that.
+WIDTH_METHODS = frozenset(("center", "expandtabs", "ljust", "rjust", "to_bytes", "zfill"))
+# Methods whose result no argument bounds.
+ENDLESS_METHODS = frozenset(("maketrans", "translate"))
+WIDE_FORMAT = re.compile(r"%[^%a-zA-Z]*(?:\d{7}|\*)|\{[^{}]*:[^{}]*(?:\d{7}|\{)")
+# Filters that repeat something, with the largest number they take.
+BOUNDED_FILTERS = {"batch": 100_000, "center": 100_000, "indent": 1000, "round": 300, "slice": 100_000, "tojson": 100}
 # Runs may go on side by side in threads, each with its own scope.
 WATCHER: ContextVar[Scope | None] = ContextVar("WATCHER", default=None)
 
@@ -27,7 +36,7 @@ WATCHER: ContextVar[Scope | None] = ContextVar("WATCHER", default=None)
 class Sandbox(SandboxedEnvironment):
     """Keys of maps win over methods, and no expression can ask for more memory than a host has."""
 
-    intercepted_binops = frozenset(("*", "**"))
+    intercepted_binops = frozenset(("*", "**", "%"))
 
     @contextmanager
     def watched_by(self, scope: Scope) -> Iterator[None]:
@@ -37,6 +46,22 @@ class Sandbox(SandboxedEnvironment):
             yield
         finally:
             WATCHER.reset(token)
+
+    def call(self, context: Any, function: Any, /, *arguments: Any, **named: Any) -> Any:
+        """Methods of text can ask for any length; they are asked first how much that would be."""
+        owner = getattr(function, "__self__", None)
+        if isinstance(owner, (str, bytes, int)):
+            _refuse_long_text(owner, function.__name__, (*arguments, *named.values()))
+        return super().call(context, function, *arguments, **named)
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        return attr not in ENDLESS_METHODS and super().is_safe_attribute(obj, attr, value)
+
+    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
+        wrapped = super().wrap_str_format(value)
+        if wrapped is not None:
+            _refuse_wide_format(value.__self__)
+        return wrapped
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         if isinstance(obj, (dict, RootView)) and attribute in obj:
@@ -57,6 +82,8 @@ class Sandbox(SandboxedEnvironment):
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         if operator == "**" and (not _small(left, 10**6) or not _small(right, 1000)):
             raise SecurityError("the power is too large")
+        if operator == "%" and isinstance(left, (str, bytes)):
+            _refuse_wide_format(left)
         for number, sequence in ((left, right), (right, left)):
             if (
                 isinstance(number, int)
@@ -65,6 +92,27 @@ class Sandbox(SandboxedEnvironment):
             ):
                 raise SecurityError("the repetition is too long")
         return super().call_binop(context, operator, left, right)
+
+
+def _refuse_wide_format(text: str | bytes) -> None:
+    """Widths of seven digits and more, and widths that are not written out."""
+    written = text if isinstance(text, str) else text.decode("latin-1")
+    if WIDE_FORMAT.search(written):
+        raise SecurityError("the format asks for a width that is too large, or that is not written out")
+
+
+def _refuse_long_text(owner: str | bytes | int, method: str, arguments: tuple[Any, ...]) -> None:
+    size = 0
+    if method in WIDTH_METHODS:
+        size = max((argument for argument in arguments if isinstance(argument, int)), default=0)
+        # Every tab may grow to that width.
+        size *= 1 if isinstance(owner, int) or method != "expandtabs" else len(owner)
+    elif method == "replace" and len(arguments) > 1 and hasattr(arguments[1], "__len__"):
+        size = (len(owner) + 1) * len(arguments[1]) if not isinstance(owner, int) else 0
+    elif method == "join" and arguments and hasattr(arguments[0], "__len__"):
+        size = len(owner) * len(arguments[0]) if not isinstance(owner, int) else 0
+    if size > LONGEST_REPETITION:
+        raise SecurityError("the text would be too long")
 
 
 def _small(value: Any, limit: int) -> bool:
@@ -78,7 +126,7 @@ class Undefined(jinja2.StrictUndefined):
     def _undefined_message(self) -> str:
         if self._undefined_hint:
             return self._undefined_hint
-        return f"{self._undefined_name} is not defined"
+        return f"{shorten(str(self._undefined_name), 200)} is not defined"
 
 
 def make_environment() -> Sandbox:
@@ -88,7 +136,13 @@ def make_environment() -> Sandbox:
         autoescape=False,  # host files are no HTML
     )
     sandbox.filters["tojson"] = _tojson
-    sandbox.filters["center"] = _bounded(sandbox.filters["center"])
+    sandbox.filters["format"] = _format
+    sandbox.filters["replace"] = _replace
+    sandbox.filters["join"] = _measured_join(sandbox.filters["join"])
+    for name, limit in BOUNDED_FILTERS.items():
+        sandbox.filters[name] = _bounded(sandbox.filters[name], limit)
+    # Random words: of no use in a manifest, and as many as asked for.
+    del sandbox.globals["lipsum"]
     sandbox.finalize = to_text
     return sandbox
 
@@ -100,13 +154,39 @@ def _tojson(value: Any, indent: int | None = None) -> str:
     return json.dumps(value, indent=indent, ensure_ascii=False)
 
 
-def _bounded(center: Callable[..., Any]) -> Callable[..., Any]:
-    def bounded(value: Any, width: int = 80) -> Any:
-        if width > LONGEST_REPETITION:
-            raise SecurityError("the text would be too long")
-        return center(value, width)
+def _bounded(function: Callable[..., Any], limit: int) -> Callable[..., Any]:
+    """The filter, with a bound on the numbers it is given beside its value."""
+    first_argument = 2 if hasattr(function, "jinja_pass_arg") else 1
+
+    @wraps(function)
+    def bounded(*arguments: Any, **named: Any) -> Any:
+        for argument in (*arguments[first_argument:], *named.values()):
+            if isinstance(argument, int) and abs(argument) > limit:
+                raise SecurityError(f"the filter takes numbers up to {limit}")
+        return function(*arguments, **named)
 
     return bounded
+
+
+def _format(text: str, *values: Any, **named: Any) -> str:
+    _refuse_wide_format(text)
+    return text % (named or values)
+
+
+def _replace(text: Any, old: str, new: str, count: int = -1) -> str:
+    written = to_text(text)
+    _refuse_long_text(written, "replace", (old, new))
+    return written.replace(old, new, count)
+
+
+def _measured_join(join: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(join)
+    def measured(context: Any, items: Any, d: str = "", attribute: Any = None) -> Any:
+        listed = list(items)
+        _refuse_long_text(d, "join", (listed,))
+        return join(context, listed, d, attribute)
+
+    return measured
 
 
 def render_file(source: str, name: str, scope: Scope, read: Callable[[str], str]) -> str:
