@@ -115,7 +115,7 @@ def to_value(node: Node) -> Any:
 def describe(node: object) -> str:
     """What a node is, in the words of a fault."""
     if isinstance(node, Plain):
-        return "nothing" if node.value is None else node.text
+        return "nothing" if node.value is None else shorten(node.text)
     if isinstance(node, Tainted):
         return REDACTED
     if isinstance(node, str):
@@ -126,7 +126,7 @@ def describe(node: object) -> str:
         return "a list"
     if isinstance(node, bool):
         return "true" if node else "false"
-    return "nothing" if node is None else str(node)
+    return "nothing" if node is None else shorten(str(node))
 
 
 def shorten(text: str, limit: int = 60) -> str:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 UNSUPPORTED_TYPES = {"archive", "scaffold", "apply"}
 HEALTH_CHECK_KEYS = ("command", "name", "tries", "try_sleep", "timeout")
 MOST_TRIES = 1000
+LONGEST_SHOWN_IDENTITY = 200
 
 COMMON: dict[str, Property] = {
     "alias": Property(TEXT, "a second name, usable in references"),
@@ -187,7 +188,7 @@ class ResourceReader:
             name = self.read_name(name, path, resource_type)
         identity = f"{resource_type.name}#{name}"
         given: dict[str, Any] = {"type": resource_type.name, "name": name, "id": identity, "place": path}
-        of = f"{identity}: "
+        of = f"{shorten(identity, LONGEST_SHOWN_IDENTITY)}: "
         merged = {**defaults, **properties} if defaults else properties
         for key, node in merged.items():
             entry = table.get(key)
@@ -374,7 +375,9 @@ class ResourceReader:
         if resource.alias is not None:
             alias = f"{resource.type}#{resource.alias}"
             if alias in seen and alias != resource.id:
-                self.faults.add((*path, "alias"), f"{of}alias {resource.alias!r} names another resource already")
+                self.faults.add(
+                    (*path, "alias"), f"{of}alias {shorten(resource.alias)!r} names another resource already"
+                )
             seen[alias] = index
         if resource.require or resource.subscribe:
             self.referring.append(resource)
@@ -391,7 +394,7 @@ class ResourceReader:
                 for position, reference in enumerate(getattr(resource, key)):
                     problem = self.reference_problem(reference, resource, order)
                     if problem:
-                        self.faults.add((*resource.place, key, position), f"{resource.id}: {key}: {problem}")
+                        self.faults.add((*resource.place, key, position), f"{shown(resource)}: {key}: {problem}")
                     else:
                         resolved.append(self.manifest.resources[self.seen[reference]].id)
                 if resolved:
@@ -406,8 +409,12 @@ class ResourceReader:
         if reference not in self.seen:
             return f"there is no {shorten(reference)}{did_you_mean(reference, self.seen)}"
         if self.seen[reference] >= order[resource.id]:
-            return f"{shorten(reference)} does not stand earlier in the file; move it before {resource.id}"
+            return f"{shorten(reference)} does not stand earlier in the file; move it before {shown(resource)}"
         return None
+
+
+def shown(resource: Resource) -> str:
+    return shorten(resource.id, LONGEST_SHOWN_IDENTITY)
 
 
 def bare_name(item: Node) -> Node:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mainstay.converge.contract import Failure
 from mainstay.converge.kinds import Unfit, to_value
 from mainstay.converge.manifest.expressions import BadExpression, Template, Unresolved
 
@@ -32,7 +33,7 @@ class ValueReader:
         except Unfit as error:
             self.faults.add((*path, *error.where), f"{of}{error}", at_key=error.at_key)
             return None
-        except (BadExpression, Unresolved) as error:
+        except (BadExpression, Unresolved, Failure) as error:
             self.faults.add(path, f"{of}{error}")
             return None
         return value
@@ -67,7 +68,7 @@ class ValueReader:
     def rendered(self, text: str, path: DocumentPath, of: str, scope: Scope) -> Any:
         try:
             return Template(text).render(scope)
-        except (BadExpression, Unresolved) as error:
+        except (BadExpression, Unresolved, Failure) as error:
             self.faults.add(path, f"{of}{error}")
             return None
 
