@@ -67,7 +67,7 @@ def value_layers(arguments: argparse.Namespace) -> dict[str, Any]:
 def assignment(text: str, option: str) -> dict[str, Any]:
     key, separator, value = text.partition("=")
     if not separator or not all(key.split(".")):
-        raise Refused(f"{option} takes KEY=VALUE, got {text!r}")
+        raise Refused(f"{option} takes KEY=VALUE with a dotted key, such as web.port=80; got {text!r}")
     return nest(key, core_value(value))
 
 

@@ -121,7 +121,7 @@ class Run:
                 report.output_errors.append(self.redactor.clean(f"{name}: {error}"))
                 continue
             if name == "outputs":
-                report.outputs = redact_values(value)
+                report.outputs = conceal(value)
             else:
                 self.observer.message(self.redactor.clean(str(value)))
 

@@ -177,10 +177,15 @@ def read_boolean(node: Node) -> bool | None:
     return accept_boolean(value)
 
 
+# What YAML 1.1 took for a boolean, and what a quoted one is.
+MEANT_BOOLEANS = {"yes": "true", "on": "true", "true": "true", "no": "false", "off": "false", "false": "false"}
+
+
 def accept_boolean(value: Any) -> bool | None:
     if value is None or isinstance(value, bool):
         return value
-    raise Unfit(f"expected true or false, got {describe(value)}")
+    meant = MEANT_BOOLEANS.get(value.lower()) if isinstance(value, str) else None
+    raise Unfit(f"expected true or false, got {describe(value)}" + (f"; write {meant}" if meant else ""))
 
 
 # ---- permission bits ----
@@ -220,7 +225,8 @@ LONGEST_DURATION_SECONDS = 366 * 86400.0
 def parse_duration(text: str) -> float:
     found = DURATION.fullmatch(text) if text and len(text) < 40 else None
     if found is None:
-        raise Unfit(f'"{shorten(text)}" is not a duration; write it like 500ms, 30s, 5m, 1h30m or 2d')
+        meant = f" (did you mean {text}s?)" if text.isdigit() and len(text) < 8 else ""
+        raise Unfit(f'"{shorten(text)}" is not a duration{meant}; write it like 500ms, 30s, 5m, 1h30m or 2d')
     parts = [float(part or 0) for part in found.groups()]
     seconds = parts[0] * 86400 + parts[1] * 3600 + parts[2] * 60 + parts[3] + parts[4] / 1000
     if not 0 < seconds <= LONGEST_DURATION_SECONDS:
@@ -261,7 +267,7 @@ def _read_list(node: Node, read_item: Callable[[Node], Any]) -> tuple[Any, ...] 
     if isinstance(node, Plain) and node.value is None:
         return None
     if not isinstance(node, list):
-        raise Unfit(f"expected a list, got {describe(node)}")
+        raise Unfit(f"expected a list, got {describe(node)}; begin each item with `- `")
     items = []
     for index, child in enumerate(node):
         try:

@@ -206,6 +206,8 @@ def resolve_text(session: Session, text: ManifestText) -> Manifest:
     document = session.request.document
     written = decode(text.content, text.name)
     if document is None:
+        # An empty file has a first line all the same; only a document made by the caller has none.
+        written = written or "\n"
         document = parse(written, text.name)
     return resolve(document, text.name, written, session.source())
 

@@ -25,7 +25,7 @@ def split_words(command: str) -> list[str]:
                 word.append(character)
         elif character == "\\" and (not quote or following in (*ESCAPABLE_IN_DOUBLE_QUOTES, "\n")):
             if not following:
-                raise Unfit(f"command ends with a backslash: {shorten(command)!r}")
+                raise Unfit(f"ends with a backslash: {shorten(command)!r}")
             if following != "\n":
                 word.append(following)
                 started = True
@@ -47,11 +47,11 @@ def split_words(command: str) -> list[str]:
             started = True
         index += 1
     if quote:
-        raise Unfit(f"command has a quote {quote} that is never closed: {shorten(command)!r}")
+        raise Unfit(f"the quote {quote} is never closed: {shorten(command)}")
     if started:
         words.append("".join(word))
     if not words or not words[0]:
-        raise Unfit("command is empty")
+        raise Unfit("the command is empty")
     if any("\0" in word for word in words):
-        raise Unfit("command holds a NUL character")
+        raise Unfit("holds a NUL character")
     return words

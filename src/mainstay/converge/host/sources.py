@@ -62,6 +62,8 @@ def read_bytes(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
             return file.read(READ_BYTES)
+    except IsADirectoryError:
+        reason = "it is a directory; name the file in it"
     except OSError as error:
         reason = error.strerror or str(error)
     except ValueError as error:

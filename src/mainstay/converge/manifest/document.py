@@ -36,6 +36,14 @@ LARGEST_DOCUMENT_BYTES = 256 * 1024 * 1024
 DEEPEST_NESTING = 60
 MOST_NODES_BY_ALIASES = 1_000_000
 MAY_BE_MORE_THAN_TEXT = frozenset("0123456789+-.~tTfFnN")
+# What to do about problems the parser names, by a part of its words.
+WAYS_OUT = (
+    ("mapping values are not allowed", "; quote a text that holds `: `, or indent the line below its key"),
+    ("expected key", "; indent the line like its neighbours"),
+    ("expected '-' indicator", "; indent the line like its neighbours, or begin it with `- `"),
+    ("expected ',' or", "; close the bracket, or quote a text that holds `: `"),
+    ("could not find expected ':'", "; a line in a map is `key: value`"),
+)
 CORE_TAGS = {"tag:yaml.org,2002:str", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq", "!"}
 
 
@@ -143,7 +151,7 @@ class Composer:
             if isinstance(node, Plain):
                 node = node.text
             if not isinstance(node, str):
-                self.fault(event, "a key must be text, not a map or a list")
+                self.fault(event, "a key must be text, not a map or a list; quote a text that begins with {{")
                 return f"\0{len(entries)}"
             key: str = node
         else:
@@ -151,7 +159,7 @@ class Composer:
             if event.anchor is not None:
                 self.anchors[event.anchor] = key
         if key in entries:
-            self.fault(event, f"duplicate key {shorten(key)!r}")
+            self.fault(event, f"duplicate key {shorten(key)!r}; it stands in the same map above")
         if key == "<<" and not event.style:
             self.fault(event, "merge keys (<<) are not supported; use `defaults` or repeat the properties")
         return key
@@ -216,15 +224,45 @@ def syntax_fault(error: yaml.YAMLError, file: str, content: bytes) -> Fault:
             f"not valid YAML: the character U+{code:04X} cannot stand here; in double quotes write \\u{code:04x}"
         )
         return Fault(file, line, column, message)
-    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    mark: Any = getattr(error, "problem_mark", None)
+    began: Any = getattr(error, "context_mark", None)
     problem = getattr(error, "problem", None) or str(error)
-    context = getattr(error, "context", None)
-    message = f"not valid YAML: {problem}" + (f" ({context})" if context else "")
-    if "cannot start any token" in message:
-        message += "; a tab cannot indent, and @ or ` must be quoted"
+    context = getattr(error, "context", None) or ""
     if mark is None:
-        return Fault(file, None, None, message)
-    return Fault(file, mark.line + 1, mark.column + 1, message)
+        return Fault(file, None, None, f"not valid YAML: {problem}")
+    if "quoted scalar" in context and began is not None:
+        # The end of the text tells nothing; where the quote stands does.
+        return Fault(
+            file, began.line + 1, began.column + 1, "not valid YAML: the quote that begins here is not closed"
+        )
+    if "cannot start any token" in problem:
+        character = character_at(content, mark)
+        message = (
+            "a tab cannot indent; use spaces"
+            if character == "\t"
+            else f"a value cannot begin with {character}; quote it"
+        )
+        return Fault(file, mark.line + 1, mark.column + 1, f"not valid YAML: {message}")
+    message = f"not valid YAML: {problem}"
+    if context and began is not None and began.line != mark.line:
+        message += f" ({context} that begins in line {began.line + 1})"
+    elif context:
+        message += f" ({context})"
+    return Fault(file, mark.line + 1, mark.column + 1, message + way_out(problem))
+
+
+def character_at(content: bytes, mark: Any) -> str:
+    """The character a mark points to; `index` counts characters."""
+    text = content.decode("utf-8", "replace")
+    return text[mark.index : mark.index + 1]
+
+
+def way_out(problem: str) -> str:
+    """What a reader can do about a problem that the parser words for itself."""
+    for part, words in WAYS_OUT:
+        if part in problem:
+            return words
+    return ""
 
 
 def locate(text: str, wanted: Iterable[DocumentPath]) -> dict[DocumentPath, tuple[tuple[int, int], tuple[int, int]]]:

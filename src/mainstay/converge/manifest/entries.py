@@ -5,15 +5,17 @@ from __future__ import annotations
 from mainstay.converge.contract import HealthCheck, Property, Resource
 from mainstay.converge.kinds import (
     BOOLEAN,
+    DURATION_SECONDS,
     TEXT,
     TEXTS,
+    Kind,
     Plain,
     Tainted,
     Unfit,
     describe,
-    parse_duration,
     read_text,
     shorten,
+    to_text,
 )
 from mainstay.converge.manifest.expressions import BadExpression, Expression, split
 from mainstay.converge.manifest.faults import did_you_mean, one_of
@@ -22,7 +24,7 @@ from mainstay.converge.words import split_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from mainstay.converge.contract import DocumentPath, ResourceType
@@ -32,9 +34,37 @@ if TYPE_CHECKING:
 
 # Types of a related manifest family that we know and do not have.
 UNSUPPORTED_TYPES = {"archive", "scaffold", "apply"}
-HEALTH_CHECK_KEYS = ("command", "name", "tries", "try_sleep", "timeout")
 MOST_TRIES = 1000
 LONGEST_SHOWN_IDENTITY = 200
+
+
+def parse_tries(text: str) -> int:
+    if not text.isdecimal() or len(text) > 6 or not 1 <= int(text) <= MOST_TRIES:
+        raise Unfit(f"expected a number from 1 to {MOST_TRIES}, got {shorten(text)!r}")
+    return int(text)
+
+
+def parse_command(text: str) -> str:
+    split_words(text)
+    return text
+
+
+def parsed(name: str, parse: Callable[[str], Any]) -> Kind:
+    """A kind that is written as text."""
+
+    def accept(value: Any) -> Any:
+        return None if value is None else parse(to_text(value))
+
+    return Kind(name, lambda node: accept(read_text(node)), accept, {})
+
+
+HEALTH_CHECK_KEYS = {
+    "command": parsed("command", parse_command),
+    "name": TEXT,
+    "tries": parsed("number of tries", parse_tries),
+    "try_sleep": DURATION_SECONDS,
+    "timeout": DURATION_SECONDS,
+}
 
 COMMON: dict[str, Property] = {
     "alias": Property(TEXT, "a second name, usable in references"),
@@ -63,11 +93,13 @@ class ResourceReader:
         self.referring: list[Resource] = []
 
     def read(self, node: Node, path: DocumentPath) -> None:
+        if isinstance(node, Plain) and node.value is None:
+            node = []
         if not isinstance(node, list):
-            self.faults.add(path, f"`resources` must be a list, got {describe(node)}")
+            self.faults.add(path, f"`resources` must be a list, got {describe(node)}; begin each entry with `- `")
             return
         if not node:
-            self.faults.add(path, "the resource list is empty")
+            self.faults.add(path, "the resource list is empty; list what to manage, such as `- file:`")
         for index, entry in enumerate(node):
             place = (*path, index)
             if not isinstance(entry, dict) or not entry:
@@ -89,15 +121,12 @@ class ResourceReader:
             self.types[name] = None if found is None else (found, {**COMMON, **found.properties})
         entry = self.types[name]
         if entry is None:
+            known = self.source.type_names()
             if name in UNSUPPORTED_TYPES:
-                self.faults.add(path, f"resource type `{name}` is not supported", at_key=True)
+                what = f"resource type `{name}` is not supported"
             else:
-                known = self.source.type_names()
-                self.faults.add(
-                    path,
-                    f"unknown resource type {shorten(name)!r}{did_you_mean(name, known)}; there are {', '.join(known)}",
-                    at_key=True,
-                )
+                what = f"unknown resource type {shorten(name)!r}{did_you_mean(name, known)}"
+            self.faults.add(path, f"{what}; there are {', '.join(known)}", at_key=True)
         return entry
 
     def read_entry(self, type_name: str, body: Node, path: DocumentPath) -> None:
@@ -113,8 +142,12 @@ class ResourceReader:
             )
             return
         if not body:
-            self.faults.add(path, f"{type_name}: the list is empty")
+            self.faults.add(
+                path, f"{type_name}: the list is empty; add `- name: properties`, or remove `{type_name}`"
+            )
         defaults, defaults_path = self.find_defaults(body, path)
+        if defaults_path and len(body) == 1:
+            self.faults.add(path, f"{type_name}: the list holds only `defaults`, and nothing they apply to")
         for index, written in enumerate(body):
             place = (*path, index)
             item = bare_name(written)
@@ -160,7 +193,7 @@ class ResourceReader:
         if "name" not in body:
             self.faults.add(
                 path,
-                f"{known[0].name}: a flat resource needs `name`; or write a list of `- name: properties`",
+                f"{known[0].name}: a map without `name`; add it, or write a list: `- {first_key(body)}:` and its properties below",
                 at_key=True,
             )
             return
@@ -183,7 +216,7 @@ class ResourceReader:
     ) -> None:
         resource_type, table = known
         manifest = self.manifest
-        before = len(self.faults.found)
+        before = self.faults.seen
         if "{{" in name:
             name = self.read_name(name, path, resource_type)
         identity = f"{resource_type.name}#{name}"
@@ -193,15 +226,15 @@ class ResourceReader:
         for key, node in merged.items():
             entry = table.get(key)
             if entry is None:
-                self.read_structured(key, node, self.place(key, properties, path, defaults_path), of, given, table)
+                where = self.place(key, properties, path, defaults_path)
+                self.read_structured(key, node, where, self.whose(where, path, of, given), given, table)
                 continue
             # A constant text property: nothing to read, nothing to render.
             if node.__class__ is str and entry.kind is TEXT and "{{" not in node and not entry.choices:
                 value: Any = node
             else:
-                value = self.read_property(
-                    key, entry, node, given, self.place(key, properties, path, defaults_path), of
-                )
+                where = self.place(key, properties, path, defaults_path)
+                value = self.read_property(key, entry, node, given, where, self.whose(where, path, of, given))
                 if value is None:
                     continue
             attribute = entry.alias_of or key
@@ -214,7 +247,7 @@ class ResourceReader:
             given[attribute] = value
         resource = resource_type.resource(given)
         self.check_ensure(resource_type, resource, path, given, of)
-        if len(self.faults.found) == before:
+        if self.faults.seen == before:
             for wrong, message in resource_type.check(resource):
                 self.faults.add(
                     self.place(wrong, properties, path, defaults_path), of + message, at_key=wrong is None
@@ -228,6 +261,10 @@ class ResourceReader:
         if key is None:
             return path
         return (*path, key) if key in properties or not defaults_path else (*defaults_path, key)
+
+    def whose(self, where: DocumentPath, path: DocumentPath, of: str, given: dict[str, Any]) -> str:
+        """Whose property stands there: what is wrong with `defaults` is said once, not for each resource."""
+        return of if where[: len(path)] == path else f"{given['type']}: defaults: "
 
     def read_name(self, name: str, path: DocumentPath, resource_type: ResourceType) -> str:
         value = self.values.rendered(name, path, f"{resource_type.name}#{shorten(name)}: name: ", self.manifest.scope)
@@ -293,6 +330,8 @@ class ResourceReader:
             self.faults.add(
                 path, f"{of}a {given['type']} cannot be refreshed, so `subscribe` means nothing here", at_key=True
             )
+        elif key == "name":
+            self.faults.add(path, f"{of}the name stands before the colon; `name` goes with a flat map", at_key=True)
         else:
             self.faults.unknown_key(key, path, (*table, *STRUCTURED), of)
 
@@ -337,31 +376,30 @@ class ResourceReader:
         return tuple(checks)
 
     def read_health_check(self, item: dict[str, Node], path: DocumentPath, of: str) -> HealthCheck | None:
+        before = self.faults.seen
         values: dict[str, Any] = {}
         for key, node in item.items():
+            place = (*path, key)
             if key.startswith("goss"):
-                self.faults.add((*path, key), f"{of}`{key}` is not supported; use `command`", at_key=True)
+                self.faults.add(place, f"{of}`{key}` is not supported; use `command`", at_key=True)
             elif key not in HEALTH_CHECK_KEYS:
-                self.faults.unknown_key(key, (*path, key), HEALTH_CHECK_KEYS, of)
+                self.faults.unknown_key(key, place, HEALTH_CHECK_KEYS, of)
             else:
-                values[key] = self.values.typed(TEXT, node, (*path, key), f"{of}{key}: ", self.manifest.scope)
+                values[key] = self.values.typed(
+                    HEALTH_CHECK_KEYS[key], node, place, f"{of}{key}: ", self.manifest.scope
+                )
         command = values.get("command")
-        if not command:
-            if "command" not in item or values["command"] == "":
-                self.faults.add(path, f"{of}a check needs `command`")
+        if self.faults.seen == before and command is None:
+            self.faults.add(path, f"{of}a check needs `command`")
+        if self.faults.seen > before or command is None:
             return None
-        try:
-            split_words(command)
-            return HealthCheck(
-                command,
-                values.get("name") or command,
-                parse_tries(values.get("tries")),
-                parse_duration(values.get("try_sleep") or "1s"),
-                parse_duration(values["timeout"]) if values.get("timeout") else None,
-            )
-        except Unfit as error:
-            self.faults.add(path, f"{of}{error}")
-            return None
+        return HealthCheck(
+            command,
+            values.get("name") or command,
+            values.get("tries") or 1,
+            values.get("try_sleep") or 1.0,
+            values.get("timeout"),
+        )
 
     # ---- identity and references ----
     def register(self, resource: Resource, path: DocumentPath, of: str) -> None:
@@ -369,15 +407,16 @@ class ResourceReader:
         index = len(self.manifest.resources)
         if resource.id in seen:
             self.faults.add(
-                path, f"{of}is declared twice; the first stands in {self.line_of(seen[resource.id])}", at_key=True
+                path,
+                f"{of}is declared twice; the first stands in {self.line_of(seen[resource.id])}",
+                at_key=True,
             )
         seen[resource.id] = index
         if resource.alias is not None:
             alias = f"{resource.type}#{resource.alias}"
             if alias in seen and alias != resource.id:
-                self.faults.add(
-                    (*path, "alias"), f"{of}alias {shorten(resource.alias)!r} names another resource already"
-                )
+                taken = f"{of}alias {shorten(resource.alias)!r} is taken; it names the resource in {self.line_of(seen[alias])}"
+                self.faults.add((*path, "alias"), taken)
             seen[alias] = index
         if resource.require or resource.subscribe:
             self.referring.append(resource)
@@ -407,7 +446,7 @@ class ResourceReader:
         if type_name not in self.types and self.source.find_type(type_name) is None:
             return f"unknown resource type {type_name!r} in {shorten(reference)!r}{did_you_mean(type_name, self.source.type_names())}"
         if reference not in self.seen:
-            return f"there is no {shorten(reference)}{did_you_mean(reference, self.seen)}"
+            return f"there is no {shorten(reference)} in this manifest{did_you_mean(reference, self.seen)}"
         if self.seen[reference] >= order[resource.id]:
             return f"{shorten(reference)} does not stand earlier in the file; move it before {shown(resource)}"
         return None
@@ -415,6 +454,10 @@ class ResourceReader:
 
 def shown(resource: Resource) -> str:
     return shorten(resource.id, LONGEST_SHOWN_IDENTITY)
+
+
+def first_key(body: dict[str, Node]) -> str:
+    return shorten(next(iter(body), "name"))
 
 
 def bare_name(item: Node) -> Node:
@@ -433,11 +476,3 @@ def as_expression(text: str) -> Expression:
     if len(parts) != 1 or not isinstance(parts[0], Expression):
         raise BadExpression(f"expected one expression, got {shorten(text)!r}")
     return parts[0]
-
-
-def parse_tries(text: str | None) -> int:
-    if text is None:
-        return 1
-    if not text.isdigit() or len(text) > 6 or not 1 <= int(text) <= MOST_TRIES:
-        raise Unfit(f"tries must be a number from 1 to {MOST_TRIES}, not {shorten(text)!r}")
-    return int(text)

@@ -58,14 +58,18 @@ class Scope:
     def lookup(self, path: str, default: Any = MISSING) -> Any:
         name, _, rest = path.partition(".")
         if name not in self.sources:
+            if name == "data":
+                raise Unresolved(f"lookup('{shorten(path)}'): data cannot be used where data is put together")
             known = ", ".join(sorted(self.sources))
-            raise Unresolved(f"lookup('{shorten(path)}'): there is no {name!r} to look in; there are {known}")
+            raise Unresolved(
+                f"lookup('{shorten(path)}'): there is no {shorten(name)!r} to look in; there are {known}"
+            )
         value = self.root(name)
         for part in rest.split(".") if rest else ():
             value = step(value, part)
             if value is MISSING:
                 if default is MISSING:
-                    raise Unresolved(f"{path} is not defined" + hint(self.root(name), name, rest))
+                    raise Unresolved(f"{shorten(path, 200)} is not defined" + hint(self.root(name), name, rest))
                 return default
         if holds_secret(value):
             self.tainted = True
@@ -279,7 +283,7 @@ def hint(root: Any, name: str, path: str) -> str:
         following = step(value, part)
         if following is MISSING:
             if isinstance(value, dict):
-                close = get_close_matches(part, [str(key) for key in value], n=1)
+                close = get_close_matches(part, [str(key) for key in value], n=1) if len(value) <= 2000 else []
                 return f" (did you mean {walked}.{close[0]}?)" if close else ""
             return ""
         walked, value = f"{walked}.{part}", following
@@ -304,15 +308,34 @@ def compile_expression(source: str) -> Callable[..., Any]:
     try:
         compiled: Callable[..., Any] = environment().compile_expression(source, undefined_to_none=False)
     except (RecursionError, MemoryError):
-        raise BadExpression(f"the expression is too large: {{{{{shorten(source)}}}}}") from None
+        raise BadExpression(f"the expression is too large: {quoted(source)}") from None
     except (jinja2.TemplateSyntaxError, SyntaxError, ValueError) as error:
         message = shorten(getattr(error, "message", None) or str(error), 200)
         for foreign, ours in FOREIGN:
             if foreign in source:
                 message = f"{foreign} is not supported; write `{ours}`"
                 break
-        raise BadExpression(f"{message} in {{{{{shorten(source)}}}}}") from None
+        raise BadExpression(f"{reworded(message)} in {quoted(source)}") from None
     return compiled
+
+
+def quoted(source: str) -> str:
+    return f"{{{{ {shorten(source.strip())} }}}}"
+
+
+def reworded(message: str) -> str:
+    """Jinja2's words without its own names for things, and with a close name of a filter."""
+    message = message.removesuffix(".")
+    if "end of template" in message:
+        return "the expression ends too early"
+    kind, found, name = message.partition(" named ")
+    if found and kind in ("No filter", "No test"):
+        from difflib import get_close_matches
+
+        known = environment().filters if kind == "No filter" else environment().tests
+        close = get_close_matches(name.strip("'"), list(known), n=1)
+        return f"there is no {kind[3:]} {name}" + (f" (did you mean {close[0]!r}?)" if close else "")
+    return message
 
 
 def evaluate(compiled: Callable[..., Any], scope: Scope, source: str) -> Any:
@@ -324,10 +347,10 @@ def evaluate(compiled: Callable[..., Any], scope: Scope, source: str) -> Any:
     except (Unresolved, Failure, DoesNotLoad):
         raise
     except jinja2.UndefinedError as error:
-        raise Unresolved(f"{error.message} in {{{{{shorten(source)}}}}}") from None
+        raise Unresolved(f"{error.message} in {quoted(source)}") from None
     except Exception as error:  # noqa: BLE001  # an expression can fail in as many ways as Python can
         text = shorten(str(error) or error.__class__.__name__, 200).removesuffix(".")
-        raise Unresolved(f"{text} in {{{{{shorten(source)}}}}}") from None
+        raise Unresolved(f"{text} in {quoted(source)}") from None
 
 
 def article(word: str) -> str:

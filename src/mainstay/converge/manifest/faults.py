@@ -23,9 +23,16 @@ class Faults:
         self.file = file
         self.text = text
         self.found: list[tuple[DocumentPath, bool, str]] = []
+        # How many were added, those said before included.
+        self.seen = 0
+        self.known: set[tuple[DocumentPath, bool, str]] = set()
 
     def add(self, path: DocumentPath, message: str, *, at_key: bool = False) -> None:
-        self.found.append((path, at_key, message))
+        self.seen += 1
+        # What is wrong with `defaults` shows at every resource they apply to; it is said once.
+        if (path, at_key, message) not in self.known:
+            self.known.add((path, at_key, message))
+            self.found.append((path, at_key, message))
 
     def unknown_key(self, key: str, path: DocumentPath, known: Iterable[str], of: str = "") -> None:
         if key in UNSUPPORTED_KEYS:

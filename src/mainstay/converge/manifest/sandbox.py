@@ -6,15 +6,17 @@ import json
 import re
 from contextlib import contextmanager
 from contextvars import ContextVar
+from difflib import get_close_matches
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import jinja2
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import SandboxedEnvironment
+from jinja2.utils import missing
 
 from mainstay.converge.kinds import shorten, to_text
-from mainstay.converge.manifest.expressions import LONGEST_REPETITION, RootView, holds_secret
+from mainstay.converge.manifest.expressions import LONGEST_REPETITION, RootView, hint, holds_secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -126,7 +128,17 @@ class Undefined(jinja2.StrictUndefined):
     def _undefined_message(self) -> str:
         if self._undefined_hint:
             return self._undefined_hint
-        return f"{shorten(str(self._undefined_name), 200)} is not defined"
+        name = shorten(str(self._undefined_name))
+        holder = self._undefined_obj
+        if isinstance(holder, RootView):
+            root = holder._scope.root(holder._name)
+            return f"{holder._name}.{name} is not defined" + hint(root, holder._name, name)
+        if isinstance(holder, dict):
+            close = get_close_matches(name, [str(key) for key in holder], n=1) if len(holder) <= 2000 else []
+            return f"{name!r} is not defined" + (f" (did you mean {close[0]!r}?)" if close else "")
+        if holder is missing:
+            return f"there is no {name!r} to use; text is quoted, and data is lookup('data.{name}')"
+        return f"{name!r} is not defined"
 
 
 def make_environment() -> Sandbox:

@@ -31,7 +31,7 @@ class ValueReader:
             else:
                 value = kind.read(node)
         except Unfit as error:
-            self.faults.add((*path, *error.where), f"{of}{error}", at_key=error.at_key)
+            self.faults.add((*path, *error.where), join(of, str(error)), at_key=error.at_key)
             return None
         except (BadExpression, Unresolved, Failure) as error:
             self.faults.add(path, f"{of}{error}")
@@ -71,6 +71,12 @@ class ValueReader:
         except (BadExpression, Unresolved, Failure) as error:
             self.faults.add(path, f"{of}{error}")
             return None
+
+
+def join(of: str, message: str) -> str:
+    """`file#/x: mode: ` and `mode "9z" is not …`, without saying the property's name twice."""
+    before, _, key = of.removesuffix(": ").rpartition(": ")
+    return f"{before}: {message}" if before and message.startswith(f"{key} ") else f"{of}{message}"
 
 
 def holds_template(node: Node) -> bool:

@@ -105,7 +105,7 @@ class ExecType(ResourceType):
 
     def _command_problem(self, wanted: Exec, text: str) -> str | None:
         if wanted.provider == SHELL:
-            return None if text.strip() else "command is empty"
+            return None if text.strip() else "the command is empty"
         try:
             split_words(text)
         except Unfit as error:
