@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import tarfile
 import zipfile
 
 from mainstay.converge.contract import DoesNotLoad, Fault
+from mainstay.converge.kinds import shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,22 +38,17 @@ def unpack(real: str, name: str, state: StateDirectory, run_id: str) -> tuple[st
         shutil.rmtree(target, ignore_errors=True)
 
     try:
-        entries = zip_entries(real) if real.endswith(".zip") else tar_entries(real)
+        entries = zip_entries(real) if name.endswith(".zip") else tar_entries(real)
         write_entries(entries, target)
         if not os.path.isfile(os.path.join(target, "manifest.yaml")):
             raise Refused("there is no manifest.yaml at its root")
-    except (
-        OSError,
-        Refused,
-        tarfile.TarError,
-        zipfile.BadZipFile,
-        EOFError,
-        ValueError,
-        RuntimeError,
-        NotImplementedError,
-    ) as error:
+    except (Refused, OSError) as error:
         close()
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise DoesNotLoad([Fault(name, None, None, f"the bundle cannot be unpacked: {reason}")]) from None
+    except Exception as error:  # noqa: BLE001  # a damaged archive can fail in as many ways as its readers have parts
+        close()
+        reason = f"it is damaged or not a {'.zip' if name.endswith('.zip') else '.tar.gz'}: {error}"
         raise DoesNotLoad([Fault(name, None, None, f"the bundle cannot be unpacked: {reason}")]) from None
     except BaseException:
         close()
@@ -67,51 +64,85 @@ def remove_dead(parent: str) -> None:
             shutil.rmtree(os.path.join(parent, entry), ignore_errors=True)
 
 
-def tar_entries(path: str) -> Iterator[tuple[str, IO[bytes] | None, int]]:
-    with tarfile.open(path, "r:gz") as archive:
+class Entry:
+    """One thing in a bundle; `content` is None for a directory."""
+
+    def __init__(self, name: str, content: IO[bytes] | None = None, size: int = 0, mode: int = 0) -> None:
+        self.name = name
+        self.content = content
+        self.size = size
+        self.mode = mode
+
+
+class PlainTar:
+    """The unpacked stream of a tar file. Only headers are asked for at once, and those are small in any real one."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.stream = stream
+        self.seek = stream.seek
+        self.tell = stream.tell
+
+    def read(self, size: int) -> bytes:
+        if size > CHUNK_BYTES:
+            raise Refused("a header in it is too large")
+        return self.stream.read(size)
+
+
+def tar_entries(path: str) -> Iterator[Entry]:
+    import gzip
+
+    with gzip.open(path) as stream, tarfile.TarFile(fileobj=PlainTar(stream), mode="r") as archive:  # type: ignore[arg-type]
         for member in archive:
             if member.isdir():
-                yield member.name, None, 0
+                yield Entry(member.name)
             elif member.isreg():
-                yield member.name, archive.extractfile(member), member.mode
+                yield Entry(member.name, archive.extractfile(member), member.size, member.mode)
             else:
-                raise Refused(f"{member.name!r} is neither a file nor a directory")
+                raise Refused(f"{shorten(member.name)!r} is neither a file nor a directory")
 
 
-def zip_entries(path: str) -> Iterator[tuple[str, IO[bytes] | None, int]]:
+def zip_entries(path: str) -> Iterator[Entry]:
     with zipfile.ZipFile(path) as archive:
         for member in archive.infolist():
-            kind = member.external_attr >> 16 & 0o170000
+            mode = member.external_attr >> 16
+            if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
+                raise Refused(f"{shorten(member.filename)!r} is neither a file nor a directory")
             if member.is_dir():
-                yield member.filename, None, 0
-            elif kind in (0, 0o100000):
-                with archive.open(member) as content:
-                    yield member.filename, content, member.external_attr >> 16
+                yield Entry(member.filename)
             else:
-                raise Refused(f"{member.filename!r} is neither a file nor a directory")
+                with archive.open(member) as content:
+                    yield Entry(member.filename, content, member.file_size, mode)
 
 
-def write_entries(entries: Iterator[tuple[str, IO[bytes] | None, int]], target: str) -> None:
+def write_entries(entries: Iterator[Entry], target: str) -> None:
     room = LARGEST_BYTES
-    for count, (name, content, mode) in enumerate(entries):
+    for count, entry in enumerate(entries):
         if count >= MOST_ENTRIES:
             raise Refused(f"it has more than {MOST_ENTRIES} entries")
-        place = safe_place(name, target)
-        if content is None:
+        place = safe_place(entry.name, target)
+        if entry.content is None:
             os.makedirs(place, mode=0o700, exist_ok=True)
             continue
+        # Neither reader gives more than the size an entry says it has.
+        room -= entry.size
+        if room < 0:
+            raise Refused(f"it holds more than {LARGEST_BYTES // 1024 // 1024} MB")
         os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(place, flags, 0o700 if mode & 0o100 else 0o600), "wb") as file:
-            while chunk := content.read(CHUNK_BYTES):
-                room -= len(chunk)
-                if room < 0:
-                    raise Refused(f"it holds more than {LARGEST_BYTES // 1024 // 1024} MB")
-                file.write(chunk)
+        write(place, entry, entry.content)
+
+
+def write(place: str, entry: Entry, content: IO[bytes]) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        descriptor = os.open(place, flags, 0o700 if entry.mode & 0o100 else 0o600)
+    except FileExistsError:
+        raise Refused(f"{shorten(entry.name)!r} stands in it twice") from None
+    with open(descriptor, "wb") as file:
+        shutil.copyfileobj(content, file, CHUNK_BYTES)
 
 
 def safe_place(name: str, target: str) -> str:
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or "\\" in name or "\0" in name or ".." in parts:
-        raise Refused(f"{name!r} would leave the target")
+        raise Refused(f"{shorten(name)!r} would leave the target")
     return os.path.join(target, *parts) if parts else target
