@@ -13,7 +13,7 @@ from mainstay.converge.host.clock import monotonic
 from mainstay.converge.host.door import Host, process_environment
 from mainstay.converge.host.sources import ManifestText, open_manifest, read_bytes
 from mainstay.converge.host.state import Busy, StateDirectory, configuration_path, new_run_id, state_path
-from mainstay.converge.kinds import to_value
+from mainstay.converge.kinds import describe, to_value
 from mainstay.converge.manifest.document import decode, parse
 from mainstay.converge.manifest.expressions import Unresolved, taint
 from mainstay.converge.manifest.hierarchy import overlay
@@ -109,7 +109,13 @@ class Session:
         from mainstay.converge.host.facts import built_in, custom_files
 
         facts = built_in()
-        custom = [read_values(path) for path in custom_files(configuration_path(self.host.environ))]
+        try:
+            custom = [read_values(path) for path in custom_files(configuration_path(self.host.environ))]
+        except DoesNotLoad as error:
+            if self.current is None:
+                raise
+            # First asked for at a resource's turn: too late to refuse the manifest.
+            raise Failure(str(error)) from None
         for layer in (*custom, *self.request.facts_layers):
             facts = overlay(facts, layer)
         return facts
@@ -315,11 +321,24 @@ def restore_backup(path: str, run_id: str | None) -> Backup:
     return wanted
 
 
+def read_json(text: str, path: str) -> Any:
+    """JSON is nearly YAML, but not where it escapes characters beyond 16 bits."""
+    from json import JSONDecodeError, loads
+
+    try:
+        return loads(text)
+    except JSONDecodeError as error:
+        raise DoesNotLoad([Fault(path, error.lineno, error.colno, f"not valid JSON: {error.msg}")]) from None
+    except (RecursionError, ValueError) as error:
+        raise DoesNotLoad([Fault(path, 1, 1, f"not valid JSON: {error}")]) from None
+
+
 def read_values(path: str) -> dict[str, Any]:
     """A YAML or JSON file of values, for `--data`, `--values` and `--facts`."""
-    value = to_value(parse(decode(read_bytes(path), path), path))
+    text = decode(read_bytes(path), path)
+    value = to_value(parse(text, path)) if not path.endswith(".json") else read_json(text, path)
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise DoesNotLoad([Fault(path, 1, 1, "expected a map of values")])
+        raise DoesNotLoad([Fault(path, 1, 1, f"expected a map of values, got {describe(value)}")])
     return value
