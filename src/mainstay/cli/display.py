@@ -6,6 +6,7 @@ import os
 import sys
 
 from mainstay.converge.contract import CHANGED, FAILED, REFRESHED, SKIPPED, STABLE, UNMET, Observer
+from mainstay.converge.kinds import conceal, to_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class RunDisplay(Observer):
         for error in report.output_errors:
             self.stream.write(f"{self.palette.paint('error:', FAILED)} {indented(error)}\n")
         for name, value in (report.outputs or {}).items():
-            self.stream.write(f"output    {printable(name)} = {printable(str(value))}\n")
+            self.stream.write(f"output    {printable(name)} = {printable(to_text(conceal(value)))}\n")
         self.stream.write(self.summary(report) + "\n")
 
     def summary(self, report: Report) -> str:

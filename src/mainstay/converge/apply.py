@@ -15,10 +15,10 @@ from mainstay.converge.contract import (
     Report,
     Stopped,
 )
-from mainstay.converge.kinds import Unfit, shorten
+from mainstay.converge.kinds import Unfit, conceal, shorten, to_text
 from mainstay.converge.manifest.expressions import Unresolved
-from mainstay.converge.manifest.values import render_tree
-from mainstay.converge.redaction import Redactor, redact_values
+from mainstay.converge.manifest.values import accept_secret, render_tree
+from mainstay.converge.redaction import Redactor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Run:
         started = self.clock()
         observer.begins(len(manifest.resources))
         if manifest.pre_message:
-            observer.message(self.redactor.clean(manifest.pre_message))
+            observer.message(self.redactor.clean(conceal(manifest.pre_message)))
         for index, resource in enumerate(manifest.resources):
             observer.resource_begins(index, resource)
             begun = self.clock()
@@ -123,7 +123,7 @@ class Run:
             if name == "outputs":
                 report.outputs = conceal(value)
             else:
-                self.observer.message(self.redactor.clean(str(value)))
+                self.observer.message(self.redactor.clean(to_text(conceal(value))))
 
     # ---- one resource ----
     def manage(self, resource: Resource) -> Event:
@@ -237,7 +237,9 @@ class Run:
         for key, tree in (resource.deferred or {}).items():
             scope.tainted = False
             try:
-                value = resource_type.properties[key].kind.accept(render_tree(tree, scope))
+                value = render_tree(tree, scope)
+                kind = resource_type.properties[key].kind
+                value = accept_secret(kind, value) if scope.tainted else kind.accept(value)
             except (Unresolved, Unfit) as error:
                 raise Failure(f"{key}: {error} ({self.manifest.position((*resource.place, key))})") from None
             if scope.tainted:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from mainstay.converge.kinds import conceal
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -309,7 +311,7 @@ class Report:
             "manifest": self.manifest,
             "noop": self.noop,
             "events": [event.as_json(host) for event in self.events],
-            "outputs": self.outputs,
+            "outputs": conceal(self.outputs),
             "summary": self.summary(),
         }
 

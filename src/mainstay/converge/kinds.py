@@ -129,6 +129,17 @@ def describe(node: object) -> str:
     return "nothing" if node is None else shorten(str(node))
 
 
+def conceal(value: Any) -> Any:
+    """A value for people and reports: what comes from a secret is not shown."""
+    if isinstance(value, Tainted):
+        return REDACTED
+    if isinstance(value, dict):
+        return {key: conceal(child) for key, child in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [conceal(child) for child in value]
+    return value
+
+
 def shorten(text: str, limit: int = 60) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 

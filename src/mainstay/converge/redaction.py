@@ -51,6 +51,11 @@ def longest_first(secrets: Iterable[str]) -> list[str]:
     return sorted({secret for secret in secrets if len(secret) >= SHORTEST_SECRET}, key=len, reverse=True)
 
 
+def clean_of(resource: Resource, text: str) -> str:
+    """Text about a sensitive resource, without what it must not show of itself."""
+    return clean(text, longest_first(private_words(resource)))
+
+
 def private_words(resource: Resource) -> Iterator[str]:
     """What a sensitive resource must not show of itself: commands with their words, content, environment."""
     for key in PRIVATE_PROPERTIES:
@@ -70,6 +75,10 @@ def private_words(resource: Resource) -> Iterator[str]:
         yield from split_words(check.command)
     for entry in getattr(resource, "environment", ()):
         yield entry.partition("=")[2]
+    for value in resource.__dict__.values():
+        yield from secret_values(value)
+    for check in resource.health_checks:
+        yield from secret_values(check.command)
 
 
 def redact_values(value: Any) -> Any:

@@ -215,7 +215,13 @@ def resolve_text(session: Session, text: ManifestText) -> Manifest:
         # An empty file has a first line all the same; only a document made by the caller has none.
         written = written or "\n"
         document = parse(written, text.name)
-    return resolve(document, text.name, written, session.source())
+    try:
+        return resolve(document, text.name, written, session.source())
+    except DoesNotLoad as refusal:
+        redactor = Redactor(secret_values(session.request.roots))
+        for fault in refusal.faults:
+            fault.message = redactor.clean(fault.message)
+        raise DoesNotLoad(refusal.faults) from None
 
 
 def apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report:

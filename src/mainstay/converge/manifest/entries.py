@@ -19,7 +19,8 @@ from mainstay.converge.kinds import (
 )
 from mainstay.converge.manifest.expressions import BadExpression, Expression, split
 from mainstay.converge.manifest.faults import did_you_mean, one_of
-from mainstay.converge.manifest.values import ValueReader, holds_template
+from mainstay.converge.manifest.values import ValueReader, check_shape, holds_template
+from mainstay.converge.redaction import clean_of
 from mainstay.converge.words import split_words
 
 TYPE_CHECKING = False
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 UNSUPPORTED_TYPES = {"archive", "scaffold", "apply"}
 MOST_TRIES = 1000
 LONGEST_SHOWN_IDENTITY = 200
+# What every report shows of a resource, a sensitive one too.
+SHOWN_PROPERTIES = frozenset(("alias", "ensure", "provider", "require", "subscribe", "tags"))
 
 
 def parse_tries(text: str) -> int:
@@ -88,6 +91,8 @@ class ResourceReader:
         self.faults = faults
         self.source = source
         self.values = ValueReader(faults)
+        # Whether a property of the resource at hand comes from a secret.
+        self.holds_secret = False
         self.types: dict[str, tuple[ResourceType, dict[str, Property]] | None] = {}
         self.seen: dict[str, int] = {}
         self.referring: list[Resource] = []
@@ -217,6 +222,7 @@ class ResourceReader:
         resource_type, table = known
         manifest = self.manifest
         before = self.faults.seen
+        self.holds_secret = False
         if "{{" in name:
             name = self.read_name(name, path, resource_type)
         identity = f"{resource_type.name}#{name}"
@@ -229,6 +235,10 @@ class ResourceReader:
                 where = self.place(key, properties, path, defaults_path)
                 self.read_structured(key, node, where, self.whose(where, path, of, given), given, table)
                 continue
+            attribute = entry.alias_of or key
+            if attribute in given or attribute in given.get("deferred", ()):
+                where = self.place(key, properties, path, defaults_path)
+                self.faults.add(where, f"{of}{key} is given under two names; {attribute} is enough", at_key=True)
             # A constant text property: nothing to read, nothing to render.
             if node.__class__ is str and entry.kind is TEXT and "{{" not in node and not entry.choices:
                 value: Any = node
@@ -237,21 +247,15 @@ class ResourceReader:
                 value = self.read_property(key, entry, node, given, where, self.whose(where, path, of, given))
                 if value is None:
                     continue
-            attribute = entry.alias_of or key
-            if attribute in given:
-                self.faults.add(
-                    self.place(key, properties, path, defaults_path),
-                    f"{of}{key} is another name of {attribute}; give one of them",
-                    at_key=True,
-                )
             given[attribute] = value
+        if self.holds_secret:
+            given["sensitive"] = True
         resource = resource_type.resource(given)
         self.check_ensure(resource_type, resource, path, given, of)
         if self.faults.seen == before:
             for wrong, message in resource_type.check(resource):
-                self.faults.add(
-                    self.place(wrong, properties, path, defaults_path), of + message, at_key=wrong is None
-                )
+                text = clean_of(resource, message) if resource.sensitive else message
+                self.faults.add(self.place(wrong, properties, path, defaults_path), of + text, at_key=wrong is None)
         self.register(resource, path, of)
         manifest.resources.append(resource)
 
@@ -267,25 +271,34 @@ class ResourceReader:
         return of if where[: len(path)] == path else f"{given['type']}: defaults: "
 
     def read_name(self, name: str, path: DocumentPath, resource_type: ResourceType) -> str:
-        value = self.values.rendered(name, path, f"{resource_type.name}#{shorten(name)}: name: ", self.manifest.scope)
-        if isinstance(value, Tainted):
-            self.faults.add(path, f"{resource_type.name}: a name must not hold a secret", at_key=True)
-            return ""
-        return "" if value is None else str(value)
+        of = f"{resource_type.name}#{shorten(name)}: "
+        scope = self.manifest.scope
+        scope.tainted = False
+        before = self.faults.seen
+        value = self.values.rendered(name, path, f"{of}name: ", scope)
+        if scope.tainted:
+            self.faults.add(path, f"{of}a name is shown in every report; it must not hold a secret", at_key=True)
+        return name if self.faults.seen > before else to_text(value)
 
     def read_property(
         self, key: str, entry: Property, node: Node, given: dict[str, Any], path: DocumentPath, of: str
     ) -> Any:
         of = f"{of}{key}: "
-        if entry.deferred and holds_template(node):
-            tree = self.values.tree(node, path, of, self.manifest.data)
-            given["deferred"] = {**(given.get("deferred") or {}), entry.alias_of or key: tree}
-            return None
         scope = self.manifest.scope
         scope.tainted = False
+        if entry.deferred and holds_template(node):
+            try:
+                check_shape(entry.kind, node)
+            except Unfit as error:
+                self.faults.add((*path, *error.where), f"{of}{error}")
+            tree = self.values.tree(node, path, of, self.manifest.data)
+            given["deferred"] = {**given.get("deferred", {}), entry.alias_of or key: tree}
+            return None
         value = self.values.typed(entry.kind, node, path, of, scope)
-        if scope.tainted:
-            given["sensitive"] = True
+        if scope.tainted and key in SHOWN_PROPERTIES:
+            self.faults.add(path, f"{of}is shown in every report; it must not hold a secret")
+            return None
+        self.holds_secret = self.holds_secret or scope.tainted
         if value is not None and entry.choices and value not in entry.choices:
             self.faults.add(
                 path,
@@ -321,11 +334,9 @@ class ResourceReader:
         if key == "control":
             self.read_control(node, path, of, given)
         elif key == "health_checks":
-            scope = self.manifest.scope
-            scope.tainted = False
+            self.manifest.scope.tainted = False
             given["health_checks"] = self.read_health_checks(node, path, f"{of}health_checks: ")
-            if scope.tainted:
-                given["sensitive"] = True
+            self.holds_secret = self.holds_secret or self.manifest.scope.tainted
         elif key == "subscribe":
             self.faults.add(
                 path, f"{of}a {given['type']} cannot be refreshed, so `subscribe` means nothing here", at_key=True
@@ -370,12 +381,14 @@ class ResourceReader:
             if not isinstance(item, dict):
                 self.faults.add(place, f"{of}each check is a map with `command`, got {describe(item)}")
                 continue
-            check = self.read_health_check(item, place, of)
+            check = self.read_health_check(item, place, of, f"health check {index + 1}")
             if check is not None:
                 checks.append(check)
         return tuple(checks)
 
-    def read_health_check(self, item: dict[str, Node], path: DocumentPath, of: str) -> HealthCheck | None:
+    def read_health_check(
+        self, item: dict[str, Node], path: DocumentPath, of: str, private_name: str
+    ) -> HealthCheck | None:
         before = self.faults.seen
         values: dict[str, Any] = {}
         for key, node in item.items():
@@ -395,7 +408,7 @@ class ResourceReader:
             return None
         return HealthCheck(
             command,
-            values.get("name") or command,
+            values.get("name") or (private_name if isinstance(command, Tainted) else command),
             values.get("tries") or 1,
             values.get("try_sleep") or 1.0,
             values.get("timeout"),

@@ -341,16 +341,22 @@ def reworded(message: str) -> str:
 def evaluate(compiled: Callable[..., Any], scope: Scope, source: str) -> Any:
     import jinja2
 
+    before, scope.tainted = scope.tainted, False
     try:
         with environment().watched_by(scope):
             return plain(compiled(scope.names()))
     except (Unresolved, Failure, DoesNotLoad):
         raise
-    except jinja2.UndefinedError as error:
-        raise Unresolved(f"{error.message} in {quoted(source)}") from None
     except Exception as error:  # noqa: BLE001  # an expression can fail in as many ways as Python can
-        text = shorten(str(error) or error.__class__.__name__, 200).removesuffix(".")
+        if scope.tainted:
+            text = "this fails on a secret value"
+        elif isinstance(error, jinja2.UndefinedError):
+            text = error.message or "something is not defined"
+        else:
+            text = shorten(str(error) or error.__class__.__name__, 200).removesuffix(".")
         raise Unresolved(f"{text} in {quoted(source)}") from None
+    finally:
+        scope.tainted = scope.tainted or before
 
 
 def article(word: str) -> str:

@@ -58,9 +58,9 @@ def properties(resource: Resource) -> dict[str, Any]:
 
 
 def health_check(check: HealthCheck) -> dict[str, Any]:
-    found: dict[str, Any] = {"command": as_text(check.command)}
+    found: dict[str, Any] = {"command": shown(check.command)}
     if check.name != check.command:
-        found["name"] = as_text(check.name)
+        found["name"] = shown(check.name)
     found["tries"] = check.tries
     found["try_sleep"] = duration(check.try_sleep_seconds)
     if check.timeout_seconds is not None:

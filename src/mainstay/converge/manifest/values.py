@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.converge.contract import Failure
-from mainstay.converge.kinds import Unfit, to_value
+from mainstay.converge.kinds import TEXT, TEXTS, Unfit, to_value
 from mainstay.converge.manifest.expressions import BadExpression, Template, Unresolved
 
 TYPE_CHECKING = False
@@ -25,18 +25,19 @@ class ValueReader:
     def typed(self, kind: Kind, node: Node, path: DocumentPath, of: str, scope: Scope) -> Any:
         """A value of `kind`, templates rendered now; None when not given or wrong."""
         try:
-            if holds_template(node):
-                tree = compile_tree(node)
-                value = kind.accept(render_tree(tree, scope))
-            else:
-                value = kind.read(node)
+            if not holds_template(node):
+                return kind.read(node)
+            check_shape(kind, node)
+            value = render_tree(compile_tree(node), scope)
+            if scope.tainted:
+                return accept_secret(kind, value)
+            return kind.accept(value)
         except Unfit as error:
             self.faults.add((*path, *error.where), join(of, str(error)), at_key=error.at_key)
             return None
         except (BadExpression, Unresolved, Failure) as error:
             self.faults.add(path, f"{of}{error}")
             return None
-        return value
 
     def tree(self, node: Node, path: DocumentPath, of: str, data: Any) -> Any:
         """A value whose templates wait; their syntax and constant data look-ups are checked now."""
@@ -71,6 +72,20 @@ class ValueReader:
         except (BadExpression, Unresolved, Failure) as error:
             self.faults.add(path, f"{of}{error}")
             return None
+
+
+def check_shape(kind: Kind, node: Node) -> None:
+    """A map or a list where text belongs is wrong, whatever the templates in it give."""
+    if kind in (TEXT, TEXTS) and not isinstance(node, str):
+        kind.read(node)
+
+
+def accept_secret(kind: Kind, value: Any) -> Any:
+    """As `accept`; what does not fit is not shown."""
+    try:
+        return kind.accept(value)
+    except Unfit:
+        raise Unfit(f"the secret in it gives no {kind.name}") from None
 
 
 def join(of: str, message: str) -> str:
