@@ -223,9 +223,8 @@ def accept_mode(value: Any) -> int | None:
         return None
     if isinstance(value, str):
         return parse_mode(value)
-    raise Unfit(
-        f"mode must be text such as '0644', but the template gave the number {describe(value)}: quote it where it is defined"
-    )
+    gave = describe(value) if isinstance(value, (bool, list, dict)) else f"the number {describe(value)}"
+    raise Unfit(f"mode must be text such as '0644', but the template gave {gave}: quote it where it is defined")
 
 
 # ---- durations ----

@@ -164,7 +164,7 @@ class ResourceReader:
                 )
                 continue
             for name, given in item.items():
-                if place == defaults_path[:-1]:
+                if name == "defaults":
                     continue
                 where = (*place, name)
                 properties = {} if isinstance(given, Plain) and given.value is None else given
@@ -275,7 +275,7 @@ class ResourceReader:
         scope = self.manifest.scope
         scope.tainted = False
         before = self.faults.seen
-        value = self.values.rendered(name, path, f"{of}name: ", scope)
+        value = self.values.rendered(name, path, f"{of}name: ", scope, at_key=True)
         if scope.tainted:
             self.faults.add(path, f"{of}a name is shown in every report; it must not hold a secret", at_key=True)
         return name if self.faults.seen > before else to_text(value)
@@ -314,7 +314,7 @@ class ResourceReader:
             if resource_type.ensure_required:
                 self.faults.add(path, f"{of}ensure is required: {one_of(resource_type.ensures)}", at_key=True)
         elif ensure not in resource_type.ensures and not resource_type.open_ensure:
-            close = did_you_mean(ensure, resource_type.ensures)
+            close = did_you_mean(ensure, resource_type.ensures) if len(resource_type.ensures) > 1 else ""
             self.faults.add(
                 (*path, "ensure"), f"{of}ensure: {one_of(resource_type.ensures)}, not {shorten(ensure)!r}{close}"
             )
@@ -418,7 +418,7 @@ class ResourceReader:
     def register(self, resource: Resource, path: DocumentPath, of: str) -> None:
         seen = self.seen
         index = len(self.manifest.resources)
-        if resource.id in seen:
+        if resource.id in seen and resource.name:
             self.faults.add(
                 path,
                 f"{of}is declared twice; the first stands in {self.line_of(seen[resource.id])}",

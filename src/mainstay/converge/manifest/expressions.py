@@ -328,6 +328,8 @@ def reworded(message: str) -> str:
     message = message.removesuffix(".")
     if "end of template" in message:
         return "the expression ends too early"
+    if message == "chunk after expression":
+        return "one expression is followed by another"
     kind, found, name = message.partition(" named ")
     if found and kind in ("No filter", "No test"):
         from difflib import get_close_matches

@@ -66,11 +66,11 @@ class ValueReader:
             return self.rendered(node, path, f"{name}: ", scope)
         return to_value(node)
 
-    def rendered(self, text: str, path: DocumentPath, of: str, scope: Scope) -> Any:
+    def rendered(self, text: str, path: DocumentPath, of: str, scope: Scope, *, at_key: bool = False) -> Any:
         try:
             return Template(text).render(scope)
         except (BadExpression, Unresolved, Failure) as error:
-            self.faults.add(path, f"{of}{error}")
+            self.faults.add(path, f"{of}{error}", at_key=at_key)
             return None
 
 
