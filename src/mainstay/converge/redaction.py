@@ -81,17 +81,6 @@ def private_words(resource: Resource) -> Iterator[str]:
         yield from secret_values(check.command)
 
 
-def redact_values(value: Any) -> Any:
-    """A value with every tainted text replaced."""
-    if isinstance(value, Tainted):
-        return REDACTED
-    if isinstance(value, dict):
-        return {key: redact_values(child) for key, child in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [redact_values(child) for child in value]
-    return value
-
-
 def secret_values(value: Any) -> Iterator[str]:
     """Every tainted text inside a value."""
     if isinstance(value, Tainted):
