@@ -5,6 +5,7 @@ Nothing here touches a host. Types decide (pure), providers do; both meet in `ap
 
 from __future__ import annotations
 
+import stat as modes
 from abc import ABC, abstractmethod
 
 from mainstay.converge.kinds import conceal
@@ -226,6 +227,19 @@ class Provider(ABC):
     def difference(self, wanted: Any, actual: Any, host: Host) -> str | None:
         """What would change in a file, as a unified diff."""
         return None
+
+
+def file_word(mode: int) -> str:
+    """What a file is that is neither regular, a directory nor a link."""
+    for test, word in (
+        (modes.S_ISFIFO, "a fifo"),
+        (modes.S_ISSOCK, "a socket"),
+        (modes.S_ISCHR, "a character device"),
+        (modes.S_ISBLK, "a block device"),
+    ):
+        if test(mode):
+            return word
+    return "of an unknown kind"
 
 
 # ---- what happened ----

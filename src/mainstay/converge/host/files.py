@@ -61,7 +61,11 @@ class Files:
         return os.readlink(path)
 
     def real_path(self, path: str) -> str:
-        return os.path.realpath(path)
+        """The path with all links followed; what they lead to need not be there."""
+        try:
+            return os.path.realpath(path, strict=True)
+        except FileNotFoundError:
+            return os.path.realpath(path)
 
     def listdir(self, path: str) -> list[str]:
         return sorted(os.listdir(path))

@@ -155,11 +155,14 @@ class Forecast(Files):
         return self._look(self._resolved(path), path)
 
     def readlink(self, path: str) -> str:
-        entry = self.entries.get(self._key(path)) if self.entries else None
-        return os.readlink(path) if entry is None else entry.target
+        if not self.entries:
+            return os.readlink(path)
+        key = self._key(path)
+        entry = self.entries.get(key)
+        return os.readlink(key) if entry is None else entry.target
 
     def real_path(self, path: str) -> str:
-        return self._resolved(path) if self.entries else os.path.realpath(path)
+        return self._resolved(path) if self.entries else super().real_path(path)
 
     def listdir(self, path: str) -> list[str]:
         if not self.entries:
@@ -174,7 +177,11 @@ class Forecast(Files):
         return sorted(names)
 
     def chunks(self, path: str) -> Iterator[bytes]:
-        entry = self.entries.get(self._resolved(path)) if self.entries else None
+        if not self.entries:
+            yield from super().chunks(path)
+            return
+        path = self._resolved(path)
+        entry = self.entries.get(path)
         if entry is None:
             yield from super().chunks(path)
         elif entry is GONE:
@@ -188,7 +195,7 @@ class Forecast(Files):
 
     def holds(self, path: str, found: Any, content: bytes) -> bool:
         if not isinstance(found, Entry):
-            return super().holds(path, found, content)
+            return super().holds(self._key(path) if self.entries else path, found, content)
         return found.st_size == len(content) and b"".join(self.chunks(path)) == content
 
     # ---- inner steps ----

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stat as modes
 
-from mainstay.converge.contract import Failure
+from mainstay.converge.contract import Failure, file_word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ class Comparison:
         if old is not None and modes.S_IFMT(old.st_mode) != kind:
             if modes.S_ISDIR(old.st_mode) or modes.S_ISDIR(kind):
                 raise Failure(f"{target} and {source} are not of the same kind; it is not removed")
+            if not (modes.S_ISREG(old.st_mode) or modes.S_ISLNK(old.st_mode)):
+                raise Failure(f"{target} is {file_word(old.st_mode)}, not a regular file")
             old = None
         if modes.S_ISDIR(kind):
             if old is None:

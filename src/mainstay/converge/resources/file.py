@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import stat as modes
-
-from mainstay.converge.contract import Change, Failure, Property, Resource, ResourceType, State
+from mainstay.converge.contract import Change, Failure, Property, Resource, ResourceType, State, file_word
 from mainstay.converge.kinds import BOOLEAN, MODE_BITS, REDACTED, TEXT, Unfit
 from mainstay.converge.words import split_words
 
@@ -61,6 +59,8 @@ class FileState(State):
     wanted_uid: int = -1
     wanted_gid: int = -1
     same_content: bool | None = None
+    # Filled in where the file is about to change or just has; otherwise asked for when somebody wants to see it.
+    checksum: str | None = None
     link_target: str | None = None
     is_empty_directory: bool = True
     # Where a followed link leads; otherwise the resource's own path.
@@ -94,13 +94,13 @@ class FileState(State):
         found["mtime"] = host.timestamp(self.stat.st_mtime)
         found["size"] = self.stat.st_size
         if self.kind == PRESENT:
-            found["checksum"] = REDACTED if self.sensitive else self._checksum(host)
+            found["checksum"] = REDACTED if self.sensitive else self.checksum or self.read_checksum(host)
         if self.link_target is not None:
             found["target"] = self.link_target
         return found
 
-    def _checksum(self, host: Host) -> str | None:
-        """None when a later resource of the run took the file away again."""
+    def read_checksum(self, host: Host) -> str | None:
+        """None where the file cannot be read, or a later resource removed it."""
         try:
             return host.files.checksum(self.real_path)
         except OSError:
@@ -269,18 +269,6 @@ class FileType(ResourceType):
 def describe_tree(tree: tuple[Any, ...]) -> str:
     shown = ", ".join(str(entry) for entry in tree[:5])
     return shown + (", …" if len(tree) > 5 else "")
-
-
-def file_word(mode: int) -> str:
-    for test, word in (
-        (modes.S_ISFIFO, "a fifo"),
-        (modes.S_ISSOCK, "a socket"),
-        (modes.S_ISCHR, "a character device"),
-        (modes.S_ISBLK, "a block device"),
-    ):
-        if test(mode):
-            return word
-    return "of an unknown kind"
 
 
 TYPE = FileType()

@@ -52,21 +52,28 @@ class PosixFiles(Provider):
         files = host.files
         try:
             found = files.lstat(path)
+            if found.st_mode & 0o170000 == 0o120000:
+                state.link_target = files.readlink(path)
+                if wanted.links == FOLLOW and wanted.ensure in (PRESENT, DIRECTORY):
+                    state.real_path = path = files.real_path(path)
+                    found = files.lstat(path)
         except FileNotFoundError:
             # Only where something is to be put does the source have to be there.
             if wanted.source is not None:
                 self._source_status(wanted, host)
             return state
-        if found.st_mode & 0o170000 == 0o120000:
-            state.link_target = files.readlink(path)
-            if wanted.links == FOLLOW and wanted.ensure in (PRESENT, DIRECTORY):
-                state.real_path = path = files.real_path(path)
-                try:
-                    found = files.lstat(path)
-                except FileNotFoundError:
-                    return state
         self._fill(state, found, wanted, path, host)
         return state
+
+    def confirm(self, wanted: File, actual: FileState, host: Host) -> FileState:
+        state = self.read(wanted, host, refresh=False)
+        self._note_checksum(state, host)
+        return state
+
+    def _note_checksum(self, state: FileState, host: Host) -> None:
+        """At once: what a later resource makes of the file is not this resource's state."""
+        if state.kind == PRESENT and not state.sensitive:
+            state.checksum = state.read_checksum(host)
 
     def _fill(self, state: FileState, found: Any, wanted: File, path: str, host: Host) -> None:
         state.stat = found
@@ -146,11 +153,12 @@ class PosixFiles(Provider):
             if actual.kind == LINK:
                 files.remove(path)
             missing = self._missing_levels(path, host)
+            # Compared before anything is made: a source that cannot be copied leaves nothing behind.
+            tree = self._tree(wanted, actual, host) if wanted.recurse else ()
             for level in missing:
                 files.make_directory(level, uid=uid, gid=gid, mode=mode)
             self._note_parents(missing, host)
-            if wanted.recurse:
-                self._copy_tree(wanted, self._tree(wanted, actual, host), actual, host)
+            self._copy_tree(wanted, tree, actual, host)
         elif change.verb == COPY_TREE:
             if actual.mode != mode or actual.uid != uid or actual.gid != gid:
                 files.set_attributes(path, actual.stat, uid=uid, gid=gid, mode=mode, keep_bits=KEPT_ON_DIRECTORIES)
@@ -251,6 +259,7 @@ class PosixFiles(Provider):
 
     def forecast(self, wanted: File, actual: FileState, change: Change, host: Host) -> None:
         # The files of a dry run note each step instead of making it, and refuse what the real ones would.
+        self._note_checksum(actual, host)
         self.perform(wanted, actual, change, host)
 
     # ---- showing ----
