@@ -12,6 +12,7 @@ from mainstay.converge.contract import (
     Event,
     Failure,
     Missing,
+    NotYetThere,
     Report,
     Stopped,
 )
@@ -150,7 +151,8 @@ class Run:
         return event
 
     def failed(self, event: Event, error: Exception) -> None:
-        if self.options.noop and isinstance(error, Missing) and self.host.uncertain:
+        unknown = isinstance(error, NotYetThere) or (isinstance(error, Missing) and self.host.uncertain)
+        if self.options.noop and unknown:
             event.outcome = CHANGED
             event.changed = True
             event.noop_message = f"Unknown until applied: {error}"

@@ -65,6 +65,10 @@ class Missing(Failure):
     """Something the resource needs is not there; in a dry run an earlier exec or package might bring it."""
 
 
+class NotYetThere(Missing):
+    """A dry run would have to run something that an earlier resource only would have put there."""
+
+
 class DesiredStateFailed(Failure):
     """The change was made, and the host still is not as wanted."""
 

@@ -67,8 +67,8 @@ class Commands:
                 process_group=0,
                 bufsize=0,
             )
-        except FileNotFoundError:
-            raise NotRunnable(f"command not found: {program or name}") from None
+        except FileNotFoundError as error:
+            raise NotRunnable(self.explain_missing(program or name, cwd, error)) from None
         except (PermissionError, NotADirectoryError) as error:
             raise NotRunnable(f"command cannot be executed: {program or name}: {error.strerror}") from None
         except ValueError as error:
@@ -76,6 +76,14 @@ class Commands:
         except OSError as error:
             raise Failure(f"command cannot be executed: {program or name}: {error.strerror}") from None
         return Conversation(child, self.stop, timeout_seconds, on_line).finish(name)
+
+    def explain_missing(self, program: str, cwd: str, error: OSError) -> str:
+        """The kernel says only that something is not there: the program, its directory, or what its first line names."""
+        if error.filename == cwd and not os.path.isdir(cwd):
+            return f"cwd {cwd} does not exist"
+        if os.path.isfile(program):
+            return f"command cannot be executed: {program}: the interpreter in its first line does not exist"
+        return f"command not found: {program}"
 
 
 class Conversation:
@@ -267,6 +275,8 @@ def find_program(files: Files, name: str, search: str, cwd: str) -> str:
             if found.st_mode & 0o111:
                 return candidate
             denied = candidate
+        elif "/" in name:
+            denied = f"{candidate} is a directory" if found.st_mode & 0o170000 == 0o040000 else candidate
     if denied:
         raise NotRunnable(f"not executable: {denied}")
     where = "" if "/" in name else f" in {search or 'an empty path'}"

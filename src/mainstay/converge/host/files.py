@@ -57,6 +57,9 @@ class Files:
             return False
         return True
 
+    def refuse_to_run(self, path: str) -> None:
+        """Raises `NotYetThere` in a dry run, where a path is not what an earlier resource would make of it."""
+
     def readlink(self, path: str) -> str:
         return os.readlink(path)
 

@@ -9,7 +9,7 @@ import errno
 import os
 import stat as modes
 
-from mainstay.converge.contract import Failure
+from mainstay.converge.contract import Failure, NotYetThere
 from mainstay.converge.host.files import CHUNK_BYTES, Files
 
 TYPE_CHECKING = False
@@ -153,6 +153,16 @@ class Forecast(Files):
         if not self.entries:
             return os.stat(path)
         return self._look(self._resolved(path), path)
+
+    def refuse_to_run(self, path: str) -> None:
+        if not self.entries:
+            return
+        entry = self._look(self._resolved(path), path)
+        if not isinstance(entry, Entry):
+            return
+        attributes_only = not entry.is_new or entry.source == path
+        if not attributes_only or not os.access(path, os.X_OK):
+            raise NotYetThere(f"{path} would be changed by an earlier resource")
 
     def readlink(self, path: str) -> str:
         if not self.entries:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import stat as modes
+
 from mainstay.converge.contract import Change, Failure, Missing, Provider
 from mainstay.converge.host.commands import DEFAULT_SEARCH_PATH, find_program
 from mainstay.converge.resources.exec import ExecState
@@ -49,7 +51,7 @@ class PosixCommands(Provider):
         try:
             done = self._run(command, wanted, host, None)
         except Missing as error:
-            raise Missing(f"{name}: {error}") from None
+            raise error.__class__(f"{name}: {error}") from None
         except Failure as error:
             raise Failure(f"{name}: {error}", output=error.output) from None
         self._refuse_guard(done, name)
@@ -71,6 +73,9 @@ class PosixCommands(Provider):
 
     def _run(self, command: str, wanted: Exec, host: Host, on_line: Callable[[str], None] | None) -> Finished:
         words, program, environment = self._prepare(command, wanted, host)
+        # Only the guards of a dry run can find that something is not there yet.
+        host.files.refuse_to_run(program)
+        host.files.refuse_to_run(wanted.cwd)
         return host.commands.run(
             words,
             program=program,
@@ -81,8 +86,12 @@ class PosixCommands(Provider):
         )
 
     def _prepare(self, command: str, wanted: Exec, host: Host) -> tuple[list[str], str, dict[str, str]]:
-        if not host.files.exists(wanted.cwd):
-            raise Missing(f"cwd {wanted.cwd} does not exist")
+        try:
+            found = host.files.stat(wanted.cwd)
+        except FileNotFoundError:
+            raise Missing(f"cwd {wanted.cwd} does not exist") from None
+        if not modes.S_ISDIR(found.st_mode):
+            raise Failure(f"cwd {wanted.cwd} is not a directory")
         environment = dict(host.environ)
         for entry in wanted.environment:
             key, _, value = entry.partition("=")

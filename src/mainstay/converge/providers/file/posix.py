@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 FILE_BITS, DIRECTORY_BITS = 0o7777, 0o777
 KEPT_ON_DIRECTORIES = modes.S_ISGID | modes.S_ISVTX | modes.S_ISUID
 LARGEST_DIFF_BYTES = 512 * 1024
-VALIDATE_TIMEOUT_SECONDS = 60.0
 
 
 class PosixFiles(Provider):
     name = "posix"
+    validate_timeout_seconds = 60.0
 
     # ---- looking ----
     def read(self, wanted: File, host: Host, *, refresh: bool) -> FileState:
@@ -253,7 +253,8 @@ class PosixFiles(Provider):
         words = [fill_in(word, path) for word in split_words(wanted.validate or "")]
         search = host.environ.get("PATH", DEFAULT_SEARCH_PATH)
         program = find_program(host.files, words[0], search, "/")
-        done = host.commands.run(words, program=program, timeout_seconds=VALIDATE_TIMEOUT_SECONDS)
+        host.files.refuse_to_run(program)
+        done = host.commands.run(words, program=program, timeout_seconds=self.validate_timeout_seconds)
         if done.exit_code != 0:
             raise Failure(f"validate refused the new file (exit {done.exit_code}): {words[0]}", output=done.output)
 
