@@ -1,0 +1,1 @@
+"""Side by side with the bare floor and with peers; prints ratios. Never part of the test suite."""

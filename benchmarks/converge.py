@@ -1,0 +1,218 @@
+"""How fast a host is brought to what a manifest says: mainstay, the bare floor, and the peers that are installed.
+
+Everything is a ratio within one run: contestants take turns, and the least of several turns counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from benchmarks.contestants import Floor, Mainstay, find
+from benchmarks.measure import Cost, DidNotWork, measure
+from benchmarks.work import ACTIONS, COMMANDS, COPY, CREATE, FILES, NO_OP, Work, WrongResult, title
+
+if TYPE_CHECKING:
+    from benchmarks.contestants import Contestant
+
+
+SIZES = (1, 100, 1_000, 10_000, 100_000)
+QUICK_SIZES = (1, 100, 1_000)
+LARGEST_FOR_ALL = 10_000
+COMMAND_COUNT = 100
+FACTOR_BOUND = 2.0
+MEMORY_BOUND_MEGABYTES = 150.0
+# A last stretch that costs so much more per resource than the first would be a cost that does not grow linearly.
+LINEAR_BOUND = 1.3
+# Turns by size: small runs are short, and their noise is large.
+TURNS = {1: 15, 100: 7, 1_000: 5, 10_000: 5, 100_000: 1}
+
+
+class Key(NamedTuple):
+    kind: str
+    size: int
+    action: str
+    contestant: str
+
+
+Costs = dict[Key, Cost]
+
+
+def main() -> int:
+    options = read_options()
+    # Where Python is told to keep no compiled files, every start would compile ours anew.
+    compile_sources()
+    contestants = find(options.peer_path, options.mainstay, options.without)
+    print(f"contestants: {', '.join(f'{one.name} ({one.path})' for one in contestants)}")
+    os.makedirs(options.directory, exist_ok=True)
+    costs: Costs = {}
+    with tempfile.TemporaryDirectory(prefix="mainstay-bench-", dir=options.directory) as folder:
+        for kind, count in plan(options):
+            race(kind, count, contestants, folder, costs, options)
+            print_table(kind, count, contestants, costs)
+    print("\nGoals")
+    verdicts = list(goals(costs))
+    for is_reached, text in verdicts:
+        print(f"  {'reached' if is_reached else 'MISSED '}  {text}")
+    return 0 if all(is_reached for is_reached, _ in verdicts) else 1
+
+
+def read_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="benchmarks.converge", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes, few turns, no slow peers: seconds")
+    parser.add_argument("--sizes", metavar="N,N", help="numbers of files instead of 1 to 100,000")
+    parser.add_argument("--turns", type=int, help="turns per contestant instead of a number by size")
+    parser.add_argument("--patient", action="store_true", help="slow peers too run at every size up to 10,000")
+    parser.add_argument("--without", metavar="PEER", action="append", default=[], help="leave out a peer")
+    parser.add_argument(
+        "--peer-path",
+        metavar="DIRECTORY",
+        action="append",
+        default=[part for part in os.environ.get("MAINSTAY_BENCH_PEERS", "").split(os.pathsep) if part],
+        help="look for peers here before PATH (also MAINSTAY_BENCH_PEERS)",
+    )
+    parser.add_argument("--mainstay", metavar="PROGRAM", help="another mainstay than the one beside this Python")
+    parser.add_argument("--directory", default=tempfile.gettempdir(), help="where the work is done")
+    return parser.parse_args()
+
+
+def compile_sources() -> None:
+    import compileall
+
+    here = os.path.dirname(os.path.abspath(__file__))
+    compileall.compile_dir(os.path.join(os.path.dirname(here), "src"), quiet=1)
+
+
+def plan(options: argparse.Namespace) -> list[tuple[str, int]]:
+    sizes = [int(size) for size in options.sizes.split(",")] if options.sizes else None
+    files = [(FILES, size) for size in sizes or (QUICK_SIZES if options.quick else SIZES)]
+    return files if sizes else [*files, (COMMANDS, COMMAND_COUNT), (COPY, 1)]
+
+
+# ---- running ----
+def race(
+    kind: str, count: int, contestants: list[Contestant], folder: str, costs: Costs, options: argparse.Namespace
+) -> None:
+    """Every contestant does the work, in turns."""
+    starters = {
+        one: Work(kind, count, f"{folder}/{one.name}") for one in contestants if takes_part(one, count, options)
+    }
+    manifests = {one: one.write(work) for one, work in starters.items()}
+    turns = options.turns or (2 if options.quick else TURNS.get(count, 3) if kind == FILES else 3)
+    for turn in range(turns):
+        for one, work in list(starters.items()):
+            if one.is_slow and turn > 0:
+                continue
+            try:
+                take_turn(one, work, manifests[one], costs)
+            except (DidNotWork, WrongResult) as error:
+                print(f"{one.name} is out for {title(work.kind, work.count)}: {error}", file=sys.stderr)
+                del starters[one]
+                if isinstance(one, Mainstay):
+                    raise
+    for one in contestants:
+        shutil.rmtree(f"{folder}/{one.name}", ignore_errors=True)
+
+
+def takes_part(one: Contestant, count: int, options: argparse.Namespace) -> bool:
+    if isinstance(one, Mainstay):
+        return True
+    if options.quick:
+        return not one.is_slow
+    return count <= (LARGEST_FOR_ALL if options.patient else one.largest)
+
+
+def take_turn(one: Contestant, work: Work, manifest: str, costs: Costs) -> None:
+    for action in ACTIONS[work.kind]:
+        work.prepare(action)
+        cost = measure(one.command(work, manifest, action), one.environ(work), f"{work.folder}/output")
+        work.check(action)
+        key = Key(work.kind, work.count, action, one.name)
+        costs[key] = cost if key not in costs else cost.best(costs[key])
+
+
+# ---- showing ----
+def print_table(kind: str, count: int, contestants: list[Contestant], costs: Costs) -> None:
+    print(f"\n{title(kind, count):<34}{'wall s':>9}{'CPU s':>9}{'x floor':>9}{'x fl. CPU':>10}{'peak MB':>9}")
+    for action in ACTIONS[kind]:
+        floor = costs[Key(kind, count, action, Floor.name)]
+        for one in contestants:
+            cost = costs.get(Key(kind, count, action, one.name))
+            if cost is None:
+                continue
+            wall, cpu = cost.wall_seconds / floor.wall_seconds, cost.cpu_seconds / floor.cpu_seconds
+            print(
+                f"  {action:<12}{one.name:<20}{cost.wall_seconds:>9.3f}{cost.cpu_seconds:>9.3f}"
+                f"{wall:>9.2f}{cpu:>10.2f}{cost.peak_megabytes:>9.0f}"
+            )
+    sys.stdout.flush()
+
+
+# ---- judging ----
+def goals(costs: Costs) -> list[tuple[bool, str]]:
+    """Each goal that the sizes of this run can tell about."""
+    found = [within(costs, action) for action in (NO_OP, CREATE)]
+    own = costs.get(Key(FILES, LARGEST_FOR_ALL, CREATE, Mainstay.name))
+    if own is not None:
+        peak = max(own.peak_megabytes, costs[Key(FILES, LARGEST_FOR_ALL, NO_OP, Mainstay.name)].peak_megabytes)
+        found.append((peak < MEMORY_BOUND_MEGABYTES, f"memory at 10,000: {peak:.0f} MB, bound 150 MB"))
+    found += [linear(costs, action) for action in (NO_OP, CREATE)]
+    found += never_slower(costs)
+    return [verdict for verdict in found if verdict is not None]
+
+
+def within(costs: Costs, action: str) -> tuple[bool, str] | None:
+    own = costs.get(Key(FILES, LARGEST_FOR_ALL, action, Mainstay.name))
+    if own is None:
+        return None
+    floor = costs[Key(FILES, LARGEST_FOR_ALL, action, Floor.name)]
+    wall, cpu = own.wall_seconds / floor.wall_seconds, own.cpu_seconds / floor.cpu_seconds
+    text = f"{action} at 10,000: {wall:.2f} times the floor ({cpu:.2f} in CPU), bound {FACTOR_BOUND:.0f}"
+    return max(wall, cpu) <= FACTOR_BOUND, text
+
+
+def linear(costs: Costs, action: str) -> tuple[bool, str] | None:
+    """Whether a further resource costs the same in a small run and in a huge one; start-up drops out."""
+    seconds = [
+        (size, cost.cpu_seconds)
+        for size in SIZES[1:]
+        if (cost := costs.get(Key(FILES, size, action, Mainstay.name))) is not None
+    ]
+    if len(seconds) < 3:
+        return None
+    steps = [(after[1] - before[1]) / (after[0] - before[0]) for before, after in pairwise(seconds)]
+    shown = ", ".join(f"{step * 1e6:.0f}" for step in steps)
+    sizes = " → ".join(f"{size:,}" for size, _ in seconds)
+    growth = steps[-1] / min(steps[:-1])
+    return growth <= LINEAR_BOUND, f"{action} grows linearly, {sizes}: {shown} µs CPU per further resource"
+
+
+def never_slower(costs: Costs) -> list[tuple[bool, str]]:
+    """One line per peer: the closest race, in wall or CPU time."""
+    closest: dict[str, tuple[float, Key, str]] = {}
+    for key, cost in costs.items():
+        if key.contestant in (Floor.name, Mainstay.name):
+            continue
+        own = costs[key._replace(contestant=Mainstay.name)]
+        for ratio, unit in (
+            (cost.wall_seconds / own.wall_seconds, "wall"),
+            (cost.cpu_seconds / own.cpu_seconds, "CPU"),
+        ):
+            if key.contestant not in closest or ratio < closest[key.contestant][0]:
+                closest[key.contestant] = (ratio, key, unit)
+    return [
+        (
+            ratio >= 1,
+            f"never slower than {peer}: at the closest ({title(key.kind, key.size)}, {key.action}) {ratio:.2f} times our {unit} time",
+        )
+        for peer, (ratio, key, unit) in closest.items()
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
