@@ -7,22 +7,22 @@ A fault names a path into the document, and `locate` reads the text again to fin
 
 from __future__ import annotations
 
-import yaml
-from yaml._yaml import CParser
-from yaml.events import (
+from mainstay.converge.contract import DoesNotLoad, Fault
+from mainstay.converge.kinds import CORE, Plain, shorten
+from mainstay.converge.manifest.libyaml import (
     AliasEvent,
+    CParser,
     DocumentEndEvent,
     DocumentStartEvent,
     MappingEndEvent,
     MappingStartEvent,
+    MarkedYAMLError,
     ScalarEvent,
     SequenceEndEvent,
     SequenceStartEvent,
     StreamEndEvent,
+    YAMLError,
 )
-
-from mainstay.converge.contract import DoesNotLoad, Fault
-from mainstay.converge.kinds import CORE, Plain, shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Composer:
     def compose(self) -> Node:
         try:
             root = self.document()
-        except yaml.YAMLError as error:
+        except YAMLError as error:
             self.faults.append(syntax_fault(error, self.file, self.bytes))
             root = {}
         if self.faults:
@@ -190,7 +190,7 @@ class Composer:
         self.faults.append(Fault(self.file, mark.line + 1, mark.column + 1, message))
 
 
-class BeyondBound(yaml.MarkedYAMLError):
+class BeyondBound(MarkedYAMLError):
     """More than we read; an error of the parser's kind, since nothing after it can be read."""
 
     def __init__(self, problem: str, event: Any) -> None:
@@ -215,8 +215,10 @@ def measure(node: Node, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
     return known[id(node)]
 
 
-def syntax_fault(error: yaml.YAMLError, file: str, content: bytes) -> Fault:
-    if isinstance(error, yaml.reader.ReaderError):
+def syntax_fault(error: YAMLError, file: str, content: bytes) -> Fault:
+    from yaml.reader import ReaderError
+
+    if isinstance(error, ReaderError):
         # The reader counts bytes and knows no lines.
         line, column = position(content[: error.position])
         code = error.character if isinstance(error.character, int) else ord(error.character)

@@ -1,0 +1,138 @@
+"""libyaml's event parser, without the rest of PyYAML: its `__init__` takes longer than a whole run of one file.
+
+The C module needs of its package only the classes of events and marks, which are cheap, and the names of
+errors, whose modules are not (they compile large patterns). So the package is put in place unfinished, the
+errors are found when one is raised, and the first who asks `yaml` for anything else gets all of it.
+Whatever is not as expected leads to the plain `import yaml`. Measured in docs/decisions/0005-lean-yaml.md.
+"""
+
+from __future__ import annotations
+
+import sys
+from _thread import RLock
+from importlib import import_module
+from importlib.machinery import PathFinder
+from types import ModuleType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+LIGHT_PARTS = ("error", "tokens", "events", "nodes")
+ERRORS = {
+    "reader": "ReaderError",
+    "scanner": "ScannerError",
+    "parser": "ParserError",
+    "composer": "ComposerError",
+    "constructor": "ConstructorError",
+    "emitter": "EmitterError",
+    "serializer": "SerializerError",
+    "representer": "RepresenterError",
+}
+
+
+class Unfinished(ModuleType):
+    """The package `yaml` before its `__init__` has run: the first look at what it does not have yet runs it."""
+
+    def __getattr__(self, name: str) -> Any:
+        state = self.__dict__
+        with state["_mainstay_lock"]:
+            if self.__class__ is Unfinished and not state.get("_mainstay_is_finishing"):
+                state["_mainstay_is_finishing"] = True
+                finish(self)
+        if name in state:
+            return state[name]
+        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+
+
+class ErrorOnDemand(ModuleType):
+    """Stands for a module of PyYAML while the C module takes the name of its error."""
+
+    def __init__(self, module: str, name: str) -> None:
+        super().__init__(module)
+
+        def make(*arguments: Any) -> Any:
+            return getattr(import_module(f"yaml.{module}"), name)(*arguments)
+
+        setattr(self, name, make)
+
+
+def prepare() -> None:
+    """Puts the C module in place, so that importing it costs nothing more."""
+    if "yaml" in sys.modules:
+        return
+    try:
+        put_in_place()
+    except Exception:  # noqa: BLE001  # another PyYAML than we know: the plain import is always right
+        for name in [name for name in sys.modules if name == "yaml" or name.startswith("yaml.")]:
+            del sys.modules[name]
+
+
+def put_in_place() -> None:
+    spec = PathFinder.find_spec("yaml")
+    if spec is None or spec.loader is None or spec.submodule_search_locations is None:
+        raise ImportError("PyYAML is not where packages usually are")
+    package = ModuleType("yaml")
+    package.__spec__ = spec
+    package.__loader__ = spec.loader
+    package.__package__ = "yaml"
+    package.__file__ = spec.origin
+    package.__path__ = spec.submodule_search_locations
+    sys.modules["yaml"] = package
+    for part in LIGHT_PARTS:
+        import_module(f"yaml.{part}")
+    for module, name in ERRORS.items():
+        setattr(package, module, ErrorOnDemand(module, name))
+    try:
+        import_module("yaml._yaml")
+    finally:
+        for module in ERRORS:
+            delattr(package, module)
+    # Whoever wants the C module by this name may compare its errors, which are not the real ones yet.
+    del package.__dict__["_yaml"]
+    package.__dict__["_mainstay_lock"] = RLock()
+    package.__class__ = Unfinished
+
+
+def finish(package: ModuleType) -> None:
+    """Makes the package what a plain import would have made it."""
+    spec = package.__spec__
+    if spec is None or spec.loader is None:
+        raise ImportError("the package yaml has lost its loader", name="yaml")
+    spec.loader.exec_module(package)
+    parser = package.__dict__["_yaml"] = sys.modules["yaml._yaml"]
+    for module, name in ERRORS.items():
+        setattr(parser, name, getattr(import_module(f"yaml.{module}"), name))
+    del package.__dict__["_mainstay_is_finishing"]
+    package.__class__ = ModuleType
+
+
+prepare()
+from yaml._yaml import CParser  # noqa: E402
+from yaml.error import MarkedYAMLError, YAMLError  # noqa: E402
+from yaml.events import (  # noqa: E402
+    AliasEvent,
+    DocumentEndEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+)
+
+__all__ = [
+    "AliasEvent",
+    "CParser",
+    "DocumentEndEvent",
+    "DocumentStartEvent",
+    "MappingEndEvent",
+    "MappingStartEvent",
+    "MarkedYAMLError",
+    "ScalarEvent",
+    "SequenceEndEvent",
+    "SequenceStartEvent",
+    "StreamEndEvent",
+    "YAMLError",
+]
