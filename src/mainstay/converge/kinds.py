@@ -200,7 +200,7 @@ def accept_boolean(value: Any) -> bool | None:
 
 
 # ---- permission bits ----
-MODE = re.compile(r"(?:0[oO])?[0-7]+")
+MODE = r"(?:0[oO])?[0-7]+"
 
 
 def read_mode(node: Node) -> int | None:
@@ -210,7 +210,7 @@ def read_mode(node: Node) -> int | None:
 
 @lru_cache(maxsize=512)
 def parse_mode(text: str) -> int:
-    if not MODE.fullmatch(text) or len(text) > 20:
+    if not re.fullmatch(MODE, text) or len(text) > 20:
         raise Unfit(f'mode "{shorten(text)}" is not a valid octal number')
     mode = int(text.lower().removeprefix("0o"), 8)
     if mode > 0o777:
@@ -228,12 +228,13 @@ def accept_mode(value: Any) -> int | None:
 
 
 # ---- durations ----
-DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?")
+# Compiled on first use, which most runs never come to.
+DURATION = r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?"
 LONGEST_DURATION_SECONDS = 366 * 86400.0
 
 
 def parse_duration(text: str) -> float:
-    found = DURATION.fullmatch(text) if text and len(text) < 40 else None
+    found = re.fullmatch(DURATION, text) if text and len(text) < 40 else None
     if found is None:
         meant = f" (did you mean {text}s?)" if text.isdigit() and len(text) < 8 else ""
         raise Unfit(f'"{shorten(text)}" is not a duration{meant}; write it like 500ms, 30s, 5m, 1h30m or 2d')

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-PLAIN_LOOKUP = re.compile(r"\s*lookup\(\s*(?:'([^'\\]*)'|\"([^\"\\]*)\")\s*\)\s*")
-DATA_LOOKUP = re.compile(r"lookup\(\s*(?:'data\.([^'\\]*)'|\"data\.([^\"\\]*)\")\s*\)")
+# Compiled on first use: a manifest without templates, the commonest, needs neither.
+PLAIN_LOOKUP = r"\s*lookup\(\s*(?:'([^'\\]*)'|\"([^\"\\]*)\")\s*\)\s*"
+DATA_LOOKUP = r"lookup\(\s*(?:'data\.([^'\\]*)'|\"data\.([^\"\\]*)\")\s*\)"
 FOREIGN = (("&&", "and"), ("||", "or"), ("${", "{{ … }}"))
 LONGEST_REPETITION = 10_000_000
 LARGEST_NUMBER = 10**300
@@ -163,7 +164,7 @@ class Expression:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        plain = PLAIN_LOOKUP.fullmatch(source)
+        plain = re.fullmatch(PLAIN_LOOKUP, source)
         self.constant: str | None = (plain[1] or plain[2] or "") if plain else None
         self._compiled: Callable[..., Any] | None = None
 
@@ -181,7 +182,7 @@ class Expression:
 
     def missing_data(self, data: Any) -> list[str]:
         found = []
-        for match in DATA_LOOKUP.finditer(self.source):
+        for match in re.finditer(DATA_LOOKUP, self.source):
             path = match[1] or match[2] or ""
             value = data
             for part in path.split("."):
