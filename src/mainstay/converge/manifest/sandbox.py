@@ -8,15 +8,16 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from difflib import get_close_matches
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import jinja2
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import SandboxedEnvironment
 from jinja2.utils import missing
 
+from mainstay.converge.contract import DoesNotLoad, Failure
 from mainstay.converge.kinds import shorten, to_text
-from mainstay.converge.manifest.expressions import LONGEST_REPETITION, RootView, hint, holds_secret
+from mainstay.converge.manifest.expressions import LONGEST_REPETITION, RootView, hint, holds_secret, reworded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -205,14 +206,36 @@ def render_file(source: str, name: str, scope: Scope, read: Callable[[str], str]
     """A file rendered by `template()`: full Jinja2, with includes from the working directory."""
     from mainstay.converge.manifest.expressions import Unresolved, environment
 
-    sandbox = environment().overlay(loader=jinja2.FunctionLoader(read))
+    def load(wanted: str) -> tuple[str, str, Callable[[], bool]]:
+        return source if wanted == name else read(wanted), wanted, lambda: True
+
+    # Jinja2 makes all line ends the same; they stay those of the file.
+    line_end: Literal["\n", "\r\n"] = "\r\n" if "\r\n" in source else "\n"
+    sandbox = environment().overlay(loader=jinja2.FunctionLoader(load), newline_sequence=line_end)
     try:
         with sandbox.watched_by(scope):
-            rendered: str = sandbox.from_string(source).render(scope.names())
+            rendered: str = sandbox.get_template(name).render(scope.names())
+    except (Unresolved, Failure, DoesNotLoad):
+        raise
     except jinja2.TemplateSyntaxError as error:
-        raise Unresolved(f"template {name}, line {error.lineno}: {error.message}") from None
-    except jinja2.UndefinedError as error:
-        raise Unresolved(f"template {name}: {error.message}") from None
-    except (SecurityError, ArithmeticError, TypeError, ValueError, LookupError, RecursionError) as error:
-        raise Unresolved(f"template {name}: {error}") from None
+        raise Unresolved(
+            f"template {error.name or name}, line {error.lineno}: {reworded(error.message or '')}"
+        ) from None
+    except Exception as error:  # noqa: BLE001  # a template can fail in as many ways as Python can
+        text = "this fails on a secret value" if scope.tainted else shorten(str(error), 200).removesuffix(".")
+        raise Unresolved(f"template {_place(error, name)}: {text}") from None
     return rendered
+
+
+def _place(error: Exception, name: str) -> str:
+    """The file and line of a template where an error arose; Jinja2 writes them into the traceback."""
+    place = name
+    step = error.__traceback__
+    while step is not None:
+        if (
+            "__jinja_template__" in step.tb_frame.f_globals
+            or step.tb_frame.f_code.co_name == "top-level template code"
+        ):
+            place = f"{step.tb_frame.f_code.co_filename}, line {step.tb_lineno}"
+        step = step.tb_next
+    return place
