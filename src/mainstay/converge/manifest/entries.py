@@ -42,7 +42,7 @@ SHOWN_PROPERTIES = frozenset(("alias", "ensure", "provider", "require", "subscri
 
 
 def parse_tries(text: str) -> int:
-    if not text.isdecimal() or len(text) > 6 or not 1 <= int(text) <= MOST_TRIES:
+    if not (text.isascii() and text.isdigit()) or len(text) > 6 or not 1 <= int(text) <= MOST_TRIES:
         raise Unfit(f"expected a number from 1 to {MOST_TRIES}, got {shorten(text)!r}")
     return int(text)
 

@@ -268,7 +268,7 @@ def step(value: Any, part: str) -> Any:
     if isinstance(value, dict):
         return value.get(part, MISSING)
     if isinstance(value, list):
-        if part.isdigit() and len(part) < 10 and int(part) < len(value):
+        if part.isascii() and part.isdigit() and len(part) < 10 and int(part) < len(value):
             return value[int(part)]
         return MISSING
     return MISSING
