@@ -91,14 +91,20 @@ class PlainTar:
 def tar_entries(path: str) -> Iterator[Entry]:
     import gzip
 
-    with gzip.open(path) as stream, tarfile.TarFile(fileobj=PlainTar(stream), mode="r") as archive:  # type: ignore[arg-type]
-        for member in archive:
-            if member.isdir():
-                yield Entry(member.name)
-            elif member.isreg():
-                yield Entry(member.name, archive.extractfile(member), member.size, member.mode)
-            else:
-                raise Refused(f"{shorten(member.name)!r} is neither a file nor a directory")
+    with gzip.open(path) as stream:
+        with tarfile.TarFile(fileobj=PlainTar(stream), mode="r") as archive:  # type: ignore[arg-type]
+            for member in archive:
+                if member.isdir():
+                    yield Entry(member.name)
+                elif member.isreg():
+                    yield Entry(member.name, archive.extractfile(member), member.size, member.mode)
+                else:
+                    raise Refused(f"{shorten(member.name)!r} is neither a file nor a directory")
+        # Only the end of the stream tells whether what was read is what was packed.
+        for _ in range(LARGEST_BYTES // CHUNK_BYTES):
+            if not stream.read(CHUNK_BYTES):
+                return
+        raise Refused(f"it holds more than {LARGEST_BYTES // 1024 // 1024} MB")
 
 
 def zip_entries(path: str) -> Iterator[Entry]:
@@ -120,14 +126,16 @@ def write_entries(entries: Iterator[Entry], target: str) -> None:
         if count >= MOST_ENTRIES:
             raise Refused(f"it has more than {MOST_ENTRIES} entries")
         place = safe_place(entry.name, target)
+        try:
+            os.makedirs(os.path.dirname(place) if entry.content else place, mode=0o700, exist_ok=True)
+        except FileExistsError:
+            raise Refused(f"{shorten(entry.name)!r} stands below a file") from None
         if entry.content is None:
-            os.makedirs(place, mode=0o700, exist_ok=True)
             continue
         # Neither reader gives more than the size an entry says it has.
         room -= entry.size
         if room < 0:
             raise Refused(f"it holds more than {LARGEST_BYTES // 1024 // 1024} MB")
-        os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
         write(place, entry, entry.content)
 
 

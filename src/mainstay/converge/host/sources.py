@@ -43,7 +43,8 @@ class ManifestText:
 def open_manifest(path: str, state: StateDirectory, run_id: str) -> ManifestText:
     if path == STANDARD_INPUT:
         return ManifestText("stdin", sys.stdin.buffer.read(READ_BYTES), os.getcwd(), os.getcwd())
-    real = os.path.realpath(path)
+    # A name with a NUL is refused where it is opened.
+    real = os.path.realpath(path.replace("\0", ""))
     if path.endswith(BUNDLE_ENDS):
         from mainstay.converge.host.bundles import unpack
 
