@@ -82,8 +82,8 @@ class Run:
         self.providers: dict[tuple[str, str | None], tuple[ResourceType, Provider]] = {}
         self.subscribers = find_subscribers(manifest.resources)
         self.gave_up_after: str | None = None
-        # The one whose turn it is, with its templates filled in.
-        self.resource: Resource | None = None
+        # Whose turn it is, with its templates filled in.
+        self.current: Resource | None = None
 
     def run(self) -> Report:
         manifest, report, observer = self.manifest, self.report, self.observer
@@ -130,6 +130,7 @@ class Run:
     def manage(self, resource: Resource) -> Event:
         event = Event(resource)
         event.noop = self.options.noop
+        self.current = resource
         self.host.notes.clear()
         try:
             if self.gate(resource, event):
@@ -194,15 +195,15 @@ class Run:
 
     def converge(self, resource: Resource, event: Event) -> None:
         resource_type, provider = self.provider_of(resource, event)
-        if resource.deferred:
-            resource = self.render(resource, resource_type)
-            event.resource = resource
-        self.resource = resource
         if self.options.monitor_only:
             if not resource.health_checks:
                 skip(event, "has no health checks")
             self.check_health(resource, event)
             return
+        if resource.deferred:
+            resource = self.render(resource, resource_type)
+            event.resource = resource
+            self.current = resource
         refresh = self.is_refreshed(resource)
         actual = provider.read(resource, self.host, refresh=refresh)
         event.state = actual
@@ -260,8 +261,13 @@ class Run:
     # ---- a dry run describes ----
     def describe(self, resource: Resource, event: Event, changes: tuple[Change, ...]) -> None:
         resource_type, provider = self.provider_of(resource, event)
-        for change in changes:
-            provider.forecast(resource, event.state, change, self.host)
+        before = event.state
+        try:
+            for change in changes:
+                provider.forecast(resource, before, change, self.host)
+        except (Failure, OSError):
+            event.changed = self.left_traces(resource, resource_type, provider, before)
+            raise
         mark_changed(event, changes)
         event.noop_message = resource_type.describe(resource, event.state, changes)
         if resource_type.unforeseeable:
@@ -311,7 +317,7 @@ class Run:
             return
         problems = []
         for check in resource.health_checks:
-            problem = ask(check, self.host, self.stop)
+            problem = ask(check, self.host, self.stop, sensitive=resource.sensitive)
             if problem is not None:
                 problems.append(problem)
         if problems:

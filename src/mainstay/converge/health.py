@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mainstay.converge.contract import Failure
-from mainstay.converge.host.clock import monotonic, sleep
+from mainstay.converge.host.clock import sleep
 from mainstay.converge.host.commands import DEFAULT_SEARCH_PATH, find_program
-from mainstay.converge.kinds import Unfit, shorten
+from mainstay.converge.kinds import REDACTED, Unfit, shorten
 from mainstay.converge.words import split_words
 
 TYPE_CHECKING = False
@@ -16,26 +16,21 @@ if TYPE_CHECKING:
 WORDS = {0: "OK", 1: "WARNING", 2: "CRITICAL"}
 
 
-def ask(check: HealthCheck, host: Host, stop: StopFlag) -> str | None:
+def ask(check: HealthCheck, host: Host, stop: StopFlag, *, sensitive: bool) -> str | None:
     """None when the check is content, else what it said."""
     problem = None
     for attempt in range(check.tries):
         if attempt:
-            pause(check.try_sleep_seconds, stop)
-        problem = ask_once(check, host)
-        if problem is None or stop.reason is not None:
+            sleep(check.try_sleep_seconds, stop)
+            if stop.reason is not None:
+                break
+        problem = ask_once(check, host, sensitive=sensitive)
+        if problem is None:
             break
     return problem
 
 
-def pause(seconds: float, stop: StopFlag) -> None:
-    """Waits, but not for somebody who was asked to stop."""
-    until = monotonic() + seconds
-    while stop.reason is None and (left := until - monotonic()) > 0:
-        sleep(min(left, 0.2))
-
-
-def ask_once(check: HealthCheck, host: Host) -> str | None:
+def ask_once(check: HealthCheck, host: Host, *, sensitive: bool) -> str | None:
     try:
         words = split_words(check.command)
         program = find_program(host.files, words[0], host.environ.get("PATH", DEFAULT_SEARCH_PATH), "/")
@@ -44,6 +39,6 @@ def ask_once(check: HealthCheck, host: Host) -> str | None:
         return f"health check {check.name} is UNKNOWN: {error}"
     if done.exit_code == 0:
         return None
-    said = shorten(done.output.strip(), 300)
+    said = REDACTED if sensitive else shorten(done.output.strip(), 300)
     word = WORDS.get(done.exit_code, "UNKNOWN")
     return f"health check {check.name} is {word}" + (f": {said}" if said else "")

@@ -136,7 +136,7 @@ class History:
         }
         content = json.dumps(kept, ensure_ascii=False).encode("utf-8", "backslashreplace")
         self.state.write(f"{folder}/{report.run_id}.json", content)
-        self._prune(folder)
+        self._prune(folder, report.run_id)
 
     def runs(self) -> list[str]:
         """The ids of kept runs, newest first."""
@@ -150,11 +150,12 @@ class History:
         kept: dict[str, Any] = json.loads(text)
         return kept
 
-    def _prune(self, folder: str) -> None:
+    def _prune(self, folder: str, newest_run_id: str) -> None:
         runs = self.runs()
         for run_id in runs[MOST_REPORTS:]:
             remove(f"{folder}/{run_id}.json")
-        if len(runs) % SIZES_LOOKED_AT_EVERY:
+        # By the random part of its id: the number of reports stays the same once there are many.
+        if int(newest_run_id.rpartition("-")[2], 16) % SIZES_LOOKED_AT_EVERY:
             return
         total = 0
         for path, size in newest_sizes(folder):

@@ -85,6 +85,8 @@ def secret_values(value: Any) -> Iterator[str]:
     """Every tainted text inside a value."""
     if isinstance(value, Tainted):
         yield str.__str__(value)
+        # A secret of several lines is also met line by line: in output, and in a diff.
+        yield from str.splitlines(value)
     elif isinstance(value, dict):
         for child in value.values():
             yield from secret_values(child)

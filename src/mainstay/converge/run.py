@@ -281,7 +281,7 @@ def keep_report(session: Session, report: Report) -> None:
 
 
 def say(current: Run, line: str) -> None:
-    resource = current.resource
+    resource = current.current
     if resource is not None and not resource.sensitive:
         current.observer.output(resource, current.redactor.clean(line))
 

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import time
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mainstay.converge.contract import StopFlag
+
+STOP_CHECK_SECONDS = 0.1
+
 
 def timestamp(seconds: float) -> str:
     """RFC 3339, to the microsecond."""
@@ -11,5 +17,11 @@ def timestamp(seconds: float) -> str:
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{int((seconds - whole) * 1_000_000):06d}Z"
 
 
+def sleep(seconds: float, stop: StopFlag) -> None:
+    """Wakes up early when the run is asked to stop."""
+    until = time.monotonic() + seconds
+    while stop.reason is None and (left := until - time.monotonic()) > 0:
+        time.sleep(min(left, STOP_CHECK_SECONDS))
+
+
 monotonic = time.perf_counter
-sleep = time.sleep

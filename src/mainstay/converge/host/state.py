@@ -148,12 +148,23 @@ class AppendOnly:
         if self._descriptor is None:
             is_new = not os.path.exists(self.path)
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._cut_off_the_rest()
             self._descriptor = os.open(self.path, flags, 0o600)
             if is_new and durable:
                 fsync_directory(os.path.dirname(self.path))
-        os.write(self._descriptor, line.encode("utf-8", "surrogateescape") + b"\n")
+        write_all(self._descriptor, line.encode("utf-8", "surrogateescape") + b"\n")
         if durable:
             os.fsync(self._descriptor)
+
+    def _cut_off_the_rest(self) -> None:
+        """What a crash left of a last line must not become the beginning of the next."""
+        try:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        with open(descriptor, "r+b") as file:
+            content = file.read()
+            file.truncate(content.rfind(b"\n") + 1)
 
     def lines(self) -> list[str]:
         try:
@@ -231,7 +242,11 @@ def read_text(path: str) -> str | None:
 
 
 def remove_temps(directory: str, run_id: str) -> None:
-    """Removes the temporary files that one run made in a directory."""
-    for name in list_names(directory):
+    """Removes the temporary files that one run made in a directory, if there still is one."""
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return
+    for name in names:
         if name.startswith(f"{TEMP_PREFIX}{run_id}-"):
             remove(os.path.join(directory, name))
