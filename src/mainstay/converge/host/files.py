@@ -26,6 +26,7 @@ READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 TEMP_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 SECURITY_LABELS = ("security.selinux", "security.SMACK64")
 ACCESS_ACL = "system.posix_acl_access"
+ACL_GROUP, ACL_MASK, ACL_OTHERS = 0x04, 0x10, 0x20
 DEEPEST_TREE = 200
 
 
@@ -160,7 +161,8 @@ class Files:
                     os.fchown(descriptor, uid, gid)
                 if validate is not None:
                     validate(temp)
-                if mode != 0o600:
+                # Not 0600 where the umask took bits away, or a kept access list brought some.
+                if modes.S_IMODE(found.st_mode) != mode:
                     os.fchmod(descriptor, mode)
                 if old is not None:
                     os.fsync(descriptor)
@@ -243,11 +245,11 @@ class Files:
         """Refuses what must never be removed as a tree."""
         if path == "/":
             raise Failure("/ is never removed")
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
-            for line in table:
-                point = line.split(" ")[4].encode("utf-8", "surrogateescape").decode("unicode_escape")
-                if point == path or point.startswith(path + "/"):
-                    raise Failure(f"{point} is a mount point; nothing is removed across it")
+        # The kernel names mount points by their real path.
+        path = f"{self.real_path(os.path.dirname(path)).rstrip('/')}/{os.path.basename(path)}"
+        for point in mount_points():
+            if point == path or point.startswith(path + "/"):
+                raise Failure(f"{point} is a mount point; nothing is removed across it")
 
     # ---- durability ----
     def sync(self) -> None:
@@ -297,7 +299,8 @@ class Files:
         for name in names:
             if name.startswith("user.") or name in SECURITY_LABELS or name == ACCESS_ACL:
                 try:
-                    os.setxattr(descriptor, name, os.getxattr(path, name))
+                    value = os.getxattr(path, name)
+                    os.setxattr(descriptor, name, closed_list(value) if name == ACCESS_ACL else value)
                 except OSError as error:
                     if error.errno not in (errno.ENOTSUP, errno.EPERM, errno.ENODATA):
                         raise
@@ -306,10 +309,14 @@ class Files:
         old = os.lstat(path)
         descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
+            size = os.lstat(temp).st_size
+            if size > old.st_size:
+                # Room first: on a full disk the old content stays whole.
+                os.posix_fallocate(descriptor, old.st_size, size - old.st_size)
             narrow = modes.S_IMODE(old.st_mode) & mode
             os.fchmod(descriptor, narrow)
-            os.ftruncate(descriptor, 0)
             _copy(temp, descriptor)
+            os.ftruncate(descriptor, size)
             if old.st_uid != uid or old.st_gid != gid:
                 os.fchown(descriptor, uid, gid)
             os.fchmod(descriptor, mode)
@@ -341,6 +348,19 @@ class Pieces:
         return taken
 
 
+def closed_list(value: bytes) -> bytes:
+    """An access list that grants nothing to anybody but the owner until the mode is set, which opens it again.
+
+    After a version of four bytes come entries of eight: tag and permissions of two bytes each, and an id.
+    """
+    entries = bytearray(value)
+    has_mask = any(entries[start] == ACL_MASK for start in range(4, len(entries), 8))
+    for start in range(4, len(entries), 8):
+        if entries[start] in (ACL_MASK, ACL_OTHERS) or (entries[start] == ACL_GROUP and not has_mask):
+            entries[start + 2] = 0
+    return bytes(entries)
+
+
 def require_parent(files: Files, path: str) -> None:
     """Fails where a file cannot be put because its directory is not there."""
     directory = os.path.dirname(path)
@@ -350,6 +370,12 @@ def require_parent(files: Files, path: str) -> None:
         raise Missing(f"parent directory {directory} does not exist") from None
     if not modes.S_ISDIR(found.st_mode):
         raise Failure(f"{directory} is not a directory")
+
+
+def mount_points() -> list[str]:
+    with open("/proc/self/mountinfo", "rb") as table:
+        escaped = [line.split(b" ")[4] for line in table]
+    return [os.fsdecode(point.decode("unicode_escape").encode("latin-1")) for point in escaped]
 
 
 def _nobody_listens(directory: str) -> None:

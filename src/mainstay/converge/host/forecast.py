@@ -62,6 +62,7 @@ class Forecast(Files):
     def __init__(self, run_id: str, state: StateDirectory) -> None:
         super().__init__(run_id, state)
         self.entries: dict[str, Entry] = {}
+        self._own_gid = os.getegid()
 
     # ---- noting ----
     def keep_backup(self, path: str, found: Any) -> None:
@@ -80,6 +81,7 @@ class Forecast(Files):
         validate: Callable[[str], None] | None = None,
     ) -> str | None:
         self._refuse_without_permission(path)
+        self._refuse_foreign(path, uid, gid)
         size = 0
         if source is not None:
             size = self.stat(source).st_size
@@ -88,7 +90,8 @@ class Forecast(Files):
             with self.state.scratch_file(self.run_id, pieces) as copy:
                 validate(copy)
         if source is not None:
-            behind = self.entries.get(self._resolved(source))
+            source = self._resolved(source)
+            behind = self.entries.get(source)
             if behind is not None:
                 content, source = behind.content, behind.source
         entry = Entry(modes.S_IFREG, uid=uid, gid=gid, mode=mode, content=content, source=source, size=size)
@@ -98,6 +101,8 @@ class Forecast(Files):
     def set_attributes(self, path: str, old: Any, *, uid: int, gid: int, mode: int, keep_bits: int = 0) -> None:
         if self.effective_uid not in (0, old.st_uid):
             raise Failure(f"no permission to change {path}: it belongs to another user")
+        if (old.st_uid, old.st_gid) != (uid, gid):
+            self._refuse_foreign(path, uid, gid if old.st_gid != gid else self._own_gid)
         kind = modes.S_IFMT(old.st_mode)
         bits = mode | (modes.S_IMODE(old.st_mode) & keep_bits)
         key = self._key(path)
@@ -105,37 +110,57 @@ class Forecast(Files):
         if behind is not None and behind is not GONE:
             behind.st_mode, behind.st_uid, behind.st_gid = kind | bits, uid, gid
             return
-        source = path if modes.S_ISREG(kind) else None
+        source = key if modes.S_ISREG(kind) else None
         self.entries[key] = Entry(kind, uid=uid, gid=gid, mode=bits, source=source, is_new=False, size=old.st_size)
 
     def make_directory(self, path: str, *, uid: int, gid: int, mode: int) -> None:
         self._refuse_without_permission(path)
+        self._refuse_foreign(path, uid, gid)
         self._put(path, Entry(modes.S_IFDIR, uid=uid, gid=gid, mode=mode))
 
     def make_link(self, path: str, target: str) -> None:
         self._refuse_without_permission(path)
         # A link that replaces another is put there by a process of ours, so it is ours.
-        self._put(path, Entry(modes.S_IFLNK, uid=self.effective_uid, gid=os.getegid(), mode=0o777, target=target))
+        self._put(path, Entry(modes.S_IFLNK, uid=self.effective_uid, gid=self._own_gid, mode=0o777, target=target))
 
     def set_link_owner(self, path: str, *, uid: int, gid: int) -> None:
+        self._refuse_foreign(path, uid, gid)
         entry = self.entries[self._key(path)]
         entry.st_uid = entry.st_uid if uid < 0 else uid
         entry.st_gid = entry.st_gid if gid < 0 else gid
 
     def remove(self, path: str) -> None:
         self._refuse_without_permission(path)
+        self.check_removable(path)
         self._put(path, GONE)
 
     def remove_tree(self, path: str) -> None:
         self.remove(path)
 
     def _refuse_without_permission(self, path: str) -> None:
-        """A plain user cannot write everywhere; a dry run says so before the kernel does."""
+        """A plain user cannot write everywhere, nobody on a read-only disk; a dry run says so before the kernel does."""
         directory = os.path.dirname(path)
-        if self.effective_uid == 0 or isinstance(self.stat(directory), Entry):
+        found = self.stat(directory)
+        if isinstance(found, Entry) and (self.effective_uid == 0 or found.is_new):
             return
-        if not os.access(directory, os.W_OK | os.X_OK):
+        if not os.access(self._resolved(directory), os.W_OK | os.X_OK):
             raise Failure(f"no permission to write in {directory}")
+        if found.st_mode & modes.S_ISVTX and self.effective_uid not in (0, found.st_uid):
+            try:
+                old = self.lstat(path)
+            except FileNotFoundError:
+                return
+            if old.st_uid != self.effective_uid:
+                raise Failure(f"no permission to replace {path}: it belongs to another user")
+
+    def _refuse_foreign(self, path: str, uid: int, gid: int) -> None:
+        """Only root gives files away; a plain user may choose among the groups it is in."""
+        if self.effective_uid == 0:
+            return
+        if uid not in (-1, self.effective_uid):
+            raise Failure(f"no permission to give {path} to another user")
+        if gid not in (-1, self._own_gid, *os.getgroups()):
+            raise Failure(f"no permission to give {path} to a group this user is not in")
 
     def _put(self, path: str, entry: Entry) -> None:
         key = self._key(path)
@@ -160,7 +185,7 @@ class Forecast(Files):
         entry = self._look(self._resolved(path), path)
         if not isinstance(entry, Entry):
             return
-        attributes_only = not entry.is_new or entry.source == path
+        attributes_only = not entry.is_new or entry.source == self._resolved(path)
         if not attributes_only or not os.access(path, os.X_OK):
             raise NotYetThere(f"{path} would be changed by an earlier resource")
 

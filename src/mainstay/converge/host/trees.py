@@ -31,6 +31,11 @@ class Difference:
         self.old = old
         self.target = target
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Difference) and str(self) == str(other)
+
+    __hash__ = None  # type: ignore[assignment]  # compared, never collected
+
     def __str__(self) -> str:
         return f"{self.verb} {self.path}"
 

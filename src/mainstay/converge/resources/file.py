@@ -260,6 +260,8 @@ class FileType(ResourceType):
         }[verb]
 
     def leaves_traces(self, wanted: File, before: FileState, after: FileState) -> bool:
+        if before.kind == PRESENT == after.kind and before.stat.st_mtime != after.stat.st_mtime:
+            return True
         return before.kind != after.kind or any(
             getattr(before, key) != getattr(after, key)
             for key in ("uid", "gid", "mode", "same_content", "link_target", "tree")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import stat as modes
 
-from mainstay.converge.contract import Change, Failure, Missing, Provider
+from mainstay.converge.contract import Change, DesiredStateFailed, Failure, Missing, Provider
 from mainstay.converge.host.files import require_parent
 from mainstay.converge.host.trees import Difference, compare_trees
 from mainstay.converge.resources.file import (
@@ -21,6 +21,7 @@ from mainstay.converge.resources.file import (
     REMOVE,
     REMOVE_TREE,
     STORE,
+    TYPE,
     FileState,
 )
 
@@ -210,12 +211,20 @@ class PosixFiles(Provider):
             try:
                 found = host.files.stat(path)
             except FileNotFoundError:
+                self._refuse_dangling(path, host)
                 levels.append(path)
                 path = posixpath.dirname(path)
                 continue
             if levels and not modes.S_ISDIR(found.st_mode):
                 raise Failure(f"{path} is not a directory")
             return levels[::-1]
+
+    def _refuse_dangling(self, path: str, host: Host) -> None:
+        try:
+            host.files.lstat(path)
+        except FileNotFoundError:
+            return
+        raise Failure(f"{path} is a link to {host.files.readlink(path)}, which does not exist")
 
     def _note_parents(self, levels: list[str], host: Host) -> None:
         if len(levels) > 1:
@@ -262,6 +271,10 @@ class PosixFiles(Provider):
         # The files of a dry run note each step instead of making it, and refuse what the real ones would.
         self._note_checksum(actual, host)
         self.perform(wanted, actual, change, host)
+        # A path through links that the change itself alters may lead elsewhere afterwards.
+        reached, reason = TYPE.desired(wanted, self.read(wanted, host, refresh=False))
+        if not reached:
+            raise DesiredStateFailed(reason)
 
     # ---- showing ----
     def difference(self, wanted: File, actual: FileState, host: Host) -> str | None:
