@@ -145,7 +145,8 @@ class State:
     ensure: str = "absent"
     output: str | None = None
 
-    def as_json(self, host: Host) -> dict[str, Any]:
+    def as_json(self, host: Host, *, hash_up_to_bytes: int | None = None) -> dict[str, Any]:
+        """For reports; what is larger than asked to be hashed has no checksum."""
         return {"ensure": self.ensure}
 
 
@@ -268,7 +269,7 @@ class Event:
     def __init__(self, resource: Resource) -> None:
         self.resource = resource
 
-    def as_json(self, host: Host) -> dict[str, Any]:
+    def as_json(self, host: Host, *, hash_up_to_bytes: int | None = None) -> dict[str, Any]:
         resource = self.resource
         return {
             "type": resource.type,
@@ -290,7 +291,7 @@ class Event:
             "output": self.output,
             "duration_seconds": round(self.duration_seconds, 6),
             "diff": self.diff,
-            "state": None if self.state is None else self.state.as_json(host),
+            "state": None if self.state is None else self.state.as_json(host, hash_up_to_bytes=hash_up_to_bytes),
         }
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MOST_REPORTS = 1000
 LARGEST_HISTORY_BYTES = 100 * 1024 * 1024
+# Hashing a large file takes longer than copying it: what is kept of every run does without.
+LARGEST_HASHED_BYTES = 16 * 1024 * 1024
 # The sizes of all reports are looked at once in so many runs.
 SIZES_LOOKED_AT_EVERY = 20
 
@@ -131,7 +133,11 @@ class History:
             "stopped_by": report.stopped_by,
             "summary": report.summary(),
             "errors": report.output_errors,
-            "events": [event.as_json(host) for event in report.events if event.outcome != STABLE],
+            "events": [
+                event.as_json(host, hash_up_to_bytes=LARGEST_HASHED_BYTES)
+                for event in report.events
+                if event.outcome != STABLE
+            ],
             "stable": [event.resource.id for event in report.events if event.outcome == STABLE],
         }
         content = json.dumps(kept, ensure_ascii=False).encode("utf-8", "backslashreplace")

@@ -44,7 +44,7 @@ class ExecState(State):
     exit_code: int | None = None
     stdout: str = ""
 
-    def as_json(self, host: Host) -> dict[str, Any]:
+    def as_json(self, host: Host, *, hash_up_to_bytes: int | None = None) -> dict[str, Any]:
         return {
             "ensure": self.ensure,
             "exit_code": self.exit_code,

@@ -72,7 +72,7 @@ class FileState(State):
         self.name = name
         self.sensitive = sensitive
 
-    def as_json(self, host: Host) -> dict[str, Any]:
+    def as_json(self, host: Host, *, hash_up_to_bytes: int | None = None) -> dict[str, Any]:
         found = {
             "ensure": self.ensure,
             "name": self.name,
@@ -93,7 +93,7 @@ class FileState(State):
         found["mode"] = f"{self.mode:04o}"
         found["mtime"] = host.timestamp(self.stat.st_mtime)
         found["size"] = self.stat.st_size
-        if self.kind == PRESENT:
+        if self.kind == PRESENT and (hash_up_to_bytes is None or self.stat.st_size <= hash_up_to_bytes):
             found["checksum"] = REDACTED if self.sensitive else self.checksum or self.read_checksum(host)
         if self.link_target is not None:
             found["target"] = self.link_target
