@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat as modes
+from functools import lru_cache
 
 from mainstay.converge.contract import Failure, Missing
 from mainstay.converge.host.state import TEMP_PREFIX, write_all
@@ -125,12 +126,14 @@ class Files:
                 return True
 
     def checksum(self, path: str) -> str:
-        from hashlib import sha256
-
-        digest = sha256()
-        for chunk in self.chunks(path):
+        pieces = self.chunks(path)
+        first = next(pieces, b"")
+        digest = _sha256(is_small=len(first) < LOOK_BYTES)()
+        digest.update(first)
+        for chunk in pieces:
             digest.update(chunk)
-        return digest.hexdigest()
+        value: str = digest.hexdigest()
+        return value
 
     # ---- changing ----
     def keep_backup(self, path: str, found: Any) -> None:
@@ -379,6 +382,22 @@ def mount_points() -> list[str]:
     with open("/proc/self/mountinfo", "rb") as table:
         escaped = [line.split(b" ")[4] for line in table]
     return [os.fsdecode(point.decode("unicode_escape").encode("latin-1")) for point in escaped]
+
+
+@lru_cache(maxsize=2)
+def _sha256(*, is_small: bool) -> Callable[[], Any]:
+    """Makes digests; for what is small the interpreter's own, since loading OpenSSL costs more than many such files."""
+    from importlib import import_module
+
+    for name in ("_sha2", "_sha256") if is_small else ():
+        try:
+            own: Callable[[], Any] = import_module(name).sha256
+        except (ImportError, AttributeError):
+            continue
+        return own
+    from hashlib import sha256
+
+    return sha256
 
 
 def _nobody_listens(directory: str) -> None:
