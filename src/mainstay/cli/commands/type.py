@@ -1,0 +1,267 @@
+"""Looks at a service type without a server: is it right, what does it look like, and would these properties be taken?
+
+A type file is YAML or JSON with `propertySchema` and `lifecycleSchema`, both optional, and a `name`.
+`validate` judges properties as a creation; with --old it judges them as an update of those in that file.
+Exit code: 0 all is well, 1 faults were found, 2 the command or a file could not be used."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from mainstay.cli.main import Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+    from mainstay.control.domain.properties.contract import Questions, Situation
+    from mainstay.control.domain.service_types import ServiceTypeDefinition
+
+SUMMARY = "check, draw and try out a service type without a server"
+
+KEYS = frozenset({"name", "propertySchema", "lifecycleSchema"})
+MAX_FILE_BYTES = 4 * 1024 * 1024
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="what", required=True, metavar="check|draw|validate")
+    check = actions.add_parser("check", help="report every fault, and what may not be meant", allow_abbrev=False)
+    check.add_argument("file", metavar="FILE", help="the service type (YAML or JSON, - for standard input)")
+    draw = actions.add_parser("draw", help="draw the lifecycle", allow_abbrev=False)
+    draw.add_argument("file", metavar="FILE", help="the service type")
+    draw.add_argument("--format", choices=("svg", "mermaid", "json-schema"), default="svg", help="default: svg")
+    draw.add_argument("--output", metavar="PATH", help="write to this file instead of standard output")
+    validate = actions.add_parser("validate", help="judge properties", allow_abbrev=False)
+    validate.add_argument("file", metavar="FILE", help="the service type")
+    validate.add_argument(
+        "properties", metavar="PROPERTIES", help="the properties (YAML or JSON, - for standard input)"
+    )
+    validate.add_argument("--old", metavar="FILE", help="the stored properties: judge an update of them")
+    validate.add_argument("--state", metavar="S", help="the state the service is in (an update needs one)")
+    roles = ("user", "admin", "participant", "agent")
+    validate.add_argument("--actor", metavar="A", choices=roles, default="user", help=f"one of {', '.join(roles)}")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    match arguments.what:
+        case "check":
+            return check(arguments.file)
+        case "draw":
+            return draw(arguments.file, arguments.format, arguments.output)
+        case _:
+            return validate(arguments)
+
+
+def check(file: str) -> int:
+    from mainstay.control.domain.service_types import report_service_type
+
+    definition = read_type(file)
+    if definition is None:
+        return 1
+    findings = report_service_type(definition)
+    for finding in findings:
+        print(f"warning: {finding} [{finding.code}]")
+    print(f"{file}: fine{f', {len(findings)} warnings' if findings else ''}")
+    return 0
+
+
+def draw(file: str, form: str, output: str | None) -> int:
+    definition = read_type(file)
+    if definition is None:
+        return 1
+    picture = render(definition, form, Path(file).stem)
+    if output is None:
+        sys.stdout.write(picture)
+        return 0
+    try:
+        Path(output).write_text(picture, encoding="utf-8")
+    except OSError as error:
+        raise Refused(f"cannot write {output}: {error.strerror}") from None
+    return 0
+
+
+def render(definition: ServiceTypeDefinition, form: str, title: str) -> str:
+    from mainstay.control.domain.lifecycle.mermaid import draw_mermaid
+    from mainstay.control.domain.lifecycle.svg import draw_svg
+    from mainstay.control.domain.properties.json_schema import export_json_schema
+
+    if form == "svg":
+        return draw_svg(definition.lifecycle, f"Lifecycle of {title}")
+    if form == "mermaid":
+        return draw_mermaid(definition.lifecycle)
+    return json.dumps(export_json_schema(definition.properties, title), indent=2, ensure_ascii=False) + "\n"
+
+
+def validate(arguments: argparse.Namespace) -> int:
+    from mainstay.control.domain.properties import contract
+    from mainstay.control.domain.properties.engine import Rejected, decide
+
+    definition = read_type(arguments.file)
+    if definition is None:
+        return 1
+    asked_in = situation(arguments, definition)
+    given = read_document(arguments.properties)
+    stored = read_properties(arguments.old) if arguments.old is not None else None
+    outcome = decide(definition.properties, given, asked_in, stored=stored)
+    unknown: list[str] = []
+    if isinstance(outcome, contract.Questions):
+        unknown = describe_unknown(outcome)
+        outcome = decide(definition.properties, given, asked_in, stored=stored, answers=contract.ASSUMED)
+    if isinstance(outcome, Rejected):
+        for fault in outcome.faults:
+            print(fault)
+        return 1
+    for line in unknown:
+        print(f"not checked without a server: {line}")
+    print("valid")
+    return 0
+
+
+def situation(arguments: argparse.Namespace, definition: ServiceTypeDefinition) -> Situation:
+    from mainstay.control.domain.properties.contract import ACTOR_OF_ROLE, Actor, Operation, Situation
+
+    state, initial = arguments.state, definition.lifecycle.initial_state
+    if state is not None and state not in definition.lifecycle.states:
+        raise Refused(f"there is no state {state!r}; the lifecycle has: {', '.join(definition.lifecycle.states)}")
+    actor = ACTOR_OF_ROLE.get(arguments.actor, Actor.USER)
+    if actor is Actor.AGENT:
+        operation = Operation.REPORT
+    elif arguments.old is None:
+        operation = Operation.CREATE
+    else:
+        operation = Operation.UPDATE
+    if operation is Operation.UPDATE and state is None:
+        raise Refused("an update is judged by the state the service is in: say --state")
+    if operation is Operation.CREATE and state is not None:
+        raise Refused("--state is for an update: say --old FILE with the stored properties")
+    return Situation(
+        operation=operation,
+        actor=actor,
+        now=datetime.now(UTC),
+        entropy=os.urandom(16),
+        state=state,
+        create_run=operation is Operation.REPORT and state in (None, initial),
+        dry=True,
+        # Any provider will do: which options it offers is not known here.
+        provider_id="any",
+    )
+
+
+def read_type(file: str) -> ServiceTypeDefinition | None:
+    """The definition; None if it has faults, which are then printed."""
+    document = read_document(file)
+    if not isinstance(document, dict):
+        raise Refused(f"{file} is not a service type: expected an object with {', '.join(sorted(KEYS))}")
+    unknown = sorted(set(document) - KEYS)
+    if unknown:
+        hint = "; a bare property schema goes below `propertySchema`" if not KEYS & set(document) else ""
+        raise Refused(f"{file} has unknown keys: {', '.join(unknown)} (known: {', '.join(sorted(KEYS))}){hint}")
+    try:
+        from mainstay.control.domain.refusals import InvalidDefinition
+        from mainstay.control.domain.service_types import parse_service_type
+        from mainstay.control.rulebook import installed_rulebook
+    except ModuleNotFoundError as error:
+        raise Refused(
+            f"this command needs the server's parts ({error.name} is missing): pip install 'mainstay[server]'"
+        ) from None
+    try:
+        return parse_service_type(
+            document.get("propertySchema"), document.get("lifecycleSchema"), installed_rulebook()
+        )
+    except InvalidDefinition as refusal:
+        for fault in refusal.faults:
+            print(fault)
+        return None
+
+
+def read_properties(file: str) -> dict[str, object]:
+    document = read_document(file)
+    if not isinstance(document, dict):
+        raise Refused(f"{file} does not hold properties: expected an object")
+    return document
+
+
+def read_document(file: str) -> object:
+    """A YAML or JSON document, strictly: no key twice, no aliases, names are strings."""
+    text = read_text(file)
+    if file.endswith(".json"):
+        try:
+            return json.loads(text, object_pairs_hook=refuse_duplicates)
+        except (ValueError, RecursionError) as error:
+            raise Refused(f"{file} is not JSON: {error}") from None
+    return read_yaml(file, text)
+
+
+def refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r} stands there twice")
+    return found
+
+
+def read_text(file: str) -> str:
+    try:
+        if file == "-":
+            raw = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
+        else:
+            with open(file, "rb") as source:
+                raw = source.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise Refused(f"cannot read {file}: {error.strerror}") from None
+    if len(raw) > MAX_FILE_BYTES:
+        raise Refused(f"{file} is larger than {MAX_FILE_BYTES} bytes")
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise Refused(f"{file} is not UTF-8: {error.reason} at byte {error.start}") from None
+
+
+def read_yaml(file: str, text: str) -> object:
+    import yaml
+
+    class StrictLoader(yaml.SafeLoader):
+        """What JSON can say, in YAML: a date stays a string."""
+
+        yaml_implicit_resolvers = {  # noqa: RUF012 (the shape that PyYAML reads)
+            first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+            for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
+
+        def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+            if self.check_event(yaml.AliasEvent):
+                # Aliases can make a small file enormous, and JSON has none.
+                raise yaml.MarkedYAMLError(problem="aliases are not taken here", problem_mark=self.get_mark())
+            return super().compose_node(parent, index)
+
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:  # noqa: FBT001, FBT002
+            seen: set[str] = set()
+            for key, _ in node.value:
+                if key.tag != "tag:yaml.org,2002:str":
+                    raise yaml.MarkedYAMLError(problem="a key must be a string", problem_mark=key.start_mark)
+                if key.value in seen:
+                    problem = f"the key {key.value!r} stands there twice"
+                    raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+                seen.add(key.value)
+            return super().construct_mapping(node, deep=deep)
+
+    try:
+        return yaml.load(text, Loader=StrictLoader)  # noqa: S506 (a SafeLoader, made stricter)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = "" if mark is None else f" (line {mark.line + 1}, column {mark.column + 1})"
+        raise Refused(f"{file} is not YAML: {error.problem}{place}") from None
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise Refused(f"{file} is not YAML: {error}") from None
+
+
+def describe_unknown(questions: Questions) -> list[str]:
+    lines = [f"whether service {service_id} exists" for service_id in sorted(questions.services)]
+    lines += [f"which options of type '{name}' the provider offers" for name in sorted(questions.option_types)]
+    lines += [f"whether pool '{pool.pool_type}' has a value for {pool.path}" for pool in questions.pools]
+    return lines + [f"whether {secret.path} is the secret that is stored" for secret in questions.secrets]

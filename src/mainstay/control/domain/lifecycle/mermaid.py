@@ -1,0 +1,30 @@
+"""A lifecycle as Mermaid text, for pages and wikis that draw it themselves."""
+
+from __future__ import annotations
+
+from mainstay.control.domain.lifecycle.arrows import arrows_of
+from mainstay.control.domain.lifecycle.schema import Lifecycle
+
+
+def draw_mermaid(lifecycle: Lifecycle) -> str:
+    # State names may hold anything, so states get numbers and carry their name as text.
+    number = {state: f"s{index}" for index, state in enumerate(lifecycle.states)}
+    lines = ["stateDiagram-v2"]
+    lines += [f'    state "{_quoted(state)}" as {number[state]}' for state in lifecycle.states]
+    lines.append(f"    [*] --> {number[lifecycle.initial_state]}")
+    for arrow in arrows_of(lifecycle):
+        text = _quoted(", ".join(arrow.labels))
+        lines.append(f"    {number[arrow.origin]} --> {number[arrow.to]} : {text}")
+    lines += [f"    {number[state]} --> [*]" for state in lifecycle.states if state in lifecycle.terminal_states]
+    running = [number[state] for state in lifecycle.states if state in lifecycle.running_states]
+    if running:
+        lines += ["    classDef running fill:#d8f3dc", f"    class {','.join(running)} running"]
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """Mermaid's own escapes for what would end a text or a line."""
+    safe = "".join(character if character.isprintable() else " " for character in text)
+    for character in '#;":{}<>':
+        safe = safe.replace(character, f"\0{ord(character)}\1")
+    return safe.replace("\0", "#").replace("\1", ";")

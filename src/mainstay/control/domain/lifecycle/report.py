@@ -1,0 +1,118 @@
+"""Looks a lifecycle over: what can never be reached, what leads nowhere, and what happens when something fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+from mainstay.control.domain.findings import Finding
+from mainstay.control.domain.lifecycle.graph import leading_to, reachable
+from mainstay.control.domain.lifecycle.schema import Action, Lifecycle, Transition
+from mainstay.control.domain.lifecycle.steps import available_actions, run_path
+from mainstay.control.domain.lifecycle.witness import literal, witnesses
+
+
+def report_lifecycle(lifecycle: Lifecycle) -> tuple[Finding, ...]:
+    return tuple(
+        finding
+        for look in (_unreachable, _dead_ends, _no_way_out, _without_error_path, _error_order, _many_steps)
+        for finding in look(lifecycle)
+    )
+
+
+def _unreachable(lifecycle: Lifecycle) -> Iterator[Finding]:
+    found = reachable(lifecycle)
+    for state in lifecycle.states:
+        if state not in found:
+            yield Finding("unreachable-state", f"state {state}", "no transition leads to it from the initial state")
+
+
+def _dead_ends(lifecycle: Lifecycle) -> Iterator[Finding]:
+    for state in lifecycle.states:
+        if state not in lifecycle.terminal_states and not available_actions(lifecycle, state):
+            yield Finding("dead-end", f"state {state}", "it is not terminal, and no action leads out of it")
+
+
+def _no_way_out(lifecycle: Lifecycle) -> Iterator[Finding]:
+    if not lifecycle.terminal_states:
+        yield Finding("no-terminal-state", "lifecycle", "it has no terminal state, so a service can never be removed")
+        return
+    ends = leading_to(lifecycle, lifecycle.terminal_states)
+    for state in lifecycle.states:
+        if state not in ends and available_actions(lifecycle, state):
+            yield Finding(
+                "no-way-to-terminal", f"state {state}", "no chain of actions leads from it to a terminal state"
+            )
+
+
+def _without_error_path(lifecycle: Lifecycle) -> Iterator[Finding]:
+    for action in lifecycle.actions.values():
+        for state in action.successes:
+            errors = action.errors_from(state)
+            subject = f"action {action.name} in state {state}"
+            if not errors:
+                yield Finding(
+                    "no-error-path", subject, f"a failure has no transition, so the service stays in {state}"
+                )
+            elif all(error.pattern is not None for error in errors):
+                message = f"only some failures have a transition; after any other the service stays in {state}"
+                yield Finding("no-catch-all", subject, message)
+
+
+def _error_order(lifecycle: Lifecycle) -> Iterator[Finding]:
+    for action in lifecycle.actions.values():
+        for state in dict.fromkeys(each.origin for each in action.transitions if each.on_error):
+            subject = f"action {action.name} in state {state}"
+            errors = action.errors_from(state)
+            hidden = {
+                second: first
+                for first, second in combinations(range(len(errors)), 2)
+                if _hides(errors[first], errors[second])
+            }
+            for second, first in sorted(hidden.items()):
+                message = f"{_named(errors[second])} is never taken: {_named(errors[first])} comes first and matches all that it does"
+                yield Finding("shadowed-error", subject, message)
+            for first, second in combinations(range(len(errors)), 2):
+                if first not in hidden and second not in hidden:
+                    yield from _overlap(errors[first], errors[second], subject)
+
+
+def _hides(first: Transition, second: Transition) -> bool:
+    """Whether every message that the second matches is already taken by the first, as far as can be proved."""
+    if first.search is None or first.pattern == second.pattern:
+        return True
+    whole = None if second.pattern is None else literal(second.pattern)
+    part = None if first.pattern is None else literal(first.pattern)
+    return whole is not None and part is not None and part in whole
+
+
+def _overlap(first: Transition, second: Transition, subject: str) -> Iterator[Finding]:
+    """Two expressions that lead to different states and match a common message; the catch-all is meant to come last."""
+    if first.search is None or second.pattern is None or second.search is None or first.to == second.to:
+        return
+    for message in witnesses(second.pattern):
+        if second.search(message) and first.search(message):
+            text = f"the message '{message}' matches {_named(first)} and {_named(second)}; the first is taken"
+            yield Finding("overlapping-errors", subject, text)
+            return
+
+
+def _named(transition: Transition) -> str:
+    kind = "the catch-all" if transition.pattern is None else f"/{transition.pattern}/"
+    return f"{kind} to {transition.to}"
+
+
+def _many_steps(lifecycle: Lifecycle) -> Iterator[Finding]:
+    for action in lifecycle.actions.values():
+        if action.auto_advance is None:
+            runs = [path for path in _runs(lifecycle, action) if len(path) > 2]
+            if runs:
+                paths = "; ".join(" → ".join(path) for path in runs)
+                message = (
+                    f"one request runs several steps: {paths}. Say autoAdvance true or false to show that it is meant"
+                )
+                yield Finding("implicit-auto-advance", f"action {action.name}", message)
+
+
+def _runs(lifecycle: Lifecycle, action: Action) -> list[tuple[str, ...]]:
+    return [run_path(lifecycle, action.name, state) for state in action.successes]

@@ -1,0 +1,61 @@
+"""A lifecycle as a value: states, and actions with their transitions. Parsing lives in `parse.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from mainstay.control.domain.patterns import Search
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Transition:
+    """`pattern` None on an error transition catches every message; on a success transition it has no meaning."""
+
+    origin: str
+    to: str
+    on_error: bool = False
+    pattern: str | None = None
+    search: Search | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Action:
+    name: str
+    transitions: tuple[Transition, ...]
+    takes_properties: bool = False
+    # None where the author did not say; then a run goes on by itself.
+    auto_advance: bool | None = None
+    timeout_seconds: int = 300
+    # None waits for ever.
+    pending_timeout_seconds: int | None = None
+    max_attempts: int = 3
+
+    @cached_property
+    def successes(self) -> dict[str, str]:
+        """From each state, where a completed job leads."""
+        return {each.origin: each.to for each in self.transitions if not each.on_error}
+
+    def errors_from(self, state: str) -> tuple[Transition, ...]:
+        return tuple(each for each in self.transitions if each.on_error and each.origin == state)
+
+    @property
+    def advances(self) -> bool:
+        return self.auto_advance is not False
+
+
+@dataclass(frozen=True, eq=False)
+class Lifecycle:
+    # The document exactly as it came in; None for the built-in one.
+    source: object
+    states: tuple[str, ...]
+    actions: dict[str, Action]
+    initial_state: str
+    terminal_states: frozenset[str]
+    running_states: frozenset[str]
+
+    def transitions(self) -> Iterator[tuple[Action, Transition]]:
+        for action in self.actions.values():
+            for transition in action.transitions:
+                yield action, transition

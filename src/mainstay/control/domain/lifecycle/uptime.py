@@ -1,0 +1,47 @@
+"""The share of time that a service was running, from the history of its transitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+from mainstay.control.domain.lifecycle.schema import Lifecycle
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """The service came into a state; the first entry is its creation."""
+
+    at: datetime
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Uptime:
+    running: timedelta
+    # The part of the window in which the service existed.
+    total: timedelta
+
+    @property
+    def share(self) -> float:
+        return self.running / self.total if self.total else 0.0
+
+
+def uptime(lifecycle: Lifecycle, history: Sequence[Entered], start: datetime, end: datetime) -> Uptime:
+    """`history` in the order of time. A service does not exist before its creation, nor after its terminal state."""
+    running = total = timedelta()
+    for entry, until in _spans(history, end):
+        if entry.state in lifecycle.terminal_states:
+            continue
+        length = max(min(until, end) - max(entry.at, start), timedelta())
+        total += length
+        if entry.state in lifecycle.running_states:
+            running += length
+    return Uptime(running, total)
+
+
+def _spans(history: Sequence[Entered], end: datetime) -> list[tuple[Entered, datetime]]:
+    spans = [(entry, following.at) for entry, following in pairwise(history)]
+    return [*spans, (history[-1], end)] if history else []

@@ -1,0 +1,65 @@
+"""`pool {poolType}`: a value that belongs to one service at a time, taken from the agent's pool set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mainstay.control.domain.properties.contract import (
+    Config,
+    Generate,
+    GenerationFailed,
+    Generator,
+    Outside,
+    Placement,
+    PoolQuestion,
+    PropertyType,
+    Unknown,
+)
+
+
+def compile_rule(config: Config, placement: Placement) -> Generate | None:
+    pool_type = read_pool_type(config)
+    if pool_type is None:
+        return None
+    if placement.secret:
+        config.fault(
+            "poolType", "a pool keeps its values in the open, so a property with a pool generator cannot be a secret"
+        )
+        return None
+
+    def generate(path: str, current: object, outside: Outside) -> object:
+        if outside.situation.agent_id is None:
+            if outside.situation.dry:
+                return Unknown.COUNTED if current is None else current
+            raise GenerationFailed("pool generator requires service context")
+        return outside.pool_value(PoolQuestion(path, pool_type, placement.type, current))
+
+    return generate
+
+
+def read_pool_type(config: Config) -> str | None:
+    pool_type = config.get("poolType")
+    if pool_type is None:
+        config.fault("poolType", "pool generator config missing 'poolType'")
+    elif type(pool_type) is not str:
+        config.fault("poolType", "pool generator config 'poolType' must be a string")
+    elif not pool_type:
+        config.fault("poolType", "pool generator config 'poolType' cannot be empty")
+    else:
+        return pool_type
+    return None
+
+
+def pool_type_of(config: Mapping[str, object]) -> str:
+    return str(config["poolType"])
+
+
+RULE = Generator(
+    "pool",
+    compile_rule,
+    fits=frozenset(
+        {PropertyType.STRING, PropertyType.INTEGER, PropertyType.NUMBER, PropertyType.BOOLEAN, PropertyType.JSON}
+    ),
+    service_only=True,
+    pool_type=pool_type_of,
+)

@@ -1,0 +1,23 @@
+"""`uuid`: a random identifier (version 4)."""
+
+from __future__ import annotations
+
+from mainstay.control.domain.properties.contract import Config, Generate, Generator, Outside, Placement, PropertyType
+
+
+def generate(path: str, current: object, outside: Outside) -> object:
+    if current is not None:
+        return current
+    number = int.from_bytes(outside.situation.random_bytes(path)[:16], "big")
+    # The version and variant bits of RFC 9562.
+    number = number & ~(0xF << 76) | 4 << 76
+    number = number & ~(0x3 << 62) | 2 << 62
+    digits = f"{number:032x}"
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def compile_rule(_config: Config, _placement: Placement) -> Generate:
+    return generate
+
+
+RULE = Generator("uuid", compile_rule, fits=frozenset({PropertyType.STRING, PropertyType.UUID}))

@@ -1,0 +1,100 @@
+"""The older spelling of a definition (`source`, `updatable`, `updatableIn`, `servicePoolType`), read as the newer one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mainstay.control.domain.faults import Fault, locate
+from mainstay.control.domain.properties.contract import Actor, Config, Permission
+from mainstay.control.domain.properties.rules.authorizers import state
+from mainstay.control.domain.properties.rules.authorizers.actor import permit
+from mainstay.control.domain.values import Properties
+
+KEYS = frozenset({"source", "updatable", "updatableIn", "servicePoolType"})
+SOURCES = {"input": Actor.USER, "agent": Actor.AGENT, "system": Actor.SYSTEM}
+UPDATABLE = ("always", "never", "statuses")
+
+
+def immutable(definition: Properties, path: str, faults: list[Fault], *, written: bool) -> bool:
+    updatable = definition.get("updatable")
+    if updatable is None:
+        return written
+    if updatable not in UPDATABLE:
+        faults.append(Fault(locate(path, "updatable"), f"updatable must be one of: {', '.join(UPDATABLE)}"))
+        return written
+    never = updatable == "never"
+    if type(definition.get("immutable")) is bool and written != never:
+        faults.append(Fault(locate(path, "updatable"), f"updatable '{updatable}' contradicts immutable"))
+    return never
+
+
+def permissions(
+    definition: Properties, written: Iterable[Permission], path: str, faults: list[Fault]
+) -> tuple[Permission, ...]:
+    """What the old keys add to the authorizers that were written; saying the same twice is fine."""
+    written = tuple(written)
+    return (*_of_actors(definition, written, path, faults), *_of_states(definition, written, path, faults))
+
+
+def _of_actors(
+    definition: Properties, written: tuple[Permission, ...], path: str, faults: list[Fault]
+) -> list[Permission]:
+    wanted: dict[str, Actor] = {}
+    source = definition.get("source")
+    if source is not None:
+        if isinstance(source, str) and source in SOURCES:
+            wanted["source"] = SOURCES[source]
+        else:
+            faults.append(Fault(locate(path, "source"), f"source must be one of: {', '.join(SOURCES)}"))
+    if definition.get("servicePoolType") is not None:
+        wanted["servicePoolType"] = Actor.SYSTEM
+    actors = next((permission.actors for permission in written if permission.actors is not None), None)
+    for key, actor in wanted.items():
+        if actors is not None and actors != (actor,):
+            faults.append(
+                Fault(locate(path, key), f"{key} contradicts who may set the property: [{', '.join(actors)}]")
+            )
+        else:
+            actors = (actor,)
+    if not wanted or actors is None or any(permission.actors is not None for permission in written):
+        return []
+    return [permit(actors)]
+
+
+def _of_states(
+    definition: Properties, written: tuple[Permission, ...], path: str, faults: list[Fault]
+) -> list[Permission]:
+    states = definition.get("updatableIn")
+    if definition.get("updatable") != "statuses":
+        if states is not None:
+            faults.append(Fault(locate(path, "updatableIn"), "updatableIn needs updatable 'statuses'"))
+        return []
+    # Its own faults would speak of a key that nobody wrote.
+    permission = state.compile_rule(Config("updatable", {"allowedStates": states}, path, []))
+    if permission is None:
+        faults.append(
+            Fault(
+                locate(path, "updatableIn"), "updatable 'statuses' needs a non-empty array of states in updatableIn"
+            )
+        )
+        return []
+    for other in written:
+        if other.states is not None and set(other.states) != set(permission.states or ()):
+            faults.append(Fault(locate(path, "updatableIn"), "updatableIn contradicts the state authorizer"))
+        if other.states is not None:
+            return []
+    return [permission]
+
+
+def generator(definition: Properties, path: str, faults: list[Fault]) -> tuple[object, str] | None:
+    """The generator and the path to speak of it; None if there is none."""
+    written = definition.get("generator")
+    pool_type = definition.get("servicePoolType")
+    if pool_type is None:
+        return None if written is None else (written, locate(path, "generator"))
+    translated = {"type": "pool", "config": {"poolType": pool_type}}
+    if written is None:
+        return translated, locate(path, "servicePoolType")
+    if written != translated:
+        faults.append(Fault(locate(path, "servicePoolType"), "servicePoolType contradicts generator"))
+    return written, locate(path, "generator")

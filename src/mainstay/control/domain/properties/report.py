@@ -1,0 +1,59 @@
+"""Looks a property schema over: what can never be set, and rules that speak of states nobody comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mainstay.control.domain.findings import Finding
+from mainstay.control.domain.properties.contract import Actor
+from mainstay.control.domain.properties.declared import Property
+from mainstay.control.domain.properties.schema import PropertySchema
+
+# Nobody sends a request as the system: it sets values only through generators and defaults.
+REQUESTERS = frozenset({Actor.USER, Actor.AGENT})
+
+
+def report_properties(schema: PropertySchema, reachable_states: frozenset[str]) -> tuple[Finding, ...]:
+    findings: list[Finding] = []
+    for member in schema.members or ():
+        findings += _unsettable(member, REQUESTERS)
+    for declared in schema.every():
+        findings += _unreachable_states(declared, reachable_states)
+        findings += _open_secrets(declared)
+    return tuple(findings)
+
+
+def _unsettable(declared: Property, outer: frozenset[Actor]) -> Iterator[Finding]:
+    """A value gets in only past the rules of every object around it."""
+    open_to = outer & declared.actors
+    if declared.default is not None:
+        return
+    if declared.generate is None and not open_to:
+        yield Finding(
+            "unsettable-property",
+            f"property {declared.schema_path}",
+            "nobody can ever set it: no user or agent may, and it has neither default nor generator",
+        )
+        return
+    for inner in (*(declared.members or ()), *((declared.items,) if declared.items is not None else ())):
+        yield from _unsettable(inner, open_to)
+
+
+def _unreachable_states(declared: Property, reachable_states: frozenset[str]) -> Iterator[Finding]:
+    for permission in declared.permissions:
+        for state in permission.states or ():
+            if state not in reachable_states:
+                yield Finding(
+                    "unreachable-allowed-state",
+                    f"property {declared.schema_path}",
+                    f"it may be updated in state '{state}', which no service can reach",
+                )
+
+
+def _open_secrets(declared: Property) -> Iterator[Finding]:
+    if declared.secret is not None and declared.default is not None:
+        yield Finding(
+            "open-secret",
+            f"property {declared.schema_path}",
+            "the default of this secret can be read by everybody who can read the service type",
+        )

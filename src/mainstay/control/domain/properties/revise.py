@@ -1,0 +1,217 @@
+"""What an update or an agent's report makes of stored properties: only what differs is judged, and the rest is kept."""
+
+from __future__ import annotations
+
+from mainstay.control.domain.faults import locate
+from mainstay.control.domain.properties.compile import (
+    IMMUTABLE,
+    MISSING,
+    VAULT_PREFIX,
+    Members,
+    Node,
+    make_value,
+    refuse_unknown,
+    refused,
+    run_checks,
+)
+from mainstay.control.domain.properties.contract import Operation, SecretKind, Situation, Unknown
+from mainstay.control.domain.properties.declared import Property
+from mainstay.control.domain.properties.run import Run
+from mainstay.control.domain.properties.schema import PropertySchema
+from mainstay.control.domain.properties.stored import secrets_in
+from mainstay.control.domain.values import Properties, canonical, equal
+
+
+def revise_root(root: Members, given: Properties, stored: Properties, run: Run) -> Properties:
+    # An update that changes nothing demands nothing and makes nothing; a report must still see what is owed.
+    if run.situation.operation is Operation.UPDATE and not _changes_members(root, given, stored, run, ""):
+        return stored
+    return _revise_members(root, given, stored, run, "", merge=True)
+
+
+def find_own_references(schema: PropertySchema, stored: Properties) -> dict[str, set[str]]:
+    own: dict[str, set[str]] = {}
+    for declared, reference in secrets_in(schema, stored) if schema.has_secrets else ():
+        own.setdefault(declared.schema_path, set()).add(reference)
+    return own
+
+
+def _revise_members(
+    members: Members, given: Properties, stored: Properties, run: Run, path: str, *, merge: bool
+) -> Properties:
+    """With `merge` what was not given is kept; without it the object stands for the old one, as inside arrays."""
+    names = members.names
+    if not given.keys() <= names:
+        refuse_unknown(given, names, run, path)
+    # What an older schema allowed stays until somebody removes it.
+    out: Properties = {name: value for name, value in stored.items() if name not in names} if merge else {}
+    for name, member in members.nodes.items():
+        if merge and name not in given:
+            _keep(member, stored.get(name), run, path, out)
+        else:
+            _revise_member(member, given.get(name), stored.get(name), run, path, out)
+    return out
+
+
+def _keep(node: Node, old: object, run: Run, parent: str, out: Properties) -> None:
+    declared = node.declared
+    if old is None:
+        _leave_unset(node, run, parent, out)
+    elif node.members is not None and isinstance(old, dict) and run.situation.last_step:
+        # What the agent owes may be inside an object that this report does not mention.
+        out[declared.name] = _revise_members(node.members, {}, old, run, locate(parent, declared.name), merge=True)
+    else:
+        out[declared.name] = old
+
+
+def _leave_unset(node: Node, run: Run, parent: str, out: Properties) -> None:
+    declared = node.declared
+    if declared.generate is not None and run.situation.operation is Operation.UPDATE:
+        make_value(declared.generate, declared.name, node.admit_made, run, parent, out)
+    elif declared.required and _is_still_demanded(declared, run.situation):
+        run.refuse(locate(parent, declared.name), MISSING)
+
+
+def _is_still_demanded(declared: Property, situation: Situation) -> bool:
+    if declared.secret is SecretKind.EPHEMERAL:
+        return False
+    if declared.agent_only:
+        return situation.operation is Operation.REPORT and situation.create_run and situation.last_step
+    return situation.operation is Operation.UPDATE
+
+
+def _revise_member(node: Node, value: object, old: object, run: Run, parent: str, out: Properties) -> None:
+    declared = node.declared
+    name = declared.name
+    if old is None:
+        _set_first(node, value, run, parent, out)
+        return
+    path = locate(parent, name)
+    if not _changes(node, value, old, run, path):
+        out[name] = old
+        return
+    if refused(declared, run, path):
+        return
+    if declared.immutable and _breaks_immutable(node, value, old, run, path):
+        run.refuse(path, f"{path}: {IMMUTABLE}")
+        return
+    if value is None:
+        _clear(node, old, run, parent, out)
+    else:
+        out[name] = _replace(node, value, old, run, parent, name, merge=True)
+
+
+def _set_first(node: Node, value: object, run: Run, parent: str, out: Properties) -> None:
+    declared = node.declared
+    if value is None:
+        _leave_unset(node, run, parent, out)
+    elif refused(declared, run, locate(parent, declared.name)):
+        out[declared.name] = Unknown.COUNTED
+    else:
+        out[declared.name] = node.admit(value, run, parent, declared.name)
+
+
+def _clear(node: Node, old: object, run: Run, parent: str, out: Properties) -> None:
+    declared = node.declared
+    path = locate(parent, declared.name)
+    if declared.generate is not None:
+        # A value that is always made cannot be empty: clearing it asks for another.
+        make_value(declared.generate, declared.name, node.admit_made, run, parent, out)
+    elif declared.required and declared.secret is not SecretKind.EPHEMERAL:
+        run.refuse(path, MISSING)
+    else:
+        _judge_loss(node, old, run, path)
+
+
+def _judge_loss(node: Node, old: object, run: Run, path: str) -> None:
+    """Whoever removes an object removes what is inside, so every member that is set must allow it."""
+    if node.members is None or not isinstance(old, dict):
+        return
+    for name, member in node.members.nodes.items():
+        if old.get(name) is None:
+            continue
+        declared = member.declared
+        inner = locate(path, name)
+        if refused(declared, run, inner):
+            continue
+        if declared.immutable:
+            run.refuse(inner, f"{inner}: {IMMUTABLE}")
+        else:
+            _judge_loss(member, old[name], run, inner)
+
+
+def _replace(node: Node, value: object, old: object, run: Run, parent: str, key: str | int, *, merge: bool) -> object:
+    declared = node.declared
+    path = locate(parent, key)
+    if node.members is not None and isinstance(value, dict) and isinstance(old, dict):
+        before = len(run.faults)
+        merged = _revise_members(node.members, value, old, run, path, merge=merge)
+        if len(run.faults) == before:
+            run_checks(declared.checks, merged, run, parent, key)
+        return merged
+    if (
+        node.items is not None
+        and node.items.members is not None
+        and isinstance(value, list)
+        and isinstance(old, list)
+    ):
+        return _replace_items(node, node.items, value, old, run, parent, key)
+    return node.admit(value, run, parent, key)
+
+
+def _replace_items(
+    node: Node, items: Node, value: list[object], old: list[object], run: Run, parent: str, key: str | int
+) -> list[object]:
+    """An array is replaced whole; but an item that was there before was not given by anybody now."""
+    path = locate(parent, key)
+    known = {canonical(item) for item in old}
+    before = len(run.faults)
+    out: list[object] = []
+    for index, item in enumerate(value):
+        if canonical(item) in known:
+            out.append(item)
+        elif refused(items.declared, run, locate(path, index)):
+            continue
+        elif index < len(old):
+            out.append(_replace(items, item, old[index], run, path, index, merge=False))
+        else:
+            out.append(items.admit(item, run, path, index))
+    if len(run.faults) == before:
+        run_checks(node.declared.checks, out, run, parent, key)
+    return out
+
+
+def _changes(node: Node, value: object, old: object, run: Run, path: str) -> bool:
+    """Whether the value differs from what is stored; for an object only the members that are given count."""
+    if value is None or old is None:
+        return value is not old
+    declared = node.declared
+    if declared.secret is not None and isinstance(old, str):
+        if isinstance(value, str) and value.startswith(VAULT_PREFIX):
+            return value != old
+        return not run.same_secret(path, old, value)
+    if node.members is not None and isinstance(value, dict) and isinstance(old, dict):
+        return _changes_members(node.members, value, old, run, path)
+    return not equal(value, old)
+
+
+def _changes_members(members: Members, given: Properties, stored: Properties, run: Run, path: str) -> bool:
+    changed = False
+    # Every member is looked at even after a first difference, so that all secrets are asked about in one pass.
+    for name, value in given.items():
+        member = members.nodes.get(name)
+        if member is None or _changes(member, value, stored.get(name), run, locate(path, name)):
+            changed = True
+    return changed
+
+
+def _breaks_immutable(node: Node, value: object, old: object, run: Run, path: str) -> bool:
+    """An ephemeral secret leaves its object when the run ends; giving it again does not change the object."""
+    if node.members is None or not isinstance(value, dict) or not isinstance(old, dict):
+        return True
+    lasting = {
+        name: item
+        for name, item in value.items()
+        if name not in node.members.names or node.members.nodes[name].declared.secret is not SecretKind.EPHEMERAL
+    }
+    return _changes_members(node.members, lasting, old, run, path)

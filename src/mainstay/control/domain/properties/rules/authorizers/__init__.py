@@ -1,0 +1,1 @@
+"""Who may set a value, and when. They judge only what comes in a request."""

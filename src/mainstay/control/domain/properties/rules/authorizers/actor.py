@@ -1,0 +1,30 @@
+"""`actor {actors}`: who may set the property."""
+
+from __future__ import annotations
+
+from mainstay.control.domain.properties.contract import Actor, Authorizer, Config, Permission, Situation
+
+KNOWN = tuple(Actor)
+
+
+def permit(actors: tuple[Actor, ...]) -> Permission:
+    message = f"property can only be set by: [{', '.join(actors)}]"
+    allowed = frozenset(actors)
+
+    def judge(situation: Situation) -> str | None:
+        return None if situation.actor in allowed else message
+
+    return Permission(judge, actors=actors)
+
+
+def compile_rule(config: Config) -> Permission | None:
+    names = config.strings("actors")
+    if names is None:
+        return None
+    unknown = [name for name in names if name not in KNOWN]
+    for name in unknown:
+        config.fault("actors", f"unknown actor '{name}', expected one of: {', '.join(KNOWN)}")
+    return None if unknown else permit(tuple(map(Actor, names)))
+
+
+RULE = Authorizer("actor", compile_rule)

@@ -1,0 +1,22 @@
+"""`state {allowedStates}`: in which states of the service the property may be updated; creation is always allowed."""
+
+from __future__ import annotations
+
+from mainstay.control.domain.properties.contract import Authorizer, Config, Permission, Situation
+
+
+def compile_rule(config: Config) -> Permission | None:
+    states = config.strings("allowedStates")
+    if states is None:
+        return None
+    allowed = frozenset(states)
+
+    def judge(situation: Situation) -> str | None:
+        if situation.creating or situation.state in allowed:
+            return None
+        return f"property cannot be updated in state '{situation.state}'"
+
+    return Permission(judge, states=states)
+
+
+RULE = Authorizer("state", compile_rule, service_only=True)

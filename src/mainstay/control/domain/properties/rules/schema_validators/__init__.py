@@ -1,0 +1,1 @@
+"""Do the properties agree with each other? They see the merged result."""

@@ -1,0 +1,29 @@
+"""`exactlyOne {properties}`: one of these properties is set, and only one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from mainstay.control.domain.faults import Fault
+from mainstay.control.domain.properties.contract import Compare, Config, SchemaValidator, Scope
+from mainstay.control.domain.properties.lookup import is_set, named_paths, read_properties
+from mainstay.control.domain.values import Properties
+
+
+def compile_rule(config: Config, scope: Scope) -> Compare | None:
+    choices = read_properties(config, "properties", scope, at_least=2, compared=False)
+    if choices is None:
+        return None
+    fault = Fault(choices[0].path, f"exactly one of [{', '.join(choice.path for choice in choices)}] must be set")
+
+    def compare(properties: Properties) -> list[Fault]:
+        return [] if sum(is_set(properties, choice) for choice in choices) == 1 else [fault]
+
+    return compare
+
+
+def keywords(config: Mapping[str, object], present: Callable[[str], Properties]) -> Properties:
+    return {"oneOf": [present(path) for path in named_paths(config)]}
+
+
+RULE = SchemaValidator("exactlyOne", compile_rule, keywords)

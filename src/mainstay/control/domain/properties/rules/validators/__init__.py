@@ -1,0 +1,1 @@
+"""Is one value right? Each takes a checked configuration and becomes one closure."""

@@ -1,0 +1,7 @@
+"""`min {value}`: the least value of a number."""
+
+from __future__ import annotations
+
+from mainstay.control.domain.properties.limits import limit_value
+
+RULE = limit_value("min", "minimum", least=True)

@@ -1,0 +1,28 @@
+"""`uniqueItems {value}`: no item of the array stands in it twice, compared as JSON."""
+
+from __future__ import annotations
+
+from mainstay.control.domain.properties.contract import Check, Config, Outside, Placement, PropertyType, Validator
+from mainstay.control.domain.values import canonical
+
+MESSAGE = "array contains duplicate items"
+
+
+def compile_rule(config: Config, _placement: Placement) -> Check | None:
+    wanted = config.boolean("value")
+    if not wanted:
+        return None
+
+    def check(value: object, _outside: Outside) -> str | None:
+        items: list[object] = value  # type: ignore[assignment]
+        return MESSAGE if len(set(map(canonical, items))) < len(items) else None
+
+    return check
+
+
+RULE = Validator(
+    "uniqueItems",
+    compile_rule,
+    fits=frozenset({PropertyType.ARRAY}),
+    keywords=lambda config: {"uniqueItems": config["value"]},
+)

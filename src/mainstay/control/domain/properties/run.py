@@ -1,0 +1,147 @@
+"""One pass of the engine over one request: it collects faults, questions, secrets and what was made for the caller."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mainstay.control.domain.faults import Fault
+from mainstay.control.domain.properties.contract import (
+    Actor,
+    Answers,
+    GenerationFailed,
+    Plain,
+    PoolProblem,
+    PoolQuestion,
+    Questions,
+    ReferencedService,
+    SecretKind,
+    SecretQuestion,
+    Situation,
+    Unknown,
+)
+from mainstay.control.domain.refusals import UnansweredQuestion
+from mainstay.control.domain.values import Properties, equal
+
+
+class How(StrEnum):
+    """Why a property has its value."""
+
+    GIVEN = "given"
+    DEFAULT = "default"
+    GENERATED = "generated"
+
+
+@dataclass(frozen=True, slots=True)
+class SecretSlot:
+    """Stands in the properties where the vault's reference will stand once the value is sealed."""
+
+    path: str
+    schema_path: str
+    kind: SecretKind
+    plain: Plain
+
+
+@dataclass(frozen=True, slots=True)
+class PoolTake:
+    path: str
+    pool_type: str
+    value: object
+
+
+class Run:
+    """The engine's notebook, and the `Outside` that rules see."""
+
+    __slots__ = (
+        "actor",
+        "answers",
+        "counted",
+        "faults",
+        "made",
+        "option_types",
+        "own_references",
+        "pools",
+        "secret_questions",
+        "secrets",
+        "services",
+        "situation",
+        "takes",
+    )
+
+    def __init__(self, situation: Situation, answers: Answers | None) -> None:
+        self.situation = situation
+        self.answers = answers
+        # Nobody is judged for what the schema itself puts in place; None while a default is applied.
+        self.actor: Actor | None = situation.actor
+        self.faults: list[Fault] = []
+        self.secrets: list[SecretSlot] = []
+        self.takes: list[PoolTake] = []
+        self.made: dict[str, How] = {}
+        # Vault references that the service already holds, by schema path; a user may send back only these.
+        self.own_references: dict[str, set[str]] = {}
+        self.counted: list[tuple[Properties, str]] = []
+        self.services: set[str] = set()
+        self.option_types: set[str] = set()
+        self.pools: list[PoolQuestion] = []
+        self.secret_questions: list[SecretQuestion] = []
+
+    def refuse(self, path: str, message: str) -> Unknown:
+        """Notes the fault; what is returned stands for the value, which is then neither set nor compared."""
+        self.faults.append(Fault(path, message))
+        return Unknown.COUNTED
+
+    def questions(self) -> Questions | None:
+        if self.answers is not None or not (
+            self.services or self.option_types or self.pools or self.secret_questions
+        ):
+            return None
+        return Questions(
+            frozenset(self.services), frozenset(self.option_types), tuple(self.pools), tuple(self.secret_questions)
+        )
+
+    def service(self, service_id: str) -> ReferencedService | Unknown | None:
+        if self.answers is None:
+            self.services.add(service_id)
+            return Unknown.PENDING
+        if self.answers.assumed:
+            return Unknown.COUNTED
+        return self.answers.services.get(service_id)
+
+    def options(self, option_type: str) -> tuple[object, ...] | Unknown | None:
+        if self.answers is None:
+            self.option_types.add(option_type)
+            return Unknown.PENDING
+        if self.answers.assumed:
+            return Unknown.COUNTED
+        if option_type not in self.answers.options:
+            raise UnansweredQuestion("the options of type", option_type)
+        return self.answers.options[option_type]
+
+    def pool_value(self, question: PoolQuestion) -> object:
+        if self.answers is None:
+            self.pools.append(question)
+            return Unknown.PENDING
+        answer = self.answers.pools.get(question.path)
+        if self.answers.assumed:
+            return Unknown.COUNTED if question.wanted is None else question.wanted
+        if answer is None:
+            raise UnansweredQuestion("a pool value for", question.path)
+        if isinstance(answer, PoolProblem):
+            raise GenerationFailed(answer.value.format(pool_type=question.pool_type))
+        if answer.property_type != question.property_type:
+            raise GenerationFailed(
+                f"property {question.path} has type {question.property_type}"
+                f" but pool {question.pool_type} provides type {answer.property_type}"
+            )
+        if isinstance(answer.value, Unknown):
+            return answer.value if question.wanted is None else question.wanted
+        if question.wanted is not None and not equal(question.wanted, answer.value):
+            raise GenerationFailed(PoolProblem.EXHAUSTED.value.format(pool_type=question.pool_type))
+        self.takes.append(PoolTake(question.path, question.pool_type, answer.value))
+        return answer.value
+
+    def same_secret(self, path: str, reference: str, value: object) -> bool:
+        if self.answers is None:
+            self.secret_questions.append(SecretQuestion(path, reference, Plain(value)))
+            return False
+        return path in self.answers.same_secrets

@@ -1,0 +1,54 @@
+"""A property schema as a value: the declared properties, their closures and the rules between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from mainstay.control.domain.properties.compile import Members, compile_members
+from mainstay.control.domain.properties.contract import Compare, SchemaValidator
+from mainstay.control.domain.properties.declared import Property
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """A schema validator, compiled, with what the export needs to say it again."""
+
+    rule: SchemaValidator
+    config: Mapping[str, object]
+    compare: Compare
+
+
+@dataclass(frozen=True, eq=False)
+class PropertySchema:
+    """What a service type demands. `members` None is free-form; empty means that no property is allowed."""
+
+    # The document exactly as it came in, in its own shape.
+    source: object
+    members: tuple[Property, ...] | None
+    comparisons: tuple[Comparison, ...] = ()
+
+    @cached_property
+    def root(self) -> Members:
+        """The compiled form; made once, at the first use."""
+        return compile_members(self.members or ())
+
+    def every(self) -> Iterator[Property]:
+        for member in self.members or ():
+            yield from member.below()
+
+    @cached_property
+    def has_secrets(self) -> bool:
+        return any(declared.secret for declared in self.every())
+
+    @cached_property
+    def has_pools(self) -> bool:
+        return any(declared.pool_type for declared in self.every())
+
+    @cached_property
+    def has_references(self) -> bool:
+        return any(declared.refers for declared in self.every())
+
+
+FREE_FORM = PropertySchema(None, None)

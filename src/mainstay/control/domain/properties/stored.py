@@ -1,0 +1,86 @@
+"""Reads what a schema says about properties that are stored: secrets, pool values, references, and whether they fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from mainstay.control.domain.faults import locate
+from mainstay.control.domain.properties.contract import SecretKind
+from mainstay.control.domain.properties.declared import Property
+from mainstay.control.domain.properties.run import PoolTake
+from mainstay.control.domain.properties.schema import PropertySchema
+from mainstay.control.domain.values import Properties
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    path: str
+    service_id: str
+
+
+def secrets_in(schema: PropertySchema, properties: Properties) -> tuple[tuple[Property, str], ...]:
+    """Every vault reference, with the property that it belongs to."""
+    found = _leaves(schema, properties, lambda declared: declared.secret is not None)
+    return tuple((declared, value) for declared, _, value in found if isinstance(value, str))
+
+
+def references_in(schema: PropertySchema, properties: Properties) -> tuple[Reference, ...]:
+    found = _leaves(schema, properties, lambda declared: declared.refers)
+    return tuple(Reference(path, value.lower()) for _, path, value in found if isinstance(value, str))
+
+
+def pool_values_in(schema: PropertySchema, properties: Properties) -> tuple[PoolTake, ...]:
+    found = _leaves(schema, properties, lambda declared: declared.pool_type is not None)
+    return tuple(PoolTake(path, declared.pool_type or "", value) for declared, path, value in found)
+
+
+def without_secrets(schema: PropertySchema, properties: Properties, *kinds: SecretKind) -> Properties:
+    """The properties once secrets of these kinds are gone from the vault: theirs are then absent."""
+    if schema.members is None:
+        return properties
+    return _without(schema.members, properties, frozenset(kinds))
+
+
+def _without(members: tuple[Property, ...], properties: Properties, kinds: frozenset[SecretKind]) -> Properties:
+    declared = {member.name: member for member in members}
+    kept: Properties = {}
+    for name, value in properties.items():
+        member = declared.get(name)
+        if member is None:
+            kept[name] = value
+        elif member.secret not in kinds:
+            kept[name] = _stripped(member, value, kinds)
+    return kept
+
+
+def _stripped(declared: Property, value: object, kinds: frozenset[SecretKind]) -> object:
+    if declared.members is not None and isinstance(value, dict):
+        return _without(declared.members, value, kinds)
+    if declared.items is not None and isinstance(value, list):
+        if declared.items.secret in kinds:
+            return []
+        return [_stripped(declared.items, item, kinds) for item in value]
+    return value
+
+
+def _leaves(
+    schema: PropertySchema, properties: Properties, wanted: Callable[[Property], bool]
+) -> Iterator[tuple[Property, str, object]]:
+    for member in schema.members or ():
+        yield from _leaves_of(member, properties.get(member.name), locate("", member.name), wanted)
+
+
+def _leaves_of(
+    declared: Property, value: object, path: str, wanted: Callable[[Property], bool]
+) -> Iterator[tuple[Property, str, object]]:
+    if value is None:
+        return
+    if wanted(declared):
+        yield declared, path, value
+    if declared.members is not None and isinstance(value, dict):
+        for member in declared.members:
+            yield from _leaves_of(member, value.get(member.name), locate(path, member.name), wanted)
+    elif declared.items is not None and isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _leaves_of(declared.items, item, locate(path, index), wanted)

@@ -1,0 +1,58 @@
+"""A service type as a whole: its two schemas are checked together, because one names the states of the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mainstay.control.domain.faults import Fault
+from mainstay.control.domain.findings import Finding
+from mainstay.control.domain.lifecycle.default import DEFAULT_LIFECYCLE
+from mainstay.control.domain.lifecycle.graph import reachable
+from mainstay.control.domain.lifecycle.parse import parse_lifecycle
+from mainstay.control.domain.lifecycle.report import report_lifecycle
+from mainstay.control.domain.lifecycle.schema import Lifecycle
+from mainstay.control.domain.properties.contract import Rulebook
+from mainstay.control.domain.properties.parse import parse_property_schema
+from mainstay.control.domain.properties.report import report_properties
+from mainstay.control.domain.properties.schema import PropertySchema
+from mainstay.control.domain.refusals import InvalidDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceTypeDefinition:
+    properties: PropertySchema
+    lifecycle: Lifecycle
+
+
+def parse_service_type(
+    property_schema: object, lifecycle_schema: object, rulebook: Rulebook
+) -> ServiceTypeDefinition:
+    """None stands for a schema that was not given: free-form properties, the built-in lifecycle."""
+    faults: list[Fault] = []
+    lifecycle = _lifecycle(lifecycle_schema, faults)
+    # With a lifecycle that is itself wrong nothing true can be said about the states that authorizers name.
+    states = None if lifecycle is None else frozenset(lifecycle.states)
+    try:
+        properties = parse_property_schema(property_schema, rulebook, states=states)
+    except InvalidDefinition as refusal:
+        raise InvalidDefinition((*refusal.faults, *faults)) from None
+    if lifecycle is None:
+        raise InvalidDefinition(faults)
+    return ServiceTypeDefinition(properties, lifecycle)
+
+
+def _lifecycle(document: object, faults: list[Fault]) -> Lifecycle | None:
+    if document is None:
+        return DEFAULT_LIFECYCLE
+    try:
+        return parse_lifecycle(document)
+    except InvalidDefinition as refusal:
+        faults += [Fault(f"lifecycleSchema.{fault.path}".rstrip("."), fault.message) for fault in refusal.faults]
+        return None
+
+
+def report_service_type(definition: ServiceTypeDefinition) -> tuple[Finding, ...]:
+    return (
+        *report_lifecycle(definition.lifecycle),
+        *report_properties(definition.properties, reachable(definition.lifecycle)),
+    )

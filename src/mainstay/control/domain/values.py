@@ -1,0 +1,139 @@
+"""JSON values as the rules see them: their type names, equality, bounds and how they are shown in a message."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Hashable
+
+# User-shaped by contract: the one kind of dictionary that travels inward.
+Properties = dict[str, object]
+
+# Deeper values are refused by name; Python itself would give up at a depth that depends on the caller.
+MAX_DEPTH = 64
+# Beyond it a float stands for many integers, so turning it into one would invent digits.
+EXACT_FLOAT = 2**53
+# Python refuses to print integers of thousands of digits, and no reader wants them.
+MAX_SHOWN_BITS = 256
+MAX_SHOWN_TEXT = 200
+
+_NAMES: dict[type, str] = {
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    dict: "object",
+    list: "array",
+    type(None): "null",
+}
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
+
+
+def type_name(value: object) -> str:
+    """The JSON name of a value's type; what JSON cannot say is named for what it is."""
+    if type(value) is float and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity"
+    if type(value) is str and not is_text(value):
+        return "invalid Unicode"
+    return _NAMES.get(type(value), "a value JSON does not know")
+
+
+def is_text(value: str) -> bool:
+    """A string with half a surrogate pair can be neither stored nor sent."""
+    if value.isascii():
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def is_uuid(value: str) -> bool:
+    return _UUID.fullmatch(value) is not None
+
+
+def is_integer(value: object) -> bool:
+    return type(value) is int or (type(value) is float and value.is_integer())
+
+
+def is_number(value: object) -> bool:
+    return type(value) is int or (type(value) is float and math.isfinite(value))
+
+
+def whole(value: float) -> int | float:
+    """4.0 is the integer 4; a float too large to be exact stays as it came."""
+    if type(value) is float and -EXACT_FLOAT <= value <= EXACT_FLOAT:
+        return int(value)
+    return value
+
+
+def json_problem(value: object) -> str | None:
+    """What keeps a value from being JSON within the bounds, in the words of a type fault; None if nothing does."""
+    level: list[object] = [value]
+    for _ in range(MAX_DEPTH):
+        below: list[object] = []
+        for item in level:
+            kind = type(item)
+            if kind is dict:
+                below += item  # type: ignore[arg-type]
+                below += item.values()  # type: ignore[attr-defined]
+            elif kind is list:
+                below += item  # type: ignore[arg-type]
+            elif kind is str:
+                if not is_text(item):  # type: ignore[arg-type]
+                    return "invalid Unicode"
+            elif kind is float:
+                if not math.isfinite(item):  # type: ignore[arg-type]
+                    return type_name(item)
+            elif kind not in _NAMES:
+                return type_name(item)
+        if not below:
+            return None
+        level = below
+    return f"a value nested deeper than {MAX_DEPTH} levels"
+
+
+def canonical(value: object) -> Hashable:
+    """Equal for equal JSON: 1 and 1.0 are the same, true and 1 are not, the order of an object's members is nothing."""
+    kind = type(value)
+    if kind is bool:
+        return (bool, value)
+    if kind is list:
+        return (list, tuple(map(canonical, value)))  # type: ignore[call-overload]
+    if kind is dict:
+        return (dict, frozenset((name, canonical(item)) for name, item in value.items()))  # type: ignore[attr-defined]
+    return value
+
+
+def equal(left: object, right: object) -> bool:
+    return left is right or canonical(left) == canonical(right)
+
+
+def shown(value: object) -> str:
+    """A value inside a message: strings bare, the rest as JSON, all of bounded length."""
+    if type(value) is str:
+        text = value
+    elif type(value) is int and value.bit_length() > MAX_SHOWN_BITS:
+        return f"{'-' if value < 0 else ''}about 10^{int(value.bit_length() * 0.30103)}"
+    elif type(value) is float and value.is_integer() and abs(value) <= EXACT_FLOAT:
+        return str(int(value))
+    elif type(value) in (list, dict):
+        text = _shown_container(value)
+    else:
+        text = json.dumps(value)
+    return text if len(text) <= MAX_SHOWN_TEXT else f"{text[:MAX_SHOWN_TEXT]}…"
+
+
+def _shown_container(value: object) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except ValueError:
+        # An integer of thousands of digits somewhere inside.
+        return type_name(value)
+
+
+def hidden(_value: object) -> str:
+    """In place of `shown` for a secret."""
+    return "***"

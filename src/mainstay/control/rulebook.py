@@ -1,0 +1,41 @@
+"""Finds the rules that are installed: those of the house, from their folders, and those that other packages offer."""
+
+from __future__ import annotations
+
+import pkgutil
+from functools import cache
+from importlib import import_module, metadata
+from types import ModuleType
+from typing import TypeVar
+
+from mainstay.control.domain.properties import generators
+from mainstay.control.domain.properties.contract import Authorizer, Generator, Rulebook, SchemaValidator, Validator
+from mainstay.control.domain.properties.rules import authorizers, schema_validators, validators
+from mainstay.control.domain.refusals import NotARule, RuleTaken
+
+Rule = TypeVar("Rule", Authorizer, Validator, SchemaValidator, Generator)
+
+
+@cache
+def installed_rulebook() -> Rulebook:
+    return Rulebook(
+        authorizers=_collect(authorizers, "mainstay.authorizers", Authorizer),
+        validators=_collect(validators, "mainstay.validators", Validator),
+        schema_validators=_collect(schema_validators, "mainstay.schema_validators", SchemaValidator),
+        generators=_collect(generators, "mainstay.generators", Generator),
+    )
+
+
+def _collect(folder: ModuleType, group: str, kind: type[Rule]) -> dict[str, Rule]:
+    found = [
+        import_module(f"{folder.__name__}.{module.name}").RULE for module in pkgutil.iter_modules(folder.__path__)
+    ]
+    found += [entry_point.load() for entry_point in metadata.entry_points(group=group)]
+    rules: dict[str, Rule] = {}
+    for rule in found:
+        if not isinstance(rule, kind):
+            raise NotARule(group, kind.__name__, type(rule).__name__)
+        if rule.name in rules:
+            raise RuleTaken(kind.__name__, rule.name)
+        rules[rule.name] = rule
+    return rules

@@ -1,0 +1,68 @@
+"""The specification's own text as test data: every JSON block of it, under the heading it stands below."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+TEXT = (Path(__file__).parent / "seeds" / "service-types.md").read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Block:
+    heading: str
+    lead: str
+    text: str
+    line: int
+
+    @property
+    def is_json(self) -> bool:
+        try:
+            json.loads(self.text)
+        except ValueError:
+            return False
+        return True
+
+    def parse(self) -> object:
+        return json.loads(self.text)
+
+
+def json_blocks() -> list[Block]:
+    """Every block fenced as JSON, with the heading above it and the last line of prose before it."""
+    blocks: list[Block] = []
+    heading = lead = ""
+    fence: list[str] | None = None
+    language = ""
+    for number, line in enumerate(TEXT.splitlines(), start=1):
+        if line.startswith("```"):
+            if fence is None:
+                fence, language = [], line[3:]
+            else:
+                if language == "json":
+                    blocks.append(Block(heading, lead, "\n".join(fence), number - len(fence)))
+                fence = None
+        elif fence is not None:
+            fence.append(line)
+        elif line.startswith("#"):
+            heading, lead = line.lstrip("# "), ""
+        elif line.strip():
+            lead = line.strip()
+    return blocks
+
+
+def block(heading: str, lead: str = "") -> object:
+    """The one JSON block under a heading (and, where it has several, after this line of prose)."""
+    found = [
+        each for each in json_blocks() if each.heading == heading and each.lead.startswith(lead) and each.is_json
+    ]
+    assert len(found) == 1, f"{len(found)} blocks under {heading!r} after {lead!r}"
+    return found[0].parse()
+
+
+def listed_messages(heading_or_lead: str) -> list[str]:
+    """The texts of a list of messages: the lines that start with a quoted text in code marks."""
+    _, _, rest = TEXT.partition(heading_or_lead)
+    section = re.split(r"\n#|\n\*\*(?!Error)", rest, maxsplit=1)[0]
+    return re.findall(r'^- `"(.*?)"`', section, re.MULTILINE)
