@@ -61,8 +61,11 @@ def block(heading: str, lead: str = "") -> object:
     return found[0].parse()
 
 
-def listed_messages(heading_or_lead: str) -> list[str]:
-    """The texts of a list of messages: the lines that start with a quoted text in code marks."""
-    _, _, rest = TEXT.partition(heading_or_lead)
-    section = re.split(r"\n#|\n\*\*(?!Error)", rest, maxsplit=1)[0]
-    return re.findall(r'^- `"(.*?)"`', section, re.MULTILINE)
+def listed_messages() -> list[str]:
+    """Every text of the lists of messages: the lines that start with a quoted text in code marks."""
+    sections = re.split(r"Error Messages(?::\*\*|\n)", TEXT)[1:]
+    return [
+        message
+        for section in sections
+        for message in re.findall(r'^- `"(.*?)"`', re.split(r"\n\*\*|\n#", section, maxsplit=1)[0], re.MULTILINE)
+    ]

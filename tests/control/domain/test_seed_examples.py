@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 import orders
+from mainstay.control.domain.properties.contract import Actor, Operation, ReferencedService, SecretKind
+from mainstay.control.domain.properties.engine import Accepted
+from mainstay.control.domain.properties.stored import secrets_in, without_secrets
 from seed import Block, block, json_blocks
 
 # Patterns with dots or remarks in place of values; they show a shape and are not JSON.
@@ -76,3 +80,196 @@ def test_the_vm_is_created_with_its_public_address() -> None:
     }
     stored = orders.create(vm, given, world)
     assert stored == {**given, "publicIp": "185.123.45.10"}
+
+
+def test_the_vm_refuses_what_others_must_set() -> None:
+    vm = block("VM Service Type with Mixed Authorizers")
+    found = orders.faults(vm, {"publicIp": "1.2.3.4", "instanceId": "i-1", "tags": {"environment": "test"}})
+    assert found["publicIp"] == "publicIp: property can only be set by: [system]"
+    assert found["instanceId"] == "instanceId: property can only be set by: [agent]"
+    assert found["tags.environment"] == "value is not in allowed enum values"
+    assert found["region"] == "required field is missing"
+
+
+def test_the_vm_may_grow_only_while_it_is_stopped() -> None:
+    vm = block("VM Service Type with Mixed Authorizers")
+    stored: dict[str, object] = {
+        "instanceName": "web-01",
+        "region": "us-east-1",
+        "cpu": 4,
+        "memory": 8,
+        "diskSize": 50,
+    }
+    stored |= {"imageId": "ami-1", "publicIp": "185.123.45.10"}
+    assert orders.faults(vm, {"cpu": 8}, stored, state="Started") == {
+        "cpu": "cpu: property cannot be updated in state 'Started'"
+    }
+    assert orders.update(vm, {"cpu": 8}, stored, state="Stopped").properties == {**stored, "cpu": 8}
+    assert orders.faults(vm, {"region": "us-west-2"}, stored, state="Stopped") == {
+        "region": "region: property is immutable and cannot be changed"
+    }
+
+
+def test_the_disk_learns_its_identity_from_the_agent_once() -> None:
+    disk = block("Disk Service Type")
+    stored = orders.create(disk, {"name": "data", "sizeGb": 100, "type": "ssd"})
+    report: dict[str, Any] = {"operation": Operation.REPORT, "actor": Actor.AGENT, "state": "New", "create_run": True}
+    learned = orders.update(disk, {"diskId": "d-1", "actualSizeGb": 100}, stored, **report).properties
+    assert learned["diskId"] == "d-1"
+    later: dict[str, Any] = {"operation": Operation.REPORT, "actor": Actor.AGENT, "state": "Stopped"}
+    assert orders.update(disk, {"actualSizeGb": 101}, learned, **later).properties["actualSizeGb"] == 101
+    assert orders.faults(disk, {"diskId": "d-2"}, learned, **later) == {
+        "diskId": "diskId: property is immutable and cannot be changed"
+    }
+
+
+def test_the_options_of_the_provider_decide_what_can_be_ordered() -> None:
+    document, options, order = (
+        block("serviceOption", lead)
+        for lead in ("Service type schema:", "Provider's service options:", "Valid service")
+    )
+    assert isinstance(document, dict)
+    assert isinstance(options, list)
+    assert isinstance(order, dict)
+    offered: dict[str, tuple[object, ...]] = {"region": ("us-east-1",)}
+    for option in options:
+        offered[option["serviceOptionType"]] = (*offered.get(option["serviceOptionType"], ()), option["value"])
+    world = orders.World(options=offered)
+    assert orders.create(document["propertySchema"], order["properties"], world) == order["properties"]
+    found = orders.faults(document["propertySchema"], {**order["properties"], "operatingSystem": "beos"}, world=world)
+    assert found == {"operatingSystem": "service option with value 'beos' not found or not enabled for provider"}
+
+
+def test_an_option_may_be_any_json_value_and_matches_as_json() -> None:
+    disk = block("serviceOption", "Disk type with complex value:")
+    world = orders.World(options={"disk_type": ({"type": "ssd", "size": 100},)})
+    assert orders.create(disk, {"diskConfig": {"size": 100.0, "type": "ssd"}}, world)
+    assert orders.faults(disk, {"diskConfig": {"type": "ssd", "size": 101}}, world=world) == {
+        "diskConfig": 'service option with value \'{"type": "ssd", "size": 101}\' not found or not enabled for provider'
+    }
+
+
+def test_pools_of_all_three_kinds_fill_the_properties() -> None:
+    document = block("Property Pool Allocation", "Service type schema:")
+    order = block("Property Pool Allocation", "Service creation (automatic allocation):")
+    expected = block("Property Pool Allocation", "After service creation")
+    assert isinstance(document, dict)
+    assert isinstance(order, dict)
+    assert isinstance(expected, dict)
+    values = expected["properties"]
+    world = orders.World(
+        pools={
+            "public_ip": ("string", [values["publicIp"]]),
+            "private_ip": ("string", [values["privateIp"]]),
+            "hostname": ("json", [values["hostname"]]),
+        }
+    )
+    assert orders.create(document["propertySchema"], order["properties"], world) == values
+    assert orders.faults(document["propertySchema"], {}, world=world) == {
+        "publicIp": "failed to allocate from pool public_ip",
+        "privateIp": "failed to allocate from pool private_ip",
+        "hostname": "failed to allocate from pool hostname",
+    }
+
+
+def test_the_old_spelling_of_a_pool_property_means_the_new_one() -> None:
+    old = block("Generators", "**Example: Pool Generator")
+    world = orders.World(pools={"public_ip": ("string", ["185.123.45.10"])})
+    assert orders.create(old, {}, world) == {"publicIp": "185.123.45.10"}
+    assert orders.faults(old, {"publicIp": "9.9.9.9"}, world=world) == {
+        "publicIp": "publicIp: property can only be set by: [system]"
+    }
+
+
+def test_the_hostname_follows_from_the_prefix_and_the_service() -> None:
+    document = block("Generators", "Generators would be configured")
+    assert orders.create(document, {}) == {"hostname": f"server-{orders.SERVICE_ID}"}
+    assert orders.schema_faults({"h": {"type": "string", "generator": {"type": "hostname"}}}) == {
+        "h.generator.config.prefix": "prefix is required"
+    }
+
+
+def test_secrets_are_sealed_wherever_they_stand() -> None:
+    document = block("Property Secrets", "Service type with secrets:")
+    order = block("Property Secrets", "Service creation request:")
+    assert isinstance(document, dict)
+    assert isinstance(order, dict)
+    world = orders.World()
+    schema = orders.schema_of(document["propertySchema"])
+    outcome = world.ask(schema, order["properties"], orders.situation())
+    assert isinstance(outcome, Accepted)
+    assert [(slot.path, slot.kind) for slot in outcome.secrets] == [
+        ("apiKey", SecretKind.PERSISTENT),
+        ("initialPassword", SecretKind.EPHEMERAL),
+        ("databaseConfig.password", SecretKind.PERSISTENT),
+    ]
+    assert "sk_live" not in repr(outcome)
+    stored = world.keep(outcome)
+    assert stored == {
+        "appName": "MyApp",
+        "apiKey": "vault://00000000",
+        "initialPassword": "vault://00000001",
+        "databaseConfig": {"host": "db.example.com", "port": 5432, "password": "vault://00000002"},
+    }
+    after_the_job = without_secrets(schema, stored, SecretKind.EPHEMERAL)
+    assert after_the_job == {name: value for name, value in stored.items() if name != "initialPassword"}
+    assert [reference for _, reference in secrets_in(schema, after_the_job)] == [
+        "vault://00000000",
+        "vault://00000002",
+    ]
+
+
+def test_secrets_inside_arrays_of_objects_are_sealed_one_by_one() -> None:
+    document = block("Property Secrets", "However, objects can contain")
+    stored = orders.create(
+        document, {"users": [{"username": "a", "password": "pa"}, {"username": "b", "password": "pb"}]}
+    )
+    assert stored == {
+        "users": [
+            {"username": "a", "password": "vault://00000000"},
+            {"username": "b", "password": "vault://00000001"},
+        ]
+    }
+    schema = orders.schema_of(document)
+    assert {declared.schema_path for declared, _ in secrets_in(schema, stored)} == {"users[].password"}
+
+
+@pytest.mark.parametrize("lead", ["Single service type:", "Multiple allowed service types:"])
+def test_a_reference_must_be_of_an_allowed_service_type(lead: str) -> None:
+    document = block("serviceType", lead)
+    assert isinstance(document, dict)
+    (name,) = document
+    mine = ReferencedService("33333333-3333-4333-8333-333333333333", "MySQL", "consumer", "group")
+    other = ReferencedService("44444444-4444-4444-8444-444444444444", "Redis", "consumer", "group")
+    world = orders.World(services=[mine, other])
+    assert orders.create(document, {name: mine.id.upper()}, world) == {name: mine.id.upper()}
+    assert orders.faults(document, {name: other.id}, world=world) == {
+        name: "referenced service is not of the allowed service type"
+    }
+    assert orders.faults(document, {name: orders.SERVICE_ID}, world=world) == {
+        name: "referenced service does not exist"
+    }
+
+
+def test_the_validate_answer_of_the_text_comes_from_such_a_schema() -> None:
+    answer = block("Validating Properties", "Or with validation errors:")
+    assert isinstance(answer, dict)
+    document = {
+        "cpu": {"type": "integer", "required": True},
+        "memory": {"type": "integer", "validators": [{"type": "enum", "values": [1024]}]},
+    }
+    found = orders.faults(document, {"memory": 2048})
+    assert [{"path": path, "message": message} for path, message in found.items()] == answer["errors"]
+
+
+def test_the_old_keys_name_states_of_the_lifecycle() -> None:
+    document = block("Lifecycle vs Property Schema Interaction")
+    assert isinstance(document, dict)
+    states = frozenset(state["name"] for state in document["lifecycleSchema"]["states"])
+    assert orders.schema_faults(document["propertySchema"], states=states) == {}
+    assert orders.faults(document["propertySchema"], {"diskSize": 2}, {"diskSize": 1}, state="Started") == {
+        "diskSize": "diskSize: property cannot be updated in state 'Started'"
+    }
+    assert orders.schema_faults(document["propertySchema"], states=states - {"Stopped"}) == {
+        "diskSize.updatableIn[0]": "state 'Stopped' is not in the lifecycle"
+    }

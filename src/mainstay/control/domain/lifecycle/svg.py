@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from xml.sax.saxutils import escape
 
 from mainstay.control.domain.lifecycle.arrows import Arrow, arrows_of
@@ -126,10 +125,13 @@ def _arrow(arrow: Arrow, route: tuple[Spot, ...]) -> str:
     points = [(spot.x, _y(spot)) for spot in route]
     points[0] = _edge_of_box(points[0], points[1])
     points[-1] = _edge_of_box(points[-1], points[-2])
+    # A curve through all points whose direction at each is that from the one before to the one after.
+    before, after = [points[0], *points], [*points[2:], points[-1], points[-1]]
     path = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
-    for (x1, y1), (x2, y2) in pairwise(points):
-        bend = (y1 + y2) / 2
-        path += f" C{x1:.1f} {bend:.1f} {x2:.1f} {bend:.1f} {x2:.1f} {y2:.1f}"
+    for (x0, y0), (x1, y1), (x2, y2), (x3, y3) in zip(before, points, points[1:], after, strict=False):
+        first = f"{x1 + (x2 - x0) / 6:.1f} {y1 + (y2 - y0) / 6:.1f}"
+        second = f"{x2 - (x3 - x1) / 6:.1f} {y2 - (y3 - y1) / 6:.1f}"
+        path += f" C{first} {second} {x2:.1f} {y2:.1f}"
     return f'<path d="{path}" {_stroke(arrow)}/>'
 
 

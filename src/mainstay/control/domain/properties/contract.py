@@ -123,9 +123,9 @@ class PoolAnswer:
     value: object | Unknown = Unknown.COUNTED
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Plain:
-    """A secret in the open. It is shown by no repr and no message; only who seals it reveals it."""
+    """A secret in the open. It is shown by no repr and no message, and equal to nothing; only who seals it reveals it."""
 
     _value: object = field(repr=False)
 

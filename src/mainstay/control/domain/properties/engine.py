@@ -6,7 +6,7 @@ the caller answers them in one go and calls again. A request that asks nothing i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mainstay.control.domain.faults import Fault
 from mainstay.control.domain.properties.contract import Answers, Operation, Questions, Situation, Unknown
@@ -32,7 +32,7 @@ class Accepted:
     # Every service that the properties refer to, not only the new ones.
     references: tuple[Reference, ...] = ()
     # The paths whose value nobody gave.
-    made: Mapping[str, How] | None = None
+    made: Mapping[str, How] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,10 @@ def _member(declared: Property) -> Properties:
         exported["readOnly"] = True
     if declared.secret is not None:
         exported["writeOnly"] = True
-    return exported if _is_demanded(declared) else _or_null(exported)
+    if not _is_demanded(declared):
+        return _or_null(exported)
+    # Null would be "not given", which only a type that takes everything has to be told.
+    return exported if "type" in exported else {**exported, "not": {"type": "null"}}
 
 
 def _value(declared: Property) -> Properties:

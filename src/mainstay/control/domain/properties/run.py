@@ -32,7 +32,7 @@ class How(StrEnum):
     GENERATED = "generated"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class SecretSlot:
     """Stands in the properties where the vault's reference will stand once the value is sealed."""
 
@@ -83,7 +83,7 @@ class Run:
         self.services: set[str] = set()
         self.option_types: set[str] = set()
         self.pools: list[PoolQuestion] = []
-        self.secret_questions: list[SecretQuestion] = []
+        self.secret_questions: dict[str, SecretQuestion] = {}
 
     def refuse(self, path: str, message: str) -> Unknown:
         """Notes the fault; what is returned stands for the value, which is then neither set nor compared."""
@@ -96,7 +96,10 @@ class Run:
         ):
             return None
         return Questions(
-            frozenset(self.services), frozenset(self.option_types), tuple(self.pools), tuple(self.secret_questions)
+            frozenset(self.services),
+            frozenset(self.option_types),
+            tuple(self.pools),
+            tuple(self.secret_questions.values()),
         )
 
     def service(self, service_id: str) -> ReferencedService | Unknown | None:
@@ -142,6 +145,6 @@ class Run:
 
     def same_secret(self, path: str, reference: str, value: object) -> bool:
         if self.answers is None:
-            self.secret_questions.append(SecretQuestion(path, reference, Plain(value)))
+            self.secret_questions[path] = SecretQuestion(path, reference, Plain(value))
             return False
         return path in self.answers.same_secrets

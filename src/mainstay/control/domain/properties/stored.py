@@ -19,6 +19,35 @@ class Reference:
     service_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value that stands for itself, with the paths of the objects around it, the innermost first."""
+
+    path: str
+    value: object
+    around: tuple[str, ...]
+
+
+def values_in(schema: PropertySchema, properties: Properties) -> Iterator[Value]:
+    """Every value that is set: members of described objects one by one, everything else whole."""
+    if schema.members is None:
+        yield from (Value(locate("", name), value, ()) for name, value in properties.items())
+    else:
+        yield from _values(schema.members, properties, "", ())
+
+
+def _values(
+    members: tuple[Property, ...], properties: Properties, parent: str, around: tuple[str, ...]
+) -> Iterator[Value]:
+    for member in members:
+        value = properties.get(member.name)
+        path = locate(parent, member.name)
+        if member.members is not None and isinstance(value, dict):
+            yield from _values(member.members, value, path, (path, *around))
+        elif value is not None:
+            yield Value(path, value, around)
+
+
 def secrets_in(schema: PropertySchema, properties: Properties) -> tuple[tuple[Property, str], ...]:
     """Every vault reference, with the property that it belongs to."""
     found = _leaves(schema, properties, lambda declared: declared.secret is not None)

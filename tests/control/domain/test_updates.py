@@ -1,0 +1,364 @@
+"""Updates and reports: what counts as given, what is kept, and what may never change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mainstay.control.domain.properties.contract import Actor, Operation, Questions, SecretKind
+from mainstay.control.domain.properties.engine import Accepted, decide
+from mainstay.control.domain.properties.provenance import Origin, provenance
+from mainstay.control.domain.properties.run import How, PoolTake
+from mainstay.control.domain.properties.stored import without_secrets
+from orders import World, create, faults, schema_of, situation, update
+
+OPTIONAL = {"type": "string"}
+FIXED = {"type": "string", "immutable": True}
+AGENT_ONLY = {"type": "string", "authorizers": [{"type": "actor", "config": {"actors": ["agent"]}}]}
+WHEN_STOPPED = {"type": "integer", "authorizers": [{"type": "state", "config": {"allowedStates": ["Stopped"]}}]}
+POOLED: dict[str, Any] = {"type": "string", "generator": {"type": "pool", "config": {"poolType": "ip"}}}
+OPEN_POOL = {**POOLED, "authorizers": [{"type": "actor", "config": {"actors": ["user", "system"]}}]}
+SECRET = {"type": "string", "secret": {"type": "persistent"}}
+PASSING = {"type": "string", "secret": {"type": "ephemeral"}, "required": True, "immutable": True}
+AGENT_REPORTS: dict[str, Any] = {"operation": Operation.REPORT, "actor": Actor.AGENT, "state": "Stopped"}
+
+
+def an_object(**members: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": members}
+
+
+def an_array(**members: Any) -> dict[str, Any]:
+    return {"type": "array", "items": an_object(**members)}
+
+
+def test_a_value_equal_to_the_stored_one_counts_as_not_given() -> None:
+    document = {"ip": AGENT_ONLY, "cpu": WHEN_STOPPED, "name": OPTIONAL}
+    stored: dict[str, object] = {"ip": "10.0.0.1", "cpu": 4, "name": "a"}
+    accepted = update(document, {**stored, "cpu": 4.0, "name": "b"}, stored, state="Started")
+    assert accepted.properties == {**stored, "name": "b"}
+
+
+def test_an_update_that_changes_nothing_says_so_and_generates_nothing() -> None:
+    document = {
+        "name": OPTIONAL,
+        "id": {"type": "string", "generator": {"type": "uuid"}},
+        "must": {**OPTIONAL, "required": True},
+    }
+    accepted = update(document, {"name": "a"}, {"name": "a"})
+    assert not accepted.changed
+    assert accepted.properties == {"name": "a"}
+
+
+def test_objects_with_properties_merge_and_everything_else_is_replaced() -> None:
+    document = {
+        "tags": an_object(owner=OPTIONAL, place=an_object(rack=OPTIONAL, row=OPTIONAL)),
+        "free": {"type": "object"},
+        "ports": {"type": "array"},
+        "any": {"type": "json"},
+    }
+    stored: dict[str, object] = {
+        "tags": {"owner": "me", "place": {"rack": "1", "row": "2"}},
+        "free": {"a": 1},
+        "ports": [1, 2],
+        "any": {"x": None},
+    }
+    given = {"tags": {"place": {"rack": "9"}}, "free": {"b": 2}, "ports": [3], "any": {"y": None}}
+    assert update(document, given, stored).properties == {
+        "tags": {"owner": "me", "place": {"rack": "9", "row": "2"}},
+        "free": {"b": 2},
+        "ports": [3],
+        "any": {"y": None},
+    }
+
+
+def test_null_clears_an_optional_property_and_nothing_else() -> None:
+    document = {"a": OPTIONAL, "must": {**OPTIONAL, "required": True}, "fixed": FIXED}
+    stored: dict[str, object] = {"a": "1", "must": "2", "fixed": "3"}
+    assert update(document, {"a": None}, stored).properties == {"must": "2", "fixed": "3"}
+    assert faults(document, {"must": None, "fixed": None}, stored) == {
+        "must": "required field is missing",
+        "fixed": "fixed: property is immutable and cannot be changed",
+    }
+    assert not update(document, {"a": None, "fixed": None}, {"must": "2"}).changed
+
+
+def test_null_at_creation_is_not_given() -> None:
+    document = {"a": {**OPTIONAL, "default": "x"}, "o": an_object(b=OPTIONAL), "j": {"type": "json"}}
+    assert create(document, {"a": None, "o": {"b": None}, "j": {"k": None}}) == {"a": "x", "o": {}, "j": {"k": None}}
+    assert create(document, {"a": None, "o": None, "j": None}) == {"a": "x"}
+
+
+def test_clearing_an_object_needs_leave_from_everything_inside() -> None:
+    document = {"o": an_object(fixed=FIXED, ip=AGENT_ONLY, plain=OPTIONAL)}
+    stored: dict[str, object] = {"o": {"fixed": "1", "ip": "2", "plain": "3"}}
+    assert faults(document, {"o": None}, stored) == {
+        "o.fixed": "o.fixed: property is immutable and cannot be changed",
+        "o.ip": "o.ip: property can only be set by: [agent]",
+    }
+    assert update(document, {"o": None}, {"o": {"plain": "3"}}).properties == {}
+
+
+def test_an_immutable_property_may_be_set_later_but_only_once() -> None:
+    document = {"fixed": FIXED, "a": OPTIONAL}
+    stored = update(document, {"fixed": "1"}, {"a": "x"}).properties
+    assert stored == {"a": "x", "fixed": "1"}
+    assert "fixed" in faults(document, {"fixed": "2"}, stored)
+    assert not update(document, {"fixed": "1"}, stored).changed
+
+
+def test_an_immutable_object_changes_in_no_part() -> None:
+    document = {"o": {**an_object(a=OPTIONAL, b=OPTIONAL), "immutable": True}}
+    stored: dict[str, object] = {"o": {"a": "1"}}
+    assert faults(document, {"o": {"b": "2"}}, stored) == {"o": "o: property is immutable and cannot be changed"}
+    assert not update(document, {"o": {"a": "1"}}, stored).changed
+
+
+def test_defaults_apply_at_creation_and_inside_an_object_newly_given() -> None:
+    document = {
+        "a": {**OPTIONAL, "default": "x"},
+        "o": an_object(port={"type": "integer", "default": 5432}, h=OPTIONAL),
+    }
+    assert create(document, {}) == {"a": "x"}
+    assert update(document, {"o": {}}, {"a": "y"}).properties == {"a": "y", "o": {"port": 5432}}
+    assert update(document, {"o": {"h": "x"}}, {"o": {"h": "y"}}).properties == {"o": {"h": "x"}}
+
+
+def test_a_default_object_fills_in_its_own_defaults_and_is_nobodys_doing() -> None:
+    inner = an_object(port={"type": "integer", "default": 1}, ip=AGENT_ONLY)
+    assert create({"o": {**inner, "default": {"ip": "x"}}}, {}) == {"o": {"ip": "x", "port": 1}}
+
+
+def test_generators_run_wherever_no_value_exists() -> None:
+    document = {
+        "id": {"type": "uuid", "generator": {"type": "uuid"}},
+        "at": {"type": "string", "generator": {"type": "timestamp"}},
+        "a": OPTIONAL,
+    }
+    stored = create(document, {})
+    assert stored["at"] == "2026-03-01T12:00:00Z"
+    assert isinstance(stored["id"], str)
+    assert stored["id"][14] == "4"
+    assert create(document, {"id": stored["id"]})["id"] == stored["id"]
+    added = update(document, {"a": "x"}, {"a": "y"}).properties
+    assert set(added) == {"a", "id", "at"}
+
+
+def test_a_report_generates_nothing_that_nobody_asked_for() -> None:
+    assert update({"ip": AGENT_ONLY, "p": POOLED}, {"ip": "x"}, {}, **AGENT_REPORTS).properties == {"ip": "x"}
+
+
+def test_null_on_a_pool_property_takes_another_value_and_gives_the_old_one_back() -> None:
+    world = World(pools={"ip": ("string", ["10.0.0.2"])})
+    accepted = update({"p": OPEN_POOL}, {"p": None}, {"p": "10.0.0.1"}, world)
+    assert accepted.properties == {"p": "10.0.0.2"}
+    assert accepted.pool_takes == (PoolTake("p", "ip", "10.0.0.2"),)
+    assert accepted.pool_releases == (PoolTake("p", "ip", "10.0.0.1"),)
+
+
+def test_a_value_given_for_a_pool_property_must_be_free_in_the_pool() -> None:
+    world = World(pools={"ip": ("string", ["10.0.0.1", "10.0.0.2"])})
+    assert create({"p": OPEN_POOL}, {"p": "10.0.0.2"}, world) == {"p": "10.0.0.2"}
+    assert faults({"p": OPEN_POOL}, {"p": "10.0.0.2"}, world=world) == {"p": "failed to allocate from pool ip"}
+    assert world.pools["ip"][1] == ["10.0.0.1"]
+
+
+def test_an_immutable_pool_value_stays() -> None:
+    document = {"p": {**OPEN_POOL, "immutable": True}}
+    message = {"p": "p: property is immutable and cannot be changed"}
+    assert faults(document, {"p": None}, {"p": "10.0.0.1"}) == message
+    assert faults(document, {"p": "10.0.0.2"}, {"p": "10.0.0.1"}) == message
+
+
+def test_a_pool_value_must_pass_the_validators_of_its_property() -> None:
+    document = {"p": {**POOLED, "validators": [{"type": "pattern", "pattern": "^192"}]}}
+    assert faults(document, {}, world=World(pools={"ip": ("string", ["10.0.0.1"])})) == {
+        "p": "string does not match pattern ^192"
+    }
+
+
+def test_what_only_the_agent_can_set_is_demanded_at_the_last_step_of_the_create_run() -> None:
+    document = {
+        "ip": {**AGENT_ONLY, "required": True},
+        "o": an_object(id={**AGENT_ONLY, "required": True}, a=OPTIONAL),
+    }
+    stored = create(document, {"o": {"a": "x"}})
+    first = {**AGENT_REPORTS, "state": "New", "create_run": True}
+    assert faults(document, {}, stored, **first) == {}
+    assert faults(document, {}, stored, **first, last_step=True) == {
+        "ip": "required field is missing",
+        "o.id": "required field is missing",
+    }
+    assert faults(document, {"ip": "1", "o": {"id": "2"}}, stored, **first, last_step=True) == {}
+    assert faults(document, {"o": {"a": "y"}}, stored) == {}
+
+
+def test_an_ephemeral_secret_is_demanded_at_creation_only_and_may_be_given_again() -> None:
+    document = {"p": PASSING, "a": OPTIONAL}
+    assert faults(document, {}) == {"p": "required field is missing"}
+    world = World()
+    stored = create(document, {"p": "first", "a": "x"}, world)
+    gone = without_secrets(schema_of(document), stored, SecretKind.EPHEMERAL)
+    assert gone == {"a": "x"}
+    assert faults(document, {"a": "y"}, gone) == {}
+    assert [slot.path for slot in update(document, {"p": "second"}, gone, world).secrets] == ["p"]
+
+
+def test_a_secret_that_is_already_stored_is_not_sealed_again() -> None:
+    world = World(vault={"vault://1": "pa55"})
+    document = {"s": SECRET, "fixed": {**SECRET, "immutable": True}}
+    stored: dict[str, object] = {"s": "vault://1"}
+    assert not update(document, {"s": "pa55"}, stored, world).changed
+    assert not update(document, {"s": "vault://1"}, stored, world).changed
+    replaced = update(document, {"s": "new"}, stored, world)
+    assert replaced.changed
+    assert replaced.retired_references == ("vault://1",)
+
+
+def test_an_immutable_secret_is_compared_and_not_shown() -> None:
+    world = World(vault={"vault://1": "pa55"})
+    document = {"s": {**SECRET, "immutable": True}}
+    assert not update(document, {"s": "pa55"}, {"s": "vault://1"}, world).changed
+    assert faults(document, {"s": "other"}, {"s": "vault://1"}, world) == {
+        "s": "s: property is immutable and cannot be changed"
+    }
+
+
+def test_a_vault_reference_is_taken_back_only_where_it_is_stored() -> None:
+    refused = "a vault reference may only be sent back where it is stored"
+    document = {"s": SECRET, "t": SECRET, "users": an_array(name=OPTIONAL, password=SECRET)}
+    stored: dict[str, object] = {"s": "vault://1", "users": [{"name": "a", "password": "vault://2"}]}
+    assert faults(document, {"s": "vault://1"}) == {"s": refused}
+    assert faults(document, {"t": "vault://1"}, stored) == {"t": refused}
+    moved = {"users": [{"name": "new", "password": "x"}, {"name": "b", "password": "vault://2"}]}
+    assert faults(document, moved, stored) == {}
+    assert faults(document, {"users": [{"password": "vault://1"}]}, stored) == {"users[0].password": refused}
+
+
+def test_secrets_of_a_replaced_array_are_retired() -> None:
+    document = {"users": an_array(name=OPTIONAL, password=SECRET)}
+    stored: dict[str, object] = {
+        "users": [{"name": "a", "password": "vault://1"}, {"name": "b", "password": "vault://2"}]
+    }
+    accepted = update(document, {"users": [{"name": "b", "password": "vault://2"}]}, stored)
+    assert accepted.retired_references == ("vault://1",)
+
+
+@pytest.mark.parametrize("rule", ["min", "serviceOption"])
+def test_a_message_about_a_secret_does_not_show_it(rule: str) -> None:
+    value = 1000000 if rule == "min" else "os"
+    document = {
+        "s": {"type": "integer", "secret": {"type": "persistent"}, "validators": [{"type": rule, "value": value}]}
+    }
+    message = faults(document, {"s": 424242}, world=World(options={"os": (1,)}))["s"]
+    assert "424242" not in message
+    assert "***" in message
+
+
+def test_an_item_that_was_there_before_was_not_given_by_anybody_now() -> None:
+    document = {"nics": an_array(name=OPTIONAL, mac=AGENT_ONLY)}
+    stored: dict[str, object] = {"nics": [{"name": "a", "mac": "1"}, {"name": "b", "mac": "2"}]}
+    assert faults(document, {"nics": [{"name": "b", "mac": "2"}]}, stored) == {}
+    assert faults(document, {"nics": [{"name": "renamed", "mac": "1"}]}, stored) == {}
+    assert faults(document, {"nics": [{"name": "a", "mac": "forged"}]}, stored) == {
+        "nics[0].mac": "nics[0].mac: property can only be set by: [agent]"
+    }
+
+
+def test_every_fault_of_every_item_is_reported() -> None:
+    ports = {"ports": {"type": "array", "items": {"type": "integer", "validators": [{"type": "min", "value": 1}]}}}
+    assert faults(ports, {"ports": [0, 80, "x", None]}) == {
+        "ports[0]": "value 0 is less than minimum 1",
+        "ports[2]": "expected integer, got string",
+        "ports[3]": "expected integer, got null",
+    }
+
+
+def test_members_are_as_open_as_the_object_around_them() -> None:
+    agents = {"authorizers": AGENT_ONLY["authorizers"]}
+    document = {"net": {**an_object(ip=OPTIONAL), **agents}, "mixed": an_object(ip=AGENT_ONLY, label=OPTIONAL)}
+    assert faults(document, {"net": {"ip": "x"}}, {}, **AGENT_REPORTS) == {}
+    assert faults(document, {"net": {"ip": "x"}}) == {"net": "net: property can only be set by: [agent]"}
+    assert faults(document, {"mixed": {"ip": "x"}}, {"mixed": {"label": "y"}}, **AGENT_REPORTS) == {}
+    assert faults(document, {"mixed": {"label": "z"}}, {"mixed": {"label": "y"}}, **AGENT_REPORTS) == {
+        "mixed.label": "mixed.label: property can only be set by: [user]"
+    }
+
+
+def test_a_report_on_a_create_run_is_not_bound_to_a_state() -> None:
+    document = {"p": {"type": "string", "authorizers": [*AGENT_ONLY["authorizers"], *WHEN_STOPPED["authorizers"]]}}
+    assert faults(document, {"p": "x"}, {}, **{**AGENT_REPORTS, "state": "New"}, create_run=True) == {}
+    assert faults(document, {"p": "x"}, {}, **{**AGENT_REPORTS, "state": "New"}) == {
+        "p": "p: property cannot be updated in state 'New'"
+    }
+
+
+def test_stored_values_are_not_validated_again() -> None:
+    document = {"a": {**OPTIONAL, "validators": [{"type": "minLength", "value": 5}]}, "b": OPTIONAL}
+    stored: dict[str, object] = {"a": "old", "b": "x", "removed": 1}
+    assert update(document, {"b": "y"}, stored).properties == {"removed": 1, "a": "old", "b": "y"}
+
+
+def test_without_a_schema_every_name_is_an_optional_property() -> None:
+    assert create(None, {"a": 1, "b": None, "c": {"d": None}}) == {"a": 1, "c": {"d": None}}
+    assert update(None, {"a": None, "e": [1]}, {"a": 1, "b": 2}).properties == {"b": 2, "e": [1]}
+    assert faults(None, {"a": float("nan")}) == {"": "expected object, got NaN"}
+
+
+@pytest.mark.parametrize("empty", [{}, {"properties": None}, {"properties": {}}, {"gone": None}])
+def test_an_empty_schema_allows_no_property(empty: object) -> None:
+    assert create(empty, {}) == {}
+    assert faults(empty, {"a": None, "b": 1}) == {"a": "unknown property", "b": "unknown property"}
+
+
+def test_all_that_must_be_known_is_asked_in_one_go() -> None:
+    document = {
+        "os": {"type": "string", "validators": [{"type": "serviceOption", "value": "os"}]},
+        "size": {"type": "string", "validators": [{"type": "serviceOption", "value": "size"}]},
+        "db": {"type": "array", "items": {"type": "reference"}},
+        "ip": POOLED,
+        "private": {**POOLED, "authorizers": AGENT_ONLY["authorizers"]},
+    }
+    ids = ["33333333-3333-4333-8333-333333333333", "44444444-4444-4444-8444-444444444444"]
+    questions = decide(schema_of(document), {"os": "x", "db": ids, "private": "9"}, situation())
+    assert isinstance(questions, Questions)
+    assert questions.services == frozenset(ids)
+    assert questions.option_types == {"os"}
+    assert [question.path for question in questions.pools] == ["ip"]
+
+
+def test_a_dry_run_counts_what_a_pool_would_give() -> None:
+    document = {
+        "properties": {"ip": POOLED, "b": OPTIONAL},
+        "validators": [{"type": "atMostOne", "config": {"properties": ["ip", "b"]}}],
+    }
+    outcome = decide(schema_of(document), {}, situation(dry=True, agent_id=None))
+    assert isinstance(outcome, Accepted)
+    assert outcome.properties == {}
+    assert faults(document, {"b": "x"}, dry=True, agent_id=None) == {"b": "at most one of [ip, b] may be set"}
+
+
+def test_provenance_tells_who_set_each_value_and_why() -> None:
+    document = {
+        "a": OPTIONAL,
+        "d": {**OPTIONAL, "default": "x"},
+        "id": {"type": "string", "generator": {"type": "uuid"}},
+        "o": an_object(s=SECRET, port={"type": "integer", "default": 1}),
+        "kept": OPTIONAL,
+    }
+    schema = schema_of(document)
+    outcome = decide(schema, {"a": "1", "o": {"s": "x"}, "kept": "k"}, situation())
+    assert isinstance(outcome, Accepted)
+    assert provenance(schema, {}, outcome, Actor.USER) == {
+        "a": Origin(Actor.USER, How.GIVEN),
+        "d": Origin(Actor.SYSTEM, How.DEFAULT),
+        "id": Origin(Actor.SYSTEM, How.GENERATED),
+        "o.s": Origin(Actor.USER, How.GIVEN),
+        "o.port": Origin(Actor.SYSTEM, How.DEFAULT),
+        "kept": Origin(Actor.USER, How.GIVEN),
+    }
+    changed = decide(schema, {"a": "2"}, situation(Operation.UPDATE), stored={"a": "1", "id": "i", "kept": "k"})
+    assert isinstance(changed, Accepted)
+    assert provenance(schema, {"a": "1", "id": "i", "kept": "k"}, changed, Actor.USER) == {
+        "a": Origin(Actor.USER, How.GIVEN)
+    }
