@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -28,8 +29,8 @@ from mainstay.control.domain.properties.parse import parse_property_schema
 from mainstay.control.rulebook import installed_rulebook
 from seed import block
 
-ROUNDS = 15
-SECONDS_PER_ROUND = 0.05
+ROUNDS = 60
+SECONDS_PER_ROUND = 0.005
 
 VALID: dict[str, Any] = {
     "instanceName": "web-server-01",
@@ -135,18 +136,23 @@ def contenders() -> dict[str, Callable[[dict[str, Any]], int]]:
     }
 
 
-def microseconds(call: Callable[[], object]) -> float:
-    """The best of several rounds: what the machine can do when nobody disturbs it."""
+def measure(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """Microseconds per call, the best of many short rounds taken in turn, so that all see the same machine."""
+    repeats = {name: repeats_for(call) for name, call in calls.items()}
+    best = dict.fromkeys(calls, float("inf"))
+    for _ in range(ROUNDS):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            for _ in range(repeats[name]):
+                call()
+            best[name] = min(best[name], (time.perf_counter() - start) / repeats[name] * 1e6)
+    return best
+
+
+def repeats_for(call: Callable[[], object]) -> int:
     start = time.perf_counter()
     call()
-    repeat = max(1, int(SECONDS_PER_ROUND / max(time.perf_counter() - start, 1e-7)))
-    rounds = []
-    for _ in range(ROUNDS):
-        start = time.perf_counter()
-        for _ in range(repeat):
-            call()
-        rounds.append((time.perf_counter() - start) / repeat)
-    return min(rounds) * 1e6
+    return max(1, int(SECONDS_PER_ROUND / max(time.perf_counter() - start, 1e-7)))
 
 
 def attack_ratios() -> dict[str, float]:
@@ -157,20 +163,21 @@ def attack_ratios() -> dict[str, float]:
 def attack_ratio(pattern: str) -> float:
     search = compile_pattern(pattern)
     short, long = "a" * 10_000 + "!", "a" * 100_000 + "!"
-    return microseconds(lambda: search(long)) / microseconds(lambda: search(short))
+    best = measure({"long": lambda: search(long), "short": lambda: search(short)})
+    return best["long"] / best["short"]
 
 
 def main() -> None:
-    results: dict[str, tuple[float, float]] = {}
-    print(f"{'':16}{'valid µs':>10}{'faulty µs':>11}{'faults':>8}")
-    for name, judge in contenders().items():
+    judges = contenders()
+    for name, judge in judges.items():
         assert judge(VALID) == 0, name
-        results[name] = (microseconds(lambda: judge(VALID)), microseconds(lambda: judge(TEN_FAULTS)))  # noqa: B023
-        print(f"{name:16}{results[name][0]:10.1f}{results[name][1]:11.1f}{judge(TEN_FAULTS):8}")
-    ours = results.pop("mainstay")
-    print("\nratio to mainstay (above 1: mainstay is faster)")
-    for name, (valid, faulty) in results.items():
-        print(f"{name:16}{valid / ours[0]:10.2f}{faulty / ours[1]:11.2f}")
+    valid = measure({name: partial(judge, VALID) for name, judge in judges.items()})
+    faulty = measure({name: partial(judge, TEN_FAULTS) for name, judge in judges.items()})
+    print(f"{'':16}{'valid µs':>10}{'faulty µs':>11}{'faults':>8}{'valid ratio':>13}{'faulty ratio':>14}")
+    for name, judge in judges.items():
+        ratios = f"{valid[name] / valid['mainstay']:13.2f}{faulty[name] / faulty['mainstay']:14.2f}"
+        print(f"{name:16}{valid[name]:10.1f}{faulty[name]:11.1f}{judge(TEN_FAULTS):8}{ratios}")
+    print("A ratio above 1 means that mainstay is faster.")
     print("\nattack patterns: time for 100,000 characters over time for 10,000")
     for pattern, ratio in attack_ratios().items():
         print(f"  {pattern:16}{ratio:6.1f}")

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 # A key comes from a user and may be as long as the body; a path that repeats it need not be.
 MAX_SHOWN_KEY = 200
 AMBIGUOUS = frozenset(".[]\"'\\ \t\r\n")
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(NamedTuple):
+    """A tuple, because documents with thousands of faults are made of them."""
+
     path: str
     message: str
 
     def __str__(self) -> str:
-        # The seed's texts about permissions already open with the path.
+        # The specification's texts about permissions already open with the path.
         if not self.path or self.message.startswith(f"{self.path}: "):
             return self.message
         return f"{self.path}: {self.message}"
@@ -24,10 +26,14 @@ class Fault:
 
 def locate(parent: str, key: str | int) -> str:
     """The path of a member or item: `databaseConfig.port`, `ports[2]`, and `tags["a.b"]` where a plain name would mislead."""
-    if isinstance(key, int):
+    if type(key) is int:
         return f"{parent}[{key}]"
-    if len(key) > MAX_SHOWN_KEY:
-        key = f"{key[:MAX_SHOWN_KEY]}…"
-    if not key or not key.isprintable() or not AMBIGUOUS.isdisjoint(key):
-        return f"{parent}[{json.dumps(key)}]"
-    return f"{parent}.{key}" if parent else key
+    if _is_plain(key):
+        return f"{parent}.{key}" if parent else key  # type: ignore[return-value]
+    shortened = key if len(key) <= MAX_SHOWN_KEY else f"{key[:MAX_SHOWN_KEY]}…"  # type: ignore[arg-type, index]
+    return f"{parent}[{json.dumps(shortened)}]"
+
+
+@lru_cache(maxsize=4096)
+def _is_plain(key: str) -> bool:
+    return 0 < len(key) <= MAX_SHOWN_KEY and key.isprintable() and AMBIGUOUS.isdisjoint(key)

@@ -35,7 +35,7 @@ def compile_pattern(pattern: str) -> Search:
     one.Add(pattern)
     one.Compile()
     match = one.Match
-    return lambda text: bool(match(text))
+    return lambda text: match(text.encode()) is not None
 
 
 def _reason(error: Exception) -> str:

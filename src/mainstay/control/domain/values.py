@@ -32,11 +32,12 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 
 def type_name(value: object) -> str:
     """The JSON name of a value's type; what JSON cannot say is named for what it is."""
-    if type(value) is float and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity"
-    if type(value) is str and not is_text(value):
+    kind = type(value)
+    if kind is float and not math.isfinite(value):  # type: ignore[arg-type]
+        return "NaN" if math.isnan(value) else "Infinity"  # type: ignore[arg-type]
+    if kind is str and not is_text(value):  # type: ignore[arg-type]
         return "invalid Unicode"
-    return _NAMES.get(type(value), "a value JSON does not know")
+    return _NAMES.get(kind, "a value JSON does not know")
 
 
 def is_text(value: str) -> bool:
@@ -71,19 +72,19 @@ def whole(value: float) -> int | float:
 
 def json_problem(value: object) -> str | None:
     """What keeps a value from being JSON within the bounds, in the words of a type fault; None if nothing does."""
-    level: list[object] = [value]
+    level = [value]
     for _ in range(MAX_DEPTH):
         below: list[object] = []
         for item in level:
             kind = type(item)
-            if kind is dict:
+            if kind is str:
+                if not (item.isascii() or is_text(item)):  # type: ignore[attr-defined, arg-type]
+                    return "invalid Unicode"
+            elif kind is dict:
                 below += item  # type: ignore[arg-type]
                 below += item.values()  # type: ignore[attr-defined]
             elif kind is list:
                 below += item  # type: ignore[arg-type]
-            elif kind is str:
-                if not is_text(item):  # type: ignore[arg-type]
-                    return "invalid Unicode"
             elif kind is float:
                 if not math.isfinite(item):  # type: ignore[arg-type]
                     return type_name(item)
@@ -113,20 +114,22 @@ def equal(left: object, right: object) -> bool:
 
 def shown(value: object) -> str:
     """A value inside a message: strings bare, the rest as JSON, all of bounded length."""
-    if type(value) is str:
-        text = value
-    elif type(value) is int and value.bit_length() > MAX_SHOWN_BITS:
-        return f"{'-' if value < 0 else ''}about 10^{int(value.bit_length() * 0.30103)}"
-    elif type(value) is float and value.is_integer() and abs(value) <= EXACT_FLOAT:
-        return str(int(value))
-    elif type(value) in (list, dict):
-        text = _shown_container(value)
-    else:
-        text = json.dumps(value)
-    return text if len(text) <= MAX_SHOWN_TEXT else f"{text[:MAX_SHOWN_TEXT]}…"
+    kind = type(value)
+    if kind is int:
+        return _shown_integer(value)  # type: ignore[arg-type]
+    if kind is float and value.is_integer() and abs(value) <= EXACT_FLOAT:  # type: ignore[attr-defined, arg-type]
+        return str(int(value))  # type: ignore[call-overload]
+    text = value if kind is str else _shown_json(value)
+    return text if len(text) <= MAX_SHOWN_TEXT else f"{text[:MAX_SHOWN_TEXT]}…"  # type: ignore[arg-type, index, return-value]
 
 
-def _shown_container(value: object) -> str:
+def _shown_integer(value: int) -> str:
+    if value.bit_length() <= MAX_SHOWN_BITS:
+        return str(value)
+    return f"{'-' if value < 0 else ''}about 10^{int(value.bit_length() * 0.30103)}"
+
+
+def _shown_json(value: object) -> str:
     try:
         return json.dumps(value, ensure_ascii=False)
     except ValueError:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import product
 
 from mainstay.control.domain.faults import Fault, locate
 from mainstay.control.domain.properties.contract import (
@@ -92,44 +93,52 @@ def faults_of_default(declared: Property) -> list[Fault]:
     return run.faults
 
 
-def refused(declared: Property, run: Run, path: str) -> bool:
+def refused(declared: Property, run: Run, parent: str, key: str | int) -> bool:
     """Notes what every authorizer has against the value; True if any has."""
-    before = len(run.faults)
+    found = False
     for judge in declared.judges:
         message = judge(run.situation)
         if message is not None:
+            path = locate(parent, key)
             run.refuse(path, f"{path}: {message}")
-    return len(run.faults) > before
+            found = True
+    return found
 
 
 def _members(nodes: dict[str, Node]) -> AdmitMembers:
     names = frozenset(nodes)
-    rows = tuple(
-        (name, node.declared, node.declared.actors, bool(node.declared.other_judges), node.admit, node.absent)
-        for name, node in nodes.items()
-    )
+    # Whom no authorizer can stop need not be judged: settled here for every actor and both kinds of request.
+    rows = {
+        (actor, creating): tuple(
+            (name, is_judged(node.declared, actor, creating=creating), node.admit, node.absent, node.declared)
+            for name, node in nodes.items()
+        )
+        for actor, creating in product((*Actor, None), (True, False))
+    }
 
     def admit_members(given: Properties, run: Run, path: str) -> Properties:
         if not given.keys() <= names:
             refuse_unknown(given, names, run, path)
         out: Properties = {}
-        actor = run.actor
-        for name, declared, actors, judged_further, admit, absent in rows:
+        for name, judged, admit, absent, declared in rows[run.actor, run.creating]:
             value = given.get(name)
             if value is None:
                 if absent is not None:
                     absent(run, path, out)
-            elif (
-                actor is not None
-                and (judged_further or actor not in actors)
-                and refused(declared, run, locate(path, name))
-            ):
+            elif judged and refused(declared, run, path, name):
                 out[name] = Unknown.COUNTED
             else:
                 out[name] = admit(value, run, path, name)
         return out
 
     return admit_members
+
+
+def is_judged(declared: Property, actor: Actor | None, *, creating: bool) -> bool:
+    """Whether an authorizer could object. Nobody is judged for what the schema itself puts in place: its actor is None."""
+    if actor is None:
+        return False
+    return actor not in declared.actors or any(not (creating and each.updates_only) for each in declared.further)
 
 
 def refuse_unknown(given: Properties, names: frozenset[str], run: Run, path: str) -> None:
@@ -174,6 +183,7 @@ def _strings(checks: tuple[Check, ...]) -> Admit:
     def admit(value: object, run: Run, parent: str, key: str | int) -> object:
         if type(value) is not str or not (value.isascii() or is_text(value)):
             return _mismatch(run, parent, key, "string", type_name(value))
+        # The loop of `run_checks`, without the call: most properties are strings and integers.
         for check in checks:
             message = check(value, run)
             if message is not None:
@@ -248,22 +258,22 @@ def _objects(admit_members: AdmitMembers, checks: tuple[Check, ...]) -> Admit:
 
 
 def _arrays(items: Node, checks: tuple[Check, ...]) -> Admit:
-    admit_item = items.admit
-    declared = items.declared
+    declared, admit_item = items.declared, items.admit
+    everybody = product((*Actor, None), (True, False))
+    judged_for = {(actor, creating): is_judged(declared, actor, creating=creating) for actor, creating in everybody}
 
     def admit(value: object, run: Run, parent: str, key: str | int) -> object:
         if type(value) is not list:
             return _mismatch(run, parent, key, "array", type_name(value))
-        path = locate(parent, key)
+        judged = judged_for[run.actor, run.creating]
         before = len(run.faults)
-        out = []
-        judged = run.actor is not None and (bool(declared.other_judges) or run.actor not in declared.actors)
+        path = locate(parent, key)
+        out: list[object] = []
         for index, item in enumerate(value):
-            if judged and refused(declared, run, locate(path, index)):
-                continue
-            out.append(admit_item(item, run, path, index))
+            if not (judged and refused(declared, run, path, index)):
+                out.append(admit_item(item, run, path, index))
         # Comparing items that are wrong, or are not there, would only add noise.
-        if checks and len(run.faults) == before:
+        if len(run.faults) == before:
             run_checks(checks, out, run, parent, key)
         return out
 

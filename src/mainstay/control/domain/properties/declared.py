@@ -39,8 +39,8 @@ class Property:
     # Who passes every rule about actors, here and in the objects around.
     actors: frozenset[Actor]
     judges: tuple[Judge, ...]
-    # The judges that look at more than the actor.
-    other_judges: tuple[Judge, ...]
+    # The permissions that look at more than the actor.
+    further: tuple[Permission, ...]
     secret: SecretKind | None
     generate: Generate | None
     pool_type: str | None

@@ -6,19 +6,19 @@ the caller answers them in one go and calls again. A request that asks nothing i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from mainstay.control.domain.faults import Fault
-from mainstay.control.domain.properties.contract import Answers, Operation, Questions, Situation, Unknown
+from mainstay.control.domain.properties.contract import Answers, Questions, Situation, Unknown
 from mainstay.control.domain.properties.revise import find_own_references, revise_root
-from mainstay.control.domain.properties.run import How, PoolTake, Run, SecretSlot
+from mainstay.control.domain.properties.run import CREATE, How, PoolTake, Run, SecretSlot
 from mainstay.control.domain.properties.schema import PropertySchema
 from mainstay.control.domain.properties.stored import Reference, pool_values_in, references_in, secrets_in
 from mainstay.control.domain.values import Properties, equal, json_problem, type_name
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(NamedTuple):
     """What the service's properties become, and what must happen in the same transaction for that to be true."""
 
     # A `SecretSlot` stands wherever a value must be sealed first; `fill` puts the references there.
@@ -32,11 +32,10 @@ class Accepted:
     # Every service that the properties refer to, not only the new ones.
     references: tuple[Reference, ...] = ()
     # The paths whose value nobody gave.
-    made: Mapping[str, How] = field(default_factory=dict)
+    made: Mapping[str, How] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(NamedTuple):
     faults: tuple[Fault, ...]
 
 
@@ -58,7 +57,7 @@ def decide(
     before = stored or {}
     if schema.members is None:
         properties = _merge_free_form(given, before, run)
-    elif situation.operation is Operation.CREATE:
+    elif situation.operation is CREATE:
         properties = schema.root.admit(given, run, "")
     else:
         problem = json_problem(given)
@@ -80,27 +79,29 @@ def _accept(schema: PropertySchema, properties: Properties, before: Properties, 
     for container, name in run.counted:
         if isinstance(container.get(name), Unknown):
             del container[name]
-    retired: tuple[str, ...] = ()
-    releases: tuple[PoolTake, ...] = ()
-    if schema.has_secrets and before:
-        kept = {reference for _, reference in secrets_in(schema, properties)}
-        retired = tuple(reference for _, reference in secrets_in(schema, before) if reference not in kept)
-    if schema.has_pools and before:
-        now = {take.path: take.value for take in pool_values_in(schema, properties)}
-        releases = tuple(
-            take
-            for take in pool_values_in(schema, before)
-            if take.path not in now or not equal(now[take.path], take.value)
-        )
     return Accepted(
         properties,
-        changed=run.situation.operation is Operation.CREATE or bool(run.secrets) or not equal(properties, before),
-        secrets=tuple(run.secrets),
-        retired_references=retired,
-        pool_takes=tuple(run.takes),
-        pool_releases=releases,
-        references=references_in(schema, properties) if schema.has_references else (),
-        made=run.made,
+        run.situation.operation is CREATE or bool(run.secrets) or not equal(properties, before),
+        tuple(run.secrets),
+        _retired(schema, properties, before) if before and schema.has_secrets else (),
+        tuple(run.takes),
+        _released(schema, properties, before) if before and schema.has_pools else (),
+        references_in(schema, properties) if schema.has_references else (),
+        run.made,
+    )
+
+
+def _retired(schema: PropertySchema, properties: Properties, before: Properties) -> tuple[str, ...]:
+    kept = {reference for _, reference in secrets_in(schema, properties)}
+    return tuple(reference for _, reference in secrets_in(schema, before) if reference not in kept)
+
+
+def _released(schema: PropertySchema, properties: Properties, before: Properties) -> tuple[PoolTake, ...]:
+    now = {take.path: take.value for take in pool_values_in(schema, properties)}
+    return tuple(
+        take
+        for take in pool_values_in(schema, before)
+        if take.path not in now or not equal(now[take.path], take.value)
     )
 
 

@@ -183,7 +183,7 @@ class _Reader:
             permissions=permissions,
             actors=actors,
             judges=tuple(permission.judge for permission in judges),
-            other_judges=tuple(permission.judge for permission in judges if permission.actors is None),
+            further=tuple(permission for permission in judges if permission.actors is None),
             secret=secret,
             generate=generate,
             pool_type=pool_type,

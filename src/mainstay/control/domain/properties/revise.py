@@ -90,7 +90,7 @@ def _revise_member(node: Node, value: object, old: object, run: Run, parent: str
     if not _changes(node, value, old, run, path):
         out[name] = old
         return
-    if refused(declared, run, path):
+    if refused(declared, run, parent, name):
         return
     if declared.immutable and _breaks_immutable(node, value, old, run, path):
         run.refuse(path, f"{path}: {IMMUTABLE}")
@@ -105,7 +105,7 @@ def _set_first(node: Node, value: object, run: Run, parent: str, out: Properties
     declared = node.declared
     if value is None:
         _leave_unset(node, run, parent, out)
-    elif refused(declared, run, locate(parent, declared.name)):
+    elif refused(declared, run, parent, declared.name):
         out[declared.name] = Unknown.COUNTED
     else:
         out[declared.name] = node.admit(value, run, parent, declared.name)
@@ -132,7 +132,7 @@ def _judge_loss(node: Node, old: object, run: Run, path: str) -> None:
             continue
         declared = member.declared
         inner = locate(path, name)
-        if refused(declared, run, inner):
+        if refused(declared, run, path, name):
             continue
         if declared.immutable:
             run.refuse(inner, f"{inner}: {IMMUTABLE}")
@@ -170,7 +170,7 @@ def _replace_items(
     for index, item in enumerate(value):
         if canonical(item) in known:
             out.append(item)
-        elif refused(items.declared, run, locate(path, index)):
+        elif refused(items.declared, run, path, index):
             continue
         elif index < len(old):
             out.append(_replace(items, item, old[index], run, path, index, merge=False))

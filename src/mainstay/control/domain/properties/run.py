@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from mainstay.control.domain.faults import Fault
@@ -10,6 +10,7 @@ from mainstay.control.domain.properties.contract import (
     Actor,
     Answers,
     GenerationFailed,
+    Operation,
     Plain,
     PoolProblem,
     PoolQuestion,
@@ -22,6 +23,9 @@ from mainstay.control.domain.properties.contract import (
 )
 from mainstay.control.domain.refusals import UnansweredQuestion
 from mainstay.control.domain.values import Properties, equal
+
+# Looking a member of an enumeration up costs more than comparing with it.
+CREATE = Operation.CREATE
 
 
 class How(StrEnum):
@@ -49,21 +53,27 @@ class PoolTake:
     value: object
 
 
+@dataclass(slots=True)
+class Asked:
+    services: set[str] = field(default_factory=set)
+    option_types: set[str] = field(default_factory=set)
+    pools: list[PoolQuestion] = field(default_factory=list)
+    secrets: dict[str, SecretQuestion] = field(default_factory=dict)
+
+
 class Run:
     """The engine's notebook, and the `Outside` that rules see."""
 
     __slots__ = (
         "actor",
         "answers",
+        "asked",
         "counted",
+        "creating",
         "faults",
         "made",
-        "option_types",
         "own_references",
-        "pools",
-        "secret_questions",
         "secrets",
-        "services",
         "situation",
         "takes",
     )
@@ -73,6 +83,7 @@ class Run:
         self.answers = answers
         # Nobody is judged for what the schema itself puts in place; None while a default is applied.
         self.actor: Actor | None = situation.actor
+        self.creating = situation.operation is CREATE or situation.create_run
         self.faults: list[Fault] = []
         self.secrets: list[SecretSlot] = []
         self.takes: list[PoolTake] = []
@@ -80,10 +91,8 @@ class Run:
         # Vault references that the service already holds, by schema path; a user may send back only these.
         self.own_references: dict[str, set[str]] = {}
         self.counted: list[tuple[Properties, str]] = []
-        self.services: set[str] = set()
-        self.option_types: set[str] = set()
-        self.pools: list[PoolQuestion] = []
-        self.secret_questions: dict[str, SecretQuestion] = {}
+        # Most requests ask nothing.
+        self.asked: Asked | None = None
 
     def refuse(self, path: str, message: str) -> Unknown:
         """Notes the fault; what is returned stands for the value, which is then neither set nor compared."""
@@ -91,20 +100,25 @@ class Run:
         return Unknown.COUNTED
 
     def questions(self) -> Questions | None:
-        if self.answers is not None or not (
-            self.services or self.option_types or self.pools or self.secret_questions
-        ):
+        """All that was asked in the first pass; None if nothing was, or if it has been answered."""
+        asked = self.asked
+        if asked is None:
             return None
         return Questions(
-            frozenset(self.services),
-            frozenset(self.option_types),
-            tuple(self.pools),
-            tuple(self.secret_questions.values()),
+            frozenset(asked.services),
+            frozenset(asked.option_types),
+            tuple(asked.pools),
+            tuple(asked.secrets.values()),
         )
+
+    def ask(self) -> Asked:
+        if self.asked is None:
+            self.asked = Asked()
+        return self.asked
 
     def service(self, service_id: str) -> ReferencedService | Unknown | None:
         if self.answers is None:
-            self.services.add(service_id)
+            self.ask().services.add(service_id)
             return Unknown.PENDING
         if self.answers.assumed:
             return Unknown.COUNTED
@@ -112,7 +126,7 @@ class Run:
 
     def options(self, option_type: str) -> tuple[object, ...] | Unknown | None:
         if self.answers is None:
-            self.option_types.add(option_type)
+            self.ask().option_types.add(option_type)
             return Unknown.PENDING
         if self.answers.assumed:
             return Unknown.COUNTED
@@ -122,7 +136,7 @@ class Run:
 
     def pool_value(self, question: PoolQuestion) -> object:
         if self.answers is None:
-            self.pools.append(question)
+            self.ask().pools.append(question)
             return Unknown.PENDING
         answer = self.answers.pools.get(question.path)
         if self.answers.assumed:
@@ -145,6 +159,6 @@ class Run:
 
     def same_secret(self, path: str, reference: str, value: object) -> bool:
         if self.answers is None:
-            self.secret_questions[path] = SecretQuestion(path, reference, Plain(value))
+            self.ask().secrets[path] = SecretQuestion(path, reference, Plain(value))
             return False
         return path in self.answers.same_secrets
