@@ -101,6 +101,7 @@ def test_a_type_is_drawn(vm: str, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["type", "draw", vm, "--format", form]) == 0
     printed = capsys.readouterr().out
     assert printed.startswith(start)
+    assert ("VM" in printed) == (form != "mermaid")
     target = tmp_path / "out"
     assert main(["type", "draw", vm, "--format", form, "--output", str(target)]) == 0
     assert target.read_text(encoding="utf-8") == printed

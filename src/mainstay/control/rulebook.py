@@ -39,3 +39,23 @@ def _collect(folder: ModuleType, group: str, kind: type[Rule]) -> dict[str, Rule
             raise RuleTaken(kind.__name__, rule.name)
         rules[rule.name] = rule
     return rules
+
+
+def rule_descriptions(rulebook: Rulebook) -> list[tuple[str, str, str]]:
+    """Kind, name and the first line of the file of each of the house's rules, for the reference."""
+    kinds = (
+        ("authorizer", authorizers, rulebook.authorizers),
+        ("validator", validators, rulebook.validators),
+        ("schema validator", schema_validators, rulebook.schema_validators),
+        ("generator", generators, rulebook.generators),
+    )
+    return [
+        (kind, module.RULE.name, (module.__doc__ or "").splitlines()[0])
+        for kind, folder, known in kinds
+        for module in _modules(folder)
+        if module.RULE.name in known
+    ]
+
+
+def _modules(folder: ModuleType) -> list[ModuleType]:
+    return [import_module(f"{folder.__name__}.{found.name}") for found in pkgutil.iter_modules(folder.__path__)]

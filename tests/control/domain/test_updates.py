@@ -8,6 +8,7 @@ import pytest
 
 from mainstay.control.domain.properties.contract import Actor, Operation, Questions, SecretKind
 from mainstay.control.domain.properties.engine import Accepted, decide
+from mainstay.control.domain.properties.fitness import misfits
 from mainstay.control.domain.properties.provenance import Origin, provenance
 from mainstay.control.domain.properties.run import How, PoolTake
 from mainstay.control.domain.properties.stored import without_secrets
@@ -362,3 +363,26 @@ def test_provenance_tells_who_set_each_value_and_why() -> None:
     assert provenance(schema, {"a": "1", "id": "i", "kept": "k"}, changed, Actor.USER) == {
         "a": Origin(Actor.USER, How.GIVEN)
     }
+
+
+def test_stored_properties_that_would_not_fit_a_new_schema_are_named() -> None:
+    document = {
+        "size": {"type": "integer", "validators": [{"type": "max", "value": 10}]},
+        "name": {**OPTIONAL, "required": True},
+        "zone": {**OPTIONAL, "required": True, "default": "a"},
+        "ip": {**AGENT_ONLY, "required": True},
+        "once": PASSING,
+        "key": SECRET,
+        "os": {**OPTIONAL, "validators": [{"type": "serviceOption", "value": "os"}]},
+        "pooled": POOLED,
+        "o": an_object(port={"type": "integer", "required": True, "default": 1}),
+    }
+    stored: dict[str, object] = {"size": 11, "key": "vault://1", "os": "beos", "removed": 1, "o": {}}
+    found = {fault.path: fault.message for fault in misfits(schema_of(document), stored, situation())}
+    assert found == {
+        "size": "value 11 exceeds maximum 10",
+        "name": "required field is missing",
+        "zone": "required field is missing",
+        "o.port": "required field is missing",
+    }
+    assert misfits(schema_of(None), stored, situation()) == ()

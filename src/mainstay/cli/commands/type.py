@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
 def check(file: str) -> int:
     from mainstay.control.domain.service_types import report_service_type
 
-    definition = read_type(file)
+    definition = parse_type(read_type_document(file))
     if definition is None:
         return 1
     findings = report_service_type(definition)
@@ -70,10 +70,11 @@ def check(file: str) -> int:
 
 
 def draw(file: str, form: str, output: str | None) -> int:
-    definition = read_type(file)
+    document = read_type_document(file)
+    definition = parse_type(document)
     if definition is None:
         return 1
-    picture = render(definition, form, Path(file).stem)
+    picture = render(definition, form, str(document.get("name") or Path(file).stem))
     if output is None:
         sys.stdout.write(picture)
         return 0
@@ -100,7 +101,7 @@ def validate(arguments: argparse.Namespace) -> int:
     from mainstay.control.domain.properties import contract
     from mainstay.control.domain.properties.engine import Rejected, decide
 
-    definition = read_type(arguments.file)
+    definition = parse_type(read_type_document(arguments.file))
     if definition is None:
         return 1
     asked_in = situation(arguments, definition)
@@ -151,15 +152,19 @@ def situation(arguments: argparse.Namespace, definition: ServiceTypeDefinition) 
     )
 
 
-def read_type(file: str) -> ServiceTypeDefinition | None:
-    """The definition; None if it has faults, which are then printed."""
+def read_type_document(file: str) -> dict[str, object]:
     document = read_document(file)
     if not isinstance(document, dict):
         raise Refused(f"{file} is not a service type: expected an object with {', '.join(sorted(KEYS))}")
     unknown = sorted(set(document) - KEYS)
     if unknown:
-        hint = "; a bare property schema goes below `propertySchema`" if not KEYS & set(document) else ""
+        hint = "" if KEYS & set(document) else "; a bare property schema goes below `propertySchema`"
         raise Refused(f"{file} has unknown keys: {', '.join(unknown)} (known: {', '.join(sorted(KEYS))}){hint}")
+    return document
+
+
+def parse_type(document: dict[str, object]) -> ServiceTypeDefinition | None:
+    """The definition; None if it has faults, which are then printed."""
     try:
         from mainstay.control.domain.refusals import InvalidDefinition
         from mainstay.control.domain.service_types import parse_service_type

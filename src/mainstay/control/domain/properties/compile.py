@@ -28,6 +28,7 @@ from mainstay.control.domain.values import Properties, is_text, is_uuid, json_pr
 
 VAULT_PREFIX = "vault://"
 MISSING = "required field is missing"
+UNKNOWN = "unknown property"
 IMMUTABLE = "property is immutable and cannot be changed"
 FOREIGN_REFERENCE = "a vault reference may only be sent back where it is stored"
 
@@ -144,7 +145,7 @@ def is_judged(declared: Property, actor: Actor | None, *, creating: bool) -> boo
 def refuse_unknown(given: Properties, names: frozenset[str], run: Run, path: str) -> None:
     for name in given:
         if name not in names:
-            run.refuse(locate(path, name), "unknown property")
+            run.refuse(locate(path, name), UNKNOWN)
 
 
 def _typed(declared: Property, members: Members | None, items: Node | None) -> Admit:

@@ -1,0 +1,77 @@
+"""The reference pages tell the truth: their examples run, and the table of rules is the rules."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import orders
+from mainstay.control.domain.lifecycle.parse import parse_lifecycle
+from mainstay.control.domain.lifecycle.report import report_lifecycle
+from mainstay.control.domain.lifecycle.steps import after_failure, run_path
+from mainstay.control.domain.properties.report import report_properties
+from mainstay.control.rulebook import installed_rulebook, rule_descriptions
+
+REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
+SCHEMA_PAGE = (REFERENCE / "property-schema.md").read_text(encoding="utf-8")
+LIFECYCLE_PAGE = (REFERENCE / "lifecycle.md").read_text(encoding="utf-8")
+
+
+def example(page: str, kind: str, name: str) -> Any:
+    (text,) = re.findall(rf"```json {kind}={name}\n(.*?)```", page, re.DOTALL)
+    return json.loads(text)
+
+
+def test_the_schemas_of_the_page_are_accepted_and_judge_as_it_says() -> None:
+    for name in ("flat", "wrapped", "vm"):
+        assert orders.schema_faults(example(SCHEMA_PAGE, "schema", name)) == {}
+    found = orders.faults(example(SCHEMA_PAGE, "schema", "vm"), example(SCHEMA_PAGE, "order", "vm"))
+    assert [{"path": path, "message": message} for path, message in found.items()] == example(
+        SCHEMA_PAGE, "faults", "vm"
+    )
+
+
+def test_the_lifecycle_of_the_page_moves_as_it_says() -> None:
+    lifecycle = parse_lifecycle(example(LIFECYCLE_PAGE, "lifecycle", "vm"))
+    assert run_path(lifecycle, "start", "Stopped") == ("Stopped", "Starting", "Started")
+    assert after_failure(lifecycle, "start", "Starting", "quota was exceeded") == "Stopped"
+    assert after_failure(lifecycle, "start", "Starting", "boom") == "Failed"
+    assert {finding.code for finding in report_lifecycle(lifecycle)} == {"no-error-path"}
+
+
+def test_every_code_of_a_report_is_explained() -> None:
+    source = Path(__file__).parents[3] / "src" / "mainstay" / "control" / "domain"
+    text = "".join((source / name).read_text() for name in ("lifecycle/report.py", "properties/report.py"))
+    codes = set(re.findall(r'Finding\(\s*"([a-z-]+)"', text))
+    assert codes == set(
+        re.findall(r"`([a-z]+(?:-[a-z]+)+)`", LIFECYCLE_PAGE.partition("## What the report tells")[2])
+    )
+
+
+def test_the_table_of_rules_is_the_rules() -> None:
+    written = SCHEMA_PAGE.partition("<!-- rules:begin -->\n")[2].partition("<!-- rules:end -->")[0]
+    rows = [f"| {kind} | `{name}` | {text} |" for kind, name, text in rule_descriptions(installed_rulebook())]
+    assert written.splitlines() == ["| kind | name | what it asks |", "| --- | --- | --- |", *rows]
+
+
+def test_the_report_names_properties_that_nobody_can_set_and_states_that_nobody_reaches() -> None:
+    def actors(*names: str) -> dict[str, Any]:
+        return {"authorizers": [{"type": "actor", "config": {"actors": list(names)}}]}
+
+    document = {
+        "never": {"type": "string", **actors("system")},
+        "made": {"type": "string", **actors("system"), "generator": {"type": "uuid"}},
+        "fixed": {"type": "string", **actors("system"), "default": "x"},
+        "o": {"type": "object", **actors("agent"), "properties": {"u": {"type": "string", **actors("user")}}},
+        "s": {"type": "string", "updatable": "statuses", "updatableIn": ["Stopped", "Lost"]},
+        "k": {"type": "string", "secret": {"type": "persistent"}, "default": "changeme"},
+    }
+    found = report_properties(orders.schema_of(document), frozenset({"New", "Stopped"}))
+    assert [(finding.code, finding.subject) for finding in found] == [
+        ("unsettable-property", "property never"),
+        ("unsettable-property", "property o.u"),
+        ("unreachable-allowed-state", "property s"),
+        ("open-secret", "property k"),
+    ]
