@@ -23,7 +23,7 @@ RELATIONS: list[list[dict[str, Any]]] = [
 
 
 @settings(
-    max_examples=300,
+    max_examples=250,
     deadline=None,
     derandomize=True,
     database=None,

@@ -125,7 +125,7 @@ def forbid(
 
 TestHistories = Histories.TestCase
 TestHistories.settings = settings(
-    max_examples=300,
+    max_examples=200,
     stateful_step_count=12,
     deadline=None,
     derandomize=True,

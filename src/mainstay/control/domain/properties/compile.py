@@ -23,6 +23,7 @@ from mainstay.control.domain.properties.contract import (
     Unknown,
 )
 from mainstay.control.domain.properties.declared import Property
+from mainstay.control.domain.properties.proof import LEAST_MEMBERS, Prove, is_owed, is_provable, make_prove
 from mainstay.control.domain.properties.run import How, Run, SecretSlot
 from mainstay.control.domain.values import Properties, is_text, is_uuid, json_problem, type_name, whole
 
@@ -62,14 +63,15 @@ class Node:
     items: Node | None
 
 
-def compile_members(members: tuple[Property, ...]) -> Members:
-    nodes = {member.name: compile_property(member) for member in members}
-    return Members(nodes, frozenset(nodes), _members(nodes))
+def compile_members(members: tuple[Property, ...], prove_from: int = LEAST_MEMBERS) -> Members:
+    """`prove_from` is the number of plain members from which a proof is tried; the outcome does not hang on it."""
+    nodes = {member.name: compile_property(member, prove_from) for member in members}
+    return Members(nodes, frozenset(nodes), _members(nodes, prove_from))
 
 
-def compile_property(declared: Property) -> Node:
-    members = None if declared.members is None else compile_members(declared.members)
-    items = None if declared.items is None else compile_property(declared.items)
+def compile_property(declared: Property, prove_from: int = LEAST_MEMBERS) -> Node:
+    members = None if declared.members is None else compile_members(declared.members, prove_from)
+    items = None if declared.items is None else compile_property(declared.items, prove_from)
     made = _typed(declared, members, items)
     if declared.secret is not None:
         made = _sealing(made, declared.secret, declared.schema_path)
@@ -106,26 +108,43 @@ def refused(declared: Property, run: Run, parent: str, key: str | int) -> bool:
     return found
 
 
-def _members(nodes: dict[str, Node]) -> AdmitMembers:
+# A member as the loop wants it: name, whether it is judged, what to do with a value and without one, and the property.
+# Without an `Admit` the value has been proved.
+_Row = tuple[str, bool, Admit | None, Absent | None, Property]
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How one kind of request is admitted: by all rows, or by a proof and the rows that are left after it."""
+
+    rows: tuple[_Row, ...]
+    prove: Prove | None = None
+    rows_left: tuple[_Row, ...] = ()
+
+
+def _members(nodes: dict[str, Node], prove_from: int) -> AdmitMembers:
     names = frozenset(nodes)
     # Whom no authorizer can stop need not be judged: settled here for every actor and both kinds of request.
-    rows = {
-        (actor, creating): tuple(
-            (name, is_judged(node.declared, actor, creating=creating), node.admit, node.absent, node.declared)
-            for name, node in nodes.items()
-        )
-        for actor, creating in product((*Actor, None), (True, False))
-    }
+    ways = {who: _find_way(nodes, prove_from, *who) for who in product((*Actor, None), (True, False))}
 
     def admit_members(given: Properties, run: Run, path: str) -> Properties:
-        if not given.keys() <= names:
-            refuse_unknown(given, names, run, path)
-        out: Properties = {}
-        for name, judged, admit, absent, declared in rows[run.actor, run.creating]:
+        way = ways[run.actor, run.creating]
+        if way.prove is not None and way.prove(given, run):
+            out = dict(given)
+            rows = way.rows_left
+        else:
+            if not given.keys() <= names:
+                refuse_unknown(given, names, run, path)
+            out = {}
+            rows = way.rows
+        for name, judged, admit, absent, declared in rows:
             value = given.get(name)
             if value is None:
+                out.pop(name, None)
                 if absent is not None:
                     absent(run, path, out)
+            elif admit is None:
+                continue
             elif judged and refused(declared, run, path, name):
                 out[name] = Unknown.COUNTED
             else:
@@ -133,6 +152,27 @@ def _members(nodes: dict[str, Node]) -> AdmitMembers:
         return out
 
     return admit_members
+
+
+def _find_way(nodes: dict[str, Node], prove_from: int, actor: Actor | None, creating: bool) -> _Way:  # noqa: FBT001
+    rows: list[_Row] = []
+    covered: set[str] = set()
+    for name, node in nodes.items():
+        judged = is_judged(node.declared, actor, creating=creating)
+        rows.append((name, judged, node.admit, node.absent, node.declared))
+        if not judged and is_provable(node.declared):
+            covered.add(name)
+    if len(covered) < prove_from:
+        return _Way(tuple(rows))
+    prove = make_prove({name: node.declared for name, node in nodes.items()}, frozenset(covered))
+    left = [row if row[0] not in covered else (*row[:2], None, *row[3:]) for row in rows if _is_left(row, covered)]
+    return _Way(tuple(rows), prove, tuple(left))
+
+
+def _is_left(row: _Row, covered: set[str]) -> bool:
+    """What a proof has covered still has something to do where it is absent, if it has a default."""
+    name, _, _, absent, declared = row
+    return name not in covered or (absent is not None and not is_owed(declared))
 
 
 def is_judged(declared: Property, actor: Actor | None, *, creating: bool) -> bool:
@@ -239,7 +279,8 @@ def _free(expected: str, wanted: type, checks: tuple[Check, ...]) -> Admit:
         problem = json_problem(value)
         if problem is not None:
             return _mismatch(run, parent, key, expected, problem)
-        run_checks(checks, value, run, parent, key)
+        if checks:
+            run_checks(checks, value, run, parent, key)
         return value
 
     return admit
@@ -318,9 +359,7 @@ def _sealing(admit_plain: Admit, kind: SecretKind, schema_path: str) -> Admit:
         admitted = admit_plain(value, run, parent, key)
         if isinstance(admitted, Unknown):
             return admitted
-        slot = SecretSlot(path, schema_path, kind, Plain(admitted))
-        run.secrets.append(slot)
-        return slot
+        return run.seal(SecretSlot(path, schema_path, kind, Plain(admitted)))
 
     return admit
 
@@ -352,7 +391,7 @@ def make_value(generate: Generate, name: str, admit_made: Admit, run: Run, paren
         return
     if isinstance(value, Unknown):
         out[name] = value
-        run.counted.append((out, name))
+        run.count(out, name)
     elif value is not None:
         run.made[path] = How.GENERATED
         out[name] = _unjudged(admit_made, value, run, parent, name)

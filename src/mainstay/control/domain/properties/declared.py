@@ -45,6 +45,8 @@ class Property:
     generate: Generate | None
     pool_type: str | None
     checks: tuple[Check, ...]
+    # For each check what it says in JSON Schema; None where that language has no words for it.
+    keywords_of_checks: tuple[Properties | None, ...] = field(repr=False)
     keywords: Properties = field(repr=False)
     members: tuple[Property, ...] | None
     items: Property | None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 
 from mainstay.control.domain.faults import Fault
 from mainstay.control.domain.properties.contract import (
@@ -26,6 +28,7 @@ from mainstay.control.domain.values import Properties, equal
 
 # Looking a member of an enumeration up costs more than comparing with it.
 CREATE = Operation.CREATE
+NO_REFERENCES: Mapping[str, set[str]] = MappingProxyType({})
 
 
 class How(StrEnum):
@@ -85,14 +88,25 @@ class Run:
         self.actor: Actor | None = situation.actor
         self.creating = situation.operation is CREATE or situation.create_run
         self.faults: list[Fault] = []
-        self.secrets: list[SecretSlot] = []
-        self.takes: list[PoolTake] = []
         self.made: dict[str, How] = {}
+        # Most requests need none of these, and a hot path should not make what nobody looks at.
+        self.secrets: list[SecretSlot] | tuple[()] = ()
+        self.takes: list[PoolTake] | tuple[()] = ()
+        self.counted: list[tuple[Properties, str]] | tuple[()] = ()
         # Vault references that the service already holds, by schema path; a user may send back only these.
-        self.own_references: dict[str, set[str]] = {}
-        self.counted: list[tuple[Properties, str]] = []
+        self.own_references: Mapping[str, set[str]] = NO_REFERENCES
         # Most requests ask nothing.
         self.asked: Asked | None = None
+
+    def seal(self, slot: SecretSlot) -> SecretSlot:
+        self.secrets = self.secrets or []
+        self.secrets.append(slot)
+        return slot
+
+    def count(self, container: Properties, name: str) -> None:
+        """A value that is not known stands in the container for as long as the decision takes."""
+        self.counted = self.counted or []
+        self.counted.append((container, name))
 
     def refuse(self, path: str, message: str) -> Unknown:
         """Notes the fault; what is returned stands for the value, which is then neither set nor compared."""
@@ -154,6 +168,7 @@ class Run:
             return answer.value if question.wanted is None else question.wanted
         if question.wanted is not None and not equal(question.wanted, answer.value):
             raise GenerationFailed(PoolProblem.EXHAUSTED.value.format(pool_type=question.pool_type))
+        self.takes = self.takes or []
         self.takes.append(PoolTake(question.path, question.pool_type, answer.value))
         return answer.value
 
