@@ -233,7 +233,7 @@ def read_yaml(file: str, text: str) -> object:
     class StrictLoader(yaml.SafeLoader):
         """What JSON can say, in YAML: a date stays a string."""
 
-        yaml_implicit_resolvers = {  # noqa: RUF012 (the shape that PyYAML reads)
+        yaml_implicit_resolvers = {
             first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
             for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
         }
