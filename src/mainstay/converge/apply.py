@@ -19,7 +19,7 @@ from mainstay.converge.contract import (
 from mainstay.converge.kinds import Unfit, conceal, shorten, to_text
 from mainstay.converge.manifest.expressions import Unresolved
 from mainstay.converge.manifest.values import accept_secret, render_tree
-from mainstay.converge.redaction import Redactor
+from mainstay.converge.redaction import Redactor, clean_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -250,7 +250,12 @@ class Run:
             if value is not None:
                 rendered[key] = value
         complete = resource_type.resource(rendered)
-        resource_type.check_rendered(complete)
+        try:
+            resource_type.check_rendered(complete)
+        except Failure as error:
+            if not complete.sensitive:
+                raise
+            raise Failure(clean_of(complete, str(error))) from None
         return complete
 
     def is_refreshed(self, resource: Resource) -> bool:

@@ -74,7 +74,7 @@ def private_words(resource: Resource) -> Iterator[str]:
         yield check.command
         yield from split_words(check.command)
     for entry in getattr(resource, "environment", ()):
-        yield entry.partition("=")[2]
+        yield entry.partition("=")[2] if "=" in entry else entry
     for value in resource.__dict__.values():
         yield from secret_values(value)
     for check in resource.health_checks:

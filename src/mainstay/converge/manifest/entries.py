@@ -6,6 +6,7 @@ from mainstay.converge.contract import HealthCheck, Property, Resource
 from mainstay.converge.kinds import (
     BOOLEAN,
     DURATION_SECONDS,
+    REDACTED,
     TEXT,
     TEXTS,
     Kind,
@@ -300,10 +301,9 @@ class ResourceReader:
             return None
         self.holds_secret = self.holds_secret or scope.tainted
         if value is not None and entry.choices and value not in entry.choices:
-            self.faults.add(
-                path,
-                f"{of}{one_of(entry.choices)}, not {shorten(str(value))!r}{did_you_mean(str(value), entry.choices)}",
-            )
+            close = "" if scope.tainted else did_you_mean(str(value), entry.choices)
+            got = REDACTED if scope.tainted else repr(shorten(str(value)))
+            self.faults.add(path, f"{of}{one_of(entry.choices)}, not {got}{close}")
         return value
 
     def check_ensure(
