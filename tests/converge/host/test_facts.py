@@ -1,0 +1,229 @@
+"""Facts: what the host tells of itself, the administrator's own, and who wins."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from applying import Applied
+from loading import faults_of, load_text
+from mainstay.converge.contract import DoesNotLoad
+from mainstay.converge.host.facts import built_in, custom_files, fqdn, os_family, read_small
+
+Program = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def facts_d(root: Path) -> Path:
+    folder = root.parent / "configuration" / "facts.d"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+# ---- the host's own ----
+def test_every_fact_there_must_be_is_there() -> None:
+    facts = built_in()
+    system = os.uname()
+    assert facts["hostname"] == system.nodename.partition(".")[0]
+    assert facts["fqdn"].partition(".")[0] == facts["hostname"] or facts["fqdn"] == socket.gethostname()
+    assert set(facts["os"]) == {"name", "family", "version", "id"}
+    assert facts["kernel"] == {"release": system.release, "arch": system.machine}
+    assert facts["cpu"] == {"count": len(os.sched_getaffinity(0))}
+    total = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemTotal"))
+    assert abs(facts["memory"]["total_bytes"] - int(total.split()[1]) * 1024) < 64 * 1024 * 1024
+    assert set(facts["network"]) == {"interfaces", "default_ipv4", "default_ipv6"}
+    assert set(facts["network"]["interfaces"]) == {name for _, name in socket.if_nameindex()}
+    assert facts["virtualization"]
+    assert facts["host"]["info"] == {
+        "hostname": system.nodename,
+        "os": "linux",
+        "platform": facts["os"]["id"],
+        "platformFamily": facts["os"]["family"],
+        "platformVersion": facts["os"]["version"],
+        "kernelVersion": system.release,
+        "kernelArch": system.machine,
+    }
+
+
+def test_facts_are_plain_values() -> None:
+    facts = built_in()
+    assert json.loads(json.dumps(facts)) == facts
+
+
+def test_the_loopback_interface_is_told_with_its_address() -> None:
+    interfaces = built_in()["network"]["interfaces"]
+    assert interfaces["lo"]["ipv4"] in ("127.0.0.1", None)
+    assert interfaces["lo"]["mtu"] > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "like", "family"),
+    [
+        *(("debian", "", "debian"), ("ubuntu", "debian", "debian"), ("linuxmint", "ubuntu debian", "debian")),
+        *(("rhel", "fedora", "rhel"), ("rocky", "rhel centos fedora", "rhel"), ("fedora", "", "rhel")),
+        *(("opensuse-leap", "suse opensuse", "suse"), ("sles", "suse", "suse"), ("arch", "", "arch")),
+        *(("alpine", "", "alpine"), ("nixos", "", "nixos"), ("custom", "unheard of", "custom")),
+    ],
+)
+def test_the_family_of_an_operating_system(name: str, like: str, family: str) -> None:
+    assert os_family(name, like) == family
+
+
+def test_a_host_name_with_a_domain_is_the_whole_name() -> None:
+    assert fqdn("ada.example.org") == "ada.example.org"
+
+
+def test_a_file_that_cannot_be_read_is_no_fact() -> None:
+    assert read_small("/proc/nope") is None
+
+
+# ---- the administrator's own ----
+def test_files_of_facts_d_are_read_in_the_order_of_their_names(root: Path) -> None:
+    folder = facts_d(root)
+    for name in ("20.yaml", "10.json", "30.yml", "readme.txt", "40.yaml.bak"):
+        (folder / name).write_text("{}")
+    found = custom_files(str(root.parent / "configuration"))
+    assert [Path(path).name for path in found] == ["10.json", "20.yaml", "30.yml"]
+    assert custom_files(str(root.parent / "nowhere")) == []
+
+
+MANIFEST = """
+data:
+  seen: "{{ lookup('facts.site') }} {{ lookup('facts.os.family') }} {{ lookup('facts.only', '-') }}"
+resources: [{exec: ["true"]}]
+"""
+
+
+def test_custom_facts_lie_over_the_hosts_own_and_the_later_wins(root: Path) -> None:
+    folder = facts_d(root)
+    (folder / "a.json").write_text('{"site": "first", "os": {"family": "odd"}, "only": "\\ud83d\\ude00"}')
+    (folder / "b.yaml").write_text("site: second\n")
+    assert load_text(MANIFEST, root).data["seen"] == "second odd 😀"
+    layers = [{"site": "third"}, {"site": "fourth"}]
+    assert load_text(MANIFEST, root, facts_layers=layers).data["seen"] == "fourth odd 😀"
+
+
+def test_values_of_custom_facts_follow_the_core_schema(root: Path) -> None:
+    (facts_d(root) / "a.yaml").write_text("a: {yes: yes, n: 010, t: true, z: ~, l: [1, {b: c}]}\n")
+    text = "data: {a: \"{{ facts.a }}\"}\nresources: [{exec: ['true']}]\n"
+    assert load_text(text, root).data["a"] == {"yes": "yes", "n": 10, "t": True, "z": None, "l": [1, {"b": "c"}]}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        (
+            "a.yaml",
+            "a: [",
+            "a.yaml:2:1: not valid YAML: did not find expected node content (while parsing a flow node)",
+        ),
+        ("a.yaml", "a: 1\na: 2\n", "a.yaml:2:1: duplicate key 'a'; it stands in the same map above"),
+        ("a.yaml", "[a]", "a.yaml:1:1: expected a map of values, got a list"),
+        ("a.json", '{"a": 1,}', "a.json:1:9: not valid JSON: "),
+        ("a.json", "[" * 100_000, "a.json:1:1: not valid JSON: "),
+        ("a.json", '"x"', "a.json:1:1: expected a map of values, got the text 'x'"),
+        ("a.yml", "a: \x07", "a.yml:1:4: not valid YAML: the character U+0007 cannot stand here"),
+    ],
+)
+def test_broken_facts_keep_a_manifest_that_uses_facts_from_loading(
+    root: Path, name: str, content: str, says: str
+) -> None:
+    folder = facts_d(root)
+    (folder / name).write_text(content)
+    for text in (MANIFEST, MANIFEST.replace("lookup('facts.site')", "facts.site | upper")):
+        with pytest.raises(DoesNotLoad) as refused:
+            load_text(text, root)
+        assert str(refused.value).startswith(f"{folder}/{says}")
+
+
+def test_an_empty_file_holds_no_facts(root: Path) -> None:
+    (facts_d(root) / "a.yaml").write_text("# later\n")
+    (facts_d(root) / "b.yaml").write_text("site: here\n")
+    assert load_text(MANIFEST.replace("facts.os.family", "facts.site"), root).data["seen"] == "here here -"
+
+
+# ---- laziness: a broken facts file is only met by those who ask for a fact ----
+BROKEN = "a: ["
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- exec: ['true']\n",
+        "data: {a: 1, b: \"{{ environ.HOME | upper }}\"}\nresources: [{exec: ['true']}]\n",
+        "hierarchy: {order: [a, b], merge: deep}\noverrides: {a: {}}\nresources: [{exec: ['true']}]\n",
+        "- exec: [{x: {command: \"echo {{ 1 + 1 }}\", control: {if: \"'a' == 'a'\"}}}]\n",
+        "- exec: [{x: {command: \"echo {{ facts.hostname }}\", control: {if: 'false'}}}]\n",
+    ],
+    ids=["plain", "data", "hierarchy", "templates", "skipped"],
+)
+def test_a_manifest_that_uses_no_fact_gathers_none(apply: Callable[..., Applied], root: Path, text: str) -> None:
+    (facts_d(root) / "a.yaml").write_text(BROKEN)
+    assert apply(text).errors == []
+
+
+def test_a_fact_that_is_first_met_at_a_resources_turn_fails_that_resource_only(
+    apply: Callable[..., Applied], root: Path
+) -> None:
+    (facts_d(root) / "a.yaml").write_text(BROKEN)
+    text = """
+- exec:
+    - plain: {command: "echo {{ lookup('facts.hostname') }}"}
+    - filtered: {command: "echo {{ facts.hostname | upper }}"}
+    - asked: {command: "true", control: {if: "facts.a == 1"}}
+    - fine: {command: "true"}
+"""
+    done = apply(text)
+    assert done.outcomes == ["failed", "failed", "failed", "changed"]
+    assert len(done.errors) == 3
+    assert all("facts.d/a.yaml:2:1: not valid YAML" in error for error in done.errors)
+
+
+def test_facts_are_not_even_imported_by_a_run_that_uses_none(root: Path) -> None:
+    script = (
+        "import sys\n"
+        "from mainstay.cli.main import main\n"
+        "code = main(['apply', '-'])\n"
+        "print(code, 'mainstay.converge.host.facts' in sys.modules, 'jinja2' in sys.modules, 'socket' in sys.modules)\n"
+    )
+
+    for manifest, expected in (
+        ("- exec: ['true']\n", "0 False False False"),
+        ("- exec: [{x: {command: \"true {{ lookup('facts.cpu.count') }}\"}}]\n", "0 True False True"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", script], input=manifest, capture_output=True, text=True, timeout=60
+        )
+        assert done.stdout.splitlines()[-1] == expected, done.stderr
+
+
+# ---- the command line ----
+def test_facts_of_the_command_line_win_over_files_and_the_later_wins(mainstay: Program, root: Path) -> None:
+    (facts_d(root) / "a.yaml").write_text("site: directory\ndeep: {a: 1, b: 1}\n")
+    (root / "facts.yaml").write_text("site: file\ndeep: {b: 2}\n")
+    text = '- exec: [{x: {command: "echo {{ facts.site }} {{ facts.deep }} {{ facts.n + 1 }}", logoutput: true}}]\n'
+    for options, said in (
+        (["--fact", "n=1"], "directory {a: 1, b: 1} 2"),
+        (["--facts", "facts.yaml", "--fact", "n=1"], "file {a: 1, b: 2} 2"),
+        (
+            ["--fact", "site=option", "--fact", "deep.b=3", "--facts", "facts.yaml", "--fact", "n=0x0f"],
+            "option {a: 1, b: 3} 16",
+        ),
+        (["--fact", "site=one", "--fact", "site=two", "--fact", "n=7"], "two {a: 1, b: 1} 8"),
+    ):
+        done = mainstay("apply", "-", *options, stdin=text)
+        assert done.returncode == 0, done.stderr
+        assert f"| {said}\n" in done.stdout
+
+
+def test_an_unknown_fact_is_told_with_a_close_name(root: Path) -> None:
+    text = "- exec: [{x: {path: \"/{{ lookup('facts.os.famly') }}\"}}]\n"
+    assert faults_of(text, root) == [
+        "1:21 exec#x: path: facts.os.famly is not defined (did you mean facts.os.family?)"
+    ]
