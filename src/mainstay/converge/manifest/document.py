@@ -61,7 +61,12 @@ def decode(content: bytes, file: str) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line, column = position(content[: error.start])
-        fault = Fault(file, line, column, f"not UTF-8: byte 0x{content[error.start]:02x} cannot stand here")
+        fault = Fault(
+            file,
+            line,
+            column,
+            f"not UTF-8: byte 0x{content[error.start]:02x} cannot stand here; save the file as UTF-8",
+        )
         raise DoesNotLoad([fault]) from None
 
 

@@ -312,7 +312,7 @@ class ResourceReader:
         ensure = given.get("ensure")
         if ensure is None:
             if resource_type.ensure_required:
-                self.faults.add(path, f"{of}ensure is required: {one_of(resource_type.ensures)}", at_key=True)
+                self.faults.add(path, f"{of}ensure is required; it {one_of(resource_type.ensures)}", at_key=True)
         elif ensure not in resource_type.ensures and not resource_type.open_ensure:
             close = did_you_mean(ensure, resource_type.ensures) if len(resource_type.ensures) > 1 else ""
             self.faults.add(
