@@ -45,10 +45,8 @@ def essence(document: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def here(root: Path) -> Path:
-    for path in GOLDEN.glob("*.yaml"):
-        shutil.copy(path, root)
-    return root
+def here(root: Path, mistake: str) -> Path:
+    return Path(shutil.copy(GOLDEN / f"{mistake}.yaml", root))
 
 
 def compare(path: Path, said: str, *, update: bool) -> None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 EXIT_USAGE = 2
+# What other tools call our options.
+OTHER_NAMES = {"--dry-run": "--noop", "--check": "--noop", "-n": "--noop", "--extra-vars": "--set"}
 
 
 class Refused(Exception):
@@ -108,7 +110,10 @@ def make_parser(name: str, command: ModuleType) -> argparse.ArgumentParser:
 
         def way_out(self, message: str) -> str:
             _, found, rest = message.partition("unrecognized arguments: ")
-            return suggestion(rest.split()[0].partition("=")[0], options_of(self)) if found and rest else ""
+            if not found or not rest:
+                return ""
+            word = rest.split()[0].partition("=")[0]
+            return suggestion(OTHER_NAMES.get(word, word), options_of(self))
 
     parser = Parser(
         prog=f"mainstay {name}",
