@@ -141,6 +141,9 @@ def conceal(value: Any) -> Any:
 
 
 def shorten(text: str, limit: int = 60) -> str:
+    """Text for a message; of a secret not even the beginning."""
+    if isinstance(text, Tainted):
+        return REDACTED
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
@@ -214,7 +217,7 @@ def parse_mode(text: str) -> int:
         raise Unfit(f'mode "{shorten(text)}" is not a valid octal number')
     mode = int(text.lower().removeprefix("0o"), 8)
     if mode > 0o777:
-        raise Unfit(f'mode "{text}" exceeds maximum value 0777')
+        raise Unfit(f'mode "{shorten(text)}" exceeds maximum value 0777')
     return mode
 
 
@@ -241,7 +244,7 @@ def parse_duration(text: str) -> float:
     parts = [float(part or 0) for part in found.groups()]
     seconds = parts[0] * 86400 + parts[1] * 3600 + parts[2] * 60 + parts[3] + parts[4] / 1000
     if not 0 < seconds <= LONGEST_DURATION_SECONDS:
-        raise Unfit(f'duration "{text}" must be more than nothing and at most 366d')
+        raise Unfit(f'duration "{shorten(text)}" must be more than nothing and at most 366d')
     return seconds
 
 

@@ -96,7 +96,7 @@ class FileState(State):
         if self.kind == PRESENT and (hash_up_to_bytes is None or self.stat.st_size <= hash_up_to_bytes):
             found["checksum"] = REDACTED if self.sensitive else self.checksum or self.read_checksum(host)
         if self.link_target is not None:
-            found["target"] = self.link_target
+            found["target"] = REDACTED if self.sensitive else self.link_target
         return found
 
     def read_checksum(self, host: Host) -> str | None:
