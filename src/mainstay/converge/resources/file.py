@@ -27,6 +27,10 @@ STORE, ATTRIBUTES, MAKE_DIRECTORY, REMOVE, REMOVE_TREE, MAKE_LINK, COPY_TREE = (
 NON_CANONICAL = ("//", "/./", "/../")
 NON_CANONICAL_ENDS = ("/", "/.", "/..")
 LONGEST_PATH_BYTES = 4096
+# What a file with `ensure: present` may have in any combination.
+ALWAYS_FIT = frozenset(
+    ("type", "name", "id", "place", "ensure", "owner", "group", "mode", "content", "alias", "tags")
+)
 
 
 class File(Resource):
@@ -146,6 +150,9 @@ class FileType(ResourceType):
         yield from self._check_combinations(wanted)
 
     def _check_combinations(self, wanted: File) -> Iterator[tuple[str | None, str]]:
+        # Most resources are whole files and say nothing that could exclude anything.
+        if wanted.ensure == PRESENT and wanted.__dict__.keys() <= ALWAYS_FIT:
+            return
         deferred = wanted.deferred or {}
         has_content = wanted.content is not None or "content" in deferred
         has_source = wanted.source is not None or "source" in deferred
