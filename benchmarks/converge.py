@@ -30,7 +30,7 @@ MEMORY_BOUND_MEGABYTES = 150.0
 # A last stretch that costs so much more per resource than the first would be a cost that does not grow linearly.
 LINEAR_BOUND = 1.3
 # Turns by size: small runs are short, and their noise is large.
-TURNS = {1: 15, 100: 7, 1_000: 5, 10_000: 5, 100_000: 1}
+TURNS = {1: 15, 100: 7, 1_000: 5, 10_000: 3, 100_000: 1}
 
 
 class Key(NamedTuple):
