@@ -55,11 +55,19 @@ def test_each_layer_wins_over_the_one_before(mainstay: Program, root: Path) -> N
     [
         *(("v=80", 80), ("v=080", 80), ("v=0x10", 16), ("v=1e3", 1000.0), ("v=-1.5", -1.5), ("v=true", True)),
         *(("v=yes", "yes"), ("v=", None), ("v=~", None), ("v=null", None), ("v=a=b", "a=b"), ("v= x ", " x ")),
-        *(("v=[1, 2]", "[1, 2]"), ("v={a: 1}", "{a: 1}"), ('v="80"', '"80"'), ("v={{ 1 }}", "{{ 1 }}")),
+        *(('v="80"', "80"), ("v='[1, 2]'", "[1, 2]"), ('v="', '"'), ("v={{ 1 }}", "{{ 1 }}")),
     ],
 )  # fmt: skip
 def test_values_of_set_are_core_scalars(mainstay: Program, written: str, value: Any) -> None:
     assert data(mainstay, "--set", written, manifest="resources: [{exec: ['true']}]\n") == {"v": value}
+
+
+@pytest.mark.parametrize("written", ["v=[1, 2]", "v={a: 1}"])
+def test_set_takes_one_value_and_leads_to_data_for_more(mainstay: Program, written: str, root: Path) -> None:
+    (root / "m.yaml").write_text(MANIFEST)
+    done = mainstay("validate", "m.yaml", "--set", written)
+    assert done.returncode == 2
+    assert "--set v takes one value; put lists and maps into a file for --data" in done.stderr
 
 
 def test_dotted_keys_of_set_nest(mainstay: Program) -> None:

@@ -108,10 +108,10 @@ def test_the_working_directory_is_the_root_and_the_path_finds_the_program(apply:
 @pytest.mark.parametrize(
     ("properties", "message"),
     [
-        ({"command": "a 'b"}, "quote ' that is never closed"),
+        ({"command": "a 'b"}, "command: the quote ' is never closed"),
         ({"command": '""'}, "command is empty"),
         ({"command": " "}, "command is empty"),
-        ({"command": "true", "onlyif": 'a "'}, "onlyif: command has a quote"),
+        ({"command": "true", "onlyif": 'a "'}, 'onlyif: the quote " is never closed'),
         ({"command": "true", "environment": ["NOVALUE"]}, "'NOVALUE' is not KEY=value"),
         ({"command": "true", "environment": ["=x"]}, "'=x' is not KEY=value"),
         ({"command": "true", "path": "/bin:relative"}, "'relative' is not an absolute directory"),

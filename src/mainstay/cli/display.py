@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from mainstay.converge.apply import NOT_REACHED
 from mainstay.converge.contract import CHANGED, FAILED, REFRESHED, SKIPPED, STABLE, UNMET, Observer
 from mainstay.converge.kinds import conceal, to_text
 
@@ -85,11 +86,18 @@ class RunDisplay(Observer):
         self.stream.write(f"  {self.palette.paint('|', 'dim')} {printable(line)}\n")
 
     def event(self, index: int, event: Event) -> None:
-        if event.outcome == STABLE and not event.warnings and not self.verbose:
+        if not self.verbose and self.is_expected(event):
             return
         self.clear()
         self.stream.write("\n".join(self.lines(event)) + "\n")
         self.stream.flush()
+
+    def is_expected(self, event: Event) -> bool:
+        """What is as wanted, or was left out on purpose, is counted at the end and not told one by one."""
+        if event.warnings:
+            return False
+        left_out = event.outcome == SKIPPED and not (event.reason or "").startswith(NOT_REACHED)
+        return left_out or event.outcome == STABLE
 
     def lines(self, event: Event) -> list[str]:
         word = self.palette.paint(f"{event.outcome:<{WIDTH}}", event.outcome)

@@ -56,11 +56,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 141
     except KeyboardInterrupt:
         return 130
+    except OSError as error:
+        print(
+            f"mainstay: {error.strerror or error}" + (f": {error.filename}" if error.filename else ""),
+            file=sys.stderr,
+        )
+        return 1
     return code
 
 
 def dispatch(arguments: list[str]) -> int:
     name = arguments[0] if arguments else "--help"
+    if name == "help" and len(arguments) > 1:
+        return dispatch([*arguments[1:], "--help"])
     if name in ("-h", "--help", "help"):
         print(overview())
         return 0 if arguments else EXIT_USAGE

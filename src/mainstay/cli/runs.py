@@ -68,6 +68,10 @@ def assignment(text: str, option: str) -> dict[str, Any]:
     key, separator, value = text.partition("=")
     if not separator or not all(key.split(".")):
         raise Refused(f"{option} takes KEY=VALUE with a dotted key, such as web.port=80; got {text!r}")
+    if value[:1] == "[" or (value[:1] == "{" and value[:2] != "{{"):
+        raise Refused(f"{option} {key} takes one value; put lists and maps into a file for --data, or quote the text")
+    if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
+        return nest(key, value[1:-1])
     return nest(key, core_value(value))
 
 

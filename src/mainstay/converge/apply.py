@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from mainstay.converge.manifest.resolve import Manifest
 
 
+NOT_REACHED = "not reached"
+
+
 class Options:
     """How a run is to be done."""
 
@@ -122,7 +125,7 @@ class Run:
                 report.output_errors.append(self.redactor.clean(f"{name}: {error}"))
                 continue
             if name == "outputs":
-                report.outputs = conceal(value)
+                report.outputs = value
             else:
                 self.observer.message(self.redactor.clean(to_text(conceal(value))))
 
@@ -165,9 +168,9 @@ class Run:
     def gate(self, resource: Resource, event: Event) -> bool:
         """Whether the resource is to be managed at all."""
         if self.stop.reason is not None:
-            return skip(event, f"not reached: {self.stop.reason}")
+            return skip(event, f"{NOT_REACHED}: {self.stop.reason}")
         if self.gave_up_after is not None:
-            return skip(event, f"not reached: {self.gave_up_after} failed and fail_on_error is set")
+            return skip(event, f"{NOT_REACHED}: {self.gave_up_after} failed and fail_on_error is set")
         if self.options.tags and not self.options.tags.intersection(resource.tags):
             return skip(event, f"carries none of the tags {', '.join(sorted(self.options.tags))}")
         for key, expected in (("control_if", True), ("control_unless", False)):

@@ -16,6 +16,7 @@ from mainstay.converge.host.state import Busy, StateDirectory, configuration_pat
 from mainstay.converge.kinds import describe, to_value
 from mainstay.converge.manifest.document import decode, parse
 from mainstay.converge.manifest.expressions import Unresolved, taint
+from mainstay.converge.manifest.faults import did_you_mean
 from mainstay.converge.manifest.hierarchy import overlay
 from mainstay.converge.manifest.resolve import Manifest, Source, resolve
 from mainstay.converge.redaction import Redactor, secret_values
@@ -227,6 +228,7 @@ def resolve_text(session: Session, text: ManifestText) -> Manifest:
 def apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report:
     request, host, state = session.request, session.host, session.state
     options = request.options
+    refuse_unknown_tags(manifest, options)
     subscriptions = {resource.id: resource.subscribe for resource in manifest.resources if resource.subscribe}
     folder = state.identity_directory(identity)
     ledger = Ledger(f"{folder}/owed")
@@ -270,6 +272,15 @@ def apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report:
         return report
     finally:
         lock.release()
+
+
+def refuse_unknown_tags(manifest: Manifest, options: Options) -> None:
+    """A typing error in `--tag` would skip everything and look like success."""
+    carried = {tag for resource in manifest.resources for tag in resource.tags}
+    unknown = sorted(options.tags - carried)
+    if unknown:
+        faults = [f"no resource carries the tag {tag!r}{did_you_mean(tag, carried)}" for tag in unknown]
+        raise DoesNotLoad([Fault(manifest.file, None, None, fault) for fault in faults])
 
 
 def keep_report(session: Session, report: Report) -> None:

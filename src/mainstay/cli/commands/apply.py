@@ -5,6 +5,9 @@ Exit codes: 0 nothing failed, 1 a resource failed, 2 bad usage or a manifest tha
 
 from __future__ import annotations
 
+import os
+
+from mainstay.cli.main import Refused
 from mainstay.cli.runs import add_value_options, carry_out, catch_signals, duration, value_layers
 
 TYPE_CHECKING = False
@@ -42,6 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
     from mainstay.converge.contract import Observer
     from mainstay.converge.run import Request
 
+    if arguments.report is not None and not os.path.isdir(os.path.dirname(os.path.abspath(arguments.report))):
+        raise Refused(f"--report {arguments.report}: its directory does not exist")
     if arguments.json:
         observer = Observer()
     else:

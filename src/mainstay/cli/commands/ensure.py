@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         if found is None:
             continue
         one = types.add_parser(
-            name, help=f"a {name}", description=f"Brings one {name} to its state.", allow_abbrev=False
+            name, help=f"one {name}", description=f"Brings one {name} to its state.", allow_abbrev=False
         )
         one.add_argument("name", metavar="NAME")
         own = one.add_argument_group("properties")
@@ -45,12 +45,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def add_property(group: argparse._ArgumentGroup, key: str, entry: Property, choices: tuple[str, ...]) -> None:
+    import argparse
+
     from mainstay.converge.kinds import BOOLEAN, EXIT_CODES, TEXTS
 
     option, destination = f"--{key.replace('_', '-')}", f"property_{key}"
     help_text = entry.summary.replace("%", "%%") + (f" ({', '.join(choices)})" if choices else "")
     if entry.kind is BOOLEAN:
-        group.add_argument(option, dest=destination, nargs="?", const="true", metavar="true|false", help=help_text)
+        group.add_argument(option, dest=destination, action=argparse.BooleanOptionalAction, help=help_text)
     elif entry.kind in (TEXTS, EXIT_CODES):
         group.add_argument(
             option, dest=destination, action="append", metavar="VALUE", help=f"{help_text}; may be repeated"
@@ -73,7 +75,7 @@ def make_document(arguments: argparse.Namespace) -> Node:
         if value is None:
             continue
         if entry.kind is BOOLEAN:
-            properties[key] = Plain(value)
+            properties[key] = Plain(str(value).lower())
         elif entry.kind is EXIT_CODES:
             properties[key] = [Plain(item) for item in value]
         else:

@@ -41,7 +41,7 @@ def list_runs(history: History, limit: int, *, as_json: bool) -> int:
     if as_json:
         print_json([{key: found[key] for key in ("run_id", "manifest", "noop", "summary")} for found in kept])
         return 0
-    if not kept:
+    if not history.runs():
         print("There is no run yet.")
         return 0
     print(f"{'RUN':<31} {'KIND':<5} {'CHANGED':>8} {'FAILED':>7} {'TOTAL':>7} {'SECONDS':>8}  MANIFEST")

@@ -4,6 +4,8 @@ What is there now is kept first, so that a restore can be undone by another."""
 
 from __future__ import annotations
 
+import os
+
 from mainstay.cli.main import Refused
 from mainstay.cli.runs import EXIT_FAILED, print_json
 
@@ -27,6 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     from mainstay.converge.contract import Failure
     from mainstay.converge.run import list_backups, restore_backup
 
+    arguments.path = os.path.abspath(arguments.path)
     if arguments.list:
         kept = [
             {"run_id": found.run_id, "size": found.size, "mode": f"{found.mode:04o}"}

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mainstay.converge.host.files import Files
 
 DEFAULT_SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+BUILTINS = {".", "alias", "cd", "eval", "exec", "exit", "export", "set", "source", "ulimit", "umask", "unset"}
 TAIL_BYTES = 32 * 1024
 LONGEST_LINE_BYTES = 8 * 1024
 GRACE_SECONDS = 5.0
@@ -279,5 +280,7 @@ def find_program(files: Files, name: str, search: str, cwd: str) -> str:
             denied = f"{candidate} is a directory" if found.st_mode & 0o170000 == 0o040000 else candidate
     if denied:
         raise NotRunnable(f"not executable: {denied}")
+    if name in BUILTINS:
+        raise NotRunnable(f"command not found: {name} is part of a shell; ask for one with `provider: shell`")
     where = "" if "/" in name else f" in {search or 'an empty path'}"
     raise NotRunnable(f"command not found: {name}{where}")

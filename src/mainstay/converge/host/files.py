@@ -153,10 +153,11 @@ class Files:
         mode: int,
         old: Any,
         validate: Callable[[str], None] | None = None,
+        about_to_replace: Callable[[], None] | None = None,
     ) -> str | None:
         """Puts a file at `path`; returns a remark if it could not be done by a rename."""
         temp = self._temp_beside(path)
-        descriptor = os.open(temp, TEMP_FLAGS, 0o600)
+        descriptor = self._open_temp(temp, path)
         try:
             try:
                 self._fill(descriptor, content, source)
@@ -164,7 +165,7 @@ class Files:
                     self._keep_attributes(path, descriptor)
                 found = os.fstat(descriptor)
                 if found.st_uid != uid or found.st_gid != gid:
-                    os.fchown(descriptor, uid, gid)
+                    self._give_away(descriptor, path, uid, gid)
                 if validate is not None:
                     validate(temp)
                 # Not 0600 where the umask took bits away, or a kept access list brought some.
@@ -174,6 +175,8 @@ class Files:
                     os.fsync(descriptor)
             finally:
                 os.close(descriptor)
+            if about_to_replace is not None:
+                about_to_replace()
             try:
                 os.rename(temp, path)
             except OSError as error:
@@ -290,6 +293,21 @@ class Files:
         self._temps += 1
         return f"{directory}/{TEMP_PREFIX}{self.run_id}-{self._temps}"
 
+    def _open_temp(self, temp: str, path: str) -> int:
+        """Errors name the file that was asked for, not the one nobody has heard of."""
+        try:
+            return os.open(temp, TEMP_FLAGS, 0o600)
+        except PermissionError:
+            raise Failure(cannot_write_in(os.path.dirname(path))) from None
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from None
+
+    def _give_away(self, descriptor: int, path: str, uid: int, gid: int) -> None:
+        try:
+            os.fchown(descriptor, uid, gid)
+        except PermissionError:
+            raise Failure(cannot_give_away(path)) from None
+
     def _fill(self, descriptor: int, content: bytes | None, source: str | None) -> None:
         if source is not None:
             _copy(source, descriptor)
@@ -365,6 +383,14 @@ def closed_list(value: bytes) -> bytes:
         if entries[start] in (ACL_MASK, ACL_OTHERS) or (entries[start] == ACL_GROUP and not has_mask):
             entries[start + 2] = 0
     return bytes(entries)
+
+
+def cannot_write_in(directory: str) -> str:
+    return f"no permission to write in {directory}"
+
+
+def cannot_give_away(path: str) -> str:
+    return f"no permission to give {path} to another user"
 
 
 def require_parent(files: Files, path: str) -> None:

@@ -10,7 +10,7 @@ import os
 import stat as modes
 
 from mainstay.converge.contract import Failure, NotYetThere
-from mainstay.converge.host.files import CHUNK_BYTES, Files
+from mainstay.converge.host.files import CHUNK_BYTES, Files, cannot_give_away, cannot_write_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ class Forecast(Files):
         mode: int,
         old: Any,
         validate: Callable[[str], None] | None = None,
+        about_to_replace: Callable[[], None] | None = None,
     ) -> str | None:
         self._refuse_without_permission(path)
         self._refuse_foreign(path, uid, gid)
@@ -144,7 +145,7 @@ class Forecast(Files):
         if isinstance(found, Entry) and (self.effective_uid == 0 or found.is_new):
             return
         if not os.access(self._resolved(directory), os.W_OK | os.X_OK):
-            raise Failure(f"no permission to write in {directory}")
+            raise Failure(cannot_write_in(directory))
         if found.st_mode & modes.S_ISVTX and self.effective_uid not in (0, found.st_uid):
             try:
                 old = self.lstat(path)
@@ -158,7 +159,7 @@ class Forecast(Files):
         if self.effective_uid == 0:
             return
         if uid not in (-1, self.effective_uid):
-            raise Failure(f"no permission to give {path} to another user")
+            raise Failure(cannot_give_away(path))
         if gid not in (-1, self._own_gid, *os.getgroups()):
             raise Failure(f"no permission to give {path} to a group this user is not in")
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from mainstay.converge.host.state import StateDirectory
 
+OTHER_ARCHIVE_ENDS = (".tar", ".tar.xz", ".tar.bz2", ".tar.zst", ".txz", ".tbz2", ".7z", ".rar")
 BUNDLE_ENDS = (".tar.gz", ".tgz", ".zip")
 STANDARD_INPUT = "-"
 READ_BYTES = 256 * 1024 * 1024 + 1
@@ -45,6 +46,8 @@ def open_manifest(path: str, state: StateDirectory, run_id: str) -> ManifestText
         return ManifestText("stdin", sys.stdin.buffer.read(READ_BYTES), os.getcwd(), os.getcwd())
     # A name with a NUL is refused where it is opened.
     real = os.path.realpath(path.replace("\0", ""))
+    if path.endswith(OTHER_ARCHIVE_ENDS):
+        raise DoesNotLoad([Fault(path, None, None, "a bundle is packed as .tar.gz, .tgz or .zip")])
     if path.endswith(BUNDLE_ENDS):
         from mainstay.converge.host.bundles import unpack
 

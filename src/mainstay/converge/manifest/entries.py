@@ -253,12 +253,24 @@ class ResourceReader:
             given["sensitive"] = True
         resource = resource_type.resource(given)
         self.check_ensure(resource_type, resource, path, given, of)
-        if self.faults.seen == before:
-            for wrong, message in resource_type.check(resource):
-                text = clean_of(resource, message) if resource.sensitive else message
-                self.faults.add(self.place(wrong, properties, path, defaults_path), of + text, at_key=wrong is None)
+        unfit = self.unfit_keys(path, defaults_path) if self.faults.seen != before else ()
+        for wrong, message in resource_type.check(resource):
+            # What follows from a fault already told would only be in the way of the reader.
+            if unfit and (wrong in unfit or any(key in message for key in unfit)):
+                continue
+            text = clean_of(resource, message) if resource.sensitive else message
+            self.faults.add(self.place(wrong, properties, path, defaults_path), of + text, at_key=wrong is None)
         self.register(resource, path, of)
         manifest.resources.append(resource)
+
+    def unfit_keys(self, path: DocumentPath, defaults_path: DocumentPath) -> set[str]:
+        """Properties of a resource that have a fault: they count as not given, though they are."""
+        return {
+            str(place[len(above)])
+            for place, _, _ in self.faults.found
+            for above in (path, defaults_path)
+            if above and place[: len(above)] == above and len(place) > len(above)
+        } | {"ensure" for place, _, message in self.faults.found if place == path and "ensure is required" in message}
 
     def place(
         self, key: str | None, properties: dict[str, Node], path: DocumentPath, defaults_path: DocumentPath

@@ -13,6 +13,14 @@ if TYPE_CHECKING:
     from mainstay.converge.contract import DocumentPath
 
 # Parts of a related manifest family that we know and do not have: refused by name rather than as a typing error.
+ELSEWHERE_KNOWN_AS = {
+    "notify": "let the other resource `subscribe` to this one",
+    "before": "let the other resource `require` this one",
+    "when": "use `control: {if: …}`",
+    "register": "later resources read it by result('type#name')",
+    "become": "mainstay runs as the user that starts it",
+    "user": "mainstay runs commands as the user that starts it",
+}
 UNSUPPORTED_KEYS = {"register_when_stable", "resources_jet_file"}
 
 
@@ -37,6 +45,8 @@ class Faults:
     def unknown_key(self, key: str, path: DocumentPath, known: Iterable[str], of: str = "") -> None:
         if key in UNSUPPORTED_KEYS:
             self.add(path, f"{of}`{key}` is not supported", at_key=True)
+        elif key in ELSEWHERE_KNOWN_AS:
+            self.add(path, f"{of}unknown key {key!r}; {ELSEWHERE_KNOWN_AS[key]}", at_key=True)
         else:
             self.add(path, f"{of}unknown key {shorten(key)!r}{did_you_mean(key, known)}", at_key=True)
 

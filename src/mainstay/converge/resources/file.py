@@ -237,6 +237,8 @@ class FileType(ResourceType):
         if kind == "other":
             raise Failure(f"{path} is {file_word(actual.stat.st_mode)}, not a regular file")
         if wanted.ensure == ABSENT:
+            if kind == DIRECTORY and not actual.is_empty_directory and wanted.backup:
+                raise Failure(f"directory {path} is not removed: `backup` keeps files, not trees; take `backup` away")
             if kind == DIRECTORY and not actual.is_empty_directory and not wanted.force:
                 raise Failure(f"directory {path} is not empty; `force: true` removes it with all in it")
             return

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from mainstay.converge.resources.exec import Exec
 
 
+SHELL_WORDS = {"|", "||", "&&", ">", ">>", "<", "2>&1"}
+
+
 class PosixCommands(Provider):
     name = "posix"
 
@@ -62,6 +65,7 @@ class PosixCommands(Provider):
 
     # ---- doing ----
     def perform(self, wanted: Exec, actual: ExecState, change: Change, host: Host) -> None:
+        self._note_shell_words(wanted.command_line, host)
         on_line = host.say if wanted.logoutput else None
         done = self._run(wanted.command_line, wanted, host, on_line)
         actual.exit_code = done.exit_code
@@ -69,6 +73,7 @@ class PosixCommands(Provider):
         actual.stdout = done.stdout
 
     def forecast(self, wanted: Exec, actual: ExecState, change: Change, host: Host) -> None:
+        self._note_shell_words(wanted.command_line, host)
         self._prepare(wanted.command_line, wanted, host)
 
     def _run(self, command: str, wanted: Exec, host: Host, on_line: Callable[[str], None] | None) -> Finished:
@@ -104,6 +109,14 @@ class PosixCommands(Provider):
 
     def _words(self, command: str) -> list[str]:
         return split_words(command)
+
+    def _note_shell_words(self, command: str, host: Host) -> None:
+        """A pipe that is handed to `echo` as a word is seldom what was meant."""
+        meant = [word for word in self._words(command) if word in SHELL_WORDS]
+        if meant:
+            host.note(
+                f"{' '.join(meant)} is passed on as it stands, since no shell runs this; use `provider: shell` for it"
+            )
 
 
 PROVIDER = PosixCommands()

@@ -8,6 +8,7 @@ import stat as modes
 from mainstay.converge.contract import Change, DesiredStateFailed, Failure, Missing, Provider
 from mainstay.converge.host.files import require_parent
 from mainstay.converge.host.trees import Difference, compare_trees
+from mainstay.converge.kinds import shorten
 from mainstay.converge.resources.file import (
     ABSENT,
     ATTRIBUTES,
@@ -143,8 +144,6 @@ class PosixFiles(Provider):
         files = host.files
         uid, gid = actual.wanted_uid, actual.wanted_gid
         mode = wanted.mode or 0
-        if wanted.backup and actual.kind == PRESENT and change.verb in (STORE, REMOVE):
-            self._keep_backup(wanted, actual, host)
         if change.verb == STORE:
             self._store(wanted, actual, host)
         elif change.verb == ATTRIBUTES:
@@ -170,12 +169,15 @@ class PosixFiles(Provider):
             if wanted.owner is not None or wanted.group is not None:
                 files.set_link_owner(path, uid=uid, gid=gid)
         elif change.verb == REMOVE:
+            self._keep_backup(wanted, actual, host)
             files.remove(path)
         elif change.verb == REMOVE_TREE:
             files.check_removable(path)
             files.remove_tree(path)
 
     def _keep_backup(self, wanted: File, actual: FileState, host: Host) -> None:
+        if not wanted.backup or actual.kind != PRESENT:
+            return
         if wanted.sensitive:
             host.note("not backed up: its content comes from a secret, which is not kept in the state directory")
         else:
@@ -194,6 +196,7 @@ class PosixFiles(Provider):
             mode=wanted.mode or 0,
             old=actual.stat if actual.kind == PRESENT else None,
             validate=self._validator(wanted, host),
+            about_to_replace=lambda: self._keep_backup(wanted, actual, host),
         )
         if wanted.sensitive:
             host.secret_paths.add(path)
@@ -265,7 +268,8 @@ class PosixFiles(Provider):
         host.files.refuse_to_run(program)
         done = host.commands.run(words, program=program, timeout_seconds=self.validate_timeout_seconds)
         if done.exit_code != 0:
-            raise Failure(f"validate refused the new file (exit {done.exit_code}): {words[0]}", output=done.output)
+            command = shorten(wanted.validate or "")
+            raise Failure(f"validate refused the new file (exit {done.exit_code}): {command}", output=done.output)
 
     def forecast(self, wanted: File, actual: FileState, change: Change, host: Host) -> None:
         # The files of a dry run note each step instead of making it, and refuse what the real ones would.

@@ -1,0 +1,85 @@
+"""What a newcomer trips over: each leads to a message that helps, and to nothing being lost."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from applying import Applied
+
+Program = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def test_a_tree_that_backup_cannot_keep_is_not_removed(apply: Callable[..., Applied], root: Path) -> None:
+    (root / "tree").mkdir()
+    (root / "tree" / "f").write_text("precious")
+    done = apply("- file: [ROOT/tree: {ensure: absent, force: true, backup: true}]")
+    assert done.outcomes == ["failed"]
+    assert "`backup` keeps files, not trees" in done.errors[0]
+    assert (root / "tree" / "f").read_text() == "precious"
+
+
+def test_a_file_that_was_not_replaced_leaves_no_backup(
+    apply: Callable[..., Applied], mainstay: Program, root: Path
+) -> None:
+    (root / "f").write_text("old")
+    manifest = """
+    - file:
+        - ROOT/f: {ensure: present, content: new, owner: USER, group: GROUP, mode: "0644", backup: true, validate: grep nothing %}
+    """
+    assert apply(manifest).outcomes == ["failed"]
+    assert mainstay("restore", "--list", "f").stdout == ""
+    assert apply(manifest.replace("nothing", "new")).outcomes == ["changed"]
+    assert mainstay("restore", "--list", "f").stdout.count("3 bytes") == 1
+
+
+def test_a_tag_that_nobody_carries_is_refused_with_the_one_that_was_meant(mainstay: Program, root: Path) -> None:
+    (root / "m.yaml").write_text("- exec: [touch f: {tags: [config]}]")
+    done = mainstay("apply", "m.yaml", "--tag", "confg")
+    assert (done.returncode, "no resource carries the tag 'confg' (did you mean 'config'?)" in done.stderr) == (
+        2,
+        True,
+    )
+    assert not (root / "f").exists()
+
+
+def test_what_was_left_out_on_purpose_is_only_counted(mainstay: Program, root: Path) -> None:
+    (root / "m.yaml").write_text('- exec: ["true": {tags: [a]}, "false": {tags: [b]}]')
+    said = mainstay("apply", "m.yaml", "--tag", "a").stdout
+    assert "1 skipped" in said
+    assert "exec#false" not in said
+    assert "exec#false" in mainstay("apply", "m.yaml", "--tag", "a", "-v").stdout
+
+
+def test_a_flag_does_not_swallow_the_name(mainstay: Program) -> None:
+    done = mainstay("ensure", "exec", "--logoutput", "echo hello")
+    assert done.returncode == 0, done.stderr
+    assert "| hello" in done.stdout
+
+
+def test_words_of_other_tools_lead_to_ours(mainstay: Program, root: Path) -> None:
+    (root / "m.yaml").write_text("- exec: [x: {command: 'true', notify: exec#y}]")
+    assert (
+        "unknown key 'notify'; let the other resource `subscribe` to this one" in mainstay("apply", "m.yaml").stderr
+    )
+
+
+def test_a_command_that_is_part_of_a_shell_is_named_as_such(apply: Callable[..., Applied]) -> None:
+    assert "cd is part of a shell; ask for one with `provider: shell`" in apply("- exec: [cd /tmp]").errors[0]
+
+
+def test_the_directory_of_the_report_is_looked_at_before_the_run(mainstay: Program, root: Path) -> None:
+    (root / "m.yaml").write_text("- exec: [touch f]")
+    done = mainstay("apply", "m.yaml", "--report", "nowhere/r.json")
+    assert (done.returncode, (root / "f").exists()) == (2, False)
+    assert "its directory does not exist" in done.stderr
+
+
+def test_another_archive_is_told_what_a_bundle_is(mainstay: Program, root: Path) -> None:
+    (root / "b.tar").write_bytes(b"")
+    assert "a bundle is packed as .tar.gz, .tgz or .zip" in mainstay("apply", "b.tar").stderr
+
+
+def test_help_of_a_command_can_be_asked_for_in_both_ways(mainstay: Program) -> None:
+    assert mainstay("help", "apply").stdout == mainstay("apply", "--help").stdout
