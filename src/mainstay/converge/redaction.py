@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.converge.kinds import REDACTED, Tainted, Unfit
+from mainstay.converge.kinds import REDACTED, Tainted, Unfit, shorten
 from mainstay.converge.words import split_words
 
 TYPE_CHECKING = False
@@ -56,13 +56,19 @@ def clean_of(resource: Resource, text: str) -> str:
     return clean(text, longest_first(private_words(resource)))
 
 
+def quoted_forms(value: str) -> Iterator[str]:
+    """A value as messages quote it: whole, shortened, and with what a quotation escapes."""
+    short = shorten(value)
+    yield from (value, short, repr(short)[1:-1])
+
+
 def private_words(resource: Resource) -> Iterator[str]:
     """What a sensitive resource must not show of itself: commands with their words, content, environment."""
     for key in PRIVATE_PROPERTIES:
         value = getattr(resource, key, None)
         if not value:
             continue
-        yield value
+        yield from quoted_forms(value)
         if key == "content":
             yield from value.splitlines()
             continue
@@ -74,7 +80,8 @@ def private_words(resource: Resource) -> Iterator[str]:
         yield check.command
         yield from split_words(check.command)
     for entry in getattr(resource, "environment", ()):
-        yield entry.partition("=")[2] if "=" in entry else entry
+        yield from quoted_forms(entry)
+        yield entry.partition("=")[2]
     for value in resource.__dict__.values():
         yield from secret_values(value)
     for check in resource.health_checks:
