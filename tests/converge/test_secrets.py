@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from applying import USER, Applied, fill_in
+from applying import Applied, fill_in
 from machine import PROGRAM
 from mainstay.cli.display import RunDisplay
 from mainstay.converge.contract import Observer, Resource
@@ -94,15 +94,21 @@ def test_a_sensitive_resource_shows_nothing(text: str, noop: bool, root: Path, m
 
 def test_a_sensitive_command_that_does_not_load_is_not_quoted(root: Path, mainstay: Mainstay) -> None:
     manifest = root.parent / "manifest.yaml"
-    for line in (
-        f'command: "tool \'{SECRET}"',
-        f"command: 'true', onlyif: \"tool '{SECRET}\"",
-        f"command: 'true', environment: ['{SECRET}']",
-    ):
-        manifest.write_text(f"- exec:\n    - go: {{sensitive: true, {line}}}\n")
-        done = mainstay("apply", manifest)
-        assert done.returncode == 2
-        assert traces(done.stdout + done.stderr, SECRET) == []
+    lines = []
+    for secret in (SECRET, LONG):
+        lines += [
+            f'command: "tool \'{secret}"',
+            f"command: 'true', onlyif: \"tool '{secret}\"",
+            f"command: 'true', environment: ['{secret}']",
+            f"command: 'true', cwd: relative, environment: ['={secret}']",
+        ]
+    resources = [f"    - go{index}: {{sensitive: true, {line}}}\n" for index, line in enumerate(lines)]
+    manifest.write_text("- exec:\n" + "".join(resources))
+    done = mainstay("apply", manifest)
+    assert done.returncode == 2
+    assert "10 faults" in done.stderr
+    assert traces(done.stdout + done.stderr, SECRET) == []
+    assert traces(done.stdout + done.stderr, LONG) == []
 
 
 # ---- tainted values ----
@@ -187,10 +193,10 @@ def test_our_own_process_never_carries_a_secret_in_its_arguments(root: Path) -> 
     manifest = root.parent / "manifest.yaml"
     manifest.write_text(
         fill_in(
-            f"- file:\n    - ROOT/x: {{sensitive: true, ensure: present, content: {SECRET}, validate: sleep 0.5 --help %, "
+            f"- file:\n    - ROOT/x: {{sensitive: true, ensure: present, content: {SECRET}, validate: \"sh -c 'sleep 0.7' %\", "
             "owner: USER, group: GROUP, mode: '0600'}\n",
             root,
-        ).replace("sleep 0.5 --help %", "\"sh -c 'sleep 0.7' %\"")
+        )
     )
     process = subprocess.Popen([PROGRAM, "apply", manifest], stdout=subprocess.DEVNULL)
     seen = ""
@@ -204,4 +210,3 @@ def test_our_own_process_never_carries_a_secret_in_its_arguments(root: Path) -> 
     assert process.returncode == 0
     assert "sleep 0.7" in seen
     assert SECRET not in seen
-    assert USER

@@ -1,0 +1,129 @@
+"""What holds for every resource type and provider: the second run is stable, and a dry run touches nothing and is right.
+
+Each type and provider of the house needs a sample here; one without is a failure, so a new one cannot be forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from applying import Applied
+from mainstay.converge import providers, resources
+from scratch import Tree, fingerprint, make_tree, temps_below
+
+Apply = Callable[..., Applied]
+
+# (type, provider) → named samples: what is there before, and a manifest all of whose resources change it.
+SAMPLES: dict[tuple[str, str], dict[str, tuple[Tree, str]]] = {
+    ("file", "posix"): {
+        "a new file": (
+            {},
+            "- file:\n    - ROOT/x: {ensure: present, content: x, owner: USER, group: GROUP, mode: '0640'}\n",
+        ),
+        "a replaced file": (
+            {"x": {"file": "old", "mode": "0600"}},
+            "- file:\n    - ROOT/x: {ensure: present, content: x, backup: true, validate: test -s %, owner: USER, group: GROUP, mode: '0640'}\n",
+        ),
+        "attributes": (
+            {"x": {"file": "x", "mode": "0600"}},
+            "- file:\n    - ROOT/x: {ensure: present, owner: USER, group: GROUP, mode: '0640'}\n",
+        ),
+        "directories": (
+            {},
+            "- file:\n    - ROOT/a/b/c: {ensure: directory, owner: USER, group: GROUP, mode: '0750'}\n",
+        ),
+        "a link": ({"x": {"link": "old"}}, "- file:\n    - ROOT/x: {ensure: link, target: new}\n"),
+        "a followed link": (
+            {"x": {"link": "y"}, "y": {"file": "old"}},
+            "- file:\n    - ROOT/x: {ensure: present, content: x, links: follow, owner: USER, group: GROUP, mode: '0640'}\n",
+        ),
+        "a tree": (
+            {
+                "from": {"directory": "0755"},
+                "from/x": {"file": "x"},
+                "to": {"directory": "0755"},
+                "to/y": {"file": ""},
+            },
+            "- file:\n    - ROOT/to: {ensure: directory, source: ROOT/from, recurse: true, purge: true, owner: USER, group: GROUP, mode: '0750'}\n",
+        ),
+        "things that go": (
+            {"x": {"file": ""}, "d": {"directory": "0755"}, "d/e": {"directory": "0755"}, "l": {"link": "x"}},
+            "- file:\n    - ROOT/x: {ensure: absent}\n    - ROOT/d: {ensure: absent, force: true}\n    - ROOT/l: {ensure: absent}\n",
+        ),
+        "a sensitive file": (
+            {"x": {"file": "old"}},
+            "- file:\n    - ROOT/x: {sensitive: true, ensure: present, content: x, owner: USER, group: GROUP, mode: '0600'}\n",
+        ),
+    },
+    ("exec", "posix"): {
+        "creates": ({}, "- exec:\n    - go: {command: touch ROOT/x, creates: ROOT/x}\n"),
+        "unless": ({}, "- exec:\n    - go: {command: touch ROOT/x, unless: test -e ROOT/x}\n"),
+        "onlyif": ({"x": {"file": ""}}, "- exec:\n    - go: {command: rm ROOT/x, onlyif: test -e ROOT/x}\n"),
+        "a refresh": (
+            {},
+            "- file:\n    - ROOT/x: {ensure: present, owner: USER, group: GROUP, mode: '0640'}\n- exec:\n    - go: {command: touch ROOT/y, refresh_only: true, subscribe: [file#ROOT/x]}\n",
+        ),
+    },
+    ("exec", "shell"): {
+        "creates": ({}, "- exec:\n    - go: {provider: shell, command: true && touch ROOT/x, creates: ROOT/x}\n"),
+        "unless": ({}, "- exec:\n    - go: {provider: shell, command: touch ROOT/x, unless: '[ -e ROOT/x ]'}\n"),
+    },
+}
+# Types whose providers need more of a machine than files and processes have suites of their own.
+ELSEWHERE = {"service": "tests/system", "package": "tests/system"}
+
+
+def samples() -> list[object]:
+    return [
+        pytest.param(*sample, id=f"{type_name}/{provider}: {name}")
+        for (type_name, provider), named in SAMPLES.items()
+        for name, sample in named.items()
+    ]
+
+
+def test_every_provider_has_samples() -> None:
+    known = {
+        (type_name, provider)
+        for type_name in resources.names()
+        if type_name not in ELSEWHERE
+        for provider in providers.names(type_name)
+    }
+    assert known == SAMPLES.keys()
+
+
+@pytest.mark.parametrize(("tree", "text"), samples())
+def test_applied_twice_the_second_run_is_stable(tree: Tree, text: str, apply: Apply, root: Path) -> None:
+    make_tree(root, tree)
+    first = apply(text)
+    assert set(first.outcomes) <= {"changed", "refreshed"}, first.errors
+    assert temps_below(root) == []
+    settled = fingerprint(root)
+    assert set(apply(text).outcomes) == {"stable"}
+    assert fingerprint(root) == settled
+    assert set(apply(text, noop=True).outcomes) == {"stable"}
+
+
+@pytest.mark.parametrize(("tree", "text"), samples())
+def test_a_dry_run_touches_nothing_and_foresees_the_run(tree: Tree, text: str, apply: Apply, root: Path) -> None:
+    make_tree(root, tree)
+    before = fingerprint(root)
+    foreseen = apply(text, noop=True, differences=True)
+    assert fingerprint(root) == before
+    assert all(event.noop for event in foreseen.report.events)
+    assert all((event.noop_message or "").startswith("Would have ") for event in foreseen.report.events)
+    done = apply(text, differences=True)
+    assert not any(event.noop for event in done.report.events)
+    for expected, found in zip(foreseen.report.events, done.report.events, strict=True):
+        for key in ("outcome", "changed", "refreshed", "reason", "provider", "diff", "errors"):
+            assert getattr(expected, key) == getattr(found, key), key
+
+
+@pytest.mark.parametrize(("tree", "text"), samples())
+def test_a_document_can_be_made_of_every_event(tree: Tree, text: str, apply: Apply, root: Path) -> None:
+    make_tree(root, tree)
+    for noop in (True, False):
+        for event in apply(text, noop=noop).as_json()["events"]:
+            assert event["state"]["ensure"] in ("present", "absent", "directory", "link")
