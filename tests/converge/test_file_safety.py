@@ -415,6 +415,29 @@ def test_only_the_last_ten_of_a_path_are_kept_and_privately(apply: Apply, root: 
         assert mode_of(path) == (0o700 if path.is_dir() else 0o600)
 
 
+def test_runs_of_several_manifests_keep_backups_at_the_same_time(root: Path) -> None:
+    """They share equal contents and clean up after each other."""
+    manifests = []
+    for number in range(3):
+        lines = [
+            f'    - defaults: {{ensure: present, content: "", backup: true, owner: "{os.getuid()}", group: "{os.getgid()}", mode: "0644"}}'
+        ]
+        for index in range(40):
+            (root / f"{number}-{index}").write_text(f"same {index % 5}")
+            lines.append(f"    - {root}/{number}-{index}: {{}}")
+        path = root.parent / f"{number}.yaml"
+        path.write_text("- file:\n" + "\n".join(lines) + "\n")
+        manifests.append(path)
+    running = [subprocess.Popen([PROGRAM, "apply", path], stdout=subprocess.PIPE, text=True) for path in manifests]
+    for process in running:
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode == 0, output
+    backups = Path(os.environ["MAINSTAY_STATE_DIR"]) / "backups"
+    kept = [path.read_text() for path in backups.glob("paths/*/*.content")]
+    assert sorted(kept) == sorted(f"same {index % 5}" for index in range(40) for _ in range(3))
+    assert len(list((backups / "objects").iterdir())) == 5
+
+
 def test_a_dry_run_keeps_no_backup(apply: Apply, root: Path) -> None:
     (root / "x").write_text("old")
     before = fingerprint(root)

@@ -10,7 +10,7 @@ from mainstay.converge.host.state import file_name, remove, write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     from mainstay.converge.host.state import StateDirectory
@@ -40,8 +40,9 @@ class Backups:
     def keep(self, path: str, run_id: str, found: Any, chunks: Iterable[bytes]) -> None:
         objects = self.state.directory("backups", "objects")
         folder = self.state.directory("backups", "paths", file_name(path))
-        temp = os.path.join(objects, f"{run_id}-{os.getpid()}.new")
-        descriptor = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        content = os.path.join(folder, f"{run_id}.content")
+        remove(content)
+        descriptor = os.open(content, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         digest = sha256()
         try:
             for chunk in chunks:
@@ -50,11 +51,7 @@ class Backups:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        kept = os.path.join(objects, digest.hexdigest())
-        os.replace(temp, kept)
-        content = os.path.join(folder, f"{run_id}.content")
-        remove(content)
-        os.link(kept, content)
+        self._share(content, os.path.join(objects, digest.hexdigest()))
         attributes = {
             "path": path,
             "uid": found.st_uid,
@@ -64,6 +61,19 @@ class Backups:
         }
         self.state.write(os.path.join(folder, f"{run_id}.json"), json.dumps(attributes).encode(), durable=True)
         self._prune(folder, objects)
+
+    def _share(self, content: str, kept: str) -> None:
+        """Makes equal contents one; runs of other manifests may do the same, or clean up, at the same time."""
+        shared = f"{content}.new"
+        try:
+            os.link(content, kept)
+        except FileExistsError:
+            remove(shared)
+            try:
+                os.link(kept, shared)
+            except FileNotFoundError:
+                return
+            os.replace(shared, content)
 
     def list(self, path: str) -> list[Backup]:
         """What is kept of a path, newest first."""
@@ -85,12 +95,12 @@ class Backups:
         for run_id in runs[:-MOST_PER_PATH]:
             self._drop(folder, run_id)
         self._prune_total(os.path.dirname(folder), objects)
-        for entry in os.scandir(objects):
-            if entry.stat().st_nlink == 1:
-                remove(entry.path)
+        for path, found in statuses(objects):
+            if found.st_nlink == 1:
+                remove(path)
 
     def _prune_total(self, paths: str, objects: str) -> None:
-        total = sum(entry.stat().st_size for entry in os.scandir(objects))
+        total = sum(found.st_size for _, found in statuses(objects))
         if total <= LARGEST_TOTAL_BYTES:
             return
         kept = sorted(
@@ -112,3 +122,12 @@ class Backups:
     def _drop(self, folder: str, run_id: str) -> None:
         remove(os.path.join(folder, f"{run_id}.json"))
         remove(os.path.join(folder, f"{run_id}.content"))
+
+
+def statuses(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Of all files in a folder that another run may be cleaning up too."""
+    for entry in os.scandir(folder):
+        try:
+            yield entry.path, entry.stat()
+        except FileNotFoundError:
+            continue
