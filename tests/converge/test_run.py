@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from applying import Applied, apply_text, fill_in
+from machine import in_own_mounts
 from mainstay.converge import providers, resources
 from mainstay.converge.apply import Options, Run
 from mainstay.converge.contract import Change, Event, Observer, Provider, Report, Resource, StopFlag
@@ -498,6 +499,45 @@ def test_run_ids_are_ordered_in_time(apply: Apply, root: Path) -> None:
     text = "- exec:\n    - go: {command: 'true', creates: ROOT}\n"
     identities = [apply(text).report.run_id for _ in range(20)]
     assert identities == sorted(set(identities))
+
+
+# ---- a full state directory ----
+OWING = """
+- file:
+    - ROOT/x: {ensure: present, content: x, owner: USER, group: GROUP, mode: "0644"}
+- exec:
+    - told: {command: COMMAND, refresh_only: true, subscribe: ["file#ROOT/x"]}
+"""
+
+
+def test_nothing_is_touched_where_no_state_can_be_kept(root: Path) -> None:
+    manifest = write(root, OWING.replace("COMMAND", "touch ROOT/told"))
+    state = Path(os.environ["MAINSTAY_STATE_DIR"])
+    state.mkdir()
+    done = in_own_mounts(
+        f"mount -t tmpfs -o size=16k tmpfs {state}\nhead -c 100000 /dev/zero > {state}/fill || true\n"
+        f'"$MAINSTAY" apply {manifest} || echo exit $?'
+    )
+    assert done.stdout == "exit 2\n"
+    assert f"the state directory {state} cannot be used: No space left on device" in done.stderr
+    assert list(root.iterdir()) == []
+
+
+def test_a_disk_that_fills_up_on_the_way_loses_no_refresh(root: Path) -> None:
+    state = Path(os.environ["MAINSTAY_STATE_DIR"])
+    state.mkdir()
+    manifest = write(root, OWING.replace("COMMAND", f"sh -c 'head -c 100000 /dev/zero > {state}/fill; exit 1'"))
+    later = OWING.replace("COMMAND", "touch ROOT/told").replace("ROOT", str(root)).replace("USER", "root")
+    done = in_own_mounts(
+        f"mount -t tmpfs -o size=64k tmpfs {state}\n"
+        f'"$MAINSTAY" apply {manifest} --json || true\necho ---\nrm {state}/fill\n'
+        f"cat > {manifest} <<'END'\n{later.replace('GROUP', 'root')}END\n"
+        f'"$MAINSTAY" apply {manifest} --json'
+    )
+    first, second = (json.loads(part) for part in done.stdout.split("---"))
+    assert [event["outcome"] for event in first["events"]] == ["changed", "failed"]
+    assert [event["outcome"] for event in second["events"]] == ["stable", "refreshed"]
+    assert "Traceback" not in done.stderr
 
 
 # ---- as a library ----

@@ -89,7 +89,11 @@ class Ledger:
             for subscriber, triggers in self.owed.items()
             for trigger in sorted(triggers)
         )
-        state.write(self._file.path, ("\n".join(lines) + "\n").encode(), durable=True)
+        try:
+            state.write(self._file.path, ("\n".join(lines) + "\n").encode(), durable=True)
+        except OSError:
+            # No room for a shorter one: the file as it grew owes the same.
+            return
 
     def _write(self, verb: str, trigger: str, subscribers: Sequence[str], *, durable: bool) -> None:
         if self._file is not None:

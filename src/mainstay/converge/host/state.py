@@ -58,10 +58,13 @@ class StateDirectory:
                 for depth in range(len(parts) + 1):
                     os.chmod(os.path.join(self.path, *parts[:depth]), DIRECTORY_MODE)
         except OSError as error:
-            raise Unusable(
-                f"the state directory {self.path} cannot be used: {error.strerror}; set MAINSTAY_STATE_DIR to one that can"
-            ) from None
+            raise self.unusable(error) from None
         return path
+
+    def unusable(self, error: OSError) -> Unusable:
+        return Unusable(
+            f"the state directory {self.path} cannot be used: {error.strerror}; set MAINSTAY_STATE_DIR to one that can"
+        )
 
     def identity_directory(self, identity: str) -> str:
         """Where what belongs to one manifest is kept between runs."""
@@ -106,7 +109,10 @@ class StateDirectory:
             remove(path)
 
     def lock(self, path: str, *, wait_seconds: float, stop: StopFlag) -> Lock:
-        return Lock(path, wait_seconds, stop)
+        try:
+            return Lock(path, wait_seconds, stop)
+        except OSError as error:
+            raise self.unusable(error) from None
 
 
 class Lock:
