@@ -22,6 +22,7 @@ PLAIN_LOOKUP = r"\s*lookup\(\s*(?:'([^'\\]*)'|\"([^\"\\]*)\")\s*\)\s*"
 DATA_LOOKUP = r"lookup\(\s*(?:'data\.([^'\\]*)'|\"data\.([^\"\\]*)\")\s*\)"
 FOREIGN = (("&&", "and"), ("||", "or"), ("${", "{{ … }}"))
 LONGEST_REPETITION = 10_000_000
+LONGEST_EXPRESSION = 20_000
 LARGEST_NUMBER = 10**300
 MOST_ITEMS = 1_000_000
 MISSING: Any = object()
@@ -188,7 +189,7 @@ class Expression:
             for part in path.split("."):
                 value = step(value, part)
             if value is MISSING:
-                found.append(f"data.{path} is not defined" + hint(data, "data", path))
+                found.append(f"data.{shorten(path, 200)} is not defined" + hint(data, "data", path))
         return found
 
 
@@ -306,6 +307,8 @@ def compile_expression(source: str) -> Callable[..., Any]:
 
     if not source.strip():
         raise BadExpression("nothing stands between {{ and }}")
+    if len(source) > LONGEST_EXPRESSION:
+        raise BadExpression(f"the expression is longer than {LONGEST_EXPRESSION} characters: {quoted(source)}")
     try:
         compiled: Callable[..., Any] = environment().compile_expression(source, undefined_to_none=False)
     except (RecursionError, MemoryError):
