@@ -136,7 +136,7 @@ class Session:
         if content is None:
             raise Unresolved(f"file('{path}'): larger than {LARGEST_READ_BYTES // 1024 // 1024} MB")
         text = content.decode("utf-8", "surrogateescape")
-        if place in self.host.secret_paths and self.current is not None:
+        if self.current is not None and self.host.is_secret(place):
             self.current.manifest.scope.tainted = True
         return text
 
@@ -245,6 +245,7 @@ def apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report:
         redactor=Redactor(secret_values(request.roots)),
     )
     host.say = lambda line: say(current, line)
+    keep_secret_files(manifest, host)
     if request.starting is not None:
         request.starting()
     if options.noop or options.monitor_only:
@@ -289,6 +290,13 @@ def keep_report(session: Session, report: Report) -> None:
         History(session.state).save(report, session.host)
     except OSError as error:
         report.warnings.append(f"the report was not kept in {session.state.path}: {error.strerror}")
+
+
+def keep_secret_files(manifest: Manifest, host: Host) -> None:
+    """Known from the start: a file stays a secret in a run that does not touch it."""
+    for resource in manifest.resources:
+        if resource.sensitive and resource.type == "file":
+            host.keep_secret(resource.name)
 
 
 def say(current: Run, line: str) -> None:

@@ -33,8 +33,7 @@ class Host:
         self._commands: Commands | None = None
         self.environ: Mapping[str, str] = process_environment()
         self.notes: list[str] = []
-        # Paths whose content came from a secret, so that reading them back is known to be one.
-        self.secret_paths: set[str] = set()
+        self._secret_paths: set[str] = set()
         # In a dry run: the first resource that would change, and whether one of them could bring anything.
         self.would_change: str | None = None
         self.uncertain = False
@@ -52,6 +51,27 @@ class Host:
     def timestamp(self, seconds: float) -> str:
         """RFC 3339, to the microsecond."""
         return timestamp(seconds)
+
+    def keep_secret(self, path: str) -> None:
+        """What stands at or below this path is a secret, whoever reads it later in the run."""
+        self._secret_paths.update((path, self._real(path)))
+
+    def is_secret(self, path: str) -> bool:
+        if not self._secret_paths:
+            return False
+        # However it is spelled, and whatever links lead there.
+        place = self._real(path)
+        while place not in self._secret_paths:
+            if len(place) <= 1:
+                return False
+            place = os.path.dirname(place)
+        return True
+
+    def _real(self, path: str) -> str:
+        try:
+            return self.files.real_path(path)
+        except (OSError, ValueError):
+            return os.path.normpath(path)
 
     def note(self, text: str) -> None:
         """Something the event of the current resource should say."""

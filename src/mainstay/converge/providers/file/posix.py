@@ -45,6 +45,7 @@ class PosixFiles(Provider):
 
     # ---- looking ----
     def read(self, wanted: File, host: Host, *, refresh: bool) -> FileState:
+        self._keep_secrets(wanted, host)
         state = FileState(wanted.name, sensitive=wanted.sensitive)
         state.real_path = path = wanted.name
         if wanted.owner is not None:
@@ -66,6 +67,16 @@ class PosixFiles(Provider):
             return state
         self._fill(state, found, wanted, path, host)
         return state
+
+    def _keep_secrets(self, wanted: File, host: Host) -> None:
+        """A copy of a secret is one, and so is what a secret file is copied from."""
+        source = None if wanted.source is None else host.resolve_source(wanted.source)
+        if source is not None and host.is_secret(source):
+            wanted.sensitive = True
+        if wanted.sensitive:
+            host.keep_secret(wanted.name)
+            if source is not None:
+                host.keep_secret(source)
 
     def confirm(self, wanted: File, actual: FileState, host: Host) -> FileState:
         state = self.read(wanted, host, refresh=False)
@@ -198,8 +209,6 @@ class PosixFiles(Provider):
             validate=self._validator(wanted, host),
             about_to_replace=lambda: self._keep_backup(wanted, actual, host),
         )
-        if wanted.sensitive:
-            host.secret_paths.add(path)
         if remark:
             host.note(remark)
 
