@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -60,3 +61,66 @@ def test_a_secret_file_that_tags_leave_out_is_a_secret(
     applied = apply(text, differences=True, tags=("copy",))
     assert applied.outcomes == ["skipped", "changed"]
     assert SECRET not in everything_shown(applied, tmp_path / "state")
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        f"command: 'true', environment: PW={SECRET}",
+        f"command: 'true', environment: ['{SECRET}']",
+        f'command: "echo \'{SECRET} {"a" * 80}"',
+        f'command: "echo \'{SECRET}\\\\n{"a" * 30}"',
+        f"command: '{{{{ \"{SECRET}\" ~ nope }}}}'",
+        f"command: '{{{{ \"{SECRET}\" ~ }}}}'",
+        f"command: '{{{{ \"{SECRET}\" | int / 0 }}}}'",
+        f"command: 'true', environment: '{{{{ \"{SECRET}\" }}}}'",
+        f"command: 'true', environment: ['{{{{ \"{SECRET}\" }}}}']",
+        f"command: 'true', health_checks: [{{command: \"echo '{SECRET}\"}}]",
+        f"command: 'true', health_checks: [{{command: '{{{{ \"{SECRET}\" ~ }}}}'}}]",
+        f"command: 'true', timeout: 1s, unless: ['{SECRET}']",
+    ],
+)
+def test_what_is_wrong_with_a_sensitive_resource_is_said_without_showing_it(
+    mainstay: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, properties: str
+) -> None:
+    manifest = tmp_path / "manifest.yaml"
+    manifest.write_text(f"- exec:\n    - secret: {{sensitive: true, {properties}}}\n")
+    for done in (mainstay("apply", manifest), mainstay("apply", "--json", manifest)):
+        assert done.returncode in (1, 2)
+        assert SECRET not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        "control: {if: \"{{ result('exec#secret').stdout ~ 'x' }}\"}",
+        "control: {unless: \"result('exec#secret').stdout | trim\"}",
+        "onlyif: \"echo '{{ result('exec#secret').stdout }}\"",
+        "environment: \"{{ result('exec#secret').stdout }}\"",
+    ],
+)
+def test_what_a_sensitive_command_said_is_not_shown_where_it_does_not_fit(
+    apply: Callable[..., Applied], tmp_path: Path, properties: str
+) -> None:
+    text = f"""
+    - exec:
+        - secret: {{command: echo {SECRET}, sensitive: true}}
+        - reader: {{command: "true", {properties}}}
+    """
+    applied = apply(text)
+    assert applied.outcomes == ["changed", "failed"]
+    assert SECRET not in json.dumps(applied.as_json()) + "".join(
+        path.read_text() for path in (tmp_path / "state" / "history").iterdir()
+    )
+
+
+def test_rendering_hides_the_health_checks_of_a_sensitive_resource(
+    mainstay: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    manifest = tmp_path / "manifest.yaml"
+    manifest.write_text(
+        f"- exec:\n    - a: {{command: 'true', sensitive: true, health_checks: [{{command: check {SECRET}}}]}}\n"
+    )
+    done = mainstay("render", manifest)
+    assert done.returncode == 0
+    assert SECRET not in done.stdout

@@ -19,7 +19,7 @@ from mainstay.converge.contract import (
 from mainstay.converge.kinds import Unfit, conceal, shorten, to_text
 from mainstay.converge.manifest.expressions import Unresolved
 from mainstay.converge.manifest.values import accept_secret, render_tree
-from mainstay.converge.redaction import Redactor, clean_of
+from mainstay.converge.redaction import Redactor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -188,12 +188,15 @@ class Run:
 
     def condition(self, expression: Expression, key: str) -> bool:
         name = f"control.{key.removeprefix('control_')}"
+        scope = self.manifest.scope
+        scope.tainted = False
         try:
-            value = expression.evaluate(self.manifest.scope)
+            value = expression.evaluate(scope)
         except Unresolved as error:
             raise Failure(f"{name}: {error}") from None
         if not isinstance(value, bool):
-            raise Failure(f"{name} must give true or false, not {shorten(repr(value))}")
+            shown = "what it makes of a secret" if scope.tainted else shorten(repr(value))
+            raise Failure(f"{name} must give true or false, not {shown}")
         return value
 
     def converge(self, resource: Resource, event: Event) -> None:
@@ -205,8 +208,10 @@ class Run:
             return
         if resource.deferred:
             resource = self.render(resource, resource_type)
+            # From here on it is known what of it is a secret, also where it is refused.
             event.resource = resource
             self.current = resource
+            resource_type.check_rendered(resource)
         refresh = self.is_refreshed(resource)
         actual = provider.read(resource, self.host, refresh=refresh)
         event.state = actual
@@ -245,21 +250,15 @@ class Run:
             try:
                 value = render_tree(tree, scope)
                 kind = resource_type.properties[key].kind
-                value = accept_secret(kind, value) if scope.tainted else kind.accept(value)
+                hidden = scope.tainted or resource.sensitive
+                value = accept_secret(kind, value) if hidden else kind.accept(value)
             except (Unresolved, Unfit) as error:
                 raise Failure(f"{key}: {error} ({self.manifest.position((*resource.place, key))})") from None
             if scope.tainted:
                 rendered["sensitive"] = True
             if value is not None:
                 rendered[key] = value
-        complete = resource_type.resource(rendered)
-        try:
-            resource_type.check_rendered(complete)
-        except Failure as error:
-            if not complete.sensitive:
-                raise
-            raise Failure(clean_of(complete, str(error))) from None
-        return complete
+        return resource_type.resource(rendered)
 
     def is_refreshed(self, resource: Resource) -> bool:
         if not resource.subscribe:

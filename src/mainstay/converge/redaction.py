@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from mainstay.converge.kinds import REDACTED, Tainted, Unfit, shorten
 from mainstay.converge.words import split_words
 
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
 
 # Shorter values would tear holes into ordinary words.
 SHORTEST_SECRET = 4
+# Where messages cut off what they quote.
+LONGEST_QUOTED = 60
 PRIVATE_PROPERTIES = ("content", "command", "onlyif", "unless", "validate")
 
 
@@ -30,7 +34,7 @@ class Redactor:
         resource = event.resource
         secrets = self.secrets
         if resource.sensitive:
-            secrets = longest_first([*secrets, *private_words(resource)])
+            secrets = longest_first([*secrets, *as_shown(private_words(resource))])
             event.output = REDACTED if event.output else event.output
             event.diff = REDACTED if event.diff else event.diff
         event.errors = tuple(clean(text, secrets) for text in event.errors)
@@ -53,13 +57,18 @@ def longest_first(secrets: Iterable[str]) -> list[str]:
 
 def clean_of(resource: Resource, text: str) -> str:
     """Text about a sensitive resource, without what it must not show of itself."""
-    return clean(text, longest_first(private_words(resource)))
+    return clean(text, longest_first(as_shown(private_words(resource))))
 
 
-def quoted_forms(value: str) -> Iterator[str]:
-    """A value as messages quote it: whole, shortened, and with what a quotation escapes."""
-    short = shorten(value)
-    yield from (value, short, repr(short)[1:-1])
+def as_shown(words: Iterable[str]) -> Iterator[str]:
+    """Words as they are, and as messages quote and shorten them."""
+    for word in words:
+        yield word
+        if len(word) > LONGEST_QUOTED:
+            short = shorten(word, LONGEST_QUOTED)
+            yield from (short, repr(short)[1:-1])
+        elif not word.isprintable() or "\\" in word or "'" in word:
+            yield repr(word)[1:-1]
 
 
 def private_words(resource: Resource) -> Iterator[str]:
@@ -68,7 +77,7 @@ def private_words(resource: Resource) -> Iterator[str]:
         value = getattr(resource, key, None)
         if not value:
             continue
-        yield from quoted_forms(value)
+        yield value
         if key == "content":
             yield from value.splitlines()
             continue
@@ -80,12 +89,30 @@ def private_words(resource: Resource) -> Iterator[str]:
         yield check.command
         yield from split_words(check.command)
     for entry in getattr(resource, "environment", ()):
-        yield from quoted_forms(entry)
-        yield entry.partition("=")[2]
+        yield from (entry, entry.partition("=")[2])
+    for tree in (resource.deferred or {}).values():
+        yield from template_words(tree)
     for value in resource.__dict__.values():
         yield from secret_values(value)
     for check in resource.health_checks:
         yield from secret_values(check.command)
+
+
+def template_words(tree: Any) -> Iterator[str]:
+    """What is written out in templates that are not filled in: their expressions, and the texts in them."""
+    if isinstance(tree, dict):
+        tree = list(tree.values())
+    if isinstance(tree, list):
+        for child in tree:
+            yield from template_words(child)
+        return
+    for part in getattr(tree, "parts", ()):
+        source = getattr(part, "source", None)
+        if source is not None:
+            yield source.strip()
+            # Not those that follow a parenthesis, which are names of things to look up.
+            for found in re.finditer(r"""(?<!\()(?:'([^']*)'|"([^"]*)")""", source):
+                yield found[1] or found[2] or ""
 
 
 def secret_values(value: Any) -> Iterator[str]:

@@ -21,7 +21,7 @@ from mainstay.converge.kinds import (
 from mainstay.converge.manifest.expressions import BadExpression, Expression, split
 from mainstay.converge.manifest.faults import did_you_mean, one_of
 from mainstay.converge.manifest.values import ValueReader, check_shape, holds_template
-from mainstay.converge.redaction import clean_of
+from mainstay.converge.redaction import PRIVATE_PROPERTIES, clean_of
 from mainstay.converge.words import split_words
 
 TYPE_CHECKING = False
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 UNSUPPORTED_TYPES = {"archive", "scaffold", "apply"}
 MOST_TRIES = 1000
 LONGEST_SHOWN_IDENTITY = 200
+HIDDEN_PROPERTIES = frozenset((*PRIVATE_PROPERTIES, "environment"))
 # What every report shows of a resource, a sensitive one too.
 SHOWN_PROPERTIES = frozenset(("alias", "ensure", "provider", "require", "subscribe", "tags"))
 
@@ -230,10 +231,13 @@ class ResourceReader:
         given: dict[str, Any] = {"type": resource_type.name, "name": name, "id": identity, "place": path}
         of = f"{shorten(identity, LONGEST_SHOWN_IDENTITY)}: "
         merged = {**defaults, **properties} if defaults else properties
+        sensitive = merged.get("sensitive")
+        is_sensitive = isinstance(sensitive, Plain) and sensitive.value is True
         for key, node in merged.items():
             entry = table.get(key)
             if entry is None:
                 where = self.place(key, properties, path, defaults_path)
+                self.values.private = is_sensitive
                 self.read_structured(key, node, where, self.whose(where, path, of, given), given, table)
                 continue
             attribute = entry.alias_of or key
@@ -245,10 +249,12 @@ class ResourceReader:
                 value: Any = node
             else:
                 where = self.place(key, properties, path, defaults_path)
+                self.values.private = is_sensitive and attribute in HIDDEN_PROPERTIES
                 value = self.read_property(key, entry, node, given, where, self.whose(where, path, of, given))
                 if value is None:
                     continue
             given[attribute] = value
+        self.values.private = False
         if self.holds_secret:
             given["sensitive"] = True
         resource = resource_type.resource(given)

@@ -44,7 +44,7 @@ def properties(resource: Resource) -> dict[str, Any]:
         elif key == "timeout":
             found[key] = duration(value)
         elif key == "health_checks":
-            found[key] = [health_check(check) for check in value]
+            found[key] = [health_check(check, hidden=resource.sensitive) for check in value]
         else:
             found[key] = shown(value)
     control = {
@@ -57,8 +57,8 @@ def properties(resource: Resource) -> dict[str, Any]:
     return found
 
 
-def health_check(check: HealthCheck) -> dict[str, Any]:
-    found: dict[str, Any] = {"command": shown(check.command)}
+def health_check(check: HealthCheck, *, hidden: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {"command": REDACTED if hidden else shown(check.command)}
     if check.name != check.command:
         found["name"] = shown(check.name)
     found["tries"] = check.tries

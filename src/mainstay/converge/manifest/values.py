@@ -21,6 +21,8 @@ class ValueReader:
 
     def __init__(self, faults: Faults) -> None:
         self.faults = faults
+        # Whether what is being read must not be shown, even where it is wrong.
+        self.private = False
 
     def typed(self, kind: Kind, node: Node, path: DocumentPath, of: str, scope: Scope) -> Any:
         """A value of `kind`, templates rendered now; None when not given or wrong."""
@@ -33,11 +35,15 @@ class ValueReader:
                 return accept_secret(kind, value)
             return kind.accept(value)
         except Unfit as error:
-            self.faults.add((*path, *error.where), join(of, str(error)), at_key=error.at_key)
+            message = f"what stands here is no {kind.name}" if self.private else str(error)
+            self.faults.add((*path, *error.where), join(of, message), at_key=error.at_key)
             return None
         except (BadExpression, Unresolved, Failure) as error:
-            self.faults.add(path, f"{of}{error}")
+            self.faults.add(path, f"{of}{self.shown(error)}")
             return None
+
+    def shown(self, error: Exception) -> str:
+        return "the template in it fails" if self.private else str(error)
 
     def tree(self, node: Node, path: DocumentPath, of: str, data: Any) -> Any:
         """A value whose templates wait; their syntax and constant data look-ups are checked now."""
@@ -49,7 +55,7 @@ class ValueReader:
             try:
                 template = Template(node)
             except BadExpression as error:
-                self.faults.add(path, f"{of}{error}")
+                self.faults.add(path, f"{of}{self.shown(error)}")
                 return node
             for missing in template.missing_data(data):
                 self.faults.add(path, f"{of}{missing}")
