@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 PROGRAM = "import sys; sys.argv[0] = 'mainstay'; from mainstay.cli.main import program; {}; program()"
 
@@ -34,3 +37,46 @@ def test_what_waits_for_the_end_is_called() -> None:
 def test_threads_finish_what_they_do() -> None:
     late = "import threading, time; threading.Thread(target=lambda: (time.sleep(0.2), print('late'))).start()"
     assert run_program("--version", before=late).stdout.endswith("late\n")
+
+
+MANIFEST = """
+- file:
+    - defaults: {{ensure: present, owner: "{uid}", group: "{gid}", mode: "0644"}}
+    - {root}/é first: {{content: a}}
+    - {root}/second: {{content: b}}
+"""
+
+
+def run_shell(line: str, root: Path) -> subprocess.CompletedProcess[str]:
+    """A line of shell in which `$M` is the program and `$F` a manifest of two files below `root`."""
+    manifest = root.parent / "manifest.yaml"
+    manifest.write_text(MANIFEST.format(root=root, uid=os.geteuid(), gid=os.getegid()))
+    names = {"M": str(Path(sys.executable).with_name("mainstay")), "F": str(manifest)}
+    return subprocess.run(
+        ["/bin/bash", "-c", line], env={**os.environ, **names}, capture_output=True, text=True, timeout=60
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("$M apply $F >&-", 0),
+        ("$M apply $F 2>&-", 0),
+        ("$M apply $F <&- >&- 2>&-", 0),
+        ("$M apply -v $F >/dev/full", 1),
+        ("$M apply --json $F >/dev/full", 1),
+        ("$M apply -v $F | true; exit ${PIPESTATUS[0]}", 141),
+        ("PYTHONIOENCODING=ascii $M apply -v $F", 0),
+    ],
+)
+def test_a_run_goes_to_its_end_whatever_becomes_of_its_output(root: Path, line: str, code: int) -> None:
+    done = run_shell(line, root)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == code
+    assert sum(path.is_file() for path in root.iterdir()) == 2
+
+
+def test_a_closed_standard_input_is_an_empty_manifest(root: Path) -> None:
+    done = run_shell("$M apply - <&-", root)
+    assert done.returncode == 2
+    assert "empty document" in done.stderr

@@ -52,6 +52,23 @@ class RunDisplay(Observer):
         self.total = 0
         self.live = self.stream.isatty() and os.environ.get("TERM") != "dumb"
         self.shown_progress = False
+        # Why nothing can be written any more.
+        self.lost: OSError | None = None
+
+    def write(self, text: str) -> None:
+        """The run matters more than who watches it: it goes on when nobody can, and says so at its end."""
+        if self.lost is None:
+            try:
+                self.stream.write(text)
+            except OSError as error:
+                self.lost = error
+
+    def flush(self) -> None:
+        if self.lost is None:
+            try:
+                self.stream.flush()
+            except OSError as error:
+                self.lost = error
 
     def begins(self, total: int) -> None:
         self.total = total
@@ -62,8 +79,8 @@ class RunDisplay(Observer):
             return
         width = self.terminal_width()
         line = f"[{index + 1}/{self.total}] {printable(resource.id)}"
-        self.stream.write("\r\033[K" + self.palette.paint(line[: width - 1], "dim"))
-        self.stream.flush()
+        self.write("\r\033[K" + self.palette.paint(line[: width - 1], "dim"))
+        self.flush()
         self.shown_progress = True
 
     def terminal_width(self) -> int:
@@ -74,23 +91,23 @@ class RunDisplay(Observer):
 
     def clear(self) -> None:
         if self.shown_progress:
-            self.stream.write("\r\033[K")
+            self.write("\r\033[K")
             self.shown_progress = False
 
     def message(self, text: str) -> None:
         self.clear()
-        self.stream.write(printable(text.rstrip("\n"), keep_newlines=True) + "\n")
+        self.write(printable(text.rstrip("\n"), keep_newlines=True) + "\n")
 
     def output(self, resource: Resource, line: str) -> None:
         self.clear()
-        self.stream.write(f"  {self.palette.paint('|', 'dim')} {printable(line)}\n")
+        self.write(f"  {self.palette.paint('|', 'dim')} {printable(line)}\n")
 
     def event(self, index: int, event: Event) -> None:
         if not self.verbose and self.is_expected(event):
             return
         self.clear()
-        self.stream.write("\n".join(self.lines(event)) + "\n")
-        self.stream.flush()
+        self.write("\n".join(self.lines(event)) + "\n")
+        self.flush()
 
     def is_expected(self, event: Event) -> bool:
         """What is as wanted, or was left out on purpose, is counted at the end and not told one by one."""
@@ -120,10 +137,11 @@ class RunDisplay(Observer):
     def finish(self, report: Report) -> None:
         self.clear()
         for error in report.output_errors:
-            self.stream.write(f"{self.palette.paint('error:', FAILED)} {indented(error)}\n")
+            self.write(f"{self.palette.paint('error:', FAILED)} {indented(error)}\n")
         for name, value in (report.outputs or {}).items():
-            self.stream.write(f"output    {printable(name)} = {printable(to_text(conceal(value)))}\n")
-        self.stream.write(self.summary(report) + "\n")
+            self.write(f"output    {printable(name)} = {printable(to_text(conceal(value)))}\n")
+        self.write(self.summary(report) + "\n")
+        self.flush()
 
     def summary(self, report: Report) -> str:
         counts = report.summary()

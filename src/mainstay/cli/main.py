@@ -32,28 +32,40 @@ def program() -> NoReturn:
     code = main()
     if "threading" in sys.modules:
         # Threads may still have something to finish.
+        give_up_unwritable()
         sys.exit(code)
     import atexit
 
     atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    give_up_unwritable()
     os._exit(code)
+
+
+def give_up_unwritable() -> None:
+    """Keeps the interpreter from complaining at exit about what cannot be written."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
+    mend_streams()
     try:
         code = dispatch(arguments)
         sys.stdout.flush()
     except Refused as refusal:
-        sys.stdout.flush()
-        print(f"mainstay: {refusal}", file=sys.stderr)
+        complain(str(refusal))
         return refusal.exit_code
     except BrokenPipeError:
-        # The reader went away (`| head`): stop quietly, and keep the interpreter from complaining at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader went away (`| head`): stop quietly.
         return 141
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        complain(f"{error.strerror or error}{where}")
+        return 1
     except KeyboardInterrupt:
         return 130
     except OSError as error:
@@ -63,6 +75,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         return 1
     return code
+
+
+def mend_streams() -> None:
+    """Whoever starts us may have closed some: what is opened first would take their place, and be written to."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        stream = getattr(sys, name)
+        if stream is None:
+            place = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, open(place, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115
+        elif number and hasattr(stream, "reconfigure"):
+            # Not every terminal knows every character.
+            stream.reconfigure(errors="backslashreplace")
+
+
+def complain(text: str) -> None:
+    from mainstay.cli.display import printable
+
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is sys.stderr:
+                print(f"mainstay: {printable(text, keep_newlines=True)}", file=stream)
+            stream.flush()
+        except OSError:
+            continue
 
 
 def dispatch(arguments: list[str]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import contextmanager
 
-from mainstay.cli.main import Refused
+from mainstay.cli.main import Refused, complain
 from mainstay.converge.contract import DoesNotLoad, Observer, StopFlag, Stopped
 from mainstay.converge.host.state import Unusable
 from mainstay.converge.kinds import Unfit, core_value, parse_duration
@@ -170,7 +170,9 @@ def show_report(
     elif isinstance(observer, RunDisplay):
         observer.finish(report)
     for warning in report.warnings:
-        print(f"mainstay: warning: {warning}", file=sys.stderr)
+        complain(f"warning: {warning}")
+    if isinstance(observer, RunDisplay) and observer.lost is not None:
+        raise observer.lost
 
 
 def print_json(document: object) -> None:
