@@ -12,7 +12,15 @@ from mainstay.converge.history import History, Journal, Ledger
 from mainstay.converge.host.clock import monotonic
 from mainstay.converge.host.door import Host, process_environment
 from mainstay.converge.host.sources import ManifestText, open_manifest, read_bytes
-from mainstay.converge.host.state import Busy, StateDirectory, configuration_path, new_run_id, state_path
+from mainstay.converge.host.state import (
+    Busy,
+    StateDirectory,
+    configuration_path,
+    is_replaceable,
+    new_run_id,
+    state_path,
+    write_through,
+)
 from mainstay.converge.kinds import describe, to_value
 from mainstay.converge.manifest.document import decode, parse
 from mainstay.converge.manifest.expressions import Unresolved, taint
@@ -122,7 +130,11 @@ class Session:
         return facts
 
     def write_report(self, path: str, text: str) -> None:
-        self.state.write(path, text.encode("utf-8", "backslashreplace"))
+        content = text.encode("utf-8", "backslashreplace")
+        if is_replaceable(path):
+            self.state.write(path, content)
+        else:
+            write_through(path, content)
 
     # ---- functions of expressions ----
     def read_file(self, path: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat as modes
 import time
 from contextlib import contextmanager
 
@@ -191,6 +192,23 @@ def write_all(descriptor: int, content: bytes) -> None:
     view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]
+
+
+def is_replaceable(path: str) -> bool:
+    """Whether a new file may take this place: where nothing or a regular file is, not a pipe, a device or a link."""
+    try:
+        return modes.S_ISREG(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        return True
+
+
+def write_through(path: str, content: bytes) -> None:
+    """Writes to what is there, such as /dev/stdout."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        write_all(descriptor, content)
+    finally:
+        os.close(descriptor)
 
 
 def fsync_directory(path: str) -> None:
