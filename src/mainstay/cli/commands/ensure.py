@@ -5,8 +5,6 @@ mainstay ensure exec 'systemctl daemon-reload' --noop"""
 
 from __future__ import annotations
 
-import os
-
 from mainstay.cli.runs import carry_out, catch_signals, duration
 
 TYPE_CHECKING = False
@@ -87,6 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
     from mainstay.cli.display import RunDisplay
     from mainstay.converge.apply import Options
     from mainstay.converge.contract import Observer
+    from mainstay.converge.host.sources import current_directory
     from mainstay.converge.run import Request
 
     observer = Observer() if arguments.json else RunDisplay(verbose=True)
@@ -96,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
             "mainstay ensure",
             document=make_document(arguments),
             identity=f"ensure:{arguments.type}#{arguments.name}",
-            working_directory=os.getcwd(),
+            working_directory=current_directory(),
             options=Options(noop=arguments.noop, differences=arguments.diff),
             observer=observer,
             stop=stop,

@@ -43,9 +43,11 @@ class ManifestText:
 
 def open_manifest(path: str, state: StateDirectory, run_id: str) -> ManifestText:
     if path == STANDARD_INPUT:
-        return ManifestText("stdin", sys.stdin.buffer.read(READ_BYTES), os.getcwd(), os.getcwd())
+        here = current_directory()
+        return ManifestText("stdin", sys.stdin.buffer.read(READ_BYTES), here, here)
     # A name with a NUL is refused where it is opened.
-    real = os.path.realpath(path.replace("\0", ""))
+    path_from_root = path if path.startswith("/") else f"{current_directory()}/{path}"
+    real = os.path.realpath(path_from_root.replace("\0", ""))
     if path.endswith(OTHER_ARCHIVE_ENDS):
         raise DoesNotLoad([Fault(path, None, None, "a bundle is packed as .tar.gz, .tgz or .zip")])
     if path.endswith(BUNDLE_ENDS):
@@ -59,6 +61,14 @@ def open_manifest(path: str, state: StateDirectory, run_id: str) -> ManifestText
             close()
             raise
     return ManifestText(path, read_bytes(path), os.path.dirname(real), real)
+
+
+def current_directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError as error:
+        reason = f"the current directory cannot be used: {error.strerror}; change to one that exists"
+        raise DoesNotLoad([Fault("mainstay", None, None, reason)]) from None
 
 
 def read_bytes(path: str) -> bytes:
