@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -80,3 +82,33 @@ def test_a_closed_standard_input_is_an_empty_manifest(root: Path) -> None:
     done = run_shell("$M apply - <&-", root)
     assert done.returncode == 2
     assert "empty document" in done.stderr
+
+
+def test_a_report_does_not_take_the_place_of_a_pipe(root: Path) -> None:
+    pipe = root.parent / "pipe"
+    os.mkfifo(pipe)
+    done = run_shell(f"cat {pipe} & $M apply $F --report {pipe} > /dev/null; wait", root)
+    assert done.returncode == 0
+    assert stat.S_ISFIFO(pipe.lstat().st_mode)
+    assert '"run_id"' in done.stdout
+
+
+@pytest.mark.parametrize("words", ["apply - < $F", "apply manifest.yaml", "ensure file /x --ensure absent --noop"])
+def test_a_current_directory_that_is_gone_is_said(root: Path, words: str) -> None:
+    done = run_shell(f"cd {root}; rmdir {root}; $M {words}", root)
+    assert done.returncode == 2
+    assert "the current directory cannot be used" in done.stderr
+
+
+def test_a_manifest_is_found_from_a_directory_that_is_gone(root: Path) -> None:
+    done = run_shell(f"mkdir {root}/gone; cd {root}/gone; rmdir {root}/gone; $M apply $F", root)
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("words", ["status file {}", "status file {}x", "validate {}", "restore {}"])
+def test_names_cannot_steer_the_terminal(root: Path, words: str) -> None:
+    path = root / "\x1b[2Jname"
+    path.symlink_to("\x1b[31mtarget")
+    done = run_shell(f"$M {words.format(shlex.quote(str(path)))}", root)
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "\\x1b" in done.stdout + done.stderr

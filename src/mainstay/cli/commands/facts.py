@@ -40,5 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json or isinstance(value, (dict, list)):
         print_json(value)
     elif value is not None:
-        print(str(value).lower() if isinstance(value, bool) else value)
+        from mainstay.cli.display import printable
+
+        print(str(value).lower() if isinstance(value, bool) else printable(str(value), keep_newlines=True))
     return 0

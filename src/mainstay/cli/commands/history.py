@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mainstay.cli.display import indented, printable, tail
 from mainstay.cli.main import Refused
 from mainstay.cli.runs import EXIT_FAILED, print_json
 
@@ -51,7 +52,7 @@ def list_runs(history: History, limit: int, *, as_json: bool) -> int:
         kind = "dry" if found["noop"] else "real"
         print(
             f"{found['run_id']:<31} {kind:<5} {changed:>8} {counts['failed']:>7} {counts['total']:>7} "
-            f"{counts['duration_seconds']:>8.2f}  {found['manifest']}"
+            f"{counts['duration_seconds']:>8.2f}  {printable(found['manifest'])}"
         )
     return 0
 
@@ -67,11 +68,11 @@ def show_run(history: History, wanted: str, *, as_json: bool) -> int:
     if as_json:
         print_json(found)
         return 0
-    print(f"{found['run_id']}  {found['manifest']}{'  (dry run)' if found['noop'] else ''}")
+    print(f"{found['run_id']}  {printable(found['manifest'])}{'  (dry run)' if found['noop'] else ''}")
     for event in found["events"]:
         print_event(event)
     for error in found["errors"]:
-        print(f"error: {error}")
+        print(f"error: {indented(error)}")
     counts = found["summary"]
     shown = ", ".join(
         f"{counts[word]} {word}"
@@ -83,8 +84,6 @@ def show_run(history: History, wanted: str, *, as_json: bool) -> int:
 
 
 def print_event(event: dict[str, Any]) -> None:
-    from mainstay.cli.display import indented, printable, tail
-
     detail = event["noop_message"] or event["reason"] or ""
     print(f"{event['outcome']:<9} {printable(event['type'] + '#' + event['name'])}  {printable(detail)}".rstrip())
     for kind in ("errors", "warnings"):

@@ -50,5 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"path": arguments.path, "run_id": restored.run_id, "size": restored.size})
     else:
-        print(f"{arguments.path} is as it was before run {restored.run_id} ({restored.size} bytes)")
+        from mainstay.cli.display import printable
+
+        print(f"{printable(arguments.path)} is as it was before run {restored.run_id} ({restored.size} bytes)")
     return 0

@@ -34,8 +34,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(state)
         return 0
+    from mainstay.cli.display import printable
+
     width = max(len(key) for key in state)
     for key, value in state.items():
         if value is not None:
-            print(f"{key:<{width}}  {str(value).lower() if isinstance(value, bool) else value}")
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            print(f"{key:<{width}}  {printable(text)}")
     return 0

@@ -23,7 +23,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"faults": [], "warnings": manifest.warnings, "resources": count})
         return 0
+    from mainstay.cli.display import printable
+
     for warning in manifest.warnings:
-        print(f"{manifest.file}: warning: {warning}")
-    print(f"{manifest.file}: fine, {count} resource{'' if count == 1 else 's'}")
+        print(f"{printable(manifest.file)}: warning: {printable(warning)}")
+    print(f"{printable(manifest.file)}: fine, {count} resource{'' if count == 1 else 's'}")
     return 0
