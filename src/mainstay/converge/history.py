@@ -24,6 +24,18 @@ LARGEST_HASHED_BYTES = 16 * 1024 * 1024
 SIZES_LOOKED_AT_EVERY = 20
 
 
+KEPT_KEYS = {"run_id", "manifest", "noop", "summary", "errors", "events"}
+
+
+def read_entry(line: str, length: int) -> list[Any] | None:
+    """A line that we wrote, or None: a power cut or a disk can make anything of it."""
+    try:
+        entry: Any = json.loads(line)
+    except ValueError:
+        return None
+    return entry if isinstance(entry, list) and len(entry) == length else None
+
+
 class Ledger:
     """Refreshes that are owed: written down and made durable before the trigger is changed, struck out when paid.
 
@@ -39,8 +51,13 @@ class Ledger:
         """Reads what an earlier run owed; what nobody subscribes to any more is dropped."""
         if self._file is None:
             return
+        is_damaged = False
         for line in self._file.lines():
-            verb, trigger, subscribers = json.loads(line)
+            entry = read_entry(line, 3)
+            if entry is None or not isinstance(entry[2], list):
+                is_damaged = True
+                continue
+            verb, trigger, subscribers = entry
             for subscriber in subscribers:
                 if verb == "owe":
                     self.owed.setdefault(subscriber, set()).add(trigger)
@@ -48,6 +65,9 @@ class Ledger:
                     self.owed.get(subscriber, set()).discard(trigger)
                 else:
                     self.owed.pop(subscriber, None)
+        if is_damaged:
+            # Nobody knows what stood there: one refresh too many is better than one too few.
+            self.owed = {subscriber: set(triggers) for subscriber, triggers in subscriptions.items()}
         for subscriber, triggers in list(self.owed.items()):
             triggers.intersection_update(subscriptions.get(subscriber, ()))
             if not triggers:
@@ -58,9 +78,9 @@ class Ledger:
         return subscriber in self.owed
 
     def owe(self, trigger: str, subscribers: Sequence[str]) -> None:
+        self._write("owe", trigger, subscribers, durable=True)
         for subscriber in subscribers:
             self.owed.setdefault(subscriber, set()).add(trigger)
-        self._write("owe", trigger, subscribers, durable=True)
 
     def void(self, trigger: str, subscribers: Sequence[str]) -> None:
         """The trigger did not change after all; what was owed before this run stays owed."""
@@ -110,8 +130,9 @@ class Journal:
     def clean_up(self) -> None:
         """Removes what a dead run left. The caller holds the lock, so every entry is a dead run's."""
         for line in self._file.lines():
-            run_id, directory = json.loads(line)
-            remove_temps(directory, run_id)
+            entry = read_entry(line, 2)
+            if entry is not None and all(isinstance(part, str) for part in entry):
+                remove_temps(entry[1], entry[0])
         remove(self._file.path)
 
     def announce(self, directory: str) -> None:
@@ -157,8 +178,11 @@ class History:
         text = read_text(f"{self.state.path}/history/{run_id}.json")
         if text is None:
             return None
-        kept: dict[str, Any] = json.loads(text)
-        return kept
+        try:
+            kept: Any = json.loads(text)
+        except ValueError:
+            return None
+        return kept if isinstance(kept, dict) and kept.keys() >= KEPT_KEYS else None
 
     def _prune(self, folder: str, newest_run_id: str) -> None:
         runs = self.runs()

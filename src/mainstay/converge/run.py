@@ -15,6 +15,7 @@ from mainstay.converge.host.sources import ManifestText, open_manifest, read_byt
 from mainstay.converge.host.state import (
     Busy,
     StateDirectory,
+    Unusable,
     configuration_path,
     is_replaceable,
     new_run_id,
@@ -279,7 +280,9 @@ def apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report:
         try:
             report = current.run()
         finally:
-            ledger.close(state)
+            problem = close_ledger(session, ledger, identity)
+        if problem is not None:
+            report.warnings.append(problem)
         journal.close()
         keep_report(session, report)
         return report
@@ -296,12 +299,28 @@ def refuse_unknown_tags(manifest: Manifest, options: Options) -> None:
         raise DoesNotLoad([Fault(manifest.file, None, None, fault) for fault in faults])
 
 
+def close_ledger(session: Session, ledger: Ledger, identity: str) -> str | None:
+    """Leaves what is still owed to the next run; what cannot be written is said, since the run itself is done."""
+    try:
+        # Somebody may have removed it meanwhile.
+        session.state.identity_directory(identity)
+        ledger.close(session.state)
+    except (OSError, Unusable) as error:
+        if not ledger.owed:
+            return None
+        reason = error.strerror if isinstance(error, OSError) else error
+        names = ", ".join(sorted(ledger.owed))
+        return f"owed refreshes may not be remembered by the next run ({names}): {reason}"
+    return None
+
+
 def keep_report(session: Session, report: Report) -> None:
     """A full disk must not turn a run that worked into one that seems to have crashed."""
     try:
         History(session.state).save(report, session.host)
-    except OSError as error:
-        report.warnings.append(f"the report was not kept in {session.state.path}: {error.strerror}")
+    except (OSError, Unusable) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        report.warnings.append(f"the report was not kept in {session.state.path}: {reason}")
 
 
 def keep_secret_files(manifest: Manifest, host: Host) -> None:

@@ -64,7 +64,9 @@ def show_run(history: History, wanted: str, *, as_json: bool) -> int:
         raise Refused(
             f"{how_many} with an id that begins with {wanted!r}; `mainstay history` lists them", exit_code=EXIT_FAILED
         )
-    found: dict[str, Any] = history.show(matching[0]) or {}
+    found = history.show(matching[0])
+    if found is None:
+        raise Refused(f"what is kept of run {matching[0]} is damaged", exit_code=EXIT_FAILED)
     if as_json:
         print_json(found)
         return 0

@@ -120,7 +120,12 @@ class Lock:
     """Held from construction until `release`, or until the process ends however it ends."""
 
     def __init__(self, path: str, wait_seconds: float, stop: StopFlag) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise Unusable(
+                f"the state directory cannot be used: {error.strerror}: {path}; set MAINSTAY_STATE_DIR to one that can"
+            ) from None
         deadline = time.monotonic() + wait_seconds
         while True:
             try:
@@ -137,7 +142,11 @@ class Lock:
                 time.sleep(0.05)
         since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"pid {os.getpid()}, started {since}\n".encode(), 0)
+        try:
+            os.pwrite(self._descriptor, f"pid {os.getpid()}, started {since}\n".encode(), 0)
+        except OSError:
+            # The lock holds on a full disk too; only its holder's name is missing.
+            return
 
     def release(self) -> None:
         os.ftruncate(self._descriptor, 0)
@@ -159,9 +168,14 @@ class AppendOnly:
             self._descriptor = os.open(self.path, flags, 0o600)
             if is_new and durable:
                 fsync_directory(os.path.dirname(self.path))
-        write_all(self._descriptor, line.encode("utf-8", "surrogateescape") + b"\n")
-        if durable:
-            os.fsync(self._descriptor)
+        try:
+            write_all(self._descriptor, line.encode("utf-8", "surrogateescape") + b"\n")
+            if durable:
+                os.fsync(self._descriptor)
+        except OSError:
+            # On a full disk a part of the line may be there: the next one cuts it off first.
+            self.close()
+            raise
 
     def _cut_off_the_rest(self) -> None:
         """What a crash left of a last line must not become the beginning of the next."""
@@ -223,7 +237,7 @@ def remove(path: str) -> None:
     """Removes a file that may already be gone."""
     try:
         os.unlink(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
 
 
@@ -259,7 +273,7 @@ def newest_sizes(directory: str) -> list[tuple[str, int]]:
 
 def read_text(path: str) -> str | None:
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
     except FileNotFoundError:
         return None
@@ -272,5 +286,9 @@ def remove_temps(directory: str, run_id: str) -> None:
     except OSError:
         return
     for name in names:
-        if name.startswith(f"{TEMP_PREFIX}{run_id}-"):
-            remove(os.path.join(directory, name))
+        if run_id and name.startswith(f"{TEMP_PREFIX}{run_id}-"):
+            try:
+                os.unlink(os.path.join(directory, name))
+            except OSError:
+                # Somebody made something else of it, or the disk is read-only now: no reason not to run.
+                continue

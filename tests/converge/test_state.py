@@ -1,0 +1,158 @@
+"""The state directory when it is damaged, full, read-only or gone: no refresh is lost, and runs go on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from applying import GROUP, USER, Applied
+
+PROGRAM = Path(sys.executable).with_name("mainstay")
+MANIFEST = """
+- file:
+    - ROOT/trigger: {ensure: present, content: "CONTENT", owner: USER, group: GROUP, mode: "0644"}
+- exec:
+    - subscriber:
+        provider: shell
+        command: COMMAND
+        refresh_only: true
+        subscribe: ["file#ROOT/trigger"]
+"""
+
+
+def manifest(content: str, command: str = "echo x >> ROOT/ran") -> str:
+    return MANIFEST.replace("CONTENT", content).replace("COMMAND", command)
+
+
+def only_folder(tmp_path: Path) -> Path:
+    (folder,) = (tmp_path / "state" / "manifests").iterdir()
+    return folder
+
+
+@pytest.mark.parametrize("damage", ["garbage\n", "null\n", '["owe"]\n', '["owe","a",5]\n', "\0\0\0\0\n", "\0\n{\n"])
+def test_a_damaged_ledger_owes_every_refresh(
+    apply: Callable[..., Applied], root: Path, tmp_path: Path, damage: str
+) -> None:
+    assert apply(manifest("a", "false")).outcomes == ["changed", "failed"]
+    (only_folder(tmp_path) / "owed").write_text(damage)
+    assert apply(manifest("a")).outcomes == ["stable", "refreshed"]
+    assert apply(manifest("a")).outcomes == ["stable", "stable"]
+
+
+@pytest.mark.parametrize("damage", ["garbage\n", "null\n", "[1, 2]\n", '["x"]\n', "\0\0\n"])
+def test_a_damaged_journal_keeps_nobody_from_running(
+    apply: Callable[..., Applied], tmp_path: Path, damage: str
+) -> None:
+    apply(manifest("a"))
+    (only_folder(tmp_path) / "journal").write_text(damage)
+    assert apply(manifest("a")).outcomes == ["stable", "stable"]
+
+
+def test_what_became_of_a_left_temporary_file_keeps_nobody_from_running(
+    apply: Callable[..., Applied], root: Path, tmp_path: Path
+) -> None:
+    apply(manifest("a"))
+    (root / ".mainstay-X-1").mkdir()
+    (root / ".mainstay-X-2").touch()
+    (only_folder(tmp_path) / "journal").write_text(f'["X", "{root}"]\n')
+    assert apply(manifest("a")).outcomes == ["stable", "stable"]
+    assert not (root / ".mainstay-X-2").exists()
+
+
+@pytest.mark.parametrize("damage", [b"{", b"[]", b"{}", b"\xff\xfe"])
+def test_a_damaged_report_hides_no_other(
+    mainstay: Callable[..., subprocess.CompletedProcess[str]],
+    apply: Callable[..., Applied],
+    tmp_path: Path,
+    damage: bytes,
+) -> None:
+    run_id = apply(manifest("a")).report.run_id
+    (tmp_path / "state/history/20990101T000000000000Z-abcdef.json").write_bytes(damage)
+    done = mainstay("history")
+    assert (done.returncode, run_id in done.stdout) == (0, True)
+    done = mainstay("history", "show", "2099")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+
+
+def test_a_state_directory_that_goes_during_a_run_loses_no_refresh(
+    apply: Callable[..., Applied], root: Path, tmp_path: Path
+) -> None:
+    text = manifest("a", f"rm -rf {tmp_path}/state; false")
+    assert apply(text).outcomes == ["changed", "failed"]
+    assert apply(manifest("a")).outcomes == ["stable", "refreshed"]
+
+
+def test_a_state_directory_that_becomes_a_file_is_said(
+    apply: Callable[..., Applied], root: Path, tmp_path: Path
+) -> None:
+    state = tmp_path / "state"
+    applied = apply(manifest("a", f"rm -rf {state}; touch {state}; false"))
+    assert applied.outcomes == ["changed", "failed"]
+    assert any("may not be remembered" in warning for warning in applied.report.warnings)
+    assert any("was not kept" in warning for warning in applied.report.warnings)
+
+
+def in_small_disk(script: str, root: Path, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    """Runs a script whose state directory `$S` is a disk of its own, of 64 kB."""
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        pytest.skip("mounting needs root")
+    path = tmp_path / "manifest.yaml"
+    path.write_text(manifest("a").replace("ROOT", str(root)).replace("USER", USER).replace("GROUP", GROUP))
+    names = {"M": str(PROGRAM), "F": str(path), "S": str(tmp_path / "state")}
+    line = f"mkdir $S && mount -t tmpfs -o size=64k none $S || exit 77; {script}"
+    done = subprocess.run(
+        ["unshare", "-m", "/bin/sh", "-c", line],
+        env={**os.environ, **names},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    if done.returncode == 77:
+        pytest.skip("mounting is not allowed here")
+    return done
+
+
+def test_a_read_only_state_directory_is_refused_before_anything_is_touched(root: Path, tmp_path: Path) -> None:
+    script = f"$M apply $F > /dev/null; mount -o remount,ro none $S; rm {root}/trigger; $M apply $F"
+    done = in_small_disk(script, root, tmp_path)
+    assert done.returncode == 2
+    assert "Read-only file system" in done.stderr
+    assert not (root / "trigger").exists()
+
+
+def test_a_full_state_directory_changes_nothing_that_owes_a_refresh(root: Path, tmp_path: Path) -> None:
+    """The debt cannot be written down, so the trigger stays as it is; with room again both come."""
+    script = (
+        f"$M apply $F > /dev/null; rm -f {root}/trigger {root}/ran; "
+        "dd if=/dev/zero of=$S/fill bs=1k 2> /dev/null; $M apply $F; "
+        f"test -e {root}/trigger || echo untouched; rm $S/fill; $M apply $F"
+    )
+    done = in_small_disk(script, root, tmp_path)
+    assert "Traceback" not in done.stderr
+    assert "untouched" in done.stdout
+    assert done.returncode == 0
+    assert (root / "ran").read_text() == "x\n"
+
+
+def test_a_line_that_does_not_fit_on_the_disk_damages_no_other(tmp_path: Path) -> None:
+    import resource
+
+    from mainstay.converge.host.state import AppendOnly
+
+    file = AppendOnly(str(tmp_path / "lines"))
+    file.append("first", durable=True)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            file.append("second", durable=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    file.append("third", durable=True)
+    assert file.lines() == ["first", "third"]
