@@ -288,6 +288,7 @@ class Run:
         if subscribers:
             # Written down before anything is touched: should we be killed, the next run knows whom to tell.
             self.ledger.owe(resource.id, subscribers)
+        altered = self.host.files.altered
         try:
             for change in changes:
                 provider.perform(resource, before, change, self.host)
@@ -298,7 +299,10 @@ class Run:
             if not reached:
                 raise DesiredStateFailed(reason, output=after.output)
         except BaseException:
-            event.changed = self.left_traces(resource, resource_type, provider, before)
+            # What is seen from the resource's path tells little of a tree that was removed in part.
+            event.changed = self.host.files.altered != altered or self.left_traces(
+                resource, resource_type, provider, before
+            )
             if subscribers and not event.changed:
                 self.ledger.void(resource.id, subscribers)
             raise

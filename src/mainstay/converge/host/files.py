@@ -31,7 +31,9 @@ TEMP_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 SECURITY_LABELS = ("security.selinux", "security.SMACK64")
 ACCESS_ACL = "system.posix_acl_access"
 ACL_GROUP, ACL_MASK, ACL_OTHERS = 0x04, 0x10, 0x20
-DEEPEST_TREE = 200
+DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# So many directories of a tree are open at once while it is removed.
+DEEPEST_OPEN = 200
 
 
 class Files:
@@ -39,6 +41,8 @@ class Files:
         self.run_id = run_id
         self.state = state
         self.effective_uid = os.geteuid()
+        # How many changes were made: one that fails on its way may have altered something all the same.
+        self.altered = 0
         self._temps = 0
         self._temp_directories: set[str] = set()
         self._new_files: list[str] = []
@@ -243,12 +247,41 @@ class Files:
     def remove_tree(self, path: str) -> None:
         """A directory and all in it; never through links. `check_removable` has been asked before."""
         device = os.lstat(path).st_dev
-        parent = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        parent = os.open(os.path.dirname(path), DIRECTORY_FLAGS & ~os.O_NOFOLLOW)
         try:
-            _remove_below(parent, os.path.basename(path), device, 0)
+            top = os.open(os.path.basename(path), DIRECTORY_FLAGS, dir_fd=parent)
+            try:
+                # What lies too deep is brought up to here, so more than one look may be needed.
+                while names := os.listdir(top):
+                    for name in names:
+                        self._remove_below(top, name, device, top, 0)
+            finally:
+                os.close(top)
+            os.rmdir(os.path.basename(path), dir_fd=parent)
         finally:
             os.close(parent)
         self._touched(path, is_new=False)
+
+    def _remove_below(self, parent: int, name: str, device: int, top: int, depth: int) -> None:
+        found = os.lstat(name, dir_fd=parent)
+        if not modes.S_ISDIR(found.st_mode):
+            os.unlink(name, dir_fd=parent)
+            self.altered += 1
+            return
+        if found.st_dev != device:
+            raise Failure(f"{name} lies on another file system; nothing is removed across a mount point")
+        if depth > DEEPEST_OPEN:
+            os.rename(name, f"{TEMP_PREFIX}{self.run_id}-{found.st_ino}", src_dir_fd=parent, dst_dir_fd=top)
+            self.altered += 1
+            return
+        directory = os.open(name, DIRECTORY_FLAGS, dir_fd=parent)
+        try:
+            for child in os.listdir(directory):
+                self._remove_below(directory, child, device, top, depth + 1)
+        finally:
+            os.close(directory)
+        os.rmdir(name, dir_fd=parent)
+        self.altered += 1
 
     def check_removable(self, path: str) -> None:
         """Refuses what must never be removed as a tree."""
@@ -274,6 +307,7 @@ class Files:
         self._devices.clear()
 
     def _touched(self, path: str, *, is_new: bool) -> None:
+        self.altered += 1
         directory = os.path.dirname(path)
         if is_new:
             self._new_files.append(path)
@@ -446,24 +480,6 @@ def _unlink_quietly(path: str) -> None:
         os.unlink(path)
     except OSError:
         return
-
-
-def _remove_below(parent: int, name: str, device: int, depth: int) -> None:
-    if depth > DEEPEST_TREE:
-        raise Failure(f"the tree is nested more than {DEEPEST_TREE} levels deep; nothing deeper is removed")
-    found = os.lstat(name, dir_fd=parent)
-    if not modes.S_ISDIR(found.st_mode):
-        os.unlink(name, dir_fd=parent)
-        return
-    if found.st_dev != device:
-        raise Failure(f"{name} lies on another file system; nothing is removed across a mount point")
-    directory = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-    try:
-        for child in os.listdir(directory):
-            _remove_below(directory, child, device, depth + 1)
-    finally:
-        os.close(directory)
-    os.rmdir(name, dir_fd=parent)
 
 
 def _fsync_path(path: str) -> None:
