@@ -370,6 +370,8 @@ def restore_backup(path: str, run_id: str | None) -> Backup:
         old = None
     wanted = kept[0]
     content = host.files.read(wanted.content_path, wanted.size)
+    if content is None or len(content) != wanted.size:
+        raise Failure(f"what is kept of {path} from run {wanted.run_id} is damaged; nothing is replaced")
     if old is not None:
         host.files.keep_backup(path, old)
     host.files.replace(path, content, None, uid=wanted.uid, gid=wanted.gid, mode=wanted.mode, old=old)

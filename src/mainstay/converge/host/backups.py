@@ -19,6 +19,12 @@ MOST_PER_PATH = 10
 LARGEST_TOTAL_BYTES = 1024 * 1024 * 1024
 
 
+def is_being_written(name: str) -> bool:
+    """Whether it is the temporary file of a run that goes on."""
+    pid = name.removesuffix(".new").rpartition("-")[2]
+    return name.endswith(".new") and os.path.exists(f"/proc/{pid}")
+
+
 class Backup:
     """One kept version of a file."""
 
@@ -44,10 +50,12 @@ class Backups:
         remove(content)
         descriptor = os.open(content, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         digest = sha256()
+        size = 0
         try:
             for chunk in chunks:
                 digest.update(chunk)
                 write_all(descriptor, chunk)
+                size += len(chunk)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -57,7 +65,8 @@ class Backups:
             "uid": found.st_uid,
             "gid": found.st_gid,
             "mode": found.st_mode & 0o7777,
-            "size": found.st_size,
+            # As copied: somebody may be writing to the file.
+            "size": size,
         }
         self.state.write(os.path.join(folder, f"{run_id}.json"), json.dumps(attributes).encode(), durable=True)
         self._prune(folder, objects)

@@ -267,8 +267,14 @@ def list_names(directory: str) -> list[str]:
 
 def newest_sizes(directory: str) -> list[tuple[str, int]]:
     """Files and their sizes, the newest name first."""
-    entries = sorted(os.scandir(directory), key=lambda entry: entry.name, reverse=True)
-    return [(entry.path, entry.stat().st_size) for entry in entries]
+    found = []
+    for entry in sorted(os.scandir(directory), key=lambda entry: entry.name, reverse=True):
+        try:
+            found.append((entry.path, entry.stat().st_size))
+        except FileNotFoundError:
+            # Another run beside us removed it.
+            continue
+    return found
 
 
 def read_text(path: str) -> str | None:
