@@ -104,7 +104,10 @@ class Run:
             if event.outcome == FAILED and manifest.fail_on_error and self.gave_up_after is None:
                 self.gave_up_after = resource.id
             observer.event(index, event)
-        self.host.files.sync()
+        try:
+            self.host.files.sync()
+        except OSError as error:
+            report.output_errors.append(f"what was changed may be lost in a power cut: {describe_os_error(error)}")
         report.stopped_by = self.stop.reason
         self.finish()
         report.duration_seconds = self.clock() - started

@@ -202,6 +202,10 @@ class Files:
         descriptor = self._open_for_attributes(path)
         target: Any = path if descriptor is None else descriptor
         try:
+            now = os.lstat(path) if descriptor is None else os.fstat(descriptor)
+            if (now.st_dev, now.st_ino) != (old.st_dev, old.st_ino):
+                # A hard link to any file may stand there now; what was decided was not about that one.
+                raise Failure(f"{path} was replaced while it was looked at; nothing is changed")
             if changes_owner:
                 narrow = modes.S_IMODE(old.st_mode) & wanted_mode
                 if narrow != modes.S_IMODE(old.st_mode):
@@ -216,10 +220,15 @@ class Files:
 
     def make_directory(self, path: str, *, uid: int, gid: int, mode: int) -> None:
         os.mkdir(path, 0o700)
-        found = os.lstat(path)
-        if found.st_uid != uid or found.st_gid != gid:
-            os.chown(path, uid, gid, follow_symlinks=False)
-        os.chmod(path, mode | (found.st_mode & modes.S_ISGID))
+        # By its descriptor: whoever may write in the directory above could put a link in its place.
+        descriptor = os.open(path, DIRECTORY_FLAGS)
+        try:
+            found = os.fstat(descriptor)
+            if found.st_uid != uid or found.st_gid != gid:
+                os.fchown(descriptor, uid, gid)
+            os.fchmod(descriptor, mode | (found.st_mode & modes.S_ISGID))
+        finally:
+            os.close(descriptor)
         self._touched(path, is_new=True)
 
     def make_link(self, path: str, target: str) -> None:
@@ -492,6 +501,10 @@ def _fsync_path(path: str) -> None:
         return
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        # A pipe or device that somebody put there, or a file system that keeps nothing: there is nothing to sync.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EROFS):
+            raise
     finally:
         os.close(descriptor)
 
