@@ -68,12 +68,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
-    except OSError as error:
-        print(
-            f"mainstay: {error.strerror or error}" + (f": {error.filename}" if error.filename else ""),
-            file=sys.stderr,
-        )
-        return 1
     return code
 
 

@@ -19,12 +19,6 @@ MOST_PER_PATH = 10
 LARGEST_TOTAL_BYTES = 1024 * 1024 * 1024
 
 
-def is_being_written(name: str) -> bool:
-    """Whether it is the temporary file of a run that goes on."""
-    pid = name.removesuffix(".new").rpartition("-")[2]
-    return name.endswith(".new") and os.path.exists(f"/proc/{pid}")
-
-
 class Backup:
     """One kept version of a file."""
 
