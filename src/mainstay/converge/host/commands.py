@@ -25,6 +25,7 @@ GRACE_SECONDS = 5.0
 # A daemon that the command left behind may hold its output open; nobody waits for that.
 OUTPUT_AFTER_END_SECONDS = 1.0
 STOP_CHECK_SECONDS = 0.1
+NO_INTERPRETER = "command cannot be executed: {}: the interpreter in its first line does not exist"
 
 
 class NotRunnable(Missing):
@@ -83,7 +84,7 @@ class Commands:
         if error.filename == cwd and not os.path.isdir(cwd):
             return f"cwd {cwd} does not exist"
         if os.path.isfile(program):
-            return f"command cannot be executed: {program}: the interpreter in its first line does not exist"
+            return NO_INTERPRETER.format(program)
         return f"command not found: {program}"
 
 
@@ -258,6 +259,18 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return "unknown"
+
+
+def refuse_without_interpreter(files: Files, program: str) -> None:
+    """What the kernel would say of a script, told before it is asked."""
+    try:
+        first_line = next(files.chunks(program), b"").split(b"\n", 1)[0]
+    except OSError:
+        # Programs may be for running only.
+        return
+    words = first_line.removeprefix(b"#!").split() if first_line.startswith(b"#!") else []
+    if words and words[0].startswith(b"/") and not files.exists(os.fsdecode(words[0])):
+        raise NotRunnable(NO_INTERPRETER.format(program))
 
 
 def find_program(files: Files, name: str, search: str, cwd: str) -> str:

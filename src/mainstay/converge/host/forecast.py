@@ -62,6 +62,8 @@ class Forecast(Files):
     def __init__(self, run_id: str, state: StateDirectory) -> None:
         super().__init__(run_id, state)
         self.entries: dict[str, Entry] = {}
+        # Directory → names in it that have an entry, or something below them that has one.
+        self._names: dict[str, set[str]] = {}
         self._own_gid = os.getegid()
 
     # ---- noting ----
@@ -112,7 +114,7 @@ class Forecast(Files):
             behind.st_mode, behind.st_uid, behind.st_gid = kind | bits, uid, gid
             return
         source = key if modes.S_ISREG(kind) else None
-        self.entries[key] = Entry(kind, uid=uid, gid=gid, mode=bits, source=source, is_new=False, size=old.st_size)
+        self._note(key, Entry(kind, uid=uid, gid=gid, mode=bits, source=source, is_new=False, size=old.st_size))
 
     def make_directory(self, path: str, *, uid: int, gid: int, mode: int) -> None:
         self._refuse_without_permission(path)
@@ -165,9 +167,25 @@ class Forecast(Files):
 
     def _put(self, path: str, entry: Entry) -> None:
         key = self._key(path)
-        for below in [known for known in self.entries if known.startswith(key + "/")]:
-            del self.entries[below]
+        # What was noted below goes with what stood here before.
+        emptied = [key]
+        while emptied:
+            directory = emptied.pop()
+            for name in self._names.pop(directory, ()):
+                below = f"{directory}/{name}"
+                self.entries.pop(below, None)
+                emptied.append(below)
+        self._note(key, entry)
+
+    def _note(self, key: str, entry: Entry) -> None:
         self.entries[key] = entry
+        while key not in ("", "/"):
+            directory, _, name = key.rpartition("/")
+            names = self._names.setdefault(directory or "/", set())
+            if name in names:
+                return
+            names.add(name)
+            key = directory
 
     # ---- looking ----
     def lstat(self, path: str) -> Any:
@@ -198,7 +216,12 @@ class Forecast(Files):
         return os.readlink(key) if entry is None else entry.target
 
     def real_path(self, path: str) -> str:
-        return self._resolved(path) if self.entries else super().real_path(path)
+        if not self.entries:
+            return super().real_path(path)
+        try:
+            return self._resolved(path)
+        except FileNotFoundError:
+            return self._resolved(path, strict=False)
 
     def listdir(self, path: str) -> list[str]:
         if not self.entries:
@@ -206,9 +229,9 @@ class Forecast(Files):
         key = self._resolved(path)
         found = self._look(key, path)
         names = set() if isinstance(found, Entry) and found.is_new else set(os.listdir(key))
-        for known, entry in self.entries.items():
-            directory, _, name = known.rpartition("/")
-            if (directory or "/") == key:
+        for name in self._names.get(key, ()):
+            entry = self.entries.get(f"{key.rstrip('/')}/{name}")
+            if entry is not None:
                 (names.discard if entry is GONE else names.add)(name)
         return sorted(names)
 
@@ -259,37 +282,64 @@ class Forecast(Files):
         parent = self._resolved(directory or "/")
         return f"{parent.rstrip('/')}/{name}"
 
-    def _resolved(self, path: str) -> str:
+    def _resolved(self, path: str, *, strict: bool = True) -> str:
         """The path with all links followed, would-be links included."""
-        pending = [part for part in path.split("/") if part]
-        pending.reverse()
+        pending = pieces(path)
         current = ""
+        # Below what would be gone or new, nothing of what really is there counts.
+        is_hidden = False
         links = 0
         while pending:
             part = pending.pop()
-            if part == "..":
-                current = current.rpartition("/")[0]
-                continue
-            if part == ".":
+            if part in (".", ".."):
+                if strict:
+                    self._require_directory(current or "/", path)
+                if part == "..":
+                    current = current.rpartition("/")[0]
+                    is_hidden = self._is_hidden(current)
                 continue
             following = f"{current}/{part}"
-            target = self._link_target(following)
-            if target is None:
+            entry = self.entries.get(following)
+            target = real_target(following) if entry is None and not is_hidden else entry.target if entry else ""
+            if not target:
                 current = following
+                is_hidden = is_hidden or (entry is not None and entry.is_new)
                 continue
             links += 1
             if links > MOST_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
             if target.startswith("/"):
                 current = ""
-            pending.extend(reversed([piece for piece in target.split("/") if piece]))
+                is_hidden = False
+            pending += pieces(target)
         return current or "/"
 
-    def _link_target(self, path: str) -> str | None:
-        entry = self.entries.get(path)
-        if entry is not None:
-            return entry.target if modes.S_ISLNK(entry.st_mode) else None
-        try:
-            return os.readlink(path)
-        except OSError:
-            return None
+    def _require_directory(self, key: str, path: str) -> None:
+        """The kernel goes on from a directory only, also where `..` leads out of it again."""
+        if not modes.S_ISDIR(self._look(key, path).st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+
+    def _is_hidden(self, key: str) -> bool:
+        while key:
+            entry = self.entries.get(key)
+            if entry is not None and entry.is_new:
+                return True
+            key = key.rpartition("/")[0]
+        return False
+
+
+def pieces(path: str) -> list[str]:
+    """The names of a path, the first one last; a slash at its end asks for a directory."""
+    found = [part for part in path.split("/") if part]
+    if path.endswith("/"):
+        found.append(".")
+    found.reverse()
+    return found
+
+
+def real_target(path: str) -> str:
+    """Where a link leads; nothing for what is none."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat as modes
 
 from mainstay.converge.contract import Change, Failure, Missing, Provider
-from mainstay.converge.host.commands import DEFAULT_SEARCH_PATH, find_program
+from mainstay.converge.host.commands import DEFAULT_SEARCH_PATH, find_program, refuse_without_interpreter
 from mainstay.converge.resources.exec import ExecState
 from mainstay.converge.words import split_words
 
@@ -74,7 +74,8 @@ class PosixCommands(Provider):
 
     def forecast(self, wanted: Exec, actual: ExecState, change: Change, host: Host) -> None:
         self._note_shell_words(wanted.command_line, host)
-        self._prepare(wanted.command_line, wanted, host)
+        _, program, _ = self._prepare(wanted.command_line, wanted, host)
+        refuse_without_interpreter(host.files, program)
 
     def _run(self, command: str, wanted: Exec, host: Host, on_line: Callable[[str], None] | None) -> Finished:
         words, program, environment = self._prepare(command, wanted, host)
