@@ -140,6 +140,18 @@ def conceal(value: Any) -> Any:
     return value
 
 
+def text_problem(text: str) -> str | None:
+    """Why a text can be no name, argument or variable of a POSIX host."""
+    if "\0" in text:
+        return "holds a NUL character"
+    if not text.isascii():
+        try:
+            text.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            return "holds a lone surrogate, which is no character"
+    return None
+
+
 def shorten(text: str, limit: int = 60) -> str:
     """Text for a message; of a secret not even the beginning."""
     if isinstance(text, Tainted):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.converge.contract import Change, Failure, Property, Resource, ResourceType, State
-from mainstay.converge.kinds import BOOLEAN, DURATION_SECONDS, EXIT_CODES, TEXT, TEXTS, Unfit, shorten
+from mainstay.converge.kinds import BOOLEAN, DURATION_SECONDS, EXIT_CODES, TEXT, TEXTS, Unfit, shorten, text_problem
 from mainstay.converge.words import split_words
 
 TYPE_CHECKING = False
@@ -88,6 +88,9 @@ class ExecType(ResourceType):
                 if problem:
                     yield (key if key in wanted.__dict__ else None), f"{key}: {problem}"
         for entry in wanted.environment:
+            problem = text_problem(entry)
+            if problem:
+                yield "environment", f"environment: an entry {problem}"
             if "=" not in entry[1:]:
                 yield "environment", f"environment: {shorten(entry)!r} is not KEY=value"
         if wanted.path is not None:
@@ -96,6 +99,9 @@ class ExecType(ResourceType):
                     yield "path", f"path: {shorten(directory)!r} is not an absolute directory"
         for key in ("cwd", "creates"):
             value = getattr(wanted, key)
+            problem = text_problem(value or "")
+            if problem:
+                yield key, f"{key}: the path {problem}"
             if value is not None and value[:1] != "/":
                 yield key, f"{key}: {shorten(value)!r} is not an absolute path"
 
@@ -105,12 +111,12 @@ class ExecType(ResourceType):
 
     def _command_problem(self, wanted: Exec, text: str) -> str | None:
         if wanted.provider == SHELL:
-            return None if text.strip() else "the command is empty"
+            return text_problem(text) if text.strip() else "the command is empty"
         try:
             split_words(text)
+            return text_problem(text)
         except Unfit as error:
             return str(error)
-        return None
 
     # ---- at its turn ----
     def desired(self, wanted: Exec, actual: ExecState) -> tuple[bool, str]:

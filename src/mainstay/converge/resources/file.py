@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.converge.contract import Change, Failure, Property, Resource, ResourceType, State, file_word
-from mainstay.converge.kinds import BOOLEAN, MODE_BITS, REDACTED, TEXT, Unfit
+from mainstay.converge.kinds import BOOLEAN, MODE_BITS, REDACTED, TEXT, Unfit, text_problem
 from mainstay.converge.words import split_words
 
 TYPE_CHECKING = False
@@ -26,11 +26,14 @@ STORE, ATTRIBUTES, MAKE_DIRECTORY, REMOVE, REMOVE_TREE, MAKE_LINK, COPY_TREE = (
 )
 NON_CANONICAL = ("//", "/./", "/../")
 NON_CANONICAL_ENDS = ("/", "/.", "/..")
-LONGEST_PATH_BYTES = 4096
 # What a file with `ensure: present` may have in any combination.
 ALWAYS_FIT = frozenset(
     ("type", "name", "id", "place", "ensure", "owner", "group", "mode", "content", "alias", "tags")
 )
+
+
+LONGEST_PATH_BYTES = 4095
+LONGEST_NAME_BYTES = 255
 
 
 class File(Resource):
@@ -141,8 +144,9 @@ class FileType(ResourceType):
             yield None, "file path must be absolute"
         elif path != "/" and (path.endswith(NON_CANONICAL_ENDS) or any(part in path for part in NON_CANONICAL)):
             yield None, "file path must be canonical"
-        if "\0" in path or len(path.encode("utf-8", "surrogateescape")) > LONGEST_PATH_BYTES:
-            yield None, "file path must be at most 4096 bytes, without NUL"
+        problem = path_problem(path)
+        if problem:
+            yield None, f"file path {problem}"
         if wanted.ensure in (PRESENT, DIRECTORY):
             missing = [key for key in ("owner", "group", "mode") if getattr(wanted, key) is None]
             if missing:
@@ -160,6 +164,11 @@ class FileType(ResourceType):
             yield "source", "content and source exclude each other; give one of them"
         if wanted.ensure == LINK and not wanted.target:
             yield None, "a link needs `target`"
+        for key in ("source", "target"):
+            # What a link says need not be there, nor can it be.
+            problem = path_problem(getattr(wanted, key) or "", may_be_nowhere=key == "target")
+            if problem:
+                yield key, f"{key}: the path {problem}"
         for key, fits, where in (
             ("content", wanted.ensure == PRESENT, "ensure: present"),
             ("source", wanted.ensure == PRESENT or wanted.recurse, "ensure: present, or a directory with recurse"),
@@ -179,6 +188,14 @@ class FileType(ResourceType):
                 split_words(wanted.validate)
             except Unfit as error:
                 yield "validate", f"validate: {error}"
+
+    def check_rendered(self, wanted: File) -> None:
+        for key, problem in (
+            ("source", path_problem(wanted.source or "")),
+            ("content", text_problem((wanted.content or "").replace("\0", ""))),
+        ):
+            if problem:
+                raise Failure(f"{key}: what the template gave {problem}")
 
     # ---- at its turn ----
     def desired(self, wanted: File, actual: FileState) -> tuple[bool, str]:
@@ -275,6 +292,21 @@ class FileType(ResourceType):
             getattr(before, key) != getattr(after, key)
             for key in ("uid", "gid", "mode", "same_content", "link_target", "tree")
         )
+
+
+def path_problem(path: str, *, may_be_nowhere: bool = False) -> str | None:
+    """Why no file can be at such a path, wherever that is."""
+    problem = text_problem(path)
+    if problem:
+        return problem
+    written = path.encode("utf-8", "surrogateescape")
+    if len(written) > LONGEST_PATH_BYTES:
+        return f"is longer than {LONGEST_PATH_BYTES} bytes"
+    if may_be_nowhere or len(written) <= LONGEST_NAME_BYTES:
+        return None
+    if any(len(name) > LONGEST_NAME_BYTES for name in written.split(b"/")):
+        return f"holds a name of more than {LONGEST_NAME_BYTES} bytes"
+    return None
 
 
 def describe_tree(tree: tuple[Any, ...]) -> str:
