@@ -25,6 +25,7 @@ LONGEST_REPETITION = 10_000_000
 LONGEST_EXPRESSION = 20_000
 LARGEST_NUMBER = 10**300
 MOST_ITEMS = 1_000_000
+LARGEST_VALUE = 100_000_000
 MISSING: Any = object()
 
 
@@ -369,8 +370,37 @@ def article(word: str) -> str:
     return f"an {word}" if word[:1] in "aeiou" else f"a {word}"
 
 
-def plain(value: Any) -> Any:
+class Budget:
+    """How much one value may still hold: characters and items, counted each time they are repeated."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = LARGEST_VALUE
+
+    def spend(self, amount: int) -> None:
+        self.left -= amount
+        if self.left < 0:
+            raise ValueError(f"the value is larger than {LARGEST_VALUE // 1_000_000} MB")
+
+
+def measure(value: Any, budget: Budget | None = None) -> None:
+    """Refuses what would take more memory as text than a host may have."""
+    budget = budget or Budget()
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        budget.spend(len(item) + 1 if isinstance(item, (str, bytes, dict, list, tuple)) else 1)
+        if isinstance(item, dict):
+            waiting += [*item.keys(), *item.values()]
+        elif isinstance(item, (list, tuple)):
+            waiting += item
+
+
+def plain(value: Any, budget: Budget | None = None) -> Any:
     """What an expression gave, as maps, lists, text, numbers, true, false and null; anything else is refused."""
+    budget = budget or Budget()
+    budget.spend(len(value) + 1 if isinstance(value, str) else 1)
     if value is None or isinstance(value, (bool, float, Tainted)):
         return value
     if isinstance(value, str):
@@ -380,16 +410,16 @@ def plain(value: Any) -> Any:
             raise ValueError("the number is too large")
         return value
     if isinstance(value, RootView):
-        return plain(value._value())
+        return plain(value._value(), budget)
     if isinstance(value, dict):
-        return {to_text(plain(key)): plain(child) for key, child in value.items()}
+        return {to_text(plain(key, budget)): plain(child, budget) for key, child in value.items()}
     if hasattr(value.__class__, "_fail_with_undefined_error"):
         value._fail_with_undefined_error()
     if callable(value) or not hasattr(value, "__iter__"):
         raise TypeError(f"{article(value.__class__.__name__)} stands where a value must")
     from itertools import islice
 
-    items = [plain(child) for child in islice(value, MOST_ITEMS + 1)]
+    items = [plain(child, budget) for child in islice(value, MOST_ITEMS + 1)]
     if len(items) > MOST_ITEMS:
         raise ValueError(f"the list has more than {MOST_ITEMS} items")
     return items

@@ -17,7 +17,15 @@ from jinja2.utils import missing
 
 from mainstay.converge.contract import DoesNotLoad, Failure
 from mainstay.converge.kinds import shorten, to_text
-from mainstay.converge.manifest.expressions import LONGEST_REPETITION, RootView, hint, holds_secret, reworded
+from mainstay.converge.manifest.expressions import (
+    LONGEST_REPETITION,
+    Budget,
+    RootView,
+    hint,
+    holds_secret,
+    measure,
+    reworded,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,7 +39,7 @@ WIDTH_METHODS = frozenset(("center", "expandtabs", "ljust", "rjust", "to_bytes",
 ENDLESS_METHODS = frozenset(("maketrans", "translate"))
 WIDE_FORMAT = re.compile(r"%[^%a-zA-Z]*(?:\d{7}|\*)|\{[^{}]*:[^{}]*(?:\d{7}|\{)")
 # Filters that repeat something, with the largest number they take.
-BOUNDED_FILTERS = {"batch": 100_000, "center": 100_000, "indent": 1000, "round": 300, "slice": 100_000, "tojson": 100}
+BOUNDED_FILTERS = {"batch": 100_000, "center": 1000, "indent": 1000, "round": 300, "slice": 100_000, "tojson": 100}
 # Runs may go on side by side in threads, each with its own scope.
 WATCHER: ContextVar[Scope | None] = ContextVar("WATCHER", default=None)
 
@@ -100,7 +108,8 @@ class Sandbox(SandboxedEnvironment):
 def _refuse_wide_format(text: str | bytes) -> None:
     """Widths of seven digits and more, and widths that are not written out."""
     written = text if isinstance(text, str) else text.decode("latin-1")
-    if WIDE_FORMAT.search(written):
+    total = sum(int(number) for number in re.findall(r"\d{2,6}", written))
+    if WIDE_FORMAT.search(written) or total > LONGEST_REPETITION:
         raise SecurityError("the format asks for a width that is too large, or that is not written out")
 
 
@@ -149,6 +158,8 @@ def make_environment() -> Sandbox:
         autoescape=False,  # host files are no HTML
     )
     sandbox.filters["tojson"] = _tojson
+    for name in ("pprint", "string"):
+        sandbox.filters[name] = _measured(sandbox.filters[name])
     sandbox.filters["format"] = _format
     sandbox.filters["replace"] = _replace
     sandbox.filters["join"] = _measured_join(sandbox.filters["join"])
@@ -156,7 +167,7 @@ def make_environment() -> Sandbox:
         sandbox.filters[name] = _bounded(sandbox.filters[name], limit)
     # Random words: of no use in a manifest, and as many as asked for.
     del sandbox.globals["lipsum"]
-    sandbox.finalize = to_text
+    sandbox.finalize = _measured(to_text)
     return sandbox
 
 
@@ -164,6 +175,7 @@ def _tojson(value: Any, indent: int | None = None) -> str:
     """Plain JSON: Jinja2's own escapes for HTML, which a configuration file must not get."""
     if isinstance(value, RootView):
         value = dict(value.items())
+    measure(value)
     return json.dumps(value, indent=indent, ensure_ascii=False)
 
 
@@ -192,10 +204,23 @@ def _replace(text: Any, old: str, new: str, count: int = -1) -> str:
     return written.replace(old, new, count)
 
 
+def _measured(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def measured(value: Any, *arguments: Any, **named: Any) -> Any:
+        measure(value)
+        return function(value, *arguments, **named)
+
+    return measured
+
+
 def _measured_join(join: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(join)
     def measured(context: Any, items: Any, d: str = "", attribute: Any = None) -> Any:
-        listed = list(items)
+        budget = Budget()
+        listed = []
+        for item in items:
+            measure(item, budget)
+            listed.append(item)
         _refuse_long_text(d, "join", (listed,))
         return join(context, listed, d, attribute)
 
