@@ -73,6 +73,7 @@ def test_links_in_a_directory_that_would_be_gone_are_not_followed(apply: Callabl
         f"file: [{{/tmp/link: {{ensure: link, target: {'t/' * 2100}}}}}]",
         'file: [{/tmp/link: {ensure: link, target: "a\\0b"}}]',
         'exec: [{"true": {environment: ["A=b\\0c"]}}]',
+        'exec: [{"true": {environment: ["=b=c"]}}]',
         'exec: [{"true": {cwd: "/a\\0c"}}]',
         'exec: [{"true": {creates: "/a\\0c"}}]',
         'exec: [{a: {provider: shell, command: "echo \\0"}}]',

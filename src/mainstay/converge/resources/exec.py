@@ -91,7 +91,7 @@ class ExecType(ResourceType):
             problem = text_problem(entry)
             if problem:
                 yield "environment", f"environment: an entry {problem}"
-            if "=" not in entry[1:]:
+            if entry.find("=") < 1:
                 yield "environment", f"environment: {shorten(entry)!r} is not KEY=value"
         if wanted.path is not None:
             for directory in wanted.path.split(":"):
