@@ -149,3 +149,8 @@ def test_paths_are_found_where_they_stand() -> None:
     assert places[("e",)] == ((4, 1), (4, 7))
     assert ("nope",) not in places
     assert places[()] == ((1, 1), (1, 1))
+
+
+def test_a_tag_on_a_key_is_refused() -> None:
+    with pytest.raises(DoesNotLoad, match="write the key without it"):
+        parse("!!python/object:os.system key: value\n", "manifest.yaml")

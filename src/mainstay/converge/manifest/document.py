@@ -161,6 +161,8 @@ class Composer:
             key: str = node
         else:
             key = event.value
+            if event.tag is not None and event.tag not in CORE_TAGS:
+                self.fault(event, f"the tag {event.tag} is not supported; write the key without it")
             if event.anchor is not None:
                 self.anchors[event.anchor] = key
         if key in entries:
