@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import stat
@@ -112,3 +113,11 @@ def test_names_cannot_steer_the_terminal(root: Path, words: str) -> None:
     done = run_shell(f"$M {words.format(shlex.quote(str(path)))}", root)
     assert "\x1b" not in done.stdout + done.stderr
     assert "\\x1b" in done.stdout + done.stderr
+
+
+def test_numbers_that_json_does_not_know_are_text(root: Path, tmp_path: Path) -> None:
+    manifest = tmp_path / "numbers.yaml"
+    manifest.write_text("data: {a: [.inf, -.inf, .nan]}\nresources: [{file: [{/x: {ensure: absent}}]}]\n")
+    done = run_shell(f"$M render --json {manifest}", root)
+    found = json.loads(done.stdout, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
+    assert found["data"] == {"a": [".inf", "-.inf", ".nan"]}

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mainstay.converge.manifest.resolve import Manifest
     from mainstay.converge.run import Session
 
+LARGEST_FLOAT = sys.float_info.max
 EXIT_FAILED, EXIT_DOES_NOT_LOAD, EXIT_LOCKED = 1, 2, 3
 DETAILED_CHANGED, DETAILED_FAILED, DETAILED_DOES_NOT_LOAD = 2, 4, 1
 SIGNAL_EXITS = {"SIGINT": 130, "SIGTERM": 143}
@@ -162,7 +163,9 @@ def show_report(
         from json import dumps
 
         try:
-            session.write_report(report_file, dumps(report.as_json(session.host), ensure_ascii=False, indent=1))
+            session.write_report(
+                report_file, dumps(finite(report.as_json(session.host)), ensure_ascii=False, indent=1)
+            )
         except OSError as error:
             report.warnings.append(f"--report {report_file} could not be written: {error.strerror}")
     if as_json:
@@ -179,9 +182,20 @@ def print_json(document: object) -> None:
     from json import dumps
 
     # Lone surrogates stand for bytes that are not UTF-8 in a file's name; JSON can only escape them.
-    text = dumps(document, ensure_ascii=False, indent=1)
+    text = dumps(finite(document), ensure_ascii=False, indent=1)
     sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace") + b"\n")
     sys.stdout.buffer.flush()
+
+
+def finite(value: Any) -> Any:
+    """JSON knows no infinity and no NaN; they are written as YAML would."""
+    if isinstance(value, float) and not -LARGEST_FLOAT <= value <= LARGEST_FLOAT:
+        return ".nan" if value != value else ".inf" if value > 0 else "-.inf"
+    if isinstance(value, dict):
+        return {key: finite(child) for key, child in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(child) for child in value]
+    return value
 
 
 def exit_code(report: Report, *, detailed: bool) -> int:
