@@ -23,7 +23,7 @@ from mainstay.converge.redaction import Redactor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
     from mainstay.converge.contract import Change, Observer, Provider, Resource, ResourceType, StopFlag
@@ -83,6 +83,9 @@ class Run:
         self.report = Report(host.run_id, manifest.file, noop=options.noop)
         self.events: dict[str, Event] = {}
         self.providers: dict[tuple[str, str | None], tuple[ResourceType, Provider]] = {}
+        # What was done together with an earlier neighbour: resource id → the state before, the changes made.
+        self.done_ahead: dict[str, tuple[Any, tuple[Change, ...]]] = {}
+        self.refused_together: set[str] = set()
         self.subscribers = find_subscribers(manifest.resources)
         self.gave_up_after: str | None = None
         # Whose turn it is, with its templates filled in.
@@ -104,6 +107,7 @@ class Run:
             if event.outcome == FAILED and manifest.fail_on_error and self.gave_up_after is None:
                 self.gave_up_after = resource.id
             observer.event(index, event)
+        self.look_again()
         try:
             self.host.files.sync()
         except OSError as error:
@@ -132,6 +136,19 @@ class Run:
             else:
                 self.observer.message(self.redactor.clean(to_text(conceal(value))))
 
+    def look_again(self) -> None:
+        """Turns the events of what did not last into failed ones."""
+        if self.stop.reason is not None:
+            return
+        for provider in {id(provider): provider for _, provider in self.providers.values()}.values():
+            for identity, state, failure in provider.look_again(self.host):
+                event = self.events[identity]
+                event.state = state
+                event.output = failure.output or event.output
+                fail(event, str(failure))
+                self.redact(event)
+                self.observer.revised(self.report.events.index(event), event)
+
     # ---- one resource ----
     def manage(self, resource: Resource) -> Event:
         event = Event(resource)
@@ -139,7 +156,7 @@ class Run:
         self.current = resource
         self.host.notes.clear()
         try:
-            if self.gate(resource, event):
+            if resource.id in self.done_ahead or self.gate(resource, event):
                 self.converge(resource, event)
         except Stopped:
             fail(event, "interrupted while its command was running")
@@ -153,9 +170,12 @@ class Run:
             event.warnings = (*event.warnings, *self.host.notes)
         if event.changed and self.options.noop:
             self.host.would_change = self.host.would_change or resource.id
-        if resource.sensitive or event.resource.sensitive or self.redactor.secrets:
-            self.redactor.redact(event)
+        self.redact(event)
         return event
+
+    def redact(self, event: Event) -> None:
+        if event.resource.sensitive or self.redactor.secrets:
+            self.redactor.redact(event)
 
     def failed(self, event: Event, error: Exception) -> None:
         unknown = isinstance(error, NotYetThere) or (isinstance(error, Missing) and self.host.uncertain)
@@ -216,9 +236,15 @@ class Run:
             self.current = resource
             resource_type.check_rendered(resource)
         refresh = self.is_refreshed(resource)
-        actual = provider.read(resource, self.host, refresh=refresh)
-        event.state = actual
-        changes = resource_type.decide(resource, actual, refresh=refresh)
+        done = self.done_ahead.get(resource.id)
+        if done is None:
+            if provider.reads_ahead:
+                provider.read_ahead(resource, lambda: self.following(resource), self.host)
+            event.state = actual = provider.read(resource, self.host, refresh=refresh)
+            changes = resource_type.decide(resource, actual, refresh=refresh)
+        else:
+            actual, changes = done
+            event.state = actual
         if changes:
             event.reason = changes[0].reason
             if self.options.differences:
@@ -239,7 +265,9 @@ class Run:
             resource_type = self.find_type(resource.type)
             if resource_type is None:
                 raise Failure(f"unknown resource type {resource.type!r}")
-            known = (resource_type, self.choose_provider(resource.type, resource.provider, self.host))
+            chosen = self.choose_provider(resource.type, resource.provider, self.host)
+            # Asked for by name or not, it is one provider with one memory.
+            known = self.providers.setdefault((resource.type, chosen.name), (resource_type, chosen))
             self.providers[key] = known
         event.provider = known[1].name
         return known
@@ -287,14 +315,10 @@ class Run:
     def perform(self, resource: Resource, event: Event, changes: tuple[Change, ...]) -> None:
         resource_type, provider = self.provider_of(resource, event)
         before = event.state
-        subscribers = self.subscribers.get(resource.id)
-        if subscribers:
-            # Written down before anything is touched: should we be killed, the next run knows whom to tell.
-            self.ledger.owe(resource.id, subscribers)
+        subscribers = self.owe(resource)
         altered = self.host.files.altered
         try:
-            for change in changes:
-                provider.perform(resource, before, change, self.host)
+            self.make(resource, event, changes, provider)
             after = provider.confirm(resource, before, self.host)
             event.state = after
             event.output = after.output
@@ -303,9 +327,7 @@ class Run:
                 raise DesiredStateFailed(reason, output=after.output)
         except BaseException:
             # What is seen from the resource's path tells little of a tree that was removed in part.
-            event.changed = self.host.files.altered != altered or self.left_traces(
-                resource, resource_type, provider, before
-            )
+            event.changed = self.host.files.altered != altered or self.left_traces(resource, event, provider, before)
             if subscribers and not event.changed:
                 self.ledger.void(resource.id, subscribers)
             raise
@@ -314,12 +336,102 @@ class Run:
                 self.host.accounts.forget()
         mark_changed(event, changes)
 
-    def left_traces(self, resource: Resource, resource_type: ResourceType, provider: Provider, before: Any) -> bool:
+    def owe(self, resource: Resource) -> list[str]:
+        """Written down before anything is touched: should we be killed, the next run knows whom to tell."""
+        subscribers = self.subscribers.get(resource.id, [])
+        if subscribers:
+            self.ledger.owe(resource.id, subscribers)
+        return subscribers
+
+    def make(self, resource: Resource, event: Event, changes: tuple[Change, ...], provider: Provider) -> None:
+        """Every change is tried; what failed is told, all of it."""
+        if self.done_ahead.pop(resource.id, None) is not None:
+            return
+        if provider.joins_neighbours and self.make_together(resource, event, changes, provider):
+            return
+        failures = []
+        paid = False
+        for change in changes:
+            try:
+                provider.perform(resource, event.state, change, self.host)
+                paid = paid or change.pays
+            except Failure as error:
+                failures.append(error)
+        if not failures:
+            return
+        if paid:
+            # What failed is something else: the refresh is done, and the next run must not repeat it.
+            self.ledger.pay(resource.id)
+        *earlier, last = failures
+        for failure in earlier:
+            event.output = failure.output or event.output
+            fail(event, str(failure))
+        raise last
+
+    # ---- neighbours ----
+    def following(self, resource: Resource) -> Iterator[Resource]:
+        """What comes later of the same type, with the same provider."""
+        resources = self.manifest.resources
+        for index in range(len(self.report.events) + 1, len(resources)):
+            later = resources[index]
+            if later.type == resource.type and later.provider == resource.provider:
+                yield later
+
+    def make_together(
+        self, resource: Resource, event: Event, changes: tuple[Change, ...], provider: Provider
+    ) -> bool:
+        """Makes the change together with those of the next neighbours; False leaves it to be made alone."""
+        if resource.id in self.refused_together:
+            return False
+        steps = [(resource, event.state, changes[0]), *self.neighbours(resource, changes[0], provider)]
+        if len(steps) == 1:
+            return False
+        owed = {neighbour.id: self.owe(neighbour) for neighbour, _, _ in steps[1:]}
+        try:
+            provider.perform_together(steps, self.host)
+        except Failure:
+            # One of them cannot be; each by itself shows which.
+            self.refused_together.update(step[0].id for step in steps)
+            for neighbour, actual, _ in steps[1:]:
+                subscribers = owed[neighbour.id]
+                if subscribers and not self.left_traces(neighbour, Event(neighbour), provider, actual):
+                    self.ledger.void(neighbour.id, subscribers)
+            return False
+        self.done_ahead.update((neighbour.id, (actual, (change,))) for neighbour, actual, change in steps[1:])
+        return True
+
+    def neighbours(
+        self, resource: Resource, change: Change, provider: Provider
+    ) -> Iterator[tuple[Resource, Any, Change]]:
+        """The resources right after this one that need the same kind of change and that nothing can hold back."""
+        resource_type = self.find_type(resource.type)
+        resources = self.manifest.resources
+        for index in range(len(self.report.events) + 1, len(resources)):
+            later = resources[index]
+            if (later.type, later.provider) != (resource.type, resource.provider) or resource_type is None:
+                return
+            if later.control_if or later.control_unless or later.require or later.deferred:
+                return
+            if self.options.tags and not self.options.tags.intersection(later.tags):
+                return
+            try:
+                actual = provider.read(later, self.host, refresh=False)
+                changes = resource_type.decide(later, actual, refresh=False)
+            except Failure:
+                return
+            if changes and changes[0].verb != change.verb:
+                return
+            if changes:
+                yield later, actual, changes[0]
+
+    def left_traces(self, resource: Resource, event: Event, provider: Provider, before: Any) -> bool:
         """Whether a change that failed altered the host all the same."""
         try:
-            return resource_type.leaves_traces(resource, before, provider.confirm(resource, before, self.host))
+            event.state = after = provider.confirm(resource, before, self.host)
         except (Failure, OSError):
             return True
+        resource_type = self.find_type(resource.type)
+        return resource_type is None or resource_type.leaves_traces(resource, before, after)
 
     # ---- health ----
     def check_health(self, resource: Resource, event: Event) -> None:

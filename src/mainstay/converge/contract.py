@@ -12,7 +12,7 @@ from mainstay.converge.kinds import conceal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from mainstay.converge.host.door import Host
@@ -151,14 +151,19 @@ class State:
 
 
 class Change:
-    """One step from the actual to the wanted state, and why it is needed."""
+    """One step from the actual to the wanted state, and why it is needed.
 
-    __slots__ = ("reason", "refresh", "verb")
+    Steps of one decision do not build on each other: each is tried, also when one before it failed.
+    """
 
-    def __init__(self, verb: str, reason: str, *, refresh: bool = False) -> None:
+    __slots__ = ("pays", "reason", "refresh", "verb")
+
+    def __init__(self, verb: str, reason: str, *, refresh: bool = False, pays: bool = False) -> None:
         self.verb = verb
         self.reason = reason
         self.refresh = refresh
+        # Whether a refresh that is due is done with once this step is made: by it, or because it replaces it.
+        self.pays = pays or refresh
 
 
 class ResourceType(ABC):
@@ -208,10 +213,21 @@ class Provider(ABC):
 
     name: str
     priority: int = 1
+    # Whether `read_ahead` makes use of what comes later in the manifest.
+    reads_ahead: bool = False
+    # Whether neighbouring resources that need the same kind of change are given to `perform_together`.
+    joins_neighbours: bool = False
 
     def unavailable(self, host: Host) -> str | None:
         """Why this provider cannot work here, or None."""
         return None
+
+    def for_run(self) -> Provider:
+        """The provider that serves one run; one that remembers things gives a new one."""
+        return self
+
+    def read_ahead(self, wanted: Any, upcoming: Callable[[], Iterator[Any]], host: Host) -> None:  # noqa: B027  # most have no use for it
+        """May ask for several resources in one go: `wanted`, whose turn it is, and those that come later."""
 
     @abstractmethod
     def read(self, wanted: Any, host: Host, *, refresh: bool) -> Any:
@@ -225,9 +241,17 @@ class Provider(ABC):
     def forecast(self, wanted: Any, actual: Any, change: Change, host: Host) -> None:
         """Notes what `perform` would do, so that later resources see it; fails where `perform` would."""
 
+    def perform_together(self, steps: Sequence[tuple[Any, Any, Change]], host: Host) -> None:
+        """Makes one change of the same kind for each of several resources, all or none."""
+        raise NotImplementedError
+
     def confirm(self, wanted: Any, actual: Any, host: Host) -> Any:
         """The state after the changes."""
         return self.read(wanted, host, refresh=False)
+
+    def look_again(self, host: Host) -> Iterable[tuple[str, State, Failure]]:
+        """At the end of the run: what was brought about and did not last, as (resource id, state, why)."""
+        return ()
 
     def difference(self, wanted: Any, actual: Any, host: Host) -> str | None:
         """What would change in a file, as a unified diff."""
@@ -346,6 +370,10 @@ class Observer:
 
     def event(self, index: int, event: Event) -> None:
         """A resource is done."""
+
+    def revised(self, index: int, event: Event) -> None:
+        """What was brought about did not last: an event that was told before has failed after all."""
+        self.event(index, event)
 
     def output(self, resource: Resource, line: str) -> None:
         """A command with `logoutput` said something."""

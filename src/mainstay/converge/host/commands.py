@@ -44,6 +44,8 @@ class Finished:
 class Commands:
     def __init__(self, stop: StopFlag) -> None:
         self.stop = stop
+        # How many commands were run that may have changed something.
+        self.count = 0
 
     def run(
         self,
@@ -54,9 +56,13 @@ class Commands:
         environment: Mapping[str, str] | None = None,
         timeout_seconds: float | None = None,
         on_line: Callable[[str], None] | None = None,
+        only_looks: bool = False,
+        keep_bytes: int = TAIL_BYTES,
     ) -> Finished:
         """Runs to the end; raises `Failure` for anything that is not an exit code."""
         name = arguments[0]
+        if not only_looks:
+            self.count += 1
         try:
             child = subprocess.Popen(
                 list(arguments),
@@ -77,7 +83,7 @@ class Commands:
             raise Failure(f"command cannot be executed: {name}: {error}") from None
         except OSError as error:
             raise Failure(f"command cannot be executed: {program or name}: {error.strerror}") from None
-        return Conversation(child, self.stop, timeout_seconds, on_line).finish(name)
+        return Conversation(child, self.stop, timeout_seconds, on_line, keep_bytes).finish(name)
 
     def explain_missing(self, program: str, cwd: str, error: OSError) -> str:
         """The kernel says only that something is not there: the program, its directory, or what its first line names."""
@@ -97,13 +103,14 @@ class Conversation:
         stop: StopFlag,
         timeout_seconds: float | None,
         on_line: Callable[[str], None] | None,
+        keep_bytes: int,
     ) -> None:
         self.child = child
         self.stop = stop
         self.timeout_seconds = timeout_seconds
         self.on_line = on_line
-        self.stdout = Tail()
-        self.output = Tail()
+        self.stdout = Tail(keep_bytes)
+        self.output = Tail(keep_bytes)
         self.lines: dict[int, bytearray] = {}
         self.ended: str | None = None
 
@@ -228,24 +235,25 @@ class Conversation:
 class Tail:
     """The end of a stream, in bounded memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = limit_bytes
         self._kept = bytearray()
         self._dropped = False
 
     def add(self, chunk: bytes) -> None:
-        self._kept += chunk[-TAIL_BYTES:]
-        if len(self._kept) > 2 * TAIL_BYTES:
+        self._kept += chunk[-self._limit :]
+        if len(self._kept) > 2 * self._limit:
             self._trim()
-        self._dropped = self._dropped or len(chunk) > TAIL_BYTES
+        self._dropped = self._dropped or len(chunk) > self._limit
 
     def text(self) -> str:
-        if len(self._kept) > TAIL_BYTES:
+        if len(self._kept) > self._limit:
             self._trim()
         text = readable(bytes(self._kept))
         return f"[… earlier output dropped]\n{text}" if self._dropped else text
 
     def _trim(self) -> None:
-        del self._kept[:-TAIL_BYTES]
+        del self._kept[: -self._limit]
         self._dropped = True
 
 

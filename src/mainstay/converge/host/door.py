@@ -73,6 +73,16 @@ class Host:
         except (OSError, ValueError):
             return os.path.normpath(path)
 
+    @property
+    def activity(self) -> int:
+        """Grows with every file that is changed and every command that may have changed something."""
+        return len(self.files.touched) + (0 if self._commands is None else self._commands.count)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the run was asked to end at once."""
+        return self._stop.at_once
+
     def note(self, text: str) -> None:
         """Something the event of the current resource should say."""
         self.notes.append(text)

@@ -43,6 +43,8 @@ class Files:
         self.effective_uid = os.geteuid()
         # How many changes were made: one that fails on its way may have altered something all the same.
         self.altered = 0
+        # Every path this run changed or, in a dry run, would have changed, in order.
+        self.touched: list[str] = []
         self._temps = 0
         self._temp_directories: set[str] = set()
         self._new_files: list[str] = []
@@ -318,6 +320,7 @@ class Files:
     def _touched(self, path: str, *, is_new: bool) -> None:
         self.altered += 1
         directory = os.path.dirname(path)
+        self.touched.append(path)
         if is_new:
             self._new_files.append(path)
         if directory not in self._directories:

@@ -167,6 +167,7 @@ class Forecast(Files):
 
     def _put(self, path: str, entry: Entry) -> None:
         key = self._key(path)
+        self.touched.append(path)
         # What was noted below goes with what stood here before.
         emptied = [key]
         while emptied:

@@ -32,6 +32,6 @@ def choose(type_name: str, wanted: str | None, host: Host) -> Provider:
             continue
         reason = provider.unavailable(host)
         if reason is None:
-            return provider
+            return provider.for_run()
         reasons.append(f"{provider.name}: {reason}")
     raise Missing(f"no provider for {type_name} works here: {'; '.join(reasons)}")

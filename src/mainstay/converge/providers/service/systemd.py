@@ -1,0 +1,250 @@
+"""Units of systemd, through `systemctl --system`."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from mainstay.converge.contract import Change, Failure, Missing, Provider, Stopped
+from mainstay.converge.host.clock import monotonic, sleep
+from mainstay.converge.host.systemctl import (
+    UNIT_DIRECTORIES,
+    Systemctl,
+    is_unit_path,
+    unit_name,
+    why_unavailable,
+)
+from mainstay.converge.resources.service import RESTART, RUNNING, START, STOPPED, ServiceState
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mainstay.converge.host.door import Host
+    from mainstay.converge.resources.service import Service
+
+ACTIVE_WORDS = {
+    "active": RUNNING,
+    "reloading": RUNNING,
+    "refreshing": RUNNING,
+    "inactive": STOPPED,
+    "failed": STOPPED,
+    "activating": STOPPED,
+    "deactivating": STOPPED,
+}
+MOVING_WORDS = ("activating", "deactivating")
+ENABLED_WORDS = {
+    "enabled": True,
+    "enabled-runtime": True,
+    "alias": True,
+    "static": True,
+    "indirect": True,
+    "generated": True,
+    "transient": True,
+    "linked": False,
+    "linked-runtime": False,
+    "masked": False,
+    "masked-runtime": False,
+    "disabled": False,
+}
+INSTALL_KEYS = ("WantedBy", "RequiredBy", "UpheldBy", "Alias", "Also")
+MOST_UNITS_AT_ONCE = 100
+LARGEST_UNIT_FILE_BYTES = 1024 * 1024
+MOVING_SECONDS = 90.0
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0
+# A program that cannot live mostly dies within this time.
+LASTS_SECONDS = 1.0
+ONESHOT_REMARK = (
+    "it is a Type=oneshot unit that ran to its end, and only with RemainAfterExit=yes does it count as running then"
+)
+
+
+class UnitState(ServiceState):
+    needs_reload: bool = False
+
+
+class SystemdUnits(Provider):
+    name = "systemd"
+    reads_ahead = True
+
+    def __init__(self) -> None:
+        self._systemctl = Systemctl()
+        # What was read ahead, and how much this run had done by then.
+        self._ahead: dict[str, dict[str, str]] = {}
+        self._ahead_at = -1
+        # Units that this run started: resource id → name.
+        self._started: dict[str, str] = {}
+        self._last_start = 0.0
+
+    def for_run(self) -> SystemdUnits:
+        return SystemdUnits()
+
+    def unavailable(self, host: Host) -> str | None:
+        return why_unavailable(host)
+
+    # ---- looking ----
+    def read_ahead(self, wanted: Service, upcoming: Callable[[], Iterator[Service]], host: Host) -> None:
+        if self._ahead_at == host.activity and wanted.name in self._ahead:
+            return
+        names = list(
+            dict.fromkeys([wanted.name, *(later.name for later in islice(upcoming(), MOST_UNITS_AT_ONCE - 1))])
+        )
+        try:
+            shown = self._systemctl.show(names, host)
+        except Failure:
+            # Each is asked by itself at its turn, and the one that cannot be asked says why.
+            return
+        self._ahead = dict(zip(names, shown, strict=True))
+        self._ahead_at = host.activity
+
+    def read(self, wanted: Service, host: Host, *, refresh: bool) -> UnitState:
+        shown = self._ahead.pop(wanted.name, None) if self._ahead_at == host.activity else None
+        if shown is None:
+            shown = self._systemctl.show([wanted.name], host)[0]
+        if is_missing(shown) and not host.noop and self._systemctl.is_behind(host):
+            self._systemctl.reload(host)
+            shown = self._systemctl.show([wanted.name], host)[0]
+        state = self._interpret(wanted.name, shown, host)
+        if host.noop:
+            foresee(state, host)
+        if not state.found and wanted.ensure == STOPPED and not wanted.enable:
+            if host.uncertain:
+                raise Missing(f"service not found: {wanted.name}")
+            host.note(f"service not found: {wanted.name}; there is nothing to stop")
+        return state
+
+    def _interpret(self, name: str, shown: dict[str, str], host: Host) -> UnitState:
+        state = UnitState(name, self.name)
+        state.active_word = word = shown.get("ActiveState", "")
+        if word not in ACTIVE_WORDS:
+            raise Failure(f'invalid systemctl is-active output: "{word}" for {name}')
+        state.ensure = ACTIVE_WORDS[word]
+        state.is_moving = word in MOVING_WORDS
+        state.needs_reload = shown.get("NeedDaemonReload") == "yes"
+        if shown.get("Type") == "oneshot" and shown.get("RemainAfterExit") == "no" and word == "inactive":
+            state.remark = ONESHOT_REMARK
+        if is_missing(shown):
+            state.found = False
+            return state
+        word = shown.get("UnitFileState", "")
+        if word in ("", "generated") or shown.get("Id") != unit_name(name):
+            word = self._systemctl.is_enabled(name, host) or word
+        state.enabled_word = word
+        if word in ENABLED_WORDS:
+            state.enabled = ENABLED_WORDS[word]
+        elif shown.get("LoadState") != "not-found":
+            raise Failure(f'invalid systemctl is-enabled output: "{word}" for {name}')
+        return state
+
+    def confirm(self, wanted: Service, actual: UnitState, host: Host) -> UnitState:
+        """Waits for a unit that is still on its way."""
+        until = monotonic() + MOVING_SECONDS
+        pause = FIRST_PAUSE_SECONDS
+        state = self.read(wanted, host, refresh=False)
+        while state.is_moving and monotonic() < until:
+            if host.stopping:
+                raise Stopped
+            sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+            state = self.read(wanted, host, refresh=False)
+        if wanted.ensure == RUNNING and state.ensure != RUNNING:
+            state.output = self._systemctl.journal(wanted.name, host)
+        return state
+
+    # ---- doing ----
+    def perform(self, wanted: Service, actual: UnitState, change: Change, host: Host) -> None:
+        starts = change.verb in (START, RESTART)
+        try:
+            self._systemctl.change(change.verb, wanted.name, host, needs_reload=actual.needs_reload)
+        except Failure as failure:
+            if starts:
+                failure.output = self._systemctl.journal(wanted.name, host)
+            raise
+        finally:
+            actual.needs_reload = False
+        if starts:
+            self._started[wanted.id] = wanted.name
+            self._last_start = monotonic()
+
+    def forecast(self, wanted: Service, actual: UnitState, change: Change, host: Host) -> None:
+        """Nothing later in a manifest depends on what a unit would be."""
+
+    def look_again(self, host: Host) -> Iterator[tuple[str, UnitState, Failure]]:
+        """All units that were started, in one call, once they had time to die."""
+        if not self._started:
+            return
+        sleep(max(0.0, self._last_start + LASTS_SECONDS - monotonic()))
+        try:
+            shown = self._systemctl.show(list(self._started.values()), host)
+        except Failure as failure:
+            for identity, name in self._started.items():
+                yield identity, UnitState(name, self.name), failure
+            return
+        for (identity, name), unit in zip(self._started.items(), shown, strict=True):
+            state = self._interpret(name, unit, host)
+            if state.ensure != RUNNING:
+                word = f"{state.active_word} ({unit.get('SubState')})"
+                problem = Failure(
+                    f"service did not stay running: it is {word} after its start",
+                    output=self._systemctl.journal(name, host),
+                )
+                yield identity, state, problem
+
+
+def is_missing(shown: dict[str, str]) -> bool:
+    """A unit without a file that still runs is there all the same."""
+    return shown.get("LoadState") == "not-found" and shown.get("ActiveState") in ("inactive", "failed")
+
+
+# ---- foreseeing ----
+def foresee(state: UnitState, host: Host) -> None:
+    """What would be known of a unit once the unit files that a dry run would write are read."""
+    unit = unit_name(state.name)
+    touched = {
+        real_place(path, host) for path in host.files.touched if is_unit_path(path) and path.endswith(f"/{unit}")
+    }
+    if not touched:
+        return
+    places = (f"{directory}/{unit}" for directory in UNIT_DIRECTORIES)
+    place = next((real_place(path, host) for path in places if is_there(path, host)), None)
+    if place is None:
+        state.found = state.ensure == RUNNING
+        return
+    if place in touched:
+        state.enabled_word = foreseen_word(state, place, host)
+        state.found = True
+    links = (path for path in touched if path.rpartition("/")[0].endswith((".wants", ".requires")))
+    if state.enabled_word == "disabled" and any(is_there(path, host) for path in links):
+        state.enabled_word = "enabled"
+    state.enabled = ENABLED_WORDS.get(state.enabled_word, state.enabled)
+
+
+def foreseen_word(state: UnitState, place: str, host: Host) -> str:
+    if host.files.real_path(place) == "/dev/null" or host.files.stat(place).st_size == 0:
+        return "masked"
+    can_be_enabled = has_install_section(place, host)
+    if state.enabled_word in ("", "static", "disabled") or state.enabled_word.startswith("masked"):
+        return "disabled" if can_be_enabled else "static"
+    return state.enabled_word
+
+
+def has_install_section(place: str, host: Host) -> bool:
+    content = host.files.read(place, LARGEST_UNIT_FILE_BYTES) or b""
+    _, found, section = content.decode("utf-8", "replace").partition("\n[Install]")
+    keys = {line.partition("=")[0].strip() for line in section.partition("\n[")[0].split("\n")}
+    return bool(found) and not keys.isdisjoint(INSTALL_KEYS)
+
+
+def real_place(path: str, host: Host) -> str:
+    directory, _, name = path.rpartition("/")
+    return f"{host.files.real_path(directory)}/{name}"
+
+
+def is_there(path: str, host: Host) -> bool:
+    try:
+        host.files.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+PROVIDER = SystemdUnits()

@@ -1,0 +1,164 @@
+"""The `service` type: whether a unit runs, and whether it starts at boot. Decides; providers do."""
+
+from __future__ import annotations
+
+import re
+
+from mainstay.converge.contract import Change, Failure, Missing, Property, Resource, ResourceType, State
+from mainstay.converge.kinds import BOOLEAN, TEXT, TEXTS, shorten
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from mainstay.converge.host.door import Host
+
+RUNNING, STOPPED = "running", "stopped"
+START, STOP, RESTART, RELOAD, ENABLE, DISABLE = "start", "stop", "restart", "reload", "enable", "disable"
+IGNORE = "none"
+NAME = re.compile(r"[A-Za-z0-9._+:~][A-Za-z0-9._+:~-]*")
+# What a unit can be called at most, with the longest suffix it can get.
+LONGEST_NAME = 255 - len(".service")
+CANNOT_BE_DISABLED = {
+    "static": "it has no [Install] section, so other units decide whether it starts",
+    "generated": "it is generated at boot",
+    "transient": "it was made at run time and is gone after a reboot",
+}
+DONE_WORDS = {
+    START: "started",
+    STOP: "stopped",
+    RESTART: "restarted via subscribe",
+    RELOAD: "reloaded via subscribe",
+    ENABLE: "enabled",
+    DISABLE: "disabled",
+}
+
+
+class Service(Resource):
+    ensure: str = RUNNING
+    enable: bool | None = None
+    on_refresh: str = RESTART
+
+
+class ServiceState(State):
+    """What was found. `ensure` and `enabled` are the two words of the manifest for what the host says in many."""
+
+    ensure: str = STOPPED
+    enabled: bool = False
+    found: bool = True
+    # On the way from one to the other: not running yet, and not stopped either.
+    is_moving: bool = False
+    # The host's own words, shown and explained.
+    active_word: str = ""
+    enabled_word: str = ""
+    # Why a unit that was started does not run, where that is known.
+    remark: str = ""
+
+    def __init__(self, name: str, provider: str) -> None:
+        self.name = name
+        self.provider = provider
+
+    def as_json(self, host: Host) -> dict[str, Any]:
+        return {
+            "ensure": self.ensure,
+            "name": self.name,
+            "provider": self.provider,
+            "running": self.ensure == RUNNING,
+            "enabled": self.enabled,
+            "found": self.found,
+            "active_state": self.active_word or None,
+            "unit_file_state": self.enabled_word or None,
+        }
+
+
+class ServiceType(ResourceType):
+    name = "service"
+    resource = Service
+    ensures = (RUNNING, STOPPED)
+    refreshable = True
+    properties = {
+        "enable": Property(BOOLEAN, "whether it starts at boot; left as it is when not given"),
+        "subscribe": Property(TEXTS, "resources (`type#name`) whose change refreshes the running service"),
+        "on_refresh": Property(TEXT, "what a refresh does", choices=(RESTART, RELOAD, IGNORE)),
+    }
+
+    # ---- at load ----
+    def check(self, wanted: Service) -> Iterator[tuple[str | None, str]]:
+        name = wanted.name
+        if not NAME.fullmatch(name):
+            yield None, f'service name contains dangerous characters: "{shorten(ascii(name)[1:-1])}"'
+        elif len(name) > LONGEST_NAME:
+            yield None, f"service name is longer than {LONGEST_NAME} characters"
+
+    # ---- at its turn ----
+    def desired(self, wanted: Service, actual: ServiceState) -> tuple[bool, str]:
+        if not actual.found:
+            if wanted.ensure == STOPPED and not wanted.enable:
+                return True, ""
+            return False, f"service not found: {wanted.name}"
+        problem = self._not_in_state(wanted, actual) or self._not_as_enabled(wanted, actual)
+        return not problem, problem
+
+    def _not_in_state(self, wanted: Service, actual: ServiceState) -> str:
+        if wanted.ensure == actual.ensure and (wanted.ensure == RUNNING or not actual.is_moving):
+            return ""
+        word = actual.ensure if actual.active_word in ("", "active", "inactive") else actual.active_word
+        because = f": {actual.remark}" if actual.remark else ""
+        return f"service is {word}, expected {wanted.ensure}{because}"
+
+    def _not_as_enabled(self, wanted: Service, actual: ServiceState) -> str:
+        if wanted.enable is None or wanted.enable == actual.enabled:
+            return ""
+        expected = "enabled" if wanted.enable else "disabled"
+        return f"service is {actual.enabled_word or 'not ' + expected}, expected {expected}"
+
+    def decide(self, wanted: Service, actual: ServiceState, *, refresh: bool) -> tuple[Change, ...]:
+        if not actual.found:
+            reached, reason = self.desired(wanted, actual)
+            if reached:
+                return ()
+            raise Missing(reason)
+        changes = (*self._phase_running(wanted, actual, refresh=refresh), *self._phase_enabled(wanted, actual))
+        for change in changes:
+            self._refuse(wanted, actual, change)
+        return changes
+
+    def _phase_running(self, wanted: Service, actual: ServiceState, *, refresh: bool) -> Iterator[Change]:
+        problem = self._not_in_state(wanted, actual)
+        if problem and wanted.ensure == STOPPED:
+            yield Change(STOP, problem)
+        elif problem:
+            # A clean start brings in what changed; restarting on top of it would only cost an outage.
+            yield Change(START, problem, pays=refresh)
+        elif refresh and wanted.ensure == RUNNING and wanted.on_refresh != IGNORE:
+            yield Change(wanted.on_refresh, "a subscribed resource changed", refresh=True)
+
+    def _phase_enabled(self, wanted: Service, actual: ServiceState) -> Iterator[Change]:
+        problem = self._not_as_enabled(wanted, actual)
+        if problem:
+            yield Change(ENABLE if wanted.enable else DISABLE, problem)
+
+    def _refuse(self, wanted: Service, actual: ServiceState, change: Change) -> None:
+        """What the host would refuse too, or pretend to do."""
+        word = actual.enabled_word
+        if change.verb in (START, ENABLE) and word.startswith("masked"):
+            done = "started" if change.verb == START else "enabled"
+            raise Failure(
+                f"{wanted.name} is masked, so it cannot be {done}; `systemctl unmask {wanted.name}` takes the mask off"
+            )
+        if change.verb == DISABLE and word in CANNOT_BE_DISABLED:
+            raise Failure(
+                f"{wanted.name} is {word} and cannot be disabled: {CANNOT_BE_DISABLED[word]}; "
+                "leave `enable` out, or mask it"
+            )
+
+    def describe(self, wanted: Service, actual: ServiceState, changes: tuple[Change, ...]) -> str:
+        text = ", would have ".join(DONE_WORDS[change.verb] for change in changes)
+        return f"Would have {text}"
+
+    def leaves_traces(self, wanted: Service, before: ServiceState, after: ServiceState) -> bool:
+        return (before.ensure, before.enabled) != (after.ensure, after.enabled)
+
+
+TYPE = ServiceType()
