@@ -25,3 +25,4 @@ def sleep(seconds: float, stop: StopFlag) -> None:
 
 
 monotonic = time.perf_counter
+wall_time = time.time

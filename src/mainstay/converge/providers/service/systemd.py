@@ -60,6 +60,8 @@ ONESHOT_REMARK = (
 
 class UnitState(ServiceState):
     needs_reload: bool = False
+    # A oneshot unit that does not remain is over as soon as it has done its work.
+    is_over: bool = False
 
 
 class SystemdUnits(Provider):
@@ -120,8 +122,7 @@ class SystemdUnits(Provider):
         state.ensure = ACTIVE_WORDS[word]
         state.is_moving = word in MOVING_WORDS
         state.needs_reload = shown.get("NeedDaemonReload") == "yes"
-        if shown.get("Type") == "oneshot" and shown.get("RemainAfterExit") == "no" and word == "inactive":
-            state.remark = ONESHOT_REMARK
+        state.is_over = shown.get("Type") == "oneshot" and shown.get("RemainAfterExit") == "no" and word == "inactive"
         if is_missing(shown):
             state.found = False
             return state
@@ -147,6 +148,9 @@ class SystemdUnits(Provider):
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
             state = self.read(wanted, host, refresh=False)
         if wanted.ensure == RUNNING and state.ensure != RUNNING:
+            # Found dead already: there is no need to look again.
+            self._started.pop(wanted.id, None)
+            state.remark = ONESHOT_REMARK if state.is_over else ""
             state.output = self._systemctl.journal(wanted.name, host)
         return state
 

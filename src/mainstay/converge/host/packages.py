@@ -1,0 +1,66 @@
+"""The door to package managers: runs them without questions, and waits while another one holds their lock."""
+
+from __future__ import annotations
+
+from mainstay.converge.contract import Failure, Stopped
+from mainstay.converge.host.clock import monotonic, sleep
+from mainstay.converge.host.commands import DEFAULT_SEARCH_PATH, NotRunnable, find_program
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mainstay.converge.host.commands import Finished
+    from mainstay.converge.host.door import Host
+
+LOOK_TIMEOUT_SECONDS = 300.0
+CHANGE_TIMEOUT_SECONDS = 3600.0
+LOCK_WAIT_SECONDS = 600.0
+LOCK_PAUSE_SECONDS = 0.5
+KEEP_BYTES = 4 * 1024 * 1024
+# Not to be asked anything, and to be told in words that do not depend on who runs this.
+ENVIRONMENT = {"LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive", "APT_LISTCHANGES_FRONTEND": "none"}
+
+
+def missing_programs(host: Host, *names: str) -> str | None:
+    """Which of the programs are not there, in words, or None."""
+    missing = []
+    for name in names:
+        try:
+            find_program(host.files, name, host.environ.get("PATH", DEFAULT_SEARCH_PATH), "/")
+        except NotRunnable:
+            missing.append(name)
+    return f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not on PATH" if missing else None
+
+
+def look(host: Host, words: Sequence[str]) -> Finished:
+    return host.commands.run(
+        words,
+        environment={**host.environ, **ENVIRONMENT},
+        timeout_seconds=LOOK_TIMEOUT_SECONDS,
+        only_looks=True,
+        keep_bytes=KEEP_BYTES,
+    )
+
+
+def run_unlocked(host: Host, words: Sequence[str], locked_words: Sequence[str]) -> Finished:
+    """Runs a changing command, again for as long as it only says that another process holds the lock."""
+    until = monotonic() + LOCK_WAIT_SECONDS
+    while True:
+        done = host.commands.run(
+            words, environment={**host.environ, **ENVIRONMENT}, timeout_seconds=CHANGE_TIMEOUT_SECONDS
+        )
+        is_locked = done.exit_code != 0 and any(word in done.output for word in locked_words)
+        if not is_locked or monotonic() >= until:
+            return done
+        if host.stopping:
+            raise Stopped
+        sleep(LOCK_PAUSE_SECONDS)
+
+
+def must(done: Finished, what: str) -> None:
+    """Raises `Failure` for a command that did not succeed."""
+    if done.exit_code != 0:
+        complaints = [line for line in done.output.split("\n") if line.startswith(("E:", "Error:", "dpkg: error"))]
+        said = "; ".join(complaints) or done.output.strip()[-500:]
+        raise Failure(f"{what} failed (exit {done.exit_code}){': ' if said else ''}{said}", output=done.output)

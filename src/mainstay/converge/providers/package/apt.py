@@ -1,0 +1,112 @@
+"""Packages of Debian and its kin: the state from dpkg's database, changes by apt-get."""
+
+from __future__ import annotations
+
+from mainstay.converge.contract import Change
+from mainstay.converge.host.clock import wall_time
+from mainstay.converge.host.packages import look, missing_programs, must, run_unlocked
+from mainstay.converge.providers.package import PackageManager
+from mainstay.converge.resources.package import PRESENT, PackageState
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mainstay.converge.host.door import Host
+    from mainstay.converge.resources.package import Package
+
+DATABASE = "/var/lib/dpkg/status"
+# Steps that dpkg has begun and not finished; a dpkg that runs now has some too.
+UNFINISHED_DIRECTORY = "/var/lib/dpkg/updates"
+LISTS_DIRECTORY = "/var/lib/apt/lists"
+# Touched by every refresh, also by one that finds nothing new.
+STAMPS = ("/var/lib/apt/periodic/update-success-stamp", f"{LISTS_DIRECTORY}/partial", LISTS_DIRECTORY)
+LISTS_FRESH_SECONDS = 86400.0
+SHOWN = "${Package}\\t${Architecture}\\t${db:Status-Abbrev}\\t${Version}\\n"
+# The second letter of dpkg's status.
+INSTALLED_LETTERS = "iWt"
+BROKEN_LETTERS = {"H": "half-installed", "U": "unpacked but not configured", "F": "half-configured"}
+KEEP_CONFIGURATION = ("--force-confdef", "--force-confold")
+LOCKED_WORDS = ("Could not get lock", "Unable to acquire the dpkg frontend lock", "was locked by another process")
+
+
+class AptPackages(PackageManager):
+    name = "apt"
+
+    def unavailable(self, host: Host) -> str | None:
+        missing = missing_programs(host, "apt-get", "dpkg-query")
+        if missing is None and not host.files.exists(DATABASE):
+            return f"there is no package database ({DATABASE} does not exist)"
+        return missing
+
+    # ---- looking ----
+    def installed(self, names: Sequence[str], host: Host) -> dict[str, PackageState]:
+        """dpkg-query stays silent about packages it does not know."""
+        done = look(host, ("dpkg-query", "--show", f"--showformat={SHOWN}", *names))
+        states = {name: PackageState(name, self.name) for name in names}
+        for line in done.stdout.split("\n"):
+            name, *rest = line.split("\t")
+            if len(rest) != 3:
+                continue
+            architecture, status, version = rest
+            for asked in (name, f"{name}:{architecture}"):
+                if asked in states:
+                    note_status(states[asked], status, version)
+        return states
+
+    def offer(self, target: str, host: Host) -> str | None:
+        done = look(host, ("apt-cache", "show", "--no-all-versions", target))
+        lines = done.stdout.split("\n") if done.exit_code == 0 else []
+        return next((line.partition(": ")[2] for line in lines if line.startswith("Version: ")), None)
+
+    def target(self, wanted: Package) -> str:
+        return f"{wanted.name}={wanted.version}" if wanted.version else wanted.name
+
+    def lists_are_fresh(self, host: Host) -> bool:
+        files = host.files
+        if not files.exists(LISTS_DIRECTORY) or not any(
+            "Packages" in name for name in files.listdir(LISTS_DIRECTORY)
+        ):
+            return False
+        newest = max((files.stat(stamp).st_mtime for stamp in STAMPS if files.exists(stamp)), default=0.0)
+        return bool(newest > wall_time() - LISTS_FRESH_SECONDS)
+
+    def refresh_lists(self, host: Host) -> None:
+        done = run_unlocked(host, ("apt-get", "--quiet", "update"), LOCKED_WORDS)
+        if done.exit_code != 0:
+            host.note(f"the package lists could not be refreshed: {done.output.strip()[-500:]}")
+
+    # ---- doing ----
+    def perform_together(self, steps: Sequence[tuple[Package, PackageState, Change]], host: Host) -> None:
+        if any(actual.broken for _, actual, _ in steps) or self._is_unfinished(host):
+            self._repair(host)
+        verb = steps[0][2].verb
+        targets = [self.target(wanted) for wanted, _, _ in steps]
+        options = [f"--option=Dpkg::Options::={option}" for option in KEEP_CONFIGURATION]
+        if any(wanted.version for wanted, _, _ in steps):
+            options.append("--allow-downgrades")
+        words = ("apt-get", "--quiet", "--yes", *options, verb, *targets)
+        must(run_unlocked(host, words, LOCKED_WORDS), f"apt-get {verb} {' '.join(targets)}")
+
+    def _is_unfinished(self, host: Host) -> bool:
+        files = host.files
+        return files.exists(UNFINISHED_DIRECTORY) and any(
+            name.isdecimal() for name in files.listdir(UNFINISHED_DIRECTORY)
+        )
+
+    def _repair(self, host: Host) -> None:
+        """Finishes what an interrupted dpkg has begun; one that still runs is waited for."""
+        words = ("dpkg", *KEEP_CONFIGURATION, "--configure", "--pending")
+        must(run_unlocked(host, words, LOCKED_WORDS), "dpkg --configure --pending")
+
+
+def note_status(state: PackageState, status: str, version: str) -> None:
+    letter = status[1:2]
+    if letter in BROKEN_LETTERS or status[2:3] == "R":
+        state.broken = BROKEN_LETTERS.get(letter, "in need of a reinstallation")
+    if letter in INSTALLED_LETTERS or state.broken:
+        state.ensure = PRESENT
+        state.versions = (version,)
+
+
+PROVIDER = AptPackages()

@@ -1,0 +1,97 @@
+"""Packages of Fedora and its kin: the state from rpm's database, changes by dnf."""
+
+from __future__ import annotations
+
+from mainstay.converge.contract import Change
+from mainstay.converge.host.packages import look, missing_programs, must, run_unlocked
+from mainstay.converge.providers.package import PackageManager
+from mainstay.converge.resources.package import PRESENT, REMOVE, PackageState
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mainstay.converge.host.door import Host
+    from mainstay.converge.resources.package import Package
+
+INSTALLED_FORMAT = "%{NAME}\\t%{EPOCHNUM}\\t%{VERSION}\\t%{RELEASE}\\t%{ARCH}\\n"
+OFFERED_FORMAT = "%{name}\\t%{epoch}\\t%{version}\\t%{release}\\t%{arch}\\n"
+ARCHITECTURES = ("noarch", "x86_64", "aarch64", "i686", "ppc64le", "s390x", "riscv64")
+# dnf itself fetches lists that are older than this.
+FRESH = "--setopt=metadata_expire=86400"
+# dnf waits for its own lock; only a lock of rpm under it ends a command.
+LOCKED_WORDS = ("can't create transaction lock", "Failed to obtain the transaction lock")
+
+
+class DnfPackages(PackageManager):
+    name = "dnf"
+
+    def unavailable(self, host: Host) -> str | None:
+        return missing_programs(host, "dnf", "rpm")
+
+    # ---- looking ----
+    def installed(self, names: Sequence[str], host: Host) -> dict[str, PackageState]:
+        """rpm says in words that a package is not installed; only lines of the asked form count."""
+        done = look(host, ("rpm", "--query", "--queryformat", INSTALLED_FORMAT, *names))
+        states = {name: PackageState(name, self.name) for name in names}
+        for name, versions, architecture in rows(done.stdout):
+            for asked in (name, f"{name}.{architecture}"):
+                if asked in states:
+                    states[asked].ensure = PRESENT
+                    # Of some packages, such as kernels, several versions are installed side by side.
+                    states[asked].versions = (*versions, *states[asked].versions)
+        return states
+
+    def offer(self, target: str, host: Host) -> str | None:
+        done = look(
+            host,
+            ("dnf", "--quiet", FRESH, "repoquery", "--latest-limit=1", "--queryformat", OFFERED_FORMAT, target),
+        )
+        found = rows(done.stdout) if done.exit_code == 0 else []
+        return found[0][1][0] if found else None
+
+    def target(self, wanted: Package) -> str:
+        return with_version(wanted.name, wanted.version) if wanted.version else wanted.name
+
+    def lists_are_fresh(self, host: Host) -> bool:
+        return True
+
+    def refresh_lists(self, host: Host) -> None:
+        done = run_unlocked(host, ("dnf", "--quiet", "--refresh", "makecache"), LOCKED_WORDS)
+        if done.exit_code != 0:
+            host.note(f"the package lists could not be refreshed: {done.output.strip()[-500:]}")
+
+    # ---- doing ----
+    def perform_together(self, steps: Sequence[tuple[Package, PackageState, Change]], host: Host) -> None:
+        verb = steps[0][2].verb
+        # `install` leaves an older version alone unless it is told which one is wanted.
+        targets = [
+            wanted.name if verb == REMOVE else with_version(wanted.name, wanted.version or actual.candidate or "")
+            for wanted, actual, _ in steps
+        ]
+        words = ("dnf", "--quiet", "--assumeyes", FRESH, verb, *targets)
+        must(run_unlocked(host, words, LOCKED_WORDS), f"dnf {verb} {' '.join(targets)}")
+
+
+def with_version(name: str, version: str) -> str:
+    """As dnf writes it: the architecture, where there is one, comes last."""
+    base, dot, architecture = name.rpartition(".")
+    return f"{base}-{version}.{architecture}" if dot and architecture in ARCHITECTURES else f"{name}-{version}"
+
+
+def rows(text: str) -> list[tuple[str, tuple[str, ...], str]]:
+    """Name, the ways to write the version with the fullest first, architecture."""
+    found: list[tuple[str, tuple[str, ...], str]] = []
+    for line in text.split("\n"):
+        name, *rest = line.split("\t")
+        if len(rest) != 4:
+            continue
+        epoch, version, release, architecture = rest
+        full = f"{version}-{release}"
+        with_epoch = f"{epoch}:{full}"
+        ways = (full, version, with_epoch) if epoch in ("0", "(none)") else (with_epoch, full, version)
+        found.append((name, ways, architecture))
+    return found
+
+
+PROVIDER = DnfPackages()

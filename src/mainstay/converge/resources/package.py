@@ -1,0 +1,108 @@
+"""The `package` type: whether a package is installed, and in which version. Decides; providers do."""
+
+from __future__ import annotations
+
+import re
+
+from mainstay.converge.contract import Change, Property, Resource, ResourceType, State
+from mainstay.converge.kinds import shorten
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+    from mainstay.converge.host.door import Host
+
+PRESENT, ABSENT, LATEST = "present", "absent", "latest"
+INSTALL, REMOVE = "install", "remove"
+# With an architecture, in the manner of either family: libc6:amd64, glibc.x86_64. A minus at the end means
+# removal to apt, so no name may end with one.
+NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.+_:-]*[A-Za-z0-9.+_])?")
+VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+~^_:-]*")
+LONGEST_NAME = LONGEST_VERSION = 200
+
+
+class Package(Resource):
+    ensure: str = PRESENT
+
+    @property
+    def version(self) -> str | None:
+        """The version that is wanted, or None where any or the latest will do."""
+        return None if self.ensure in (PRESENT, ABSENT, LATEST) else self.ensure
+
+
+class PackageState(State):
+    """What the package database says. `versions` are all ways to write the installed one, the fullest first."""
+
+    versions: tuple[str, ...] = ()
+    # What would be installed now; None where nobody asked.
+    candidate: str | None = None
+    # The database's word for a package that is neither there nor gone.
+    broken: str | None = None
+
+    def __init__(self, name: str, provider: str) -> None:
+        self.name = name
+        self.provider = provider
+
+    def as_json(self, host: Host) -> dict[str, Any]:
+        return {
+            "ensure": self.ensure,
+            "name": self.name,
+            "provider": self.provider,
+            "version": self.versions[0] if self.versions else None,
+            "candidate": self.candidate,
+        }
+
+
+class PackageType(ResourceType):
+    name = "package"
+    resource = Package
+    ensures = (PRESENT, ABSENT, LATEST)
+    open_ensure = True
+    unforeseeable = True
+    properties: Mapping[str, Property] = {}
+
+    # ---- at load ----
+    def check(self, wanted: Package) -> Iterator[tuple[str | None, str]]:
+        name, version = wanted.name, wanted.version
+        if not NAME.fullmatch(name) or len(name) > LONGEST_NAME:
+            yield None, f'package name contains dangerous characters: "{shorten(ascii(name)[1:-1])}"'
+        if version is None:
+            return
+        # Every version has a digit, and a misspelt `latest` has none.
+        is_version = VERSION.fullmatch(version) and any(character.isdigit() for character in version)
+        if not is_version or len(version) > LONGEST_VERSION:
+            shown = shorten(ascii(version)[1:-1])
+            yield "ensure", f'ensure: must be present, absent, latest or a version, not "{shown}"'
+
+    # ---- at its turn ----
+    def desired(self, wanted: Package, actual: PackageState) -> tuple[bool, str]:
+        if actual.broken is not None:
+            return False, f"package is {actual.broken}, expected {wanted.ensure}"
+        if wanted.ensure == ABSENT or not actual.versions:
+            return actual.ensure == wanted.ensure, f"package is {actual.ensure}, expected {wanted.ensure}"
+        expected = actual.candidate if wanted.ensure == LATEST else wanted.version
+        if expected is None or expected in actual.versions:
+            return True, ""
+        return False, f"version is {actual.versions[0]}, expected {expected}"
+
+    def decide(self, wanted: Package, actual: PackageState, *, refresh: bool) -> tuple[Change, ...]:
+        reached, reason = self.desired(wanted, actual)
+        return () if reached else (Change(REMOVE if wanted.ensure == ABSENT else INSTALL, reason),)
+
+    def describe(self, wanted: Package, actual: PackageState, changes: tuple[Change, ...]) -> str:
+        if changes[0].verb == REMOVE:
+            return "Would have removed"
+        if actual.broken is not None:
+            return "Would have repaired"
+        version = wanted.version or actual.candidate
+        if not actual.versions:
+            return f"Would have installed version {version}" if version else "Would have installed"
+        return f"Would have changed version {actual.versions[0]} to {version}"
+
+    def leaves_traces(self, wanted: Package, before: PackageState, after: PackageState) -> bool:
+        return (before.versions, before.broken) != (after.versions, after.broken)
+
+
+TYPE = PackageType()

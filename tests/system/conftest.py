@@ -1,0 +1,132 @@
+"""Hosts with a real systemd, and the installed `mainstay` run in them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parts import need
+from system.systemd_host import SystemdHost, why_not
+
+PROGRAM = Path(sys.executable).with_name("mainstay")
+# First on PATH: writes down what it is asked, then is the real one.
+RECORDER = """#!/bin/sh
+[ -z "$SYSTEMCTL_RECORD" ] || echo "$*" >>"$SYSTEMCTL_RECORD"
+exec /usr/bin/systemctl "$@"
+"""
+LOOK = "show --system -p Id,Names,LoadState,ActiveState,SubState,UnitFileState,Type,RemainAfterExit,NeedDaemonReload "
+ENVIRONMENT = {"MAINSTAY_STATE_DIR": "/var/lib/mainstay", "MAINSTAY_CONFIG_DIR": "/etc/mainstay"}
+
+
+class Done:
+    """A run of `mainstay` in a host that is over."""
+
+    def __init__(self, exit_code: int, document: dict[str, Any], commands: list[str]) -> None:
+        self.exit_code = exit_code
+        self.document = document
+        # What systemctl was asked, in order; questions about the state are just `look`.
+        self.commands = commands
+
+    @property
+    def events(self) -> dict[str, dict[str, Any]]:
+        return {f"{event['type']}#{event['name']}": event for event in self.document["events"]}
+
+    @property
+    def outcomes(self) -> dict[str, str]:
+        return {name: event["outcome"] for name, event in self.events.items()}
+
+    @property
+    def changing(self) -> list[str]:
+        return [command for command in self.commands if not command.startswith(("look", "is-enabled"))]
+
+
+class ManagedHost:
+    """A host and what is done in it."""
+
+    def __init__(self, machine: SystemdHost) -> None:
+        self.machine = machine
+        machine.write("/usr/local/sbin/systemctl", RECORDER, mode=0o755)
+
+    def apply(self, manifest: str, *options: str, path: str = "/root/manifest.yaml") -> Done:
+        return self.mainstay("apply", path, "--json", *options, setup=f"cat >{path}", stdin=manifest)
+
+    def mainstay(self, *words: str, setup: str = ":", stdin: str = "") -> Done:
+        """Runs it with `--json`; everything in one step, because each step into a host costs time."""
+        script = (
+            f"{setup}; export SYSTEMCTL_RECORD=$(mktemp); code=0;"
+            ' "$@" </dev/null || code=$?; echo; cat $SYSTEMCTL_RECORD; echo "exit $code"'
+        )
+        program = ["env", *(f"{key}={value}" for key, value in ENVIRONMENT.items()), str(PROGRAM)]
+        said = self.machine.shell(script, *program, *words, stdin=stdin)
+        printed, _, rest = said.rpartition("\n}\n")
+        try:
+            document = json.loads(f"{printed}\n}}")
+        except ValueError:
+            raise AssertionError(f"{words}: {said}") from None
+        *lines, last = rest.strip().split("\n")
+        commands = ["look" if line.startswith(LOOK) else line for line in lines]
+        return Done(int(last.removeprefix("exit ")), document, commands)
+
+    def unit(self, name: str, text: str, directory: str = "/usr/local/lib/systemd/system") -> None:
+        self.machine.write(f"{directory}/{name}.service", text.replace("NAME", name))
+
+    def shell(self, script: str) -> str:
+        return self.machine.shell(script)
+
+    def snapshot(self) -> str:
+        """Everything that a dry run must leave as it is."""
+        return self.shell(
+            "find /etc /usr/local/lib/systemd /opt /srv /var/lib/dpkg /var/lib/apt -xdev"
+            " -printf '%p %s %m %T@\\n' | sort; systemctl list-units --all --plain --no-legend;"
+            " systemctl list-unit-files --plain --no-legend; systemctl show -p UnitsReloadStartTimestampMonotonic"
+        )
+
+
+def need_systemd() -> None:
+    reason = reason_not_to_run()
+    need(present=reason is None, what=f"a host with a real systemd ({reason})")
+
+
+@cache
+def reason_not_to_run() -> str | None:
+    if not PROGRAM.exists():
+        return f"mainstay is not installed beside {sys.executable}"
+    return why_not()
+
+
+def boot(name: str) -> SystemdHost:
+    # The project and its interpreter may lie where the host has something of its own, such as below /tmp.
+    lent = {Path(__file__).parents[2], Path(sys.prefix), Path(sys.base_prefix)}
+    return SystemdHost(name, read_only_binds=sorted(lent))
+
+
+@pytest.fixture(scope="session")
+def shared_host() -> Iterator[ManagedHost]:
+    """One host for all tests that keep to units of their own."""
+    need_systemd()
+    with boot("shared") as machine:
+        yield ManagedHost(machine)
+
+
+@pytest.fixture
+def new_hosts() -> Iterator[Callable[..., ManagedHost]]:
+    """Boots hosts for one test, as many as it asks for, side by side."""
+    need_systemd()
+    with ExitStack() as stack:
+
+        def make(name: str = "fresh") -> ManagedHost:
+            return ManagedHost(stack.enter_context(boot(name)))
+
+        yield make
+
+
+@pytest.fixture
+def new_host(new_hosts: Callable[..., ManagedHost]) -> ManagedHost:
+    return new_hosts()

@@ -1,0 +1,320 @@
+"""Units among other resources, on a real systemd: unit files, refreshes that must not get lost, dry runs, many units."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import yaml
+
+from system.conftest import ENVIRONMENT, PROGRAM, ManagedHost
+
+CASES = Path(__file__).parents[1] / "cases" / "service"
+UNITS: dict[str, str] = yaml.safe_load((CASES / "units.yaml").read_text())
+
+
+def file(path: str, content: str) -> str:
+    attributes = {"ensure": "present", "content": content, "owner": "root", "group": "root", "mode": "0644"}
+    return yaml.safe_dump([{"file": [{path: attributes}]}])
+
+
+def unit_file(name: str, kind: str) -> str:
+    return file(f"/etc/systemd/system/{name}.service", UNITS[kind].replace("NAME", name))
+
+
+def service(name: str, **properties: object) -> str:
+    return yaml.safe_dump([{"service": [{name: properties}]}])
+
+
+def command(line: str, **properties: object) -> str:
+    return yaml.safe_dump([{"exec": [{line: properties}]}])
+
+
+def starts(host: ManagedHost, name: str) -> int:
+    return len(host.machine.read(f"/run/{name}.starts").splitlines())
+
+
+# ---- unit files ----
+def test_a_unit_whose_file_is_written_in_the_same_run_is_foreseen_and_then_found(new_host: ManagedHost) -> None:
+    manifest = unit_file("fresh", "simple") + service("fresh", enable=True) + unit_file("bare", "static")
+    manifest += service("bare", enable=True)
+    before = new_host.snapshot()
+    foreseen = new_host.apply(manifest, "--noop")
+    assert [event["noop_message"] for event in foreseen.document["events"]] == [
+        "Would have created the file",
+        "Would have started, would have enabled",
+        "Would have created the file",
+        "Would have started",
+    ]
+    assert foreseen.changing == []
+    assert new_host.snapshot() == before
+
+    done = new_host.apply(manifest)
+    assert set(done.outcomes.values()) == {"changed"}
+    # Once before the first change, and again because the run wrote another unit file since.
+    assert done.changing == [
+        "daemon-reload --system",
+        "start --system fresh",
+        "enable --system fresh",
+        "daemon-reload --system",
+        "start --system bare",
+    ]
+    again = new_host.apply(manifest)
+    assert set(again.outcomes.values()) == {"stable"}
+    assert again.commands == ["look"]
+
+
+def test_a_dry_run_knows_units_whose_files_would_change_or_go(shared_host: ManagedHost) -> None:
+    host = shared_host
+    place = "/etc/systemd/system"
+    for name in ("goes", "hidden", "becomes"):
+        host.unit(name, UNITS["static" if name == "becomes" else "simple"], place)
+    host.unit("linked", UNITS["simple"])
+    host.shell("systemctl daemon-reload")
+    manifest = yaml.safe_dump(
+        [
+            {"file": [{f"{place}/goes.service": {"ensure": "absent"}}]},
+            {"file": [{f"{place}/hidden.service": {"ensure": "link", "target": "/dev/null", "links": "replace"}}]},
+        ]
+    )
+    manifest = yaml.safe_dump([{"file": [{f"{place}/goes.service": {"ensure": "absent"}}]}])
+    manifest += unit_file("becomes", "simple")
+    links = f"{place}/multi-user.target.wants"
+    manifest += yaml.safe_dump(
+        [
+            {"file": [{links: {"ensure": "directory", "owner": "root", "group": "root", "mode": "0755"}}]},
+            {
+                "file": [
+                    {
+                        f"{links}/linked.service": {
+                            "ensure": "link",
+                            "target": "/usr/local/lib/systemd/system/linked.service",
+                        }
+                    }
+                ]
+            },
+        ]
+    )
+    manifest += service("goes", ensure="stopped") + service("becomes", enable=True) + service("linked", enable=True)
+    foreseen = host.apply(manifest, "--noop")
+    assert foreseen.events["service#goes"]["warnings"] == ["service not found: goes; there is nothing to stop"]
+    assert foreseen.events["service#becomes"]["noop_message"] == "Would have started, would have enabled"
+    assert foreseen.events["service#linked"]["noop_message"] == "Would have started"
+    done = host.apply(manifest)
+    assert done.events["service#goes"]["outcome"] == "stable"
+    assert "enable --system becomes" in done.changing
+    assert "enable --system linked" not in done.changing
+    assert done.exit_code == 0
+
+
+def test_systemd_is_told_once_and_again_only_for_units_whose_files_changed(shared_host: ManagedHost) -> None:
+    host = shared_host
+    for name in ("told1", "told2", "told3"):
+        host.unit(name, UNITS["simple"])
+    host.shell(
+        "systemctl daemon-reload; systemctl start told3; sed -i s/infinity/1000000/ /usr/local/lib/systemd/system/told3.service"
+    )
+    done = host.apply(
+        service("told1") + service("told2") + file("/etc/unrelated.conf", "x") + service("told3", enable=True)
+    )
+    assert done.changing == [
+        "daemon-reload --system",
+        "start --system told1",
+        "start --system told2",
+        "enable --system told3",
+    ]
+    host.shell("sed -i s/1000000/1000001/ /usr/local/lib/systemd/system/told2.service; systemctl stop told1")
+    done = host.apply(service("told1") + command("true", refresh_only=False) + service("told2", enable=True))
+    # told2's file was changed by somebody else; the reload before told1's start has told systemd of that, too.
+    assert done.changing == ["daemon-reload --system", "start --system told1", "enable --system told2"]
+    done = host.apply(
+        service("told1", enable=True)
+        + command("sed -i s/1000001/1000002/ /usr/local/lib/systemd/system/told2.service")
+        + service("told2", enable=False)
+    )
+    assert done.changing == [
+        "daemon-reload --system",
+        "enable --system told1",
+        "daemon-reload --system",
+        "disable --system told2",
+    ]
+
+
+# ---- refreshes ----
+def test_three_subscriptions_restart_a_unit_once(shared_host: ManagedHost) -> None:
+    host = shared_host
+    host.unit("thrice", UNITS["counting"])
+    paths = [f"/etc/thrice{number}.conf" for number in range(3)]
+    subscribed = service("thrice", subscribe=[f"file#{path}" for path in paths])
+
+    def manifest(content: str) -> str:
+        return "".join(file(path, content) for path in paths) + subscribed
+
+    assert host.apply(manifest("one")).outcomes["service#thrice"] == "changed"
+    assert starts(host, "thrice") == 1
+    done = host.apply(manifest("two"))
+    assert list(done.outcomes.values()) == ["changed", "changed", "changed", "refreshed"]
+    assert done.changing == ["daemon-reload --system", "restart --system thrice"]
+    assert starts(host, "thrice") == 2
+    assert host.apply(manifest("two")).outcomes["service#thrice"] == "stable"
+    assert starts(host, "thrice") == 2
+
+
+def test_a_run_that_is_killed_before_the_restart_leaves_it_to_the_next(shared_host: ManagedHost) -> None:
+    host = shared_host
+    host.unit("owed", UNITS["counting"])
+    path = "/root/owed.yaml"
+    killer = command("/bin/sh -c 'touch /run/owed.killed; kill -9 $PPID'", creates="/run/owed.killed")
+
+    def manifest(content: str) -> str:
+        return file("/etc/owed.conf", content) + killer + service("owed", subscribe=["file#/etc/owed.conf"])
+
+    host.shell("touch /run/owed.killed")
+    host.apply(manifest("one"), path=path)
+    host.shell("rm /run/owed.killed")
+    host.machine.write(path, manifest("two"))
+    killed = host.machine.run(str(PROGRAM), "apply", path, environment=ENVIRONMENT)
+    assert killed.returncode == 137
+    assert host.machine.read("/etc/owed.conf") == "two"
+    assert starts(host, "owed") == 1
+
+    foreseen = host.apply(manifest("two"), "--noop", path=path)
+    assert foreseen.events["service#owed"]["noop_message"] == "Would have restarted via subscribe"
+    done = host.apply(manifest("two"), path=path)
+    assert list(done.outcomes.values()) == ["stable", "stable", "refreshed"]
+    assert starts(host, "owed") == 2
+    assert list(host.apply(manifest("two"), path=path).outcomes.values()) == ["stable", "stable", "stable"]
+
+
+def test_a_refresh_that_was_done_is_not_repeated_because_enabling_failed(shared_host: ManagedHost) -> None:
+    host = shared_host
+    host.unit("stuck", UNITS["cannot-be-enabled"])
+    path = "/root/stuck.yaml"
+
+    def manifest(content: str) -> str:
+        return file("/etc/stuck.conf", content) + service("stuck", enable=True, subscribe=["file#/etc/stuck.conf"])
+
+    host.shell("systemctl daemon-reload; systemctl start stuck")
+    for _ in range(2):
+        done = host.apply(manifest("two"), path=path)
+        assert done.outcomes["service#stuck"] == "failed"
+        assert done.events["service#stuck"]["errors"] == [
+            'systemctl enable --system stuck failed (exit 1): Failed to enable unit: "bad" is not a valid unit name.'
+        ]
+    assert starts(host, "stuck") == 2
+
+
+# ---- what is not known before a run ----
+def test_what_only_a_command_or_package_brings_is_unknown_until_applied(shared_host: ManagedHost) -> None:
+    host = shared_host
+    text = UNITS["simple"].replace("\n", "\\n")
+    script = f"printf '{text}' >/etc/systemd/system/brought.service"
+    maker = yaml.safe_dump(
+        [
+            {
+                "exec": [
+                    {
+                        "make": {
+                            "command": script,
+                            "provider": "shell",
+                            "creates": "/etc/systemd/system/brought.service",
+                        }
+                    }
+                ]
+            }
+        ]
+    )
+    alone = host.apply(service("brought"), "--noop")
+    assert alone.events["service#brought"]["errors"] == ["service not found: brought"]
+    for wanted in (service("brought"), service("brought", ensure="stopped")):
+        foreseen = host.apply(maker + wanted, "--noop")
+        event = foreseen.events["service#brought"]
+        assert event["outcome"] == "changed"
+        assert event["noop_message"] == "Unknown until applied: service not found: brought"
+        assert foreseen.changing == []
+    assert host.apply(maker + service("brought")).outcomes["service#brought"] == "changed"
+
+
+# ---- many ----
+def test_a_hundred_stable_units_cost_a_handful_of_processes(shared_host: ManagedHost) -> None:
+    host = shared_host
+    host.machine.write("/usr/local/lib/systemd/system/many@.service", UNITS["simple"])
+    host.shell(
+        "cd /usr/local/lib/systemd/system; for n in $(seq 100); do cp many@.service many$n.service; done;"
+        " systemctl daemon-reload; systemctl enable --now $(seq -f many%g 100) 2>/dev/null"
+    )
+    manifest = "".join(
+        (file(f"/etc/many{number}.conf", "x") if number % 10 == 0 else "") + service(f"many{number}", enable=True)
+        for number in range(1, 101)
+    )
+    host.apply(manifest)
+    done = host.apply(manifest)
+    assert set(done.outcomes.values()) == {"stable"}
+    assert done.commands == ["look"]
+    host.shell("systemctl stop $(seq -f many%g 100)")
+
+
+def test_what_was_read_ahead_is_forgotten_once_something_ran(shared_host: ManagedHost) -> None:
+    host = shared_host
+    for name in ("first", "second"):
+        host.unit(name, UNITS["simple"])
+    host.shell("systemctl daemon-reload; systemctl start first second")
+    done = host.apply(service("first") + command("systemctl stop second") + service("second"))
+    assert done.outcomes["service#second"] == "changed"
+    assert done.commands == [
+        "look",
+        "stop second",
+        "look",
+        "daemon-reload --system",
+        "start --system second",
+        "look",
+        "look",
+    ]
+
+
+def test_a_unit_asked_for_by_two_providers_names_is_served_by_one(shared_host: ManagedHost) -> None:
+    host = shared_host
+    for name in ("named1", "named2"):
+        host.unit(name, UNITS["simple"])
+    done = host.apply(service("named1") + service("named2", provider="systemd"))
+    assert done.changing == ["daemon-reload --system", "start --system named1", "start --system named2"]
+    assert done.commands[-1] == "look"
+
+
+# ---- side by side ----
+def test_changing_calls_wait_for_those_of_another_run(shared_host: ManagedHost) -> None:
+    host = shared_host
+    host.unit("waits", UNITS["simple"])
+    holder = host.machine.popen("flock", "/run/mainstay-systemctl.lock", "sh", "-c", "echo held; sleep 2")
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    begun = time.monotonic()
+    done = host.apply(service("waits"))
+    assert time.monotonic() - begun > 2
+    assert done.outcomes == {"service#waits": "changed"}
+    holder.communicate()
+
+
+def test_hosts_side_by_side_do_not_see_each_other(new_hosts: Callable[..., ManagedHost]) -> None:
+    with ThreadPoolExecutor() as pool:
+        hosts = list(pool.map(new_hosts, ("left", "middle", "right")))
+        manifests = [
+            unit_file(f"only-{host.machine.name}", "simple") + service(f"only-{host.machine.name}") for host in hosts
+        ]
+        outcomes = [done.outcomes for done in pool.map(ManagedHost.apply, hosts, manifests)]
+    for host, found in zip(hosts, outcomes, strict=True):
+        assert set(found.values()) == {"changed"}
+        units = host.shell("systemctl list-units --plain --no-legend 'only-*'")
+        assert [line.split()[0] for line in units.splitlines()] == [f"only-{host.machine.name}.service"]
+
+
+# ---- secrets ----
+def test_the_journal_of_a_sensitive_unit_is_not_shown(shared_host: ManagedHost) -> None:
+    host = shared_host
+    host.unit("hushed", UNITS["dies-soon"])
+    done = host.apply(service("hushed", sensitive=True))
+    assert done.events["service#hushed"]["outcome"] == "failed"
+    assert done.events["service#hushed"]["output"] == "[redacted]"
+    assert "lost my way" not in host.shell("cat /var/lib/mainstay/history/*")
