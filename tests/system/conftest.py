@@ -16,10 +16,11 @@ from parts import need
 from system.systemd_host import SystemdHost, why_not
 
 PROGRAM = Path(sys.executable).with_name("mainstay")
-# First on PATH: writes down what it is asked, then is the real one.
+# First on PATH: each writes down what it is asked, then is the real one.
+RECORDED = ("systemctl", "apt-get", "dpkg")
 RECORDER = """#!/bin/sh
-[ -z "$SYSTEMCTL_RECORD" ] || echo "$*" >>"$SYSTEMCTL_RECORD"
-exec /usr/bin/systemctl "$@"
+[ -z "$COMMAND_RECORD" ] || echo "PROGRAM $*" >>"$COMMAND_RECORD"
+exec /usr/bin/PROGRAM "$@"
 """
 LOOK = "show --system -p Id,Names,LoadState,ActiveState,SubState,UnitFileState,Type,RemainAfterExit,NeedDaemonReload "
 ENVIRONMENT = {"MAINSTAY_STATE_DIR": "/var/lib/mainstay", "MAINSTAY_CONFIG_DIR": "/etc/mainstay"}
@@ -31,7 +32,7 @@ class Done:
     def __init__(self, exit_code: int, document: dict[str, Any], commands: list[str]) -> None:
         self.exit_code = exit_code
         self.document = document
-        # What systemctl was asked, in order; questions about the state are just `look`.
+        # What was asked of systemctl and of package managers, in order; questions about units are just `look`.
         self.commands = commands
 
     @property
@@ -52,7 +53,8 @@ class ManagedHost:
 
     def __init__(self, machine: SystemdHost) -> None:
         self.machine = machine
-        machine.write("/usr/local/sbin/systemctl", RECORDER, mode=0o755)
+        for program in RECORDED:
+            machine.write(f"/usr/local/sbin/{program}", RECORDER.replace("PROGRAM", program), mode=0o755)
 
     def apply(self, manifest: str, *options: str, path: str = "/root/manifest.yaml") -> Done:
         return self.mainstay("apply", path, "--json", *options, setup=f"cat >{path}", stdin=manifest)
@@ -60,8 +62,8 @@ class ManagedHost:
     def mainstay(self, *words: str, setup: str = ":", stdin: str = "") -> Done:
         """Runs it with `--json`; everything in one step, because each step into a host costs time."""
         script = (
-            f"{setup}; export SYSTEMCTL_RECORD=$(mktemp); code=0;"
-            ' "$@" </dev/null || code=$?; echo; cat $SYSTEMCTL_RECORD; echo "exit $code"'
+            f"{setup}; export COMMAND_RECORD=$(mktemp); code=0;"
+            ' "$@" </dev/null || code=$?; echo; cat $COMMAND_RECORD; echo "exit $code"'
         )
         program = ["env", *(f"{key}={value}" for key, value in ENVIRONMENT.items()), str(PROGRAM)]
         said = self.machine.shell(script, *program, *words, stdin=stdin)
@@ -71,7 +73,8 @@ class ManagedHost:
         except ValueError:
             raise AssertionError(f"{words}: {said}") from None
         *lines, last = rest.strip().split("\n")
-        commands = ["look" if line.startswith(LOOK) else line for line in lines]
+        commands = [line.removeprefix("systemctl ") for line in lines if line]
+        commands = ["look" if command.startswith(LOOK) else command for command in commands]
         return Done(int(last.removeprefix("exit ")), document, commands)
 
     def unit(self, name: str, text: str, directory: str = "/usr/local/lib/systemd/system") -> None:

@@ -29,7 +29,7 @@ class Host:
         self.working_directory = working_directory
         self.files: Files = make_files(run_id, state, noop=noop)
         self.accounts = Accounts()
-        self._stop = stop
+        self.stop = stop
         self._commands: Commands | None = None
         self.environ: Mapping[str, str] = process_environment()
         self.notes: list[str] = []
@@ -45,7 +45,7 @@ class Host:
         if self._commands is None:
             from mainstay.converge.host.commands import Commands
 
-            self._commands = Commands(self._stop)
+            self._commands = Commands(self.stop)
         return self._commands
 
     def timestamp(self, seconds: float) -> str:
@@ -77,11 +77,6 @@ class Host:
     def activity(self) -> int:
         """Grows with every file that is changed and every command that may have changed something."""
         return len(self.files.touched) + (0 if self._commands is None else self._commands.count)
-
-    @property
-    def stopping(self) -> bool:
-        """Whether the run was asked to end at once."""
-        return self._stop.at_once
 
     def note(self, text: str) -> None:
         """Something the event of the current resource should say."""

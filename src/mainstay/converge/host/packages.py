@@ -53,7 +53,7 @@ def run_unlocked(host: Host, words: Sequence[str], locked_words: Sequence[str]) 
         is_locked = done.exit_code != 0 and any(word in done.output for word in locked_words)
         if not is_locked or monotonic() >= until:
             return done
-        if host.stopping:
+        if host.stop.at_once:
             raise Stopped
         sleep(LOCK_PAUSE_SECONDS)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.converge.contract import Failure, Stopped
-from mainstay.converge.host.clock import monotonic
+from mainstay.converge.contract import Failure
 from mainstay.converge.host.commands import DEFAULT_SEARCH_PATH, NotRunnable, find_program
 from mainstay.converge.host.state import Busy
 
@@ -162,15 +161,10 @@ class Systemctl:
         path = "/run/mainstay-systemctl.lock"
         if host.files.effective_uid != 0:
             path = f"{host.state.directory()}/systemctl.lock"
-        until = monotonic() + LOCK_WAIT_SECONDS
-        while True:
-            try:
-                return host.state.lock(path, wait_seconds=0.5)
-            except Busy as busy:
-                if host.stopping:
-                    raise Stopped from None
-                if monotonic() >= until:
-                    raise Failure(f"systemctl is in use by another run for too long ({busy})") from None
+        try:
+            return host.state.lock(path, wait_seconds=LOCK_WAIT_SECONDS, stop=host.stop)
+        except Busy as busy:
+            raise Failure(f"systemctl is in use by another run for too long ({busy})") from None
 
 
 def is_unit_path(path: str) -> bool:

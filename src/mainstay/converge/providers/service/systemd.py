@@ -142,7 +142,7 @@ class SystemdUnits(Provider):
         pause = FIRST_PAUSE_SECONDS
         state = self.read(wanted, host, refresh=False)
         while state.is_moving and monotonic() < until:
-            if host.stopping:
+            if host.stop.at_once:
                 raise Stopped
             sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)

@@ -1,0 +1,200 @@
+"""Packages really installed, pinned, upgraded and removed by apt, from a repository inside the host."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from parts import need_program
+from system.conftest import Done, ManagedHost, boot, need_systemd
+
+INSTALL = "apt-get --quiet --yes --option=Dpkg::Options::=--force-confdef --option=Dpkg::Options::=--force-confold"
+UPDATE = "apt-get --quiet update"
+# Makes tiny 1.0 and 2.0, other 1.0, and fragile 1.0, whose first installation ends with dpkg killed.
+REPOSITORY = r"""
+rm -rf /etc/apt/sources.list /etc/apt/sources.list.d/* /var/lib/apt/lists/* /etc/apt/apt.conf.d/*
+mkdir -p /srv/repository /var/lib/apt/lists/partial
+echo 'deb [trusted=yes] file:/srv/repository ./' >/etc/apt/sources.list.d/local.list
+cd /srv/repository
+package() {
+  rm -rf /tmp/build; mkdir -p /tmp/build/DEBIAN /tmp/build/etc
+  printf 'Package: %s\nVersion: %s\nArchitecture: all\nMaintainer: nobody <nobody@example.org>\nDescription: tiny\n' \
+    $1 $2 >/tmp/build/DEBIAN/control
+  echo "settings of $1 $2" >/tmp/build/etc/$1.conf
+  echo /etc/$1.conf >/tmp/build/DEBIAN/conffiles
+  printf '#!/bin/sh\n%s\n' "$3" >/tmp/build/DEBIAN/postinst; chmod 755 /tmp/build/DEBIAN/postinst
+  dpkg-deb --build /tmp/build $1_$2.deb >/dev/null
+  {
+    cat /tmp/build/DEBIAN/control
+    printf 'Filename: ./%s\nSize: %s\nSHA256: %s\n\n' $1_$2.deb $(stat -c %s $1_$2.deb) $(sha256sum <$1_$2.deb | cut -d' ' -f1)
+  } >>Packages
+}
+package tiny 1.0
+package tiny 2.0
+package other 1.0
+package fragile 1.0 '[ -e /var/lib/fragile ] || { touch /var/lib/fragile; kill -9 $PPID; sleep 1; }'
+"""
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[ManagedHost]:
+    need_systemd()
+    need_program("apt-get")
+    need_program("dpkg-deb")
+    with boot("packages") as machine:
+        managed = ManagedHost(machine)
+        managed.shell(REPOSITORY)
+        yield managed
+
+
+def packages(**wanted: str) -> str:
+    return yaml.safe_dump(
+        [{"package": [{name: {"ensure": ensure}} for name, ensure in wanted.items()]}], sort_keys=False
+    )
+
+
+def installed(host: ManagedHost) -> dict[str, str]:
+    shown = host.shell(
+        "dpkg-query --show --showformat='${Package} ${db:Status-Abbrev}${Version}\\n' tiny other fragile 2>/dev/null || true"
+    )
+    words = [line.split() for line in shown.splitlines()]
+    return {line[0]: line[2] for line in words if line[1] == "ii"}
+
+
+def messages(done: Done) -> list[str | None]:
+    return [event["noop_message"] for event in done.document["events"]]
+
+
+@pytest.fixture
+def clean(host: ManagedHost) -> ManagedHost:
+    """Without any of our packages, and with lists that were just fetched."""
+    host.shell("dpkg --purge tiny other fragile >/dev/null 2>&1; apt-get --quiet update >/dev/null")
+    return host
+
+
+def test_lists_that_were_never_fetched_are_fetched_once_and_not_in_a_dry_run(host: ManagedHost) -> None:
+    manifest = packages(tiny="present", other="present")
+    before = host.snapshot()
+    foreseen = host.apply(manifest, "--noop")
+    assert messages(foreseen) == [f"Unknown until applied: apt knows no package {name}" for name in ("tiny", "other")]
+    assert foreseen.commands == []
+    assert host.snapshot() == before
+    done = host.apply(manifest)
+    assert done.commands == [UPDATE, f"{INSTALL} install tiny other"]
+    assert installed(host) == {"tiny": "2.0", "other": "1.0"}
+
+
+def test_a_package_is_installed_pinned_upgraded_and_removed_each_as_foreseen(clean: ManagedHost) -> None:
+    steps = [
+        ("1.0", "Would have installed version 1.0", f"{INSTALL} --allow-downgrades install tiny=1.0", "1.0"),
+        ("present", None, None, "1.0"),
+        ("latest", "Would have changed version 1.0 to 2.0", f"{INSTALL} install tiny", "2.0"),
+        ("1.0", "Would have changed version 2.0 to 1.0", f"{INSTALL} --allow-downgrades install tiny=1.0", "1.0"),
+        ("absent", "Would have removed", f"{INSTALL} remove tiny", None),
+        ("latest", "Would have installed version 2.0", f"{INSTALL} install tiny", "2.0"),
+    ]
+    for ensure, message, command, version in steps:
+        manifest = packages(tiny=ensure)
+        foreseen = clean.apply(manifest, "--noop")
+        assert messages(foreseen) == [message]
+        assert foreseen.commands == []
+        done = clean.apply(manifest)
+        assert done.commands == ([command] if command else [])
+        assert done.outcomes == {"package#tiny": "changed" if command else "stable"}
+        assert installed(clean).get("tiny") == version
+        assert done.events["package#tiny"]["state"]["version"] == version
+        again = clean.apply(manifest)
+        assert again.outcomes == {"package#tiny": "stable"}
+        assert again.commands == []
+
+
+def test_neighbours_go_in_one_transaction_and_each_has_its_own_event(clean: ManagedHost) -> None:
+    done = clean.apply(packages(tiny="1.0", other="present"))
+    assert done.commands == [f"{INSTALL} --allow-downgrades install tiny=1.0 other"]
+    assert done.outcomes == {"package#tiny": "changed", "package#other": "changed"}
+    assert [event["reason"] for event in done.document["events"]] == [
+        "package is absent, expected 1.0",
+        "package is absent, expected present",
+    ]
+    done = clean.apply(packages(tiny="absent", other="absent"))
+    assert done.commands == [f"{INSTALL} remove tiny other"]
+    assert installed(clean) == {}
+
+
+def test_one_that_cannot_be_does_not_keep_its_neighbours_from_being(clean: ManagedHost) -> None:
+    done = clean.apply(packages(tiny="present", nosuch="present", other="present"))
+    assert list(done.outcomes.values()) == ["changed", "failed", "changed"]
+    assert done.events["package#nosuch"]["errors"] == ["apt knows no package nosuch"]
+    done = clean.apply(packages(tiny="9.9"))
+    assert done.events["package#tiny"]["errors"] == ["apt knows no package tiny=9.9"]
+    clean.shell("apt-mark hold other >/dev/null")
+    done = clean.apply(packages(tiny="absent", other="absent"))
+    clean.shell("apt-mark unhold other >/dev/null")
+    assert done.outcomes == {"package#tiny": "changed", "package#other": "failed"}
+    assert "held packages" in done.events["package#other"]["errors"][0].lower()
+
+
+def test_settings_that_were_changed_are_kept(clean: ManagedHost) -> None:
+    clean.apply(packages(tiny="1.0"))
+    clean.machine.write("/etc/tiny.conf", "mine\n")
+    assert clean.apply(packages(tiny="2.0")).exit_code == 0
+    assert clean.machine.read("/etc/tiny.conf") == "mine\n"
+
+
+def test_lists_are_fetched_again_when_they_are_older_than_a_day(clean: ManagedHost) -> None:
+    manifest = packages(tiny="latest", other="latest")
+    clean.apply(manifest)
+    assert clean.apply(manifest).commands == []
+    clean.shell("touch -d '25 hours ago' /var/lib/apt/lists/partial /var/lib/apt/lists; rm -rf /var/lib/apt/periodic")
+    assert clean.apply(manifest, "--noop").commands == []
+    assert clean.apply(manifest).commands == [UPDATE]
+    assert clean.apply(manifest).commands == []
+
+
+def test_an_interrupted_dpkg_is_repaired(clean: ManagedHost) -> None:
+    clean.shell("rm -f /var/lib/fragile")
+    broken = clean.apply(packages(fragile="present"))
+    assert broken.outcomes == {"package#fragile": "failed"}
+    assert clean.shell("ls /var/lib/dpkg/updates").split() != []
+    assert messages(clean.apply(packages(fragile="present"), "--noop")) == ["Would have repaired"]
+    done = clean.apply(packages(other="present"))
+    assert done.commands == [
+        "dpkg --force-confdef --force-confold --configure --pending",
+        f"{INSTALL} install other",
+    ]
+    assert installed(clean) == {"other": "1.0", "fragile": "1.0"}
+
+
+def test_the_lock_of_another_package_manager_is_waited_for(clean: ManagedHost) -> None:
+    holding = (
+        "import fcntl, time; lock = open('/var/lib/dpkg/lock-frontend', 'w'); fcntl.lockf(lock, fcntl.LOCK_EX);"
+        "print('held', flush=True); time.sleep(2)"
+    )
+    holder = clean.machine.popen("python3", "-c", holding)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    begun = time.monotonic()
+    done = clean.apply(packages(tiny="present"))
+    assert done.outcomes == {"package#tiny": "changed"}
+    assert time.monotonic() - begun > 1.5
+    assert len(done.commands) > 1
+    holder.communicate()
+
+
+def test_a_service_hears_of_its_package_and_is_unknown_before_that_comes(clean: ManagedHost) -> None:
+    unit = "[Service]\nExecStart=/bin/sleep infinity\n"
+    service = {"ensure": "running", "subscribe": ["package#tiny", "package#other"]}
+    manifest = packages(tiny="latest", other="present") + yaml.safe_dump([{"service": [{"daemon": service}]}])
+    foreseen = clean.apply(manifest, "--noop")
+    assert messages(foreseen)[2] == "Unknown until applied: service not found: daemon"
+    clean.unit("daemon", unit)
+    clean.shell("systemctl daemon-reload; systemctl start daemon")
+    foreseen = clean.apply(manifest, "--noop")
+    assert messages(foreseen)[2] == "Would have restarted via subscribe"
+    done = clean.apply(manifest)
+    assert list(done.outcomes.values()) == ["changed", "changed", "refreshed"]
+    assert done.commands.count("restart --system daemon") == 1
+    assert list(clean.apply(manifest).outcomes.values()) == ["stable", "stable", "stable"]
