@@ -184,6 +184,10 @@ class ResourceType(ABC):
     # Whether `subscribe` means something here.
     refreshable: bool = False
 
+    def check_name(self, name: str) -> Iterator[str]:
+        """What is wrong with a name, whatever is wanted of it."""
+        return iter(())
+
     @abstractmethod
     def check(self, wanted: Any) -> Iterator[tuple[str | None, str]]:
         """Faults seen at load: (property or None for the whole resource, message)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from mainstay.converge.contract import Change, Property, Resource, ResourceType, State
+from mainstay.converge.contract import Change, Missing, Property, Resource, ResourceType, State
 from mainstay.converge.kinds import shorten
 
 TYPE_CHECKING = False
@@ -36,7 +36,7 @@ class PackageState(State):
     """What the package database says. `versions` are all ways to write the installed one, the fullest first."""
 
     versions: tuple[str, ...] = ()
-    # What would be installed now; None where nobody asked.
+    # What would be installed now; None where nobody asked, or nothing is offered.
     candidate: str | None = None
     # The database's word for a package that is neither there nor gone.
     broken: str | None = None
@@ -64,10 +64,16 @@ class PackageType(ResourceType):
     properties: Mapping[str, Property] = {}
 
     # ---- at load ----
+    def check_name(self, name: str) -> Iterator[str]:
+        if not NAME.fullmatch(name):
+            yield f'package name contains dangerous characters: "{shorten(ascii(name)[1:-1])}"'
+        elif len(name) > LONGEST_NAME:
+            yield f"package name is longer than {LONGEST_NAME} characters"
+
     def check(self, wanted: Package) -> Iterator[tuple[str | None, str]]:
-        name, version = wanted.name, wanted.version
-        if not NAME.fullmatch(name) or len(name) > LONGEST_NAME:
-            yield None, f'package name contains dangerous characters: "{shorten(ascii(name)[1:-1])}"'
+        for problem in self.check_name(wanted.name):
+            yield None, problem
+        version = wanted.version
         if version is None:
             return
         # Every version has a digit, and a misspelt `latest` has none.
@@ -89,7 +95,14 @@ class PackageType(ResourceType):
 
     def decide(self, wanted: Package, actual: PackageState, *, refresh: bool) -> tuple[Change, ...]:
         reached, reason = self.desired(wanted, actual)
-        return () if reached else (Change(REMOVE if wanted.ensure == ABSENT else INSTALL, reason),)
+        if reached:
+            return ()
+        if wanted.ensure == ABSENT:
+            return (Change(REMOVE, reason),)
+        if actual.candidate is None and actual.broken is None:
+            version = f" in version {wanted.version}" if wanted.version else ""
+            raise Missing(f"{actual.provider} knows no package {wanted.name}{version}")
+        return (Change(INSTALL, reason),)
 
     def describe(self, wanted: Package, actual: PackageState, changes: tuple[Change, ...]) -> str:
         if changes[0].verb == REMOVE:

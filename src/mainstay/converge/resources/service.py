@@ -84,12 +84,15 @@ class ServiceType(ResourceType):
     }
 
     # ---- at load ----
-    def check(self, wanted: Service) -> Iterator[tuple[str | None, str]]:
-        name = wanted.name
+    def check_name(self, name: str) -> Iterator[str]:
         if not NAME.fullmatch(name):
-            yield None, f'service name contains dangerous characters: "{shorten(ascii(name)[1:-1])}"'
+            yield f'service name contains dangerous characters: "{shorten(ascii(name)[1:-1])}"'
         elif len(name) > LONGEST_NAME:
-            yield None, f"service name is longer than {LONGEST_NAME} characters"
+            yield f"service name is longer than {LONGEST_NAME} characters"
+
+    def check(self, wanted: Service) -> Iterator[tuple[str | None, str]]:
+        for problem in self.check_name(wanted.name):
+            yield None, problem
 
     # ---- at its turn ----
     def desired(self, wanted: Service, actual: ServiceState) -> tuple[bool, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from itertools import islice
 
-from mainstay.converge.contract import Change, Missing, Provider
+from mainstay.converge.contract import Change, Provider
 from mainstay.converge.resources.package import ABSENT, LATEST
 
 TYPE_CHECKING = False
@@ -71,7 +71,7 @@ class PackageManager(Provider):
             state.candidate = self._candidate(wanted, host)
         return state
 
-    def _candidate(self, wanted: Package, host: Host) -> str:
+    def _candidate(self, wanted: Package, host: Host) -> str | None:
         if not self.lists_are_fresh(host):
             self._refresh(host)
         target = self.target(wanted)
@@ -79,10 +79,9 @@ class PackageManager(Provider):
         if found is None:
             self._refresh(host)
             found = self._offer(target, host)
-        if found is None:
+        if found is None and host.noop:
             # A run would refresh the lists, and nobody knows what they then hold.
-            host.uncertain = host.uncertain or host.noop
-            raise Missing(f"{self.name} knows no package {target}")
+            host.uncertain = True
         return found
 
     def _offer(self, target: str, host: Host) -> str | None:

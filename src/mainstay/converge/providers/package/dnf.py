@@ -43,10 +43,10 @@ class DnfPackages(PackageManager):
         return states
 
     def offer(self, target: str, host: Host) -> str | None:
-        done = look(
-            host,
-            ("dnf", "--quiet", FRESH, "repoquery", "--latest-limit=1", "--queryformat", OFFERED_FORMAT, target),
-        )
+        # A dry run leaves the lists as they are.
+        lists = "--cacheonly" if host.noop else FRESH
+        words = ("dnf", "--quiet", lists, "repoquery", "--latest-limit=1", "--queryformat", OFFERED_FORMAT, target)
+        done = look(host, words)
         found = rows(done.stdout) if done.exit_code == 0 else []
         return found[0][1][0] if found else None
 

@@ -1,0 +1,111 @@
+"""The service type where no systemd is needed: names, properties, and hosts on which it cannot work."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from applying import Applied
+from loading import CASES, faults_of, load_text
+
+NAMES: dict[str, list[str]] = yaml.safe_load((CASES / "service" / "names.yaml").read_text())
+
+
+def naming(name: str) -> str:
+    return json.dumps([{"service": {"name": name, "ensure": "running"}}])
+
+
+@pytest.fixture
+def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With nothing on PATH and no process to be had, whatever is refused is refused before anything runs."""
+
+    def refuse(*arguments: Any, **options: Any) -> None:
+        raise AssertionError(f"something was run: {arguments}")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+
+
+@pytest.mark.parametrize("name", NAMES["accepted"])
+def test_a_name_is_accepted(name: str, root: Path) -> None:
+    assert [resource.name for resource in load_text(naming(name), root).resources] == [name]
+
+
+@pytest.mark.usefixtures("nothing_runs")
+@pytest.mark.parametrize("name", NAMES["refused"], ids=ascii)
+def test_a_dangerous_name_is_refused_at_load(name: str, root: Path) -> None:
+    (fault,) = faults_of(naming(name), root)
+    shown = ascii(name)[1:-1]
+    assert fault.endswith(f'service name contains dangerous characters: "{shown}"')
+
+
+@pytest.mark.usefixtures("nothing_runs")
+def test_a_name_of_ten_thousand_characters_is_refused(root: Path) -> None:
+    (fault,) = faults_of(naming("a" * 10_000), root)
+    assert fault.endswith("service name is longer than 247 characters")
+    (fault,) = faults_of(naming("a;" * 5_000), root)
+    assert fault.endswith(f'service name contains dangerous characters: "{"a;" * 29}a…"')
+
+
+def test_a_longer_name_than_systemd_has_room_for_is_refused(root: Path) -> None:
+    assert faults_of(naming("a" * 247), root) == []
+    assert faults_of(naming("a" * 248), root)[0].endswith("service name is longer than 247 characters")
+
+
+@pytest.mark.parametrize(
+    ("properties", "fault"),
+    [
+        ("{ensure: started}", "ensure: must be running or stopped, not 'started'"),
+        ("{enable: maybe}", "enable: expected true or false, got the text 'maybe'"),
+        ("{on_refresh: reboot}", "on_refresh: must be restart, reload or none, not 'reboot'"),
+        ("{enabled: true}", "unknown key 'enabled' (did you mean 'enable'?)"),
+    ],
+)
+def test_what_a_service_cannot_have_is_refused_at_load(properties: str, fault: str, root: Path) -> None:
+    (found,) = faults_of(f"- service:\n    - httpd: {properties}\n", root)
+    assert found.endswith(f"service#httpd: {fault}")
+
+
+# ---- hosts on which it cannot work ----
+MANIFEST = "- service:\n    - httpd: {ensure: running}\n"
+
+
+def test_without_systemctl_the_failure_says_so(apply: Callable[..., Applied], root: Path) -> None:
+    done = apply(MANIFEST, environ={"PATH": str(root)})
+    assert done.errors == ["no provider for service works here: systemd: systemctl is not on PATH"]
+
+
+def test_where_systemd_is_not_the_init_the_failure_says_so(apply: Callable[..., Applied], root: Path) -> None:
+    if os.path.isdir("/run/systemd/system"):
+        pytest.skip("this machine runs systemd, so it cannot show how it is without")
+    shutil.copy("/bin/true", root / "systemctl")
+    done = apply(MANIFEST, environ={"PATH": str(root)})
+    (error,) = done.errors
+    assert error.endswith("systemd: systemd is not the running init (/run/systemd/system does not exist)")
+
+
+def test_in_a_dry_run_a_command_might_bring_what_is_missing(apply: Callable[..., Applied], root: Path) -> None:
+    maker = "- exec:\n    - /bin/true: {}\n"
+    foreseen = apply(maker + MANIFEST, noop=True, environ={"PATH": str(root)})
+    assert foreseen.outcomes == ["changed", "changed"]
+    assert foreseen.messages[1] == (
+        "Unknown until applied: no provider for service works here: systemd: systemctl is not on PATH"
+    )
+
+
+def test_a_manifest_without_services_loads_nothing_of_them(root: Path) -> None:
+    manifest = root / "manifest.yaml"
+    manifest.write_text(f"- file:\n    - {root}/x: {{ensure: absent}}\n")
+    code = (
+        "import sys; from mainstay.converge.run import Request, run; run(Request(sys.argv[1]));"
+        "print([name for name in sys.modules if 'service' in name or 'package' in name or 'systemctl' in name])"
+    )
+    done = subprocess.run(["python", "-c", code, str(manifest)], capture_output=True, text=True, check=True)
+    assert [name for name in eval(done.stdout) if name.startswith("mainstay")] == []
