@@ -277,6 +277,35 @@ def test_a_unit_asked_for_by_two_providers_names_is_served_by_one(shared_host: M
     assert done.commands[-1] == "look"
 
 
+# ---- other systemds ----
+def test_words_of_other_systemds_are_understood_or_refused(shared_host: ManagedHost) -> None:
+    host = shared_host
+    host.unit("foreign", UNITS["simple"])
+    host.shell("systemctl daemon-reload")
+    # An older one that finds no unit file says so on stderr only; a newer one may have words that we do not know.
+    for edit, answer, errors in (
+        ("s/^UnitFileState=.*/UnitFileState=/", "exit 1", ["service not found: foreign"]),
+        ("s/^UnitFileState=.*/UnitFileState=/", "echo not-found; exit 4", ["service not found: foreign"]),
+        (
+            "s/^UnitFileState=.*/UnitFileState=/",
+            "echo odd",
+            ['invalid systemctl is-enabled output: "odd" for foreign'],
+        ),
+        ("s/^ActiveState=.*/ActiveState=odd/", ":", ['invalid systemctl is-active output: "odd" for foreign']),
+        ("d", ":", ["systemctl show failed for foreign (exit 0): "]),
+    ):
+        script = f'#!/bin/sh\ncase $1 in is-enabled) {answer};; *) /usr/bin/systemctl "$@" | sed "{edit}";; esac\n'
+        host.machine.write("/opt/foreign/systemctl", script, mode=0o755)
+        done = host.mainstay(
+            "apply",
+            "/root/foreign.yaml",
+            "--json",
+            setup="cat >/root/foreign.yaml; PATH=/opt/foreign:$PATH",
+            stdin=service("foreign"),
+        )
+        assert done.events["service#foreign"]["errors"] == errors
+
+
 # ---- side by side ----
 def test_changing_calls_wait_for_those_of_another_run(shared_host: ManagedHost) -> None:
     host = shared_host
@@ -293,7 +322,7 @@ def test_changing_calls_wait_for_those_of_another_run(shared_host: ManagedHost) 
 
 def test_hosts_side_by_side_do_not_see_each_other(new_hosts: Callable[..., ManagedHost]) -> None:
     with ThreadPoolExecutor() as pool:
-        hosts = list(pool.map(new_hosts, ("left", "middle", "right")))
+        hosts = list(pool.map(new_hosts, ("left", "right")))
         manifests = [
             unit_file(f"only-{host.machine.name}", "simple") + service(f"only-{host.machine.name}") for host in hosts
         ]
@@ -304,11 +333,36 @@ def test_hosts_side_by_side_do_not_see_each_other(new_hosts: Callable[..., Manag
         assert [line.split()[0] for line in units.splitlines()] == [f"only-{host.machine.name}.service"]
 
 
-# ---- secrets ----
+# ---- what does not last ----
+def test_units_that_die_later_in_the_run_turn_their_events_failed(shared_host: ManagedHost) -> None:
+    host = shared_host
+    host.unit("lasts", UNITS["simple"])
+    host.unit("dies", UNITS["dies-later"])
+    host.unit("loops", UNITS["tries-again-later"])
+    manifest = service("lasts") + service("dies") + service("loops") + command("touch /run/dies.end /run/loops.end")
+    done = host.apply(manifest)
+    assert list(done.outcomes.values()) == ["changed", "failed", "failed", "changed"]
+    # Each once after its own start, and all three in one call at the end.
+    assert done.commands.count("look") == 3 + 3 + 1
+    dead, looping = done.events["service#dies"], done.events["service#loops"]
+    assert dead["errors"] == ["service did not stay running: it is failed (failed) after its start"]
+    assert looping["errors"] == ["service did not stay running: it is activating (auto-restart) after its start"]
+    assert "lost my way" in dead["output"]
+    assert dead["changed"] is True
+    assert dead["state"]["active_state"] == "failed"
+    assert done.exit_code == 1
+
+    host.shell("rm /run/dies.end /run/loops.end; systemctl stop loops")
+    shown = host.machine.run(str(PROGRAM), "apply", "/root/manifest.yaml", environment=ENVIRONMENT).stdout
+    lines = [line.split()[:2] for line in shown.splitlines() if "service#dies" in line]
+    assert lines == [["changed", "service#dies"], ["failed", "service#dies"]]
+    assert "lost my way" in shown
+
+
 def test_the_journal_of_a_sensitive_unit_is_not_shown(shared_host: ManagedHost) -> None:
     host = shared_host
-    host.unit("hushed", UNITS["dies-soon"])
-    done = host.apply(service("hushed", sensitive=True))
+    host.unit("hushed", UNITS["dies-later"].replace("lost my way", "nobody may see this"))
+    done = host.apply(service("hushed", sensitive=True) + command("touch /run/hushed.end"))
     assert done.events["service#hushed"]["outcome"] == "failed"
     assert done.events["service#hushed"]["output"] == "[redacted]"
-    assert "lost my way" not in host.shell("cat /var/lib/mainstay/history/*")
+    assert "nobody may see this" not in host.shell("cat /var/lib/mainstay/history/*")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
-    from mainstay.converge.contract import Change, Observer, Provider, Resource, ResourceType, StopFlag
+    from mainstay.converge.contract import Change, Observer, Provider, Resource, ResourceType, State, StopFlag
     from mainstay.converge.history import Ledger
     from mainstay.converge.host.door import Host
     from mainstay.converge.manifest.expressions import Expression
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 
 NOT_REACHED = "not reached"
+
+# So far a provider may read ahead: looking through all of a long manifest again and again would cost more.
+FARTHEST_AHEAD = 1000
 
 
 class Options:
@@ -141,13 +144,20 @@ class Run:
         if self.stop.reason is not None:
             return
         for provider in {id(provider): provider for _, provider in self.providers.values()}.values():
-            for identity, state, failure in provider.look_again(self.host):
-                event = self.events[identity]
-                event.state = state
-                event.output = failure.output or event.output
-                fail(event, str(failure))
-                self.redact(event)
-                self.observer.revised(self.report.events.index(event), event)
+            try:
+                for identity, state, failure in provider.look_again(self.host):
+                    self.revise(self.events[identity], state, failure)
+            except Stopped:
+                return
+            except Exception as error:  # noqa: BLE001  # as in `manage`: what was done stands, and is reported
+                self.report.output_errors.append(f"looking again at what {provider.name} did: {error}")
+
+    def revise(self, event: Event, state: State, failure: Failure) -> None:
+        event.state = state
+        event.output = failure.output or event.output
+        fail(event, str(failure))
+        self.redact(event)
+        self.observer.revised(self.report.events.index(event), event)
 
     # ---- one resource ----
     def manage(self, resource: Resource) -> Event:
@@ -370,10 +380,10 @@ class Run:
 
     # ---- neighbours ----
     def following(self, resource: Resource) -> Iterator[Resource]:
-        """What comes later of the same type, with the same provider."""
+        """What comes soon of the same type, with the same provider."""
         resources = self.manifest.resources
-        for index in range(len(self.report.events) + 1, len(resources)):
-            later = resources[index]
+        start = len(self.report.events) + 1
+        for later in resources[start : start + FARTHEST_AHEAD]:
             if later.type == resource.type and later.provider == resource.provider:
                 yield later
 

@@ -190,6 +190,7 @@ class Files:
                     raise
                 self._write_in_place(path, temp, uid, gid, mode)
                 os.unlink(temp)
+                self.touched.append(path)
                 return f"{path} cannot be renamed over ({error.strerror}): written in place"
         except BaseException:
             _unlink_quietly(temp)

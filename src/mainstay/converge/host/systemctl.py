@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 RUNTIME_DIRECTORY = "/run/systemd/system"
 SHOWN = "Id,Names,LoadState,ActiveState,SubState,UnitFileState,Type,RemainAfterExit,NeedDaemonReload"
-# Where systemd finds unit files, first come first served; what is below them is read by a daemon-reload.
+# Where systemd finds unit files, first come first served.
 UNIT_DIRECTORIES = (
     "/etc/systemd/system",
     "/run/systemd/system",
@@ -27,8 +27,8 @@ UNIT_DIRECTORIES = (
     "/lib/systemd/system",
     "/run/systemd/generator.late",
 )
-# Scripts that a generator turns into units.
-SCRIPT_DIRECTORY = "/etc/init.d"
+# Of scripts a generator makes units.
+READ_BY_A_RELOAD = (*(f"{directory}/" for directory in UNIT_DIRECTORIES), "/etc/init.d/")
 UNIT_SUFFIXES = (
     ".service",
     ".socket",
@@ -68,11 +68,9 @@ def why_unavailable(host: Host) -> str | None:
 
 def parse_show(text: str) -> list[dict[str, str]]:
     """What `systemctl show` printed, one map per unit in the order they were asked for."""
-    units = []
-    for block in text.strip("\n").split("\n\n"):
-        lines = (line.partition("=") for line in block.split("\n"))
-        units.append({key: value for key, _, value in lines})
-    return units
+    blocks = text.strip("\n").split("\n\n")
+    split = ([line.partition("=") for line in block.split("\n")] for block in blocks if block)
+    return [{key: value for key, _, value in lines} for lines in split]
 
 
 class Systemctl:
@@ -80,8 +78,10 @@ class Systemctl:
 
     def __init__(self) -> None:
         self._reloaded = False
-        # How many of the paths that this run touched systemd has been told of.
-        self._seen_paths = 0
+        # Unit files that this run touched, up to so many touched paths, and how many of them systemd was told of.
+        self._touched: list[str] = []
+        self._scanned = 0
+        self._told = 0
 
     # ---- asking ----
     def show(self, names: Sequence[str], host: Host) -> list[dict[str, str]]:
@@ -140,13 +140,19 @@ class Systemctl:
 
     def is_behind(self, host: Host) -> bool:
         """Whether this run touched a unit file that systemd was not told of."""
-        return any(is_unit_path(path) for path in host.files.touched[self._seen_paths :])
+        return len(self.touched_unit_files(host)) > self._told
+
+    def touched_unit_files(self, host: Host) -> list[str]:
+        paths = host.files.touched
+        self._touched += [path for path in paths[self._scanned :] if path.startswith(READ_BY_A_RELOAD)]
+        self._scanned = len(paths)
+        return self._touched
 
     def _reload(self, host: Host) -> None:
-        seen = len(host.files.touched)
+        told = len(self.touched_unit_files(host))
         self._change(host, "daemon-reload", "--system")
         self._reloaded = True
-        self._seen_paths = seen
+        self._told = told
 
     def _change(self, host: Host, *words: str) -> None:
         done = host.commands.run(
@@ -165,10 +171,6 @@ class Systemctl:
             return host.state.lock(path, wait_seconds=LOCK_WAIT_SECONDS, stop=host.stop)
         except Busy as busy:
             raise Failure(f"systemctl is in use by another run for too long ({busy})") from None
-
-
-def is_unit_path(path: str) -> bool:
-    return path.startswith((*(f"{directory}/" for directory in UNIT_DIRECTORIES), f"{SCRIPT_DIRECTORY}/"))
 
 
 def quiet_environment(host: Host) -> dict[str, str]:

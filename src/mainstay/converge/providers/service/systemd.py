@@ -9,7 +9,6 @@ from mainstay.converge.host.clock import monotonic, sleep
 from mainstay.converge.host.systemctl import (
     UNIT_DIRECTORIES,
     Systemctl,
-    is_unit_path,
     unit_name,
     why_unavailable,
 )
@@ -107,7 +106,7 @@ class SystemdUnits(Provider):
             shown = self._systemctl.show([wanted.name], host)[0]
         state = self._interpret(wanted.name, shown, host)
         if host.noop:
-            foresee(state, host)
+            foresee(state, self._systemctl.touched_unit_files(host), host)
         if not state.found and wanted.ensure == STOPPED and not wanted.enable:
             if host.uncertain:
                 raise Missing(f"service not found: {wanted.name}")
@@ -129,11 +128,14 @@ class SystemdUnits(Provider):
         word = shown.get("UnitFileState", "")
         if word in ("", "generated") or shown.get("Id") != unit_name(name):
             word = self._systemctl.is_enabled(name, host) or word
-        state.enabled_word = word
-        if word in ENABLED_WORDS:
-            state.enabled = ENABLED_WORDS[word]
-        elif shown.get("LoadState") != "not-found":
+        if word in ("", "not-found"):
+            # How older ones say that there is no unit file; what runs is there all the same.
+            state.found = state.ensure == RUNNING
+            return state
+        if word not in ENABLED_WORDS:
             raise Failure(f'invalid systemctl is-enabled output: "{word}" for {name}')
+        state.enabled_word = word
+        state.enabled = ENABLED_WORDS[word]
         return state
 
     def confirm(self, wanted: Service, actual: UnitState, host: Host) -> UnitState:
@@ -184,14 +186,12 @@ class SystemdUnits(Provider):
                 yield identity, UnitState(name, self.name), failure
             return
         for (identity, name), unit in zip(self._started.items(), shown, strict=True):
-            state = self._interpret(name, unit, host)
-            if state.ensure != RUNNING:
-                word = f"{state.active_word} ({unit.get('SubState')})"
-                problem = Failure(
-                    f"service did not stay running: it is {word} after its start",
-                    output=self._systemctl.journal(name, host),
-                )
-                yield identity, state, problem
+            word = unit.get("ActiveState", "")
+            if ACTIVE_WORDS.get(word) == RUNNING:
+                continue
+            problem = f"service did not stay running: it is {word} ({unit.get('SubState')}) after its start"
+            output = self._systemctl.journal(name, host)
+            yield identity, self._interpret(name, unit, host), Failure(problem, output=output)
 
 
 def is_missing(shown: dict[str, str]) -> bool:
@@ -200,12 +200,10 @@ def is_missing(shown: dict[str, str]) -> bool:
 
 
 # ---- foreseeing ----
-def foresee(state: UnitState, host: Host) -> None:
+def foresee(state: UnitState, unit_files: list[str], host: Host) -> None:
     """What would be known of a unit once the unit files that a dry run would write are read."""
     unit = unit_name(state.name)
-    touched = {
-        real_place(path, host) for path in host.files.touched if is_unit_path(path) and path.endswith(f"/{unit}")
-    }
+    touched = {real_place(path, host) for path in unit_files if path.endswith(f"/{unit}")}
     if not touched:
         return
     places = (f"{directory}/{unit}" for directory in UNIT_DIRECTORIES)
@@ -232,7 +230,7 @@ def foreseen_word(state: UnitState, place: str, host: Host) -> str:
 
 
 def has_install_section(place: str, host: Host) -> bool:
-    content = host.files.read(place, LARGEST_UNIT_FILE_BYTES) or b""
+    content = b"\n" + (host.files.read(place, LARGEST_UNIT_FILE_BYTES) or b"")
     _, found, section = content.decode("utf-8", "replace").partition("\n[Install]")
     keys = {line.partition("=")[0].strip() for line in section.partition("\n[")[0].split("\n")}
     return bool(found) and not keys.isdisjoint(INSTALL_KEYS)

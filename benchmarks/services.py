@@ -1,0 +1,117 @@
+"""A hundred stable units on a real systemd: how many systemctl processes it takes to find that there is nothing to do.
+
+Beside mainstay: two calls per unit, the way its provider was first designed, and the peers that are installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from system.systemd_host import SEARCH_PATH, SystemdHost, why_not  # noqa: E402
+
+UNIT = "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
+RECORD = "/run/systemctl.log"
+RECORDER = f'#!/bin/sh\necho "$*" >>{RECORD}\nexec /usr/bin/systemctl "$@"\n'
+TWO_CALLS = """
+import subprocess, sys
+for number in range(int(sys.argv[1])):
+    for verb in ("is-active", "is-enabled"):
+        subprocess.run(["systemctl", verb, "--system", f"bench{number}"], check=True, stdout=subprocess.DEVNULL)
+"""
+TURNS = 3
+MOST_PROCESSES = 5
+
+
+class Contestant(NamedTuple):
+    name: str
+    program: str
+    path: str
+    content: str
+    words: tuple[str, ...]
+
+
+class Cost(NamedTuple):
+    processes: int
+    seconds: float
+
+
+def contestants(count: int) -> list[Contestant]:
+    names = [f"bench{number}" for number in range(count)]
+    manifest = [{"service": [{name: {"ensure": "running", "enable": True}} for name in names]}]
+    tasks = [{"ansible.builtin.systemd": {"name": name, "state": "started", "enabled": True}} for name in names]
+    play = [{"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}]
+    puppet = "\n".join(f"service {{ '{name}': ensure => running, enable => true }}" for name in names)
+    program = str(Path(sys.executable).with_name("mainstay"))
+    return [
+        Contestant("mainstay", program, "/root/bench.yaml", json.dumps(manifest), ("apply", "/root/bench.yaml")),
+        Contestant("two calls per unit", sys.executable, "/root/two.py", TWO_CALLS, ("/root/two.py", str(count))),
+        Contestant("puppet", "puppet", "/root/bench.pp", puppet, ("apply", "/root/bench.pp")),
+        Contestant("ansible", "ansible-playbook", "/root/play.yml", json.dumps(play), ("/root/play.yml",)),
+    ]
+
+
+def measure(host: SystemdHost, contestant: Contestant, program: str) -> Cost:
+    """The least of some turns: noise of a shared machine only ever adds."""
+    host.write(contestant.path, contestant.content)
+    environment = {"MAINSTAY_STATE_DIR": "/root/state", "PATH": f"{SEARCH_PATH}:{Path(program).parent}"}
+    costs = []
+    for _ in range(TURNS):
+        host.shell(f": >{RECORD}")
+        begun = time.perf_counter()
+        host.run(program, *contestant.words, environment=environment, check=True, timeout=600)
+        seconds = time.perf_counter() - begun
+        costs.append(Cost(len(host.read(RECORD).splitlines()), seconds))
+    return min(costs, key=lambda cost: cost.seconds)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--count", type=int, default=100, help="how many units")
+    parser.add_argument("--peer-path", default="", help="further directories to look for peers in")
+    options = parser.parse_args()
+    reason = why_not()
+    if reason is not None:
+        print(f"no host with a real systemd can run here: {reason}", file=sys.stderr)
+        return 77
+    lent = sorted({ROOT, Path(sys.prefix), Path(sys.base_prefix)})
+    with SystemdHost("bench", read_only_binds=lent) as host:
+        prepare(host, options.count)
+        costs = {}
+        for contestant in contestants(options.count):
+            program = shutil.which(contestant.program, path=f"{options.peer_path}:{SEARCH_PATH}")
+            if program is None:
+                print(f"{contestant.name:<20} not installed")
+                continue
+            costs[contestant.name] = measure(host, contestant, program)
+    return print_ratios(costs, options.count)
+
+
+def prepare(host: SystemdHost, count: int) -> None:
+    host.write("/usr/local/sbin/systemctl", RECORDER, mode=0o755)
+    for number in range(count):
+        host.write(f"/etc/systemd/system/bench{number}.service", UNIT)
+    names = " ".join(f"bench{number}" for number in range(count))
+    host.shell(f"systemctl daemon-reload; systemctl enable --now {names} 2>/dev/null")
+
+
+def print_ratios(costs: dict[str, Cost], count: int) -> int:
+    ours = costs["mainstay"]
+    print(f"{count} stable units    {'processes':>10} {'seconds':>10} {'times ours':>11}")
+    for name, cost in costs.items():
+        print(f"{name:<20} {cost.processes:>10} {cost.seconds:>10.2f} {cost.seconds / ours.seconds:>11.1f}")
+    is_reached = ours.processes <= MOST_PROCESSES and all(ours.seconds <= cost.seconds for cost in costs.values())
+    print(f"at most {MOST_PROCESSES} systemctl processes, and slower than nobody: {'yes' if is_reached else 'NO'}")
+    return 0 if is_reached else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
