@@ -314,7 +314,7 @@ class Run:
             for change in changes:
                 provider.forecast(resource, before, change, self.host)
         except (Failure, OSError):
-            event.changed = self.left_traces(resource, resource_type, provider, before)
+            event.changed = self.left_traces(resource, event, provider, before)
             raise
         mark_changed(event, changes)
         event.noop_message = resource_type.describe(resource, event.state, changes)

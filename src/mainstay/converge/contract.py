@@ -188,9 +188,9 @@ class ResourceType(ABC):
         """What is wrong with a name, whatever is wanted of it."""
         return iter(())
 
-    @abstractmethod
     def check(self, wanted: Any) -> Iterator[tuple[str | None, str]]:
         """Faults seen at load: (property or None for the whole resource, message)."""
+        return ((None, problem) for problem in self.check_name(wanted.name))
 
     def check_rendered(self, wanted: Any) -> None:  # noqa: B027  # most types have nothing to add
         """Refuses what templates produced where it cannot be; raises `Failure`."""

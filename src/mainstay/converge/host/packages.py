@@ -53,9 +53,9 @@ def run_unlocked(host: Host, words: Sequence[str], locked_words: Sequence[str]) 
         is_locked = done.exit_code != 0 and any(word in done.output for word in locked_words)
         if not is_locked or monotonic() >= until:
             return done
+        sleep(LOCK_PAUSE_SECONDS, host.stop)
         if host.stop.at_once:
             raise Stopped
-        sleep(LOCK_PAUSE_SECONDS)
 
 
 def must(done: Finished, what: str) -> None:

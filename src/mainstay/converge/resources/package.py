@@ -45,7 +45,7 @@ class PackageState(State):
         self.name = name
         self.provider = provider
 
-    def as_json(self, host: Host) -> dict[str, Any]:
+    def as_json(self, host: Host, *, hash_up_to_bytes: int | None = None) -> dict[str, Any]:
         return {
             "ensure": self.ensure,
             "name": self.name,
@@ -71,8 +71,7 @@ class PackageType(ResourceType):
             yield f"package name is longer than {LONGEST_NAME} characters"
 
     def check(self, wanted: Package) -> Iterator[tuple[str | None, str]]:
-        for problem in self.check_name(wanted.name):
-            yield None, problem
+        yield from super().check(wanted)
         version = wanted.version
         if version is None:
             return

@@ -59,7 +59,7 @@ class ServiceState(State):
         self.name = name
         self.provider = provider
 
-    def as_json(self, host: Host) -> dict[str, Any]:
+    def as_json(self, host: Host, *, hash_up_to_bytes: int | None = None) -> dict[str, Any]:
         return {
             "ensure": self.ensure,
             "name": self.name,
@@ -89,10 +89,6 @@ class ServiceType(ResourceType):
             yield f'service name contains dangerous characters: "{shorten(ascii(name)[1:-1])}"'
         elif len(name) > LONGEST_NAME:
             yield f"service name is longer than {LONGEST_NAME} characters"
-
-    def check(self, wanted: Service) -> Iterator[tuple[str | None, str]]:
-        for problem in self.check_name(wanted.name):
-            yield None, problem
 
     # ---- at its turn ----
     def desired(self, wanted: Service, actual: ServiceState) -> tuple[bool, str]:

@@ -144,9 +144,9 @@ class SystemdUnits(Provider):
         pause = FIRST_PAUSE_SECONDS
         state = self.read(wanted, host, refresh=False)
         while state.is_moving and monotonic() < until:
+            sleep(pause, host.stop)
             if host.stop.at_once:
                 raise Stopped
-            sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
             state = self.read(wanted, host, refresh=False)
         if wanted.ensure == RUNNING and state.ensure != RUNNING:
@@ -178,7 +178,7 @@ class SystemdUnits(Provider):
         """All units that were started, in one call, once they had time to die."""
         if not self._started:
             return
-        sleep(max(0.0, self._last_start + LASTS_SECONDS - monotonic()))
+        sleep(self._last_start + LASTS_SECONDS - monotonic(), host.stop)
         try:
             shown = self._systemctl.show(list(self._started.values()), host)
         except Failure as failure:
