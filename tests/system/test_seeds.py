@@ -38,7 +38,7 @@ def test_a_subscription_must_name_what_stands_in_the_manifest(shared_host: Manag
     assert done.exit_code == 2
     assert [fault["message"] for fault in done.document["faults"]] == [
         "service#httpd: subscribe: there is no file#/etc/httpd/conf/httpd.conf in this manifest",
-        "service#httpd: subscribe: there is no package#httpd in this manifest",
+        "service#httpd: subscribe: there is no package#httpd in this manifest (did you mean 'service#httpd'?)",
     ]
 
 

@@ -94,6 +94,7 @@ def test_a_unit_is_brought_to_its_state_by_exactly_these_commands(
     assert case.get("output", "") in (event["output"] or "")
     for key, value in case.get("state", {}).items():
         assert event["state"][key] == value, (key, event["state"])
+    assert event["duration_seconds"] < case.get("within_seconds", 90)
     shared_host.shell(fill_in(case.get("holds", ":"), name))
     if play.again is not None:
         assert play.again.outcomes[identity] == "stable"

@@ -200,6 +200,20 @@ def test_a_refresh_that_was_done_is_not_repeated_because_enabling_failed(shared_
     assert starts(host, "stuck") == 2
 
 
+def test_a_run_that_is_asked_to_end_does_not_wait_for_a_slow_start(shared_host: ManagedHost) -> None:
+    host = shared_host
+    host.unit("endless", UNITS["simple"].replace("[Service]", "[Service]\nType=notify\nTimeoutStartSec=120"))
+    host.machine.write("/root/endless.yaml", service("endless") + service("never-reached"))
+    said = host.shell(
+        f"MAINSTAY_STATE_DIR=/var/lib/mainstay {PROGRAM} apply /root/endless.yaml & pid=$!;"
+        " until systemctl is-active endless | grep -q ^activating; do sleep 0.1; done;"
+        " kill -TERM $pid; code=0; wait $pid || code=$?; echo code $code; systemctl stop endless"
+    )
+    assert said.splitlines()[-1] == "code 143"
+    assert "interrupted while its command was running" in said
+    assert "skipped   service#never-reached" in said
+
+
 # ---- what is not known before a run ----
 def test_what_only_a_command_or_package_brings_is_unknown_until_applied(shared_host: ManagedHost) -> None:
     host = shared_host

@@ -61,6 +61,8 @@ class UnitState(ServiceState):
     needs_reload: bool = False
     # A oneshot unit that does not remain is over as soon as it has done its work.
     is_over: bool = False
+    # A call that failed; what systemd goes on to try by itself is not waited for.
+    has_failed: bool = False
 
 
 class SystemdUnits(Provider):
@@ -143,7 +145,7 @@ class SystemdUnits(Provider):
         until = monotonic() + MOVING_SECONDS
         pause = FIRST_PAUSE_SECONDS
         state = self.read(wanted, host, refresh=False)
-        while state.is_moving and monotonic() < until:
+        while state.is_moving and not actual.has_failed and monotonic() < until:
             sleep(pause, host.stop)
             if host.stop.at_once:
                 raise Stopped
@@ -162,6 +164,7 @@ class SystemdUnits(Provider):
         try:
             self._systemctl.change(change.verb, wanted.name, host, needs_reload=actual.needs_reload)
         except Failure as failure:
+            actual.has_failed = True
             if starts:
                 failure.output = self._systemctl.journal(wanted.name, host)
             raise
