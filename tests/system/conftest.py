@@ -88,7 +88,7 @@ class ManagedHost:
         return self.shell(
             "find /etc /usr/local/lib/systemd /opt /srv /var/lib/dpkg /var/lib/apt -xdev"
             " -printf '%p %s %m %T@\\n' | sort; systemctl list-units --all --plain --no-legend;"
-            " systemctl list-unit-files --plain --no-legend; systemctl show -p UnitsReloadStartTimestampMonotonic"
+            " systemctl list-unit-files --plain --no-legend; systemctl show -p UnitsLoadFinishTimestampMonotonic"
         )
 
 
