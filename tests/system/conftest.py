@@ -86,9 +86,8 @@ class ManagedHost:
     def snapshot(self) -> str:
         """Everything that a dry run must leave as it is."""
         return self.shell(
-            "find /etc /usr/local/lib/systemd /opt /srv /var/lib/dpkg /var/lib/apt -xdev"
-            " -printf '%p %s %m %T@\\n' | sort; systemctl list-units --all --plain --no-legend;"
-            " systemctl list-unit-files --plain --no-legend; systemctl show -p UnitsLoadFinishTimestampMonotonic"
+            "find /etc /usr/local/lib/systemd /opt /srv /var/lib/dpkg /var/lib/apt -xdev -printf '%p %s %m %T@\\n' | sort;"
+            " systemctl list-units --all --plain --no-legend; systemctl list-unit-files --plain --no-legend"
         )
 
 
