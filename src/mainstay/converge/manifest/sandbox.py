@@ -39,7 +39,7 @@ WIDTH_METHODS = frozenset(("center", "expandtabs", "ljust", "rjust", "to_bytes",
 ENDLESS_METHODS = frozenset(("maketrans", "translate"))
 WIDE_FORMAT = re.compile(r"%[^%a-zA-Z]*(?:\d{7}|\*)|\{[^{}]*:[^{}]*(?:\d{7}|\{)")
 # Filters that repeat something, with the largest number they take.
-BOUNDED_FILTERS = {"batch": 100_000, "center": 1000, "indent": 1000, "round": 300, "slice": 100_000, "tojson": 100}
+BOUNDED_FILTERS = {"batch": 100_000, "center": 100_000, "indent": 1000, "round": 300, "slice": 100_000, "tojson": 100}
 # Runs may go on side by side in threads, each with its own scope.
 WATCHER: ContextVar[Scope | None] = ContextVar("WATCHER", default=None)
 
@@ -160,6 +160,7 @@ def make_environment() -> Sandbox:
     sandbox.filters["tojson"] = _tojson
     for name in ("pprint", "string"):
         sandbox.filters[name] = _measured(sandbox.filters[name])
+    sandbox.filters["map"] = _measured_map(sandbox.filters["map"])
     sandbox.filters["format"] = _format
     sandbox.filters["replace"] = _replace
     sandbox.filters["join"] = _measured_join(sandbox.filters["join"])
@@ -209,6 +210,19 @@ def _measured(function: Callable[..., Any]) -> Callable[..., Any]:
     def measured(value: Any, *arguments: Any, **named: Any) -> Any:
         measure(value)
         return function(value, *arguments, **named)
+
+    return measured
+
+
+def _measured_map(apply: Callable[..., Any]) -> Callable[..., Any]:
+    """What each item becomes is bounded, and so is all of it."""
+
+    @wraps(apply)
+    def measured(*arguments: Any, **named: Any) -> Iterator[Any]:
+        budget = Budget()
+        for item in apply(*arguments, **named):
+            measure(item, budget)
+            yield item
 
     return measured
 
