@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -105,3 +108,27 @@ def test_cost_grows_with_the_number_of_would_be_changes(apply: Callable[..., App
     seconds(10)
     assert seconds(4000) < 24 * seconds(500)
     assert not os.listdir(root)
+
+
+def test_attributes_on_a_read_only_disk_fail_in_a_dry_run_too(root: Path) -> None:
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        pytest.skip("mounting needs root")
+    manifest = root.parent / "manifest.yaml"
+    manifest.write_text(f'- file: [{{{root}/a: {{ensure: present, owner: "0", group: "0", mode: "0644"}}}}]\n')
+    line = (
+        "mount -t tmpfs none $R && touch $R/a && chmod 600 $R/a && mount -o remount,ro none $R || exit 77; "
+        "$M apply --noop $F; test $? = 1 && $M apply $F"
+    )
+    names = {"M": str(Path(sys.executable).with_name("mainstay")), "F": str(manifest), "R": str(root)}
+    done = subprocess.run(
+        ["unshare", "-m", "/bin/sh", "-c", line],
+        env={**os.environ, **names},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    if done.returncode == 77:
+        pytest.skip("mounting is not allowed here")
+    assert done.returncode == 1
+    assert "its file system is read-only" in done.stdout
+    assert "error: Read-only file system\n" in done.stdout

@@ -488,5 +488,6 @@ def fail(event: Event, message: str) -> None:
 
 
 def describe_os_error(error: OSError) -> str:
-    where = f": {error.filename}" if error.filename else ""
+    # The number of a descriptor tells nobody anything.
+    where = f": {error.filename}" if isinstance(error.filename, str) else ""
     return f"{error.strerror or error}{where}"

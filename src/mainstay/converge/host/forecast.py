@@ -110,6 +110,8 @@ class Forecast(Files):
         bits = mode | (modes.S_IMODE(old.st_mode) & keep_bits)
         key = self._key(path)
         behind = self.entries.get(key)
+        if behind is None and os.statvfs(key).f_flag & os.ST_RDONLY:
+            raise Failure(f"no permission to change {path}: its file system is read-only")
         if behind is not None and behind is not GONE:
             behind.st_mode, behind.st_uid, behind.st_gid = kind | bits, uid, gid
             return
