@@ -106,3 +106,23 @@ def test_a_damaged_backup_replaces_nothing(root: Path, tmp_path: Path) -> None:
     with pytest.raises(Failure, match="damaged"):
         restore_backup(str(file), None)
     assert file.read_text() == "now"
+
+
+def test_a_plain_user_makes_directories_under_any_umask(files: Files, root: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("becoming another user needs root")
+    os.chown(root, 65534, 65534)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.chdir(root)
+            os.setresgid(65534, 65534, 65534)
+            os.setresuid(65534, 65534, 65534)
+            os.umask(0o777)
+            files.make_directory("new", uid=65534, gid=65534, mode=0o750)
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert stat.S_IMODE((root / "new").stat().st_mode) == 0o750

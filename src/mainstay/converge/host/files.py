@@ -224,7 +224,7 @@ class Files:
     def make_directory(self, path: str, *, uid: int, gid: int, mode: int) -> None:
         os.mkdir(path, 0o700)
         # By its descriptor: whoever may write in the directory above could put a link in its place.
-        descriptor = os.open(path, DIRECTORY_FLAGS)
+        descriptor = _open_new_directory(path)
         try:
             found = os.fstat(descriptor)
             if found.st_uid != uid or found.st_gid != gid:
@@ -475,6 +475,19 @@ def _sha256(*, is_small: bool) -> Callable[[], Any]:
 
 def _nobody_listens(directory: str) -> None:
     """Without a journal nobody cleans up after a killed run."""
+
+
+def _open_new_directory(path: str) -> int:
+    try:
+        return os.open(path, DIRECTORY_FLAGS)
+    except PermissionError:
+        # The umask took our own permissions away.
+        handle = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.chmod(f"/proc/self/fd/{handle}", 0o700)
+            return os.open(f"/proc/self/fd/{handle}", DIRECTORY_FLAGS & ~os.O_NOFOLLOW)
+        finally:
+            os.close(handle)
 
 
 def _copy(source: str, descriptor: int) -> None:
