@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 # A key comes from a user and may be as long as the body; a path that repeats it need not be.
@@ -22,6 +23,10 @@ class Fault(NamedTuple):
         if not self.path or self.message.startswith(f"{self.path}: "):
             return self.message
         return f"{self.path}: {self.message}"
+
+
+# From a pair, at half the cost of the class: for the hot path.
+make_fault: Callable[[tuple[str, str]], Fault] = partial(tuple.__new__, Fault)
 
 
 def locate(parent: str, key: str | int) -> str:

@@ -18,7 +18,7 @@ EXACT_FLOAT = 2**53
 MAX_SHOWN_BITS = 256
 MAX_SHOWN_TEXT = 200
 
-_NAMES: dict[type, str] = {
+JSON_TYPES: dict[type, str] = {
     str: "string",
     bool: "boolean",
     int: "integer",
@@ -37,7 +37,7 @@ def type_name(value: object) -> str:
         return "NaN" if math.isnan(value) else "Infinity"  # type: ignore[arg-type]
     if kind is str and not is_text(value):  # type: ignore[arg-type]
         return "invalid Unicode"
-    return _NAMES.get(kind, "a value JSON does not know")
+    return JSON_TYPES.get(kind, "a value JSON does not know")
 
 
 def is_text(value: str) -> bool:
@@ -88,7 +88,7 @@ def json_problem(value: object) -> str | None:
             elif kind is float:
                 if not math.isfinite(item):  # type: ignore[arg-type]
                     return type_name(item)
-            elif kind not in _NAMES:
+            elif kind not in JSON_TYPES:
                 return type_name(item)
         if not below:
             return None

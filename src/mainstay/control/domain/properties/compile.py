@@ -1,6 +1,6 @@
 """Turns declared properties into closures that admit new values: on creation, and wherever an update gives one.
 
-This is the hot path. Each closure does one property; paths are built only where a fault or a container needs one."""
+This is the hot path. Each closure does one property and knows its path, so that the usual faults are made beforehand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import product
 
-from mainstay.control.domain.faults import Fault, locate
+from mainstay.control.domain.faults import Fault, locate, make_fault
 from mainstay.control.domain.properties.contract import (
     Actor,
     Check,
@@ -24,18 +24,21 @@ from mainstay.control.domain.properties.contract import (
 )
 from mainstay.control.domain.properties.declared import Property
 from mainstay.control.domain.properties.proof import LEAST_MEMBERS, Prove, is_owed, is_provable, make_prove
-from mainstay.control.domain.properties.run import How, Run, SecretSlot
-from mainstay.control.domain.values import Properties, is_text, is_uuid, json_problem, type_name, whole
+from mainstay.control.domain.properties.run import COUNTED, DEFAULT, GENERATED, Run, SecretSlot
+from mainstay.control.domain.values import JSON_TYPES, Properties, is_text, is_uuid, json_problem, type_name, whole
 
 VAULT_PREFIX = "vault://"
 MISSING = "required field is missing"
 UNKNOWN = "unknown property"
 IMMUTABLE = "property is immutable and cannot be changed"
 FOREIGN_REFERENCE = "a vault reference may only be sent back where it is stored"
+# Where an item of an array stands; what is inside knows its path from there on.
+ITEM = "[]"
 
-# (value, run, path of the parent, own name or index) → the value as it will be kept
-Admit = Callable[[object, Run, str, str | int], object]
-# (run, path of the parent, the object being built): what happens where no value was given
+# (value, run, outer path) → the value as it will be kept. The outer path is that of the array item around the property,
+# and empty where there is none: it goes in front of the path that the closure knows.
+Admit = Callable[[object, Run, str], object]
+# (run, outer path, the object being built): what happens where no value was given
 Absent = Callable[[Run, str, Properties], None]
 AdmitMembers = Callable[[Properties, Run, str], Properties]
 
@@ -44,6 +47,8 @@ AdmitMembers = Callable[[Properties, Run, str], Properties]
 class Members:
     """The inside of an object, or the whole document."""
 
+    # The path of the object, behind the outer path.
+    path: str
     nodes: dict[str, Node]
     names: frozenset[str]
     admit: AdmitMembers
@@ -54,6 +59,8 @@ class Node:
     """A property with its closures."""
 
     declared: Property
+    # Behind the outer path; empty for the items of an array.
+    path: str
     # For a value that somebody gives, and for one that the schema or a generator made.
     admit: Admit
     admit_made: Admit
@@ -63,54 +70,61 @@ class Node:
     items: Node | None
 
 
-def compile_members(members: tuple[Property, ...], prove_from: int = LEAST_MEMBERS) -> Members:
+def compile_members(members: tuple[Property, ...], prove_from: int = LEAST_MEMBERS, path: str = "") -> Members:
     """`prove_from` is the number of plain members from which a proof is tried; the outcome does not hang on it."""
-    nodes = {member.name: compile_property(member, prove_from) for member in members}
-    return Members(nodes, frozenset(nodes), _members(nodes, prove_from))
+    nodes = {
+        member.name: compile_property(member, locate(path, member.name).removeprefix(ITEM), prove_from)
+        for member in members
+    }
+    return Members(
+        path.removeprefix(ITEM), nodes, frozenset(nodes), _members(nodes, path.removeprefix(ITEM), prove_from)
+    )
 
 
-def compile_property(declared: Property, prove_from: int = LEAST_MEMBERS) -> Node:
-    members = None if declared.members is None else compile_members(declared.members, prove_from)
-    items = None if declared.items is None else compile_property(declared.items, prove_from)
-    made = _typed(declared, members, items)
+def compile_property(declared: Property, path: str, prove_from: int = LEAST_MEMBERS) -> Node:
+    members = None if declared.members is None else compile_members(declared.members, prove_from, path or ITEM)
+    items = None if declared.items is None else compile_property(declared.items, "", prove_from)
+    made = _typed(declared, path, members, items)
     if declared.secret is not None:
-        made = _sealing(made, declared.secret, declared.schema_path)
-    given = made if declared.generate is None else _claiming(made, declared.generate)
-    return Node(declared, given, made, _absent(declared, made), members, items)
+        made = _sealing(made, declared.secret, declared.schema_path, path)
+    given = made if declared.generate is None else _claiming(made, declared.generate, path)
+    return Node(declared, path, given, made, _absent(declared, path, made), members, items)
 
 
 def faults_of_default(declared: Property) -> list[Fault]:
     """A default must pass its own type and validators; what the outside decides is asked when the default is used."""
-    run = Run(
-        Situation(
-            operation=Operation.UPDATE,
-            actor=Actor.SYSTEM,
-            now=datetime.min.replace(tzinfo=UTC),
-            entropy=b"",
-            dry=True,
-        ),
-        None,
-    )
-    run.actor = None
-    compile_property(declared).admit(declared.default, run, declared.definition_path, "default")
+    run = _unasked_run()
+    compile_property(declared, "").admit(declared.default, run, locate(declared.definition_path, "default"))
     return run.faults
 
 
-def refused(declared: Property, run: Run, parent: str, key: str | int) -> bool:
+def _unasked_run() -> Run:
+    """For what the schema itself puts in place: nobody is judged."""
+    situation = Situation(
+        operation=Operation.UPDATE,
+        actor=Actor.SYSTEM,
+        now=datetime.min.replace(tzinfo=UTC),
+        entropy=b"",
+        dry=True,
+    )
+    run = Run(situation, None)
+    run.actor = None
+    return run
+
+
+def refused(declared: Property, run: Run, path: str) -> bool:
     """Notes what every authorizer has against the value; True if any has."""
     found = False
     for judge in declared.judges:
         message = judge(run.situation)
         if message is not None:
-            path = locate(parent, key)
             run.refuse(path, f"{path}: {message}")
             found = True
     return found
 
 
-# A member as the loop wants it: name, whether it is judged, what to do with a value and without one, and the property.
-# Without an `Admit` the value has been proved.
-_Row = tuple[str, bool, Admit | None, Absent | None, Property]
+# A member as the loop wants it: name, what to do with a value, and what to do without one.
+_Row = tuple[str, Admit, Absent | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,36 +133,37 @@ class _Way:
 
     rows: tuple[_Row, ...]
     prove: Prove | None = None
+    # The members that the proof does not cover, and the rows that are left if one of them is given, or none.
+    uncovered: frozenset[str] = frozenset()
     rows_left: tuple[_Row, ...] = ()
+    rows_absent: tuple[_Row, ...] = ()
 
 
-def _members(nodes: dict[str, Node], prove_from: int) -> AdmitMembers:
+def _members(nodes: dict[str, Node], path: str, prove_from: int) -> AdmitMembers:
     names = frozenset(nodes)
     # Whom no authorizer can stop need not be judged: settled here for every actor and both kinds of request.
     ways = {who: _find_way(nodes, prove_from, *who) for who in product((*Actor, None), (True, False))}
 
-    def admit_members(given: Properties, run: Run, path: str) -> Properties:
+    def admit_members(given: Properties, run: Run, outer: str) -> Properties:
         way = ways[run.actor, run.creating]
-        if way.prove is not None and way.prove(given, run):
-            out = dict(given)
-            rows = way.rows_left
-        else:
+        if way.prove is None or not way.prove(given, run):
             if not given.keys() <= names:
-                refuse_unknown(given, names, run, path)
-            out = {}
+                refuse_unknown(given, names, run, outer + path)
+            out: Properties = {}
             rows = way.rows
-        for name, judged, admit, absent, declared in rows:
-            value = given.get(name)
-            if value is None:
-                out.pop(name, None)
-                if absent is not None:
-                    absent(run, path, out)
-            elif admit is None:
-                continue
-            elif judged and refused(declared, run, path, name):
-                out[name] = Unknown.COUNTED
-            else:
-                out[name] = admit(value, run, path, name)
+        elif way.uncovered.isdisjoint(given):
+            out = given.copy()
+            rows = way.rows_absent
+        else:
+            out = {name: value for name, value in given.items() if value is not None}
+            rows = way.rows_left
+        get = given.get
+        for name, admit, absent in rows:
+            value = get(name)
+            if value is not None:
+                out[name] = admit(value, run, outer)
+            elif absent is not None:
+                absent(run, outer, out)
         return out
 
     return admit_members
@@ -159,20 +174,32 @@ def _find_way(nodes: dict[str, Node], prove_from: int, actor: Actor | None, crea
     covered: set[str] = set()
     for name, node in nodes.items():
         judged = is_judged(node.declared, actor, creating=creating)
-        rows.append((name, judged, node.admit, node.absent, node.declared))
+        rows.append((name, _judging(node) if judged else node.admit, node.absent))
         if not judged and is_provable(node.declared):
             covered.add(name)
     if len(covered) < prove_from:
         return _Way(tuple(rows))
     prove = make_prove({name: node.declared for name, node in nodes.items()}, frozenset(covered))
-    left = [row if row[0] not in covered else (*row[:2], None, *row[3:]) for row in rows if _is_left(row, covered)]
-    return _Way(tuple(rows), prove, tuple(left))
+    # What a proof has covered still has something to do where it is absent, if it has a default.
+    settled = {name for name in covered if nodes[name].absent is None or is_owed(nodes[name].declared)}
+    left = [
+        (name, _keep if name in covered else admit, absent) for name, admit, absent in rows if name not in settled
+    ]
+    absent_only = [row for row in left if row[2] is not None]
+    return _Way(tuple(rows), prove, frozenset(nodes) - covered, tuple(left), tuple(absent_only))
 
 
-def _is_left(row: _Row, covered: set[str]) -> bool:
-    """What a proof has covered still has something to do where it is absent, if it has a default."""
-    name, _, _, absent, declared = row
-    return name not in covered or (absent is not None and not is_owed(declared))
+def _keep(value: object, _run: Run, _outer: str) -> object:
+    return value
+
+
+def _judging(node: Node) -> Admit:
+    declared, path, admit_value = node.declared, node.path, node.admit
+
+    def admit(value: object, run: Run, outer: str) -> object:
+        return COUNTED if refused(declared, run, outer + path) else admit_value(value, run, outer)
+
+    return admit
 
 
 def is_judged(declared: Property, actor: Actor | None, *, creating: bool) -> bool:
@@ -188,246 +215,312 @@ def refuse_unknown(given: Properties, names: frozenset[str], run: Run, path: str
             run.refuse(locate(path, name), UNKNOWN)
 
 
-def _typed(declared: Property, members: Members | None, items: Node | None) -> Admit:
+def _typed(declared: Property, path: str, members: Members | None, items: Node | None) -> Admit:
     checks = declared.checks
     match declared.type:
         case PropertyType.STRING:
-            return _strings(checks)
+            return _strings(path, checks)
         case PropertyType.INTEGER:
-            return _integers(checks)
+            return _integers(path, checks)
         case PropertyType.NUMBER:
-            return _numbers(checks)
+            return _numbers(path, checks)
         case PropertyType.BOOLEAN:
-            return _booleans(checks)
+            return _booleans(path, checks)
         case PropertyType.OBJECT:
-            return _free("object", dict, checks) if members is None else _objects(members.admit, checks)
+            return _free("object", dict, path, checks) if members is None else _objects(members, checks)
         case PropertyType.ARRAY:
-            return _free("array", list, checks) if items is None else _arrays(items, checks)
+            return _free("array", list, path, checks) if items is None else _arrays(items, path, checks)
         case PropertyType.JSON:
-            return _free("json", object, checks)
+            return _free("json", object, path, checks)
         case PropertyType.REFERENCE | PropertyType.UUID:
-            return _references(checks) if declared.refers else _uuids(checks)
+            return _references(path, checks) if declared.refers else _uuids(path, checks)
 
 
-def run_checks(checks: tuple[Check, ...], value: object, run: Run, parent: str, key: str | int) -> None:
+def run_checks(checks: tuple[Check, ...], value: object, run: Run, path: str) -> None:
     for check in checks:
         message = check(value, run)
         if message is not None:
-            run.refuse(locate(parent, key), message)
+            run.refuse(path, message)
 
 
-def _mismatch(run: Run, parent: str, key: str | int, expected: str, got: str) -> Unknown:
-    return run.refuse(locate(parent, key), f"expected {expected}, got {got}")
+def _mismatch(path: str, expected: str) -> Admit:
+    """Refuses a value of another type. There are few types, so there are few faults, and they are made here."""
+    faults = {kind: Fault(path, f"expected {expected}, got {name}") for kind, name in JSON_TYPES.items()}
+    # Some floats are no JSON at all, and some strings neither; of these `type_name` knows more.
+    del faults[float]
+
+    def refuse(value: object, run: Run, outer: str) -> Unknown:
+        kind = type(value)
+        fault = faults.get(kind)
+        if fault is None or (kind is str and not value.isascii()):  # type: ignore[attr-defined]
+            fault = Fault(path, f"expected {expected}, got {type_name(value)}")
+        return run.note(fault, outer)
+
+    return refuse
 
 
-def _strings(checks: tuple[Check, ...]) -> Admit:
-    def admit(value: object, run: Run, parent: str, key: str | int) -> object:
+def _strings(path: str, checks: tuple[Check, ...]) -> Admit:
+    mismatch = _mismatch(path, "string")
+
+    def admit(value: object, run: Run, outer: str) -> object:
         if type(value) is not str or not (value.isascii() or is_text(value)):
-            return _mismatch(run, parent, key, "string", type_name(value))
+            return mismatch(value, run, outer)
         # The loop of `run_checks`, without the call: most properties are strings and integers.
         for check in checks:
             message = check(value, run)
             if message is not None:
-                run.refuse(locate(parent, key), message)
+                run.faults.append(make_fault((outer + path, message)))
         return value
 
     return admit
 
 
-def _integers(checks: tuple[Check, ...]) -> Admit:
-    def admit(value: object, run: Run, parent: str, key: str | int) -> object:
+def _integers(path: str, checks: tuple[Check, ...]) -> Admit:
+    mismatch = _mismatch(path, "integer")
+
+    def admit(value: object, run: Run, outer: str) -> object:
         if type(value) is not int:
             if type(value) is not float or not value.is_integer():
-                return _mismatch(run, parent, key, "integer", type_name(value))
+                return mismatch(value, run, outer)
             value = whole(value)
         for check in checks:
             message = check(value, run)
             if message is not None:
-                run.refuse(locate(parent, key), message)
+                run.faults.append(make_fault((outer + path, message)))
         return value
 
     return admit
 
 
-def _numbers(checks: tuple[Check, ...]) -> Admit:
-    def admit(value: object, run: Run, parent: str, key: str | int) -> object:
+def _numbers(path: str, checks: tuple[Check, ...]) -> Admit:
+    mismatch = _mismatch(path, "number")
+
+    def admit(value: object, run: Run, outer: str) -> object:
         # A float minus itself is zero, unless it is infinite or no number at all.
         if type(value) is not int and (type(value) is not float or value - value != 0):
-            return _mismatch(run, parent, key, "number", type_name(value))
-        run_checks(checks, value, run, parent, key)
+            return mismatch(value, run, outer)
+        if checks:
+            run_checks(checks, value, run, outer + path)
         return value
 
     return admit
 
 
-def _booleans(checks: tuple[Check, ...]) -> Admit:
-    def admit(value: object, run: Run, parent: str, key: str | int) -> object:
+def _booleans(path: str, checks: tuple[Check, ...]) -> Admit:
+    mismatch = _mismatch(path, "boolean")
+
+    def admit(value: object, run: Run, outer: str) -> object:
         if type(value) is not bool:
-            return _mismatch(run, parent, key, "boolean", type_name(value))
-        run_checks(checks, value, run, parent, key)
+            return mismatch(value, run, outer)
+        if checks:
+            run_checks(checks, value, run, outer + path)
         return value
 
     return admit
 
 
-def _free(expected: str, wanted: type, checks: tuple[Check, ...]) -> Admit:
+def _free(expected: str, wanted: type, path: str, checks: tuple[Check, ...]) -> Admit:
     """A value whose inside nobody described: it must be JSON within the bounds, and nothing more."""
+    mismatch = _mismatch(path, expected)
 
-    def admit(value: object, run: Run, parent: str, key: str | int) -> object:
+    def admit(value: object, run: Run, outer: str) -> object:
         if not isinstance(value, wanted):
-            return _mismatch(run, parent, key, expected, type_name(value))
+            return mismatch(value, run, outer)
         problem = json_problem(value)
         if problem is not None:
-            return _mismatch(run, parent, key, expected, problem)
+            return run.refuse(outer + path, f"expected {expected}, got {problem}")
         if checks:
-            run_checks(checks, value, run, parent, key)
+            run_checks(checks, value, run, outer + path)
         return value
 
     return admit
 
 
-def _objects(admit_members: AdmitMembers, checks: tuple[Check, ...]) -> Admit:
-    def admit(value: object, run: Run, parent: str, key: str | int) -> object:
+def _objects(members: Members, checks: tuple[Check, ...]) -> Admit:
+    path, admit_members = members.path, members.admit
+    mismatch = _mismatch(path, "object")
+
+    def admit(value: object, run: Run, outer: str) -> object:
         if type(value) is not dict:
-            return _mismatch(run, parent, key, "object", type_name(value))
+            return mismatch(value, run, outer)
         before = len(run.faults)
-        out = admit_members(value, run, locate(parent, key))
+        out = admit_members(value, run, outer)
         if checks and len(run.faults) == before:
-            run_checks(checks, out, run, parent, key)
+            run_checks(checks, out, run, outer + path)
         return out
 
     return admit
 
 
-def _arrays(items: Node, checks: tuple[Check, ...]) -> Admit:
-    declared, admit_item = items.declared, items.admit
+def _arrays(items: Node, path: str, checks: tuple[Check, ...]) -> Admit:
+    mismatch = _mismatch(path, "array")
+    judged_items = _judging(items)
     everybody = product((*Actor, None), (True, False))
-    judged_for = {(actor, creating): is_judged(declared, actor, creating=creating) for actor, creating in everybody}
+    judged = {who for who in everybody if is_judged(items.declared, who[0], creating=who[1])}
+    admit_quickly = items.admit if _needs_no_path(items.declared) else None
 
-    def admit(value: object, run: Run, parent: str, key: str | int) -> object:
+    def admit(value: object, run: Run, outer: str) -> object:
         if type(value) is not list:
-            return _mismatch(run, parent, key, "array", type_name(value))
-        judged = judged_for[run.actor, run.creating]
+            return mismatch(value, run, outer)
         before = len(run.faults)
-        path = locate(parent, key)
-        out: list[object] = []
-        for index, item in enumerate(value):
-            if not (judged and refused(declared, run, path, index)):
-                out.append(admit_item(item, run, path, index))
+        if (run.actor, run.creating) in judged:
+            out = _each(judged_items, value, run, outer + path)
+        elif admit_quickly is None:
+            out = _each(items.admit, value, run, outer + path)
+        else:
+            out = [admit_quickly(item, run, "") for item in value]
+            if len(run.faults) != before:
+                # Only now paths are needed: the items are looked at once more.
+                del run.faults[before:]
+                out = _each(admit_quickly, value, run, outer + path)
         # Comparing items that are wrong, or are not there, would only add noise.
         if len(run.faults) == before:
-            run_checks(checks, out, run, parent, key)
+            run_checks(checks, out, run, outer + path)
         return out
 
     return admit
 
 
-def _uuids(checks: tuple[Check, ...]) -> Admit:
-    def admit(value: object, run: Run, parent: str, key: str | int) -> object:
+def _each(admit: Admit, values: list[object], run: Run, path: str) -> list[object]:
+    return [admit(value, run, f"{path}[{index}]") for index, value in enumerate(values)]
+
+
+def _needs_no_path(items: Property) -> bool:
+    """Whether a right item leaves nothing behind that is known by its path."""
+    return items.members is None and items.items is None and items.secret is None and items.generate is None
+
+
+def _uuids(path: str, checks: tuple[Check, ...]) -> Admit:
+    mismatch = _mismatch(path, "string")
+
+    def admit(value: object, run: Run, outer: str) -> object:
         if type(value) is not str:
-            return _mismatch(run, parent, key, "string", type_name(value))
+            return mismatch(value, run, outer)
         if not is_uuid(value):
-            return run.refuse(locate(parent, key), "invalid uuid format")
-        run_checks(checks, value, run, parent, key)
+            return run.refuse(outer + path, "invalid uuid format")
+        run_checks(checks, value, run, outer + path)
         return value
 
     return admit
 
 
-def _references(checks: tuple[Check, ...]) -> Admit:
-    def admit(value: object, run: Run, parent: str, key: str | int) -> object:
+def _references(path: str, checks: tuple[Check, ...]) -> Admit:
+    mismatch = _mismatch(path, "string")
+
+    def admit(value: object, run: Run, outer: str) -> object:
         if type(value) is not str:
-            return _mismatch(run, parent, key, "string", type_name(value))
+            return mismatch(value, run, outer)
         if not is_uuid(value):
-            return run.refuse(locate(parent, key), "invalid service ID format")
+            return run.refuse(outer + path, "invalid service ID format")
         service_id = value.lower()
         if service_id == run.situation.service_id or run.service(service_id) is None:
-            return run.refuse(locate(parent, key), "referenced service does not exist")
-        run_checks(checks, value, run, parent, key)
+            return run.refuse(outer + path, "referenced service does not exist")
+        run_checks(checks, value, run, outer + path)
         return value
 
     return admit
 
 
-def _sealing(admit_plain: Admit, kind: SecretKind, schema_path: str) -> Admit:
-    def admit(value: object, run: Run, parent: str, key: str | int) -> object:
-        path = locate(parent, key)
+def _sealing(admit_plain: Admit, kind: SecretKind, schema_path: str, path: str) -> Admit:
+    def admit(value: object, run: Run, outer: str) -> object:
         if type(value) is str and value.startswith(VAULT_PREFIX):
             if value in run.own_references.get(schema_path, ()):
                 return value
-            return run.refuse(path, FOREIGN_REFERENCE)
-        admitted = admit_plain(value, run, parent, key)
+            return run.refuse(outer + path, FOREIGN_REFERENCE)
+        admitted = admit_plain(value, run, outer)
         if isinstance(admitted, Unknown):
             return admitted
-        return run.seal(SecretSlot(path, schema_path, kind, Plain(admitted)))
+        return run.seal(SecretSlot(outer + path, schema_path, kind, Plain(admitted)))
 
     return admit
 
 
-def _claiming(admit_value: Admit, generate: Generate) -> Admit:
+def _claiming(admit_value: Admit, generate: Generate, path: str) -> Admit:
     """A generator also sees a value that was given: a pool must own what a user picks from it."""
 
-    def admit(value: object, run: Run, parent: str, key: str | int) -> object:
+    def admit(value: object, run: Run, outer: str) -> object:
         before = len(run.faults)
-        admitted = admit_value(value, run, parent, key)
+        admitted = admit_value(value, run, outer)
         if len(run.faults) > before or isinstance(admitted, SecretSlot):
             return admitted
-        path = locate(parent, key)
         try:
-            return generate(path, admitted, run)
+            return generate(outer + path, admitted, run)
         except GenerationFailed as failure:
-            return run.refuse(path, str(failure))
+            return run.refuse(outer + path, str(failure))
 
     return admit
 
 
-def make_value(generate: Generate, name: str, admit_made: Admit, run: Run, parent: str, out: Properties) -> None:
+def make_value(node: Node, generate: Generate, run: Run, outer: str, out: Properties) -> None:
     """Lets the generator make a value where there is none; it passes the type and validators like any other."""
-    path = locate(parent, name)
+    _make(generate, node.declared.name, node.path, node.admit_made, run, outer, out)
+
+
+def _make(generate: Generate, name: str, path: str, admit_made: Admit, run: Run, outer: str, out: Properties) -> None:
     try:
-        value = generate(path, None, run)
+        value = generate(outer + path, None, run)
     except GenerationFailed as failure:
-        run.refuse(path, str(failure))
+        run.refuse(outer + path, str(failure))
         return
     if isinstance(value, Unknown):
         out[name] = value
         run.count(out, name)
     elif value is not None:
-        run.made[path] = How.GENERATED
-        out[name] = _unjudged(admit_made, value, run, parent, name)
+        run.made[outer + path] = GENERATED
+        out[name] = _unjudged(admit_made, value, run, outer)
 
 
-def _unjudged(admit: Admit, value: object, run: Run, parent: str, key: str) -> object:
+def _unjudged(admit: Admit, value: object, run: Run, outer: str) -> object:
     judged, run.actor = run.actor, None
     try:
-        return admit(value, run, parent, key)
+        return admit(value, run, outer)
     finally:
         run.actor = judged
 
 
-def _absent(declared: Property, admit_made: Admit) -> Absent | None:
-    name, default, generate = declared.name, declared.default, declared.generate
-    if default is not None:
-
-        def use_default(run: Run, parent: str, out: Properties) -> None:
-            run.made[locate(parent, name)] = How.DEFAULT
-            out[name] = _unjudged(admit_made, default, run, parent, name)
-
-        return use_default
+def _absent(declared: Property, path: str, admit_made: Admit) -> Absent | None:
+    name, generate = declared.name, declared.generate
+    if declared.default is not None:
+        return _default(declared, path, admit_made)
     if generate is not None:
 
-        def use_generator(run: Run, parent: str, out: Properties) -> None:
-            make_value(generate, name, admit_made, run, parent, out)
+        def use_generator(run: Run, outer: str, out: Properties) -> None:
+            _make(generate, name, path, admit_made, run, outer, out)
 
         return use_generator
     if not declared.required:
         return None
+    fault = Fault(path, MISSING)
 
-    def demand(run: Run, parent: str, _out: Properties) -> None:
+    def demand(run: Run, outer: str, _out: Properties) -> None:
         if is_demanded_of_new(declared, run.situation):
-            run.refuse(locate(parent, name), MISSING)
+            run.note(fault, outer)
 
     return demand
+
+
+def _default(declared: Property, path: str, admit_made: Admit) -> Absent:
+    name, default = declared.name, declared.default
+
+    def use_default(run: Run, outer: str, out: Properties) -> None:
+        run.made[outer + path] = DEFAULT
+        out[name] = _unjudged(admit_made, default, run, outer)
+
+    if not _is_settled(declared):
+        return use_default
+    value = admit_made(default, _unasked_run(), "")
+
+    def use_settled_default(run: Run, outer: str, out: Properties) -> None:
+        run.made[outer + path] = DEFAULT
+        out[name] = value
+
+    return use_settled_default
+
+
+def _is_settled(declared: Property) -> bool:
+    """Whether a default is the same each time: a plain value, and no check of it can ask the outside."""
+    plain = isinstance(declared.default, str | int | float) and declared.secret is None and not declared.refers
+    return plain and all(keywords is not None for keywords in declared.keywords_of_checks)
 
 
 def is_demanded_of_new(declared: Property, situation: Situation) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from mainstay.control.domain.faults import locate
 from mainstay.control.domain.properties.compile import (
     IMMUTABLE,
     MISSING,
@@ -37,39 +36,39 @@ def find_own_references(schema: PropertySchema, stored: Properties) -> dict[str,
 
 
 def _revise_members(
-    members: Members, given: Properties, stored: Properties, run: Run, path: str, *, merge: bool
+    members: Members, given: Properties, stored: Properties, run: Run, outer: str, *, merge: bool
 ) -> Properties:
     """With `merge` what was not given is kept; without it the object stands for the old one, as inside arrays."""
     names = members.names
     if not given.keys() <= names:
-        refuse_unknown(given, names, run, path)
+        refuse_unknown(given, names, run, outer + members.path)
     # What an older schema allowed stays until somebody removes it.
     out: Properties = {name: value for name, value in stored.items() if name not in names} if merge else {}
     for name, member in members.nodes.items():
         if merge and name not in given:
-            _keep(member, stored.get(name), run, path, out)
+            _keep(member, stored.get(name), run, outer, out)
         else:
-            _revise_member(member, given.get(name), stored.get(name), run, path, out)
+            _revise_member(member, given.get(name), stored.get(name), run, outer, out)
     return out
 
 
-def _keep(node: Node, old: object, run: Run, parent: str, out: Properties) -> None:
+def _keep(node: Node, old: object, run: Run, outer: str, out: Properties) -> None:
     declared = node.declared
     if old is None:
-        _leave_unset(node, run, parent, out)
+        _leave_unset(node, run, outer, out)
     elif node.members is not None and isinstance(old, dict) and run.situation.last_step:
         # What the agent owes may be inside an object that this report does not mention.
-        out[declared.name] = _revise_members(node.members, {}, old, run, locate(parent, declared.name), merge=True)
+        out[declared.name] = _revise_members(node.members, {}, old, run, outer, merge=True)
     else:
         out[declared.name] = old
 
 
-def _leave_unset(node: Node, run: Run, parent: str, out: Properties) -> None:
+def _leave_unset(node: Node, run: Run, outer: str, out: Properties) -> None:
     declared = node.declared
     if declared.generate is not None and run.situation.operation is Operation.UPDATE:
-        make_value(declared.generate, declared.name, node.admit_made, run, parent, out)
+        make_value(node, declared.generate, run, outer, out)
     elif declared.required and _is_still_demanded(declared, run.situation):
-        run.refuse(locate(parent, declared.name), MISSING)
+        run.refuse(outer + node.path, MISSING)
 
 
 def _is_still_demanded(declared: Property, situation: Situation) -> bool:
@@ -80,50 +79,49 @@ def _is_still_demanded(declared: Property, situation: Situation) -> bool:
     return situation.operation is Operation.UPDATE
 
 
-def _revise_member(node: Node, value: object, old: object, run: Run, parent: str, out: Properties) -> None:
+def _revise_member(node: Node, value: object, old: object, run: Run, outer: str, out: Properties) -> None:
     declared = node.declared
     name = declared.name
     if old is None:
-        _set_first(node, value, run, parent, out)
+        _set_first(node, value, run, outer, out)
         return
-    path = locate(parent, name)
-    if not _changes(node, value, old, run, path):
+    path = outer + node.path
+    if not _changes(node, value, old, run, outer):
         out[name] = old
         return
-    if refused(declared, run, parent, name):
+    if refused(declared, run, path):
         return
-    if declared.immutable and _breaks_immutable(node, value, old, run, path):
+    if declared.immutable and _breaks_immutable(node, value, old, run, outer):
         run.refuse(path, f"{path}: {IMMUTABLE}")
         return
     if value is None:
-        _clear(node, old, run, parent, out)
+        _clear(node, old, run, outer, out)
     else:
-        out[name] = _replace(node, value, old, run, parent, name, merge=True)
+        out[name] = _replace(node, value, old, run, outer, merge=True)
 
 
-def _set_first(node: Node, value: object, run: Run, parent: str, out: Properties) -> None:
+def _set_first(node: Node, value: object, run: Run, outer: str, out: Properties) -> None:
     declared = node.declared
     if value is None:
-        _leave_unset(node, run, parent, out)
-    elif refused(declared, run, parent, declared.name):
+        _leave_unset(node, run, outer, out)
+    elif refused(declared, run, outer + node.path):
         out[declared.name] = Unknown.COUNTED
     else:
-        out[declared.name] = node.admit(value, run, parent, declared.name)
+        out[declared.name] = node.admit(value, run, outer)
 
 
-def _clear(node: Node, old: object, run: Run, parent: str, out: Properties) -> None:
+def _clear(node: Node, old: object, run: Run, outer: str, out: Properties) -> None:
     declared = node.declared
-    path = locate(parent, declared.name)
     if declared.generate is not None:
         # A value that is always made cannot be empty: clearing it asks for another.
-        make_value(declared.generate, declared.name, node.admit_made, run, parent, out)
+        make_value(node, declared.generate, run, outer, out)
     elif declared.required and declared.secret is not SecretKind.EPHEMERAL:
-        run.refuse(path, MISSING)
+        run.refuse(outer + node.path, MISSING)
     else:
-        _judge_loss(node, old, run, path)
+        _judge_loss(node, old, run, outer)
 
 
-def _judge_loss(node: Node, old: object, run: Run, path: str) -> None:
+def _judge_loss(node: Node, old: object, run: Run, outer: str) -> None:
     """Whoever removes an object removes what is inside, so every member that is set must allow it."""
     if node.members is None or not isinstance(old, dict):
         return
@@ -131,23 +129,22 @@ def _judge_loss(node: Node, old: object, run: Run, path: str) -> None:
         if old.get(name) is None:
             continue
         declared = member.declared
-        inner = locate(path, name)
-        if refused(declared, run, path, name):
+        path = outer + member.path
+        if refused(declared, run, path):
             continue
         if declared.immutable:
-            run.refuse(inner, f"{inner}: {IMMUTABLE}")
+            run.refuse(path, f"{path}: {IMMUTABLE}")
         else:
-            _judge_loss(member, old[name], run, inner)
+            _judge_loss(member, old[name], run, outer)
 
 
-def _replace(node: Node, value: object, old: object, run: Run, parent: str, key: str | int, *, merge: bool) -> object:
+def _replace(node: Node, value: object, old: object, run: Run, outer: str, *, merge: bool) -> object:
     declared = node.declared
-    path = locate(parent, key)
     if node.members is not None and isinstance(value, dict) and isinstance(old, dict):
         before = len(run.faults)
-        merged = _revise_members(node.members, value, old, run, path, merge=merge)
+        merged = _revise_members(node.members, value, old, run, outer, merge=merge)
         if len(run.faults) == before:
-            run_checks(declared.checks, merged, run, parent, key)
+            run_checks(declared.checks, merged, run, outer + node.path)
         return merged
     if (
         node.items is not None
@@ -155,33 +152,34 @@ def _replace(node: Node, value: object, old: object, run: Run, parent: str, key:
         and isinstance(value, list)
         and isinstance(old, list)
     ):
-        return _replace_items(node, node.items, value, old, run, parent, key)
-    return node.admit(value, run, parent, key)
+        return _replace_items(node, node.items, value, old, run, outer)
+    return node.admit(value, run, outer)
 
 
 def _replace_items(
-    node: Node, items: Node, value: list[object], old: list[object], run: Run, parent: str, key: str | int
+    node: Node, items: Node, value: list[object], old: list[object], run: Run, outer: str
 ) -> list[object]:
     """An array is replaced whole; but an item that was there before was not given by anybody now."""
-    path = locate(parent, key)
+    path = outer + node.path
     known = {canonical(item) for item in old}
     before = len(run.faults)
     out: list[object] = []
     for index, item in enumerate(value):
+        where = f"{path}[{index}]"
         if canonical(item) in known:
             out.append(item)
-        elif refused(items.declared, run, path, index):
+        elif refused(items.declared, run, where):
             continue
         elif index < len(old):
-            out.append(_replace(items, item, old[index], run, path, index, merge=False))
+            out.append(_replace(items, item, old[index], run, where, merge=False))
         else:
-            out.append(items.admit(item, run, path, index))
+            out.append(items.admit(item, run, where))
     if len(run.faults) == before:
-        run_checks(node.declared.checks, out, run, parent, key)
+        run_checks(node.declared.checks, out, run, path)
     return out
 
 
-def _changes(node: Node, value: object, old: object, run: Run, path: str) -> bool:
+def _changes(node: Node, value: object, old: object, run: Run, outer: str) -> bool:
     """Whether the value differs from what is stored; for an object only the members that are given count."""
     if value is None or old is None:
         return value is not old
@@ -189,23 +187,23 @@ def _changes(node: Node, value: object, old: object, run: Run, path: str) -> boo
     if declared.secret is not None and isinstance(old, str):
         if isinstance(value, str) and value.startswith(VAULT_PREFIX):
             return value != old
-        return not run.same_secret(path, old, value)
+        return not run.same_secret(outer + node.path, old, value)
     if node.members is not None and isinstance(value, dict) and isinstance(old, dict):
-        return _changes_members(node.members, value, old, run, path)
+        return _changes_members(node.members, value, old, run, outer)
     return not equal(value, old)
 
 
-def _changes_members(members: Members, given: Properties, stored: Properties, run: Run, path: str) -> bool:
+def _changes_members(members: Members, given: Properties, stored: Properties, run: Run, outer: str) -> bool:
     changed = False
     # Every member is looked at even after a first difference, so that all secrets are asked about in one pass.
     for name, value in given.items():
         member = members.nodes.get(name)
-        if member is None or _changes(member, value, stored.get(name), run, locate(path, name)):
+        if member is None or _changes(member, value, stored.get(name), run, outer):
             changed = True
     return changed
 
 
-def _breaks_immutable(node: Node, value: object, old: object, run: Run, path: str) -> bool:
+def _breaks_immutable(node: Node, value: object, old: object, run: Run, outer: str) -> bool:
     """An ephemeral secret leaves its object when the run ends; giving it again does not change the object."""
     if node.members is None or not isinstance(value, dict) or not isinstance(old, dict):
         return True
@@ -214,4 +212,4 @@ def _breaks_immutable(node: Node, value: object, old: object, run: Run, path: st
         for name, item in value.items()
         if name not in node.members.names or node.members.nodes[name].declared.secret is not SecretKind.EPHEMERAL
     }
-    return _changes_members(node.members, lasting, old, run, path)
+    return _changes_members(node.members, lasting, old, run, outer)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
-from mainstay.control.domain.faults import Fault
+from mainstay.control.domain.faults import Fault, make_fault
 from mainstay.control.domain.properties.contract import (
     Actor,
     Answers,
@@ -28,6 +28,7 @@ from mainstay.control.domain.values import Properties, equal
 
 # Looking a member of an enumeration up costs more than comparing with it.
 CREATE = Operation.CREATE
+COUNTED = Unknown.COUNTED
 NO_REFERENCES: Mapping[str, set[str]] = MappingProxyType({})
 
 
@@ -37,6 +38,10 @@ class How(StrEnum):
     GIVEN = "given"
     DEFAULT = "default"
     GENERATED = "generated"
+
+
+DEFAULT = How.DEFAULT
+GENERATED = How.GENERATED
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,8 +115,13 @@ class Run:
 
     def refuse(self, path: str, message: str) -> Unknown:
         """Notes the fault; what is returned stands for the value, which is then neither set nor compared."""
-        self.faults.append(Fault(path, message))
-        return Unknown.COUNTED
+        self.faults.append(make_fault((path, message)))
+        return COUNTED
+
+    def note(self, fault: Fault, outer: str) -> Unknown:
+        """As `refuse`, for a fault that was made beforehand and lacks only the path of the array item around it."""
+        self.faults.append(make_fault((outer + fault.path, fault.message)) if outer else fault)
+        return COUNTED
 
     def questions(self) -> Questions | None:
         """All that was asked in the first pass; None if nothing was, or if it has been answered."""
