@@ -72,8 +72,12 @@ def whole(value: float) -> int | float:
 
 def json_problem(value: object) -> str | None:
     """What keeps a value from being JSON within the bounds, in the words of a type fault; None if nothing does."""
-    level = [value]
-    for _ in range(MAX_DEPTH):
+    # The first level is a single value, so it need not be walked.
+    kind = type(value)
+    level: list[object] = value if kind is list else [value]  # type: ignore[assignment]
+    if kind is dict:
+        level = [*value, *value.values()]  # type: ignore[misc, attr-defined]
+    for _ in range(MAX_DEPTH - 1 if kind is list or kind is dict else MAX_DEPTH):
         below: list[object] = []
         for item in level:
             kind = type(item)
@@ -116,7 +120,7 @@ def shown(value: object) -> str:
     """A value inside a message: strings bare, the rest as JSON, all of bounded length."""
     kind = type(value)
     if kind is int:
-        return _shown_integer(value)  # type: ignore[arg-type]
+        return str(value) if -EXACT_FLOAT < value < EXACT_FLOAT else _shown_integer(value)  # type: ignore[operator, arg-type]
     if kind is float and value.is_integer() and abs(value) <= EXACT_FLOAT:  # type: ignore[attr-defined, arg-type]
         return str(int(value))  # type: ignore[call-overload]
     text = value if kind is str else _shown_json(value)

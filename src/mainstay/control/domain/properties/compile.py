@@ -24,7 +24,7 @@ from mainstay.control.domain.properties.contract import (
 )
 from mainstay.control.domain.properties.declared import Property
 from mainstay.control.domain.properties.proof import LEAST_MEMBERS, Prove, is_owed, is_provable, make_prove
-from mainstay.control.domain.properties.run import COUNTED, DEFAULT, GENERATED, Run, SecretSlot
+from mainstay.control.domain.properties.run import COUNTED, CREATE, DEFAULT, GENERATED, Run, SecretSlot
 from mainstay.control.domain.values import JSON_TYPES, Properties, is_text, is_uuid, json_problem, type_name, whole
 
 VAULT_PREFIX = "vault://"
@@ -123,8 +123,15 @@ def refused(declared: Property, run: Run, path: str) -> bool:
     return found
 
 
-# A member as the loop wants it: name, what to do with a value, and what to do without one.
-_Row = tuple[str, Admit, Absent | None]
+# A member as the loop wants it: its name; for plain ones the type of a right value, the path and the checks; what to do
+# with any other value, and what to do without one.
+_Row = tuple[str, type | None, str, tuple[Check, ...], Admit, Absent | None]
+_PLAIN: dict[PropertyType, type] = {
+    PropertyType.STRING: str,
+    PropertyType.INTEGER: int,
+    PropertyType.NUMBER: int,
+    PropertyType.BOOLEAN: bool,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +146,7 @@ class _Way:
     rows_absent: tuple[_Row, ...] = ()
 
 
-def _members(nodes: dict[str, Node], path: str, prove_from: int) -> AdmitMembers:
+def _members(nodes: dict[str, Node], object_path: str, prove_from: int) -> AdmitMembers:
     names = frozenset(nodes)
     # Whom no authorizer can stop need not be judged: settled here for every actor and both kinds of request.
     ways = {who: _find_way(nodes, prove_from, *who) for who in product((*Actor, None), (True, False))}
@@ -148,7 +155,7 @@ def _members(nodes: dict[str, Node], path: str, prove_from: int) -> AdmitMembers
         way = ways[run.actor, run.creating]
         if way.prove is None or not way.prove(given, run):
             if not given.keys() <= names:
-                refuse_unknown(given, names, run, outer + path)
+                refuse_unknown(given, names, run, outer + object_path)
             out: Properties = {}
             rows = way.rows
         elif way.uncovered.isdisjoint(given):
@@ -157,13 +164,21 @@ def _members(nodes: dict[str, Node], path: str, prove_from: int) -> AdmitMembers
         else:
             out = {name: value for name, value in given.items() if value is not None}
             rows = way.rows_left
-        get = given.get
-        for name, admit, absent in rows:
+        get, faults = given.get, run.faults
+        for name, plain, path, checks, admit, absent in rows:
             value = get(name)
-            if value is not None:
+            if value is None:
+                if absent is not None:
+                    absent(run, outer, out)
+            elif type(value) is plain and (plain is not str or value.isascii()):  # type: ignore[attr-defined]
+                # As the closure would, without the call.
+                for check in checks:
+                    message = check(value, run)
+                    if message is not None:
+                        faults.append(make_fault((outer + path, message)))
+                out[name] = value
+            else:
                 out[name] = admit(value, run, outer)
-            elif absent is not None:
-                absent(run, outer, out)
         return out
 
     return admit_members
@@ -174,7 +189,7 @@ def _find_way(nodes: dict[str, Node], prove_from: int, actor: Actor | None, crea
     covered: set[str] = set()
     for name, node in nodes.items():
         judged = is_judged(node.declared, actor, creating=creating)
-        rows.append((name, _judging(node) if judged else node.admit, node.absent))
+        rows.append(_row(node, judged=judged))
         if not judged and is_provable(node.declared):
             covered.add(name)
     if len(covered) < prove_from:
@@ -182,11 +197,21 @@ def _find_way(nodes: dict[str, Node], prove_from: int, actor: Actor | None, crea
     prove = make_prove({name: node.declared for name, node in nodes.items()}, frozenset(covered))
     # What a proof has covered still has something to do where it is absent, if it has a default.
     settled = {name for name in covered if nodes[name].absent is None or is_owed(nodes[name].declared)}
-    left = [
-        (name, _keep if name in covered else admit, absent) for name, admit, absent in rows if name not in settled
-    ]
-    absent_only = [row for row in left if row[2] is not None]
+    left = [_proved_row(nodes[row[0]]) if row[0] in covered else row for row in rows if row[0] not in settled]
+    absent_only = [row for row in left if row[-1] is not None]
     return _Way(tuple(rows), prove, frozenset(nodes) - covered, tuple(left), tuple(absent_only))
+
+
+def _row(node: Node, *, judged: bool) -> _Row:
+    declared = node.declared
+    admit = _judging(node) if judged else node.admit
+    special = judged or declared.secret is not None or declared.generate is not None
+    plain = None if special else _PLAIN.get(declared.type)
+    return (declared.name, plain, node.path, declared.checks, admit, node.absent)
+
+
+def _proved_row(node: Node) -> _Row:
+    return (node.declared.name, None, node.path, (), _keep, node.absent)
 
 
 def _keep(value: object, _run: Run, _outer: str) -> object:
@@ -254,7 +279,8 @@ def _mismatch(path: str, expected: str) -> Admit:
         fault = faults.get(kind)
         if fault is None or (kind is str and not value.isascii()):  # type: ignore[attr-defined]
             fault = Fault(path, f"expected {expected}, got {type_name(value)}")
-        return run.note(fault, outer)
+        run.faults.append(make_fault((outer + path, fault.message)) if outer else fault)
+        return COUNTED
 
     return refuse
 
@@ -363,7 +389,7 @@ def _arrays(items: Node, path: str, checks: tuple[Check, ...]) -> Admit:
         if type(value) is not list:
             return mismatch(value, run, outer)
         before = len(run.faults)
-        if (run.actor, run.creating) in judged:
+        if judged and (run.actor, run.creating) in judged:
             out = _each(judged_items, value, run, outer + path)
         elif admit_quickly is None:
             out = _each(items.admit, value, run, outer + path)
@@ -375,7 +401,10 @@ def _arrays(items: Node, path: str, checks: tuple[Check, ...]) -> Admit:
                 out = _each(admit_quickly, value, run, outer + path)
         # Comparing items that are wrong, or are not there, would only add noise.
         if len(run.faults) == before:
-            run_checks(checks, out, run, outer + path)
+            for check in checks:
+                message = check(out, run)
+                if message is not None:
+                    run.refuse(outer + path, message)
         return out
 
     return admit
@@ -491,10 +520,18 @@ def _absent(declared: Property, path: str, admit_made: Admit) -> Absent | None:
     if not declared.required:
         return None
     fault = Fault(path, MISSING)
+    # Asked here for the request that is most frequent.
+    demanded_by_creation = is_demanded_of_new(declared, CREATE, owed_by_agent=False)
 
     def demand(run: Run, outer: str, _out: Properties) -> None:
-        if is_demanded_of_new(declared, run.situation):
-            run.note(fault, outer)
+        situation = run.situation
+        if situation.operation is CREATE:
+            demanded = demanded_by_creation
+        else:
+            owed_by_agent = situation.last_step or not situation.create_run
+            demanded = is_demanded_of_new(declared, situation.operation, owed_by_agent=owed_by_agent)
+        if demanded:
+            run.faults.append(make_fault((outer + path, MISSING)) if outer else fault)
 
     return demand
 
@@ -523,10 +560,10 @@ def _is_settled(declared: Property) -> bool:
     return plain and all(keywords is not None for keywords in declared.keywords_of_checks)
 
 
-def is_demanded_of_new(declared: Property, situation: Situation) -> bool:
+def is_demanded_of_new(declared: Property, operation: Operation, *, owed_by_agent: bool) -> bool:
     """Whether a required property must be in an object that is newly given: it is asked only of those who could set it."""
     if declared.secret is SecretKind.EPHEMERAL:
-        return situation.operation is Operation.CREATE
-    if situation.operation is Operation.REPORT:
-        return Actor.AGENT in declared.actors and (situation.last_step or not situation.create_run)
+        return operation is Operation.CREATE
+    if operation is Operation.REPORT:
+        return Actor.AGENT in declared.actors and owed_by_agent
     return not declared.agent_only

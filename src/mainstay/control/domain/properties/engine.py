@@ -65,9 +65,8 @@ def decide(
             return Rejected((Fault("", f"expected object, got {problem}"),))
         run.own_references = find_own_references(schema, before)
         properties = revise_root(schema.root, given, before, run)
-    questions = run.questions()
-    if questions is not None:
-        return questions
+    if run.asked is not None:
+        return run.asked.questions()
     for comparison in schema.comparisons:
         run.faults += comparison.compare(properties)
     if run.faults:

@@ -13,7 +13,7 @@ import msgspec
 
 from mainstay.control.domain.properties.contract import Check, Outside, PropertyType
 from mainstay.control.domain.properties.declared import Property
-from mainstay.control.domain.values import Properties
+from mainstay.control.domain.values import Properties, is_text, json_problem
 
 # True if every member that it covers is right.
 Prove = Callable[[Properties, Outside], bool]
@@ -29,7 +29,12 @@ _TYPES: dict[PropertyType, Any] = {
     PropertyType.INTEGER: int,
     PropertyType.NUMBER: float,
     PropertyType.BOOLEAN: bool,
+    PropertyType.JSON: dict | list | str | int | float | bool,
+    # Without members, and without items.
+    PropertyType.OBJECT: dict,
+    PropertyType.ARRAY: list,
 }
+_CONTAINERS = frozenset({PropertyType.JSON, PropertyType.OBJECT, PropertyType.ARRAY})
 # What a rule says of itself in JSON Schema, and the native word for it.
 _LIMITS = {
     "minimum": "ge",
@@ -47,6 +52,8 @@ class _Proof:
 
     native: Any
     left: tuple[Check, ...] = ()
+    # Any string at all, also one that is no text.
+    native_text: bool = False
 
 
 _ANYTHING = _Proof(Any)
@@ -104,14 +111,14 @@ def _shape(members: Mapping[str, Property], covered: frozenset[str]) -> tuple[An
         kw_only=True,
         gc=False,
     )
-    texts = tuple(name for name in proofs if members[name].type is PropertyType.STRING)
+    texts = tuple(name for name, proof in proofs.items() if proof.native_text)
     left = tuple((name, check) for name, proof in proofs.items() for check in proof.left)
 
     def follow_up(value: object, outside: Outside) -> str | None:
         given: Properties = value  # type: ignore[assignment]
         for name in texts:
             text = given.get(name)
-            if text is not None and not text.isascii():  # type: ignore[attr-defined]
+            if text is not None and not (text.isascii() or is_text(text)):  # type: ignore[attr-defined, arg-type]
                 return NOT_PROVED
         for name, check in left:
             member = given.get(name)
@@ -127,10 +134,14 @@ def _proof_of(declared: Property) -> _Proof:
         members = {member.name: member for member in declared.members}
         shape, follow_up = _shape(members, frozenset(members))
         return _Proof(shape, (follow_up, *declared.checks))
-    native: Any = list if declared.items is not None else _TYPES[declared.type]
+    native: Any = _TYPES[declared.type]
     limits: dict[str, Any] = {}
     chosen: tuple[object, ...] = ()
-    left: list[Check] = [_refuse_infinite] if declared.type is PropertyType.NUMBER else []
+    left: list[Check] = []
+    if declared.type is PropertyType.NUMBER:
+        left.append(_refuse_infinite)
+    elif declared.type in _CONTAINERS and declared.items is None:
+        left.append(_refuse_no_json)
     for check, keywords in zip(declared.checks, declared.keywords_of_checks, strict=True):
         told, choices = _native_limits(declared.type, keywords), _choices(declared.type, keywords)
         if told and limits.keys().isdisjoint(told):
@@ -144,7 +155,8 @@ def _proof_of(declared: Property) -> _Proof:
         return _Proof(Literal[chosen], declared.checks if limits else tuple(left))
     if declared.items is not None:
         native = list[_proof_of(declared.items).native]  # type: ignore[misc]
-    return _Proof(Annotated[native, msgspec.Meta(**limits)] if limits else native, tuple(left))
+    text = declared.type is PropertyType.STRING
+    return _Proof(Annotated[native, msgspec.Meta(**limits)] if limits else native, tuple(left), native_text=text)
 
 
 def _native_limits(kind: PropertyType, keywords: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -169,3 +181,7 @@ def _choices(kind: PropertyType, keywords: Mapping[str, Any] | None) -> tuple[ob
 def _refuse_infinite(value: object, _outside: Outside) -> str | None:
     # A float minus itself is zero, unless it is infinite or no number at all.
     return None if value - value == 0 else NOT_PROVED  # type: ignore[operator]
+
+
+def _refuse_no_json(value: object, _outside: Outside) -> str | None:
+    return json_problem(value)

@@ -68,23 +68,26 @@ class Asked:
     pools: list[PoolQuestion] = field(default_factory=list)
     secrets: dict[str, SecretQuestion] = field(default_factory=dict)
 
+    def questions(self) -> Questions:
+        """All that was asked in the first pass."""
+        return Questions(
+            frozenset(self.services),
+            frozenset(self.option_types),
+            tuple(self.pools),
+            tuple(self.secrets.values()),
+        )
+
 
 class Run:
     """The engine's notebook, and the `Outside` that rules see."""
 
-    __slots__ = (
-        "actor",
-        "answers",
-        "asked",
-        "counted",
-        "creating",
-        "faults",
-        "made",
-        "own_references",
-        "secrets",
-        "situation",
-        "takes",
-    )
+    # Most requests need none of these, and a hot path should not make what nobody looks at.
+    secrets: list[SecretSlot] | tuple[()] = ()
+    takes: list[PoolTake] | tuple[()] = ()
+    counted: list[tuple[Properties, str]] | tuple[()] = ()
+    asked: Asked | None = None
+    # Vault references that the service already holds, by schema path; a user may send back only these.
+    own_references: Mapping[str, set[str]] = NO_REFERENCES
 
     def __init__(self, situation: Situation, answers: Answers | None) -> None:
         self.situation = situation
@@ -94,14 +97,6 @@ class Run:
         self.creating = situation.operation is CREATE or situation.create_run
         self.faults: list[Fault] = []
         self.made: dict[str, How] = {}
-        # Most requests need none of these, and a hot path should not make what nobody looks at.
-        self.secrets: list[SecretSlot] | tuple[()] = ()
-        self.takes: list[PoolTake] | tuple[()] = ()
-        self.counted: list[tuple[Properties, str]] | tuple[()] = ()
-        # Vault references that the service already holds, by schema path; a user may send back only these.
-        self.own_references: Mapping[str, set[str]] = NO_REFERENCES
-        # Most requests ask nothing.
-        self.asked: Asked | None = None
 
     def seal(self, slot: SecretSlot) -> SecretSlot:
         self.secrets = self.secrets or []
@@ -122,18 +117,6 @@ class Run:
         """As `refuse`, for a fault that was made beforehand and lacks only the path of the array item around it."""
         self.faults.append(make_fault((outer + fault.path, fault.message)) if outer else fault)
         return COUNTED
-
-    def questions(self) -> Questions | None:
-        """All that was asked in the first pass; None if nothing was, or if it has been answered."""
-        asked = self.asked
-        if asked is None:
-            return None
-        return Questions(
-            frozenset(asked.services),
-            frozenset(asked.option_types),
-            tuple(asked.pools),
-            tuple(asked.secrets.values()),
-        )
 
     def ask(self) -> Asked:
         if self.asked is None:
