@@ -27,6 +27,8 @@ JSON_TYPES: dict[type, str] = {
     list: "array",
     type(None): "null",
 }
+_LEVELS = range(MAX_DEPTH)
+_LEVELS_BELOW = range(MAX_DEPTH - 1)
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 
 
@@ -77,7 +79,7 @@ def json_problem(value: object) -> str | None:
     level: list[object] = value if kind is list else [value]  # type: ignore[assignment]
     if kind is dict:
         level = [*value, *value.values()]  # type: ignore[misc, attr-defined]
-    for _ in range(MAX_DEPTH - 1 if kind is list or kind is dict else MAX_DEPTH):
+    for _ in _LEVELS_BELOW if kind is list or kind is dict else _LEVELS:
         below: list[object] = []
         for item in level:
             kind = type(item)

@@ -40,6 +40,7 @@ ITEM = "[]"
 Admit = Callable[[object, Run, str], object]
 # (run, outer path, the object being built): what happens where no value was given
 Absent = Callable[[Run, str, Properties], None]
+# The value of an object; whoever calls it with a dictionary gets one back.
 AdmitMembers = Callable[[Properties, Run, str], Properties]
 
 
@@ -61,11 +62,12 @@ class Node:
     declared: Property
     # Behind the outer path; empty for the items of an array.
     path: str
-    # For a value that somebody gives, and for one that the schema or a generator made.
+    # For a value that somebody gives.
     admit: Admit
-    admit_made: Admit
     # Where an object that is newly given lacks it; None if there is nothing to do.
     absent: Absent | None
+    # Lets the generator make a value; None if it has none.
+    make: Absent | None
     members: Members | None
     items: Node | None
 
@@ -88,7 +90,8 @@ def compile_property(declared: Property, path: str, prove_from: int = LEAST_MEMB
     if declared.secret is not None:
         made = _sealing(made, declared.secret, declared.schema_path, path)
     given = made if declared.generate is None else _claiming(made, declared.generate, path)
-    return Node(declared, path, given, made, _absent(declared, path, made), members, items)
+    make = None if declared.generate is None else _making(declared.name, declared.generate, path, made)
+    return Node(declared, path, given, _absent(declared, path, made, make), make, members, items)
 
 
 def faults_of_default(declared: Property) -> list[Fault]:
@@ -149,12 +152,15 @@ class _Way:
 def _members(nodes: dict[str, Node], object_path: str, prove_from: int) -> AdmitMembers:
     names = frozenset(nodes)
     # Whom no authorizer can stop need not be judged: settled here for every actor and both kinds of request.
-    ways = {who: _find_way(nodes, prove_from, *who) for who in product((*Actor, None), (True, False))}
+    to_create, to_change = (
+        {actor: _find_way(nodes, prove_from, actor, creating=creating) for actor in (*Actor, None)}
+        for creating in (True, False)
+    )
 
     def admit_members(given: Properties, run: Run, outer: str) -> Properties:
-        way = ways[run.actor, run.creating]
+        way = (to_create if run.creating else to_change)[run.actor]
         if way.prove is None or not way.prove(given, run):
-            if not given.keys() <= names:
+            if not names.issuperset(given):
                 refuse_unknown(given, names, run, outer + object_path)
             out: Properties = {}
             rows = way.rows
@@ -184,7 +190,7 @@ def _members(nodes: dict[str, Node], object_path: str, prove_from: int) -> Admit
     return admit_members
 
 
-def _find_way(nodes: dict[str, Node], prove_from: int, actor: Actor | None, creating: bool) -> _Way:  # noqa: FBT001
+def _find_way(nodes: dict[str, Node], prove_from: int, actor: Actor | None, *, creating: bool) -> _Way:
     rows: list[_Row] = []
     covered: set[str] = set()
     for name, node in nodes.items():
@@ -394,7 +400,10 @@ def _arrays(items: Node, path: str, checks: tuple[Check, ...]) -> Admit:
         elif admit_quickly is None:
             out = _each(items.admit, value, run, outer + path)
         else:
-            out = [admit_quickly(item, run, "") for item in value]
+            # A comprehension would be slower for a few items.
+            out = []
+            for item in value:
+                out.append(admit_quickly(item, run, ""))
             if len(run.faults) != before:
                 # Only now paths are needed: the items are looked at once more.
                 del run.faults[before:]
@@ -480,23 +489,24 @@ def _claiming(admit_value: Admit, generate: Generate, path: str) -> Admit:
     return admit
 
 
-def make_value(node: Node, generate: Generate, run: Run, outer: str, out: Properties) -> None:
+def _making(name: str, generate: Generate, own_path: str, admit_made: Admit) -> Absent:
     """Lets the generator make a value where there is none; it passes the type and validators like any other."""
-    _make(generate, node.declared.name, node.path, node.admit_made, run, outer, out)
 
+    def make(run: Run, outer: str, out: Properties) -> None:
+        path = outer + own_path
+        try:
+            value = generate(path, None, run)
+        except GenerationFailed as failure:
+            run.refuse(path, str(failure))
+            return
+        if isinstance(value, Unknown):
+            out[name] = value
+            run.count(out, name)
+        elif value is not None:
+            run.made[path] = GENERATED
+            out[name] = _unjudged(admit_made, value, run, outer)
 
-def _make(generate: Generate, name: str, path: str, admit_made: Admit, run: Run, outer: str, out: Properties) -> None:
-    try:
-        value = generate(outer + path, None, run)
-    except GenerationFailed as failure:
-        run.refuse(outer + path, str(failure))
-        return
-    if isinstance(value, Unknown):
-        out[name] = value
-        run.count(out, name)
-    elif value is not None:
-        run.made[outer + path] = GENERATED
-        out[name] = _unjudged(admit_made, value, run, outer)
+    return make
 
 
 def _unjudged(admit: Admit, value: object, run: Run, outer: str) -> object:
@@ -507,18 +517,11 @@ def _unjudged(admit: Admit, value: object, run: Run, outer: str) -> object:
         run.actor = judged
 
 
-def _absent(declared: Property, path: str, admit_made: Admit) -> Absent | None:
-    name, generate = declared.name, declared.generate
+def _absent(declared: Property, path: str, admit_made: Admit, make: Absent | None) -> Absent | None:
     if declared.default is not None:
         return _default(declared, path, admit_made)
-    if generate is not None:
-
-        def use_generator(run: Run, outer: str, out: Properties) -> None:
-            _make(generate, name, path, admit_made, run, outer, out)
-
-        return use_generator
-    if not declared.required:
-        return None
+    if make is not None or not declared.required:
+        return make
     fault = Fault(path, MISSING)
     # Asked here for the request that is most frequent.
     demanded_by_creation = is_demanded_of_new(declared, CREATE, owed_by_agent=False)

@@ -16,15 +16,20 @@ def limit_length(name: str, kind: PropertyType, *, least: bool) -> Validator:
         if limit is None:
             return None
 
+        is_less, exceeds = (
+            f"{kind} length %d is less than minimum {limit}",
+            f"{kind} length %d exceeds maximum {limit}",
+        )
+
         # Written out twice: a test by way of a variable operator would cost as much again.
         def check_least(value: object, _outside: Outside) -> str | None:
             if (length := len(value)) < limit:  # type: ignore[arg-type]
-                return f"{kind} length {length} is less than minimum {limit}"
+                return is_less % length
             return None
 
         def check_greatest(value: object, _outside: Outside) -> str | None:
             if (length := len(value)) > limit:  # type: ignore[arg-type]
-                return f"{kind} length {length} exceeds maximum {limit}"
+                return exceeds % length
             return None
 
         return check_least if least else check_greatest

@@ -21,6 +21,8 @@ Prove = Callable[[Properties, Outside], bool]
 # Below this many members the native call costs more than it saves.
 LEAST_MEMBERS = 4
 NOT_PROVED = "not proved"
+# Also half a surrogate pair, and an integer too large to be a float: the closures know what to say.
+_NO_PROOF = (msgspec.ValidationError, ValueError, OverflowError)
 # Native integers; a limit or a choice beyond them is left to its check.
 MAX_NATIVE = 2**62
 
@@ -91,8 +93,7 @@ def make_prove(members: Mapping[str, Property], covered: frozenset[str]) -> Prov
     def prove(given: Properties, outside: Outside) -> bool:
         try:
             convert(given, shape)
-        except (msgspec.ValidationError, ValueError, OverflowError):
-            # Also half a surrogate pair, and an integer too large to be a float: the closures know what to say.
+        except _NO_PROOF:
             return False
         return follow_up(given, outside) is None
 

@@ -8,7 +8,6 @@ from mainstay.control.domain.properties.compile import (
     VAULT_PREFIX,
     Members,
     Node,
-    make_value,
     refuse_unknown,
     refused,
     run_checks,
@@ -65,8 +64,8 @@ def _keep(node: Node, old: object, run: Run, outer: str, out: Properties) -> Non
 
 def _leave_unset(node: Node, run: Run, outer: str, out: Properties) -> None:
     declared = node.declared
-    if declared.generate is not None and run.situation.operation is Operation.UPDATE:
-        make_value(node, declared.generate, run, outer, out)
+    if node.make is not None and run.situation.operation is Operation.UPDATE:
+        node.make(run, outer, out)
     elif declared.required and _is_still_demanded(declared, run.situation):
         run.refuse(outer + node.path, MISSING)
 
@@ -112,9 +111,9 @@ def _set_first(node: Node, value: object, run: Run, outer: str, out: Properties)
 
 def _clear(node: Node, old: object, run: Run, outer: str, out: Properties) -> None:
     declared = node.declared
-    if declared.generate is not None:
+    if node.make is not None:
         # A value that is always made cannot be empty: clearing it asks for another.
-        make_value(node, declared.generate, run, outer, out)
+        node.make(run, outer, out)
     elif declared.required and declared.secret is not SecretKind.EPHEMERAL:
         run.refuse(outer + node.path, MISSING)
     else:
