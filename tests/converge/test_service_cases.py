@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -107,5 +108,5 @@ def test_a_manifest_without_services_loads_nothing_of_them(root: Path) -> None:
         "import sys; from mainstay.converge.run import Request, run; run(Request(sys.argv[1]));"
         "print([name for name in sys.modules if 'service' in name or 'package' in name or 'systemctl' in name])"
     )
-    done = subprocess.run(["python", "-c", code, str(manifest)], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code, str(manifest)], capture_output=True, text=True, check=True)
     assert [name for name in eval(done.stdout) if name.startswith("mainstay")] == []
