@@ -17,6 +17,7 @@ from mainstay.converge.contract import Property, ResourceType
 from mainstay.converge.manifest.entries import COMMON, STRUCTURED
 
 ROOT = Path(__file__).resolve().parent.parent
+SHAPES = {"control": "map", "health_checks": "list of maps"}
 WRITTEN_BY = "<!-- Written by scripts/reference.py; do not edit. -->\n"
 
 
@@ -57,7 +58,7 @@ def property_table(properties: Mapping[str, Property], instead: dict[str, str], 
         )
         turn = "; rendered at the resource's turn" if entry.deferred and entry.alias_of is None else ""
         rows.append(f"| `{name}` | {value} | {entry.summary}{turn} |")
-    rows += [f"| `{name}` | map or list | {summary} |" for name, summary in more.items()]
+    rows += [f"| `{name}` | {SHAPES[name]} | {summary} |" for name, summary in more.items()]
     return "\n".join(rows) + "\n"
 
 
