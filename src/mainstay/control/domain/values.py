@@ -28,7 +28,6 @@ JSON_TYPES: dict[type, str] = {
     type(None): "null",
 }
 _LEVELS = range(MAX_DEPTH)
-_LEVELS_BELOW = range(MAX_DEPTH - 1)
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 
 
@@ -74,12 +73,8 @@ def whole(value: float) -> int | float:
 
 def json_problem(value: object) -> str | None:
     """What keeps a value from being JSON within the bounds, in the words of a type fault; None if nothing does."""
-    # The first level is a single value, so it need not be walked.
-    kind = type(value)
-    level: list[object] = value if kind is list else [value]  # type: ignore[assignment]
-    if kind is dict:
-        level = [*value, *value.values()]  # type: ignore[misc, attr-defined]
-    for _ in _LEVELS_BELOW if kind is list or kind is dict else _LEVELS:
+    level = [value]
+    for _ in _LEVELS:
         below: list[object] = []
         for item in level:
             kind = type(item)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import product
+from typing import NamedTuple
 
 from mainstay.control.domain.faults import Fault, locate, make_fault
 from mainstay.control.domain.properties.contract import (
@@ -23,7 +24,14 @@ from mainstay.control.domain.properties.contract import (
     Unknown,
 )
 from mainstay.control.domain.properties.declared import Property
-from mainstay.control.domain.properties.proof import LEAST_MEMBERS, Prove, is_owed, is_provable, make_prove
+from mainstay.control.domain.properties.proof import (
+    LEAST_MEMBERS,
+    Prove,
+    is_owed,
+    is_provable,
+    make_prove,
+    make_prove_value,
+)
 from mainstay.control.domain.properties.run import COUNTED, CREATE, DEFAULT, GENERATED, Run, SecretSlot
 from mainstay.control.domain.values import JSON_TYPES, Properties, is_text, is_uuid, json_problem, type_name, whole
 
@@ -40,7 +48,6 @@ ITEM = "[]"
 Admit = Callable[[object, Run, str], object]
 # (run, outer path, the object being built): what happens where no value was given
 Absent = Callable[[Run, str, Properties], None]
-# The value of an object; whoever calls it with a dictionary gets one back.
 AdmitMembers = Callable[[Properties, Run, str], Properties]
 
 
@@ -74,19 +81,16 @@ class Node:
 
 def compile_members(members: tuple[Property, ...], prove_from: int = LEAST_MEMBERS, path: str = "") -> Members:
     """`prove_from` is the number of plain members from which a proof is tried; the outcome does not hang on it."""
-    nodes = {
-        member.name: compile_property(member, locate(path, member.name).removeprefix(ITEM), prove_from)
-        for member in members
-    }
-    return Members(
-        path.removeprefix(ITEM), nodes, frozenset(nodes), _members(nodes, path.removeprefix(ITEM), prove_from)
-    )
+    paths = {member.name: locate(path, member.name).removeprefix(ITEM) for member in members}
+    nodes = {member.name: compile_property(member, paths[member.name], prove_from) for member in members}
+    own_path = path.removeprefix(ITEM)
+    return Members(own_path, nodes, frozenset(nodes), _members(nodes, own_path, prove_from))
 
 
 def compile_property(declared: Property, path: str, prove_from: int = LEAST_MEMBERS) -> Node:
     members = None if declared.members is None else compile_members(declared.members, prove_from, path or ITEM)
     items = None if declared.items is None else compile_property(declared.items, "", prove_from)
-    made = _typed(declared, path, members, items)
+    made = _typed(declared, path, members, items, prove_from)
     if declared.secret is not None:
         made = _sealing(made, declared.secret, declared.schema_path, path)
     given = made if declared.generate is None else _claiming(made, declared.generate, path)
@@ -137,8 +141,7 @@ _PLAIN: dict[PropertyType, type] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Way:
+class _Way(NamedTuple):
     """How one kind of request is admitted: by all rows, or by a proof and the rows that are left after it."""
 
     rows: tuple[_Row, ...]
@@ -158,18 +161,17 @@ def _members(nodes: dict[str, Node], object_path: str, prove_from: int) -> Admit
     )
 
     def admit_members(given: Properties, run: Run, outer: str) -> Properties:
-        way = (to_create if run.creating else to_change)[run.actor]
-        if way.prove is None or not way.prove(given, run):
+        rows, prove, uncovered, rows_left, rows_absent = (to_create if run.creating else to_change)[run.actor]
+        if prove is None or not prove(given, run):
             if not names.issuperset(given):
                 refuse_unknown(given, names, run, outer + object_path)
             out: Properties = {}
-            rows = way.rows
-        elif way.uncovered.isdisjoint(given):
+        elif uncovered.isdisjoint(given):
             out = given.copy()
-            rows = way.rows_absent
+            rows = rows_absent
         else:
             out = {name: value for name, value in given.items() if value is not None}
-            rows = way.rows_left
+            rows = rows_left
         get, faults = given.get, run.faults
         for name, plain, path, checks, admit, absent in rows:
             value = get(name)
@@ -177,7 +179,7 @@ def _members(nodes: dict[str, Node], object_path: str, prove_from: int) -> Admit
                 if absent is not None:
                     absent(run, outer, out)
             elif type(value) is plain and (plain is not str or value.isascii()):  # type: ignore[attr-defined]
-                # As the closure would, without the call.
+                # As the closure of the property would, without the call: most properties are plain.
                 for check in checks:
                     message = check(value, run)
                     if message is not None:
@@ -246,7 +248,7 @@ def refuse_unknown(given: Properties, names: frozenset[str], run: Run, path: str
             run.refuse(locate(path, name), UNKNOWN)
 
 
-def _typed(declared: Property, path: str, members: Members | None, items: Node | None) -> Admit:
+def _typed(declared: Property, path: str, members: Members | None, items: Node | None, prove_from: int) -> Admit:
     checks = declared.checks
     match declared.type:
         case PropertyType.STRING:
@@ -260,7 +262,7 @@ def _typed(declared: Property, path: str, members: Members | None, items: Node |
         case PropertyType.OBJECT:
             return _free("object", dict, path, checks) if members is None else _objects(members, checks)
         case PropertyType.ARRAY:
-            return _free("array", list, path, checks) if items is None else _arrays(items, path, checks)
+            return _free("array", list, path, checks) if items is None else _arrays(declared, items, path, prove_from)
         case PropertyType.JSON:
             return _free("json", object, path, checks)
         case PropertyType.REFERENCE | PropertyType.UUID:
@@ -283,9 +285,9 @@ def _mismatch(path: str, expected: str) -> Admit:
     def refuse(value: object, run: Run, outer: str) -> Unknown:
         kind = type(value)
         fault = faults.get(kind)
-        if fault is None or (kind is str and not value.isascii()):  # type: ignore[attr-defined]
-            fault = Fault(path, f"expected {expected}, got {type_name(value)}")
-        run.faults.append(make_fault((outer + path, fault.message)) if outer else fault)
+        if outer or fault is None or (kind is str and not value.isascii()):  # type: ignore[attr-defined]
+            fault = Fault(outer + path, f"expected {expected}, got {type_name(value)}")
+        run.faults.append(fault)
         return COUNTED
 
     return refuse
@@ -297,7 +299,7 @@ def _strings(path: str, checks: tuple[Check, ...]) -> Admit:
     def admit(value: object, run: Run, outer: str) -> object:
         if type(value) is not str or not (value.isascii() or is_text(value)):
             return mismatch(value, run, outer)
-        # The loop of `run_checks`, without the call: most properties are strings and integers.
+        # The loop of `run_checks`, without the call, as for integers: most items of arrays are of these types.
         for check in checks:
             message = check(value, run)
             if message is not None:
@@ -375,16 +377,21 @@ def _objects(members: Members, checks: tuple[Check, ...]) -> Admit:
     def admit(value: object, run: Run, outer: str) -> object:
         if type(value) is not dict:
             return mismatch(value, run, outer)
+        if not checks:
+            return admit_members(value, run, outer)
         before = len(run.faults)
         out = admit_members(value, run, outer)
-        if checks and len(run.faults) == before:
+        if len(run.faults) == before:
             run_checks(checks, out, run, outer + path)
         return out
 
     return admit
 
 
-def _arrays(items: Node, path: str, checks: tuple[Check, ...]) -> Admit:
+def _arrays(declared: Property, items: Node, path: str, prove_from: int) -> Admit:
+    checks = declared.checks
+    # Many plain items are proved at once, whatever the rest of the document is like.
+    prove = make_prove_value(declared) if prove_from <= LEAST_MEMBERS and is_provable(declared) else None
     mismatch = _mismatch(path, "array")
     judged_items = _judging(items)
     everybody = product((*Actor, None), (True, False))
@@ -394,6 +401,8 @@ def _arrays(items: Node, path: str, checks: tuple[Check, ...]) -> Admit:
     def admit(value: object, run: Run, outer: str) -> object:
         if type(value) is not list:
             return mismatch(value, run, outer)
+        if prove is not None and prove(value, run):
+            return value
         before = len(run.faults)
         if judged and (run.actor, run.creating) in judged:
             out = _each(judged_items, value, run, outer + path)

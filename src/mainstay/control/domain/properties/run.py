@@ -113,11 +113,6 @@ class Run:
         self.faults.append(make_fault((path, message)))
         return COUNTED
 
-    def note(self, fault: Fault, outer: str) -> Unknown:
-        """As `refuse`, for a fault that was made beforehand and lacks only the path of the array item around it."""
-        self.faults.append(make_fault((outer + fault.path, fault.message)) if outer else fault)
-        return COUNTED
-
     def ask(self) -> Asked:
         if self.asked is None:
             self.asked = Asked()
