@@ -30,7 +30,8 @@ class Refused(Exception):
 def program() -> NoReturn:
     """The installed command. Ends the process without taking it apart, which would cost a tenth of a small run."""
     code = main()
-    if "threading" in sys.modules:
+    threading = sys.modules.get("threading")
+    if threading is not None and threading.active_count() > 1:
         # Threads may still have something to finish.
         give_up_unwritable()
         sys.exit(code)

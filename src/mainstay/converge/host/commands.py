@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import select
 import signal
-import subprocess
 import time
 
 from mainstay.converge.contract import Failure, Missing, Stopped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable, Mapping, Sequence
 
     from mainstay.converge.contract import StopFlag
@@ -60,6 +60,9 @@ class Commands:
         keep_bytes: int = TAIL_BYTES,
     ) -> Finished:
         """Runs to the end; raises `Failure` for anything that is not an exit code."""
+        # Loaded when a command really runs: one that is skipped, the commonest, needs none of it.
+        import subprocess
+
         name = arguments[0]
         if not only_looks:
             self.count += 1
