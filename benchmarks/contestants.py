@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from benchmarks.work import COMMANDS, COPY, FILES, GROUP, OWNER
@@ -19,7 +20,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 NO_BOUND = 10**9
 
 
-class Contestant:
+class Contestant(ABC):
     """One way to do the work."""
 
     name: str
@@ -41,11 +42,13 @@ class Contestant:
 
     file_name = "manifest.yaml"
 
+    @abstractmethod
     def lines(self, work: Work) -> Iterator[str]:
-        raise NotImplementedError
+        """The manifest, in the contestant's language."""
 
+    @abstractmethod
     def command(self, work: Work, manifest: str, action: str) -> list[str]:
-        raise NotImplementedError
+        """What to run."""
 
     def environ(self, work: Work) -> dict[str, str]:
         return {**os.environ, "HOME": work.folder}

@@ -52,17 +52,17 @@ def contestants(count: int) -> list[Contestant]:
     puppet = "\n".join(f"service {{ '{name}': ensure => running, enable => true }}" for name in names)
     program = str(Path(sys.executable).with_name("mainstay"))
     return [
-        Contestant("mainstay", program, "/root/bench.yaml", json.dumps(manifest), ("apply", "/root/bench.yaml")),
-        Contestant("two calls per unit", sys.executable, "/root/two.py", TWO_CALLS, ("/root/two.py", str(count))),
-        Contestant("puppet", "puppet", "/root/bench.pp", puppet, ("apply", "/root/bench.pp")),
-        Contestant("ansible", "ansible-playbook", "/root/play.yml", json.dumps(play), ("/root/play.yml",)),
+        Contestant("mainstay", program, "/srv/bench.yaml", json.dumps(manifest), ("apply", "/srv/bench.yaml")),
+        Contestant("two calls per unit", sys.executable, "/srv/two.py", TWO_CALLS, ("/srv/two.py", str(count))),
+        Contestant("puppet", "puppet", "/srv/bench.pp", puppet, ("apply", "/srv/bench.pp")),
+        Contestant("ansible", "ansible-playbook", "/srv/play.yml", json.dumps(play), ("/srv/play.yml",)),
     ]
 
 
 def measure(host: SystemdHost, contestant: Contestant, program: str) -> Cost:
     """The least of some turns: noise of a shared machine only ever adds."""
     host.write(contestant.path, contestant.content)
-    environment = {"MAINSTAY_STATE_DIR": "/root/state", "PATH": f"{SEARCH_PATH}:{Path(program).parent}"}
+    environment = {"MAINSTAY_STATE_DIR": "/srv/state", "PATH": f"{SEARCH_PATH}:{Path(program).parent}"}
     costs = []
     for _ in range(TURNS):
         host.shell(f": >{RECORD}")

@@ -246,8 +246,9 @@ class Provider(ABC):
         """Notes what `perform` would do, so that later resources see it; fails where `perform` would."""
 
     def perform_together(self, steps: Sequence[tuple[Any, Any, Change]], host: Host) -> None:
-        """Makes one change of the same kind for each of several resources, all or none."""
-        raise NotImplementedError
+        """Makes one change of the same kind for each of several resources; a provider that joins them, in one go."""
+        for wanted, actual, change in steps:
+            self.perform(wanted, actual, change, host)
 
     def confirm(self, wanted: Any, actual: Any, host: Host) -> Any:
         """The state after the changes."""
