@@ -1,0 +1,113 @@
+"""Who may do what: one flat table, noun × action × role → relation. Pure; nothing else in the program decides access.
+
+A relation says which rows of the noun are the caller's own: it lists columns, and for each whose id it must hold.
+`ALL` is every row. A role that is not listed may not do it at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    ADMIN = "admin"
+    PARTICIPANT = "participant"
+    AGENT = "agent"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sent a request. An agent's participant is its provider; an admin has neither."""
+
+    role: Role
+    token_id: str
+    participant_id: str | None = None
+    agent_id: str | None = None
+
+    def id_of(self, whose: str) -> str | None:
+        return self.participant_id if whose == "participant" else self.agent_id
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """`owners` are (column, whose id); any match makes the row the caller's. `flags` are columns that open a row to all."""
+
+    owners: tuple[tuple[str, str], ...] = ()
+    flags: tuple[str, ...] = ()
+    everything: bool = False
+
+    def __str__(self) -> str:
+        if self.everything:
+            return "all"
+        return " or ".join([*(f"{column} = own {whose}" for column, whose in self.owners), *self.flags])
+
+    def holds(self, caller: Caller, row: object) -> bool:
+        return (
+            self.everything
+            or any(
+                (wanted := caller.id_of(whose)) is not None and getattr(row, column) == wanted
+                for column, whose in self.owners
+            )
+            or any(getattr(row, flag) for flag in self.flags)
+        )
+
+
+def own(*columns: str, flags: tuple[str, ...] = ()) -> Relation:
+    """Columns that hold the id of the caller's participant."""
+    return Relation(tuple((column, "participant") for column in columns), flags)
+
+
+ALL = Relation(everything=True)
+AS_PROVIDER = own("provider_id")
+AS_CONSUMER = own("consumer_id")
+AS_EITHER = own("provider_id", "consumer_id")
+ITSELF = own("id")
+AS_AGENT = Relation((("agent_id", "agent"),))
+AGENT_ITSELF = Relation((("id", "agent"),))
+
+A, P, G = Role.ADMIN, Role.PARTICIPANT, Role.AGENT
+
+EVERYBODY: Mapping[Role, Relation] = {A: ALL, P: ALL, G: ALL}
+ADMIN_ONLY: Mapping[Role, Relation] = {A: ALL}
+PROVIDERS: Mapping[Role, Relation] = {A: ALL, P: AS_PROVIDER}
+CONSUMERS: Mapping[Role, Relation] = {A: ALL, P: AS_CONSUMER}
+OWN_TOKENS: Mapping[Role, Relation] = {A: ALL, P: own("participant_id")}
+
+ACCESS: Mapping[tuple[str, str], Mapping[Role, Relation]] = {
+    ("participant", "read"): {A: ALL, P: ITSELF},
+    ("participant", "write"): ADMIN_ONLY,
+    ("participant", "change"): {A: ALL, P: ITSELF},
+    ("token", "read"): OWN_TOKENS,
+    ("token", "write"): OWN_TOKENS,
+    ("agent_type", "read"): EVERYBODY,
+    ("agent_type", "write"): ADMIN_ONLY,
+    ("service_type", "read"): EVERYBODY,
+    ("service_type", "write"): ADMIN_ONLY,
+    ("service_option_type", "read"): EVERYBODY,
+    ("service_option_type", "write"): ADMIN_ONLY,
+    ("agent", "read"): {A: ALL, P: AS_PROVIDER},
+    ("agent", "write"): PROVIDERS,
+    ("agent", "be"): {G: AGENT_ITSELF},
+    ("service_group", "read"): CONSUMERS,
+    ("service_group", "write"): CONSUMERS,
+    # A consumer orders by what providers have enabled.
+    ("service_option", "read"): {A: ALL, P: own("provider_id", flags=("enabled",)), G: AS_PROVIDER},
+    ("service_option", "write"): PROVIDERS,
+    ("service", "read"): {A: ALL, P: AS_EITHER, G: AS_AGENT},
+    ("event", "read"): {A: ALL, P: own("provider_id", "consumer_id", "participant_id")},
+}
+
+
+class RoleRefused(Exception):
+    """The caller's role may not do this, to any row."""
+
+    def __init__(self, role: Role, action: str, noun: str) -> None:
+        super().__init__(f"a token of role {role} may not {action} a {noun.replace('_', ' ')}")
+
+
+def relation_of(caller: Caller, noun: str, action: str) -> Relation:
+    relation = ACCESS[noun, action].get(caller.role)
+    if relation is None:
+        raise RoleRefused(caller.role, action, noun)
+    return relation

@@ -1,0 +1,163 @@
+"""The application: every endpoint behind the same door, which authenticates, bounds, counts, logs and answers refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import time
+from typing import Any
+
+import msgspec
+import structlog
+from litestar import Litestar, Request, Response
+from litestar.config.cors import CORSConfig
+from litestar.exceptions import HTTPException
+from litestar.handlers import HTTPRouteHandler
+from litestar.response import Stream
+from litestar.types import ControllerRouterHandler
+
+from mainstay.control.access import relation_of
+from mainstay.control.api.authentication import authenticate
+from mainstay.control.api.contract import Answer, Call, Endpoint, Parts
+from mainstay.control.api.endpoints import all_endpoints
+from mainstay.control.api.endpoints.root import HEALTH_PATHS
+from mainstay.control.api.errors import PHRASES, HttpRefusal, bug_answer, refusal_answer
+from mainstay.control.api.limits import Limits
+
+BASE = "/api/v1"
+BODY_SECONDS = 30
+REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+HttpRequest = Request[Any, Any, Any]
+
+log = structlog.get_logger("mainstay.api")
+
+
+def make_application(parts: Parts, *, health_only: bool = False) -> Litestar:
+    door = Door(parts)
+    served = [each for each in all_endpoints() if not health_only or each.path in HEALTH_PATHS]
+    origins = [origin.strip() for origin in parts.settings.cors_origins.split(",") if origin.strip()]
+    handlers: list[ControllerRouterHandler] = [door.handler(endpoint) for endpoint in served]
+    return Litestar(
+        route_handlers=handlers,
+        openapi_config=None,
+        cors_config=CORSConfig(allow_origins=origins, expose_headers=["ETag", "X-Request-Id"]) if origins else None,
+        exception_handlers={Exception: door.answer_error},
+        request_max_body_size=parts.settings.max_body_bytes,
+        logging_config=None,
+        debug=False,
+    )
+
+
+class Door:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._limits = Limits(parts.settings.rate_limit)
+
+    def handler(self, endpoint: Endpoint) -> HTTPRouteHandler:
+        route = re.sub(r"\{(\w+)\}", r"{\1:str}", endpoint.path)
+
+        async def serve(request: HttpRequest) -> Response[Any]:
+            return await self._serve(endpoint, request)
+
+        serve.__name__ = f"{endpoint.method.lower()}_{re.sub(r'[^a-z0-9]+', '_', endpoint.path.lower())}"
+        serve.__annotations__ = {"request": Request, "return": Response}
+        return HTTPRouteHandler(route, http_method=endpoint.method, status_code=200)(serve)  # type: ignore[arg-type]
+
+    async def _serve(self, endpoint: Endpoint, request: HttpRequest) -> Response[Any]:
+        started = time.perf_counter()
+        request_id = request_id_of(request)
+        try:
+            answer = await self._act(endpoint, request)
+            response = _respond(endpoint, answer)
+        except Exception as error:  # noqa: BLE001 - the edge answers everything; a bug is logged with an id
+            response = self._refuse(error, request_id)
+        response.set_header("X-Request-Id", request_id)
+        status = response.status_code or endpoint.status
+        seconds = time.perf_counter() - started
+        self._parts.measures.count_request(endpoint.method, endpoint.path, status, seconds)
+        log.info(
+            "request",
+            id=request_id,
+            method=endpoint.method,
+            route=endpoint.path,
+            status=status,
+            ms=round(seconds * 1000, 1),
+        )
+        return response
+
+    async def _act(self, endpoint: Endpoint, request: HttpRequest) -> Answer:
+        client = request.client.host if request.client else ""
+        caller = None
+        if endpoint.access is not None:
+            caller = await authenticate(self._parts, request.headers.get("authorization"))
+            self._limits.admit(caller.token_id)
+            relation_of(caller, *endpoint.access)
+        call = Call(
+            self._parts,
+            {name: str(value) for name, value in request.path_params.items()},
+            [(key, value) for key, value in request.query_params.multi_items()],
+            request.headers,
+            await _read(request),
+            caller,
+            client,
+        )
+        return await endpoint.act(call)
+
+    def _refuse(self, error: Exception, request_id: str) -> Response[Any]:
+        found = refusal_answer(error)
+        if found is None and isinstance(error, HTTPException):
+            found = _framework_refusal(error)
+        if found is None:
+            incident = secrets.token_hex(8)
+            log.error("bug", id=request_id, incident=incident, exc_info=error)
+            found = (500, bug_answer(incident), {})
+        status, document, headers = found
+        return Response(
+            msgspec.json.encode(document), status_code=status, headers=headers, media_type="application/json"
+        )
+
+    def answer_error(self, request: HttpRequest, error: Exception) -> Response[Any]:
+        """For what never came to an endpoint: an unknown path, a method that is not there."""
+        request_id = request_id_of(request)
+        response = self._refuse(error, request_id)
+        response.set_header("X-Request-Id", request_id)
+        return response
+
+
+def request_id_of(request: HttpRequest) -> str:
+    given = request.headers.get("x-request-id", "")
+    return given if REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+
+
+async def _read(request: HttpRequest) -> bytes:
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            return await request.body()
+    except TimeoutError:
+        raise HttpRefusal(408, "slow_body", f"the body did not arrive within {BODY_SECONDS} s") from None
+
+
+def _framework_refusal(error: HTTPException) -> tuple[int, dict[str, object], dict[str, str]] | None:
+    status = error.status_code
+    codes = {404: "not_found", 405: "method_not_allowed", 413: "body_too_large"}
+    if status >= 500:
+        return None
+    code = codes.get(status, "bad_request")
+    status = status if status in PHRASES else 400
+    sentence = (
+        "the body is too large" if status == 413 else "there is nothing here" if status == 404 else error.detail
+    )
+    headers = {name: value for name, value in (error.headers or {}).items() if name.lower() == "allow"}
+    return status, {"status": PHRASES[status], "error": sentence, "code": code}, headers
+
+
+def _respond(endpoint: Endpoint, answer: Answer) -> Response[Any]:
+    status = answer.status or endpoint.status
+    headers = dict(answer.headers)
+    if answer.stream is not None:
+        return Stream(answer.stream, status_code=status, headers=headers, media_type=answer.media_type)
+    if answer.body is None and status in (204, 304):
+        return Response(b"", status_code=status, headers=headers)
+    body = answer.body if isinstance(answer.body, bytes) else msgspec.json.encode(answer.body)
+    return Response(body, status_code=status, headers=headers, media_type=answer.media_type)

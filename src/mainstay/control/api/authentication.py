@@ -1,0 +1,54 @@
+"""Who is calling: a bearer token, looked up by its hash; whoever is disabled is turned away here."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from mainstay.control.access import Caller, Role
+from mainstay.control.api.contract import Parts
+from mainstay.control.api.errors import HttpRefusal
+from mainstay.control.operations import agents
+from mainstay.control.operations.work import Work
+from mainstay.control.store.records import to_time
+from mainstay.control.store.tokens import find_caller
+
+MAX_TOKEN = 512
+SIGN_OF_LIFE_EVERY = timedelta(seconds=15)
+
+
+def bearer(header: str | None) -> str:
+    scheme, _, value = (header or "").partition(" ")
+    if scheme.lower() != "bearer" or not value.strip() or len(value) > MAX_TOKEN:
+        raise HttpRefusal(401, "unauthorized", "send a token in the header: Authorization: Bearer …")
+    return value.strip()
+
+
+async def authenticate(parts: Parts, header: str | None) -> Caller:
+    value = bearer(header)
+    now = parts.clock()
+    async with parts.store.reading() as tx:
+        found = await find_caller(tx, value)
+    if found is None:
+        raise HttpRefusal(401, "unauthorized", "this token is not known")
+    expire_at = found["expire_at"]
+    if isinstance(expire_at, int) and to_time(expire_at) <= now:
+        raise HttpRefusal(401, "token_expired", "this token has expired")
+    if "Disabled" in (found["participant_status"], found["agent_status"]):
+        raise HttpRefusal(403, "disabled", "the owner of this token is disabled")
+    caller = Caller(
+        Role(str(found["role"])),
+        str(found["token_id"]),
+        None if found["participant_id"] is None else str(found["participant_id"]),
+        None if found["agent_id"] is None else str(found["agent_id"]),
+    )
+    if caller.agent_id is not None:
+        await _note_life(parts, caller, str(found["agent_status"]), found["last_status_update"], now)
+    return caller
+
+
+async def _note_life(parts: Parts, caller: Caller, status: str, last: object, now: datetime) -> None:
+    """Any request of an agent is a sign of life; writing it down every time would cost more than the request."""
+    if isinstance(last, int) and to_time(last) > now - SIGN_OF_LIFE_EVERY and status not in agents.COMES_BACK_FROM:
+        return
+    async with parts.store.transaction() as tx:
+        await agents.note_sign_of_life(Work(tx, now, parts.tools, caller), str(caller.agent_id))

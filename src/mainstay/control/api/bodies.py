@@ -1,0 +1,84 @@
+"""Reads a body into a struct, within bounds, and tells every fault at once."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TypeVar, get_type_hints
+
+import msgspec
+
+from mainstay.control.domain.faults import Fault, locate
+from mainstay.control.operations.inputs import Body
+from mainstay.control.operations.refusals import BadInput, Faulty
+
+MAX_DEPTH = 64
+STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+OPENERS = re.compile(rb"[\[{]")
+BRACKETS = re.compile(rb"[\[\]{}]")
+WHERE = re.compile(r"^(?P<message>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
+
+JSON_NAMES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
+NAMES = re.compile(r"`?\b(str|int|float|bool)\b`?")
+
+B = TypeVar("B", bound=Body)
+
+
+def decode_json(raw: bytes) -> object:
+    if len(OPENERS.findall(raw)) > MAX_DEPTH:
+        _refuse_depth(raw)
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadInput(f"the body is not JSON: {error}", code="invalid_json") from None
+    except RecursionError:
+        raise BadInput("the body is nested too deeply", code="too_deep") from None
+
+
+def _refuse_depth(raw: bytes) -> None:
+    depth = 0
+    for bracket in BRACKETS.findall(STRINGS.sub(b"", raw)):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > MAX_DEPTH:
+            raise BadInput(f"the body is nested deeper than {MAX_DEPTH} levels", code="too_deep")
+
+
+@cache
+def _fields(body: type[Body]) -> tuple[tuple[str, str, object, bool, bool], ...]:
+    """(wire name, field, type, required, null means null) of each field."""
+    hints = get_type_hints(body, include_extras=True)
+    return tuple(
+        (info.encode_name, info.name, hints[info.name], info.required, info.default is msgspec.UNSET)
+        for info in msgspec.structs.fields(body)
+    )
+
+
+def parse_body(raw: bytes, body: type[B]) -> B:
+    document = decode_json(raw) if raw.strip() else {}
+    if document is None:
+        document = {}
+    if not isinstance(document, dict):
+        raise BadInput("the body must be a JSON object", code="invalid_body")
+    faults: list[Fault] = []
+    values: dict[str, object] = {}
+    for wire, name, wanted, required, keeps_null in _fields(body):
+        value = document.get(wire)
+        if value is None and not (keeps_null and wire in document):
+            if required:
+                faults.append(Fault(wire, "required field is missing"))
+            continue
+        try:
+            values[name] = msgspec.convert(value, wanted)
+        except msgspec.ValidationError as error:
+            faults.append(_fault(wire, error))
+    if faults:
+        raise Faulty(faults, code="invalid_body")
+    return body(**values)
+
+
+def _fault(wire: str, error: msgspec.ValidationError) -> Fault:
+    found = WHERE.match(str(error))
+    message = str(error) if found is None else found["message"]
+    inner = "" if found is None else found["path"] or ""
+    message = NAMES.sub(lambda name: JSON_NAMES[name[1]], message).replace("`", "'")
+    return Fault(f"{locate('', wire)}{inner}", message[:1].lower() + message[1:])

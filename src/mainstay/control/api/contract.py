@@ -1,0 +1,122 @@
+"""The words of this folder: an endpoint as a value, one call of it, and the answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, TypeVar
+
+from mainstay.control.access import Caller
+from mainstay.control.api.bodies import parse_body
+from mainstay.control.api.limits import Limits
+from mainstay.control.api.measures import Measures
+from mainstay.control.operations.inputs import Body
+from mainstay.control.operations.work import Tools, Work
+from mainstay.control.store.contract import Store, Transaction
+
+if TYPE_CHECKING:
+    from mainstay.control.settings import Settings
+
+B = TypeVar("B", bound=Body)
+
+
+class Readiness:
+    """Turned off when a shutdown begins, so that nobody sends more."""
+
+    def __init__(self) -> None:
+        self.stopping = asyncio.Event()
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the composition root hands in: everything an endpoint may reach."""
+
+    store: Store
+    settings: Settings
+    tools: Tools
+    clock: Callable[[], datetime]
+    measures: Measures
+    # Guessing a code must take longer than a code lives.
+    enrolments: Limits
+    # Whether the server takes requests; a load balancer asks.
+    readiness: Readiness
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """None as a body is an answer without one."""
+
+    body: object = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    media_type: str = "application/json"
+    # None is the endpoint's usual status.
+    status: int | None = None
+    # Instead of a body: pieces as they come.
+    stream: AsyncIterator[bytes] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    parts: Parts
+    path: Mapping[str, str]
+    query: Sequence[tuple[str, str]]
+    headers: Mapping[str, str]
+    raw_body: bytes
+    # None on endpoints that need no token.
+    caller: Caller | None
+    client: str
+
+    @property
+    def who(self) -> Caller:
+        if self.caller is None:
+            raise RuntimeError("this endpoint is open, so nobody is known")
+        return self.caller
+
+    def read(self, body: type[B]) -> B:
+        return parse_body(self.raw_body, body)
+
+    def flag(self, name: str) -> bool:
+        return any(key == name and value in ("true", "1") for key, value in self.query)
+
+    def working(self) -> AbstractAsyncContextManager[Work]:
+        return self._work(self.parts.store.transaction())
+
+    def reading(self) -> AbstractAsyncContextManager[Work]:
+        return self._work(self.parts.store.reading())
+
+    @asynccontextmanager
+    async def _work(self, transaction: AbstractAsyncContextManager[Transaction]) -> AsyncIterator[Work]:
+        async with transaction as tx:
+            # The clock is read inside, so that on one writer times follow the order of commits.
+            yield Work(tx, self.parts.clock(), self.parts.tools, self.caller)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryParameter:
+    name: str
+    description: str
+    schema: Mapping[str, object] = field(default_factory=lambda: {"type": "string"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    method: str
+    path: str
+    act: Callable[[Call], Awaitable[Answer]]
+    # The row of the access table; None is open to everybody, without a token.
+    access: tuple[str, str] | None
+    summary: str
+    status: int = 200
+    body: type[Body] | None = None
+    # What the answer holds, for the description; None is no body.
+    answer: object = None
+    # What else it may hold, such as the answer of a dry run.
+    also: tuple[object, ...] = ()
+    query: tuple[QueryParameter, ...] = ()
+    # The noun whose fields filter the list.
+    lists: object = None
+    refusals: tuple[int, ...] = ()
+    media_type: str = "application/json"

@@ -1,0 +1,81 @@
+"""Agents: their provider's view of them, their own, and how a new one is let in."""
+
+from __future__ import annotations
+
+from mainstay.control.api.contract import Answer, Call, Endpoint
+from mainstay.control.api.nouns import noun_endpoints
+from mainstay.control.operations import agents
+from mainstay.control.operations.agents import Enrolled, Enrolment, EnrolmentCode, OwnStatus
+from mainstay.control.store.agents import AGENTS, Agent
+
+PATH = "/api/v1/agents"
+
+
+async def show_me(call: Call) -> Answer:
+    async with call.reading() as work:
+        return Answer(await agents.find_own(work))
+
+
+async def set_my_status(call: Call) -> Answer:
+    wanted = call.read(OwnStatus)
+    async with call.working() as work:
+        return Answer(await agents.set_own_status(work, wanted))
+
+
+async def make_code(call: Call) -> Answer:
+    async with call.working() as work:
+        agent = await work.find(AGENTS, call.path["id"], "write", lock=True)
+        return Answer(await agents.make_code(work, agent))
+
+
+async def enrol(call: Call) -> Answer:
+    call.parts.enrolments.admit(call.client)
+    wanted = call.read(Enrolment)
+    async with call.working() as work:
+        return Answer(await agents.enrol(work, wanted))
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path=f"{PATH}/me",
+        act=show_me,
+        access=("agent", "be"),
+        summary="Show the agent whose token this is",
+        answer=Agent,
+    ),
+    Endpoint(
+        method="PUT",
+        path=f"{PATH}/me/status",
+        act=set_my_status,
+        access=("agent", "be"),
+        summary="Tell how the agent is",
+        body=OwnStatus,
+        answer=Agent,
+        refusals=(400,),
+    ),
+    *noun_endpoints(
+        PATH, AGENTS, (agents.NewAgent, agents.create), (agents.AgentChange, agents.change), agents.delete
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{PATH}/{{id}}/enrolment-codes",
+        act=make_code,
+        access=("agent", "write"),
+        summary="Make a code that lets one program in as this agent, once, within 15 minutes",
+        status=201,
+        answer=EnrolmentCode,
+        refusals=(404,),
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/v1/enrol",
+        act=enrol,
+        access=None,
+        summary="Trade an enrolment code for the agent's token",
+        status=201,
+        body=Enrolment,
+        answer=Enrolled,
+        refusals=(400, 403, 429),
+    ),
+)

@@ -1,0 +1,71 @@
+"""At the root, open to all: is it alive, is it ready, what does it count, and what can be asked."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from mainstay.control.api.contract import Answer, Call, Endpoint
+from mainstay.control.store.contract import Unavailable
+
+
+class Health(msgspec.Struct, frozen=True):
+    status: Literal["UP", "DOWN"]
+
+
+async def is_alive(_call: Call) -> Answer:
+    return Answer(Health("UP"))
+
+
+async def is_ready(call: Call) -> Answer:
+    if call.parts.readiness.stopping.is_set():
+        return Answer(Health("DOWN"), status=503)
+    try:
+        async with call.reading() as work:
+            await work.tx.fetch("SELECT 1 AS one")
+    except Unavailable:
+        return Answer(Health("DOWN"), status=503)
+    return Answer(Health("UP"))
+
+
+async def show_measures(call: Call) -> Answer:
+    return Answer(call.parts.measures.render(), media_type=call.parts.measures.media_type)
+
+
+async def describe(_call: Call) -> Answer:
+    from mainstay.control.api.openapi import describe_api
+
+    return Answer(describe_api())
+
+
+async def show_docs(_call: Call) -> Answer:
+    from mainstay.control.api.openapi import describe_api
+    from mainstay.control.api.pages import docs_page
+
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    page = docs_page(describe_api()).encode()
+    return Answer(page, media_type="text/html; charset=utf-8", headers={"Content-Security-Policy": policy})
+
+
+def _open(path: str, act: object, summary: str, answer: object, media_type: str = "application/json") -> Endpoint:
+    return Endpoint(
+        method="GET",
+        path=path,
+        act=act,  # type: ignore[arg-type]
+        access=None,
+        summary=summary,
+        answer=answer,
+        media_type=media_type,
+        refusals=(503,) if path == "/ready" else (),
+    )
+
+
+ENDPOINTS = (
+    _open("/healthz", is_alive, "Whether the server is alive", Health),
+    _open("/ready", is_ready, "Whether the server takes requests", Health),
+    _open("/metrics", show_measures, "What the server counts, for Prometheus", str, "text/plain"),
+    _open("/openapi.json", describe, "This description", dict[str, object]),
+    _open("/docs", show_docs, "This description, for people", str, "text/html"),
+)
+HEALTH_PATHS = ("/healthz", "/ready", "/metrics")

@@ -1,0 +1,111 @@
+"""Service types: their definition, what it means, and whether an order would fit it."""
+
+from __future__ import annotations
+
+from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
+from mainstay.control.api.nouns import create_endpoint, delete_endpoint, list_endpoint, show_endpoint
+from mainstay.control.domain.lifecycle.svg import draw_svg
+from mainstay.control.domain.properties.json_schema import export_json_schema
+from mainstay.control.operations import service_types
+from mainstay.control.operations.service_types import Order, Report, ServiceTypeChange, Verdict
+from mainstay.control.store.service_types import SERVICE_TYPES, ServiceType
+
+PATH = "/api/v1/service-types"
+BOOLEAN = {"type": "boolean"}
+
+
+async def change(call: Call) -> Answer:
+    async with call.working() as work:
+        before = await work.find(SERVICE_TYPES, call.path["id"], "write", lock=True)
+        wanted = call.read(ServiceTypeChange)
+        return Answer(
+            await service_types.change(work, before, wanted, force=call.flag("force"), dry_run=call.flag("dryRun"))
+        )
+
+
+async def validate(call: Call) -> Answer:
+    async with call.reading() as work:
+        service_type = await work.find(SERVICE_TYPES, call.path["id"])
+        return Answer(await service_types.validate(work, service_type, call.read(Order)))
+
+
+async def show_json_schema(call: Call) -> Answer:
+    async with call.reading() as work:
+        service_type = await work.find(SERVICE_TYPES, call.path["id"])
+        definition = work.tools.definitions.of_service_type(service_type)
+    return Answer(export_json_schema(definition.properties, service_type.name))
+
+
+async def show_report(call: Call) -> Answer:
+    async with call.reading() as work:
+        return Answer(service_types.report(work, await work.find(SERVICE_TYPES, call.path["id"])))
+
+
+async def draw(call: Call) -> Answer:
+    async with call.reading() as work:
+        service_type = await work.find(SERVICE_TYPES, call.path["id"])
+        definition = work.tools.definitions.of_service_type(service_type)
+    return Answer(draw_svg(definition.lifecycle, service_type.name).encode(), media_type="image/svg+xml")
+
+
+ENDPOINTS = (
+    list_endpoint(PATH, SERVICE_TYPES),
+    show_endpoint(PATH, SERVICE_TYPES),
+    create_endpoint(PATH, SERVICE_TYPES, service_types.NewServiceType, service_types.create),
+    Endpoint(
+        method="PATCH",
+        path=f"{PATH}/{{id}}",
+        act=change,
+        access=("service_type", "write"),
+        summary="Change a service type; refused where living services would not fit it",
+        body=ServiceTypeChange,
+        answer=ServiceType,
+        also=(service_types.ChangeForecast,),
+        query=(
+            QueryParameter(
+                "force", "Change it although services do not fit; a state that is gone refuses all the same", BOOLEAN
+            ),
+            QueryParameter("dryRun", "Only tell what does not fit", BOOLEAN),
+        ),
+        refusals=(400, 404, 409),
+    ),
+    delete_endpoint(PATH, SERVICE_TYPES, service_types.delete),
+    Endpoint(
+        method="POST",
+        path=f"{PATH}/{{id}}/validate",
+        act=validate,
+        access=("service_type", "read"),
+        summary="Tell whether properties would be accepted in an order",
+        body=Order,
+        answer=Verdict,
+        refusals=(400, 404),
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{PATH}/{{id}}/json-schema",
+        act=show_json_schema,
+        access=("service_type", "read"),
+        summary="The property schema as JSON Schema 2020-12",
+        answer=dict[str, object],
+        refusals=(404,),
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{PATH}/{{id}}/lifecycle-report",
+        act=show_report,
+        access=("service_type", "read"),
+        summary="What may not be meant in the definition",
+        answer=Report,
+        refusals=(404,),
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{PATH}/{{id}}/lifecycle.svg",
+        act=draw,
+        access=("service_type", "read"),
+        summary="The lifecycle as a picture",
+        answer=str,
+        media_type="image/svg+xml",
+        refusals=(404,),
+    ),
+)

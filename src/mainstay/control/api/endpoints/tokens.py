@@ -1,0 +1,34 @@
+"""Tokens."""
+
+from __future__ import annotations
+
+from mainstay.control.api.contract import Answer, Call, Endpoint
+from mainstay.control.api.nouns import change_endpoint, create_endpoint, delete_endpoint, list_endpoint, show_endpoint
+from mainstay.control.operations import tokens
+from mainstay.control.store.tokens import TOKENS, TokenWithValue
+
+PATH = "/api/v1/tokens"
+
+
+async def regenerate(call: Call) -> Answer:
+    async with call.working() as work:
+        before = await work.find(TOKENS, call.path["id"], "write", lock=True)
+        return Answer(await tokens.regenerate(work, before))
+
+
+ENDPOINTS = (
+    list_endpoint(PATH, TOKENS),
+    show_endpoint(PATH, TOKENS),
+    create_endpoint(PATH, TOKENS, tokens.NewToken, tokens.create, TokenWithValue),
+    change_endpoint(PATH, TOKENS, tokens.TokenChange, tokens.change),
+    delete_endpoint(PATH, TOKENS, tokens.delete),
+    Endpoint(
+        method="POST",
+        path=f"{PATH}/{{id}}/regenerate",
+        act=regenerate,
+        access=("token", "write"),
+        summary="Give a token a new value; the old one is worth nothing from now on",
+        answer=TokenWithValue,
+        refusals=(404,),
+    ),
+)

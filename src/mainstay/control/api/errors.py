@@ -1,0 +1,98 @@
+"""Where refusals meet HTTP: the only place that turns a name into a status code."""
+
+from __future__ import annotations
+
+from mainstay.control.access import RoleRefused
+from mainstay.control.domain import refusals as domain
+from mainstay.control.domain.faults import Fault
+from mainstay.control.operations import refusals as operations
+from mainstay.control.store.contract import Duplicate, StillReferenced, Unavailable
+from mainstay.control.store.paging import BadQuery
+
+PHRASES = {
+    400: "Invalid request",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "Not found",
+    405: "Method not allowed",
+    408: "Request timeout",
+    409: "Conflict",
+    412: "Precondition failed",
+    413: "Body too large",
+    429: "Too many requests",
+    500: "Internal error",
+    503: "Unavailable",
+}
+
+
+class HttpRefusal(Exception):
+    """What only the edge can refuse: no token, a body too large, too many requests."""
+
+    def __init__(self, status: int, code: str, message: str, *, retry_after_seconds: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.headers = {} if retry_after_seconds is None else {"Retry-After": str(retry_after_seconds)}
+
+
+STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
+    (operations.NotYours, 403, ""),
+    (operations.NotFound, 404, ""),
+    (operations.Conflict, 409, ""),
+    (operations.Stale, 412, ""),
+    (operations.Refused, 400, ""),
+    (RoleRefused, 403, "forbidden"),
+    (BadQuery, 400, "bad_query"),
+    (domain.UnknownAction, 400, "unknown_action"),
+    (domain.TerminalState, 409, "terminal_state"),
+    (domain.WrongState, 409, "wrong_state"),
+    (StillReferenced, 409, "in_use"),
+    (Unavailable, 503, "unavailable"),
+)
+
+Document = dict[str, object]
+
+
+def refusal_answer(error: Exception) -> tuple[int, Document, dict[str, str]] | None:
+    """Status, body and headers; None for what is no refusal but a bug."""
+    if isinstance(error, HttpRefusal):
+        return error.status, _body(error.status, error.code, str(error)), error.headers
+    if isinstance(error, operations.Faulty):
+        return 400, _faults(error.faults, error.code), {}
+    if isinstance(error, domain.InvalidDefinition):
+        return 400, _faults(error.faults, "invalid_definition"), {}
+    if isinstance(error, Duplicate):
+        field = error.columns.split(", ")[-1].rpartition(".")[2]
+        return 409, _body(409, "duplicate", f"there is already one with this {field}"), {}
+    for kind, status, code in STATUSES:
+        if isinstance(error, kind):
+            body = _body(status, getattr(error, "code", "") or code, _sentence(error))
+            headers = {"Retry-After": "1"} if status == 503 else {}
+            return status, body | getattr(error, "details", {}), headers
+    return None
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, StillReferenced):
+        return "something else still needs it, or something it needs has just been deleted"
+    if isinstance(error, Unavailable):
+        return "the database cannot be reached now; try again"
+    return str(error)
+
+
+def _body(status: int, code: str, message: str) -> Document:
+    return {"status": PHRASES[status], "error": message, "code": code}
+
+
+def _faults(faults: tuple[Fault, ...], code: str) -> Document:
+    return {
+        "status": "Validation failed",
+        "error": "; ".join(str(fault) for fault in faults[:20]),
+        "code": code,
+        "valid": False,
+        "errors": [{"path": fault.path, "message": fault.message} for fault in faults],
+    }
+
+
+def bug_answer(incident: str) -> Document:
+    return _body(500, "internal", f"something went wrong; the log tells more under {incident}") | {"id": incident}

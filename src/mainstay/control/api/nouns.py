@@ -1,0 +1,136 @@
+"""The five endpoints that most nouns have: list, show, create, change and delete."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
+
+from mainstay.control.api.contract import Answer, Call, Endpoint
+from mainstay.control.operations.inputs import Body
+from mainstay.control.operations.work import Work
+from mainstay.control.store.paging import Page, parse_listing
+from mainstay.control.store.records import Record, Table
+
+R = TypeVar("R", bound=Record)
+N = TypeVar("N", bound=Body)
+C = TypeVar("C", bound=Body)
+
+
+def noun_endpoints(
+    path: str,
+    table: Table[R],
+    new: tuple[type[N], Callable[[Work, N], Awaitable[object]]],
+    change: tuple[type[C], Callable[[Work, R, C], Awaitable[R]]],
+    delete: Callable[[Work, R], Awaitable[None]],
+) -> tuple[Endpoint, ...]:
+    return (
+        list_endpoint(path, table),
+        show_endpoint(path, table),
+        create_endpoint(path, table, *new),
+        change_endpoint(path, table, *change),
+        delete_endpoint(path, table, delete),
+    )
+
+
+def list_endpoint(
+    path: str, table: Table[R], *, aliases: Mapping[str, str] | None = None, plural: str | None = None
+) -> Endpoint:
+    async def act(call: Call) -> Answer:
+        listing = parse_listing(table, call.query, aliases=aliases)
+        async with call.reading() as work:
+            return Answer(await work.page(table, listing))
+
+    return Endpoint(
+        method="GET",
+        path=path,
+        act=act,
+        access=(table.noun, "read"),
+        summary=f"List {plural or named(table) + 's'}",
+        answer=Page[table.record],  # type: ignore[name-defined]
+        lists=table,
+        refusals=(400,),
+    )
+
+
+def show_endpoint(path: str, table: Table[R]) -> Endpoint:
+    async def act(call: Call) -> Answer:
+        async with call.reading() as work:
+            return Answer(await work.find(table, call.path["id"]))
+
+    return Endpoint(
+        method="GET",
+        path=f"{path}/{{id}}",
+        act=act,
+        access=(table.noun, "read"),
+        summary=f"Show one {named(table)}",
+        answer=table.record,
+        refusals=(404,),
+    )
+
+
+def create_endpoint(
+    path: str, table: Table[R], body: type[N], create: Callable[[Work, N], Awaitable[object]], answer: object = None
+) -> Endpoint:
+    async def act(call: Call) -> Answer:
+        wanted = call.read(body)
+        async with call.working() as work:
+            return Answer(await create(work, wanted))
+
+    return Endpoint(
+        method="POST",
+        path=path,
+        act=act,
+        access=(table.noun, "write"),
+        summary=f"Create a {named(table)}",
+        status=201,
+        body=body,
+        answer=answer or table.record,
+        refusals=(400, 409),
+    )
+
+
+def change_endpoint(
+    path: str,
+    table: Table[R],
+    body: type[C],
+    change: Callable[[Work, R, C], Awaitable[R]],
+    *,
+    action: str = "write",
+) -> Endpoint:
+    async def act(call: Call) -> Answer:
+        async with call.working() as work:
+            before = await work.find(table, call.path["id"], action, lock=True)
+            return Answer(await change(work, before, call.read(body)))
+
+    return Endpoint(
+        method="PATCH",
+        path=f"{path}/{{id}}",
+        act=act,
+        access=(table.noun, action),
+        summary=f"Change a {named(table)}",
+        body=body,
+        answer=table.record,
+        refusals=(400, 404, 409),
+    )
+
+
+def delete_endpoint(path: str, table: Table[R], delete: Callable[[Work, R], Awaitable[None]]) -> Endpoint:
+    async def act(call: Call) -> Answer:
+        async with call.working() as work:
+            record = await work.find(table, call.path["id"], "write", lock=True)
+            await delete(work, record)
+        return Answer()
+
+    return Endpoint(
+        method="DELETE",
+        path=f"{path}/{{id}}",
+        act=act,
+        access=(table.noun, "write"),
+        summary=f"Delete a {named(table)}",
+        status=204,
+        refusals=(404, 409),
+    )
+
+
+def named(table: Table[R]) -> str:
+    return table.noun.replace("_", " ")

@@ -1,0 +1,187 @@
+"""The description of the API, OpenAPI 3.1, made from the endpoints themselves."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from mainstay import __version__
+from mainstay.control.access import ACCESS
+from mainstay.control.api.contract import Endpoint
+from mainstay.control.api.endpoints import all_endpoints
+from mainstay.control.api.errors import PHRASES
+from mainstay.control.store.paging import MAX_PAGE, MAX_PAGE_SIZE, CursorPage
+from mainstay.control.store.records import Kind, Table, wire_names
+
+Document = dict[str, Any]
+COMPONENT = "#/components/schemas/{name}"
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Every refusal: `code` is stable and for programs, `error` is a sentence for people."""
+
+    status: str
+    error: str
+    code: str
+
+
+@cache
+def describe_api() -> Document:
+    endpoints = all_endpoints()
+    kinds = [Refusal, *(kind for endpoint in endpoints for kind in _types(endpoint))]
+    schemas, components = msgspec.json.schema_components(kinds, schema_hook=_anything, ref_template=COMPONENT)
+    found = iter(schemas[1:])
+    # In the order of `_types`.
+    paths: dict[str, Document] = {}
+    for endpoint in endpoints:
+        shown: Document = {}
+        if endpoint.body is not None:
+            shown["body"] = next(found)
+        answers = [next(found) for _ in _answer_types(endpoint)]
+        if answers:
+            shown["answer"] = answers[0] if len(answers) == 1 else {"anyOf": answers}
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, shown)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Mainstay", "version": __version__},
+        "security": [{"token": []}],
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "responses": {
+                str(status): {"description": phrase, "content": _json({"$ref": COMPONENT.format(name="Refusal")})}
+                for status, phrase in PHRASES.items()
+            },
+        },
+    }
+
+
+def _anything(kind: type) -> Document:
+    """A value that is the user's own may be any JSON."""
+    if kind is not object:
+        raise NotImplementedError(kind)
+    return {"description": "any JSON"}
+
+
+def _types(endpoint: Endpoint) -> list[Any]:
+    return [*([] if endpoint.body is None else [endpoint.body]), *_answer_types(endpoint)]
+
+
+def _answer_types(endpoint: Endpoint) -> list[Any]:
+    answer: Any = endpoint.answer
+    if answer is None:
+        return []
+    cursor = [CursorPage[answer.__args__[0]]] if endpoint.lists is not None else []
+    return [answer, *endpoint.also, *cursor]
+
+
+def _json(schema: object) -> Document:
+    return {"application/json": {"schema": schema}}
+
+
+def _operation(endpoint: Endpoint, shown: Document) -> Document:
+    operation: Document = {
+        "summary": endpoint.summary,
+        "operationId": f"{endpoint.method.lower()}{re.sub(r'[^A-Za-z0-9]+', '_', endpoint.path)}",
+        "tags": [_tag(endpoint.path)],
+        "parameters": [*_path_parameters(endpoint), *_query_parameters(endpoint)],
+        "responses": _responses(endpoint, shown),
+    }
+    if endpoint.access is None:
+        operation["security"] = []
+    else:
+        allowed = ACCESS[endpoint.access]
+        operation["description"] = "; ".join(f"{role}: {relation}" for role, relation in allowed.items())
+    if "body" in shown:
+        required = any(field.required for field in msgspec.structs.fields(endpoint.body))  # type: ignore[arg-type]
+        operation["requestBody"] = {"required": required, "content": _json(shown["body"])}
+    return operation
+
+
+def _tag(path: str) -> str:
+    parts = [part for part in path.removeprefix("/api/v1").split("/") if part]
+    return parts[0] if path.startswith("/api/v1") else "server"
+
+
+def _responses(endpoint: Endpoint, shown: Document) -> Document:
+    answer: Document = {"description": PHRASES.get(endpoint.status, "Done")}
+    schema = shown.get("answer")
+    if schema is not None:
+        answer["content"] = {endpoint.media_type: {"schema": schema}}
+    statuses = set(endpoint.refusals)
+    if endpoint.access is not None:
+        statuses |= {401, 403, 429, 503}
+    if endpoint.body is not None:
+        statuses |= {400, 413}
+    refusals = {str(status): {"$ref": f"#/components/responses/{status}"} for status in sorted(statuses)}
+    if endpoint.path == "/ready":
+        refusals["503"] = {"description": "Not ready", "content": answer["content"]}
+    return {str(endpoint.status): answer, **refusals}
+
+
+def _path_parameters(endpoint: Endpoint) -> list[Document]:
+    return [
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": {"type": "string", "format": "uuid"} if name == "id" else {"type": "string"},
+        }
+        for name in re.findall(r"\{(\w+)\}", endpoint.path)
+    ]
+
+
+def _query_parameters(endpoint: Endpoint) -> list[Document]:
+    found = [
+        {"name": each.name, "in": "query", "description": each.description, "schema": dict(each.schema)}
+        for each in endpoint.query
+    ]
+    if isinstance(endpoint.lists, Table):
+        found += _list_parameters(endpoint.lists)
+    return found
+
+
+def _list_parameters(table: Table[Any]) -> list[Document]:
+    scalars = [name for name, field in wire_names(table.record).items() if table.kinds[field] is not Kind.JSON]
+    paging = [
+        {"name": "page", "in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": MAX_PAGE}},
+        {"name": "pageSize", "in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": MAX_PAGE_SIZE}},
+        {
+            "name": "sort",
+            "in": "query",
+            "description": "A field; with - before it the other way round",
+            "schema": {"type": "string", "enum": [f"{sign}{name}" for name in scalars for sign in ("", "+", "-")]},
+        },
+        {
+            "name": "after",
+            "in": "query",
+            "description": "Where the last page ended (its `next`); empty for the first page",
+            "schema": {"type": "string"},
+        },
+    ]
+    filters = [
+        {
+            "name": name,
+            "in": "query",
+            "description": "Any of the values given",
+            "style": "form",
+            "explode": True,
+            "schema": {"type": "array", "items": _filter_schema(table.kinds[field])},
+        }
+        for name, field in wire_names(table.record).items()
+        if name in scalars
+    ]
+    return [*paging, *filters]
+
+
+def _filter_schema(kind: Kind) -> Document:
+    return {
+        Kind.INTEGER: {"type": "integer"},
+        Kind.REAL: {"type": "number"},
+        Kind.BOOLEAN: {"type": "boolean"},
+        Kind.TIME: {"type": "string", "format": "date-time"},
+    }.get(kind, {"type": "string"})

@@ -1,0 +1,108 @@
+"""Agent types: which service types an agent can serve, and the schema of its configuration."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from mainstay.control.domain.faults import Fault
+from mainstay.control.domain.refusals import InvalidDefinition
+from mainstay.control.operations.inputs import Body, Id, Name, Text
+from mainstay.control.operations.refusals import BadInput, Conflict
+from mainstay.control.operations.removal import refuse_if_needed
+from mainstay.control.operations.work import Work, new_id
+from mainstay.control.store.agent_types import AGENT_TYPES, AgentType, link_service_types
+from mainstay.control.store.service_types import SERVICE_TYPES
+
+Ids = Annotated[list[Id], msgspec.Meta(max_length=1000)]
+
+
+class NewAgentType(Body, frozen=True, kw_only=True):
+    name: Name
+    service_type_ids: Ids = []
+    configuration_schema: dict[str, object] | None = None
+    config_template: Text | None = None
+    cmd_template: Text | None = None
+    config_content_type: Name | None = None
+
+
+class AgentTypeChange(Body, frozen=True, kw_only=True):
+    name: Name | None = None
+    service_type_ids: Ids | None = None
+    configuration_schema: dict[str, object] | None = None
+    config_template: Text | None = None
+    cmd_template: Text | None = None
+    config_content_type: Name | None = None
+
+
+async def create(work: Work, wanted: NewAgentType) -> AgentType:
+    _check_schema(work, wanted.configuration_schema)
+    agent_type = AgentType(
+        id=new_id(),
+        created_at=work.now,
+        updated_at=work.now,
+        name=wanted.name,
+        service_type_ids=await _service_types(work, wanted.service_type_ids),
+        configuration_schema=wanted.configuration_schema,
+        config_template=wanted.config_template,
+        cmd_template=wanted.cmd_template,
+        config_content_type=wanted.config_content_type,
+    )
+    await work.insert(AGENT_TYPES, agent_type)
+    await link_service_types(work.tx, agent_type)
+    return agent_type
+
+
+def _check_schema(work: Work, schema: dict[str, object] | None) -> None:
+    try:
+        work.tools.definitions.parse_configuration_schema(schema)
+    except InvalidDefinition as refusal:
+        faults = [Fault(f"configurationSchema.{fault.path}".rstrip("."), fault.message) for fault in refusal.faults]
+        raise InvalidDefinition(faults) from None
+
+
+async def _service_types(work: Work, ids: list[str]) -> list[str]:
+    found = list(dict.fromkeys(each.lower() for each in ids))
+    for service_type_id in found:
+        if await SERVICE_TYPES.find(work.tx, service_type_id) is None:
+            raise BadInput(f"there is no service type {service_type_id}")
+    return found
+
+
+async def change(work: Work, before: AgentType, wanted: AgentTypeChange) -> AgentType:
+    _check_schema(work, wanted.configuration_schema)
+    given = {
+        name: value
+        for name in AgentTypeChange.__struct_fields__
+        if (value := getattr(wanted, name)) is not None and name != "service_type_ids"
+    }
+    after = msgspec.structs.replace(before, **given)
+    if wanted.service_type_ids is not None:
+        after = msgspec.structs.replace(after, service_type_ids=await _service_types(work, wanted.service_type_ids))
+        await _refuse_orphans(work, before, after)
+        await link_service_types(work.tx, after)
+    return await work.update(AGENT_TYPES, before, after)
+
+
+async def _refuse_orphans(work: Work, before: AgentType, after: AgentType) -> None:
+    """A type that an agent still serves cannot be taken from it."""
+    for service_type_id in set(before.service_type_ids) - set(after.service_type_ids):
+        rows = await work.tx.fetch(
+            "SELECT services.id FROM services JOIN agents ON agents.id = services.agent_id"
+            " WHERE agents.agent_type_id = :agent_type_id AND services.service_type_id = :service_type_id"
+            " AND services.is_terminal = 0 LIMIT 10",
+            agent_type_id=before.id,
+            service_type_id=service_type_id,
+        )
+        if rows:
+            raise Conflict(
+                f"agents of this type still serve services of type {service_type_id}",
+                code="in_use",
+                details={"dependants": {"services": [str(row["id"]) for row in rows]}},
+            )
+
+
+async def delete(work: Work, agent_type: AgentType) -> None:
+    await refuse_if_needed(work, AGENT_TYPES, agent_type, {"agents": ("agents", "agent_type_id")})
+    await work.delete(AGENT_TYPES, agent_type)

@@ -1,0 +1,226 @@
+"""Agents: made by their provider, configured by the schema of their type, alive as long as they are heard of."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import datetime, timedelta
+from typing import Annotated, Literal
+
+import msgspec
+
+from mainstay.control.access import Role
+from mainstay.control.domain.faults import Fault
+from mainstay.control.domain.properties.contract import Operation
+from mainstay.control.operations import tokens, vault
+from mainstay.control.operations.inputs import Body, Id, Name
+from mainstay.control.operations.properties import Setting, accept_properties
+from mainstay.control.operations.refusals import BadInput, Faulty, InUse, NotYours
+from mainstay.control.operations.vault import Owner
+from mainstay.control.operations.work import Work, new_id
+from mainstay.control.store import agents as store
+from mainstay.control.store import secrets as secret_store
+from mainstay.control.store.agent_types import AGENT_TYPES, AgentType
+from mainstay.control.store.agents import AGENTS, Agent, AgentStatus
+from mainstay.control.store.participants import PARTICIPANTS
+from mainstay.control.store.service_pools import SERVICE_POOL_SETS
+from mainstay.control.store.services import delete_terminal, living_ids
+from mainstay.control.store.tokens import Token, hash_token
+
+Tags = Annotated[list[Annotated[str, msgspec.Meta(min_length=1, max_length=100)]], msgspec.Meta(max_length=100)]
+# A sign of life brings an agent back from these; from Error and Disabled only somebody's word does.
+COMES_BACK_FROM = frozenset({"New", "Disconnected"})
+SILENCE = timedelta(seconds=150)
+SWEEP = 100
+CODE_LIFETIME = timedelta(minutes=15)
+
+
+class NewAgent(Body, frozen=True, kw_only=True):
+    name: Name
+    provider_id: Id
+    agent_type_id: Id
+    tags: Tags = []
+    configuration: dict[str, object] | None = None
+    service_pool_set_id: Id | None = None
+
+
+class AgentChange(Body, frozen=True, kw_only=True):
+    name: Name | None = None
+    status: AgentStatus | None = None
+    tags: Tags | None = None
+    configuration: dict[str, object] | None = None
+    service_pool_set_id: Id | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class OwnStatus(Body, frozen=True, kw_only=True):
+    status: Literal["New", "Connected", "Disconnected", "Error", "Disabled"]
+
+
+class EnrolmentCode(msgspec.Struct, frozen=True, rename="camel"):
+    code: str
+    expires_at: datetime
+
+
+class Enrolment(Body, frozen=True, kw_only=True):
+    code: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+
+
+class Enrolled(msgspec.Struct, frozen=True, rename="camel"):
+    agent_id: str
+    token: str
+
+
+async def create(work: Work, wanted: NewAgent) -> Agent:
+    provider_id = wanted.provider_id.lower()
+    provider = await PARTICIPANTS.find(work.tx, provider_id)
+    if work.who.role is not Role.ADMIN and provider_id != work.who.participant_id:
+        raise NotYours("an agent can be made only for your own participant")
+    if provider is None:
+        raise BadInput(f"there is no participant {provider_id}")
+    agent_type = await AGENT_TYPES.find(work.tx, wanted.agent_type_id.lower())
+    if agent_type is None:
+        raise BadInput(f"there is no agent type {wanted.agent_type_id}")
+    agent_id = new_id()
+    agent = Agent(
+        id=agent_id,
+        created_at=work.now,
+        updated_at=work.now,
+        name=wanted.name,
+        status="Disconnected",
+        last_status_update=work.now,
+        tags=wanted.tags,
+        configuration=await _configure(work, agent_type, wanted.configuration, agent_id, provider.id, None),
+        provider_id=provider.id,
+        agent_type_id=agent_type.id,
+        service_pool_set_id=await _pool_set(work, wanted.service_pool_set_id, provider.id),
+    )
+    return await work.insert(AGENTS, agent)
+
+
+async def _pool_set(work: Work, pool_set_id: str | None, provider_id: str) -> str | None:
+    if pool_set_id is None:
+        return None
+    found = await SERVICE_POOL_SETS.find(work.tx, pool_set_id.lower())
+    if found is None or found.provider_id != provider_id:
+        if work.who.role is not Role.ADMIN:
+            raise NotYours("the pool set must be one of the agent's own provider")
+        raise BadInput(f"provider {provider_id} has no service pool set {pool_set_id}")
+    return found.id
+
+
+async def _configure(
+    work: Work,
+    agent_type: AgentType,
+    given: dict[str, object] | None,
+    agent_id: str,
+    provider_id: str,
+    stored: dict[str, object] | None,
+) -> dict[str, object] | None:
+    """The configuration as it will be kept. Without a schema and without values there is none."""
+    schema = work.tools.definitions.of_agent_type(agent_type)
+    if given is None and (stored is not None or schema.members is None):
+        return stored
+    setting = Setting(
+        Operation.CREATE if stored is None else Operation.UPDATE, agent_id=agent_id, provider_id=provider_id
+    )
+    try:
+        decided = await accept_properties(work, schema, given or {}, setting, stored)
+    except Faulty as refusal:
+        raise Faulty([_inside(fault) for fault in refusal.faults]) from None
+    configuration, _ = await vault.seal_all(work, decided.accepted, Owner("agent", agent_id))
+    await vault.forget(work, decided.accepted.retired_references)
+    return configuration
+
+
+def _inside(fault: Fault) -> Fault:
+    return Fault(f"configuration.{fault.path}" if fault.path else "configuration", fault.message)
+
+
+async def change(work: Work, before: Agent, wanted: AgentChange) -> Agent:
+    agent_type = await AGENT_TYPES.find(work.tx, before.agent_type_id)
+    if agent_type is None:
+        raise RuntimeError("an agent has a type")
+    after = msgspec.structs.replace(
+        before,
+        name=wanted.name or before.name,
+        tags=before.tags if wanted.tags is None else wanted.tags,
+        configuration=await _configure(
+            work, agent_type, wanted.configuration, before.id, before.provider_id, before.configuration
+        ),
+    )
+    if wanted.service_pool_set_id is not msgspec.UNSET:
+        pool_set_id = await _pool_set(work, wanted.service_pool_set_id, before.provider_id)
+        after = msgspec.structs.replace(after, service_pool_set_id=pool_set_id)
+    if wanted.status is not None and wanted.status != before.status:
+        after = msgspec.structs.replace(after, status=wanted.status, last_status_update=work.now)
+    return await work.update(AGENTS, before, after)
+
+
+async def set_own_status(work: Work, wanted: OwnStatus) -> Agent:
+    before = await find_own(work, lock=True)
+    if wanted.status == "Disabled":
+        raise NotYours("an agent cannot disable itself; its provider can")
+    if wanted.status == before.status:
+        await store.note_sign_of_life(work.tx, before.id, work.now)
+        return msgspec.structs.replace(before, last_status_update=work.now)
+    return await work.update(
+        AGENTS, before, msgspec.structs.replace(before, status=wanted.status, last_status_update=work.now)
+    )
+
+
+async def find_own(work: Work, *, lock: bool = False) -> Agent:
+    found = await AGENTS.find(work.tx, str(work.who.agent_id), lock=lock)
+    if found is None:
+        raise RuntimeError("an agent's token goes with the agent")
+    return found
+
+
+async def note_sign_of_life(work: Work, agent_id: str) -> None:
+    agent = await AGENTS.find(work.tx, agent_id, lock=True)
+    if agent is None:
+        return
+    if agent.status in COMES_BACK_FROM:
+        after = msgspec.structs.replace(agent, status="Connected", last_status_update=work.now)
+        await work.update(AGENTS, agent, after)
+    else:
+        await store.note_sign_of_life(work.tx, agent_id, work.now)
+
+
+async def disconnect_silent(work: Work) -> int:
+    """Who was not heard of for a while is not there; how many that were."""
+    silent = await store.silent_agents(work.tx, work.now - SILENCE, SWEEP)
+    for agent in silent:
+        await work.update(AGENTS, agent, msgspec.structs.replace(agent, status="Disconnected"))
+    return len(silent)
+
+
+async def delete(work: Work, agent: Agent) -> None:
+    living = await living_ids(work.tx, "agent_id", agent.id)
+    if living:
+        raise InUse(f"agent {agent.id}", {"services": living})
+    await delete_terminal(work.tx, "agent_id", agent.id)
+    await secret_store.delete_of(work.tx, "agent", agent.id)
+    await work.delete(AGENTS, agent)
+
+
+async def make_code(work: Work, agent: Agent) -> EnrolmentCode:
+    """A code lets one program in once; a newer code replaces it."""
+    code = EnrolmentCode(secrets.token_urlsafe(16), work.now + CODE_LIFETIME)
+    await store.add_code(work.tx, hash_token(code.code), agent.id, code.expires_at)
+    return code
+
+
+async def enrol(work: Work, wanted: Enrolment) -> Enrolled:
+    agent_id = await store.use_code(work.tx, hash_token(wanted.code), work.now)
+    agent = None if agent_id is None else await AGENTS.find(work.tx, agent_id)
+    if agent is None:
+        raise NotYours("this code is unknown, used or expired; ask for a new one", code="bad_code")
+    token = Token(
+        id=new_id(),
+        created_at=work.now,
+        updated_at=work.now,
+        name=f"enrolled {agent.name}"[:255],
+        role="agent",
+        participant_id=agent.provider_id,
+        agent_id=agent.id,
+    )
+    return Enrolled(agent.id, (await tokens.save(work, token)).value)

@@ -1,0 +1,20 @@
+"""The bounds that bodies share: names, ids and free texts."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+# PostgreSQL stores no zero byte in a text.
+NO_ZERO = "^[^\\u0000]*$"
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=NO_ZERO)]
+Text = Annotated[str, msgspec.Meta(max_length=100_000, pattern=NO_ZERO)]
+Id = Annotated[
+    str,
+    msgspec.Meta(pattern="^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"),
+]
+
+
+class Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a request brings. A field that is null was not given, unless its type allows null and its default is UNSET."""

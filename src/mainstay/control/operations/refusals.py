@@ -1,0 +1,61 @@
+"""What an operation says no to, by name. Each carries a stable code for programs and a sentence for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from mainstay.control.domain.faults import Fault
+
+
+class Refused(Exception):
+    code = "refused"
+
+    def __init__(self, message: str, *, code: str | None = None, details: Mapping[str, object] | None = None) -> None:
+        super().__init__(message)
+        self.code = code or self.code
+        # Added to the answer, so that a program need not read the sentence.
+        self.details = dict(details or {})
+
+
+class BadInput(Refused):
+    code = "bad_input"
+
+
+class Faulty(Refused):
+    """Input with faults at places; all of them at once."""
+
+    code = "validation_failed"
+
+    def __init__(self, faults: Sequence[Fault], *, code: str | None = None) -> None:
+        super().__init__("; ".join(str(fault) for fault in faults), code=code)
+        self.faults = tuple(faults)
+
+
+class NotYours(Refused):
+    code = "forbidden"
+
+
+class NotFound(Refused):
+    code = "not_found"
+
+    def __init__(self, noun: str, record_id: str) -> None:
+        super().__init__(f"there is no {noun.replace('_', ' ')} {record_id}")
+
+
+class Conflict(Refused):
+    code = "conflict"
+
+
+class Stale(Refused):
+    code = "precondition_failed"
+
+
+class InUse(Conflict):
+    """Something living depends on it; the answer names what."""
+
+    code = "in_use"
+
+    def __init__(self, what: str, dependants: Mapping[str, Sequence[str]]) -> None:
+        named = {noun: list(ids) for noun, ids in dependants.items() if ids}
+        listed = "; ".join(f"{noun}: {', '.join(ids)}" for noun, ids in named.items())
+        super().__init__(f"{what} is in use by {listed}; delete those first", details={"dependants": named})

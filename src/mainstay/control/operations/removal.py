@@ -1,0 +1,44 @@
+"""What goes together when something is deleted: living dependants refuse, everything else goes with it."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from mainstay.control.operations.refusals import InUse
+from mainstay.control.operations.work import Work
+from mainstay.control.store.participants import PARTICIPANTS, Participant
+from mainstay.control.store.records import Record, Table
+
+NAMED = 10
+R = TypeVar("R", bound=Record)
+
+
+async def dependants(work: Work, table: str, column: str, record_id: str) -> list[str]:
+    """The first few rows that need this one, by id; `table` and `column` are written in this program."""
+    rows = await work.tx.fetch(
+        f"SELECT id FROM {table} WHERE {column} = :id ORDER BY created_at LIMIT {NAMED}",  # noqa: S608
+        id=record_id,
+    )
+    return [str(row["id"]) for row in rows]
+
+
+async def refuse_if_needed(work: Work, table: Table[R], record: R, columns: dict[str, tuple[str, str]]) -> None:
+    """`columns`: what the dependant is called → where it points here."""
+    found = {noun: await dependants(work, other, column, record.id) for noun, (other, column) in columns.items()}
+    if any(found.values()):
+        raise InUse(f"{table.noun.replace('_', ' ')} {record.id}", found)
+
+
+async def remove_participant(work: Work, participant: Participant) -> None:
+    await refuse_if_needed(
+        work,
+        PARTICIPANTS,
+        participant,
+        {
+            "agents": ("agents", "provider_id"),
+            "serviceGroups": ("service_groups", "consumer_id"),
+            "serviceOptions": ("service_options", "provider_id"),
+            "servicePoolSets": ("service_pool_sets", "provider_id"),
+        },
+    )
+    await work.delete(PARTICIPANTS, participant)

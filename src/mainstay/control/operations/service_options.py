@@ -1,0 +1,129 @@
+"""Service options and their types: an admin says what kinds there are, each provider what it offers."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from mainstay.control.access import Role
+from mainstay.control.operations.inputs import Body, Id, Name, Text
+from mainstay.control.operations.refusals import BadInput, NotYours
+from mainstay.control.operations.removal import refuse_if_needed
+from mainstay.control.operations.work import Work, new_id
+from mainstay.control.store.participants import PARTICIPANTS
+from mainstay.control.store.service_options import (
+    SERVICE_OPTION_TYPES,
+    SERVICE_OPTIONS,
+    ServiceOption,
+    ServiceOptionType,
+)
+
+TypeName = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern="^[A-Za-z0-9_]+$")]
+Order = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)]
+
+
+class NewServiceOptionType(Body, frozen=True, kw_only=True):
+    name: Name
+    type: TypeName
+    description: Text = ""
+
+
+class ServiceOptionTypeChange(Body, frozen=True, kw_only=True):
+    name: Name | None = None
+    type: TypeName | None = None
+    description: Text | None = None
+
+
+class NewServiceOption(Body, frozen=True, kw_only=True):
+    provider_id: Id
+    name: Name
+    value: object
+    service_option_type_id: Id | None = None
+    # The type by its name, instead of its id.
+    service_option_type: TypeName | None = None
+    enabled: bool = True
+    display_order: Order = 0
+
+
+class ServiceOptionChange(Body, frozen=True, kw_only=True):
+    name: Name | None = None
+    value: object = None
+    enabled: bool | None = None
+    display_order: Order | None = None
+
+
+async def create_type(work: Work, wanted: NewServiceOptionType) -> ServiceOptionType:
+    option_type = ServiceOptionType(
+        id=new_id(),
+        created_at=work.now,
+        updated_at=work.now,
+        name=wanted.name,
+        type=wanted.type,
+        description=wanted.description,
+    )
+    return await work.insert(SERVICE_OPTION_TYPES, option_type)
+
+
+async def change_type(work: Work, before: ServiceOptionType, wanted: ServiceOptionTypeChange) -> ServiceOptionType:
+    after = msgspec.structs.replace(
+        before,
+        name=wanted.name or before.name,
+        type=wanted.type or before.type,
+        description=before.description if wanted.description is None else wanted.description,
+    )
+    return await work.update(SERVICE_OPTION_TYPES, before, after)
+
+
+async def delete_type(work: Work, option_type: ServiceOptionType) -> None:
+    needed = {"serviceOptions": ("service_options", "service_option_type_id")}
+    await refuse_if_needed(work, SERVICE_OPTION_TYPES, option_type, needed)
+    await work.delete(SERVICE_OPTION_TYPES, option_type)
+
+
+async def create(work: Work, wanted: NewServiceOption) -> ServiceOption:
+    provider_id = wanted.provider_id.lower()
+    if work.who.role is not Role.ADMIN and provider_id != work.who.participant_id:
+        raise NotYours("an option can be made only for your own participant")
+    if await PARTICIPANTS.find(work.tx, provider_id) is None:
+        raise BadInput(f"there is no participant {provider_id}")
+    option = ServiceOption(
+        id=new_id(),
+        created_at=work.now,
+        updated_at=work.now,
+        provider_id=provider_id,
+        service_option_type_id=(await _find_type(work, wanted)).id,
+        name=wanted.name,
+        value=wanted.value,
+        enabled=wanted.enabled,
+        display_order=wanted.display_order,
+    )
+    return await work.insert(SERVICE_OPTIONS, option)
+
+
+async def _find_type(work: Work, wanted: NewServiceOption) -> ServiceOptionType:
+    if wanted.service_option_type_id is not None:
+        found = await SERVICE_OPTION_TYPES.find(work.tx, wanted.service_option_type_id.lower())
+    elif wanted.service_option_type is not None:
+        found = await SERVICE_OPTION_TYPES.find_by(work.tx, "type", wanted.service_option_type)
+    else:
+        raise BadInput("give serviceOptionTypeId, or serviceOptionType")
+    if found is None:
+        named = wanted.service_option_type_id or wanted.service_option_type
+        raise BadInput(f"there is no service option type {named}")
+    return found
+
+
+async def change(work: Work, before: ServiceOption, wanted: ServiceOptionChange) -> ServiceOption:
+    after = msgspec.structs.replace(
+        before,
+        name=wanted.name or before.name,
+        value=before.value if wanted.value is None else wanted.value,
+        enabled=before.enabled if wanted.enabled is None else wanted.enabled,
+        display_order=before.display_order if wanted.display_order is None else wanted.display_order,
+    )
+    return await work.update(SERVICE_OPTIONS, before, after)
+
+
+async def delete(work: Work, option: ServiceOption) -> None:
+    await work.delete(SERVICE_OPTIONS, option)

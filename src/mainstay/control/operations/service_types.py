@@ -1,0 +1,204 @@
+"""Service types: both schemas are checked when they are written, against each other and against living services."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mainstay.control.access import Role
+from mainstay.control.domain.faults import Fault
+from mainstay.control.domain.findings import Finding
+from mainstay.control.domain.lifecycle.change import LivingService, find_stranded
+from mainstay.control.domain.properties.contract import Actor, Operation, Situation
+from mainstay.control.domain.properties.engine import Rejected
+from mainstay.control.domain.properties.fitness import misfits
+from mainstay.control.domain.service_types import ServiceTypeDefinition, parse_service_type, report_service_type
+from mainstay.control.operations.inputs import Body, Id, Name
+from mainstay.control.operations.properties import Setting, decide_properties
+from mainstay.control.operations.refusals import BadInput, Conflict, InUse, NotYours
+from mainstay.control.operations.work import Work, new_id
+from mainstay.control.store.agents import AGENTS, Agent
+from mainstay.control.store.participants import PARTICIPANTS
+from mainstay.control.store.service_groups import SERVICE_GROUPS
+from mainstay.control.store.service_types import SERVICE_TYPES, ServiceType
+from mainstay.control.store.services import delete_terminal, living_ids, living_with_jobs
+
+CHECKED_AT_ONCE = 500
+LISTED = 100
+
+
+class NewServiceType(Body, frozen=True, kw_only=True):
+    name: Name
+    property_schema: dict[str, object] | None = None
+    lifecycle_schema: dict[str, object] | None = None
+
+
+class ServiceTypeChange(Body, frozen=True, kw_only=True):
+    name: Name | None = None
+    property_schema: dict[str, object] | None = None
+    lifecycle_schema: dict[str, object] | None = None
+
+
+class Order(Body, frozen=True, kw_only=True):
+    """Properties as somebody would order them."""
+
+    properties: dict[str, object] = {}
+    group_id: Id | None = None
+    agent_id: Id | None = None
+    provider_id: Id | None = None
+
+
+class FaultShown(msgspec.Struct, frozen=True):
+    path: str
+    message: str
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    valid: bool
+    errors: list[FaultShown]
+
+
+class FindingShown(msgspec.Struct, frozen=True):
+    code: str
+    subject: str
+    message: str
+
+
+class Report(msgspec.Struct, frozen=True):
+    findings: list[FindingShown]
+
+
+class Misfit(msgspec.Struct, frozen=True, rename="camel"):
+    """A living service that stands in the way of a change."""
+
+    service_id: str
+    message: str
+    # Whether `force=true` overrides it.
+    forceable: bool
+
+
+class ChangeForecast(msgspec.Struct, frozen=True, rename="camel"):
+    service_type: ServiceType
+    misfits: list[Misfit]
+
+
+async def create(work: Work, wanted: NewServiceType) -> ServiceType:
+    parse_service_type(wanted.property_schema, wanted.lifecycle_schema, work.tools.definitions.rulebook)
+    service_type = ServiceType(
+        id=new_id(),
+        created_at=work.now,
+        updated_at=work.now,
+        name=wanted.name,
+        property_schema=wanted.property_schema,
+        lifecycle_schema=wanted.lifecycle_schema,
+    )
+    return await work.insert(SERVICE_TYPES, service_type)
+
+
+async def change(
+    work: Work, before: ServiceType, wanted: ServiceTypeChange, *, force: bool, dry_run: bool
+) -> ServiceType | ChangeForecast:
+    after = msgspec.structs.replace(
+        before,
+        name=wanted.name or before.name,
+        property_schema=before.property_schema if wanted.property_schema is None else wanted.property_schema,
+        lifecycle_schema=before.lifecycle_schema if wanted.lifecycle_schema is None else wanted.lifecycle_schema,
+    )
+    definition = parse_service_type(after.property_schema, after.lifecycle_schema, work.tools.definitions.rulebook)
+    found = await _misfits(work, after, definition)
+    if dry_run:
+        return ChangeForecast(after, found)
+    if any(not force or not misfit.forceable for misfit in found):
+        listed = [msgspec.to_builtins(misfit) for misfit in found]
+        raise Conflict(
+            f"{len(found)} living services do not fit the new definition; ?dryRun=true lists them, and ?force=true"
+            " overrides all but a state that is gone",
+            code="services_do_not_fit",
+            details={"services": listed},
+        )
+    return await work.update(SERVICE_TYPES, before, after)
+
+
+async def _misfits(work: Work, service_type: ServiceType, definition: ServiceTypeDefinition) -> list[Misfit]:
+    """Every living service that the new definition would strand, up to a bound."""
+    found: list[Misfit] = []
+    last = ""
+    while len(found) < LISTED:
+        services = await living_with_jobs(work.tx, service_type.id, last, CHECKED_AT_ONCE)
+        living = [LivingService(service.id, service.status, action) for service, action in services]
+        found += [
+            Misfit(stranded.service_id, stranded.message, stranded.forceable)
+            for stranded in find_stranded(definition.lifecycle, living)
+        ]
+        for service, _ in services:
+            situation = Situation(operation=Operation.UPDATE, actor=Actor.SYSTEM, now=work.now, entropy=b"")
+            faults = misfits(definition.properties, service.properties, situation)
+            if faults:
+                found.append(Misfit(service.id, "; ".join(str(fault) for fault in faults), forceable=True))
+        if len(services) < CHECKED_AT_ONCE:
+            break
+        last = services[-1][0].id
+    return found[:LISTED]
+
+
+async def delete(work: Work, service_type: ServiceType) -> None:
+    living = await living_ids(work.tx, "service_type_id", service_type.id)
+    served = await work.tx.fetch(
+        "SELECT agent_type_id AS id FROM agent_type_service_types WHERE service_type_id = :id LIMIT 10",
+        id=service_type.id,
+    )
+    blocking = {"services": living, "agentTypes": [str(row["id"]) for row in served]}
+    if any(blocking.values()):
+        raise InUse(f"service type {service_type.id}", blocking)
+    await delete_terminal(work.tx, "service_type_id", service_type.id)
+    await work.delete(SERVICE_TYPES, service_type)
+
+
+def report(work: Work, service_type: ServiceType) -> Report:
+    findings: tuple[Finding, ...] = report_service_type(work.tools.definitions.of_service_type(service_type))
+    return Report([FindingShown(each.code, each.subject, each.message) for each in findings])
+
+
+async def validate(work: Work, service_type: ServiceType, order: Order) -> Verdict:
+    """As a creation by the caller, with nothing taken and nothing kept."""
+    setting = await _order_setting(work, order)
+    schema = work.tools.definitions.of_service_type(service_type).properties
+    decided = await decide_properties(work, schema, order.properties, setting)
+    faults: tuple[Fault, ...] = decided.faults if isinstance(decided, Rejected) else ()
+    return Verdict(not faults, [FaultShown(fault.path, fault.message) for fault in faults])
+
+
+async def _order_setting(work: Work, order: Order) -> Setting:
+    caller = work.who
+    agent = await _agent(work, order.agent_id)
+    provider_id = None if order.provider_id is None else order.provider_id.lower()
+    if agent is not None:
+        provider_id = agent.provider_id
+    elif provider_id is not None and await PARTICIPANTS.find(work.tx, provider_id) is None:
+        raise BadInput(f"there is no participant {provider_id}")
+    consumer_id = caller.participant_id if caller.role is Role.PARTICIPANT else None
+    group_id = None
+    if order.group_id is not None:
+        group = await SERVICE_GROUPS.find(work.tx, order.group_id.lower())
+        if caller.role is Role.PARTICIPANT and (group is None or group.consumer_id != caller.participant_id):
+            raise NotYours("the group must be one of your own")
+        if group is None:
+            raise BadInput(f"there is no service group {order.group_id}")
+        group_id, consumer_id = group.id, group.consumer_id
+    return Setting(
+        Operation.CREATE,
+        dry=True,
+        agent_id=None if agent is None else agent.id,
+        pool_set_id=None if agent is None else agent.service_pool_set_id,
+        provider_id=provider_id,
+        consumer_id=consumer_id,
+        group_id=group_id,
+    )
+
+
+async def _agent(work: Work, agent_id: str | None) -> Agent | None:
+    if agent_id is None:
+        return None
+    found = await AGENTS.find(work.tx, agent_id.lower())
+    if found is None:
+        raise BadInput(f"there is no agent {agent_id}")
+    return found

@@ -1,0 +1,124 @@
+"""Tokens: shown once, kept as a hash; nobody makes one that can do more than himself."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from mainstay.control.access import Role
+from mainstay.control.operations.inputs import Body, Id, Name
+from mainstay.control.operations.refusals import BadInput, NotYours
+from mainstay.control.operations.work import Work, new_id
+from mainstay.control.store import tokens as store
+from mainstay.control.store.agents import AGENTS
+from mainstay.control.store.participants import PARTICIPANTS
+from mainstay.control.store.tokens import TOKENS, Token, TokenWithValue, hash_token, with_value
+
+LIFETIME = timedelta(hours=24)
+LATEST = datetime.max.year - 1
+
+
+class NewToken(Body, frozen=True, kw_only=True):
+    name: Name
+    role: store.Role
+    scope_id: Id | None = None
+    expire_at: datetime | None = None
+
+
+class TokenChange(Body, frozen=True, kw_only=True):
+    name: Name | None = None
+    expire_at: datetime | None = None
+
+
+def new_value() -> str:
+    return secrets.token_urlsafe(32)
+
+
+async def create(work: Work, wanted: NewToken) -> TokenWithValue:
+    participant_id, agent_id = await _resolve_scope(work, wanted)
+    token = Token(
+        id=new_id(),
+        created_at=work.now,
+        updated_at=work.now,
+        name=wanted.name,
+        role=wanted.role,
+        expire_at=check_time(wanted.expire_at) or work.now + LIFETIME,
+        participant_id=participant_id,
+        agent_id=agent_id,
+    )
+    return await save(work, token)
+
+
+async def save(work: Work, token: Token) -> TokenWithValue:
+    value = new_value()
+    await work.insert(TOKENS, token, hash=hash_token(value))
+    return with_value(token, value)
+
+
+def check_time(time: datetime | None) -> datetime | None:
+    if time is None:
+        return None
+    if time.tzinfo is None or not 1970 <= time.year < LATEST:
+        raise BadInput("expireAt must be a time with a time zone, from 1970 on")
+    return time.astimezone(UTC)
+
+
+async def _resolve_scope(work: Work, wanted: NewToken) -> tuple[str | None, str | None]:
+    """The participant and the agent that the token speaks for."""
+    is_admin = work.who.role is Role.ADMIN
+    if wanted.role == "admin":
+        if not is_admin:
+            raise NotYours("only an admin may make a token of role admin", code="escalation")
+        if wanted.scope_id is not None:
+            raise BadInput("a token of role admin has no scopeId")
+        return None, None
+    if wanted.scope_id is None:
+        raise BadInput(f"a token of role {wanted.role} needs scopeId, the id of its {wanted.role}")
+    scope_id = wanted.scope_id.lower()
+    if wanted.role == "participant":
+        participant = await PARTICIPANTS.find(work.tx, scope_id)
+        if not is_admin and scope_id != work.who.participant_id:
+            raise NotYours("a token can be made only for yourself or your own agents", code="escalation")
+        if participant is None:
+            raise BadInput(f"there is no participant {scope_id}")
+        return participant.id, None
+    agent = await AGENTS.find(work.tx, scope_id)
+    if not is_admin and (agent is None or agent.provider_id != work.who.participant_id):
+        raise NotYours("a token can be made only for yourself or your own agents", code="escalation")
+    if agent is None:
+        raise BadInput(f"there is no agent {scope_id}")
+    return agent.provider_id, agent.id
+
+
+async def change(work: Work, before: Token, wanted: TokenChange) -> Token:
+    after = msgspec.structs.replace(
+        before,
+        name=wanted.name or before.name,
+        expire_at=check_time(wanted.expire_at) or before.expire_at,
+    )
+    return await work.update(TOKENS, before, after)
+
+
+async def regenerate(work: Work, before: Token) -> TokenWithValue:
+    """A new value for the same token; the old one is worth nothing from the commit on."""
+    value = new_value()
+    expire_at = None if before.expire_at is None else max(before.expire_at, work.now + LIFETIME)
+    after = msgspec.structs.replace(before, updated_at=work.now, expire_at=expire_at)
+    await TOKENS.update(work.tx, after, hash=hash_token(value))
+    await work.tell("token.regenerate", "token", before, after)
+    return with_value(after, value)
+
+
+async def delete(work: Work, token: Token) -> None:
+    await work.delete(TOKENS, token)
+
+
+async def make_first_admin(work: Work) -> str | None:
+    """The first admin token of a new database, over all replicas exactly one; None where there is one already."""
+    await work.tx.lock("first admin")
+    if await store.has_admin(work.tx):
+        return None
+    token = Token(id=new_id(), created_at=work.now, updated_at=work.now, name="first admin", role="admin")
+    return (await save(work, token)).value

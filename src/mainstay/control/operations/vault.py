@@ -1,0 +1,85 @@
+"""Secrets between the engine and the tables: sealed when a change is saved, opened for the agent that may."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mainstay.control.domain.faults import Fault
+from mainstay.control.domain.properties.contract import SecretQuestion
+from mainstay.control.domain.properties.engine import Accepted, fill
+from mainstay.control.domain.values import Properties, equal
+from mainstay.control.operations.refusals import Faulty
+from mainstay.control.operations.work import Work
+from mainstay.control.settings import BadSettings
+from mainstay.control.store import secrets as store
+from mainstay.control.store.contract import Transaction
+from mainstay.control.store.secrets import StoredSecret
+from mainstay.control.vault.keys import FILE, VARIABLE
+from mainstay.control.vault.seal import CannotOpen, Place, Sealed, Vault, new_reference
+
+PREFIX = "vault://"
+NOT_CONFIGURED = "vault is not configured"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    kind: str
+    id: str
+
+
+def place_of(secret: StoredSecret) -> Place:
+    return Place(secret.reference, secret.owner_kind, secret.owner_id, secret.schema_path)
+
+
+def open_secret(vault: Vault, secret: StoredSecret) -> object:
+    return vault.open(Sealed(secret.key_id, secret.ciphertext), place_of(secret))
+
+
+async def seal_all(work: Work, accepted: Accepted, owner: Owner) -> tuple[Properties, tuple[str, ...]]:
+    """The properties with references where values were, and the references that are new."""
+    if not accepted.secrets:
+        return accepted.properties, ()
+    vault = work.tools.vault
+    if vault is None:
+        raise Faulty([Fault(slot.path, NOT_CONFIGURED) for slot in accepted.secrets])
+    references: dict[str, str] = {}
+    for slot in accepted.secrets:
+        reference = new_reference()
+        sealed = vault.seal(slot.plain.reveal(), Place(reference, owner.kind, owner.id, slot.schema_path))
+        secret = StoredSecret(
+            reference, sealed.ciphertext, sealed.key_id, owner.kind, owner.id, slot.schema_path, str(slot.kind)
+        )
+        await store.add(work.tx, secret, work.now)
+        references[slot.path] = f"{PREFIX}{reference}"
+    return fill(accepted.properties, references), tuple(references.values())
+
+
+async def same_secrets(work: Work, questions: Sequence[SecretQuestion]) -> frozenset[str]:
+    """The paths whose stored secret is the one that was given."""
+    vault = work.tools.vault
+    if vault is None:
+        return frozenset()
+    same: set[str] = set()
+    for question in questions:
+        found = await store.find(work.tx, question.reference.removeprefix(PREFIX))
+        if found is not None and equal(open_secret(vault, found), question.plain.reveal()):
+            same.add(question.path)
+    return frozenset(same)
+
+
+async def forget(work: Work, references: Sequence[str]) -> None:
+    await store.delete(work.tx, [reference.removeprefix(PREFIX) for reference in references])
+
+
+async def check_keys(tx: Transaction, vault: Vault | None) -> None:
+    """A key that cannot open the newest secret is the wrong one, and every secret sealed with it would be one more."""
+    newest = await store.newest(tx)
+    if vault is None or newest is None:
+        return
+    try:
+        open_secret(vault, newest)
+    except CannotOpen:
+        raise BadSettings(
+            f"the vault key does not open the secrets in this database; give the right {VARIABLE} or {FILE}"
+        ) from None

@@ -1,0 +1,237 @@
+"""The composition root: settings become a store, a vault, a clock, an application and the tasks beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import os
+import secrets
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import structlog
+import uvicorn
+from litestar import Litestar
+
+from mainstay.control.api.application import make_application
+from mainstay.control.api.contract import Parts, Readiness
+from mainstay.control.api.limits import Limits
+from mainstay.control.api.measures import Measures
+from mainstay.control.background import all_tasks, run_task
+from mainstay.control.operations.definitions import Definitions
+from mainstay.control.operations.tokens import make_first_admin
+from mainstay.control.operations.vault import check_keys
+from mainstay.control.operations.work import Tools, Work
+from mainstay.control.rulebook import installed_rulebook
+from mainstay.control.settings import BadSettings, Settings
+from mainstay.control.store.contract import Store
+from mainstay.control.store.open import open_store
+from mainstay.control.vault.keys import load_vault
+
+# Agents hold a request for up to a minute; their connection must outlive it.
+KEEP_ALIVE_SECONDS = 75
+BACKLOG = 4096
+SHUTDOWN_SECONDS = 20
+ENROLMENTS_PER_SECOND = 0.2
+ENROLMENT_BURST = 10
+
+log = structlog.get_logger("mainstay.server")
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def configure_logging(settings: Settings) -> None:
+    level = getattr(logging, settings.log_level.upper())
+    renderer: structlog.types.Processor = (
+        structlog.processors.JSONRenderer()
+        if settings.log_format == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            # Never with local variables: they may hold what nobody should read.
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+def prepare_data_directory(path: Path) -> None:
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadSettings(f"cannot make the data directory {path}: {error.strerror}") from None
+
+
+def write_private(path: Path, text: str) -> None:
+    """Readable by nobody else, at no moment, and there as a whole or not at all."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
+
+
+async def migrate(settings: Settings) -> list[str]:
+    prepare_data_directory(settings.data_path)
+    store = await open_store(settings.store_url)
+    try:
+        return await store.migrate()
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def opened(settings: Settings, environment: Mapping[str, str]) -> AsyncIterator[tuple[Store, Tools]]:
+    """The store, up to date, and what operations need; a key that does not fit the secrets stops here."""
+    prepare_data_directory(settings.data_path)
+    store = await open_store(settings.store_url)
+    try:
+        await store.migrate()
+        vault = load_vault(settings, environment)
+        async with store.reading() as tx:
+            await check_keys(tx, vault)
+        yield store, Tools(Definitions(installed_rulebook()), vault)
+    finally:
+        await store.close()
+
+
+async def make_admin_token(store: Store, tools: Tools, settings: Settings) -> str | None:
+    """The first start of a new database; None at every other."""
+    path = settings.data_path / "admin.token"
+    async with store.transaction() as tx:
+        value = await make_first_admin(Work(tx, now(), tools))
+        if value is not None:
+            # Before the commit: a token that nobody could ever read would lock everybody out.
+            write_private(path, f"{value}\n")
+    return value
+
+
+async def serve(settings: Settings, environment: Mapping[str, str]) -> None:
+    configure_logging(settings)
+    async with opened(settings, environment) as (store, tools):
+        token = await make_admin_token(store, tools, settings)
+        parts = Parts(
+            store,
+            settings,
+            tools,
+            now,
+            Measures(),
+            Limits(ENROLMENTS_PER_SECOND, ENROLMENT_BURST),
+            Readiness(),
+        )
+        application = make_application(parts)
+        servers = [Server(application, settings, settings.port)]
+        if settings.health_port:
+            servers.append(Server(make_application(parts, health_only=True), settings, settings.health_port))
+        greet(settings, servers[0], token)
+        stop_on_signals(servers, parts.readiness)
+        tasks = [asyncio.create_task(run_task(task, store, tools, now)) for task in all_tasks()]
+        try:
+            await asyncio.gather(*(server.serve() for server in servers))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def stop_on_signals(servers: Sequence[Server], readiness: Readiness) -> None:
+    """Requests are finished and long polls answered; a second signal does not wait for them."""
+
+    def stop() -> None:
+        for server in servers:
+            server.force_exit = readiness.stopping.is_set()
+            server.should_exit = True
+        readiness.stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+
+
+class Server(uvicorn.Server):
+    """uvicorn on a socket of ours; signals are not its business, since there may be two of it."""
+
+    def __init__(self, application: Litestar, settings: Settings, port: int) -> None:
+        super().__init__(
+            uvicorn.Config(
+                application,
+                host=settings.host,
+                port=port,
+                loop="none",
+                http="httptools",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                backlog=BACKLOG,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+                ssl_certfile=settings.tls_certificate or None,
+                ssl_keyfile=settings.tls_key or None,
+            )
+        )
+        self.config.load()
+        self.listening = self.config.bind_socket()
+
+    async def serve(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+        await super().serve([self.listening])
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    @property
+    def address(self) -> str:
+        host, port = self.listening.getsockname()[:2]
+        scheme = "https" if self.config.ssl_certfile else "http"
+        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def greet(settings: Settings, server: Server, token: str | None) -> None:
+    """The one thing printed for people: where it is, and at the very first start how to get in."""
+    lines = [f"Mainstay listens on {server.address} (documentation: {server.address}/docs)"]
+    if token is not None:
+        lines += [
+            f"Admin token, shown this once: {token}",
+            f"It is kept for scripts in {settings.data_path / 'admin.token'}.",
+        ]
+    print("\n".join(lines), flush=True)
+    if not is_loopback(settings.host) and not settings.tls_certificate:
+        log.warning("tokens travel unencrypted: this address is reachable from outside and TLS is off")
+
+
+def is_loopback(host: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
+
+
+def run_server(settings: Settings, environment: Mapping[str, str]) -> None:
+    import uvloop
+
+    raise_file_limit()
+    uvloop.run(serve(settings, environment))
+
+
+def raise_file_limit() -> None:
+    """Every waiting agent is an open file."""
+    import resource
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -1,0 +1,62 @@
+"""Agents: the programs of a provider that do the work, and the codes that let a new one in."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from mainstay.control.store.contract import Transaction
+from mainstay.control.store.records import Record, Table, to_microseconds
+
+AgentStatus = Literal["New", "Connected", "Disconnected", "Error", "Disabled"]
+
+
+class Agent(Record, frozen=True, kw_only=True):
+    name: str
+    status: AgentStatus
+    last_status_update: datetime
+    tags: list[str]
+    # Secrets in it are references into the vault.
+    configuration: dict[str, object] | None = None
+    provider_id: str
+    agent_type_id: str
+    service_pool_set_id: str | None = None
+
+
+AGENTS = Table("agents", "agent", Agent)
+
+
+async def note_sign_of_life(tx: Transaction, agent_id: str, now: datetime) -> None:
+    """Not a change of the agent: no event, and `updatedAt` stays."""
+    await tx.execute(
+        "UPDATE agents SET last_status_update = :now WHERE id = :id", now=to_microseconds(now), id=agent_id
+    )
+
+
+async def silent_agents(tx: Transaction, before: datetime, limit: int) -> list[Agent]:
+    rows = await tx.fetch(
+        f"SELECT {AGENTS.select()} FROM agents WHERE status = 'Connected' AND last_status_update < :before"
+        f" ORDER BY last_status_update LIMIT {limit}{tx.skip_locked}",
+        before=to_microseconds(before),
+    )
+    return [AGENTS.decode(row) for row in rows]
+
+
+async def add_code(tx: Transaction, code_hash: str, agent_id: str, expires_at: datetime) -> None:
+    await tx.execute("DELETE FROM enrolment_codes WHERE agent_id = :agent_id", agent_id=agent_id)
+    await tx.execute(
+        "INSERT INTO enrolment_codes (hash, agent_id, expires_at) VALUES (:hash, :agent_id, :expires_at)",
+        hash=code_hash,
+        agent_id=agent_id,
+        expires_at=to_microseconds(expires_at),
+    )
+
+
+async def use_code(tx: Transaction, code_hash: str, now: datetime) -> str | None:
+    """The agent that the code lets in; a code is used up by the asking, so exactly one of many gets it."""
+    rows = await tx.fetch(
+        "DELETE FROM enrolment_codes WHERE hash = :hash AND expires_at > :now RETURNING agent_id",
+        hash=code_hash,
+        now=to_microseconds(now),
+    )
+    return str(rows[0]["agent_id"]) if rows else None

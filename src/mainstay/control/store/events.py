@@ -1,0 +1,42 @@
+"""Events: written with the change they tell of, numbered by whoever reads first."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from mainstay.control.store.contract import Transaction
+from mainstay.control.store.records import Record, Table
+
+
+class Event(Record, frozen=True, kw_only=True):
+    # None while nobody has read it.
+    sequence_number: int | None = None
+    type: str
+    initiator_type: Literal["user", "system"]
+    initiator_id: str
+    entity_id: str
+    properties: dict[str, object]
+    provider_id: str | None = None
+    consumer_id: str | None = None
+    agent_id: str | None = None
+    participant_id: str | None = None
+
+
+EVENTS = Table("events", "event", Event)
+
+
+async def number_events(tx: Transaction) -> None:
+    """Gives every committed row its number. The lock comes first, in a statement of its own: what the next one sees
+    then includes everything the last holder numbered."""
+    await tx.lock("events")
+    await tx.execute(
+        "UPDATE events SET sequence_number = numbered.number FROM ("
+        " SELECT id, (SELECT coalesce(max(sequence_number), 0) FROM events)"
+        "  + row_number() OVER (ORDER BY created_at, ordinal, id) AS number"
+        " FROM events WHERE sequence_number IS NULL) AS numbered"
+        " WHERE events.id = numbered.id"
+    )
+
+
+async def has_unnumbered(tx: Transaction) -> bool:
+    return bool(await tx.fetch("SELECT 1 AS found FROM events WHERE sequence_number IS NULL LIMIT 1"))

@@ -1,0 +1,17 @@
+"""Participants: who offers and who orders; both are roles of the same noun."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from mainstay.control.store.records import Record, Table
+
+ParticipantStatus = Literal["Enabled", "Disabled"]
+
+
+class Participant(Record, frozen=True, kw_only=True):
+    name: str
+    status: ParticipantStatus
+
+
+PARTICIPANTS = Table("participants", "participant", Participant)

@@ -1,0 +1,194 @@
+"""PostgreSQL, for several replicas: a pool of connections, and one more that listens for what others committed."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import zlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from mainstay.control.store.contract import Bus, Duplicate, Row, StillReferenced, Transaction, Unavailable, Value
+from mainstay.control.store.dialects import number_parameters
+from mainstay.control.store.migrations import HISTORY, pending
+
+if TYPE_CHECKING:
+    from asyncpg.pool import PoolConnectionProxy
+
+CHANNEL = "mainstay"
+MIGRATION_LOCK = 0x6D61696E
+POOL_SIZE = 10
+# A payload may hold 8,000 bytes; topics are short.
+TOPICS_PER_NOTICE = 60
+RECONNECT_SECONDS = 1.0
+STATEMENT_SECONDS = 60
+KEY = re.compile(r"Key \((.*?)\)=")
+GONE = (
+    OSError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.DeadlockDetectedError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.SerializationError,
+    asyncpg.QueryCanceledError,
+)
+
+
+class LeanConnection(asyncpg.Connection):
+    """Every transaction ends by itself and nothing is set on the session, so there is nothing to reset."""
+
+    def get_reset_query(self) -> str:
+        return ""
+
+
+class PostgresqlTransaction:
+    for_update = " FOR UPDATE"
+    skip_locked = " FOR UPDATE SKIP LOCKED"
+
+    def __init__(self, connection: PoolConnectionProxy[Any]) -> None:
+        self._connection = connection
+        self.topics: set[str] = set()
+
+    async def fetch(self, statement: str, *, slow: bool = False, **parameters: Value) -> Sequence[Row]:
+        text, names = number_parameters(statement)
+        return await self._connection.fetch(text, *[parameters[name] for name in names])
+
+    async def execute(self, statement: str, **parameters: Value) -> int:
+        text, names = number_parameters(statement)
+        status = await self._connection.execute(text, *[parameters[name] for name in names])
+        count = status.rpartition(" ")[2]
+        return int(count) if count.isdigit() else 0
+
+    async def lock(self, name: str) -> None:
+        await self._connection.execute("SELECT pg_advisory_xact_lock($1)", zlib.crc32(name.encode()))
+
+    def announce(self, topic: str) -> None:
+        self.topics.add(topic)
+
+
+class PostgresqlStore:
+    dialect = "postgresql"
+
+    def __init__(self, url: str, *, pool_size: int = POOL_SIZE) -> None:
+        self.bus = Bus()
+        self._url = url
+        self._pool: asyncpg.Pool[Any] | None = None
+        self._pool_size = pool_size
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._unsent: set[str] = set()
+        self._news = asyncio.Event()
+
+    async def open(self) -> None:
+        with _NamedRefusals():
+            self._pool = await asyncpg.create_pool(
+                self._url,
+                min_size=1,
+                max_size=self._pool_size,
+                connection_class=LeanConnection,
+                command_timeout=STATEMENT_SECONDS,
+                server_settings={"application_name": "mainstay", "timezone": "UTC"},
+            )
+        self._tasks = {asyncio.create_task(self._listen()), asyncio.create_task(self._tell())}
+
+    @property
+    def pool(self) -> asyncpg.Pool[Any]:
+        if self._pool is None:
+            raise Unavailable("the database is not open")
+        return self._pool
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Transaction]:
+        with _NamedRefusals():
+            async with self.pool.acquire() as connection, connection.transaction():
+                transaction = PostgresqlTransaction(connection)
+                yield transaction
+        if transaction.topics:
+            # Sent after the commit and not in it, where it would make commits queue behind each other.
+            self.bus.publish(frozenset(transaction.topics))
+            self._unsent |= transaction.topics
+            self._news.set()
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[Transaction]:
+        with _NamedRefusals():
+            async with (
+                self.pool.acquire() as connection,
+                connection.transaction(isolation="repeatable_read", readonly=True),
+            ):
+                yield PostgresqlTransaction(connection)
+
+    async def migrate(self) -> list[str]:
+        with _NamedRefusals():
+            async with self.pool.acquire() as connection, connection.transaction():
+                await connection.execute("SELECT pg_advisory_xact_lock($1)", MIGRATION_LOCK)
+                await connection.execute(HISTORY)
+                applied = {row["name"]: row["checksum"] for row in await connection.fetch("SELECT * FROM migrations")}
+                waiting = pending(self.dialect, applied)
+                for migration in waiting:
+                    await connection.execute(migration.script)
+                    await connection.execute(
+                        "INSERT INTO migrations VALUES ($1, $2, now()::text)", migration.name, migration.checksum
+                    )
+            return [migration.name for migration in waiting]
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._pool is not None:
+            with suppress(*GONE, TimeoutError):
+                await asyncio.wait_for(self._pool.close(), timeout=5)
+
+    async def _listen(self) -> None:
+        """Passes on what other replicas announce; after a lost connection everybody looks again."""
+        while True:
+            with suppress(*GONE, asyncpg.PostgresError, TimeoutError):
+                connection = await asyncpg.connect(self._url)
+                try:
+                    lost = asyncio.Event()
+                    connection.add_termination_listener(lambda _connection, lost=lost: lost.set())
+                    await connection.add_listener(CHANNEL, self._hear)
+                    self.bus.wake_all()
+                    await lost.wait()
+                finally:
+                    with suppress(*GONE, TimeoutError):
+                        await connection.close(timeout=2)
+            await asyncio.sleep(RECONNECT_SECONDS)
+
+    def _hear(self, _connection: object, _process: int, _channel: str, payload: object) -> None:
+        self.bus.publish(frozenset(str(payload).split(",")))
+
+    async def _tell(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            topics, self._unsent = sorted(self._unsent), set()
+            # Who misses a notice looks again after a while by himself, so a lost one costs time and nothing else.
+            with suppress(*GONE, asyncpg.PostgresError, TimeoutError):
+                for start in range(0, len(topics), TOPICS_PER_NOTICE):
+                    payload = ",".join(topics[start : start + TOPICS_PER_NOTICE])
+                    await self.pool.execute("SELECT pg_notify($1, $2)", CHANNEL, payload)
+
+
+class _NamedRefusals:
+    """The database's own errors, under the names the rest of the program knows."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, asyncpg.UniqueViolationError):
+            key = KEY.match(error.detail or "")
+            columns = key.group(1).split(", ") if key else [str(error.constraint_name)]
+            raise Duplicate(", ".join(f"{error.table_name}.{column}" for column in columns)) from error
+        if isinstance(error, asyncpg.ForeignKeyViolationError):
+            raise StillReferenced(str(error)) from error
+        if isinstance(error, GONE):
+            raise Unavailable(str(error)) from error

@@ -1,0 +1,36 @@
+"""Service options: what a provider offers for a property, by type of option."""
+
+from __future__ import annotations
+
+from mainstay.control.store.contract import Transaction
+from mainstay.control.store.records import Record, Table
+
+
+class ServiceOptionType(Record, frozen=True, kw_only=True):
+    name: str
+    type: str
+    description: str
+
+
+class ServiceOption(Record, frozen=True, kw_only=True):
+    provider_id: str
+    service_option_type_id: str
+    name: str
+    # Any JSON but null.
+    value: object
+    enabled: bool
+    display_order: int
+
+
+SERVICE_OPTION_TYPES = Table("service_option_types", "service_option_type", ServiceOptionType)
+SERVICE_OPTIONS = Table("service_options", "service_option", ServiceOption)
+
+
+async def enabled_values(tx: Transaction, option_type_id: str, provider_id: str) -> tuple[object, ...]:
+    rows = await tx.fetch(
+        f"SELECT {SERVICE_OPTIONS.select()} FROM service_options WHERE provider_id = :provider_id"
+        " AND service_option_type_id = :type_id AND enabled = 1 ORDER BY display_order, created_at, id",
+        provider_id=provider_id,
+        type_id=option_type_id,
+    )
+    return tuple(SERVICE_OPTIONS.decode(row).value for row in rows)

@@ -1,0 +1,112 @@
+"""Services, what they refer to, and the states they have been in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from mainstay.control.store.contract import Transaction
+from mainstay.control.store.records import Record, Table, to_microseconds, to_time
+
+
+class ServiceRow(Record, frozen=True, kw_only=True):
+    name: str
+    status: str
+    properties: dict[str, object]
+    agent_instance_id: str | None = None
+    agent_instance_data: object | None = None
+    provider_id: str
+    consumer_id: str
+    group_id: str
+    agent_id: str
+    service_type_id: str
+    conditions: list[dict[str, object]]
+    blueprint_digest: str | None = None
+    version: int
+
+
+SERVICES = Table("services", "service", ServiceRow)
+
+
+async def find_living(tx: Transaction, ids: Sequence[str]) -> list[tuple[ServiceRow, str]]:
+    """Those that exist and are not terminal, each with the name of its type."""
+    found: list[tuple[ServiceRow, str]] = []
+    for service_id in ids:
+        rows = await tx.fetch(
+            f"SELECT {SERVICES.select('services')}, service_types.name AS type_name FROM services"
+            " JOIN service_types ON service_types.id = services.service_type_id"
+            " WHERE services.id = :id AND services.is_terminal = 0",
+            id=service_id,
+        )
+        found += [(SERVICES.decode(row), str(row["type_name"])) for row in rows]
+    return found
+
+
+async def living_ids(tx: Transaction, column: str, value: str, limit: int = 10) -> list[str]:
+    """Living services that belong to a group, agent, type or participant; `column` is written in this program."""
+    rows = await tx.fetch(
+        f"SELECT id FROM services WHERE {column} = :value AND is_terminal = 0 ORDER BY created_at LIMIT {limit}",
+        value=value,
+    )
+    return [str(row["id"]) for row in rows]
+
+
+async def delete_terminal(tx: Transaction, column: str, value: str) -> None:
+    """They go with what they belonged to; their events stay."""
+    await tx.execute(f"DELETE FROM services WHERE {column} = :value AND is_terminal = 1", value=value)
+
+
+async def set_references(tx: Transaction, service_id: str, references: Sequence[tuple[str, str]]) -> None:
+    """(path, id of the service that is named there)."""
+    await tx.execute("DELETE FROM service_references WHERE service_id = :id", id=service_id)
+    for path, target_id in references:
+        await tx.execute(
+            "INSERT INTO service_references (service_id, path, target_id) VALUES (:id, :path, :target_id)",
+            id=service_id,
+            path=path,
+            target_id=target_id,
+        )
+
+
+async def living_referrers(tx: Transaction, service_id: str, limit: int = 10) -> list[str]:
+    rows = await tx.fetch(
+        "SELECT DISTINCT services.id FROM service_references"
+        " JOIN services ON services.id = service_references.service_id AND services.is_terminal = 0"
+        f" WHERE service_references.target_id = :id AND services.id <> :id LIMIT {limit}",
+        id=service_id,
+    )
+    return [str(row["id"]) for row in rows]
+
+
+async def note_state(tx: Transaction, service_id: str, state: str, now: datetime) -> None:
+    await tx.execute(
+        "INSERT INTO service_states (service_id, entered_at, ordinal, state)"
+        " SELECT :id, :now, count(*), :state FROM service_states WHERE service_id = :id",
+        id=service_id,
+        now=to_microseconds(now),
+        state=state,
+    )
+
+
+async def state_history(tx: Transaction, service_id: str) -> list[tuple[datetime, str]]:
+    rows = await tx.fetch(
+        "SELECT entered_at, state FROM service_states WHERE service_id = :id ORDER BY ordinal", id=service_id
+    )
+    return [(to_time(int(str(row["entered_at"]))), str(row["state"])) for row in rows]
+
+
+async def living_with_jobs(
+    tx: Transaction, service_type_id: str, after_id: str, limit: int
+) -> list[tuple[ServiceRow, str | None]]:
+    """Living services of a type in the order of their ids, each with the action of its active job."""
+    rows = await tx.fetch(
+        f"SELECT {SERVICES.select('services')}, jobs.action AS active_action FROM services"
+        " LEFT JOIN jobs ON jobs.service_id = services.id AND jobs.status IN ('Pending', 'Processing')"
+        " WHERE services.service_type_id = :type_id AND services.is_terminal = 0 AND services.id > :after_id"
+        f" ORDER BY services.id LIMIT {limit}",
+        type_id=service_type_id,
+        after_id=after_id,
+    )
+    return [
+        (SERVICES.decode(row), None if row["active_action"] is None else str(row["active_action"])) for row in rows
+    ]

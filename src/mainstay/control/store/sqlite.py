@@ -1,0 +1,176 @@
+"""The embedded database: one file, one writer at a time, readers beside it.
+
+Statements take microseconds, so they run where they are called; a commit waits for the disk, and so does not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from mainstay.control.store.contract import Bus, Duplicate, Row, StillReferenced, Transaction, Unavailable, Value
+from mainstay.control.store.migrations import HISTORY, pending
+
+READERS = 4
+BUSY_SECONDS = 10
+T = TypeVar("T")
+
+
+class SqliteTransaction:
+    for_update = ""
+    skip_locked = ""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self.topics: set[str] = set()
+
+    async def fetch(self, statement: str, *, slow: bool = False, **parameters: Value) -> Sequence[Row]:
+        def run() -> Sequence[Row]:
+            return self._connection.execute(statement, parameters).fetchall()
+
+        with _named_refusals():
+            return await finish_in_thread(run) if slow else run()
+
+    async def execute(self, statement: str, **parameters: Value) -> int:
+        with _named_refusals():
+            return self._connection.execute(statement, parameters).rowcount
+
+    async def lock(self, name: str) -> None:
+        """The one writer holds every lock there is."""
+
+    def announce(self, topic: str) -> None:
+        self.topics.add(topic)
+
+
+class SqliteStore:
+    dialect = "sqlite"
+
+    def __init__(self, path: Path, *, synchronous: str = "FULL") -> None:
+        self.path = path
+        self.bus = Bus()
+        self._synchronous = synchronous
+        self._writing = asyncio.Lock()
+        self._writer = self._connect()
+        self._readers: asyncio.LifoQueue[sqlite3.Connection] = asyncio.LifoQueue()
+        for _ in range(READERS):
+            reader = self._connect()
+            reader.execute("PRAGMA query_only=ON")
+            self._readers.put_nowait(reader)
+
+    def _connect(self) -> sqlite3.Connection:
+        # Nobody else may read the file, nor the log beside it, which inherits its mode.
+        if not self.path.exists():
+            os.close(os.open(self.path, os.O_CREAT | os.O_WRONLY, 0o600))
+        connection = sqlite3.connect(
+            self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=512
+        )
+        connection.row_factory = sqlite3.Row
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute(f"PRAGMA synchronous={self._synchronous}")
+        connection.execute("PRAGMA foreign_keys=ON")
+        # A deleted secret must not stay readable in a free page.
+        connection.execute("PRAGMA secure_delete=ON")
+        return connection
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Transaction]:
+        async with self._writing:
+            transaction = SqliteTransaction(self._writer)
+            with _named_refusals():
+                self._writer.execute("BEGIN IMMEDIATE")
+            try:
+                yield transaction
+                with _named_refusals():
+                    await finish_in_thread(self._writer.commit)
+            finally:
+                if self._writer.in_transaction:
+                    self._writer.rollback()
+        self.bus.publish(frozenset(transaction.topics))
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[Transaction]:
+        reader = await self._readers.get()
+        try:
+            reader.execute("BEGIN")
+            try:
+                yield SqliteTransaction(reader)
+            finally:
+                reader.rollback()
+        finally:
+            self._readers.put_nowait(reader)
+
+    async def migrate(self) -> list[str]:
+        async with self._writing:
+            return await finish_in_thread(self._migrate)
+
+    def _migrate(self) -> list[str]:
+        self._writer.execute("BEGIN IMMEDIATE")
+        try:
+            self._writer.execute(HISTORY)
+            applied = {row["name"]: row["checksum"] for row in self._writer.execute("SELECT * FROM migrations")}
+            waiting = pending(self.dialect, applied)
+            for migration in waiting:
+                for statement in _statements(migration.script):
+                    self._writer.execute(statement)
+                self._writer.execute(
+                    "INSERT INTO migrations VALUES (?, ?, datetime('now'))", (migration.name, migration.checksum)
+                )
+            self._writer.commit()
+        finally:
+            if self._writer.in_transaction:
+                self._writer.rollback()
+        return [migration.name for migration in waiting]
+
+    async def close(self) -> None:
+        async with self._writing:
+            for _ in range(READERS):
+                (await self._readers.get()).close()
+            self._writer.close()
+
+
+def _statements(script: str) -> list[str]:
+    """One by one, because running a whole script would commit the transaction around it."""
+    found: list[str] = []
+    text = ""
+    for line in script.splitlines(keepends=True):
+        text += line
+        if sqlite3.complete_statement(text):
+            found.append(text)
+            text = ""
+    return found
+
+
+async def finish_in_thread(work: Callable[[], T]) -> T:
+    """Even who is told to stop waits for the end: the connection may not be used by two threads at once."""
+    running = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise
+
+
+class _named_refusals:  # noqa: N801 - reads as a word in `with`
+    """The database's own errors, under the names the rest of the program knows."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, sqlite3.IntegrityError):
+            text = str(error)
+            if match := re.fullmatch(r"UNIQUE constraint failed: (.*)", text):
+                raise Duplicate(match.group(1)) from error
+            if text.startswith("FOREIGN KEY"):
+                raise StillReferenced(text) from error
+        if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode in (
+            sqlite3.SQLITE_BUSY,
+            sqlite3.SQLITE_FULL,
+            sqlite3.SQLITE_IOERR,
+        ):
+            raise Unavailable(str(error)) from error

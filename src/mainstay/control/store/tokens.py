@@ -1,0 +1,59 @@
+"""Tokens, kept only as hashes. A token is long and random, so one round of a fast hash hides it, and an index finds it."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+from mainstay.control.store.contract import Row, Transaction
+from mainstay.control.store.records import Record, Table
+
+Role = Literal["admin", "participant", "agent"]
+
+
+class Token(Record, frozen=True, kw_only=True):
+    name: str
+    role: Role
+    # None never expires.
+    expire_at: datetime | None = None
+    # Of an agent's token: its provider.
+    participant_id: str | None = None
+    agent_id: str | None = None
+
+
+class TokenWithValue(Token, frozen=True, kw_only=True):
+    """The only answer that shows the token itself."""
+
+    value: str
+
+
+TOKENS = Table("tokens", "token", Token)
+
+
+def hash_token(value: str) -> str:
+    return hashlib.sha256(value.encode(errors="surrogatepass")).hexdigest()
+
+
+async def find_caller(tx: Transaction, value: str) -> Row | None:
+    """Whose token this is, with all that decides whether the bearer is let in."""
+    rows = await tx.fetch(
+        "SELECT tokens.id AS token_id, tokens.role, tokens.expire_at, tokens.agent_id,"
+        " tokens.participant_id, participants.status AS participant_status, agents.status AS agent_status,"
+        " agents.last_status_update"
+        " FROM tokens LEFT JOIN agents ON agents.id = tokens.agent_id"
+        " LEFT JOIN participants ON participants.id = tokens.participant_id"
+        " WHERE tokens.hash = :hash",
+        hash=hash_token(value),
+    )
+    return rows[0] if rows else None
+
+
+async def has_admin(tx: Transaction) -> bool:
+    return bool(await tx.fetch("SELECT 1 AS found FROM tokens WHERE role = 'admin' LIMIT 1"))
+
+
+def with_value(token: Token, value: str) -> TokenWithValue:
+    return TokenWithValue(**msgspec.structs.asdict(token), value=value)

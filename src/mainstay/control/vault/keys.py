@@ -1,0 +1,56 @@
+"""Where the keys of the vault come from, and whether they are the right ones."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+from mainstay.control.settings import BadSettings, Settings
+from mainstay.control.vault.seal import BadKey, Vault, new_key, parse_keys
+
+VARIABLE = "VAULT_ENCRYPTION_KEY"
+# Keys that only open: what was sealed before the key was changed.
+OLD_VARIABLE = "VAULT_ENCRYPTION_KEYS_OLD"
+FILE = "vault.key"
+
+
+def load_vault(settings: Settings, environment: Mapping[str, str]) -> Vault | None:
+    """None is no vault: secrets are refused with `vault is not configured`."""
+    if settings.vault == "off":
+        return None
+    try:
+        keys = load_keys(settings, environment)
+    except BadKey as error:
+        raise BadSettings(str(error)) from None
+    return Vault(keys) if keys else None
+
+
+def load_keys(settings: Settings, environment: Mapping[str, str]) -> tuple[bytes, ...]:
+    if VARIABLE in environment:
+        keys = parse_keys([environment[VARIABLE]], VARIABLE)
+        old = environment.get(OLD_VARIABLE, "")
+        return keys + (parse_keys(old.split(","), OLD_VARIABLE) if old else ())
+    path = settings.data_path / FILE
+    if not path.exists():
+        if not settings.is_embedded:
+            # Each replica would make its own, and none could open what another sealed.
+            return ()
+        make_key_file(path)
+    return parse_keys(path.read_text(encoding="ascii", errors="replace").splitlines(), str(path))
+
+
+def make_key_file(path: Path) -> None:
+    """Made whole under another name first; if two start at once, the first one's key is the key."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(f"{new_key()}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        pass
+    finally:
+        draft.unlink()

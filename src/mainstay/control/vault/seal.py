@@ -1,0 +1,90 @@
+"""AES-256-GCM with a ring of keys. What is sealed is bound to its reference, owner and place, and opens nowhere else."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+NONCE_BYTES = 12
+KEY_BYTES = 32
+HEX_KEY = re.compile(r"[0-9a-fA-F]{64}")
+
+
+class BadKey(Exception):
+    """The key given is not one; the text says where it came from and never what it was."""
+
+
+class CannotOpen(Exception):
+    """No key of the ring opens this, or it was sealed for another place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    reference: str
+    owner_kind: str
+    owner_id: str
+    schema_path: str
+
+    def bytes(self) -> bytes:
+        # Encoded as a list, so that no two places can be written the same way.
+        return msgspec.json.encode([self.reference, self.owner_kind, self.owner_id, self.schema_path])
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    key_id: str
+    ciphertext: bytes
+
+
+def new_reference() -> str:
+    return secrets.token_hex(16)
+
+
+def new_key() -> str:
+    return secrets.token_hex(KEY_BYTES)
+
+
+def parse_keys(texts: Sequence[str], source: str) -> tuple[bytes, ...]:
+    keys = [text.strip() for text in texts if text.strip()]
+    if not keys or not all(HEX_KEY.fullmatch(key) for key in keys):
+        raise BadKey(f"{source} must be 64 hexadecimal digits (make one with: openssl rand -hex 32)")
+    return tuple(bytes.fromhex(key) for key in keys)
+
+
+def key_id(key: bytes) -> str:
+    """Names a key without telling anything about it."""
+    return hashlib.sha256(b"mainstay vault key id\0" + key).hexdigest()[:16]
+
+
+class Vault:
+    """The first key seals; every key opens."""
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        self._ring = {key_id(key): AESGCM(key) for key in keys}
+        self.current = key_id(keys[0])
+
+    def __repr__(self) -> str:
+        return f"Vault({', '.join(self._ring)})"
+
+    def seal(self, value: object, place: Place) -> Sealed:
+        nonce = os.urandom(NONCE_BYTES)
+        plain = msgspec.json.encode(value)
+        return Sealed(self.current, nonce + self._ring[self.current].encrypt(nonce, plain, place.bytes()))
+
+    def open(self, sealed: Sealed, place: Place) -> object:
+        cipher = self._ring.get(sealed.key_id)
+        if cipher is None:
+            raise CannotOpen(f"the key {sealed.key_id} is not in the key ring")
+        nonce, text = sealed.ciphertext[:NONCE_BYTES], sealed.ciphertext[NONCE_BYTES:]
+        try:
+            return msgspec.json.decode(cipher.decrypt(nonce, text, place.bytes()))
+        except InvalidTag:
+            raise CannotOpen("the sealed value was changed, or belongs elsewhere") from None

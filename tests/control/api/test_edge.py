@@ -1,0 +1,219 @@
+"""The edge: bodies, limits, refusals and what stands at the root."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from mainstay.control.access import ACCESS, Role
+from mainstay.control.api.endpoints import all_endpoints
+from plane import PROGRAM, Client, Server, running
+from world import World
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "access.txt"
+
+
+def test_the_access_table_is_the_one_that_was_reviewed() -> None:
+    lines = []
+    for endpoint in sorted(all_endpoints(), key=lambda each: (each.path, each.method)):
+        rules = {} if endpoint.access is None else ACCESS[endpoint.access]
+        shown = "open" if endpoint.access is None else " | ".join(f"{role}: {rules.get(role, '-')}" for role in Role)
+        lines.append(f"{endpoint.method} {endpoint.path} | {shown}")
+    assert "\n".join(lines) + "\n" == GOLDEN.read_text(), (
+        "review the change, then write it to tests/golden/access.txt"
+    )
+
+
+def test_every_row_of_the_access_table_is_used() -> None:
+    # Whether an order may refer to a service is asked while its properties are judged.
+    judged = {("service", "read")}
+    assert {endpoint.access for endpoint in all_endpoints()} - {None} | judged == set(ACCESS)
+
+
+def test_health_needs_no_token(server: Server) -> None:
+    anonymous = Client(server.url)
+    assert anonymous.call("GET", "/healthz", expect=200).body == {"status": "UP"}
+    assert anonymous.call("GET", "/ready", expect=200).body == {"status": "UP"}
+    measures = anonymous.call("GET", "/metrics", expect=200).body.decode()
+    assert 'mainstay_requests_total{method="GET",route="/healthz",status="200"}' in measures
+
+
+def test_the_description_is_openapi_and_the_page_needs_nothing_else(server: Server) -> None:
+    anonymous = Client(server.url)
+    description = anonymous.call("GET", "/openapi.json", expect=200).body
+    assert description["openapi"] == "3.1.0"
+    for schema in description["components"]["schemas"].values():
+        Draft202012Validator.check_schema(schema)
+    assert "/api/v1/participants/{id}" in description["paths"]
+    page = anonymous.call("GET", "/docs", expect=200).body.decode()
+    assert "http://" not in page
+    assert "https://" not in page
+    assert "<script" not in page
+    assert "/api/v1/participants/{id}" in page
+
+
+@pytest.mark.parametrize("raw", [b"", b"null", b"{}", b"  "])
+def test_nothing_null_and_an_empty_object_are_the_same(world: World, raw: bytes) -> None:
+    for kind in ("application/json", "text/plain", "application/x-www-form-urlencoded"):
+        reply = world.admin.call("POST", "/api/v1/participants", raw=raw, headers={"Content-Type": kind})
+        assert reply.status == 400
+        assert reply.body["errors"] == [{"path": "name", "message": "required field is missing"}]
+
+
+def test_all_faults_of_a_body_come_at_once(world: World) -> None:
+    refused = world.admin.post("/agents", {"name": "", "tags": ["a", 5], "providerId": "x"}, expect=400)
+    assert refused["status"] == "Validation failed"
+    assert refused["valid"] is False
+    assert [fault["path"] for fault in refused["errors"]] == ["name", "providerId", "agentTypeId", "tags[1]"]
+    assert refused["errors"][3]["message"] == "expected string, got integer"
+
+
+def test_null_is_not_given_and_unknown_fields_are_ignored(world: World) -> None:
+    made = world.admin.post("/participants", {"name": "x", "status": None, "colour": "blue"})
+    assert made["status"] == "Enabled"
+
+
+@pytest.mark.parametrize(
+    ("raw", "code"),
+    [
+        (b"{", "invalid_json"),
+        (b'{"name": NaN}', "invalid_json"),
+        (b'{"name": "\xff\xfe"}', "invalid_json"),
+        (b'{"name": "\\ud800"}', "invalid_json"),
+        (b"[1]", "invalid_body"),
+        (b'"text"', "invalid_body"),
+        (b'{"name": ' + b"[" * 100 + b"]" * 100 + b"}", "too_deep"),
+        (b"[" * 200_000, "too_deep"),
+        (b'{"name": "a\\u0000b"}', "invalid_body"),
+        (b'{"name": ' + b'"' + b"x" * 300 + b'"}', "invalid_body"),
+    ],
+)
+def test_rubbish_is_refused_clearly(world: World, raw: bytes, code: str) -> None:
+    reply = world.admin.call("POST", "/api/v1/participants", raw=raw, expect=400)
+    assert reply.body["code"] == code
+
+
+def test_a_body_may_hold_brackets_in_its_texts(world: World) -> None:
+    name = "[{" * 100
+    assert world.admin.post("/participants", {"name": name})["name"] == name
+
+
+def test_a_body_that_is_too_large_is_refused(world: World) -> None:
+    reply = world.admin.call("POST", "/api/v1/participants", raw=b'{"name":"' + b"x" * 5_000_000 + b'"}', expect=413)
+    assert reply.body["code"] == "body_too_large"
+
+
+def test_a_path_or_method_that_is_not_there(world: World) -> None:
+    assert world.admin.call("GET", "/nothing", expect=404).body["code"] == "not_found"
+    refused = world.admin.call("PUT", "/api/v1/participants", expect=405)
+    assert refused.body["code"] == "method_not_allowed"
+    assert "GET" in refused.headers["allow"]
+
+
+def test_every_answer_has_a_request_id(world: World) -> None:
+    reply = world.admin.call("GET", "/api/v1/participants", headers={"X-Request-Id": "mine-1"})
+    assert reply.headers["x-request-id"] == "mine-1"
+    reply = world.admin.call("GET", "/api/v1/participants", headers={"X-Request-Id": "bad id\t"})
+    assert reply.headers["x-request-id"] != "bad id\t"
+    assert reply.headers["x-request-id"]
+
+
+def test_the_role_is_judged_before_the_id_and_the_id_before_the_body(world: World) -> None:
+    nowhere = "00000000-0000-4000-8000-000000000000"
+    world.agent.patch(f"/participants/{nowhere}", {"name": 5}, expect=403)
+    world.admin.patch(f"/participants/{nowhere}", {"name": 5}, expect=404)
+    world.admin.patch(f"/participants/{world.consumer_id}", {"name": 5}, expect=400)
+
+
+def test_half_a_request_does_no_harm(server: Server) -> None:
+    address = urlsplit(server.url)
+    with socket.create_connection((address.hostname, address.port)) as half:
+        half.sendall(b"POST /api/v1/enrol HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        Client(server.url).call("GET", "/healthz", expect=200)
+    with socket.create_connection((address.hostname, address.port)) as noise:
+        noise.sendall(b"\x00\x01\x02 rubbish \r\n\r\n")
+        assert b"400" in noise.recv(100)
+    Client(server.url).call("GET", "/healthz", expect=200)
+
+
+def test_the_first_start_makes_private_files_and_prints_the_token_once(tmp_path: Path) -> None:
+    data = tmp_path / "new" / "data"
+    with running(data) as server:
+        token = (data / "admin.token").read_text().strip()
+        assert token in server.log.read_text()
+        assert data.stat().st_mode & 0o777 == 0o700
+        for name in ("admin.token", "vault.key", "mainstay.db"):
+            assert (data / name).stat().st_mode & 0o777 == 0o600, name
+        made = server.admin.post("/participants", {"name": "kept"})
+        assert server.stop() == 0
+    with running(data) as server:
+        assert token not in server.log.read_text()
+        assert server.admin.get(f"/participants/{made['id']}")["name"] == "kept"
+
+
+def test_settings_come_from_flags_the_environment_and_a_file(tmp_path: Path) -> None:
+    def refused(*arguments: str, **environment: str) -> str:
+        done = subprocess.run(
+            [PROGRAM, "server", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            env={"HOME": str(tmp_path), **environment},
+        )
+        assert done.returncode == 2, done
+        return done.stderr
+
+    assert "port" in refused("--data-dir", str(tmp_path), MAINSTAY_PORT="99999")
+    config = tmp_path / "server.toml"
+    config.write_text('colour = "blue"')
+    assert "colour" in refused("--config", str(config))
+    config.write_text("port = ")
+    assert "TOML" in refused("--config", str(config))
+    assert "VAULT_ENCRYPTION_KEY" in refused("--data-dir", str(tmp_path / "d"), VAULT_ENCRYPTION_KEY="short")
+    config.write_text(f'data-dir = "{tmp_path}/e"')
+    done = subprocess.run(
+        [PROGRAM, "server", "migrate", "--config", config], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert "0001_tables" in done.stdout
+    assert (tmp_path / "e" / "mainstay.db").exists()
+
+
+def test_a_limit_on_requests_answers_with_when_to_come_back(tmp_path: Path) -> None:
+    with running(tmp_path / "data", environment={"MAINSTAY_RATE_LIMIT": "2"}) as server:
+        replies = [server.admin.call("GET", "/api/v1/participants") for _ in range(30)]
+        refused = [reply for reply in replies if reply.status == 429]
+        assert refused
+        assert refused[0].headers["retry-after"] == "1"
+        assert refused[0].body["code"] == "rate_limited"
+
+
+def test_the_health_port_serves_health_alone(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with running(tmp_path / "data", environment={"MAINSTAY_HEALTH_PORT": str(port)}):
+        health = Client(f"http://127.0.0.1:{port}")
+        health.call("GET", "/healthz", expect=200)
+        health.call("GET", "/metrics", expect=200)
+        health.call("GET", "/api/v1/participants", expect=404)
+
+
+def test_cross_origin_requests_need_to_be_allowed(server: Server, tmp_path: Path) -> None:
+    asked = {"Origin": "https://ui.example", "Access-Control-Request-Method": "GET"}
+    assert "access-control-allow-origin" not in Client(server.url).call("OPTIONS", "/healthz", headers=asked).headers
+    with running(tmp_path / "data", environment={"MAINSTAY_CORS_ORIGINS": "https://ui.example"}) as other:
+        reply = Client(other.url).call("GET", "/healthz", headers={"Origin": "https://ui.example"})
+        assert reply.headers["access-control-allow-origin"] == "https://ui.example"
+
+
+def test_the_log_tells_of_requests_and_never_of_tokens(server: Server, world: World) -> None:
+    world.admin.get("/participants")
+    text = server.log.read_text()
+    assert "route=/api/v1/participants" in text or json.dumps("/api/v1/participants") in text
+    assert text.count(str(world.admin.token)) <= 1

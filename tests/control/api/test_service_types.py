@@ -1,0 +1,101 @@
+"""Service types over HTTP: the definition comes back as it was written, and an order can be tried out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import seed
+from world import World, unique
+
+VM: Any = seed.block("VM Service Type with Mixed Authorizers")
+
+
+def test_a_definition_comes_back_as_it_was_written(world: World) -> None:
+    lifecycle = seed.block("Example 2: Advanced Lifecycle with Error Handling")
+    made = world.service_type(VM, lifecycle)
+    assert made["propertySchema"] == VM
+    assert list(made["propertySchema"]) == list(VM)
+    assert made["lifecycleSchema"] == lifecycle
+    assert world.consumer.get(f"/service-types/{made['id']}") == made
+    world.provider.post("/service-types", {"name": unique("t")}, expect=403)
+
+
+def test_a_bad_definition_is_refused_with_all_its_faults(world: World) -> None:
+    body = {
+        "name": unique("t"),
+        "propertySchema": {
+            "cpu": {"type": "number", "validators": [{"type": "min", "config": {"value": "x"}}]},
+            "y": {"type": "?"},
+        },
+        "lifecycleSchema": {"states": [{"name": "New"}], "actions": [], "initialState": "Old"},
+    }
+    refused = world.admin.post("/service-types", body, expect=400)
+    assert refused["status"] == "Validation failed"
+    paths = [fault["path"] for fault in refused["errors"]]
+    assert "cpu.validators[0].config.value" in paths
+    assert any(path.startswith("lifecycleSchema") for path in paths)
+
+
+def test_what_follows_from_a_definition_can_be_read(world: World) -> None:
+    made = world.service_type(VM, seed.block("Example 2: Advanced Lifecycle with Error Handling"))
+    schema = world.consumer.get(f"/service-types/{made['id']}/json-schema")
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert "cpu" in schema["properties"]
+    report = world.agent.get(f"/service-types/{made['id']}/lifecycle-report")
+    assert "no-error-path" in {finding["code"] for finding in report["findings"]}
+    picture = world.consumer.call("GET", f"/api/v1/service-types/{made['id']}/lifecycle.svg", expect=200)
+    assert picture.headers["content-type"].startswith("image/svg+xml")
+    assert b"Provisioning" in picture.body
+
+
+def test_an_order_can_be_tried_without_being_placed(world: World) -> None:
+    made = world.service_type(VM)
+    path = f"/service-types/{made['id']}/validate"
+    good = {"instanceName": "vm-1", "region": "us-east-1", "cpu": 4, "memory": 8, "diskSize": 50, "imageId": "i"}
+    assert world.consumer.post(path, {"properties": good}, expect=200) == {"valid": True, "errors": []}
+    bad = world.consumer.post(path, {"properties": {**good, "cpu": 3, "hostname": "h", "x": 1}}, expect=200)
+    assert bad["valid"] is False
+    assert {fault["path"]: fault["message"] for fault in bad["errors"]} == {
+        "x": "unknown property",
+        "cpu": "value is not in allowed enum values",
+        "hostname": "hostname: property can only be set by: [agent]",
+    }
+    with_agent = world.consumer.post(path, {"properties": good, "agentId": world.agent_id}, expect=200)
+    assert with_agent["errors"] == [{"path": "publicIp", "message": "agent does not have a pool set configured"}]
+    world.stranger.post(path, {"properties": good, "groupId": world.group_id}, expect=403)
+    world.consumer.post(path, {"properties": good, "agentId": world.group_id}, expect=400)
+
+
+def test_options_are_checked_against_the_provider(world: World) -> None:
+    kind = unique("os").replace("-", "_")
+    rule = {"type": "string", "validators": [{"type": "serviceOption", "config": {"value": kind}}]}
+    made = world.service_type({"os": rule})
+    path = f"/service-types/{made['id']}/validate"
+
+    def messages(**more: Any) -> list[str]:
+        reply = world.consumer.post(path, {"properties": {"os": "ubuntu"}, **more}, expect=200)
+        return [fault["message"] for fault in reply["errors"]]
+
+    assert messages() == ["service option validation requires provider ID in context"]
+    assert messages(providerId=world.provider_id) == [f"service option type '{kind}' not found"]
+    option_type = world.admin.post("/service-option-types", {"name": "OS", "type": kind})
+    missing = ["service option with value 'ubuntu' not found or not enabled for provider"]
+    assert messages(agentId=world.agent_id) == missing
+    option = {
+        "providerId": world.provider_id,
+        "serviceOptionTypeId": option_type["id"],
+        "name": "U",
+        "value": "ubuntu",
+    }
+    world.provider.post("/service-options", option)
+    assert messages(agentId=world.agent_id) == []
+    assert messages(providerId=world.consumer_id) == missing
+
+
+def test_a_type_is_renamed_and_deleted(world: World) -> None:
+    made = world.admin.post("/service-types", {"name": unique("t")})
+    changed = world.admin.patch(f"/service-types/{made['id']}", {"name": unique("u"), "propertySchema": {}})
+    assert changed["propertySchema"] == {}
+    assert world.admin.patch(f"/service-types/{made['id']}", {"propertySchema": {"x": {"type": "?"}}}, expect=400)
+    world.admin.delete(f"/service-types/{made['id']}")
+    world.admin.get(f"/service-types/{made['id']}", expect=404)

@@ -1,0 +1,230 @@
+"""A running control plane for tests: the real program on a free loopback port, a plain client, and a private PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import urllib3
+
+PROGRAM = Path(sys.executable).with_name("mainstay")
+START_SECONDS = 30
+
+
+@dataclass
+class Reply:
+    status: int
+    body: Any
+    headers: Mapping[str, str]
+
+
+@dataclass
+class Client:
+    """Calls the API as one caller; `expect` says which status is the right one."""
+
+    url: str
+    token: str | None = None
+    pool: urllib3.PoolManager = field(default_factory=lambda: urllib3.PoolManager(maxsize=64))
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        expect: int | None = None,
+        raw: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        query: object = None,
+    ) -> Reply:
+        sent = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        content = raw if raw is not None else (None if body is None else json.dumps(body).encode())
+        address = f"{self.url}{path}"
+        if query:
+            from urllib.parse import urlencode
+
+            address += "?" + urlencode(query, doseq=True)  # type: ignore[arg-type]
+        reply = self.pool.request(
+            method,
+            address,
+            body=content,
+            headers={**sent, "Content-Type": "application/json", **(headers or {})},
+            timeout=90,
+            retries=False,
+        )
+        kind = reply.headers.get("content-type", "")
+        parsed = json.loads(reply.data) if reply.data and kind.startswith("application/json") else reply.data
+        if expect is not None:
+            assert reply.status == expect, f"{method} {path} → {reply.status}: {parsed!r}"
+        return Reply(reply.status, parsed, reply.headers)
+
+    def get(self, path: str, *, expect: int = 200, **more: Any) -> Any:
+        return self.call("GET", f"/api/v1{path}", expect=expect, **more).body
+
+    def post(self, path: str, body: object = None, *, expect: int = 201, **more: Any) -> Any:
+        return self.call("POST", f"/api/v1{path}", body, expect=expect, **more).body
+
+    def put(self, path: str, body: object = None, *, expect: int = 200, **more: Any) -> Any:
+        return self.call("PUT", f"/api/v1{path}", body, expect=expect, **more).body
+
+    def patch(self, path: str, body: object = None, *, expect: int = 200, **more: Any) -> Any:
+        return self.call("PATCH", f"/api/v1{path}", body, expect=expect, **more).body
+
+    def delete(self, path: str, *, expect: int = 204, **more: Any) -> Any:
+        return self.call("DELETE", f"/api/v1{path}", expect=expect, **more).body
+
+    def as_token(self, token: str) -> Client:
+        return Client(self.url, token, self.pool)
+
+    def wait_for(self, path: str, wanted: Mapping[str, object], seconds: float = 10) -> Any:
+        """Looks until the document has these members."""
+        until = time.monotonic() + seconds
+        while True:
+            found = self.get(path)
+            if all(found.get(name) == value for name, value in wanted.items()):
+                return found
+            assert time.monotonic() < until, f"{path} is {found}, wanted {wanted}"
+            time.sleep(0.05)
+
+
+@dataclass
+class Server:
+    process: subprocess.Popen[bytes]
+    url: str
+    data_dir: Path
+    log: Path
+
+    @property
+    def admin(self) -> Client:
+        return Client(self.url, (self.data_dir / "admin.token").read_text().strip())
+
+    def stop(self) -> int:
+        self.process.terminate()
+        return self.process.wait(timeout=30)
+
+
+@contextmanager
+def running(
+    data_dir: Path, *, database_url: str | None = None, environment: Mapping[str, str] | None = None
+) -> Iterator[Server]:
+    server = start(data_dir, database_url=database_url, environment=environment)
+    try:
+        yield server
+    finally:
+        if server.process.poll() is None:
+            server.process.kill()
+        server.process.wait(timeout=30)
+
+
+def start(
+    data_dir: Path,
+    *,
+    database_url: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    port: int = 0,
+) -> Server:
+    data_dir.parent.mkdir(parents=True, exist_ok=True)
+    log = data_dir.with_name(f"{data_dir.name}.{uuid4().hex[:6]}.log")
+    command = [str(PROGRAM), "server", "--port", str(port), "--data-dir", str(data_dir)]
+    if database_url:
+        command += ["--database-url", database_url]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MAINSTAY_", "VAULT_"))}
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env={**kept, **(environment or {})})
+    until = time.monotonic() + START_SECONDS
+    while True:
+        text = log.read_text(errors="replace")
+        if "listens on " in text:
+            url = text.split("listens on ", 1)[1].split()[0]
+            break
+        assert process.poll() is None, f"the server ended at once: {text}"
+        assert time.monotonic() < until, f"the server did not start: {text}"
+        time.sleep(0.02)
+    pool = urllib3.PoolManager()
+    while True:
+        try:
+            if pool.request("GET", f"{url}/ready", retries=False, timeout=5).status == 200:
+                break
+        except urllib3.exceptions.HTTPError:
+            assert process.poll() is None, log.read_text(errors="replace")
+        assert time.monotonic() < until, "the server does not get ready"
+        time.sleep(0.02)
+    return Server(process, url, data_dir, log)
+
+
+def missing(part: str, why: str) -> None:
+    """A part that is not there is told loudly, and where everything must be tested it is a failure."""
+    message = f"{part} is missing: {why}; scripts/install-test-parts installs it"
+    if os.environ.get("CI") == "true":
+        pytest.fail(message)
+    pytest.skip(message)
+
+
+@dataclass
+class Cluster:
+    socket_dir: str
+    port: int
+
+    def url(self, database: str) -> str:
+        return f"postgresql://postgres@/{database}?host={self.socket_dir}&port={self.port}"
+
+    def new_database(self) -> str:
+        name = f"t{uuid4().hex[:12]}"
+        subprocess.run(
+            ["psql", "-q", "-d", self.url("postgres"), "-c", f"CREATE DATABASE {name}"],
+            check=True,
+            capture_output=True,
+        )
+        return self.url(name)
+
+
+def find_postgresql() -> Path | None:
+    """The folder with the server's programs."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), reverse=True)
+    if found:
+        return found[0].parent
+    program = shutil.which("initdb")
+    return Path(program).parent if program else None
+
+
+@contextmanager
+def postgresql_cluster(folder: Path) -> Iterator[Cluster]:
+    programs = find_postgresql()
+    if programs is None:
+        missing("PostgreSQL", "there is no initdb on this machine")
+        raise AssertionError
+    folder.mkdir(parents=True, exist_ok=True)
+    owner = "postgres" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
+    if os.geteuid() == 0:
+        os.chown(folder, pwd.getpwnam(owner).pw_uid, -1)
+        for parent in folder.parents:
+            if parent == Path("/tmp"):
+                break
+            parent.chmod(parent.stat().st_mode | 0o011)
+    options = {"user": owner} if os.geteuid() == 0 else {}
+    quiet: dict[str, Any] = {"check": True, "capture_output": True, "cwd": folder, **options}
+    data = folder / "data"
+    subprocess.run(
+        [programs / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8"], **quiet
+    )
+    settings = (
+        f"-c listen_addresses='' -c unix_socket_directories='{folder}' -c fsync=off -c max_connections=200 -p 5432"
+    )
+    log = folder / "log"
+    subprocess.run([programs / "pg_ctl", "-D", data, "-w", "-l", log, "-o", settings, "start"], **quiet)
+    try:
+        yield Cluster(str(folder), 5432)
+    finally:
+        subprocess.run([programs / "pg_ctl", "-D", data, "-w", "-m", "immediate", "stop"], **quiet)
