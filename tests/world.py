@@ -69,6 +69,43 @@ class World:
     def group_id(self) -> str:
         return self.admin.post("/service-groups", {"name": unique("group"), "consumerId": self.consumer_id})["id"]  # type: ignore[no-any-return]
 
+    def order(self, service_type: Any, properties: object = None, **more: Any) -> Any:
+        body = {
+            "serviceTypeId": service_type["id"],
+            "name": unique("service"),
+            "properties": properties or {},
+            "groupId": self.group_id,
+            "agentId": self.agent_id,
+        }
+        return self.consumer.post("/services", {**body, **more})
+
+    def service(self, service_id: str) -> Any:
+        return self.consumer.get(f"/services/{service_id}")
+
+    def next_job(self, service: Any) -> Any:
+        """The job that is waiting for the service, claimed without a lease."""
+        (job,) = self.agent.get(f"/jobs/pending?serviceId={service['id']}")
+        self.agent.post(f"/jobs/{job['id']}/claim", expect=204)
+        return job
+
+    def complete(self, service: Any, **report: Any) -> Any:
+        """Does the next job of the service, and tells how the service is then."""
+        job = self.next_job(service)
+        self.agent.post(f"/jobs/{job['id']}/complete", report, expect=204)
+        return self.service(service["id"])
+
+    def fail(self, service: Any, message: str) -> Any:
+        job = self.next_job(service)
+        self.agent.post(f"/jobs/{job['id']}/fail", {"errorMessage": message}, expect=204)
+        return self.service(service["id"])
+
+    def do(self, service: Any, action: str, body: object = None, *, expect: int = 200) -> Any:
+        return self.consumer.post(f"/services/{service['id']}/{action}", body, expect=expect)
+
+    def jobs(self, service: Any) -> list[Any]:
+        found: list[Any] = self.consumer.get(f"/jobs?serviceId={service['id']}&pageSize=100")["items"]
+        return found
+
     def service_type(self, property_schema: object = None, lifecycle_schema: object = None, **more: Any) -> Any:
         body = {"name": unique("type"), "propertySchema": property_schema, "lifecycleSchema": lifecycle_schema}
         made = self.admin.post("/service-types", {**body, **more})

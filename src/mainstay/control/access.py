@@ -95,6 +95,19 @@ ACCESS: Mapping[tuple[str, str], Mapping[Role, Relation]] = {
     ("service_option", "read"): {A: ALL, P: own("provider_id", flags=("enabled",)), G: AS_PROVIDER},
     ("service_option", "write"): PROVIDERS,
     ("service", "read"): {A: ALL, P: AS_EITHER, G: AS_AGENT},
+    ("service", "order"): CONSUMERS,
+    ("service", "condition"): {G: AS_AGENT},
+    ("job", "read"): {A: ALL, P: AS_EITHER, G: AS_AGENT},
+    ("job", "cancel"): {A: ALL, P: AS_EITHER, G: AS_AGENT},
+    ("job", "work"): {G: AS_AGENT},
+    ("service_pool_set", "read"): {A: ALL, P: AS_PROVIDER, G: AS_PROVIDER},
+    ("service_pool_set", "write"): PROVIDERS,
+    ("service_pool", "read"): {A: ALL, P: AS_PROVIDER, G: AS_PROVIDER},
+    ("service_pool", "write"): PROVIDERS,
+    ("service_pool_value", "read"): {A: ALL, P: AS_PROVIDER, G: AS_PROVIDER},
+    ("service_pool_value", "write"): PROVIDERS,
+    # Which of them, and when, depends on the owner: see operations/secrets.py.
+    ("secret", "read"): {G: ALL},
     ("event", "read"): {A: ALL, P: own("provider_id", "consumer_id", "participant_id")},
 }
 

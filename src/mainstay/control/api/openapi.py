@@ -117,7 +117,10 @@ def _responses(endpoint: Endpoint, shown: Document) -> Document:
         statuses |= {401, 403, 429, 503}
     if endpoint.body is not None:
         statuses |= {400, 413}
-    refusals = {str(status): {"$ref": f"#/components/responses/{status}"} for status in sorted(statuses)}
+    refusals: Document = {
+        str(status): {"description": "Done"} if status < 400 else {"$ref": f"#/components/responses/{status}"}
+        for status in sorted(statuses)
+    }
     if endpoint.path == "/ready":
         refusals["503"] = {"description": "Not ready", "content": answer["content"]}
     return {str(endpoint.status): answer, **refusals}

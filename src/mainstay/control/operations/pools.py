@@ -92,14 +92,17 @@ async def answer(
     Questions are answered in the order of their pools, so that two orders never wait for each other's pools."""
     answers: dict[str, PoolAnswer | PoolProblem] = {}
     taken: list[str] = []
-    for question in sorted(questions, key=lambda question: question.pool_type):
-        if pool_set_id is None:
-            answers[question.path] = PoolProblem.NO_POOL_SET
-            continue
+    if pool_set_id is None:
+        return {question.path: PoolProblem.NO_POOL_SET for question in questions}, ()
+    asked: list[tuple[ServicePool, PoolQuestion]] = []
+    for question in questions:
         pool = await store.find_pool(work.tx, pool_set_id, question.pool_type)
         if pool is None:
             answers[question.path] = PoolProblem.NO_POOL
-        elif service_id is None or pool.property_type != question.property_type:
+        else:
+            asked.append((pool, question))
+    for pool, question in sorted(asked, key=lambda each: each[0].id):
+        if service_id is None or pool.property_type != question.property_type:
             answers[question.path] = PoolAnswer(pool.property_type, Unknown.COUNTED)
         else:
             value = await take(work, pool, service_id, question)

@@ -8,6 +8,8 @@ from mainstay.control.operations.refusals import InUse
 from mainstay.control.operations.work import Work
 from mainstay.control.store.participants import PARTICIPANTS, Participant
 from mainstay.control.store.records import Record, Table
+from mainstay.control.store.service_groups import SERVICE_GROUPS
+from mainstay.control.store.services import delete_terminal, living_ids
 
 NAMED = 10
 R = TypeVar("R", bound=Record)
@@ -30,15 +32,26 @@ async def refuse_if_needed(work: Work, table: Table[R], record: R, columns: dict
 
 
 async def remove_participant(work: Work, participant: Participant) -> None:
+    """Groups and terminal services go with their consumer; whatever is alive is named and stays."""
+    living = {
+        "services": [
+            *await living_ids(work.tx, "consumer_id", participant.id),
+            *await living_ids(work.tx, "provider_id", participant.id),
+        ]
+    }
+    if any(living.values()):
+        raise InUse(f"participant {participant.id}", living)
     await refuse_if_needed(
         work,
         PARTICIPANTS,
         participant,
         {
             "agents": ("agents", "provider_id"),
-            "serviceGroups": ("service_groups", "consumer_id"),
             "serviceOptions": ("service_options", "provider_id"),
             "servicePoolSets": ("service_pool_sets", "provider_id"),
         },
     )
+    await delete_terminal(work.tx, "consumer_id", participant.id)
+    for group in await SERVICE_GROUPS.all_by(work.tx, "consumer_id", participant.id, limit=100_000):
+        await work.delete(SERVICE_GROUPS, group)
     await work.delete(PARTICIPANTS, participant)

@@ -20,6 +20,7 @@ from mainstay.control.vault.seal import CannotOpen, Place, Sealed, Vault, new_re
 
 PREFIX = "vault://"
 NOT_CONFIGURED = "vault is not configured"
+RESEALED_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +84,12 @@ async def check_keys(tx: Transaction, vault: Vault | None) -> None:
         raise BadSettings(
             f"the vault key does not open the secrets in this database; give the right {VARIABLE} or {FILE}"
         ) from None
+
+
+async def reseal_all(tx: Transaction, vault: Vault) -> int:
+    """Seals some of what another key sealed with the current one; how many that were, none when it is done."""
+    found = await store.not_sealed_by(tx, vault.current, RESEALED_AT_ONCE)
+    for secret in found:
+        sealed = vault.seal(open_secret(vault, secret), place_of(secret))
+        await store.reseal(tx, secret.reference, sealed.key_id, sealed.ciphertext)
+    return len(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from mainstay.control.store.contract import Row, Transaction
 from mainstay.control.store.records import to_microseconds
@@ -88,3 +88,18 @@ async def delete_of(tx: Transaction, owner_kind: str, owner_id: str) -> None:
         owner_kind=owner_kind,
         owner_id=owner_id,
     )
+
+
+async def note_reading(tx: Transaction, reference: str, job_id: str, now: datetime, every: timedelta) -> bool:
+    """Whether it was already known that the secret is read: for this job, or without one not long ago."""
+    oldest = 0 if job_id else to_microseconds(now - every)
+    rows = await tx.fetch(
+        "INSERT INTO vault_readings (reference, job_id, read_at) VALUES (:reference, :job_id, :now)"
+        " ON CONFLICT (reference, job_id) DO UPDATE SET read_at = :now WHERE vault_readings.read_at < :oldest"
+        " RETURNING read_at",
+        reference=reference,
+        job_id=job_id,
+        now=to_microseconds(now),
+        oldest=oldest,
+    )
+    return not rows

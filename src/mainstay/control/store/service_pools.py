@@ -146,3 +146,13 @@ async def count_values(tx: Transaction, pool_id: str) -> tuple[int, int]:
         pool_id=pool_id,
     )
     return int(str(rows[0]["total"])), int(str(rows[0]["allocated"]))
+
+
+async def allocated_ids(tx: Transaction, pool_id: str) -> list[str]:
+    """Some of the services that hold values of the pool."""
+    rows = await tx.fetch(
+        "SELECT DISTINCT service_id FROM service_pool_values"
+        " WHERE service_pool_id = :pool_id AND service_id IS NOT NULL LIMIT 10",
+        pool_id=pool_id,
+    )
+    return [str(row["service_id"]) for row in rows]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+import msgspec
+
 from mainstay.control.store.contract import Transaction
 from mainstay.control.store.records import Record, Table, to_microseconds, to_time
 
@@ -110,3 +112,24 @@ async def living_with_jobs(
     return [
         (SERVICES.decode(row), None if row["active_action"] is None else str(row["active_action"])) for row in rows
     ]
+
+
+async def read_provenance(tx: Transaction, service_id: str) -> dict[str, dict[str, object]]:
+    rows = await tx.fetch("SELECT provenance FROM services WHERE id = :id", id=service_id)
+    return msgspec.json.decode(str(rows[0]["provenance"]), type=dict[str, dict[str, object]]) if rows else {}
+
+
+async def candidate_agents(tx: Transaction, service_type_id: str, limit: int) -> list[tuple[str, list[str]]]:
+    """Agents that can serve a type, best first: connected ones, then those with the fewest living services."""
+    rows = await tx.fetch(
+        "SELECT agents.id, agents.tags FROM agents"
+        " JOIN agent_type_service_types AS served ON served.agent_type_id = agents.agent_type_id"
+        " AND served.service_type_id = :type_id"
+        " JOIN participants ON participants.id = agents.provider_id AND participants.status = 'Enabled'"
+        " WHERE agents.status <> 'Disabled'"
+        " ORDER BY CASE WHEN agents.status = 'Connected' THEN 0 ELSE 1 END,"
+        " (SELECT count(*) FROM services WHERE services.agent_id = agents.id AND services.is_terminal = 0),"
+        f" agents.created_at, agents.id LIMIT {limit}",
+        type_id=service_type_id,
+    )
+    return [(str(row["id"]), msgspec.json.decode(str(row["tags"]), type=list[str])) for row in rows]

@@ -310,7 +310,8 @@ CREATE TABLE service_pool_values (
   value TEXT NOT NULL,
   service_pool_id TEXT NOT NULL REFERENCES service_pools (id) ON DELETE CASCADE,
   provider_id TEXT NOT NULL REFERENCES participants (id),
-  service_id TEXT REFERENCES services (id),
+  -- Checked at the commit: a value is taken for a service while that is still being decided.
+  service_id TEXT REFERENCES services (id) DEFERRABLE INITIALLY DEFERRED,
   property_name TEXT,
   allocated_at INTEGER,
   -- Equal for equal JSON.
@@ -329,4 +330,12 @@ CREATE TABLE service_pool_ranges (
   first_address BLOB NOT NULL,
   last_address BLOB NOT NULL,
   PRIMARY KEY (service_pool_id, first_address)
+) STRICT;
+
+-- Which secret was read for which job (empty: for none), so that it is told once.
+CREATE TABLE vault_readings (
+  reference TEXT NOT NULL REFERENCES vault_secrets (reference) ON DELETE CASCADE,
+  job_id TEXT NOT NULL,
+  read_at INTEGER NOT NULL,
+  PRIMARY KEY (reference, job_id)
 ) STRICT;

@@ -1,0 +1,226 @@
+"""Jobs: what agents take, hold and finish."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from datetime import datetime
+
+import msgspec
+
+from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
+from mainstay.control.operations import jobs
+from mainstay.control.operations.jobs import Claim, Completion, Failure, Release, Renewal, Renewed
+from mainstay.control.operations.refusals import BadInput, NotFound
+from mainstay.control.operations.runs import agent_topic
+from mainstay.control.operations.shown import Job, show_jobs
+from mainstay.control.store.jobs import JOBS, report_of
+from mainstay.control.store.paging import Page, parse_listing
+
+PATH = "/api/v1/jobs"
+MAX_WAIT_SECONDS = 60
+# Who waits looks again by himself now and then, in case a notice got lost between replicas.
+LOOK_AGAIN_SECONDS = 5.0
+
+
+class LeasedJob(msgspec.Struct, frozen=True, rename="camel"):
+    lease_token: str
+    lease_expires_at: datetime
+    job: Job
+
+
+async def list_jobs(call: Call) -> Answer:
+    listing = parse_listing(JOBS, call.query)
+    async with call.reading() as work:
+        page = await work.page(JOBS, listing)
+        items = await show_jobs(work, page.items)
+    return Answer({**msgspec.to_builtins(page), "items": items})
+
+
+async def show(call: Call) -> Answer:
+    async with call.reading() as work:
+        row = await work.find(JOBS, call.path["id"])
+        return Answer((await show_jobs(work, [row]))[0])
+
+
+async def show_report(call: Call) -> Answer:
+    async with call.reading() as work:
+        row = await work.find(JOBS, call.path["id"])
+        report = await report_of(work.tx, row.id)
+    if report is None:
+        raise NotFound("report of job", row.id)
+    return Answer(report)
+
+
+def _number(call: Call, name: str, default: int, least: int, most: int) -> int:
+    text = next((value for key, value in reversed(call.query) if key == name), None)
+    if text is None:
+        return default
+    if not text.isascii() or not text.isdigit() or len(text) > 9 or not least <= int(text) <= most:
+        raise BadInput(f"{name} must be an integer from {least} to {most}", code="bad_query")
+    return int(text)
+
+
+async def list_pending(call: Call) -> Answer:
+    limit = _number(call, "limit", 10, 1, 100)
+    wait = _number(call, "wait", 0, 0, MAX_WAIT_SECONDS)
+    service_id = next((value.lower() for key, value in call.query if key == "serviceId"), None)
+    loop = asyncio.get_running_loop()
+    until = loop.time() + wait
+    topic = agent_topic(str(call.who.agent_id))
+    stopping = call.parts.readiness.stopping
+    while True:
+        with call.parts.store.bus.listening(topic) as news:
+            found = await _look(call, limit, service_id)
+            left = until - loop.time()
+            if found or left <= 0 or stopping.is_set():
+                return Answer(found)
+            await _either(news, stopping, min(left, LOOK_AGAIN_SECONDS))
+
+
+async def _look(call: Call, limit: int, service_id: str | None) -> list[Job]:
+    async with call.reading() as work:
+        return await show_jobs(work, await jobs.pending(work, limit, service_id))
+
+
+async def _either(news: asyncio.Event, stopping: asyncio.Event, seconds: float) -> None:
+    waits = [asyncio.ensure_future(event.wait()) for event in (news, stopping)]
+    try:
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waits:
+            each.cancel()
+        for each in waits:
+            with contextlib.suppress(asyncio.CancelledError):
+                await each
+
+
+async def claim(call: Call) -> Answer:
+    async with call.working() as work:
+        job = await work.find(JOBS, call.path["id"], "work")
+        leased = await jobs.claim(work, job, call.read(Claim))
+        if leased is None:
+            return Answer(status=204)
+        (shown,) = await show_jobs(work, [leased.job])
+    return Answer(LeasedJob(leased.lease_token, leased.lease_expires_at, shown))
+
+
+async def renew(call: Call) -> Answer:
+    async with call.working() as work:
+        job = await work.find(JOBS, call.path["id"], "work")
+        return Answer(await jobs.renew(work, job, call.read(Renewal)))
+
+
+async def release(call: Call) -> Answer:
+    async with call.working() as work:
+        job = await work.find(JOBS, call.path["id"], "work")
+        await jobs.release(work, job, call.read(Release))
+    return Answer()
+
+
+async def complete(call: Call) -> Answer:
+    async with call.working() as work:
+        job = await work.find(JOBS, call.path["id"], "work")
+        await jobs.complete(work, job, call.read(Completion))
+    return Answer()
+
+
+async def fail(call: Call) -> Answer:
+    async with call.working() as work:
+        job = await work.find(JOBS, call.path["id"], "work")
+        await jobs.fail(work, job, call.read(Failure))
+    return Answer()
+
+
+async def cancel(call: Call) -> Answer:
+    async with call.working() as work:
+        job = await work.find(JOBS, call.path["id"], "cancel")
+        await jobs.cancel(work, job)
+    return Answer()
+
+
+READ = ("job", "read")
+WORK = ("job", "work")
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path=PATH,
+        act=list_jobs,
+        access=READ,
+        summary="List jobs",
+        answer=Page[Job],
+        lists=JOBS,
+        refusals=(400,),
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{PATH}/pending",
+        act=list_pending,
+        access=WORK,
+        summary="What the agent may take now; with `wait` it answers as soon as there is something",
+        answer=list[Job],
+        query=(
+            QueryParameter("limit", "How many at most", {"type": "integer", "minimum": 1, "maximum": 100}),
+            QueryParameter("wait", "Seconds to wait", {"type": "integer", "minimum": 0, "maximum": MAX_WAIT_SECONDS}),
+            QueryParameter("serviceId", "Of this service only"),
+        ),
+        refusals=(400,),
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{PATH}/{{id}}",
+        act=show,
+        access=READ,
+        summary="Show one job",
+        answer=Job,
+        refusals=(404,),
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{PATH}/{{id}}/report",
+        act=show_report,
+        access=READ,
+        summary="What the agent reported at the end of a job",
+        answer=object,
+        refusals=(404,),
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{PATH}/{{id}}/claim",
+        act=claim,
+        access=WORK,
+        summary="Take a job: with `leaseSeconds` under a lease (200), else until its action's timeout (204)",
+        body=Claim,
+        answer=LeasedJob,
+        refusals=(204, 400, 404, 409),
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{PATH}/{{id}}/renew",
+        act=renew,
+        access=WORK,
+        summary="Prolong the lease and tell how far it is",
+        body=Renewal,
+        answer=Renewed,
+        refusals=(400, 404, 409),
+    ),
+    *(
+        Endpoint(
+            method="POST",
+            path=f"{PATH}/{{id}}/{name}",
+            act=act,
+            access=access,
+            summary=summary,
+            status=204,
+            body=body,
+            refusals=(404, 409),
+        )
+        for name, act, access, summary, body in (
+            ("release", release, WORK, "Give a job back", Release),
+            ("complete", complete, WORK, "Tell that a job is done, and what was found out", Completion),
+            ("fail", fail, WORK, "Tell that a job failed", Failure),
+            ("cancel", cancel, ("job", "cancel"), "End a run: at once if pending, else by asking the agent", None),
+        )
+    ),
+)

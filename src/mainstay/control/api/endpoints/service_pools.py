@@ -1,0 +1,48 @@
+"""Pool sets, pools, their values, and how full they are."""
+
+from __future__ import annotations
+
+from mainstay.control.api.contract import Answer, Call, Endpoint
+from mainstay.control.api.nouns import noun_endpoints
+from mainstay.control.operations import service_pools
+from mainstay.control.operations.service_pools import Usage
+from mainstay.control.store.service_pools import SERVICE_POOL_SETS, SERVICE_POOL_VALUES, SERVICE_POOLS
+
+
+async def show_usage(call: Call) -> Answer:
+    async with call.reading() as work:
+        return Answer(await service_pools.usage(work, await work.find(SERVICE_POOLS, call.path["id"])))
+
+
+ENDPOINTS = (
+    *noun_endpoints(
+        "/api/v1/service-pool-sets",
+        SERVICE_POOL_SETS,
+        (service_pools.NewPoolSet, service_pools.create_set),
+        (service_pools.PoolSetChange, service_pools.change_set),
+        service_pools.delete_set,
+    ),
+    *noun_endpoints(
+        "/api/v1/service-pools",
+        SERVICE_POOLS,
+        (service_pools.NewPool, service_pools.create_pool),
+        (service_pools.PoolChange, service_pools.change_pool),
+        service_pools.delete_pool,
+    ),
+    *noun_endpoints(
+        "/api/v1/service-pool-values",
+        SERVICE_POOL_VALUES,
+        (service_pools.NewPoolValue, service_pools.create_value),
+        (service_pools.PoolValueChange, service_pools.change_value),
+        service_pools.delete_value,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/v1/service-pools/{id}/usage",
+        act=show_usage,
+        access=("service_pool", "read"),
+        summary="How many values a pool has, and how many are taken",
+        answer=Usage,
+        refusals=(404,),
+    ),
+)

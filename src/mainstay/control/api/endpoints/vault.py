@@ -1,0 +1,26 @@
+"""The vault: agents open the secrets that are theirs to open."""
+
+from __future__ import annotations
+
+from mainstay.control.api.contract import Answer, Call, Endpoint
+from mainstay.control.operations import secrets
+from mainstay.control.operations.secrets import Revealed
+
+
+async def reveal(call: Call) -> Answer:
+    async with call.working() as work:
+        found = await secrets.reveal(work, call.path["reference"])
+    return Answer(found, headers={"Cache-Control": "no-store"})
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/api/v1/vault/secrets/{reference}",
+        act=reveal,
+        access=("secret", "read"),
+        summary="Open a secret of the agent itself or of a service it serves",
+        answer=Revealed,
+        refusals=(404,),
+    ),
+)

@@ -1,0 +1,75 @@
+"""Secrets for the agent that needs them: whose it is and when decides, and each reading leaves a trace."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+
+from mainstay.control.operations.refusals import NotFound
+from mainstay.control.operations.vault import PREFIX, open_secret
+from mainstay.control.operations.work import Work
+from mainstay.control.store import secrets as store
+from mainstay.control.store.agents import AGENTS
+from mainstay.control.store.jobs import active_job
+from mainstay.control.store.records import Record
+from mainstay.control.store.secrets import StoredSecret
+from mainstay.control.store.services import SERVICES
+
+TRACE_EVERY = timedelta(hours=1)
+
+
+class Revealed(msgspec.Struct, frozen=True):
+    # Any JSON: a secret may be a number, or a whole document.
+    value: object
+
+
+class NoSecret(NotFound):
+    def __init__(self, reference: str) -> None:
+        super().__init__("secret", reference)
+        self.args = (f"secret with reference {reference} not found",)
+
+
+async def reveal(work: Work, reference: str) -> Revealed:
+    name = reference.removeprefix(PREFIX)
+    secret = await store.find(work.tx, name)
+    vault = work.tools.vault
+    if secret is None or vault is None:
+        raise NoSecret(reference)
+    owner, job_id = await _owner(work, secret, reference)
+    await _trace(work, secret, owner, job_id)
+    return Revealed(open_secret(vault, secret))
+
+
+async def _owner(work: Work, secret: StoredSecret, reference: str) -> tuple[Record, str | None]:
+    """The agent or service that owns it, and the job it is read for; refused where it is not the caller's to read."""
+    agent_id = work.who.agent_id
+    if secret.owner_kind == "agent":
+        agent = await AGENTS.find(work.tx, secret.owner_id)
+        if agent is None or agent.id != agent_id:
+            raise NoSecret(reference)
+        return agent, None
+    service = await SERVICES.find(work.tx, secret.owner_id)
+    if service is None or service.agent_id != agent_id:
+        raise NoSecret(reference)
+    job = await active_job(work.tx, service.id)
+    if job is None and secret.type == "ephemeral":
+        raise NoSecret(reference)
+    return service, None if job is None else job.id
+
+
+async def _trace(work: Work, secret: StoredSecret, owner: Record, job_id: str | None) -> None:
+    """One event for each secret and job; outside jobs at most one an hour."""
+    known = await store.note_reading(work.tx, secret.reference, job_id or "", work.now, TRACE_EVERY)
+    if known:
+        return
+    noun = "agent" if secret.owner_kind == "agent" else "service"
+    await work.tell(
+        "vault.read",
+        noun,
+        owner,
+        owner,
+        reference=f"{PREFIX}{secret.reference}",
+        schemaPath=secret.schema_path,
+        jobId=job_id,
+    )

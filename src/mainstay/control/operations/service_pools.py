@@ -1,0 +1,203 @@
+"""Pool sets, pools and values as their provider keeps them; taking and giving back is in `pools.py`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from mainstay.control.access import Role
+from mainstay.control.domain.values import is_integer, is_number, type_name
+from mainstay.control.operations import pools
+from mainstay.control.operations.inputs import Body, Id, Name
+from mainstay.control.operations.refusals import BadInput, Conflict, NotYours
+from mainstay.control.operations.removal import refuse_if_needed
+from mainstay.control.operations.work import Work, new_id
+from mainstay.control.store.participants import PARTICIPANTS
+from mainstay.control.store.service_pools import (
+    SERVICE_POOL_SETS,
+    SERVICE_POOL_VALUES,
+    SERVICE_POOLS,
+    GeneratorType,
+    PoolPropertyType,
+    ServicePool,
+    ServicePoolSet,
+    ServicePoolValue,
+    allocated_ids,
+    count_values,
+)
+
+PoolType = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern="^[^\\u0000]*$")]
+
+
+class NewPoolSet(Body, frozen=True, kw_only=True):
+    name: Name
+    provider_id: Id
+
+
+class PoolSetChange(Body, frozen=True, kw_only=True):
+    name: Name | None = None
+
+
+class NewPool(Body, frozen=True, kw_only=True):
+    name: Name
+    type: PoolType
+    property_type: PoolPropertyType
+    generator_type: GeneratorType
+    generator_config: dict[str, object] | None = None
+    service_pool_set_id: Id
+
+
+class PoolChange(Body, frozen=True, kw_only=True):
+    name: Name | None = None
+    generator_config: dict[str, object] | None = None
+
+
+class NewPoolValue(Body, frozen=True, kw_only=True):
+    name: Name
+    value: object
+    service_pool_id: Id
+
+
+class PoolValueChange(Body, frozen=True, kw_only=True):
+    name: Name | None = None
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Exact integers of any size: an IPv6 network has more addresses than a double can count."""
+
+    total: int
+    allocated: int
+    free: int
+
+
+async def create_set(work: Work, wanted: NewPoolSet) -> ServicePoolSet:
+    provider_id = wanted.provider_id.lower()
+    if work.who.role is not Role.ADMIN and provider_id != work.who.participant_id:
+        raise NotYours("a pool set can be made only for your own participant")
+    if await PARTICIPANTS.find(work.tx, provider_id) is None:
+        raise BadInput(f"there is no participant {provider_id}")
+    made = ServicePoolSet(
+        id=new_id(), created_at=work.now, updated_at=work.now, name=wanted.name, provider_id=provider_id
+    )
+    return await work.insert(SERVICE_POOL_SETS, made)
+
+
+async def change_set(work: Work, before: ServicePoolSet, wanted: PoolSetChange) -> ServicePoolSet:
+    after = msgspec.structs.replace(before, name=wanted.name or before.name)
+    return await work.update(SERVICE_POOL_SETS, before, after)
+
+
+async def delete_set(work: Work, pool_set: ServicePoolSet) -> None:
+    needed = {"servicePools": ("service_pools", "service_pool_set_id"), "agents": ("agents", "service_pool_set_id")}
+    await refuse_if_needed(work, SERVICE_POOL_SETS, pool_set, needed)
+    await work.delete(SERVICE_POOL_SETS, pool_set)
+
+
+async def create_pool(work: Work, wanted: NewPool) -> ServicePool:
+    pool_set = await SERVICE_POOL_SETS.find(work.tx, wanted.service_pool_set_id.lower())
+    if work.who.role is not Role.ADMIN and (pool_set is None or pool_set.provider_id != work.who.participant_id):
+        raise NotYours("the pool set must be one of your own")
+    if pool_set is None:
+        raise BadInput(f"there is no service pool set {wanted.service_pool_set_id}")
+    pool = ServicePool(
+        id=new_id(),
+        created_at=work.now,
+        updated_at=work.now,
+        name=wanted.name,
+        type=wanted.type,
+        property_type=wanted.property_type,
+        generator_type=wanted.generator_type,
+        generator_config=wanted.generator_config,
+        service_pool_set_id=pool_set.id,
+        provider_id=pool_set.provider_id,
+    )
+    _check_generator(pool)
+    await work.insert(SERVICE_POOLS, pool)
+    if pool.generator_type == "subnet":
+        await pools.lay_out_ranges(work, pool)
+    return pool
+
+
+def _check_generator(pool: ServicePool) -> None:
+    if pool.generator_type == "list":
+        if pool.generator_config:
+            raise BadInput("a list pool has no generatorConfig; its values are posted one by one")
+        return
+    if pool.property_type not in ("string", "json"):
+        raise BadInput(f"a subnet pool gives strings, so its propertyType cannot be {pool.property_type}")
+    pools.parse_subnet(pool.generator_config)
+
+
+async def change_pool(work: Work, before: ServicePool, wanted: PoolChange) -> ServicePool:
+    config = before.generator_config if wanted.generator_config is None else wanted.generator_config
+    after = msgspec.structs.replace(before, name=wanted.name or before.name, generator_config=config)
+    _check_generator(after)
+    if after.generator_type == "subnet" and after.generator_config != before.generator_config:
+        await pools.lay_out_ranges(work, after)
+    return await work.update(SERVICE_POOLS, before, after)
+
+
+async def delete_pool(work: Work, pool: ServicePool) -> None:
+    allocated = await allocated_ids(work.tx, pool.id)
+    if allocated:
+        raise Conflict(
+            f"service pool {pool.id} has allocated values; delete the services that hold them first",
+            code="in_use",
+            details={"dependants": {"services": allocated}},
+        )
+    await work.delete(SERVICE_POOLS, pool)
+
+
+async def create_value(work: Work, wanted: NewPoolValue) -> ServicePoolValue:
+    pool = await SERVICE_POOLS.find(work.tx, wanted.service_pool_id.lower())
+    if work.who.role is not Role.ADMIN and (pool is None or pool.provider_id != work.who.participant_id):
+        raise NotYours("the pool must be one of your own")
+    if pool is None:
+        raise BadInput(f"there is no service pool {wanted.service_pool_id}")
+    if pool.generator_type == "subnet":
+        raise BadInput("a subnet pool makes its values itself")
+    if not fits(pool.property_type, wanted.value):
+        raise BadInput(f"pool {pool.type} holds values of type {pool.property_type}, got {type_name(wanted.value)}")
+    value = ServicePoolValue(
+        id=new_id(),
+        created_at=work.now,
+        updated_at=work.now,
+        name=wanted.name,
+        value=wanted.value,
+        service_pool_id=pool.id,
+        provider_id=pool.provider_id,
+    )
+    return await work.insert(SERVICE_POOL_VALUES, value, value_key=pools.value_key(wanted.value))
+
+
+def fits(kind: PoolPropertyType, value: object) -> bool:
+    if kind == "string":
+        return isinstance(value, str)
+    if kind == "boolean":
+        return isinstance(value, bool)
+    if kind == "integer":
+        return is_integer(value)
+    return kind == "json" or is_number(value)
+
+
+async def change_value(work: Work, before: ServicePoolValue, wanted: PoolValueChange) -> ServicePoolValue:
+    after = msgspec.structs.replace(before, name=wanted.name or before.name)
+    return await work.update(SERVICE_POOL_VALUES, before, after)
+
+
+async def delete_value(work: Work, value: ServicePoolValue) -> None:
+    if value.service_id is not None:
+        raise Conflict(
+            f"{value.name} is allocated to service {value.service_id}",
+            code="in_use",
+            details={"dependants": {"services": [value.service_id]}},
+        )
+    await work.delete(SERVICE_POOL_VALUES, value)
+
+
+async def usage(work: Work, pool: ServicePool) -> Usage:
+    total, allocated = await count_values(work.tx, pool.id)
+    if pool.generator_type == "subnet":
+        total = pools.parse_subnet(pool.generator_config).size
+    return Usage(total, allocated, total - allocated)

@@ -1,0 +1,303 @@
+"""Services: ordered, changed, moved through their lifecycle and removed, each by one request and the jobs it queues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Annotated, Literal
+
+import msgspec
+
+from mainstay.control.access import Role
+from mainstay.control.domain.lifecycle import steps
+from mainstay.control.domain.lifecycle.schema import Action, Lifecycle
+from mainstay.control.domain.lifecycle.uptime import Entered, uptime
+from mainstay.control.domain.properties.contract import Operation
+from mainstay.control.domain.properties.schema import PropertySchema
+from mainstay.control.domain.properties.stored import references_in
+from mainstay.control.domain.refusals import TerminalState
+from mainstay.control.domain.service_types import ServiceTypeDefinition
+from mainstay.control.operations import runs, vault
+from mainstay.control.operations.inputs import NO_ZERO, Body, Id, Name
+from mainstay.control.operations.properties import Setting, accept_properties
+from mainstay.control.operations.refusals import BadInput, Conflict, InUse, NotYours, Stale
+from mainstay.control.operations.runs import Plan
+from mainstay.control.operations.vault import Owner
+from mainstay.control.operations.work import Work, new_id
+from mainstay.control.store import services as store
+from mainstay.control.store.agent_types import AGENT_TYPES
+from mainstay.control.store.agents import AGENTS, Agent
+from mainstay.control.store.jobs import JobRow, active_job
+from mainstay.control.store.service_groups import SERVICE_GROUPS, ServiceGroup
+from mainstay.control.store.service_types import SERVICE_TYPES, ServiceType
+from mainstay.control.store.services import SERVICES, ServiceRow
+
+DEFAULT_GROUP = "default"
+CANDIDATES = 10_000
+MAX_WINDOW = timedelta(days=366 * 5)
+Tag = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+Short = Annotated[str, msgspec.Meta(max_length=1000, pattern=NO_ZERO)]
+
+
+class NewService(Body, frozen=True, kw_only=True):
+    service_type_id: Id
+    name: Name
+    properties: dict[str, object] = {}
+    group_id: Id | None = None
+    agent_id: Id | None = None
+    agent_tags: Annotated[list[Tag], msgspec.Meta(max_length=100)] = []
+
+
+class ServiceChange(Body, frozen=True, kw_only=True):
+    name: Name | None = None
+    properties: dict[str, object] | None = None
+
+
+class ActionRequest(Body, frozen=True, kw_only=True):
+    properties: dict[str, object] | None = None
+
+
+class Condition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What an agent found out about a service, beside its status."""
+
+    type: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+    status: Literal["True", "False", "Unknown"]
+    reason: Short = ""
+    message: Annotated[str, msgspec.Meta(max_length=100_000)] = ""
+
+
+class Uptime(msgspec.Struct, frozen=True, rename="camel"):
+    start: datetime
+    end: datetime
+    running_seconds: float
+    total_seconds: float
+    share: float
+
+
+async def create(work: Work, wanted: NewService) -> ServiceRow:
+    service_type = await SERVICE_TYPES.find(work.tx, wanted.service_type_id.lower())
+    if service_type is None:
+        raise BadInput(f"there is no service type {wanted.service_type_id}")
+    group = await _group(work, wanted.group_id)
+    agent = await _agent(work, wanted, service_type)
+    definition = work.tools.definitions.of_service_type(service_type)
+    lifecycle, schema = definition.lifecycle, definition.properties
+    service_id = new_id()
+    setting = Setting(
+        Operation.CREATE,
+        service_id=service_id,
+        agent_id=agent.id,
+        pool_set_id=agent.service_pool_set_id,
+        provider_id=agent.provider_id,
+        consumer_id=group.consumer_id,
+        group_id=group.id,
+    )
+    decided = await accept_properties(work, schema, wanted.properties, setting)
+    properties, _ = await vault.seal_all(work, decided.accepted, Owner("service", service_id))
+    service = ServiceRow(
+        id=service_id,
+        created_at=work.now,
+        updated_at=work.now,
+        name=wanted.name,
+        status=lifecycle.initial_state,
+        properties=properties,
+        provider_id=agent.provider_id,
+        consumer_id=group.consumer_id,
+        group_id=group.id,
+        agent_id=agent.id,
+        service_type_id=service_type.id,
+        conditions=[],
+        version=1,
+    )
+    origins = runs.origins_of(work, schema, {}, decided, None)
+    await work.insert(SERVICES, service, is_terminal=0, provenance=msgspec.json.encode(origins).decode())
+    await _save_references(work, schema, service)
+    await store.note_state(work.tx, service.id, service.status, work.now)
+    # The properties are the service's own from the start, so the run has nothing to apply and nothing to give back.
+    await runs.start(work, service, lifecycle, "create", properties, Plan(None))
+    return service
+
+
+async def _save_references(work: Work, schema: PropertySchema, service: ServiceRow) -> None:
+    if schema.has_references:
+        found = references_in(schema, service.properties)
+        await store.set_references(work.tx, service.id, [(each.path, each.service_id) for each in found])
+
+
+async def _group(work: Work, group_id: str | None) -> ServiceGroup:
+    caller = work.who
+    if group_id is not None:
+        group = await SERVICE_GROUPS.find(work.tx, group_id.lower())
+        if caller.role is Role.PARTICIPANT and (group is None or group.consumer_id != caller.participant_id):
+            raise NotYours("the group must be one of your own")
+        if group is None:
+            raise BadInput(f"there is no service group {group_id}")
+        return group
+    if caller.participant_id is None:
+        raise BadInput("an admin must say for whom: give groupId")
+    # Two first orders at once must not make two groups.
+    await work.tx.lock(f"default group {caller.participant_id}")
+    for group in await SERVICE_GROUPS.all_by(work.tx, "consumer_id", caller.participant_id):
+        if group.name == DEFAULT_GROUP:
+            return group
+    made = ServiceGroup(
+        id=new_id(),
+        created_at=work.now,
+        updated_at=work.now,
+        name=DEFAULT_GROUP,
+        consumer_id=caller.participant_id,
+    )
+    return await work.insert(SERVICE_GROUPS, made)
+
+
+async def _agent(work: Work, wanted: NewService, service_type: ServiceType) -> Agent:
+    if wanted.agent_id is not None:
+        agent = await AGENTS.find(work.tx, wanted.agent_id.lower())
+        if agent is None:
+            raise BadInput(f"there is no agent {wanted.agent_id}")
+        agent_type = await AGENT_TYPES.find(work.tx, agent.agent_type_id)
+        if agent_type is None or service_type.id not in agent_type.service_type_ids:
+            named = agent.agent_type_id if agent_type is None else agent_type.name
+            raise BadInput(f"agent type {named} does not support service type {service_type.name}")
+        if agent.status == "Disabled":
+            raise BadInput(f"agent {agent.name} is disabled")
+        return agent
+    for agent_id, tags in await store.candidate_agents(work.tx, service_type.id, CANDIDATES):
+        if set(wanted.agent_tags) <= set(tags):
+            found = await AGENTS.find(work.tx, agent_id)
+            if found is not None:
+                return found
+    listed = ", ".join(wanted.agent_tags)
+    raise BadInput(f"no agent found for service type {service_type.name} with tags [{listed}]", code="no_agent")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """An action asked of a service. `properties` None: none were given."""
+
+    action: str
+    properties: Mapping[str, object] | None = None
+    # The version that the caller has seen; None does not matter.
+    if_version: int | None = None
+
+
+async def change(work: Work, service: ServiceRow, wanted: ServiceChange, if_version: int | None) -> ServiceRow:
+    """The name at once, properties through a job `update`; what changes nothing needs none."""
+    definition = await runs.definition_of(work, service)
+    if service.status in definition.lifecycle.terminal_states:
+        raise TerminalState(service.status)
+    if wanted.properties is not None:
+        await _request(work, service, definition, Request("update", wanted.properties, if_version))
+    refuse_stale(service, if_version)
+    if wanted.name is None:
+        return service
+    after = msgspec.structs.replace(service, name=wanted.name)
+    return await runs.save_service(work, service, after, definition.lifecycle)
+
+
+async def act(work: Work, service: ServiceRow, request: Request) -> None:
+    await _request(work, service, await runs.definition_of(work, service), request)
+
+
+async def _request(work: Work, service: ServiceRow, definition: ServiceTypeDefinition, request: Request) -> None:
+    """Checks in the order of the contract: action, terminal state, properties, version, state, active job."""
+    lifecycle = definition.lifecycle
+    action = steps.find_action(lifecycle, request.action)
+    if service.status in lifecycle.terminal_states:
+        raise TerminalState(service.status)
+    active = await active_job(work.tx, service.id)
+    if (
+        active is not None
+        and active.action == request.action
+        and not request.properties
+        and request.action != "update"
+    ):
+        # Asked again while it is already being done.
+        return
+    plan = await _plan(work, service, definition.properties, action, request)
+    refuse_stale(service, request.if_version)
+    if action.name == "update" and plan.decided is not None and not plan.decided.accepted.changed:
+        return
+    steps.begin(lifecycle, action.name, service.status)
+    if active is not None:
+        raise active_job_refusal(active)
+    if action.name == "delete":
+        await _refuse_if_referenced(work, service)
+    await runs.start(work, service, lifecycle, action.name, plan.properties, plan)
+
+
+def active_job_refusal(job: JobRow) -> Conflict:
+    return Conflict(
+        f"the service has an active job {job.id} ({job.action}); wait for it or cancel it",
+        code="active_job",
+        details={"jobId": job.id},
+    )
+
+
+def refuse_stale(service: ServiceRow, if_version: int | None) -> None:
+    if if_version is not None and if_version != service.version:
+        raise Stale(f"the service is at version {service.version}, not {if_version}; read it again")
+
+
+async def _plan(work: Work, service: ServiceRow, schema: PropertySchema, action: Action, request: Request) -> Plan:
+    if not action.takes_properties:
+        if request.properties:
+            raise BadInput(f"action '{action.name}' takes no properties")
+        return Plan(None)
+    decided = await accept_properties(
+        work, schema, dict(request.properties or {}), await update_setting(work, service), service.properties
+    )
+    properties, new_secrets = await vault.seal_all(work, decided.accepted, Owner("service", service.id))
+    origins = runs.origins_of(work, schema, service.properties, decided, None)
+    return Plan(properties, decided, new_secrets, origins)
+
+
+async def update_setting(work: Work, service: ServiceRow) -> Setting:
+    agent = await AGENTS.find(work.tx, service.agent_id)
+    return Setting(
+        Operation.UPDATE,
+        state=service.status,
+        service_id=service.id,
+        agent_id=service.agent_id,
+        pool_set_id=None if agent is None else agent.service_pool_set_id,
+        provider_id=service.provider_id,
+        consumer_id=service.consumer_id,
+        group_id=service.group_id,
+    )
+
+
+async def _refuse_if_referenced(work: Work, service: ServiceRow) -> None:
+    referrers = await store.living_referrers(work.tx, service.id)
+    if referrers:
+        raise InUse(f"service {service.id}", {"services": referrers})
+
+
+async def set_conditions(work: Work, service: ServiceRow, wanted: list[Condition]) -> ServiceRow:
+    """What the agent says now replaces what it said before; since when is kept where nothing changed."""
+    known = {str(each["type"]): each for each in service.conditions}
+    conditions: list[dict[str, object]] = []
+    for condition in {each.type: each for each in wanted}.values():
+        document: dict[str, object] = msgspec.to_builtins(condition)
+        before = known.get(condition.type, {})
+        same = before.get("status") == condition.status
+        document["since"] = before["since"] if same and "since" in before else msgspec.to_builtins(work.now)
+        conditions.append(document)
+    definition = await runs.definition_of(work, service)
+    after = msgspec.structs.replace(service, conditions=conditions)
+    return await runs.save_service(work, service, after, definition.lifecycle)
+
+
+async def measure_uptime(work: Work, service: ServiceRow, start: datetime | None, end: datetime | None) -> Uptime:
+    end = min(end or work.now, work.now)
+    start = start or max(service.created_at, end - MAX_WINDOW)
+    if start > end:
+        raise BadInput("start must not be after end")
+    lifecycle: Lifecycle = (await runs.definition_of(work, service)).lifecycle
+    history = [Entered(at, state) for at, state in await store.state_history(work.tx, service.id)]
+    found = uptime(lifecycle, history, start, end)
+    return Uptime(start, end, found.running.total_seconds(), found.total.total_seconds(), found.share)
+
+
+async def read_provenance(work: Work, service: ServiceRow) -> dict[str, dict[str, object]]:
+    return await store.read_provenance(work.tx, service.id)

@@ -1,0 +1,158 @@
+"""Jobs and the runs they belong to. Who wins a claim is decided by one guarded statement."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+from mainstay.control.store.contract import Row, Transaction
+from mainstay.control.store.records import Record, Table, to_microseconds, to_time
+
+JobStatus = Literal["Pending", "Processing", "Completed", "Failed", "Cancelled"]
+ACTIVE = "('Pending', 'Processing')"
+
+
+class JobRow(Record, frozen=True, kw_only=True):
+    action: str
+    params: dict[str, object] | None = None
+    priority: int = 1
+    status: JobStatus = "Pending"
+    error_message: str | None = None
+    claimed_at: datetime | None = None
+    completed_at: datetime | None = None
+    # None on a job that is held without a lease.
+    lease_expires_at: datetime | None = None
+    attempt: int = 1
+    progress: dict[str, object] | None = None
+    cancel_requested: bool = False
+    run_id: str
+    step: int = 1
+    blueprint_digest: str | None = None
+    agent_id: str
+    service_id: str
+    provider_id: str
+    consumer_id: str
+
+
+class Run(Record, frozen=True, kw_only=True):
+    service_id: str
+    action: str
+    visited: list[str]
+    # What the service's properties become when the run succeeds; None leaves them.
+    properties: dict[str, object] | None = None
+    # Who set what in them, by path.
+    origins: dict[str, object]
+    # Pool values and secrets taken for it: kept if it succeeds, given back if not.
+    taken_values: list[str]
+    new_secrets: list[str]
+    # What is replaced: given back if it succeeds.
+    released_values: list[str]
+    retired_secrets: list[str]
+
+
+JOBS = Table("jobs", "job", JobRow)
+RUNS = Table("runs", "run", Run)
+
+
+class Holding(msgspec.Struct, frozen=True):
+    """What a job row holds that is nobody else's business."""
+
+    group_id: str
+    deadline_at: datetime | None
+    lease_hash: str | None
+    claim_id: str | None
+    # How it ended, as a digest: the same word twice is one word.
+    outcome: str | None
+
+
+async def holding(tx: Transaction, job_id: str) -> Holding:
+    (row,) = await tx.fetch(
+        "SELECT group_id, deadline_at, lease_hash, claim_id, outcome FROM jobs WHERE id = :id", id=job_id
+    )
+    deadline = row["deadline_at"]
+    return Holding(
+        str(row["group_id"]),
+        to_time(deadline) if isinstance(deadline, int) else None,
+        *(None if row[name] is None else str(row[name]) for name in ("lease_hash", "claim_id", "outcome")),
+    )
+
+
+async def active_job(tx: Transaction, service_id: str) -> JobRow | None:
+    rows = await tx.fetch(
+        f"SELECT {JOBS.select()} FROM jobs WHERE service_id = :id AND status IN {ACTIVE}", id=service_id
+    )
+    return JOBS.decode(rows[0]) if rows else None
+
+
+async def active_jobs_of(tx: Transaction, service_ids: list[str]) -> list[JobRow]:
+    marks = {f"id_{index}": service_id for index, service_id in enumerate(service_ids)}
+    if not marks:
+        return []
+    rows = await tx.fetch(
+        f"SELECT {JOBS.select()} FROM jobs WHERE status IN {ACTIVE}"
+        f" AND service_id IN ({', '.join(f':{name}' for name in marks)})",
+        **marks,  # type: ignore[arg-type]
+    )
+    return [JOBS.decode(row) for row in rows]
+
+
+async def claim(
+    tx: Transaction,
+    job_id: str,
+    now: datetime,
+    deadline: datetime,
+    lease: tuple[datetime, str, str | None] | None,
+) -> JobRow | None:
+    """`lease`: when it ends, the hash of its token, the caller's own name for the claim. None: another was faster."""
+    expires, lease_hash, claim_id = lease if lease is not None else (None, None, None)
+    rows = await tx.fetch(
+        "UPDATE jobs SET status = 'Processing', claimed_at = :now, updated_at = :now, lease_expires_at = :expires,"
+        " lease_hash = :lease_hash, claim_id = :claim_id, deadline_at = :deadline, progress = NULL"
+        f" WHERE id = :id AND status = 'Pending' RETURNING {JOBS.select()}",
+        id=job_id,
+        now=to_microseconds(now),
+        expires=None if expires is None else to_microseconds(expires),
+        lease_hash=lease_hash,
+        claim_id=claim_id,
+        deadline=to_microseconds(deadline),
+    )
+    return JOBS.decode(rows[0]) if rows else None
+
+
+async def pending_ids(tx: Transaction, agent_id: str, limit: int, service_id: str | None) -> list[str]:
+    """What the agent may take now: one job of each group, none of a group that it is at work in."""
+    wanted = "" if service_id is None else " AND service_id = :service_id"
+    rows = await tx.fetch(
+        "SELECT id FROM (SELECT id, priority, created_at, row_number() OVER"
+        " (PARTITION BY group_id ORDER BY priority DESC, created_at, id) AS place FROM jobs"
+        f" WHERE agent_id = :agent_id AND status = 'Pending'{wanted} AND NOT EXISTS"
+        " (SELECT 1 FROM jobs AS others WHERE others.agent_id = :agent_id AND others.status = 'Processing'"
+        " AND others.group_id = jobs.group_id)) AS placed"
+        f" WHERE place = 1 ORDER BY priority DESC, created_at, id LIMIT {int(limit)}",
+        agent_id=agent_id,
+        service_id=service_id,
+    )
+    return [str(row["id"]) for row in rows]
+
+
+async def overdue_ids(tx: Transaction, now: datetime, limit: int) -> list[str]:
+    rows = await tx.fetch(
+        f"SELECT id FROM jobs WHERE status IN {ACTIVE} AND deadline_at <= :now ORDER BY deadline_at LIMIT {limit}",
+        now=to_microseconds(now),
+    )
+    return [str(row["id"]) for row in rows]
+
+
+async def ever_completed(tx: Transaction, service_id: str) -> bool:
+    rows = await tx.fetch(
+        "SELECT 1 AS found FROM jobs WHERE service_id = :id AND status = 'Completed' LIMIT 1", id=service_id
+    )
+    return bool(rows)
+
+
+async def report_of(tx: Transaction, job_id: str) -> object | None:
+    rows: list[Row] = list(await tx.fetch("SELECT report FROM jobs WHERE id = :id", id=job_id))
+    text = rows[0]["report"] if rows else None
+    return None if text is None else msgspec.json.decode(str(text))

@@ -1,0 +1,194 @@
+"""Secrets: sealed at once, opened by their agent alone, and gone in time."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import seed
+from plane import PROGRAM, Server, running
+from world import World
+
+SIMPLE: Any = seed.block("Example 1: Simple VM Lifecycle")
+ADVANCED: Any = seed.block("Example 2: Advanced Lifecycle with Error Handling")
+BLOCK: Any = seed.block("Property Secrets", "Service type with secrets")
+WEB: Any = BLOCK["propertySchema"]
+PLAIN = {
+    "appName": "MyApp",
+    "apiKey": "canary-key-9c1",
+    "initialPassword": "canary-pass-9c1",
+    "databaseConfig": {"host": "db.example.com", "password": "canary-db-9c1"},
+}
+
+
+def reveal(world: World, reference: str, expect: int = 200) -> Any:
+    return world.agent.get(f"/vault/secrets/{reference.removeprefix('vault://')}", expect=expect)
+
+
+def test_the_seeds_web_application(world: World) -> None:
+    service = world.order(world.service_type(WEB, SIMPLE), PLAIN)
+    kept = service["properties"]
+    references = [kept["apiKey"], kept["initialPassword"], kept["databaseConfig"]["password"]]
+    assert all(reference.startswith("vault://") for reference in references)
+    assert kept["databaseConfig"]["port"] == 5432
+    values = [reveal(world, reference)["value"] for reference in references]
+    assert values == ["canary-key-9c1", "canary-pass-9c1", "canary-db-9c1"]
+    for client in (world.admin, world.consumer, world.provider):
+        client.get(f"/vault/secrets/{references[0][8:]}", expect=403)
+    other = world.token("agent", world.new_agent()["id"])
+    other.get(f"/vault/secrets/{references[0][8:]}", expect=404)
+    done = world.complete(service)
+    assert "initialPassword" not in done["properties"]
+    reveal(world, references[1], expect=404)
+    assert reveal(world, references[0])["value"] == "canary-key-9c1"
+    world.consumer.delete(f"/services/{service['id']}")
+    ended = world.complete(service)
+    assert ended["properties"] == {"appName": "MyApp", "databaseConfig": {"host": "db.example.com", "port": 5432}}
+    missing = reveal(world, references[0], expect=404)
+    assert missing["error"] == f"secret with reference {references[0][8:]} not found"
+
+
+def test_ephemeral_secrets_last_for_the_whole_run(world: World) -> None:
+    schema = {"once": {"type": "string", "required": True, "secret": {"type": "ephemeral"}}}
+    service = world.order(world.service_type(schema, ADVANCED), {"once": "canary-once"})
+    reference = service["properties"]["once"]
+    assert world.complete(service)["properties"]["once"] == reference
+    assert reveal(world, reference)["value"] == "canary-once"
+    job = world.next_job(service)
+    world.agent.post(f"/jobs/{job['id']}/release", expect=204)
+    assert reveal(world, reference)["value"] == "canary-once"
+    assert "once" not in world.fail(service, "boom")["properties"]
+    reveal(world, reference, expect=404)
+
+
+def test_a_reference_may_only_be_sent_back_where_it_is_stored(world: World) -> None:
+    schema = {
+        "a": {"type": "string", "secret": {"type": "persistent"}},
+        "b": {"type": "string", "secret": {"type": "persistent"}},
+        "n": {"type": "integer"},
+    }
+    kind = world.service_type(schema, SIMPLE)
+    service = world.order(kind, {"a": "canary-a", "b": "canary-b"})
+    world.complete(service)
+    a, b = service["properties"]["a"], service["properties"]["b"]
+    path = f"/services/{service['id']}"
+    for properties in ({"a": b}, {"a": "vault://0000"}):
+        world.consumer.patch(path, {"properties": properties}, expect=400)
+    body = {"serviceTypeId": kind["id"], "name": "x", "groupId": world.group_id, "agentId": world.agent_id}
+    world.consumer.post("/services", {**body, "properties": {"a": a}}, expect=400)
+    world.consumer.patch(path, {"properties": {"a": a, "b": "canary-b", "n": 1}})
+    assert world.complete(service)["properties"] == {"a": a, "b": b, "n": 1}
+
+
+def test_the_old_value_is_kept_until_the_update_succeeds(world: World) -> None:
+    schema = {"a": {"type": "json", "secret": {"type": "persistent"}}}
+    service = world.order(world.service_type(schema, SIMPLE), {"a": {"k": [1, None]}})
+    world.complete(service)
+    old = service["properties"]["a"]
+    path = f"/services/{service['id']}"
+    world.consumer.patch(path, {"properties": {"a": 42}})
+    job = world.next_job(service)
+    new = job["params"]["a"]
+    assert reveal(world, old)["value"] == {"k": [1, None]}
+    assert reveal(world, new)["value"] == 42
+    world.agent.post(f"/jobs/{job['id']}/fail", {"errorMessage": "x"}, expect=204)
+    reveal(world, new, expect=404)
+    world.consumer.patch(path, {"properties": {"a": 43}})
+    done = world.complete(service)
+    reveal(world, old, expect=404)
+    assert reveal(world, done["properties"]["a"])["value"] == 43
+
+
+def test_secrets_in_arrays_are_sealed_one_by_one(world: World) -> None:
+    item = {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "password": {"type": "string", "secret": {"type": "persistent"}}},
+    }
+    service = world.order(
+        world.service_type({"users": {"type": "array", "items": item}}, SIMPLE),
+        {"users": [{"name": "a", "password": "canary-1"}, {"name": "b", "password": "canary-2"}]},
+    )
+    found = [reveal(world, user["password"])["value"] for user in service["properties"]["users"]]
+    assert found == ["canary-1", "canary-2"]
+
+
+def test_an_agent_reads_the_secrets_of_its_own_configuration(world: World) -> None:
+    agent_type = world.agent_type(configurationSchema={"key": {"type": "string", "secret": {"type": "persistent"}}})
+    agent = world.new_agent(agentTypeId=agent_type["id"], configuration={"key": "canary-own"})
+    reference = agent["configuration"]["key"]
+    own = world.token("agent", agent["id"])
+    assert own.get(f"/vault/secrets/{reference[8:]}")["value"] == "canary-own"
+    world.agent.get(f"/vault/secrets/{reference[8:]}", expect=404)
+
+
+def test_readings_are_told_once_for_each_job(world: World) -> None:
+    schema = {"a": {"type": "string", "secret": {"type": "persistent"}}}
+    service = world.order(world.service_type(schema, SIMPLE), {"a": "canary-t"})
+    reference = service["properties"]["a"]
+    for _ in range(3):
+        reveal(world, reference)
+    world.complete(service)
+    for _ in range(3):
+        reveal(world, reference)
+    events = world.consumer.get(f"/events?entityId={service['id']}&type=vault")["items"]
+    assert [bool(event["properties"]["jobId"]) for event in events] == [True, False]
+    assert "canary" not in str(events)
+
+
+def test_no_secret_is_ever_to_be_seen(server: Server, world: World) -> None:
+    service = world.order(world.service_type(WEB, SIMPLE), PLAIN)
+    world.consumer.patch(f"/services/{service['id']}", {"properties": {"apiKey": 5}}, expect=400)
+    world.complete(service)
+    seen = [
+        str(world.admin.call("GET", path).body)
+        for path in (
+            f"/api/v1/services/{service['id']}",
+            f"/api/v1/jobs?serviceId={service['id']}",
+            "/api/v1/events?pageSize=100&sort=-createdAt",
+            "/metrics",
+        )
+    ]
+    seen.append(server.log.read_text())
+    seen.append(Path(f"/proc/{server.process.pid}/cmdline").read_text())
+    assert "canary" not in "".join(seen)
+    for file in server.data_dir.glob("mainstay.db*"):
+        assert b"canary" not in file.read_bytes(), file.name
+
+
+def test_without_a_vault_secrets_are_refused(tmp_path: Path) -> None:
+    with running(tmp_path / "data", environment={"MAINSTAY_VAULT": "off"}) as server:
+        world = World(server.admin)
+        kind = world.service_type({"a": {"type": "string", "secret": {"type": "persistent"}}}, SIMPLE)
+        body = {"serviceTypeId": kind["id"], "name": "x", "groupId": world.group_id, "agentId": world.agent_id}
+        refused = world.consumer.post("/services", {**body, "properties": {"a": "x"}}, expect=400)
+        assert refused["errors"] == [{"path": "a", "message": "vault is not configured"}]
+
+
+def test_the_wrong_key_stops_the_start_and_a_rotated_one_does_not(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with running(data) as server:
+        world = World(server.admin)
+        kind = world.service_type({"a": {"type": "string", "secret": {"type": "persistent"}}}, SIMPLE)
+        reference = world.order(kind, {"a": "canary-r"})["properties"]["a"]
+        agent = world.agent.token
+        server.stop()
+    first = (data / "vault.key").read_text()
+    rotated = subprocess.run(
+        [PROGRAM, "vault", "rotate", "--data-dir", data], capture_output=True, text=True, timeout=30
+    )
+    assert rotated.returncode == 0, rotated.stderr
+    assert "1 secret" in rotated.stdout
+    assert (data / "vault.key").read_text().splitlines() != first.splitlines()
+    assert first.strip() not in (data / "vault.key").read_text()
+    assert (data / "vault.key").stat().st_mode & 0o777 == 0o600
+    with running(data) as server:
+        client = server.admin.as_token(str(agent))
+        assert client.get(f"/vault/secrets/{reference[8:]}")["value"] == "canary-r"
+        server.stop()
+    (data / "vault.key").write_text("cd" * 32)
+    refused = subprocess.run(
+        [PROGRAM, "server", "--port", "0", "--data-dir", data], capture_output=True, text=True, timeout=30
+    )
+    assert refused.returncode == 2
+    assert "vault key" in refused.stderr
