@@ -108,7 +108,16 @@ ACCESS: Mapping[tuple[str, str], Mapping[Role, Relation]] = {
     ("service_pool_value", "write"): PROVIDERS,
     # Which of them, and when, depends on the owner: see operations/secrets.py.
     ("secret", "read"): {G: ALL},
+    ("metric_type", "read"): EVERYBODY,
+    ("metric_type", "write"): ADMIN_ONLY,
+    ("metric_entry", "read"): {A: ALL, P: AS_EITHER},
+    # Whose service it is about is judged with the body.
+    ("metric_entry", "write"): {G: AS_AGENT},
+    ("catalogue", "read"): EVERYBODY,
+    ("blueprint", "read"): {A: ALL, G: ALL},
+    ("blueprint", "write"): ADMIN_ONLY,
     ("event", "read"): {A: ALL, P: own("provider_id", "consumer_id", "participant_id")},
+    ("event", "lease"): ADMIN_ONLY,
 }
 
 

@@ -115,6 +115,8 @@ class Endpoint:
     answer: object = None
     # What else it may hold, such as the answer of a dry run.
     also: tuple[object, ...] = ()
+    # The answer (200) of a dry run, where the usual status is another.
+    dry: object = None
     query: tuple[QueryParameter, ...] = ()
     # The noun whose fields filter the list.
     lists: object = None

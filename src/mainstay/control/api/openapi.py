@@ -43,6 +43,8 @@ def describe_api() -> Document:
         answers = [next(found) for _ in _answer_types(endpoint)]
         if answers:
             shown["answer"] = answers[0] if len(answers) == 1 else {"anyOf": answers}
+        if endpoint.dry is not None:
+            shown["dry"] = next(found)
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, shown)
     return {
         "openapi": "3.1.0",
@@ -68,7 +70,8 @@ def _anything(kind: type) -> Document:
 
 
 def _types(endpoint: Endpoint) -> list[Any]:
-    return [*([] if endpoint.body is None else [endpoint.body]), *_answer_types(endpoint)]
+    dry: list[Any] = [] if endpoint.dry is None else [endpoint.dry]
+    return [*([] if endpoint.body is None else [endpoint.body]), *_answer_types(endpoint), *dry]
 
 
 def _answer_types(endpoint: Endpoint) -> list[Any]:
@@ -123,6 +126,8 @@ def _responses(endpoint: Endpoint, shown: Document) -> Document:
     }
     if endpoint.path == "/ready":
         refusals["503"] = {"description": "Not ready", "content": answer["content"]}
+    if "dry" in shown:
+        refusals["200"] = {"description": "What would happen", "content": _json(shown["dry"])}
     return {str(endpoint.status): answer, **refusals}
 
 

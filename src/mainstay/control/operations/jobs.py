@@ -13,13 +13,16 @@ from typing import Annotated
 
 import msgspec
 
+from mainstay.control.access import Role
 from mainstay.control.domain.lifecycle import steps
+from mainstay.control.domain.lifecycle.schema import Lifecycle
 from mainstay.control.domain.properties.contract import Operation
+from mainstay.control.domain.refusals import TerminalState
 from mainstay.control.domain.service_types import ServiceTypeDefinition
 from mainstay.control.operations import pools, runs, vault
 from mainstay.control.operations.inputs import NO_ZERO, Body, Name, Text
 from mainstay.control.operations.properties import Setting, accept_properties
-from mainstay.control.operations.refusals import Conflict
+from mainstay.control.operations.refusals import Conflict, InUse, NotYours
 from mainstay.control.operations.vault import Owner
 from mainstay.control.operations.work import Work
 from mainstay.control.store import jobs as store
@@ -27,7 +30,7 @@ from mainstay.control.store.agents import AGENTS
 from mainstay.control.store.jobs import JOBS, RUNS, Holding, JobRow, JobStatus, Run
 from mainstay.control.store.records import to_microseconds
 from mainstay.control.store.service_pools import values_of_service
-from mainstay.control.store.services import SERVICES, ServiceRow
+from mainstay.control.store.services import SERVICES, ServiceRow, living_referrers
 from mainstay.control.store.tokens import hash_token
 
 TIMED_OUT = "job timed out"
@@ -393,3 +396,32 @@ async def pending(work: Work, limit: int, service_id: str | None) -> list[JobRow
     ids = await store.pending_ids(work.tx, str(work.who.agent_id), limit, service_id)
     found = await JOBS.many(work.tx, ids)
     return [found[job_id] for job_id in ids if job_id in found]
+
+
+async def force_delete(work: Work, service: ServiceRow) -> None:
+    """Without the agent: the active job is cancelled, and the service comes to its first terminal state."""
+    definition = await runs.definition_of(work, service)
+    lifecycle = definition.lifecycle
+    if service.status in lifecycle.terminal_states:
+        raise TerminalState(service.status)
+    if work.who.role is not Role.ADMIN and await store.ever_completed(work.tx, service.id):
+        raise NotYours("only an admin may force the end of a service that an agent has worked on")
+    end = _first_terminal(lifecycle)
+    if end is None:
+        raise Conflict("the lifecycle has no terminal state", code="no_terminal_state")
+    referrers = await living_referrers(work.tx, service.id)
+    if referrers:
+        raise InUse(f"service {service.id}", {"services": referrers})
+    active = await store.active_job(work.tx, service.id)
+    if active is not None:
+        held = await hold(work, active.id, service.id)
+        await _end_job(work, held, "Cancelled", None, None, None)
+        await runs.abandon_run(work, await runs.find_run(work, held.job))
+    after = msgspec.structs.replace(service, status=end)
+    await runs.save_service(work, service, after, lifecycle, schema=definition.properties, forced=True)
+
+
+def _first_terminal(lifecycle: Lifecycle) -> str | None:
+    declared = lifecycle.source.get("terminalStates") if isinstance(lifecycle.source, dict) else None
+    named = declared if isinstance(declared, list) else list(lifecycle.states)
+    return next((state for state in named if state in lifecycle.terminal_states), None)

@@ -182,26 +182,31 @@ class Request:
     if_version: int | None = None
 
 
-async def change(work: Work, service: ServiceRow, wanted: ServiceChange, if_version: int | None) -> ServiceRow:
+async def change(work: Work, service: ServiceRow, wanted: ServiceChange, if_version: int | None) -> Plan | None:
     """The name at once, properties through a job `update`; what changes nothing needs none."""
     definition = await runs.definition_of(work, service)
     if service.status in definition.lifecycle.terminal_states:
         raise TerminalState(service.status)
+    plan = None
     if wanted.properties is not None:
-        await _request(work, service, definition, Request("update", wanted.properties, if_version))
+        plan = await _request(work, service, definition, Request("update", wanted.properties, if_version))
     refuse_stale(service, if_version)
-    if wanted.name is None:
-        return service
-    after = msgspec.structs.replace(service, name=wanted.name)
-    return await runs.save_service(work, service, after, definition.lifecycle)
+    if wanted.name is not None:
+        after = msgspec.structs.replace(service, name=wanted.name)
+        await runs.save_service(work, service, after, definition.lifecycle)
+    return plan
 
 
-async def act(work: Work, service: ServiceRow, request: Request) -> None:
-    await _request(work, service, await runs.definition_of(work, service), request)
+async def act(work: Work, service: ServiceRow, request: Request) -> Plan | None:
+    return await _request(work, service, await runs.definition_of(work, service), request)
 
 
-async def _request(work: Work, service: ServiceRow, definition: ServiceTypeDefinition, request: Request) -> None:
-    """Checks in the order of the contract: action, terminal state, properties, version, state, active job."""
+async def _request(
+    work: Work, service: ServiceRow, definition: ServiceTypeDefinition, request: Request
+) -> Plan | None:
+    """Checks in the order of the contract: action, terminal state, properties, version, state, active job.
+
+    None: nothing had to be queued."""
     lifecycle = definition.lifecycle
     action = steps.find_action(lifecycle, request.action)
     if service.status in lifecycle.terminal_states:
@@ -214,17 +219,18 @@ async def _request(work: Work, service: ServiceRow, definition: ServiceTypeDefin
         and request.action != "update"
     ):
         # Asked again while it is already being done.
-        return
+        return None
     plan = await _plan(work, service, definition.properties, action, request)
     refuse_stale(service, request.if_version)
     if action.name == "update" and plan.decided is not None and not plan.decided.accepted.changed:
-        return
+        return None
     steps.begin(lifecycle, action.name, service.status)
     if active is not None:
         raise active_job_refusal(active)
     if action.name == "delete":
         await _refuse_if_referenced(work, service)
     await runs.start(work, service, lifecycle, action.name, plan.properties, plan)
+    return plan
 
 
 def active_job_refusal(job: JobRow) -> Conflict:

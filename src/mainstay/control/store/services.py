@@ -7,7 +7,7 @@ from datetime import datetime
 
 import msgspec
 
-from mainstay.control.store.contract import Transaction
+from mainstay.control.store.contract import Row, Transaction
 from mainstay.control.store.records import Record, Table, to_microseconds, to_time
 
 
@@ -133,3 +133,28 @@ async def candidate_agents(tx: Transaction, service_type_id: str, limit: int) ->
         type_id=service_type_id,
     )
     return [(str(row["id"]), msgspec.json.decode(str(row["tags"]), type=list[str])) for row in rows]
+
+
+async def find_instance(tx: Transaction, agent_id: str, instance_id: str) -> ServiceRow | None:
+    rows = await tx.fetch(
+        f"SELECT {SERVICES.select()} FROM services WHERE agent_id = :agent_id AND agent_instance_id = :instance_id",
+        agent_id=agent_id,
+        instance_id=instance_id,
+    )
+    return SERVICES.decode(rows[0]) if rows else None
+
+
+async def catalogue_rows(tx: Transaction, limit: int) -> list[Row]:
+    """Each service type with each agent that can serve it now."""
+    return list(
+        await tx.fetch(
+            "SELECT service_types.id AS type_id, service_types.name AS type_name, agents.id AS agent_id,"
+            " agents.name AS agent_name, agents.status AS agent_status, agents.tags AS tags,"
+            " participants.id AS provider_id, participants.name AS provider_name FROM service_types"
+            " JOIN agent_type_service_types AS served ON served.service_type_id = service_types.id"
+            " JOIN agents ON agents.agent_type_id = served.agent_type_id AND agents.status <> 'Disabled'"
+            " JOIN participants ON participants.id = agents.provider_id AND participants.status = 'Enabled'"
+            f" ORDER BY service_types.name, participants.name, agents.name, agents.id LIMIT {limit}",
+            slow=True,
+        )
+    )

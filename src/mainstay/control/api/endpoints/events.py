@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from mainstay.control.api.authentication import authenticate
 from mainstay.control.api.contract import Answer, Call, Endpoint
-from mainstay.control.operations import events
+from mainstay.control.api.errors import HttpRefusal
+from mainstay.control.api.waiting import first_of
+from mainstay.control.operations import events, subscriptions
+from mainstay.control.operations.refusals import BadInput
+from mainstay.control.operations.subscriptions import Acknowledged, Acknowledgement, LeasedEvents, LeaseRequest
+from mainstay.control.operations.work import EVENT_TOPIC
 from mainstay.control.store.events import EVENTS, Event
 from mainstay.control.store.paging import Page, parse_listing
+from mainstay.control.store.subscriptions import last_number
 
 PATH = "/api/v1/events"
+STREAMED_AT_ONCE = 200
+HEARTBEAT_SECONDS = 15.0
 
 
 async def list_events(call: Call) -> Answer:
@@ -17,7 +30,86 @@ async def list_events(call: Call) -> Answer:
         return Answer(await events.page(work, listing))
 
 
+async def lease(call: Call) -> Answer:
+    wanted = call.read(LeaseRequest)
+    await events.number(call.parts.store)
+    async with call.working() as work:
+        return Answer(await subscriptions.lease(work, wanted))
+
+
+async def acknowledge(call: Call) -> Answer:
+    wanted = call.read(Acknowledgement)
+    async with call.working() as work:
+        return Answer(await subscriptions.acknowledge(work, wanted))
+
+
+async def stream(call: Call) -> Answer:
+    given = call.headers.get("last-event-id", "").strip()
+    if given and not (given.isascii() and given.isdigit() and len(given) < 19):
+        raise BadInput("Last-Event-ID must be the number of an event", code="bad_query")
+    await events.number(call.parts.store)
+    async with call.reading() as work:
+        last = int(given) if given else await last_number(work.tx)
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return Answer(stream=_pieces(call, last), media_type="text/event-stream", headers=headers)
+
+
+async def _pieces(call: Call, last: int) -> AsyncIterator[bytes]:
+    """Events as they are committed; a comment now and then keeps the line open and notices a caller who lost access."""
+    yield b": connected\n\n"
+    store, stopping = call.parts.store, call.parts.readiness.stopping
+    while not stopping.is_set():
+        with store.bus.listening(EVENT_TOPIC) as news:
+            await events.number(store)
+            async with call.reading() as work:
+                found = await subscriptions.events_after(work, last, STREAMED_AT_ONCE)
+            for event in found:
+                number = event.sequence_number or last
+                text = msgspec.json.encode(event)
+                yield f"id: {number}\nevent: {event.type}\ndata: ".encode() + text + b"\n\n"
+                last = number
+            if found:
+                continue
+            await first_of((news, stopping), HEARTBEAT_SECONDS)
+            if not news.is_set():
+                try:
+                    await authenticate(call.parts, call.headers.get("authorization"))
+                except HttpRefusal:
+                    return
+                yield b": still here\n\n"
+
+
 ENDPOINTS = (
+    Endpoint(
+        method="POST",
+        path=f"{PATH}/lease",
+        act=lease,
+        access=("event", "lease"),
+        summary="Take the next events of a subscriber, for one of its instances at a time",
+        body=LeaseRequest,
+        answer=LeasedEvents,
+        refusals=(409,),
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{PATH}/ack",
+        act=acknowledge,
+        access=("event", "lease"),
+        summary="Tell how far a subscriber is",
+        body=Acknowledgement,
+        answer=Acknowledged,
+        refusals=(409,),
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{PATH}/stream",
+        act=stream,
+        access=("event", "read"),
+        summary="Events as they happen (Server-Sent Events); Last-Event-ID continues where a stream ended",
+        answer=str,
+        media_type="text/event-stream",
+        refusals=(400,),
+    ),
     Endpoint(
         method="GET",
         path=PATH,

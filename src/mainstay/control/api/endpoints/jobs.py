@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from datetime import datetime
 
 import msgspec
 
 from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
+from mainstay.control.api.waiting import first_of
 from mainstay.control.operations import jobs
 from mainstay.control.operations.jobs import Claim, Completion, Failure, Release, Renewal, Renewed
 from mainstay.control.operations.refusals import BadInput, NotFound
@@ -75,24 +75,12 @@ async def list_pending(call: Call) -> Answer:
             left = until - loop.time()
             if found or left <= 0 or stopping.is_set():
                 return Answer(found)
-            await _either(news, stopping, min(left, LOOK_AGAIN_SECONDS))
+            await first_of((news, stopping), min(left, LOOK_AGAIN_SECONDS))
 
 
 async def _look(call: Call, limit: int, service_id: str | None) -> list[Job]:
     async with call.reading() as work:
         return await show_jobs(work, await jobs.pending(work, limit, service_id))
-
-
-async def _either(news: asyncio.Event, stopping: asyncio.Event, seconds: float) -> None:
-    waits = [asyncio.ensure_future(event.wait()) for event in (news, stopping)]
-    try:
-        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for each in waits:
-            each.cancel()
-        for each in waits:
-            with contextlib.suppress(asyncio.CancelledError):
-                await each
 
 
 async def claim(call: Call) -> Answer:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import datetime
 
 import msgspec
@@ -9,16 +12,20 @@ import msgspec
 from mainstay.control.api.bodies import decode_json
 from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
 from mainstay.control.operations import services
-from mainstay.control.operations.refusals import BadInput
+from mainstay.control.operations.forecast import Forecast, forecast_action, forecast_order
+from mainstay.control.operations.jobs import force_delete
+from mainstay.control.operations.refusals import BadInput, Conflict
 from mainstay.control.operations.services import ActionRequest, Condition, NewService, Request, ServiceChange, Uptime
 from mainstay.control.operations.shown import Service, show_service, show_services
 from mainstay.control.operations.work import Work
+from mainstay.control.store.idempotency import keep_answer, reserve
 from mainstay.control.store.paging import Page, parse_listing, parse_time
 from mainstay.control.store.services import SERVICES, ServiceRow
 
 PATH = "/api/v1/services"
 ALIASES = {"currentStatus": "status"}
 MAX_CONDITIONS = 100
+MAX_KEY = 255
 
 
 def etag(service: ServiceRow) -> dict[str, str]:
@@ -57,33 +64,95 @@ async def show(call: Call) -> Answer:
     return Answer(service, headers=etag(service))
 
 
+class Rehearsed(Exception):
+    """Ends a dry run: the request was carried out in full, and with this everything it did is undone."""
+
+    def __init__(self, forecast: Forecast) -> None:
+        super().__init__()
+        self.forecast = forecast
+
+
+@asynccontextmanager
+async def ordering(call: Call, answers: list[Answer]) -> AsyncIterator[Work]:
+    """The work of one order; a dry run leaves its forecast in `answers` and nothing anywhere else."""
+    try:
+        async with call.working() as work:
+            yield work
+    except Rehearsed as rehearsed:
+        answers.append(Answer(rehearsed.forecast, status=200))
+
+
+def idempotency_key(call: Call) -> str | None:
+    key = call.headers.get("idempotency-key")
+    if key is not None and not 1 <= len(key) <= MAX_KEY:
+        raise BadInput(f"Idempotency-Key must have 1 to {MAX_KEY} characters")
+    return key
+
+
 async def create(call: Call) -> Answer:
     wanted = call.read(NewService)
-    async with call.working() as work:
+    key = idempotency_key(call)
+    answers: list[Answer] = []
+    async with ordering(call, answers) as work:
+        if key is not None:
+            digest = hashlib.sha256(msgspec.json.encode(wanted, order="sorted")).hexdigest()
+            known = await reserve(work.tx, work.who.token_id, key, digest, work.now)
+            if known is not None:
+                return _again(known, digest)
         service = await services.create(work, wanted)
-        return await shown(work, service.id)
+        if call.flag("dryRun"):
+            raise Rehearsed(await forecast_order(work, service))
+        answer = await shown(work, service.id)
+        if key is not None:
+            await keep_answer(work.tx, work.who.token_id, key, msgspec.json.encode(answer.body).decode())
+        answers.append(answer)
+    return answers[0]
+
+
+def _again(known: tuple[str, str], digest: str) -> Answer:
+    if known[0] != digest:
+        raise Conflict("this Idempotency-Key was used for another order", code="idempotency_mismatch")
+    return Answer(known[1].encode())
 
 
 async def change(call: Call) -> Answer:
-    async with call.working() as work:
+    answers: list[Answer] = []
+    async with ordering(call, answers) as work:
         row = await work.find(SERVICES, call.path["id"], "order", lock=True)
-        await services.change(work, row, call.read(ServiceChange), if_version(call))
-        return await shown(work, row.id)
+        plan = await services.change(work, row, call.read(ServiceChange), if_version(call))
+        if call.flag("dryRun"):
+            raise Rehearsed(await forecast_action(work, row, "update", plan))
+        answers.append(await shown(work, row.id))
+    return answers[0]
 
 
 async def delete(call: Call) -> Answer:
-    async with call.working() as work:
+    answers: list[Answer] = []
+    async with ordering(call, answers) as work:
         row = await work.find(SERVICES, call.path["id"], "order", lock=True)
-        await services.act(work, row, Request("delete", None, if_version(call)))
-    return Answer()
+        if call.flag("force"):
+            services.refuse_stale(row, if_version(call))
+            await force_delete(work, row)
+            plan = None
+        else:
+            plan = await services.act(work, row, Request("delete", None, if_version(call)))
+        if call.flag("dryRun"):
+            raise Rehearsed(await forecast_action(work, row, "delete", plan))
+        answers.append(Answer())
+    return answers[0]
 
 
 async def act(call: Call) -> Answer:
-    async with call.working() as work:
+    answers: list[Answer] = []
+    async with ordering(call, answers) as work:
         row = await work.find(SERVICES, call.path["id"], "order", lock=True)
         wanted = call.read(ActionRequest)
-        await services.act(work, row, Request(call.path["action"], wanted.properties, if_version(call)))
-        return await shown(work, row.id)
+        action = call.path["action"]
+        plan = await services.act(work, row, Request(action, wanted.properties, if_version(call)))
+        if call.flag("dryRun"):
+            raise Rehearsed(await forecast_action(work, row, action, plan))
+        answers.append(await shown(work, row.id))
+    return answers[0]
 
 
 def _conditions(raw: bytes) -> list[Condition]:
@@ -123,6 +192,8 @@ async def show_provenance(call: Call) -> Answer:
         return Answer({"properties": await services.read_provenance(work, row)})
 
 
+DRY_RUN = QueryParameter("dryRun", "Only tell what would happen", {"type": "boolean"})
+FORCE = QueryParameter("force", "Without the agent: the service ends at once", {"type": "boolean"})
 TIME = {"type": "string", "format": "date-time"}
 ORDER = ("service", "order")
 READ = ("service", "read")
@@ -157,6 +228,8 @@ ENDPOINTS = (
         status=201,
         body=NewService,
         answer=Service,
+        dry=Forecast,
+        query=(DRY_RUN,),
         refusals=(400, 409),
     ),
     Endpoint(
@@ -167,6 +240,8 @@ ENDPOINTS = (
         summary="Rename a service, or change its properties through a job `update`",
         body=ServiceChange,
         answer=Service,
+        also=(Forecast,),
+        query=(DRY_RUN,),
         refusals=(400, 404, 409, 412),
     ),
     Endpoint(
@@ -176,6 +251,8 @@ ENDPOINTS = (
         access=ORDER,
         summary="Have a service removed by a job `delete`",
         status=204,
+        dry=Forecast,
+        query=(DRY_RUN, FORCE),
         refusals=(400, 404, 409, 412),
     ),
     Endpoint(
@@ -186,6 +263,8 @@ ENDPOINTS = (
         summary="Start any action of the service's lifecycle",
         body=ActionRequest,
         answer=Service,
+        also=(Forecast,),
+        query=(DRY_RUN,),
         refusals=(400, 404, 409, 412),
     ),
     Endpoint(

@@ -1,0 +1,23 @@
+"""The catalogue."""
+
+from __future__ import annotations
+
+from mainstay.control.api.contract import Answer, Call, Endpoint
+from mainstay.control.operations.catalogue import Catalogue, read_catalogue
+
+
+async def show(call: Call) -> Answer:
+    async with call.reading() as work:
+        return Answer(await read_catalogue(work))
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/api/v1/catalogue",
+        act=show,
+        access=("catalogue", "read"),
+        summary="What can be ordered, of whom, with which options",
+        answer=Catalogue,
+    ),
+)

@@ -1,0 +1,95 @@
+"""Metric types and entries."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import get_args
+
+from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
+from mainstay.control.api.nouns import create_endpoint, list_endpoint, noun_endpoints
+from mainstay.control.operations import metrics
+from mainstay.control.operations.metrics import Bucket, NewMetricEntry, Series
+from mainstay.control.operations.refusals import BadInput
+from mainstay.control.store.metrics import METRIC_ENTRIES, METRIC_TYPES, Aggregate
+from mainstay.control.store.paging import Page, parse_listing, parse_time
+
+PATH = "/api/v1/metric-entries"
+TIME = {"type": "string", "format": "date-time"}
+
+
+async def list_resource_ids(call: Call) -> Answer:
+    listing = parse_listing(METRIC_ENTRIES, call.query)
+    async with call.reading() as work:
+        return Answer(await metrics.resource_ids(work, listing.page, listing.page_size, list(listing.conditions)))
+
+
+def _last(call: Call, name: str) -> str | None:
+    return next((value for key, value in reversed(call.query) if key == name), None)
+
+
+def _choice(call: Call, name: str, choices: tuple[str, ...], default: str) -> str:
+    value = _last(call, name) or default
+    if value not in choices:
+        raise BadInput(f"{name} must be one of {', '.join(choices)}", code="bad_query")
+    return value
+
+
+def _time(call: Call, name: str) -> datetime | None:
+    text = _last(call, name)
+    try:
+        return None if text is None else parse_time(text)
+    except (ValueError, OverflowError):
+        raise BadInput(f"{name} must be a time such as 2026-01-31T12:00:00Z", code="bad_query") from None
+
+
+async def aggregate(call: Call) -> Answer:
+    from mainstay.control.store.services import SERVICES
+
+    kind = _choice(call, "aggregateType", get_args(Aggregate), "min")
+    bucket = _choice(call, "bucket", get_args(Bucket), "hour")
+    start, end = _time(call, "start"), _time(call, "end")
+    async with call.reading() as work:
+        service = await work.find(SERVICES, call.path["serviceId"])
+        series = (service.id, call.path["resourceId"], call.path["typeId"].lower())
+        return Answer(await metrics.aggregate(work, series, kind, bucket, start, end))  # type: ignore[arg-type]
+
+
+ENDPOINTS = (
+    *noun_endpoints(
+        "/api/v1/metric-types",
+        METRIC_TYPES,
+        (metrics.NewMetricType, metrics.create_type),
+        (metrics.MetricTypeChange, metrics.change_type),
+        metrics.delete_type,
+    ),
+    list_endpoint(PATH, METRIC_ENTRIES, plural="metric entries"),
+    create_endpoint(PATH, METRIC_ENTRIES, NewMetricEntry, metrics.add),
+    Endpoint(
+        method="GET",
+        path=f"{PATH}/resource-ids",
+        act=list_resource_ids,
+        access=("metric_entry", "read"),
+        summary="List the resources that entries speak of",
+        answer=Page[str],
+        query=tuple(
+            QueryParameter(name, "Filters or pages the list")
+            for name in ("page", "pageSize", "serviceId", "agentId", "typeId", "resourceId")
+        ),
+        refusals=(400,),
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{PATH}/aggregate/{{serviceId}}/{{resourceId}}/{{typeId}}",
+        act=aggregate,
+        access=("metric_entry", "read"),
+        summary="What a series comes to over time",
+        answer=Series,
+        query=(
+            QueryParameter("aggregateType", "How values become one", {"enum": list(get_args(Aggregate))}),
+            QueryParameter("bucket", "The length of each step", {"enum": list(get_args(Bucket))}),
+            QueryParameter("start", "From when", TIME),
+            QueryParameter("end", "Until when", TIME),
+        ),
+        refusals=(400, 404),
+    ),
+)

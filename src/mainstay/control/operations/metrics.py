@@ -1,0 +1,159 @@
+"""Metrics: told by agents about their services, read as entries or over time."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Literal
+
+import msgspec
+
+from mainstay.control.operations.inputs import NO_ZERO, Body, Id, Name
+from mainstay.control.operations.refusals import BadInput, NotYours
+from mainstay.control.operations.removal import refuse_if_needed
+from mainstay.control.operations.work import Work, new_id, scope
+from mainstay.control.store import metrics as store
+from mainstay.control.store.metrics import (
+    METRIC_ENTRIES,
+    METRIC_TYPES,
+    Aggregate,
+    EntityType,
+    MetricEntry,
+    MetricType,
+)
+from mainstay.control.store.paging import Condition, Page
+from mainstay.control.store.services import SERVICES, ServiceRow, find_instance
+
+Bucket = Literal["minute", "hour", "day", "month"]
+SECONDS = {"minute": 60, "hour": 3600, "day": 86400}
+RANGES = {
+    "minute": timedelta(hours=24),
+    "hour": timedelta(days=7),
+    "day": timedelta(days=90),
+    "month": timedelta(days=366),
+}
+
+
+class NewMetricType(Body, frozen=True, kw_only=True):
+    name: Name
+    entity_type: EntityType
+
+
+class MetricTypeChange(Body, frozen=True, kw_only=True):
+    name: Name | None = None
+
+
+class NewMetricEntry(Body, frozen=True, kw_only=True):
+    resource_id: Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=NO_ZERO)]
+    type_name: Name
+    value: float
+    service_id: Id | None = None
+    agent_instance_id: Name | None = None
+
+
+class Series(msgspec.Struct, frozen=True):
+    data: list[tuple[datetime, float]]
+    aggregate: Aggregate
+    bucket: Bucket
+    start: datetime
+    end: datetime
+
+
+async def create_type(work: Work, wanted: NewMetricType) -> MetricType:
+    made = MetricType(
+        id=new_id(), created_at=work.now, updated_at=work.now, name=wanted.name, entity_type=wanted.entity_type
+    )
+    return await work.insert(METRIC_TYPES, made)
+
+
+async def change_type(work: Work, before: MetricType, wanted: MetricTypeChange) -> MetricType:
+    return await work.update(METRIC_TYPES, before, msgspec.structs.replace(before, name=wanted.name or before.name))
+
+
+async def delete_type(work: Work, metric_type: MetricType) -> None:
+    await refuse_if_needed(work, METRIC_TYPES, metric_type, {"metricEntries": ("metric_entries", "type_id")})
+    await work.delete(METRIC_TYPES, metric_type)
+
+
+async def add(work: Work, wanted: NewMetricEntry) -> MetricEntry:
+    service = await _service(work, wanted)
+    metric_type = await METRIC_TYPES.find_by(work.tx, "name", wanted.type_name)
+    if metric_type is None:
+        raise BadInput(f"there is no metric type {wanted.type_name}")
+    if not math.isfinite(wanted.value):
+        raise BadInput("value must be a finite number")
+    entry = MetricEntry(
+        id=new_id(),
+        created_at=work.now,
+        updated_at=work.now,
+        resource_id=wanted.resource_id,
+        value=wanted.value,
+        type_id=metric_type.id,
+        agent_id=service.agent_id,
+        service_id=service.id,
+        provider_id=service.provider_id,
+        consumer_id=service.consumer_id,
+    )
+    # An entry is itself a record of what happened; an event for each would say it twice.
+    await METRIC_ENTRIES.insert(work.tx, entry)
+    return entry
+
+
+async def _service(work: Work, wanted: NewMetricEntry) -> ServiceRow:
+    agent_id = str(work.who.agent_id)
+    if wanted.service_id is not None:
+        service = await SERVICES.find(work.tx, wanted.service_id.lower())
+        if service is None or service.agent_id != agent_id:
+            raise NotYours("the service must be one that you serve")
+        return service
+    if wanted.agent_instance_id is None:
+        raise BadInput("give serviceId, or agentInstanceId")
+    service = await find_instance(work.tx, agent_id, wanted.agent_instance_id)
+    if service is None:
+        raise BadInput(f"you have no service with the instance id {wanted.agent_instance_id}")
+    return service
+
+
+async def resource_ids(work: Work, page: int, page_size: int, filters: list[Condition]) -> Page[str]:
+    own = scope(work.relation("metric_entry", "read"), work.who)
+    items, total = await store.resource_ids(work.tx, [*own, *filters], page_size, (page - 1) * page_size)
+    pages = -(-total // page_size)
+    return Page(items, total, pages, page, has_next=page < pages, has_prev=page > 1 and total > 0)
+
+
+async def aggregate(
+    work: Work,
+    series: tuple[str, str, str],
+    kind: Aggregate,
+    bucket: Bucket,
+    start: datetime | None,
+    end: datetime | None,
+) -> Series:
+    end = end or work.now
+    start = start or end - RANGES[bucket]
+    if start >= end:
+        raise BadInput("start must be before end", code="bad_query")
+    if end - start > RANGES[bucket]:
+        raise BadInput(
+            f"a range in buckets of a {bucket} may be at most {RANGES[bucket].days} days", code="bad_query"
+        )
+    found: list[tuple[datetime, float]] = []
+    if bucket == "month":
+        for first, following in _months(start, end):
+            values = await store.aggregate(work.tx, series, kind, max(first, start), min(following, end), None)
+            found += [(first, value) for _, value in values]
+    else:
+        length = SECONDS[bucket]
+        for number, value in await store.aggregate(work.tx, series, kind, start, end, length):
+            found.append((datetime.fromtimestamp(number * length, UTC), value))
+    return Series(found, kind, bucket, start, end)
+
+
+def _months(start: datetime, end: datetime) -> list[tuple[datetime, datetime]]:
+    first = start.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    found = []
+    while first < end:
+        following = (first + timedelta(days=32)).replace(day=1)
+        found.append((first, following))
+        first = following
+    return found

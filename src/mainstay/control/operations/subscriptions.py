@@ -1,0 +1,65 @@
+"""Events for programs: leased in order by one instance at a time, acknowledged, or streamed as they come."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Annotated
+
+import msgspec
+
+from mainstay.control.operations.inputs import Body, Name
+from mainstay.control.operations.refusals import Conflict
+from mainstay.control.operations.work import Work, scope
+from mainstay.control.store import subscriptions as store
+from mainstay.control.store.events import Event
+
+Sequence = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+
+
+class LeaseRequest(Body, frozen=True, kw_only=True):
+    subscriber_id: Name
+    instance_id: Name
+    # Out of bounds is brought to the nearest bound.
+    lease_duration_seconds: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)] = 300
+    limit: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)] = 100
+
+
+class Acknowledgement(Body, frozen=True, kw_only=True):
+    subscriber_id: Name
+    instance_id: Name
+    last_event_sequence_processed: Sequence
+
+
+class LeasedEvents(msgspec.Struct, frozen=True, rename="camel"):
+    events: list[Event]
+    lease_expires_at: datetime
+    last_event_sequence_processed: int
+
+
+class Acknowledged(msgspec.Struct, frozen=True, rename="camel"):
+    last_event_sequence_processed: int
+
+
+async def lease(work: Work, wanted: LeaseRequest) -> LeasedEvents:
+    seconds = min(max(wanted.lease_duration_seconds, 30), 3600)
+    until = work.now + timedelta(seconds=seconds)
+    last = await store.lease(work.tx, wanted.subscriber_id, wanted.instance_id, work.now, until)
+    if last is None:
+        raise Conflict("another instance of this subscriber has the lease", code="leased_by_another")
+    events = await store.events_after(work.tx, last, min(max(wanted.limit, 1), 1000), [])
+    return LeasedEvents(events, until, last)
+
+
+async def acknowledge(work: Work, wanted: Acknowledgement) -> Acknowledged:
+    number = wanted.last_event_sequence_processed
+    if not await store.acknowledge(work.tx, wanted.subscriber_id, wanted.instance_id, number):
+        raise Conflict(
+            "another instance has the lease, or the number is not greater than the last or not there yet",
+            code="not_acknowledged",
+        )
+    return Acknowledged(number)
+
+
+async def events_after(work: Work, sequence: int, limit: int) -> list[Event]:
+    """What the caller may see of the events after this number."""
+    return await store.events_after(work.tx, sequence, limit, scope(work.relation("event", "read"), work.who))

@@ -1,0 +1,41 @@
+"""Answers that are given again when the same order is sent again."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from mainstay.control.store.contract import Transaction
+from mainstay.control.store.records import to_microseconds
+
+
+async def reserve(tx: Transaction, token_id: str, key: str, digest: str, now: datetime) -> tuple[str, str] | None:
+    """None: the key is new, and whoever sends it at the same time waits. Else (digest, answer) of the first time."""
+    inserted = await tx.execute(
+        "INSERT INTO idempotency_keys (token_id, key, created_at, body_digest, answer)"
+        " VALUES (:token_id, :key, :now, :digest, '') ON CONFLICT (token_id, key) DO NOTHING",
+        token_id=token_id,
+        key=key,
+        now=to_microseconds(now),
+        digest=digest,
+    )
+    if inserted:
+        return None
+    rows = await tx.fetch(
+        "SELECT body_digest, answer FROM idempotency_keys WHERE token_id = :token_id AND key = :key",
+        token_id=token_id,
+        key=key,
+    )
+    return str(rows[0]["body_digest"]), str(rows[0]["answer"])
+
+
+async def keep_answer(tx: Transaction, token_id: str, key: str, answer: str) -> None:
+    await tx.execute(
+        "UPDATE idempotency_keys SET answer = :answer WHERE token_id = :token_id AND key = :key",
+        token_id=token_id,
+        key=key,
+        answer=answer,
+    )
+
+
+async def forget_older(tx: Transaction, before: datetime) -> None:
+    await tx.execute("DELETE FROM idempotency_keys WHERE created_at < :before", before=to_microseconds(before))

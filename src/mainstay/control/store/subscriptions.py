@@ -1,0 +1,58 @@
+"""Subscribers to events: one instance of each at a time, and how far it is."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from mainstay.control.store.contract import Transaction
+from mainstay.control.store.events import EVENTS, Event
+from mainstay.control.store.paging import Condition
+from mainstay.control.store.records import to_microseconds
+
+
+async def lease(tx: Transaction, subscriber_id: str, instance_id: str, now: datetime, until: datetime) -> int | None:
+    """How far the subscriber is; None if another instance has the lease. One guarded statement decides."""
+    rows = await tx.fetch(
+        "INSERT INTO event_subscriptions (subscriber_id, instance_id, lease_expires_at, last_sequence)"
+        " VALUES (:subscriber_id, :instance_id, :until, 0)"
+        " ON CONFLICT (subscriber_id) DO UPDATE SET instance_id = :instance_id, lease_expires_at = :until"
+        " WHERE event_subscriptions.instance_id = :instance_id OR event_subscriptions.lease_expires_at <= :now"
+        " RETURNING last_sequence",
+        subscriber_id=subscriber_id,
+        instance_id=instance_id,
+        until=to_microseconds(until),
+        now=to_microseconds(now),
+    )
+    return int(str(rows[0]["last_sequence"])) if rows else None
+
+
+async def acknowledge(tx: Transaction, subscriber_id: str, instance_id: str, sequence: int) -> bool:
+    """False where another instance has the lease, or the subscriber is already as far."""
+    changed = await tx.execute(
+        "UPDATE event_subscriptions SET last_sequence = :sequence WHERE subscriber_id = :subscriber_id"
+        " AND instance_id = :instance_id AND last_sequence < :sequence"
+        " AND :sequence <= (SELECT coalesce(max(sequence_number), 0) FROM events)",
+        subscriber_id=subscriber_id,
+        instance_id=instance_id,
+        sequence=sequence,
+    )
+    return changed > 0
+
+
+async def events_after(tx: Transaction, sequence: int, limit: int, scope: list[Condition]) -> list[Event]:
+    parameters: dict[str, object] = {}
+    for condition in scope:
+        parameters |= condition.parameters
+    where = " AND ".join(["sequence_number > :sequence", *(condition.sql for condition in scope)])
+    rows = await tx.fetch(
+        f"SELECT {EVENTS.select()} FROM events WHERE {where} ORDER BY sequence_number LIMIT {int(limit)}",
+        slow=True,
+        sequence=sequence,
+        **parameters,  # type: ignore[arg-type]
+    )
+    return [EVENTS.decode(row) for row in rows]
+
+
+async def last_number(tx: Transaction) -> int:
+    rows = await tx.fetch("SELECT coalesce(max(sequence_number), 0) AS last FROM events")
+    return int(str(rows[0]["last"]))
