@@ -1,12 +1,22 @@
-"""What an operator does beside a running server: changing the key of the vault."""
+"""What an operator does beside a running server: changing the vault's key, backups, and a look at what is stuck."""
 
 from __future__ import annotations
 
+import gzip
+import os
+import secrets
 from collections.abc import Mapping
+from pathlib import Path
 
+from mainstay.control.operations.definitions import Definitions
+from mainstay.control.operations.doctor import Complaint, examine
 from mainstay.control.operations.vault import reseal_all
-from mainstay.control.serve import opened, write_private
+from mainstay.control.operations.work import Tools, Work
+from mainstay.control.rulebook import installed_rulebook
+from mainstay.control.serve import now, opened, prepare_data_directory, write_private
 from mainstay.control.settings import BadSettings, Settings
+from mainstay.control.store.backup import BadBackup, dump, load
+from mainstay.control.store.open import open_store
 from mainstay.control.vault.keys import FILE, VARIABLE, load_keys
 from mainstay.control.vault.seal import Vault, new_key
 
@@ -33,3 +43,46 @@ async def rotate_key(settings: Settings, environment: Mapping[str, str]) -> int:
     if from_file:
         write_private(path, path.read_text(encoding="ascii").split()[0] + "\n")
     return count
+
+
+async def back_up(settings: Settings, path: Path) -> None:
+    """While the server runs: one consistent view of everything, there as a whole or not at all."""
+    store = await open_store(settings.store_url)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with (
+            os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file,
+            gzip.GzipFile(fileobj=file, mode="wb", compresslevel=3) as packed,
+        ):
+            async with store.reading() as tx:
+                async for line in dump(tx):
+                    packed.write(line)
+            packed.close()
+            os.fsync(file.fileno())
+        draft.rename(path)
+    finally:
+        draft.unlink(missing_ok=True)
+        await store.close()
+
+
+async def restore(settings: Settings, path: Path) -> int:
+    prepare_data_directory(settings.data_path)
+    store = await open_store(settings.store_url)
+    try:
+        await store.migrate()
+        with gzip.open(path) as lines:
+            async with store.transaction() as tx:
+                return await load(tx, lines)
+    except (EOFError, gzip.BadGzipFile):
+        raise BadBackup("the file is not a backup, or was cut off") from None
+    finally:
+        await store.close()
+
+
+async def look_over(settings: Settings) -> list[Complaint]:
+    store = await open_store(settings.store_url)
+    try:
+        async with store.reading() as tx:
+            return await examine(Work(tx, now(), Tools(Definitions(installed_rulebook()))))
+    finally:
+        await store.close()

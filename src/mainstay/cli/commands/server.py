@@ -1,6 +1,8 @@
 """Runs the control plane: the API, the job queue and everything behind them. `mainstay server` needs no configuration.
 
-`mainstay server migrate` only brings the database up to date. Settings come from flags, MAINSTAY_… variables or --config."""
+`mainstay server migrate` only brings the database up to date; `server backup FILE` writes everything to a file while
+the server runs; `server restore FILE` reads it into a new database, of either kind. A backup does not hold the vault's
+key, without which its secrets cannot be opened. Settings come from flags, MAINSTAY_… variables or --config."""
 
 from __future__ import annotations
 
@@ -12,12 +14,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
+    from mainstay.control.settings import Settings
+
 SUMMARY = "run the control plane"
-VERBS = ("run", "migrate")
+VERBS = ("run", "migrate", "backup", "restore")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("verb", nargs="?", choices=VERBS, default="run", metavar="migrate", help="what to do instead")
+    parser.add_argument(
+        "verb", nargs="?", choices=VERBS, default="run", metavar="migrate|backup|restore", help="what to do instead"
+    )
+    parser.add_argument("file", nargs="?", metavar="FILE", help="the file of a backup")
     parser.add_argument("--host", metavar="ADDRESS", help="address to listen on; 127.0.0.1 when not given")
     parser.add_argument(
         "--port", metavar="N", type=int, help="port to listen on; 8420 when not given, 0 for a free one"
@@ -31,12 +38,15 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         from mainstay.control.serve import migrate, run_server
         from mainstay.control.settings import BadSettings, load_settings
+        from mainstay.control.store.backup import BadBackup
         from mainstay.control.store.contract import Unavailable
         from mainstay.control.store.migrations import ChangedMigration, NewerDatabase
     except ModuleNotFoundError as error:
         raise Refused(
             f"the server's parts are not installed ({error.name}): pip install 'mainstay[server]'"
         ) from None
+    if (arguments.file is None) == (arguments.verb in ("backup", "restore")):
+        raise Refused("use `mainstay server backup FILE` or `mainstay server restore FILE`")
     flags = {name: getattr(arguments, name) for name in ("host", "port", "data_dir", "database_url")}
     try:
         settings = load_settings(flags, os.environ, arguments.config)
@@ -46,11 +56,29 @@ def run(arguments: argparse.Namespace) -> int:
             done = asyncio.run(migrate(settings))
             print("\n".join(f"ran {name}" for name in done) or "The database is up to date.")
             return 0
+        if arguments.verb in ("backup", "restore"):
+            return carry(arguments.verb, settings, arguments.file)
         run_server(settings, os.environ)
-    except (BadSettings, ChangedMigration, NewerDatabase) as error:
+    except (BadBackup, BadSettings, ChangedMigration, NewerDatabase) as error:
         raise Refused(str(error)) from None
     except Unavailable as error:
         raise Refused(f"the database cannot be reached: {error}", exit_code=1) from None
     except OSError as error:
-        raise Refused(f"cannot listen: {error.strerror or error}", exit_code=1) from None
+        raise Refused(
+            f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", exit_code=1
+        ) from None
+    return 0
+
+
+def carry(verb: str, settings: Settings, file: str) -> int:
+    import asyncio
+    from pathlib import Path
+
+    from mainstay.control.rescue import back_up, restore
+
+    if verb == "backup":
+        asyncio.run(back_up(settings, Path(file)))
+        print(f"wrote {file}; keep the vault's key in another place")
+    else:
+        print(f"restored {asyncio.run(restore(settings, Path(file)))} rows")
     return 0

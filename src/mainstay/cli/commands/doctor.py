@@ -1,0 +1,52 @@
+"""Looks over the control plane's database and lists what is stuck, why, and what to do about it.
+
+Exit code 0: nothing is; 1: something is."""
+
+from __future__ import annotations
+
+import os
+
+from mainstay.cli.main import Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+SUMMARY = "list what is stuck in the control plane"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data-dir", metavar="DIR", help="where the server keeps its files")
+    parser.add_argument("--database-url", metavar="URL", help="postgresql://… ; the embedded database when not given")
+    parser.add_argument("--config", metavar="FILE", help="settings as TOML, as for `mainstay server`")
+    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    import asyncio
+
+    try:
+        import msgspec
+
+        from mainstay.control.rescue import look_over
+        from mainstay.control.settings import BadSettings, load_settings
+        from mainstay.control.store.contract import Unavailable
+    except ModuleNotFoundError as error:
+        raise Refused(
+            f"the server's parts are not installed ({error.name}): pip install 'mainstay[server]'"
+        ) from None
+    flags = {name: getattr(arguments, name) for name in ("data_dir", "database_url")}
+    try:
+        settings = load_settings(flags, os.environ, arguments.config)
+        if settings.is_embedded and not os.path.exists(settings.store_url.removeprefix("sqlite://")):
+            raise Refused(f"there is no database in {settings.data_dir}; give --data-dir")
+        found = asyncio.run(look_over(settings))
+    except BadSettings as error:
+        raise Refused(str(error)) from None
+    except Unavailable as error:
+        raise Refused(f"the database cannot be reached: {error}", exit_code=1) from None
+    if arguments.json:
+        print(msgspec.json.encode(found).decode())
+    else:
+        print("\n".join(f"{each.subject}: {each.message} [{each.code}]" for each in found) or "Nothing is stuck.")
+    return 1 if found else 0

@@ -1,0 +1,51 @@
+"""Questions that only a look over everything can answer."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from mainstay.control.store.contract import Row, Transaction
+from mainstay.control.store.records import to_microseconds
+from mainstay.control.store.service_pools import SERVICE_POOLS, ServicePool
+
+
+async def waiting_jobs(tx: Transaction, before: datetime, limit: int) -> list[Row]:
+    return list(
+        await tx.fetch(
+            "SELECT jobs.id AS job_id, jobs.action, jobs.service_id, agents.name AS agent_name,"
+            " agents.status AS agent_status FROM jobs JOIN agents ON agents.id = jobs.agent_id"
+            " WHERE jobs.status = 'Pending' AND jobs.created_at < :before AND agents.status <> 'Connected'"
+            f" ORDER BY jobs.created_at LIMIT {limit}",
+            before=to_microseconds(before),
+        )
+    )
+
+
+async def used_types(tx: Transaction) -> list[str]:
+    rows = await tx.fetch("SELECT DISTINCT service_type_id FROM services WHERE is_terminal = 0")
+    return [str(row["service_type_id"]) for row in rows]
+
+
+async def living_states(tx: Transaction, service_type_id: str, limit: int) -> list[tuple[str, str]]:
+    rows = await tx.fetch(
+        "SELECT id, status FROM services WHERE service_type_id = :id AND is_terminal = 0"
+        f" ORDER BY created_at LIMIT {limit}",
+        id=service_type_id,
+    )
+    return [(str(row["id"]), str(row["status"])) for row in rows]
+
+
+async def all_pools(tx: Transaction, limit: int) -> list[ServicePool]:
+    rows = await tx.fetch(f"SELECT {SERVICE_POOLS.select()} FROM service_pools ORDER BY created_at LIMIT {limit}")
+    return [SERVICE_POOLS.decode(row) for row in rows]
+
+
+async def secrets_without_owner(tx: Transaction, limit: int) -> list[tuple[str, str, str]]:
+    rows = await tx.fetch(
+        "SELECT reference, owner_kind, owner_id FROM vault_secrets WHERE"
+        " (owner_kind = 'service' AND NOT EXISTS"
+        " (SELECT 1 FROM services WHERE services.id = vault_secrets.owner_id AND services.is_terminal = 0))"
+        " OR (owner_kind = 'agent' AND NOT EXISTS (SELECT 1 FROM agents WHERE agents.id = vault_secrets.owner_id))"
+        f" LIMIT {limit}"
+    )
+    return [(str(row["reference"]), str(row["owner_kind"]), str(row["owner_id"])) for row in rows]
