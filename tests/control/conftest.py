@@ -38,6 +38,13 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield server
 
 
+@pytest.fixture(scope="session")
+def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """For what does not depend on the database."""
+    with running(tmp_path_factory.mktemp("embedded") / "data") as server:
+        yield server
+
+
 @pytest.fixture
 def admin(server: Server) -> Client:
     return server.admin

@@ -1,0 +1,140 @@
+"""What must be true of the whole database at every instant that nobody is writing. Each broken promise is one line."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+
+import msgspec
+
+from mainstay.control.domain.lifecycle.schema import Lifecycle
+from mainstay.control.operations.definitions import Definitions
+from mainstay.control.operations.pools import parse_subnet
+from mainstay.control.rulebook import installed_rulebook
+from mainstay.control.store.contract import Transaction
+from mainstay.control.store.open import open_store
+from mainstay.control.store.service_pools import SERVICE_POOLS
+from mainstay.control.store.service_types import SERVICE_TYPES
+
+QUERIES = {
+    "two active jobs of one service": (
+        "SELECT service_id AS what FROM jobs WHERE status IN ('Pending', 'Processing') GROUP BY service_id"
+        " HAVING count(*) > 1"
+    ),
+    "a pool value held by a service that has ended": (
+        "SELECT service_pool_values.id AS what FROM service_pool_values JOIN services"
+        " ON services.id = service_pool_values.service_id WHERE services.is_terminal = 1"
+    ),
+    "a pool value twice": (
+        "SELECT value_key AS what FROM service_pool_values GROUP BY service_pool_id, value_key HAVING count(*) > 1"
+    ),
+    "a secret whose owner is gone or has ended": (
+        "SELECT reference AS what FROM vault_secrets WHERE owner_kind = 'service' AND NOT EXISTS"
+        " (SELECT 1 FROM services WHERE services.id = vault_secrets.owner_id AND services.is_terminal = 0)"
+    ),
+    "a service that has ended with an active job": (
+        "SELECT services.id AS what FROM services JOIN jobs ON jobs.service_id = services.id"
+        " WHERE services.is_terminal = 1 AND jobs.status IN ('Pending', 'Processing')"
+    ),
+    "a living service that is new and has no job": (
+        "SELECT services.id AS what FROM services WHERE NOT EXISTS"
+        " (SELECT 1 FROM jobs WHERE jobs.service_id = services.id)"
+    ),
+    "a service without its event": (
+        "SELECT services.id AS what FROM services WHERE NOT EXISTS (SELECT 1 FROM events"
+        " WHERE events.entity_id = services.id AND events.type = 'service.created')"
+    ),
+    "a job without its event": (
+        "SELECT jobs.id AS what FROM jobs WHERE NOT EXISTS (SELECT 1 FROM events"
+        " WHERE events.entity_id = jobs.id AND events.type = 'job.created')"
+    ),
+    "a gap in the numbers of events": (
+        "SELECT max(sequence_number) AS what FROM events HAVING max(sequence_number) <> count(sequence_number)"
+    ),
+    "a finished job without a time": (
+        "SELECT id AS what FROM jobs WHERE status IN ('Completed', 'Failed') AND completed_at IS NULL"
+    ),
+}
+
+
+def broken_promises(database_url: str) -> list[str]:
+    return asyncio.run(_examine(database_url))
+
+
+async def _examine(database_url: str) -> list[str]:
+    store = await open_store(database_url)
+    try:
+        async with store.reading() as tx:
+            found = [
+                f"{promise}: {row['what']}" for promise, query in QUERIES.items() for row in await tx.fetch(query)
+            ]
+            return [*found, *await _services(tx), *await _pools(tx)]
+    finally:
+        await store.close()
+
+
+def _references(value: object) -> set[str]:
+    if isinstance(value, str):
+        return {value.removeprefix("vault://")} if value.startswith("vault://") else set()
+    if isinstance(value, dict):
+        return set().union(*map(_references, value.values())) if value else set()
+    if isinstance(value, list):
+        return set().union(*map(_references, value)) if value else set()
+    return set()
+
+
+async def _services(tx: Transaction) -> list[str]:
+    """States that exist, secrets that can be found, none that nobody refers to."""
+    definitions = Definitions(installed_rulebook())
+    lifecycles: dict[str, Lifecycle] = {}
+    found: list[str] = []
+    used: set[str] = set()
+    known = {str(row["reference"]) for row in await tx.fetch("SELECT reference FROM vault_secrets")}
+    for row in await tx.fetch("SELECT id, status, is_terminal, properties, service_type_id FROM services"):
+        type_id = str(row["service_type_id"])
+        if type_id not in lifecycles:
+            kind = await SERVICE_TYPES.find(tx, type_id)
+            assert kind is not None
+            lifecycles[type_id] = definitions.of_service_type(kind).lifecycle
+        if str(row["status"]) not in lifecycles[type_id].states:
+            found.append(f"a state that does not exist: {row['id']} {row['status']}")
+        if (str(row["status"]) in lifecycles[type_id].terminal_states) != bool(row["is_terminal"]):
+            found.append(f"wrongly marked as ended or not: {row['id']}")
+        used |= _references(msgspec.json.decode(str(row["properties"])))
+    for row in await tx.fetch(
+        "SELECT runs.new_secrets, runs.properties FROM runs JOIN jobs ON jobs.run_id = runs.id"
+        " AND jobs.status IN ('Pending', 'Processing')"
+    ):
+        used |= _references(msgspec.json.decode(str(row["new_secrets"])))
+        used |= _references(msgspec.json.decode(str(row["properties"]))) if row["properties"] else set()
+    agents = await tx.fetch("SELECT configuration FROM agents WHERE configuration IS NOT NULL")
+    used |= {each for row in agents for each in _references(msgspec.json.decode(str(row["configuration"])))}
+    found += [f"a reference to a secret that is gone: {each}" for each in used - known]
+    return [*found, *(f"a secret that nobody refers to: {each}" for each in known - used)]
+
+
+async def _pools(tx: Transaction) -> list[str]:
+    """Free ranges and taken addresses make up each network exactly."""
+    found: list[str] = []
+    for row in await tx.fetch(f"SELECT {SERVICE_POOLS.select()} FROM service_pools WHERE generator_type = 'subnet'"):
+        pool = SERVICE_POOLS.decode(row)
+        subnet = parse_subnet(pool.generator_config)
+        ranges = await tx.fetch(
+            "SELECT first_address, last_address FROM service_pool_ranges WHERE service_pool_id = :id"
+            " ORDER BY first_address",
+            id=pool.id,
+        )
+        spans = [
+            (int.from_bytes(bytes(each["first_address"])), int.from_bytes(bytes(each["last_address"])))  # type: ignore[call-overload]
+            for each in ranges
+        ]
+        values = await tx.fetch("SELECT name FROM service_pool_values WHERE service_pool_id = :id", id=pool.id)
+        spans += [(int(ipaddress.ip_address(str(each["name"]))),) * 2 for each in values]
+        following = subnet.first
+        for first, last in sorted(spans):
+            if first != following:
+                found.append(f"pool {pool.id}: expected {following}, found {first}")
+            following = last + 1
+        if following != subnet.last + 1:
+            found.append(f"pool {pool.id}: ends at {following}")
+    return found
