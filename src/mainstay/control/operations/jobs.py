@@ -357,7 +357,8 @@ async def cancel(work: Work, job: JobRow) -> None:
         return
     _check_processing(held)
     if not held.job.cancel_requested:
-        after = msgspec.structs.replace(held.job, cancel_requested=True, updated_at=work.now)
+        # `updatedAt` stays: it tells when the lease was last renewed, and so how long it is.
+        after = msgspec.structs.replace(held.job, cancel_requested=True)
         await JOBS.update(work.tx, after)
         await work.tell("job.cancel_requested", "job", held.job, after)
 

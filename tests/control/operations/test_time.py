@@ -1,0 +1,239 @@
+"""What only time does: leases run out, agents fall silent, codes expire. The clock is ours here, the databases are real."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainstay.control.access import Caller, Role
+from mainstay.control.operations import (
+    agent_types,
+    agents,
+    jobs,
+    participants,
+    service_groups,
+    service_types,
+    services,
+)
+from mainstay.control.operations.definitions import Definitions
+from mainstay.control.operations.refusals import Conflict, NotYours
+from mainstay.control.operations.work import Tools, Work
+from mainstay.control.rulebook import installed_rulebook
+from mainstay.control.store.agents import AGENTS, Agent
+from mainstay.control.store.contract import Store
+from mainstay.control.store.jobs import JOBS, JobRow, active_job
+from mainstay.control.store.open import open_store
+from mainstay.control.store.services import SERVICES, ServiceRow
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+ADMIN = Caller(Role.ADMIN, "00000000-0000-4000-8000-00000000000a")
+LIFECYCLE: dict[str, object] = {
+    "states": [{"name": name} for name in ("New", "Stopped", "Expired", "Late")],
+    "actions": [
+        {
+            "name": "create",
+            "requestSchemaType": "properties",
+            "maxAttempts": 3,
+            "timeoutSeconds": 1000,
+            "transitions": [
+                {"from": "New", "to": "Stopped"},
+                {"from": "New", "to": "Expired", "onError": True, "onErrorRegexp": "^lease expired$"},
+                {"from": "New", "to": "Late", "onError": True, "onErrorRegexp": "^job timed out$"},
+            ],
+        }
+    ],
+    "initialState": "New",
+}
+
+
+class Scene:
+    """A service with its first job pending, and a clock that only moves when told."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.now = START
+        self.tools = Tools(Definitions(installed_rulebook()))
+
+    @asynccontextmanager
+    async def work(self, caller: Caller | None = ADMIN) -> Any:
+        async with self.store.transaction() as tx:
+            yield Work(tx, self.now, self.tools, caller)
+
+    async def prepare(self) -> None:
+        async with self.work() as work:
+            person = await participants.create(work, participants.NewParticipant(name="p"))
+            kind = await service_types.create(
+                work, service_types.NewServiceType(name="t", lifecycle_schema=LIFECYCLE)
+            )
+            agent_type = await agent_types.create(
+                work, agent_types.NewAgentType(name="a", service_type_ids=[kind.id])
+            )
+            self.agent = await agents.create(
+                work, agents.NewAgent(name="a", provider_id=person.id, agent_type_id=agent_type.id)
+            )
+            group = await service_groups.create(work, service_groups.NewServiceGroup(name="g", consumer_id=person.id))
+            self.service = await services.create(
+                work,
+                services.NewService(service_type_id=kind.id, name="s", group_id=group.id, agent_id=self.agent.id),
+            )
+        self.holder = Caller(Role.AGENT, ADMIN.token_id, person.id, self.agent.id)
+
+    async def job(self) -> JobRow:
+        async with self.work() as work:
+            found = await JOBS.all_by(work.tx, "service_id", self.service.id)
+        return found[-1]
+
+    async def state(self) -> ServiceRow:
+        async with self.work() as work:
+            found = await SERVICES.find(work.tx, self.service.id)
+        assert found is not None
+        return found
+
+    async def claim(self, seconds: int | None = 30) -> str:
+        job = await self.job()
+        async with self.work(self.holder) as work:
+            leased = await jobs.claim(work, job, jobs.Claim(lease_seconds=seconds))
+        return "" if leased is None else leased.lease_token
+
+    async def sweep(self) -> None:
+        async with self.work(None) as work:
+            await jobs.time_out_overdue(work)
+
+    def later(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+
+Play = Callable[[Callable[[Scene], Awaitable[None]]], None]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def play(request: pytest.FixtureRequest, tmp_path: Path) -> Play:
+    url = f"sqlite:///{tmp_path}/store.db"
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgresql").new_database()
+
+    def run(test: Callable[[Scene], Awaitable[None]]) -> None:
+        async def main() -> None:
+            store = await open_store(url)
+            try:
+                await store.migrate()
+                scene = Scene(store)
+                await scene.prepare()
+                await test(scene)
+            finally:
+                await store.close()
+
+        asyncio.run(main())
+
+    return run
+
+
+def test_a_lease_not_renewed_puts_the_job_back_until_it_has_been_tried_enough(play: Play) -> None:
+    async def test(scene: Scene) -> None:
+        for attempt in (1, 2, 3):
+            token = await scene.claim()
+            assert (await scene.job()).attempt == attempt
+            scene.later(29)
+            await scene.sweep()
+            assert (await scene.job()).status == "Processing"
+            scene.later(2)
+            await scene.sweep()
+            if attempt < 3:
+                job = await scene.job()
+                assert (job.status, job.attempt, job.lease_expires_at) == ("Pending", attempt + 1, None)
+                async with scene.work() as work:
+                    with pytest.raises(Conflict):
+                        await jobs.complete(
+                            Work(work.tx, scene.now, scene.tools, scene.holder),
+                            job,
+                            jobs.Completion(lease_token=token),
+                        )
+        job = await scene.job()
+        assert (job.status, job.error_message) == ("Failed", "lease expired")
+        assert (await scene.state()).status == "Expired"
+
+    play(test)
+
+
+def test_a_lease_that_is_renewed_lives_until_the_timeout_of_the_action(play: Play) -> None:
+    async def test(scene: Scene) -> None:
+        token = await scene.claim()
+        for _ in range(49):
+            scene.later(20)
+            await scene.sweep()
+            async with scene.work(scene.holder) as work:
+                renewed = await jobs.renew(work, await scene_job(work, scene), jobs.Renewal(lease_token=token))
+            assert renewed.lease_expires_at == scene.now + timedelta(seconds=30)
+        scene.later(21)
+        await scene.sweep()
+        job = await scene.job()
+        assert (job.status, job.error_message, job.attempt) == ("Failed", "job timed out", 1)
+        assert (await scene.state()).status == "Late"
+
+    play(test)
+
+
+async def scene_job(work: Work, scene: Scene) -> JobRow:
+    found = await active_job(work.tx, scene.service.id)
+    assert found is not None
+    return found
+
+
+def test_a_job_held_without_a_lease_that_was_asked_to_stop_is_cancelled_at_its_timeout(play: Play) -> None:
+    async def test(scene: Scene) -> None:
+        await scene.claim(None)
+        async with scene.work() as work:
+            await jobs.cancel(work, await scene_job(work, scene))
+        scene.later(999)
+        await scene.sweep()
+        assert (await scene.job()).status == "Processing"
+        scene.later(2)
+        await scene.sweep()
+        assert (await scene.job()).status == "Cancelled"
+        assert (await scene.state()).status == "New"
+
+    play(test)
+
+
+async def read_agent(scene: Scene) -> Agent:
+    async with scene.work() as work:
+        found = await AGENTS.find(work.tx, scene.agent.id)
+    assert found is not None
+    return found
+
+
+def test_an_agent_that_falls_silent_is_disconnected_and_comes_back(play: Play) -> None:
+    async def test(scene: Scene) -> None:
+        async with scene.work(scene.holder) as work:
+            await agents.note_sign_of_life(work, scene.agent.id)
+        assert (await read_agent(scene)).status == "Connected"
+        scene.later(149)
+        async with scene.work(None) as work:
+            assert await agents.disconnect_silent(work) == 0
+        scene.later(2)
+        async with scene.work(None) as work:
+            assert await agents.disconnect_silent(work) == 1
+        assert (await read_agent(scene)).status == "Disconnected"
+        async with scene.work(scene.holder) as work:
+            await agents.note_sign_of_life(work, scene.agent.id)
+        assert (await read_agent(scene)).status == "Connected"
+
+    play(test)
+
+
+def test_an_enrolment_code_lives_a_quarter_of_an_hour(play: Play) -> None:
+    async def test(scene: Scene) -> None:
+        async with scene.work() as work:
+            code = await agents.make_code(work, scene.agent)
+        scene.later(15 * 60 + 1)
+        with pytest.raises(NotYours):
+            async with scene.work(None) as work:
+                await agents.enrol(work, agents.Enrolment(code=code.code))
+
+    play(test)
