@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import urllib3
-from invariants import broken_promises
 
 import seed
+from invariants import broken_promises
 from plane import Client, Cluster, running, start
 from world import World
 
