@@ -129,4 +129,4 @@ def scope(relation: Relation, caller: Caller) -> list[Condition]:
             parameters[f"own_{whose}"] = wanted
             parts.append(f"{column} = :own_{whose}")
     parts += [f"{flag} = 1" for flag in relation.flags]
-    return [Condition(f"({' OR '.join(parts)})" if parts else "1 = 0", parameters)]
+    return [Condition(f"({' OR '.join(parts)})" if parts else "1 = 0", parameters, tuple(parts))]

@@ -50,6 +50,8 @@ class CursorPage(msgspec.Struct, Generic[T], rename="camel"):
 class Condition:
     sql: str
     parameters: Mapping[str, Value] = field(default_factory=dict)
+    # The same, as conditions of which any may hold: each may have an index of its own.
+    alternatives: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +199,7 @@ async def list_page(
         parameters |= condition.parameters
     where = " AND ".join(condition.sql for condition in conditions) or "1 = 1"
     if listing.by_cursor:
-        return await _page_after(tx, table, listing, where, parameters)
+        return await _page_after(tx, table, listing, conditions, parameters)
     counted = await tx.fetch(f"SELECT count(*) AS total FROM {table.name} WHERE {where}", slow=True, **parameters)
     total = int(str(counted[0]["total"]))
     rows = await tx.fetch(
@@ -217,6 +219,14 @@ async def list_page(
     )
 
 
+def _walks(conditions: Sequence[Condition], position: str) -> list[list[str]]:
+    walks: list[list[str]] = [[position]]
+    for condition in conditions:
+        ways = condition.alternatives or (condition.sql,)
+        walks = [[*walk, way] for walk in walks for way in ways]
+    return walks
+
+
 def _order(listing: Listing) -> str:
     way = "DESC" if listing.descending else "ASC"
     # Both databases, told nothing, put empty values at different ends.
@@ -225,22 +235,27 @@ def _order(listing: Listing) -> str:
 
 
 async def _page_after(
-    tx: Transaction, table: Table[R], listing: Listing, where: str, parameters: dict[str, Value]
+    tx: Transaction,
+    table: Table[R],
+    listing: Listing,
+    conditions: Sequence[Condition],
+    parameters: dict[str, Value],
 ) -> CursorPage[R]:
     sort = listing.sort
     # A cursor says where a value stands, and an empty one stands nowhere.
-    where = f"{where} AND {sort} IS NOT NULL"
+    position = f"{sort} IS NOT NULL"
     if listing.after is not None:
         side = "<" if listing.descending else ">"
-        where += f" AND ({sort}, id) {side} (:after_value, :after_id)"
+        position += f" AND ({sort}, id) {side} (:after_value, :after_id)"
         parameters["after_value"], parameters["after_id"] = listing.after
     way = "DESC" if listing.descending else "ASC"
-    rows = await tx.fetch(
-        f"SELECT {table.select()} FROM {table.name} WHERE {where} ORDER BY {sort} {way}, id {way}"
-        f" LIMIT {listing.page_size + 1}",
-        slow=True,
-        **parameters,
-    )
+    ending = f"ORDER BY {sort} {way}, id {way} LIMIT {listing.page_size + 1}"
+    # Each way to own a row is walked along its own index, and only the starts of these walks are put together.
+    parts = [
+        f"SELECT * FROM (SELECT {table.select()} FROM {table.name} WHERE {' AND '.join(each)} {ending}) AS part_{number}"
+        for number, each in enumerate(_walks(conditions, position))
+    ]
+    rows = await tx.fetch(f"{' UNION '.join(parts)} {ending}", slow=True, **parameters)
     shown = rows[: listing.page_size]
     more = len(rows) > len(shown)
     return CursorPage(
