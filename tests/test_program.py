@@ -121,3 +121,11 @@ def test_numbers_that_json_does_not_know_are_text(root: Path, tmp_path: Path) ->
     done = run_shell(f"$M render --json {manifest}", root)
     found = json.loads(done.stdout, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
     assert found["data"] == {"a": [".inf", "-.inf", ".nan"]}
+
+
+def test_a_host_without_the_servers_parts_says_how_to_get_them(tmp_path: Path) -> None:
+    (tmp_path / "re2.py").write_text("raise ModuleNotFoundError('No module named re2', name='re2')")
+    (tmp_path / "type.yaml").write_text("name: x")
+    done = run_program("type", "check", str(tmp_path / "type.yaml"), before=f"sys.path.insert(0, {str(tmp_path)!r})")
+    assert done.returncode == 2
+    assert done.stderr == "mainstay: the server's parts are not installed (re2): pip install 'mainstay[server]'\n"

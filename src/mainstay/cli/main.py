@@ -110,7 +110,15 @@ def dispatch(arguments: list[str]) -> int:
     if command is None:
         raise Refused(f"there is no command {name!r}{suggestion(name, names())}; `mainstay --help` lists them")
     parser = make_parser(name, command)
-    code: int = command.run(parser.parse_args(arguments[1:]))
+    try:
+        code: int = command.run(parser.parse_args(arguments[1:]))
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("mainstay"):
+            raise
+        # A host is installed without what only the control plane needs.
+        raise Refused(
+            f"the server's parts are not installed ({error.name}): pip install 'mainstay[server]'"
+        ) from None
     return code
 
 

@@ -25,16 +25,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
-    try:
-        import msgspec
+    import msgspec
 
-        from mainstay.control.rescue import look_over
-        from mainstay.control.settings import BadSettings, load_settings
-        from mainstay.control.store.contract import Unavailable
-    except ModuleNotFoundError as error:
-        raise Refused(
-            f"the server's parts are not installed ({error.name}): pip install 'mainstay[server]'"
-        ) from None
+    from mainstay.control.rescue import look_over
+    from mainstay.control.settings import BadSettings, load_settings
+    from mainstay.control.store.contract import Unavailable
+
     flags = {name: getattr(arguments, name) for name in ("data_dir", "database_url")}
     try:
         settings = load_settings(flags, os.environ, arguments.config)

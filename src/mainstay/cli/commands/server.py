@@ -35,16 +35,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    try:
-        from mainstay.control.serve import migrate, run_server
-        from mainstay.control.settings import BadSettings, load_settings
-        from mainstay.control.store.backup import BadBackup
-        from mainstay.control.store.contract import Unavailable
-        from mainstay.control.store.migrations import ChangedMigration, NewerDatabase
-    except ModuleNotFoundError as error:
-        raise Refused(
-            f"the server's parts are not installed ({error.name}): pip install 'mainstay[server]'"
-        ) from None
+    from mainstay.control.serve import migrate, run_server
+    from mainstay.control.settings import BadSettings, load_settings
+    from mainstay.control.store.backup import BadBackup
+    from mainstay.control.store.contract import Unavailable
+    from mainstay.control.store.migrations import ChangedMigration, NewerDatabase
+
     if (arguments.file is None) == (arguments.verb in ("backup", "restore")):
         raise Refused("use `mainstay server backup FILE` or `mainstay server restore FILE`")
     flags = {name: getattr(arguments, name) for name in ("host", "port", "data_dir", "database_url")}

@@ -26,15 +26,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
-    try:
-        from mainstay.control.rescue import rotate_key
-        from mainstay.control.settings import BadSettings, load_settings
-        from mainstay.control.store.contract import Unavailable
-        from mainstay.control.vault.seal import CannotOpen
-    except ModuleNotFoundError as error:
-        raise Refused(
-            f"the server's parts are not installed ({error.name}): pip install 'mainstay[server]'"
-        ) from None
+    from mainstay.control.rescue import rotate_key
+    from mainstay.control.settings import BadSettings, load_settings
+    from mainstay.control.store.contract import Unavailable
+    from mainstay.control.vault.seal import CannotOpen
+
     flags = {name: getattr(arguments, name) for name in ("data_dir", "database_url")}
     try:
         count = asyncio.run(rotate_key(load_settings(flags, os.environ, arguments.config), os.environ))
