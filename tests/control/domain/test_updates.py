@@ -386,3 +386,20 @@ def test_stored_properties_that_would_not_fit_a_new_schema_are_named() -> None:
         "o.port": "required field is missing",
     }
     assert misfits(schema_of(None), stored, situation()) == ()
+
+
+def test_a_value_that_is_refused_is_not_missed_by_the_rules_between_properties() -> None:
+    document = {
+        "properties": {"image": FIXED, "snapshot": AGENT_ONLY, "size": {**OPTIONAL, "required": True}},
+        "validators": [
+            {"type": "exactlyOne", "config": {"properties": ["image", "snapshot"]}},
+            {"type": "requiredIf", "config": {"property": "image", "required": ["size"]}},
+        ],
+    }
+    stored: dict[str, object] = {"image": "a", "size": "1"}
+    given = {"image": "b", "size": None}
+    outcome = World().ask(schema_of(document), given, situation(Operation.UPDATE, state="Stopped"), stored)
+    assert [str(fault) for fault in outcome.faults] == [  # type: ignore[union-attr]
+        "image: property is immutable and cannot be changed",
+        "size: required field is missing",
+    ]

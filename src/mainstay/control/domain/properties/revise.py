@@ -89,9 +89,10 @@ def _revise_member(node: Node, value: object, old: object, run: Run, outer: str,
         out[name] = old
         return
     if refused(declared, run, path):
+        out[name] = Unknown.COUNTED
         return
     if declared.immutable and _breaks_immutable(node, value, old, run, outer):
-        run.refuse(path, f"{path}: {IMMUTABLE}")
+        out[name] = run.refuse(path, f"{path}: {IMMUTABLE}")
         return
     if value is None:
         _clear(node, old, run, outer, out)
@@ -115,7 +116,7 @@ def _clear(node: Node, old: object, run: Run, outer: str, out: Properties) -> No
         # A value that is always made cannot be empty: clearing it asks for another.
         node.make(run, outer, out)
     elif declared.required and declared.secret is not SecretKind.EPHEMERAL:
-        run.refuse(outer + node.path, MISSING)
+        out[declared.name] = run.refuse(outer + node.path, MISSING)
     else:
         _judge_loss(node, old, run, outer)
 
