@@ -388,6 +388,52 @@ def test_stored_properties_that_would_not_fit_a_new_schema_are_named() -> None:
     assert misfits(schema_of(None), stored, situation()) == ()
 
 
+def test_an_array_is_replaced_whole_down_to_the_objects_in_its_items() -> None:
+    document = {"disks": an_array(name=OPTIONAL, place=an_object(rack=OPTIONAL, row=OPTIONAL))}
+    stored: dict[str, object] = {"disks": [{"name": "a", "place": {"rack": "1", "row": "2"}}]}
+    for name in ("a", "b"):
+        given = {"disks": [{"name": name, "place": {"rack": "1"}}]}
+        accepted = update(document, given, stored)
+        assert accepted.changed
+        assert accepted.properties == given
+
+
+def test_an_item_that_takes_the_place_of_another_gets_its_defaults() -> None:
+    port = {"type": "integer", "default": 80, "required": True}
+    document = {"rules": an_array(name=OPTIONAL, port=port, place=an_object(row={"type": "integer", "default": 1}))}
+    stored: dict[str, object] = {"rules": [{"name": "a", "port": 443, "place": {"row": 9}}]}
+    given = {"rules": [{"name": "b", "place": {}}]}
+    assert update(document, given, stored).properties == {"rules": [{"name": "b", "port": 80, "place": {"row": 1}}]}
+    assert update(document, given, {"rules": []}).properties == update(document, given, stored).properties
+
+
+def test_an_item_that_is_edited_keeps_what_was_generated_for_it() -> None:
+    generated = {"type": "string", "source": "system", "immutable": True, "generator": {"type": "uuid"}}
+    document = {"disks": an_array(id=generated, name=OPTIONAL)}
+    stored: dict[str, object] = {"disks": [{"id": "x", "name": "a"}]}
+    assert update(document, {"disks": [{"name": "b"}]}, stored).properties == {"disks": [{"id": "x", "name": "b"}]}
+
+
+def test_what_the_agent_owes_inside_a_value_is_demanded_also_where_the_value_is_sent_back() -> None:
+    both = [{"type": "actor", "config": {"actors": ["user", "agent"]}}]
+    document = {
+        "disk": an_object(name=OPTIONAL, serial={**AGENT_ONLY, "required": True}),
+        "users": {**an_array(name=OPTIONAL, uid={**AGENT_ONLY, "required": True}), "authorizers": both},
+    }
+    stored: dict[str, object] = {"disk": {"name": "a"}, "users": [{"name": "b"}]}
+    last: dict[str, Any] = {
+        "operation": Operation.REPORT,
+        "actor": Actor.AGENT,
+        "create_run": True,
+        "last_step": True,
+    }
+    owed = {"disk.serial": "required field is missing", "users[0].uid": "required field is missing"}
+    assert faults(document, {}, stored, **last) == owed
+    assert faults(document, stored, stored, **last) == owed
+    grown = {"users": [{"name": "b"}, {"name": "c", "uid": "1"}]}
+    assert faults(document, grown, stored, **last) == owed
+
+
 def test_a_value_that_is_refused_is_not_missed_by_the_rules_between_properties() -> None:
     document = {
         "properties": {"image": FIXED, "snapshot": AGENT_ONLY, "size": {**OPTIONAL, "required": True}},

@@ -22,7 +22,7 @@ from mainstay.control.domain.values import Properties, canonical, equal
 
 def revise_root(root: Members, given: Properties, stored: Properties, run: Run) -> Properties:
     # An update that changes nothing demands nothing and makes nothing; a report must still see what is owed.
-    if run.situation.operation is Operation.UPDATE and not _changes_members(root, given, stored, run, ""):
+    if run.situation.operation is Operation.UPDATE and not _changes_members(root, given, stored, run, "", merge=True):
         return stored
     return _revise_members(root, given, stored, run, "", merge=True)
 
@@ -44,22 +44,40 @@ def _revise_members(
     # What an older schema allowed stays until somebody removes it.
     out: Properties = {name: value for name, value in stored.items() if name not in names} if merge else {}
     for name, member in members.nodes.items():
+        value, old = given.get(name), stored.get(name)
         if merge and name not in given:
-            _keep(member, stored.get(name), run, outer, out)
+            _keep(member, old, run, outer, out)
+        elif not merge and value is None and old is None and member.declared.default is not None:
+            member.absent(run, outer, out)  # type: ignore[misc]  # (a default always has its closure)
         else:
-            _revise_member(member, given.get(name), stored.get(name), run, outer, out)
+            _revise_member(member, _said(member, value, old, merge=merge), old, run, outer, out, merge=merge)
     return out
 
 
+def _said(node: Node, value: object, old: object, *, merge: bool) -> object:
+    """What a request says of a member. Where the object around it is replaced, silence means the default; what is
+    always made stays, because the request could not have left it empty."""
+    if value is not None or merge:
+        return value
+    return node.declared.default if node.make is None else old
+
+
 def _keep(node: Node, old: object, run: Run, outer: str, out: Properties) -> None:
-    declared = node.declared
     if old is None:
         _leave_unset(node, run, outer, out)
-    elif node.members is not None and isinstance(old, dict) and run.situation.last_step:
-        # What the agent owes may be inside an object that this report does not mention.
-        out[declared.name] = _revise_members(node.members, {}, old, run, outer, merge=True)
     else:
-        out[declared.name] = old
+        out[node.declared.name] = _kept(node, old, run, outer)
+
+
+def _kept(node: Node, old: object, run: Run, outer: str) -> object:
+    """A stored value that stays as it is. What the agent owes may be inside it: that falls due with the last step."""
+    if run.situation.last_step:
+        if node.members is not None and isinstance(old, dict):
+            return _revise_members(node.members, {}, old, run, outer, merge=True)
+        if node.items is not None and isinstance(old, list):
+            path = outer + node.path
+            return [_kept(node.items, item, run, f"{path}[{index}]") for index, item in enumerate(old)]
+    return old
 
 
 def _leave_unset(node: Node, run: Run, outer: str, out: Properties) -> None:
@@ -78,26 +96,28 @@ def _is_still_demanded(declared: Property, situation: Situation) -> bool:
     return situation.operation is Operation.UPDATE
 
 
-def _revise_member(node: Node, value: object, old: object, run: Run, outer: str, out: Properties) -> None:
+def _revise_member(
+    node: Node, value: object, old: object, run: Run, outer: str, out: Properties, *, merge: bool
+) -> None:
     declared = node.declared
     name = declared.name
     if old is None:
         _set_first(node, value, run, outer, out)
         return
     path = outer + node.path
-    if not _changes(node, value, old, run, outer):
-        out[name] = old
+    if not _changes(node, value, old, run, outer, merge=merge):
+        out[name] = _kept(node, old, run, outer)
         return
     if refused(declared, run, path):
         out[name] = Unknown.COUNTED
         return
-    if declared.immutable and _breaks_immutable(node, value, old, run, outer):
+    if declared.immutable and _breaks_immutable(node, value, old, run, outer, merge=merge):
         out[name] = run.refuse(path, f"{path}: {IMMUTABLE}")
         return
     if value is None:
         _clear(node, old, run, outer, out)
     else:
-        out[name] = _replace(node, value, old, run, outer, merge=True)
+        out[name] = _replace(node, value, old, run, outer, merge=merge)
 
 
 def _set_first(node: Node, value: object, run: Run, outer: str, out: Properties) -> None:
@@ -167,7 +187,7 @@ def _replace_items(
     for index, item in enumerate(value):
         where = f"{path}[{index}]"
         if canonical(item) in known:
-            out.append(item)
+            out.append(_kept(items, item, run, where))
         elif refused(items.declared, run, where):
             continue
         elif index < len(old):
@@ -179,8 +199,8 @@ def _replace_items(
     return out
 
 
-def _changes(node: Node, value: object, old: object, run: Run, outer: str) -> bool:
-    """Whether the value differs from what is stored; for an object only the members that are given count."""
+def _changes(node: Node, value: object, old: object, run: Run, outer: str, *, merge: bool) -> bool:
+    """Whether the value differs from what is stored; for an object that merges only the members that are given count."""
     if value is None or old is None:
         return value is not old
     declared = node.declared
@@ -189,27 +209,29 @@ def _changes(node: Node, value: object, old: object, run: Run, outer: str) -> bo
             return value != old
         return not run.same_secret(outer + node.path, old, value)
     if node.members is not None and isinstance(value, dict) and isinstance(old, dict):
-        return _changes_members(node.members, value, old, run, outer)
+        return _changes_members(node.members, value, old, run, outer, merge=merge)
     return not equal(value, old)
 
 
-def _changes_members(members: Members, given: Properties, stored: Properties, run: Run, outer: str) -> bool:
+def _changes_members(
+    members: Members, given: Properties, stored: Properties, run: Run, outer: str, *, merge: bool
+) -> bool:
     changed = False
     # Every member is looked at even after a first difference, so that all secrets are asked about in one pass.
-    for name, value in given.items():
-        member = members.nodes.get(name)
-        if member is None or _changes(member, value, stored.get(name), run, outer):
+    for name in given if merge else {**given, **members.nodes}:
+        member, old = members.nodes.get(name), stored.get(name)
+        if member is None:
+            changed = True
+        elif _changes(member, _said(member, given.get(name), old, merge=merge), old, run, outer, merge=merge):
             changed = True
     return changed
 
 
-def _breaks_immutable(node: Node, value: object, old: object, run: Run, outer: str) -> bool:
+def _breaks_immutable(node: Node, value: object, old: object, run: Run, outer: str, *, merge: bool) -> bool:
     """An ephemeral secret leaves its object when the run ends; giving it again does not change the object."""
     if node.members is None or not isinstance(value, dict) or not isinstance(old, dict):
         return True
-    lasting = {
-        name: item
-        for name, item in value.items()
-        if name not in node.members.names or node.members.nodes[name].declared.secret is not SecretKind.EPHEMERAL
-    }
-    return _changes_members(node.members, lasting, old, run, outer)
+    passing = {name for name, member in node.members.nodes.items() if member.declared.secret is SecretKind.EPHEMERAL}
+    lasting = {name: item for name, item in value.items() if name not in passing}
+    stored = {name: item for name, item in old.items() if name not in passing}
+    return _changes_members(node.members, lasting, stored, run, outer, merge=merge)
