@@ -449,3 +449,14 @@ def test_a_value_that_is_refused_is_not_missed_by_the_rules_between_properties()
         "image: property is immutable and cannot be changed",
         "size: required field is missing",
     ]
+
+
+def test_a_value_that_the_schema_no_longer_knows_may_be_sent_back_unchanged() -> None:
+    document = {"name": OPTIONAL, "tags": an_object(owner=OPTIONAL)}
+    stored: dict[str, object] = {"name": "a", "old": [1], "tags": {"owner": "me", "old": 1}}
+    assert not update(document, stored, stored).changed
+    assert update(document, {**stored, "name": "b"}, stored).properties == {**stored, "name": "b"}
+    assert faults(document, {"old": [2], "tags": {"old": 2}}, stored) == {
+        "old": "unknown property",
+        "tags.old": "unknown property",
+    }

@@ -40,7 +40,8 @@ def _revise_members(
     """With `merge` what was not given is kept; without it the object stands for the old one, as inside arrays."""
     names = members.names
     if not given.keys() <= names:
-        refuse_unknown(given, names, run, outer + members.path)
+        left_over = {name for name in given if merge and _is_left_over(name, given, stored, names)}
+        refuse_unknown(given, names | left_over, run, outer + members.path)
     # What an older schema allowed stays until somebody removes it.
     out: Properties = {name: value for name, value in stored.items() if name not in names} if merge else {}
     for name, member in members.nodes.items():
@@ -52,6 +53,11 @@ def _revise_members(
         else:
             _revise_member(member, _said(member, value, old, merge=merge), old, run, outer, out, merge=merge)
     return out
+
+
+def _is_left_over(name: str, given: Properties, stored: Properties, names: frozenset[str]) -> bool:
+    """A value that an older schema allowed and that is sent back as it is stored: nobody gave it."""
+    return name not in names and name in stored and equal(given[name], stored[name])
 
 
 def _said(node: Node, value: object, old: object, *, merge: bool) -> object:
@@ -221,7 +227,7 @@ def _changes_members(
     for name in given if merge else {**given, **members.nodes}:
         member, old = members.nodes.get(name), stored.get(name)
         if member is None:
-            changed = True
+            changed = changed or not (merge and _is_left_over(name, given, stored, members.names))
         elif _changes(member, _said(member, given.get(name), old, merge=merge), old, run, outer, merge=merge):
             changed = True
     return changed
