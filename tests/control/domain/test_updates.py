@@ -460,3 +460,14 @@ def test_a_value_that_the_schema_no_longer_knows_may_be_sent_back_unchanged() ->
         "old": "unknown property",
         "tags.old": "unknown property",
     }
+
+
+def test_a_message_about_a_value_that_holds_a_secret_does_not_show_it() -> None:
+    option = [{"type": "serviceOption", "config": {"value": "disk"}}]
+    document = {"disk": {**an_object(key=SECRET, kind=OPTIONAL, address=POOLED), "validators": option}}
+    world = World(options={"disk": ("ssd",)}, pools={"ip": ("string", [])})
+    given = {"disk": {"key": "hunter2", "kind": "hdd"}}
+    found = faults(document, given, world=world, dry=True, agent_id=None)["disk"]
+    assert found.startswith("service option with value")
+    assert "hdd" in found
+    assert "hunter2" not in found

@@ -132,7 +132,8 @@ def _shown_integer(value: int) -> str:
 
 def _shown_json(value: object) -> str:
     try:
-        return json.dumps(value, ensure_ascii=False)
+        # Inside an object may stand a secret that is about to be sealed, or a value that is not known yet.
+        return json.dumps(value, ensure_ascii=False, default=hidden)
     except ValueError:
         # An integer of thousands of digits somewhere inside.
         return type_name(value)
