@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from mainstay.control.domain.properties.contract import Purpose
-from orders import create, faults, schema_faults, schema_of
+from mainstay.control.domain.properties.contract import Operation, Purpose
+from mainstay.control.domain.properties.fitness import misfits
+from orders import World, create, faults, schema_faults, schema_of, situation
 
 STRING = {"type": "string"}
 
@@ -208,3 +209,14 @@ REFUSED_TOGETHER = [
 @pytest.mark.parametrize(("validator", "expected"), REFUSED_TOGETHER)
 def test_a_bad_schema_validator_is_refused(validator: dict[str, Any], expected: dict[str, str]) -> None:
     assert schema_faults(wrapped(validator, s={**STRING, "secret": {"type": "persistent"}})) == expected
+
+
+def test_a_default_may_be_an_option_because_the_provider_is_asked_when_it_is_used() -> None:
+    system = {"type": "string", "default": "debian", "validators": [{"type": "serviceOption", "value": "os"}]}
+    assert schema_faults({"os": system}) == {}
+    assert create({"os": system}, {}, World(options={"os": ("debian",)})) == {"os": "debian"}
+    assert faults({"os": system}, {}, world=World(options={"os": ("arch",)})) == {
+        "os": "service option with value 'debian' not found or not enabled for provider"
+    }
+    nobody = situation(Operation.UPDATE, provider_id=None)
+    assert misfits(schema_of({"os": system}), {"os": "arch"}, nobody) == ()

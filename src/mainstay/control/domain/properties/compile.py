@@ -113,6 +113,8 @@ def _unasked_run() -> Run:
         now=datetime.min.replace(tzinfo=UTC),
         entropy=b"",
         dry=True,
+        # Nobody knows yet which provider; that there will be one is enough.
+        provider_id="",
     )
     run = Run(situation, None)
     run.actor = None

@@ -21,7 +21,9 @@ def misfits(schema: PropertySchema, properties: Properties, situation: Situation
     A property that the schema no longer knows is no fault: it stays until somebody removes it."""
     if schema.members is None:
         return ()
-    run = Run(replace(situation, operation=Operation.UPDATE, create_run=False, dry=True), ASSUMED)
+    # Whatever a provider offers is its own affair, so any provider will do.
+    asked_in = replace(situation, operation=Operation.UPDATE, create_run=False, dry=True, provider_id="")
+    run = Run(asked_in, ASSUMED)
     run.actor = None
     run.own_references = find_own_references(schema, properties)
     schema.root.admit(properties, run, "")
