@@ -220,3 +220,10 @@ def test_a_default_may_be_an_option_because_the_provider_is_asked_when_it_is_use
     }
     nobody = situation(Operation.UPDATE, provider_id=None)
     assert misfits(schema_of({"os": system}), {"os": "arch"}, nobody) == ()
+
+
+def test_the_configuration_of_an_agent_has_no_states_in_the_old_words_either() -> None:
+    document = {"key": {"type": "string", "updatable": "statuses", "updatableIn": ["Stopped"]}}
+    assert schema_faults(document, purpose=Purpose.AGENT_CONFIGURATION) == {
+        "key.updatable": "updatable 'statuses' cannot be used in an agent configuration"
+    }

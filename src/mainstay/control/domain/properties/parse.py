@@ -337,6 +337,10 @@ class _Reader:
                 permissions.append(permission)
         translated = old_keys.permissions(definition, permissions, path, self.faults)
         for permission in translated:
+            if permission.states is not None and self.purpose is not Purpose.SERVICE:
+                self.fault(
+                    locate(path, "updatable"), f"updatable 'statuses' cannot be used in an {self.purpose.value}"
+                )
             self.check_states(permission, locate(path, "updatableIn"))
         return (*permissions, *translated)
 
