@@ -471,3 +471,36 @@ def test_a_message_about_a_value_that_holds_a_secret_does_not_show_it() -> None:
     assert found.startswith("service option with value")
     assert "hdd" in found
     assert "hunter2" not in found
+
+
+@pytest.mark.parametrize("stored", [{}, {"name": "a", "key": "vault://1", "any": 1, "list": [{"size": 1}]}])
+def test_what_is_not_json_is_refused_where_it_stands_beside_all_other_faults(stored: dict[str, object]) -> None:
+    deep: object = 1
+    for _ in range(100_000):
+        deep = [deep]
+    document = {
+        "name": OPTIONAL,
+        "key": SECRET,
+        "any": {"type": "json"},
+        "list": an_array(size={"type": "integer"}),
+        "free": {"type": "object"},
+        "cpu": {"type": "integer"},
+    }
+    given = {
+        "name": "\ud800",
+        "key": "\ud800",
+        "any": deep,
+        "list": [{"size": float("nan")}],
+        "free": {"when": {object()}},
+        "cpu": "four",
+        "\ud800": 1,
+    }
+    assert faults(document, given, stored) == {
+        '["\\ud800"]': "unknown property",
+        "name": "expected string, got invalid Unicode",
+        "key": "expected string, got invalid Unicode",
+        "any": "expected json, got a value nested deeper than 64 levels",
+        "list[0].size": "expected integer, got NaN",
+        "free": "expected object, got a value JSON does not know",
+        "cpu": "expected integer, got string",
+    }

@@ -82,7 +82,7 @@ def test_what_json_cannot_say_is_refused_everywhere(value: float, name: str) -> 
     assert faults(one("integer"), {"p": value}) == {"p": f"expected integer, got {name}"}
     assert faults(one("json"), {"p": {"x": [value]}}) == {"p": f"expected json, got {name}"}
     assert faults(one("array"), {"p": [value]}) == {"p": f"expected array, got {name}"}
-    assert faults(one("number"), {"p": value}, {"p": 1}) == {"": f"expected object, got {name}"}
+    assert faults(one("number"), {"p": value}, {"p": 1}) == {"p": f"expected number, got {name}"}
 
 
 @pytest.mark.parametrize("kind", ["string", "json", "reference"])
@@ -97,7 +97,7 @@ def test_nesting_is_bounded_by_name() -> None:
     message = {"p": f"expected json, got a value nested deeper than {MAX_DEPTH} levels"}
     assert faults(one("json"), {"p": deep(MAX_DEPTH)}) == message
     assert faults(one("json"), {"p": deep(100_000)}) == message
-    assert "" in faults(one("json"), {"p": deep(100_000)}, {"p": 1})
+    assert faults(one("json"), {"p": deep(100_000)}, {"p": 1}) == message
     definition: dict[str, Any] = {"type": "string"}
     for _ in range(40):
         definition = {"type": "array", "items": definition}

@@ -27,6 +27,7 @@ JSON_TYPES: dict[type, str] = {
     list: "array",
     type(None): "null",
 }
+_UNKNOWN = object()
 _LEVELS = range(MAX_DEPTH)
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 
@@ -95,6 +96,19 @@ def json_problem(value: object) -> str | None:
             return None
         level = below
     return f"a value nested deeper than {MAX_DEPTH} levels"
+
+
+def comparable(value: object, levels: int = MAX_DEPTH + 2) -> object:
+    """A value that is not JSON, made safe to compare: what is too deep is cut, just below the depth that is refused, and
+    what JSON does not know is replaced by something as unknown. Whoever judges it finds the same problems in it."""
+    kind = type(value)
+    if kind not in JSON_TYPES:
+        return _UNKNOWN
+    if kind is dict:
+        return {name: comparable(item, levels - 1) for name, item in value.items()} if levels else {}  # type: ignore[attr-defined]
+    if kind is list:
+        return [comparable(item, levels - 1) for item in value] if levels else []  # type: ignore[attr-defined]
+    return value
 
 
 def canonical(value: object) -> Hashable:

@@ -15,7 +15,7 @@ from mainstay.control.domain.properties.revise import find_own_references, revis
 from mainstay.control.domain.properties.run import CREATE, How, PoolTake, Run, SecretSlot
 from mainstay.control.domain.properties.schema import PropertySchema
 from mainstay.control.domain.properties.stored import Reference, pool_values_in, references_in, secrets_in
-from mainstay.control.domain.values import Properties, equal, json_problem, type_name
+from mainstay.control.domain.values import Properties, comparable, equal, json_problem, type_name
 
 
 class Accepted(NamedTuple):
@@ -60,9 +60,8 @@ def decide(
     elif situation.operation is CREATE:
         properties = schema.root.admit(given, run, "")
     else:
-        problem = json_problem(given)
-        if problem is not None:
-            return Rejected((Fault("", f"expected object, got {problem}"),))
+        if json_problem(given) is not None:
+            given = {name: comparable(value) for name, value in given.items()}
         run.own_references = find_own_references(schema, before)
         properties = revise_root(schema.root, given, before, run)
     if run.asked is not None:

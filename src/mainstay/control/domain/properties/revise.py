@@ -17,7 +17,7 @@ from mainstay.control.domain.properties.declared import Property
 from mainstay.control.domain.properties.run import Run
 from mainstay.control.domain.properties.schema import PropertySchema
 from mainstay.control.domain.properties.stored import secrets_in
-from mainstay.control.domain.values import Properties, canonical, equal
+from mainstay.control.domain.values import Properties, canonical, equal, json_problem
 
 
 def revise_root(root: Members, given: Properties, stored: Properties, run: Run) -> Properties:
@@ -213,7 +213,8 @@ def _changes(node: Node, value: object, old: object, run: Run, outer: str, *, me
     if declared.secret is not None and isinstance(old, str):
         if isinstance(value, str) and value.startswith(VAULT_PREFIX):
             return value != old
-        return not run.same_secret(outer + node.path, old, value)
+        # The vault is asked only about what it could have stored.
+        return json_problem(value) is not None or not run.same_secret(outer + node.path, old, value)
     if node.members is not None and isinstance(value, dict) and isinstance(old, dict):
         return _changes_members(node.members, value, old, run, outer, merge=merge)
     return not equal(value, old)
