@@ -28,6 +28,8 @@ rule = lambda **config: {"p": {"type": "integer", "validators": [{"type": "divis
 print(faults(rule(by=3), {"p": 9}), faults(rule(by=3), {"p": 10}), schema_faults(rule()), schema_faults(rule(by=3, x=1)))
 """
 
+RUN = "import sys; from mainstay.cli.main import main; sys.exit(main())"
+
 
 def install(folder: Path, entry: str, name: str = "divisible") -> None:
     (folder / "even.py").write_text(EVEN.replace("{name}", name))
@@ -65,11 +67,27 @@ def test_another_package_adds_a_rule_with_its_own_configuration_check(tmp_path: 
     [
         ("even:EVEN", "min", "RuleTaken: there is already a Validator named min; rename the one that was added"),
         ("even:NOT_A_RULE", "x", "NotARule: an entry point of mainstay.validators must be a Validator, got int"),
+        ("even:NOWHERE", "x", "RuleNotLoaded: the rule 'divisible' of mainstay.validators cannot be loaded"),
+        ("odd:EVEN", "x", "(ModuleNotFoundError: No module named 'odd')"),
     ],
 )
 def test_a_rule_that_cannot_be_told_apart_is_refused(tmp_path: Path, entry: str, name: str, refusal: str) -> None:
     install(tmp_path, entry, name)
     assert refusal in run_with(tmp_path).stderr
+
+
+def test_a_command_names_the_rule_that_is_in_its_way(tmp_path: Path) -> None:
+    install(tmp_path, "odd:EVEN")
+    (tmp_path / "type.yaml").write_text("propertySchema: {}\n")
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, "type", "check", str(tmp_path / "type.yaml")],
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("mainstay: the rule 'divisible' of mainstay.validators cannot be loaded")
 
 
 def test_each_file_is_one_rule() -> None:

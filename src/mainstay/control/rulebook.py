@@ -11,7 +11,7 @@ from typing import TypeVar
 from mainstay.control.domain.properties import generators
 from mainstay.control.domain.properties.contract import Authorizer, Generator, Rulebook, SchemaValidator, Validator
 from mainstay.control.domain.properties.rules import authorizers, schema_validators, validators
-from mainstay.control.domain.refusals import NotARule, RuleTaken
+from mainstay.control.domain.refusals import NotARule, RuleNotLoaded, RuleTaken
 
 Rule = TypeVar("Rule", Authorizer, Validator, SchemaValidator, Generator)
 
@@ -30,7 +30,7 @@ def _collect(folder: ModuleType, group: str, kind: type[Rule]) -> dict[str, Rule
     found = [
         import_module(f"{folder.__name__}.{module.name}").RULE for module in pkgutil.iter_modules(folder.__path__)
     ]
-    found += [entry_point.load() for entry_point in metadata.entry_points(group=group)]
+    found += [_load(entry_point) for entry_point in metadata.entry_points(group=group)]
     rules: dict[str, Rule] = {}
     for rule in found:
         if not isinstance(rule, kind):
@@ -39,6 +39,15 @@ def _collect(folder: ModuleType, group: str, kind: type[Rule]) -> dict[str, Rule
             raise RuleTaken(kind.__name__, rule.name)
         rules[rule.name] = rule
     return rules
+
+
+def _load(entry_point: metadata.EntryPoint) -> object:
+    try:
+        return entry_point.load()
+    except Exception as error:
+        # Somebody else's code runs here and may raise anything; only its name tells the operator what to repair.
+        reason = f"{type(error).__name__}: {error}"
+        raise RuleNotLoaded(entry_point.group, entry_point.name, reason) from error
 
 
 def rule_descriptions(rulebook: Rulebook) -> list[tuple[str, str, str]]:

@@ -166,7 +166,7 @@ def read_type_document(file: str) -> dict[str, object]:
 def parse_type(document: dict[str, object]) -> ServiceTypeDefinition | None:
     """The definition; None if it has faults, which are then printed."""
     try:
-        from mainstay.control.domain.refusals import InvalidDefinition
+        from mainstay.control.domain.refusals import InvalidDefinition, Refusal
         from mainstay.control.domain.service_types import parse_service_type
         from mainstay.control.rulebook import installed_rulebook
     except ModuleNotFoundError as error:
@@ -181,6 +181,9 @@ def parse_type(document: dict[str, object]) -> ServiceTypeDefinition | None:
         for fault in refusal.faults:
             print(fault)
         return None
+    except Refusal as refusal:
+        # A rule of another package is in the way, so no verdict would be true.
+        raise Refused(str(refusal)) from None
 
 
 def read_properties(file: str) -> dict[str, object]:

@@ -33,6 +33,15 @@ class NotARule(Refusal):
         super().__init__(f"an entry point of {group} must be a {expected}, got {found}")
 
 
+class RuleNotLoaded(Refusal):
+    """An installed package offers a rule and cannot bring it."""
+
+    def __init__(self, group: str, name: str, reason: str) -> None:
+        super().__init__(
+            f"the rule '{name}' of {group} cannot be loaded ({reason}); repair or remove the package that offers it"
+        )
+
+
 class UnansweredQuestion(Refusal):
     """The engine asked for something and was called again without it."""
 
