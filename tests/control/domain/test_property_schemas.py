@@ -227,3 +227,11 @@ def test_the_configuration_of_an_agent_has_no_states_in_the_old_words_either() -
     assert schema_faults(document, purpose=Purpose.AGENT_CONFIGURATION) == {
         "key.updatable": "updatable 'statuses' cannot be used in an agent configuration"
     }
+
+
+def test_of_a_type_that_is_not_known_nothing_more_is_said() -> None:
+    document = {"cpu": {"type": "int", "validators": [rule("min", value=1), rule("max", value="x"), rule("less")]}}
+    assert schema_faults(document) == {
+        "cpu.type": "unknown type 'int'",
+        "cpu.validators[2].type": "unknown validator 'less'",
+    }

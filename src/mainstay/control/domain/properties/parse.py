@@ -100,6 +100,7 @@ class _Place:
 class _Rules:
     """The validators of one property while they are read."""
 
+    typed: bool
     checks: list[Check] = field(default_factory=list)
     keywords_of_checks: list[Properties | None] = field(default_factory=list)
     keywords: Properties = field(default_factory=dict)
@@ -286,7 +287,8 @@ class _Reader:
         return name, config, locate(path, "config")
 
     def read_validators(self, definition: Properties, placement: Placement, path: str) -> _Rules:
-        rules = _Rules()
+        name = definition.get("type")
+        rules = _Rules(typed=isinstance(name, str) and name in TYPES)
         for entry_path, entry in self.read_list(definition, "validators", path):
             read = self.read_rule(entry, entry_path, "validator")
             if read is not None:
@@ -310,7 +312,9 @@ class _Reader:
             self.fault(locate(entry_path, "type"), f"unknown validator '{name}'")
             return
         if rule.fits is not None and placement.type not in rule.fits:
-            self.fault(locate(entry_path, "type"), f"validator {name} does not fit type {placement.type}")
+            # Of a type that nobody knows nothing more can be said.
+            if rules.typed:
+                self.fault(locate(entry_path, "type"), f"validator {name} does not fit type {placement.type}")
             return
         if rule.service_only and self.purpose is not Purpose.SERVICE:
             self.fault(locate(entry_path, "type"), f"validator {name} cannot be used in an {self.purpose.value}")
