@@ -253,6 +253,13 @@ def test_the_report_finds_what_leads_nowhere() -> None:
     assert codes({**lifecycle(), "terminalStates": []})["no-terminal-state"] == ["lifecycle"]
 
 
+def test_an_action_that_cannot_begin_cannot_fail_either() -> None:
+    document = lifecycle(action("go", "A!B"), action("delete", "A>End", "A!A"))
+    assert "state B" in codes(document)["unreachable-state"]
+    with pytest.raises(WrongState, match=r"in state 'A'; it has no success transition at all$"):
+        begin(parse_lifecycle(document), "go", "A")
+
+
 def test_an_error_is_no_way_out() -> None:
     found = codes(lifecycle(action("go", "A>A", "A!End")))
     assert "state A" in found["no-way-to-terminal"]

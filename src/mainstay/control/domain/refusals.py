@@ -63,6 +63,5 @@ class TerminalState(Refusal):
 
 class WrongState(Refusal):
     def __init__(self, action: str, state: str, allowed: Sequence[str]) -> None:
-        super().__init__(
-            f"action '{action}' cannot be performed in state '{state}'; it starts from: {', '.join(allowed)}"
-        )
+        starts = f"it starts from: {', '.join(allowed)}" if allowed else "it has no success transition at all"
+        super().__init__(f"action '{action}' cannot be performed in state '{state}'; {starts}")

@@ -8,8 +8,9 @@ from mainstay.control.domain.lifecycle.schema import Lifecycle
 
 
 def reachable(lifecycle: Lifecycle) -> frozenset[str]:
-    """Every state that a service can come to."""
-    return _closure((lifecycle.initial_state,), [(each.origin, each.to) for _, each in lifecycle.transitions()])
+    """Every state that a service can come to. An action fails only where it can begin."""
+    edges = [(each.origin, each.to) for action, each in lifecycle.transitions() if each.origin in action.successes]
+    return _closure((lifecycle.initial_state,), edges)
 
 
 def leading_to(lifecycle: Lifecycle, goals: Iterable[str]) -> frozenset[str]:
