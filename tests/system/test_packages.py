@@ -198,3 +198,17 @@ def test_a_service_hears_of_its_package_and_is_unknown_before_that_comes(clean: 
     assert list(done.outcomes.values()) == ["changed", "changed", "refreshed"]
     assert done.commands.count("restart --system daemon") == 1
     assert list(clean.apply(manifest).outcomes.values()) == ["stable", "stable", "stable"]
+
+
+def test_a_database_that_cannot_be_read_is_not_taken_for_an_empty_one(clean: ManagedHost) -> None:
+    clean.apply(packages(tiny="1.0"))
+    clean.shell("cp /var/lib/dpkg/status /root/status; echo garbage >>/var/lib/dpkg/status")
+    try:
+        for options in (("--noop",), ()):
+            done = clean.apply(packages(tiny="absent"), *options)
+            assert done.outcomes == {"package#tiny": "failed"}
+            (error,) = done.events["package#tiny"]["errors"]
+            assert error.startswith("the package database cannot be read: dpkg-query failed (exit 2): ")
+            assert done.commands == []
+    finally:
+        clean.shell("cp /root/status /var/lib/dpkg/status")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.converge.contract import Change
+from mainstay.converge.contract import Change, Failure
 from mainstay.converge.host.clock import wall_time
 from mainstay.converge.host.packages import look, missing_programs, must, run_unlocked
 from mainstay.converge.providers.package import PackageManager
@@ -41,8 +41,11 @@ class AptPackages(PackageManager):
 
     # ---- looking ----
     def installed(self, names: Sequence[str], host: Host) -> dict[str, PackageState]:
-        """dpkg-query stays silent about packages it does not know."""
+        """dpkg-query stays silent about packages it does not know, and then ends with 1."""
         done = look(host, ("dpkg-query", "--show", f"--showformat={SHOWN}", *names))
+        if done.exit_code not in (0, 1):
+            said = done.output.strip()[-500:]
+            raise Failure(f"the package database cannot be read: dpkg-query failed (exit {done.exit_code}): {said}")
         states = {name: PackageState(name, self.name) for name in names}
         for line in done.stdout.split("\n"):
             name, *rest = line.split("\t")
