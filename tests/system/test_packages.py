@@ -212,3 +212,13 @@ def test_a_database_that_cannot_be_read_is_not_taken_for_an_empty_one(clean: Man
             assert done.commands == []
     finally:
         clean.shell("cp /root/status /var/lib/dpkg/status")
+
+
+def test_a_name_is_never_a_pattern_or_an_order(clean: ManagedHost) -> None:
+    for name in ("tin.", "ti.y", "tiny+"):
+        foreseen = clean.apply(packages(**{name: "present"}), "--noop")
+        assert messages(foreseen) == [f"Unknown until applied: apt knows no package {name}"]
+        done = clean.apply(packages(**{name: "latest"}))
+        assert done.events[f"package#{name}"]["errors"] == [f"apt knows no package {name}"]
+        assert done.commands == [UPDATE]
+    assert installed(clean) == {}

@@ -58,9 +58,14 @@ class AptPackages(PackageManager):
         return states
 
     def offer(self, target: str, host: Host) -> str | None:
+        """apt takes a name that it does not know for a pattern, and would install all that it fits."""
         done = look(host, ("apt-cache", "show", "--no-all-versions", target))
-        lines = done.stdout.split("\n") if done.exit_code == 0 else []
-        return next((line.partition(": ")[2] for line in lines if line.startswith("Version: ")), None)
+        if done.exit_code != 0:
+            return None
+        name = target.partition("=")[0].partition(":")[0]
+        stanzas = (f"\n{stanza}\n" for stanza in done.stdout.split("\n\n"))
+        found = next((stanza for stanza in stanzas if f"\nPackage: {name}\n" in stanza), "")
+        return found.partition("\nVersion: ")[2].partition("\n")[0] or None
 
     def target(self, wanted: Package) -> str:
         return f"{wanted.name}={wanted.version}" if wanted.version else wanted.name
