@@ -49,6 +49,7 @@ class ServiceState(State):
     found: bool = True
     # On the way from one to the other: not running yet, and not stopped either.
     is_moving: bool = False
+    is_starting: bool = False
     # The host's own words, shown and explained.
     active_word: str = ""
     enabled_word: str = ""
@@ -127,6 +128,9 @@ class ServiceType(ResourceType):
         problem = self._not_in_state(wanted, actual)
         if problem and wanted.ensure == STOPPED:
             yield Change(STOP, problem)
+        elif refresh and actual.is_starting and wanted.on_refresh != IGNORE:
+            # A start would only join the one under way, which may have read what was there before.
+            yield Change(RESTART, "a subscribed resource changed", refresh=True)
         elif problem:
             # A clean start brings in what changed; restarting on top of it would only cost an outage.
             yield Change(START, problem, pays=refresh)

@@ -122,6 +122,7 @@ class SystemdUnits(Provider):
             raise Failure(f'invalid systemctl is-active output: "{word}" for {name}')
         state.ensure = ACTIVE_WORDS[word]
         state.is_moving = word in MOVING_WORDS
+        state.is_starting = word == "activating"
         state.needs_reload = shown.get("NeedDaemonReload") == "yes"
         state.is_over = shown.get("Type") == "oneshot" and shown.get("RemainAfterExit") == "no" and word == "inactive"
         if is_missing(shown):
