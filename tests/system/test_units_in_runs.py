@@ -103,6 +103,67 @@ def test_a_dry_run_knows_units_whose_files_would_change_or_go(shared_host: Manag
     assert done.exit_code == 0
 
 
+def test_what_systemd_remembers_of_a_loaded_unit_is_not_taken_for_its_files(shared_host: ManagedHost) -> None:
+    host = shared_host
+    place = "/etc/systemd/system"
+    links = f"{place}/multi-user.target.wants"
+    host.unit("gains", UNITS["static"], place)
+    host.unit("wanted", UNITS["simple"])
+    host.unit("edited", UNITS["static"])
+    host.unit("unmasked", UNITS["simple"])
+    host.shell(
+        f"systemctl daemon-reload; systemctl start gains wanted edited; mkdir -p {links};"
+        " systemctl enable unmasked; systemctl mask unmasked; systemctl show unmasked >/dev/null"
+    )
+    manifest = unit_file("gains", "simple") + service("gains", enable=True)
+    link = {"ensure": "link", "target": "/usr/local/lib/systemd/system/wanted.service"}
+    manifest += yaml.safe_dump([{"file": [{f"{links}/wanted.service": link}]}]) + service("wanted", enable=True)
+    manifest += yaml.safe_dump([{"file": [{f"{place}/unmasked.service": {"ensure": "absent"}}]}])
+    manifest += service("unmasked", enable=True)
+    # Somebody else changed this one.
+    host.unit("edited", UNITS["simple"])
+    manifest += service("edited", enable=True)
+    foreseen = host.apply(manifest, "--noop")
+    done = host.apply(manifest)
+    for name, message in (
+        ("gains", "Would have enabled"),
+        ("wanted", None),
+        ("unmasked", "Would have started"),
+        ("edited", "Would have enabled"),
+    ):
+        assert foreseen.events[f"service#{name}"]["noop_message"] == message
+        assert done.outcomes[f"service#{name}"] == ("changed" if message else "stable")
+    assert [command for command in done.changing if not command.startswith("daemon-reload")] == [
+        "enable --system gains",
+        "start --system unmasked",
+        "enable --system edited",
+    ]
+    assert set(host.apply(manifest).outcomes.values()) == {"stable"}
+
+
+def test_a_dry_run_knows_links_that_are_there_and_links_that_would_be(shared_host: ManagedHost) -> None:
+    host = shared_host
+    place = "/etc/systemd/system"
+    host.unit("returns", UNITS["simple"], place)
+    host.unit("proper", UNITS["simple"])
+    # Its file went, what had enabled it stayed.
+    host.shell(
+        f"systemctl daemon-reload; systemctl enable returns; rm {place}/returns.service; systemctl daemon-reload"
+    )
+    link = {"ensure": "link", "target": "/usr/local/lib/systemd/system/proper.service"}
+    manifest = unit_file("returns", "simple") + service("returns", enable=True)
+    manifest += yaml.safe_dump([{"file": [{f"{place}/by-another-name.service": link}]}])
+    manifest += service("by-another-name", enable=True)
+    foreseen = host.apply(manifest, "--noop")
+    assert foreseen.events["service#returns"]["noop_message"] == "Would have started"
+    assert foreseen.events["service#by-another-name"]["noop_message"] == "Would have started"
+    done = host.apply(manifest)
+    assert [command for command in done.changing if not command.startswith("daemon-reload")] == [
+        "start --system returns",
+        "start --system by-another-name",
+    ]
+
+
 def test_systemd_is_told_once_and_again_only_for_units_whose_files_changed(shared_host: ManagedHost) -> None:
     host = shared_host
     for name in ("told1", "told2", "told3"):

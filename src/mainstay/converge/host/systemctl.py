@@ -142,6 +142,10 @@ class Systemctl:
         """Whether this run touched a unit file that systemd was not told of."""
         return len(self.touched_unit_files(host)) > self._told
 
+    def touched(self, unit: str, host: Host) -> bool:
+        """Whether systemd was not told of a file of that unit, or a link to it."""
+        return any(f"/{unit}" in path for path in self.touched_unit_files(host)[self._told :])
+
     def touched_unit_files(self, host: Host) -> list[str]:
         paths = host.files.touched
         self._touched += [path for path in paths[self._scanned :] if path.startswith(READ_BY_A_RELOAD)]

@@ -8,6 +8,7 @@ from mainstay.converge.contract import Change, Failure, Missing, Provider, Stopp
 from mainstay.converge.host.clock import monotonic, sleep
 from mainstay.converge.host.systemctl import (
     UNIT_DIRECTORIES,
+    UNIT_SUFFIXES,
     Systemctl,
     unit_name,
     why_unavailable,
@@ -46,6 +47,8 @@ ENABLED_WORDS = {
     "disabled": False,
 }
 INSTALL_KEYS = ("WantedBy", "RequiredBy", "UpheldBy", "Alias", "Also")
+# Directories of links by which a unit is enabled.
+LINK_SUFFIXES = (".wants", ".requires", ".upholds")
 MOST_UNITS_AT_ONCE = 100
 LARGEST_UNIT_FILE_BYTES = 1024 * 1024
 MOVING_SECONDS = 90.0
@@ -129,7 +132,9 @@ class SystemdUnits(Provider):
             state.found = False
             return state
         word = shown.get("UnitFileState", "")
-        if word in ("", "generated") or shown.get("Id") != unit_name(name):
+        # Of a unit that is loaded, `show` tells how its files were when systemd last read them.
+        is_old = state.needs_reload or (not host.noop and self._systemctl.touched(unit_name(name), host))
+        if word in ("", "generated") or shown.get("Id") != unit_name(name) or is_old:
             word = self._systemctl.is_enabled(name, host) or word
         if word in ("", "not-found"):
             # How older ones say that there is no unit file; what runs is there all the same.
@@ -207,30 +212,47 @@ def is_missing(shown: dict[str, str]) -> bool:
 def foresee(state: UnitState, unit_files: list[str], host: Host) -> None:
     """What would be known of a unit once the unit files that a dry run would write are read."""
     unit = unit_name(state.name)
-    touched = {real_place(path, host) for path in unit_files if path.endswith(f"/{unit}")}
+    touched = [path for path in unit_files if path.endswith(f"/{unit}")]
     if not touched:
         return
     places = (f"{directory}/{unit}" for directory in UNIT_DIRECTORIES)
-    place = next((real_place(path, host) for path in places if is_there(path, host)), None)
+    place = next((path for path in places if is_there(path, host)), None)
     if place is None:
         state.found = state.ensure == RUNNING
         return
-    if place in touched:
-        state.enabled_word = foreseen_word(state, place, host)
-        state.found = True
-    links = (path for path in touched if path.rpartition("/")[0].endswith((".wants", ".requires")))
-    if state.enabled_word == "disabled" and any(is_there(path, host) for path in links):
+    state.found = True
+    state.enabled_word = foreseen_word(state.enabled_word, place, host)
+    if state.enabled_word in ("disabled", "static") and is_linked(unit, host):
         state.enabled_word = "enabled"
+    elif (
+        state.enabled_word == "enabled"
+        and any(path.rpartition("/")[0].endswith(LINK_SUFFIXES) for path in touched)
+        and not is_linked(unit, host)
+    ):
+        state.enabled_word = foreseen_word("", place, host)
     state.enabled = ENABLED_WORDS.get(state.enabled_word, state.enabled)
 
 
-def foreseen_word(state: UnitState, place: str, host: Host) -> str:
-    if host.files.real_path(place) == "/dev/null" or host.files.stat(place).st_size == 0:
+def foreseen_word(word: str, place: str, host: Host) -> str:
+    file = host.files.real_path(place)
+    if file == "/dev/null" or host.files.stat(place).st_size == 0:
         return "masked"
-    can_be_enabled = has_install_section(place, host)
-    if state.enabled_word in ("", "static", "disabled") or state.enabled_word.startswith("masked"):
-        return "disabled" if can_be_enabled else "static"
-    return state.enabled_word
+    if file.endswith(UNIT_SUFFIXES) and file.rpartition("/")[2] != place.rpartition("/")[2]:
+        return "alias"
+    if word in ("", "static", "disabled") or word.startswith("masked"):
+        return "disabled" if has_install_section(place, host) else "static"
+    return word
+
+
+def is_linked(unit: str, host: Host) -> bool:
+    """Whether a link makes some other unit want this one."""
+    return any(
+        is_there(f"{directory}/{name}/{unit}", host)
+        for directory in UNIT_DIRECTORIES
+        if host.files.exists(directory)
+        for name in host.files.listdir(directory)
+        if name.endswith(LINK_SUFFIXES)
+    )
 
 
 def has_install_section(place: str, host: Host) -> bool:
@@ -238,11 +260,6 @@ def has_install_section(place: str, host: Host) -> bool:
     _, found, section = content.decode("utf-8", "replace").partition("\n[Install]")
     keys = {line.partition("=")[0].strip() for line in section.partition("\n[")[0].split("\n")}
     return bool(found) and not keys.isdisjoint(INSTALL_KEYS)
-
-
-def real_place(path: str, host: Host) -> str:
-    directory, _, name = path.rpartition("/")
-    return f"{host.files.real_path(directory)}/{name}"
 
 
 def is_there(path: str, host: Host) -> bool:
