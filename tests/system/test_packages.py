@@ -222,3 +222,34 @@ def test_a_name_is_never_a_pattern_or_an_order(clean: ManagedHost) -> None:
         assert done.events[f"package#{name}"]["errors"] == [f"apt knows no package {name}"]
         assert done.commands == [UPDATE]
     assert installed(clean) == {}
+
+
+def test_a_held_package_is_left_alone_and_a_dry_run_knows(clean: ManagedHost) -> None:
+    clean.apply(packages(tiny="1.0"))
+    clean.shell("apt-mark hold tiny >/dev/null")
+    for ensure, reason in (
+        ("latest", "version is 1.0, expected 2.0"),
+        ("2.0", "version is 1.0, expected 2.0"),
+        ("absent", "package is present, expected absent"),
+    ):
+        for options in (("--noop",), ()):
+            done = clean.apply(packages(tiny=ensure), *options)
+            assert done.events["package#tiny"]["errors"] == [
+                f"{reason}, and held packages stay as they are; `apt-mark unhold tiny` lets go of it"
+            ]
+            assert done.commands == []
+    assert clean.apply(packages(tiny="present")).outcomes == {"package#tiny": "stable"}
+    clean.shell("apt-mark unhold tiny >/dev/null")
+
+
+def test_the_latest_is_what_the_hosts_preferences_say(clean: ManagedHost) -> None:
+    clean.apply(packages(tiny="2.0"))
+    clean.machine.write("/etc/apt/preferences.d/tiny", "Package: tiny\nPin: version 1.0\nPin-Priority: 1001\n")
+    try:
+        foreseen = clean.apply(packages(tiny="latest"), "--noop")
+        assert messages(foreseen) == ["Would have changed version 2.0 to 1.0"]
+        assert clean.apply(packages(tiny="latest")).outcomes == {"package#tiny": "changed"}
+        assert installed(clean) == {"tiny": "1.0"}
+        assert clean.apply(packages(tiny="latest")).outcomes == {"package#tiny": "stable"}
+    finally:
+        clean.shell("rm /etc/apt/preferences.d/tiny")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from mainstay.converge.contract import Change, Missing, Property, Resource, ResourceType, State
+from mainstay.converge.contract import Change, Failure, Missing, Property, Resource, ResourceType, State
 from mainstay.converge.kinds import shorten
 
 TYPE_CHECKING = False
@@ -40,6 +40,8 @@ class PackageState(State):
     candidate: str | None = None
     # The database's word for a package that is neither there nor gone.
     broken: str | None = None
+    # The command that lets go of a package which is held as it is.
+    release: str | None = None
 
     def __init__(self, name: str, provider: str) -> None:
         self.name = name
@@ -96,6 +98,8 @@ class PackageType(ResourceType):
         reached, reason = self.desired(wanted, actual)
         if reached:
             return ()
+        if actual.release is not None and actual.broken is None:
+            raise Failure(f"{reason}, and held packages stay as they are; `{actual.release}` lets go of it")
         if wanted.ensure == ABSENT:
             return (Change(REMOVE, reason),)
         if actual.candidate is None and actual.broken is None:

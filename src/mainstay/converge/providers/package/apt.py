@@ -6,7 +6,7 @@ from mainstay.converge.contract import Change, Failure
 from mainstay.converge.host.clock import wall_time
 from mainstay.converge.host.packages import look, missing_programs, must, run_unlocked
 from mainstay.converge.providers.package import PackageManager
-from mainstay.converge.resources.package import PRESENT, PackageState
+from mainstay.converge.resources.package import LATEST, PRESENT, PackageState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ SHOWN = "${Package}\\t${Architecture}\\t${db:Status-Abbrev}\\t${Version}\\n"
 INSTALLED_LETTERS = "iWt"
 BROKEN_LETTERS = {"H": "half-installed", "U": "unpacked but not configured", "F": "half-configured"}
 KEEP_CONFIGURATION = ("--force-confdef", "--force-confold")
+DOWNGRADE_WORDS = "Packages were downgraded and -y was used without --allow-downgrades"
 LOCKED_WORDS = ("Could not get lock", "Unable to acquire the dpkg frontend lock", "was locked by another process")
 
 
@@ -94,7 +95,11 @@ class AptPackages(PackageManager):
         if any(wanted.version for wanted, _, _ in steps):
             options.append("--allow-downgrades")
         words = ("apt-get", "--quiet", "--yes", *options, verb, *targets)
-        must(run_unlocked(host, words, LOCKED_WORDS), f"apt-get {verb} {' '.join(targets)}")
+        done = run_unlocked(host, words, LOCKED_WORDS)
+        if done.exit_code != 0 and DOWNGRADE_WORDS in done.output and any(is_upgrade(*step) for step in steps):
+            # The latest by the host's own preferences may be an older one; apt has changed nothing yet.
+            done = run_unlocked(host, (*words[:3], "--allow-downgrades", *words[3:]), LOCKED_WORDS)
+        must(done, f"apt-get {verb} {' '.join(targets)}")
 
     def _is_unfinished(self, host: Host) -> bool:
         files = host.files
@@ -108,6 +113,10 @@ class AptPackages(PackageManager):
         must(run_unlocked(host, words, LOCKED_WORDS), "dpkg --configure --pending")
 
 
+def is_upgrade(wanted: Package, actual: PackageState, _change: Change) -> bool:
+    return wanted.ensure == LATEST and bool(actual.versions)
+
+
 def note_status(state: PackageState, status: str, version: str) -> None:
     letter = status[1:2]
     if letter in BROKEN_LETTERS or status[2:3] == "R":
@@ -115,6 +124,7 @@ def note_status(state: PackageState, status: str, version: str) -> None:
     if letter in INSTALLED_LETTERS or state.broken:
         state.ensure = PRESENT
         state.versions = (version,)
+        state.release = f"apt-mark unhold {state.name}" if status[:1] == "h" else None
 
 
 PROVIDER = AptPackages()
