@@ -24,6 +24,8 @@ CANNOT_BE_DISABLED = {
     "static": "it has no [Install] section, so other units decide whether it starts",
     "generated": "it is generated at boot",
     "transient": "it was made at run time and is gone after a reboot",
+    "indirect": "its [Install] section only names other units, so they decide whether it starts",
+    "enabled-runtime": "it is enabled until the next reboot only; `systemctl disable --runtime` ends that",
 }
 DONE_WORDS = {
     START: "started",
@@ -154,6 +156,11 @@ class ServiceType(ResourceType):
             raise Failure(
                 f"{wanted.name} is {word} and cannot be disabled: {CANNOT_BE_DISABLED[word]}; "
                 "leave `enable` out, or mask it"
+            )
+        if change.verb == DISABLE and word == "alias" and wanted.ensure == RUNNING:
+            raise Failure(
+                f"{wanted.name} is an alias, and disabling would only take that name away: "
+                "disable the unit by its own name, or leave `enable` out"
             )
 
     def describe(self, wanted: Service, actual: ServiceState, changes: tuple[Change, ...]) -> str:
