@@ -168,6 +168,15 @@ def test_an_interrupted_dpkg_is_repaired(clean: ManagedHost) -> None:
     assert installed(clean) == {"other": "1.0", "fragile": "1.0"}
 
 
+def test_what_a_transaction_that_was_cut_off_brought_is_a_change(clean: ManagedHost) -> None:
+    clean.shell("rm -f /var/lib/fragile")
+    told = {"command": "true", "refresh_only": True, "subscribe": ["package#fragile"]}
+    done = clean.apply(packages(tiny="present", fragile="present") + yaml.safe_dump([{"exec": [{"told": told}]}]))
+    assert installed(clean) == {"tiny": "2.0", "fragile": "1.0"}
+    assert list(done.outcomes.values()) == ["changed", "changed", "refreshed"]
+    assert done.events["package#fragile"]["reason"] == "package is absent, expected present"
+
+
 def test_the_lock_of_another_package_manager_is_waited_for(clean: ManagedHost) -> None:
     holding = (
         "import fcntl, time; lock = open('/var/lib/dpkg/lock-frontend', 'w'); fcntl.lockf(lock, fcntl.LOCK_EX);"

@@ -89,6 +89,8 @@ class Run:
         # What was done together with an earlier neighbour: resource id → the state before, the changes made.
         self.done_ahead: dict[str, tuple[Any, tuple[Change, ...]]] = {}
         self.refused_together: set[str] = set()
+        # What was altered all the same when changes were refused together: resource id → the change.
+        self.altered_ahead: dict[str, Change] = {}
         self.subscribers = find_subscribers(manifest.resources)
         self.gave_up_after: str | None = None
         # Whose turn it is, with its templates filled in.
@@ -263,6 +265,10 @@ class Run:
                 self.describe(resource, event, changes)
             else:
                 self.perform(resource, event, changes)
+        elif resource.id in self.altered_ahead:
+            change = self.altered_ahead[resource.id]
+            event.reason = change.reason
+            mark_changed(event, (change,))
         if refresh and not self.options.noop:
             self.ledger.pay(resource.id)
         if resource.health_checks:
@@ -402,9 +408,11 @@ class Run:
         except Failure:
             # One of them cannot be; each by itself shows which.
             self.refused_together.update(step[0].id for step in steps)
-            for neighbour, actual, _ in steps[1:]:
+            for neighbour, actual, change in steps[1:]:
                 subscribers = owed[neighbour.id]
-                if subscribers and not self.left_traces(neighbour, Event(neighbour), provider, actual):
+                if self.left_traces(neighbour, Event(neighbour), provider, actual):
+                    self.altered_ahead[neighbour.id] = change
+                elif subscribers:
                     self.ledger.void(neighbour.id, subscribers)
             return False
         self.done_ahead.update((neighbour.id, (actual, (change,))) for neighbour, actual, change in steps[1:])
