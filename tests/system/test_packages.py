@@ -154,6 +154,18 @@ def test_lists_are_fetched_again_when_they_are_older_than_a_day(clean: ManagedHo
     assert clean.apply(manifest).commands == []
 
 
+def test_lists_that_cannot_be_fetched_are_told_in_a_line_and_the_old_ones_serve(clean: ManagedHost) -> None:
+    lost = "/etc/apt/sources.list.d/lost.list"
+    clean.machine.write(lost, "deb [trusted=yes] file:/srv/nowhere ./\n")
+    clean.shell("touch -d '25 hours ago' /var/lib/apt/lists/partial /var/lib/apt/lists; rm -rf /var/lib/apt/periodic")
+    done = clean.apply(packages(tiny="present"))
+    clean.shell(f"rm {lost}")
+    assert done.outcomes == {"package#tiny": "changed"}
+    (warning,) = done.events["package#tiny"]["warnings"]
+    assert warning.startswith("the package lists could not be refreshed: E: ")
+    assert "\n" not in warning
+
+
 def test_an_interrupted_dpkg_is_repaired(clean: ManagedHost) -> None:
     clean.shell("rm -f /var/lib/fragile")
     broken = clean.apply(packages(fragile="present"))

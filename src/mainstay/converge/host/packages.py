@@ -17,6 +17,7 @@ LOOK_TIMEOUT_SECONDS = 300.0
 CHANGE_TIMEOUT_SECONDS = 3600.0
 LOCK_WAIT_SECONDS = 600.0
 LOCK_PAUSE_SECONDS = 0.5
+COMPLAINT_WORDS = ("E:", "Error:", "dpkg: error")
 KEEP_BYTES = 4 * 1024 * 1024
 # Not to be asked anything, and to be told in words that do not depend on who runs this.
 ENVIRONMENT = {"LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive", "APT_LISTCHANGES_FRONTEND": "none"}
@@ -61,6 +62,11 @@ def run_unlocked(host: Host, words: Sequence[str], locked_words: Sequence[str]) 
 def must(done: Finished, what: str) -> None:
     """Raises `Failure` for a command that did not succeed."""
     if done.exit_code != 0:
-        complaints = [line for line in done.output.split("\n") if line.startswith(("E:", "Error:", "dpkg: error"))]
-        said = "; ".join(complaints) or done.output.strip()[-500:]
+        said = complaints(done)
         raise Failure(f"{what} failed (exit {done.exit_code}){': ' if said else ''}{said}", output=done.output)
+
+
+def complaints(done: Finished) -> str:
+    """What a command said was wrong, without what it said on the way there."""
+    lines = [line.strip() for line in done.output.split("\n")]
+    return "; ".join(line for line in lines if line.startswith(COMPLAINT_WORDS)) or done.output.strip()[-500:]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mainstay.converge.contract import Change, Failure
 from mainstay.converge.host.clock import wall_time
-from mainstay.converge.host.packages import look, missing_programs, must, run_unlocked
+from mainstay.converge.host.packages import complaints, look, missing_programs, must, run_unlocked
 from mainstay.converge.providers.package import PackageManager
 from mainstay.converge.resources.package import LATEST, PRESENT, PackageState
 
@@ -83,7 +83,7 @@ class AptPackages(PackageManager):
     def refresh_lists(self, host: Host) -> None:
         done = run_unlocked(host, ("apt-get", "--quiet", "update"), LOCKED_WORDS)
         if done.exit_code != 0:
-            host.note(f"the package lists could not be refreshed: {done.output.strip()[-500:]}")
+            host.note(f"the package lists could not be refreshed: {complaints(done)}")
 
     # ---- doing ----
     def perform_together(self, steps: Sequence[tuple[Package, PackageState, Change]], host: Host) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.converge.contract import Change
-from mainstay.converge.host.packages import look, missing_programs, must, run_unlocked
+from mainstay.converge.host.packages import complaints, look, missing_programs, must, run_unlocked
 from mainstay.converge.providers.package import PackageManager
 from mainstay.converge.resources.package import PRESENT, REMOVE, PackageState
 
@@ -59,7 +59,7 @@ class DnfPackages(PackageManager):
     def refresh_lists(self, host: Host) -> None:
         done = run_unlocked(host, ("dnf", "--quiet", "--refresh", "makecache"), LOCKED_WORDS)
         if done.exit_code != 0:
-            host.note(f"the package lists could not be refreshed: {done.output.strip()[-500:]}")
+            host.note(f"the package lists could not be refreshed: {complaints(done)}")
 
     # ---- doing ----
     def perform_together(self, steps: Sequence[tuple[Package, PackageState, Change]], host: Host) -> None:
