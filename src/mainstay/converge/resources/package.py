@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 PRESENT, ABSENT, LATEST = "present", "absent", "latest"
 INSTALL, REMOVE = "install", "remove"
 # With an architecture, in the manner of either family: libc6:amd64, glibc.x86_64. A minus at the end means
-# removal to apt, so no name may end with one.
+# removal to apt, so no name and no version may end with one.
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.+_:-]*[A-Za-z0-9.+_])?")
-VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+~^_:-]*")
+VERSION = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.+~^_:-]*[A-Za-z0-9.+~^_:])?")
 LONGEST_NAME = LONGEST_VERSION = 200
 
 
