@@ -65,6 +65,13 @@ def test_words_of_other_tools_lead_to_ours(mainstay: Program, root: Path) -> Non
     )
 
 
+def test_a_version_or_state_under_another_tools_key_leads_to_ensure(mainstay: Program, root: Path) -> None:
+    (root / "m.yaml").write_text("- package: [nginx: {version: 1.2}]\n- service: [nginx: {state: started}]\n")
+    said = mainstay("validate", "m.yaml").stderr
+    assert "package#nginx: unknown key 'version'; a package's version is written as its `ensure`" in said
+    assert "service#nginx: unknown key 'state'; the wanted state is written as `ensure`" in said
+
+
 def test_a_command_that_is_part_of_a_shell_is_named_as_such(apply: Callable[..., Applied]) -> None:
     assert "cd is part of a shell; ask for one with `provider: shell`" in apply("- exec: [cd /tmp]").errors[0]
 

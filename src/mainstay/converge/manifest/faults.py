@@ -18,6 +18,8 @@ ELSEWHERE_KNOWN_AS = {
     "before": "let the other resource `require` this one",
     "when": "use `control: {if: …}`",
     "register": "later resources read it by result('type#name')",
+    "version": "a package's version is written as its `ensure`",
+    "state": "the wanted state is written as `ensure`",
     "become": "mainstay runs as the user that starts it",
     "user": "mainstay runs commands as the user that starts it",
 }
