@@ -56,7 +56,7 @@ class ManagedHost:
         for program in RECORDED:
             machine.write(f"/usr/local/sbin/{program}", RECORDER.replace("PROGRAM", program), mode=0o755)
 
-    def apply(self, manifest: str, *options: str, path: str = "/root/manifest.yaml") -> Done:
+    def apply(self, manifest: str, *options: str, path: str = "/home/manifest.yaml") -> Done:
         return self.mainstay("apply", path, "--json", *options, setup=f"cat >{path}", stdin=manifest)
 
     def mainstay(self, *words: str, setup: str = ":", stdin: str = "") -> Done:

@@ -223,7 +223,7 @@ def test_a_service_hears_of_its_package_and_is_unknown_before_that_comes(clean: 
 
 def test_a_database_that_cannot_be_read_is_not_taken_for_an_empty_one(clean: ManagedHost) -> None:
     clean.apply(packages(tiny="1.0"))
-    clean.shell("cp /var/lib/dpkg/status /root/status; echo garbage >>/var/lib/dpkg/status")
+    clean.shell("cp /var/lib/dpkg/status /home/status; echo garbage >>/var/lib/dpkg/status")
     try:
         for options in (("--noop",), ()):
             done = clean.apply(packages(tiny="absent"), *options)
@@ -232,7 +232,7 @@ def test_a_database_that_cannot_be_read_is_not_taken_for_an_empty_one(clean: Man
             assert error.startswith("the package database cannot be read: dpkg-query failed (exit 2): ")
             assert done.commands == []
     finally:
-        clean.shell("cp /root/status /var/lib/dpkg/status")
+        clean.shell("cp /home/status /var/lib/dpkg/status")
 
 
 def test_a_name_is_never_a_pattern_or_an_order(clean: ManagedHost) -> None:

@@ -49,7 +49,7 @@ class Played:
     """A case that was played through: foreseen, done, and where that changed something done again."""
 
     def __init__(self, host: ManagedHost, name: str, case: dict[str, Any]) -> None:
-        path = f"/root/{name}.yaml"
+        path = f"/home/{name}.yaml"
         manifest = manifest_of(name, case)
         given = fill_in(case.get("given", ":"), name)
         if "unit" in case:

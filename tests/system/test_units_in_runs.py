@@ -220,7 +220,7 @@ def test_three_subscriptions_restart_a_unit_once(shared_host: ManagedHost) -> No
 def test_a_run_that_is_killed_before_the_restart_leaves_it_to_the_next(shared_host: ManagedHost) -> None:
     host = shared_host
     host.unit("owed", UNITS["counting"])
-    path = "/root/owed.yaml"
+    path = "/home/owed.yaml"
     killer = command("/bin/sh -c 'touch /run/owed.killed; kill -9 $PPID'", creates="/run/owed.killed")
 
     def manifest(content: str) -> str:
@@ -246,7 +246,7 @@ def test_a_run_that_is_killed_before_the_restart_leaves_it_to_the_next(shared_ho
 def test_a_refresh_that_was_done_is_not_repeated_because_enabling_failed(shared_host: ManagedHost) -> None:
     host = shared_host
     host.unit("stuck", UNITS["cannot-be-enabled"])
-    path = "/root/stuck.yaml"
+    path = "/home/stuck.yaml"
 
     def manifest(content: str) -> str:
         return file("/etc/stuck.conf", content) + service("stuck", enable=True, subscribe=["file#/etc/stuck.conf"])
@@ -264,9 +264,9 @@ def test_a_refresh_that_was_done_is_not_repeated_because_enabling_failed(shared_
 def test_a_run_that_is_asked_to_end_does_not_wait_for_a_slow_start(shared_host: ManagedHost) -> None:
     host = shared_host
     host.unit("endless", UNITS["simple"].replace("[Service]", "[Service]\nType=notify\nTimeoutStartSec=120"))
-    host.machine.write("/root/endless.yaml", service("endless") + service("never-reached"))
+    host.machine.write("/home/endless.yaml", service("endless") + service("never-reached"))
     said = host.shell(
-        f"MAINSTAY_STATE_DIR=/var/lib/mainstay {PROGRAM} apply /root/endless.yaml & pid=$!;"
+        f"MAINSTAY_STATE_DIR=/var/lib/mainstay {PROGRAM} apply /home/endless.yaml & pid=$!;"
         " until systemctl is-active endless | grep -q ^activating; do sleep 0.1; done;"
         " kill -TERM $pid; code=0; wait $pid || code=$?; echo code $code; systemctl stop endless"
     )
@@ -373,9 +373,9 @@ def test_words_of_other_systemds_are_understood_or_refused(shared_host: ManagedH
         host.machine.write("/opt/foreign/systemctl", script, mode=0o755)
         done = host.mainstay(
             "apply",
-            "/root/foreign.yaml",
+            "/home/foreign.yaml",
             "--json",
-            setup="cat >/root/foreign.yaml; PATH=/opt/foreign:$PATH",
+            setup="cat >/home/foreign.yaml; PATH=/opt/foreign:$PATH",
             stdin=service("foreign"),
         )
         assert done.events["service#foreign"]["errors"] == errors
@@ -428,7 +428,7 @@ def test_units_that_die_later_in_the_run_turn_their_events_failed(shared_host: M
     assert done.exit_code == 1
 
     host.shell("rm /run/dies.end /run/loops.end; systemctl stop loops")
-    shown = host.machine.run(str(PROGRAM), "apply", "/root/manifest.yaml", environment=ENVIRONMENT).stdout
+    shown = host.machine.run(str(PROGRAM), "apply", "/home/manifest.yaml", environment=ENVIRONMENT).stdout
     lines = [line.split()[:2] for line in shown.splitlines() if "service#dies" in line]
     assert lines == [["changed", "service#dies"], ["failed", "service#dies"]]
     assert "lost my way" in shown
