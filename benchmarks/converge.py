@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
 import tempfile
 from itertools import pairwise
@@ -101,7 +100,9 @@ def race(
 ) -> None:
     """Every contestant does the work, in turns."""
     starters = {
-        one: Work(kind, count, f"{folder}/{one.name}") for one in contestants if takes_part(one, count, options)
+        one: Work(kind, count, f"{folder}/{kind}-{count}-{one.name}")
+        for one in contestants
+        if takes_part(one, count, options)
     }
     manifests = {one: one.write(work) for one, work in starters.items()}
     turns = options.turns or (2 if options.quick else TURNS.get(count, 3) if kind == FILES else 3)
@@ -116,8 +117,6 @@ def race(
                 del starters[one]
                 if isinstance(one, Mainstay):
                     raise
-    for one in contestants:
-        shutil.rmtree(f"{folder}/{one.name}", ignore_errors=True)
 
 
 def takes_part(one: Contestant, count: int, options: argparse.Namespace) -> bool:
