@@ -1,0 +1,178 @@
+"""Speaks to a control plane over HTTP, for the agent and for people's commands. Safe to share between threads."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import urlencode
+
+import urllib3
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
+
+API = "/api/v1"
+TIMEOUT_SECONDS = 30.0
+CONNECT_SECONDS = 10.0
+PAGE_SIZE = 100
+LARGEST_ANSWER_BYTES = 64 * 1024 * 1024
+
+
+class Unreachable(Exception):
+    """No answer came, or one that says to come again; the same request may be sent again."""
+
+    def __init__(self, message: str, *, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class ServerRefusal(Exception):
+    """The control plane answered, and its answer is no. `document` is all that it said."""
+
+    def __init__(self, status: int, document: Mapping[str, Any]) -> None:
+        super().__init__(str(document.get("error") or document.get("status") or f"HTTP status {status}"))
+        self.status = status
+        self.code = str(document.get("code", ""))
+        self.document = document
+
+    @property
+    def faults(self) -> list[tuple[str, str]]:
+        """(path, message) of each thing that is wrong with what was sent."""
+        found = self.document.get("errors") or []
+        return [(str(each.get("path", "")), str(each.get("message", ""))) for each in found]
+
+
+class Client:
+    """One caller: an address, a token, and the connections in between."""
+
+    def __init__(
+        self, url: str, token: str | None = None, *, ca_file: str | None = None, connections: int = 8
+    ) -> None:
+        self.url = url.rstrip("/")
+        self._token = token
+        self._pool = urllib3.PoolManager(
+            maxsize=connections, retries=False, ca_certs=ca_file, cert_reqs="CERT_REQUIRED"
+        )
+
+    def __repr__(self) -> str:
+        return f"Client({self.url!r})"
+
+    def get(self, path: str, **more: Any) -> Any:
+        return self.call("GET", path, **more)
+
+    def post(self, path: str, body: object = None, **more: Any) -> Any:
+        return self.call("POST", path, body, **more)
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        query: Mapping[str, object] | Sequence[tuple[str, object]] | None = None,
+        headers: Mapping[str, str] | None = None,
+        content: bytes | None = None,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+    ) -> Any:
+        """The answer's document, its bytes if it is none, or None; `path` is below /api/v1."""
+        sent = {"Accept": "application/json", "Content-Type": "application/json", **(headers or {})}
+        if content is None and body is not None:
+            content = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+        reply = self._send(method, path, query, sent, content, timeout_seconds)
+        raw: bytes = reply.data
+        if len(raw) > LARGEST_ANSWER_BYTES:
+            raise Unreachable(f"the answer of {self.url} is larger than {LARGEST_ANSWER_BYTES} bytes")
+        document = parse(raw) if is_json(reply) else (raw or None)
+        if reply.status < 400:
+            return document
+        if reply.status in (408, 429, 502, 503) or (reply.status == 504 and not isinstance(document, dict)):
+            after = reply.headers.get("Retry-After", "")
+            raise Unreachable(
+                f"{self.url} answers {reply.status}", retry_after_seconds=float(after) if after.isdigit() else None
+            )
+        raise ServerRefusal(reply.status, document if isinstance(document, dict) else {})
+
+    def pages(self, path: str, query: Mapping[str, object] | None = None) -> Iterator[Any]:
+        """Every item of a list, page after page."""
+        after: str | None = ""
+        while after is not None:
+            page = self.get(path, query={"pageSize": PAGE_SIZE, **(query or {}), "after": after})
+            yield from page["items"]
+            after = page.get("next")
+
+    def stream(self, path: str, *, last_event_id: str | None = None, quiet_seconds: float = 90.0) -> Iterator[Any]:
+        """Documents of a stream of server-sent events, as they come; ends when the server ends it."""
+        headers = {"Accept": "text/event-stream"}
+        if last_event_id is not None:
+            headers["Last-Event-ID"] = last_event_id
+        reply = self._send("GET", path, None, headers, None, quiet_seconds, preload=False)
+        try:
+            if reply.status >= 400:
+                document = parse(reply.read())
+                raise ServerRefusal(reply.status, document if isinstance(document, dict) else {})
+            yield from read_events(reply)
+        except urllib3.exceptions.HTTPError as error:
+            raise Unreachable(f"{self.url}: {describe(error)}") from None
+        finally:
+            reply.close()
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, object] | Sequence[tuple[str, object]] | None,
+        headers: Mapping[str, str],
+        content: bytes | None,
+        timeout_seconds: float,
+        *,
+        preload: bool = True,
+    ) -> urllib3.BaseHTTPResponse:
+        address = f"{self.url}{API}{path}" + (f"?{urlencode(query, doseq=True)}" if query else "")
+        sent = dict(headers)
+        if self._token is not None:
+            sent["Authorization"] = f"Bearer {self._token}"
+        try:
+            return self._pool.request(
+                method,
+                address,
+                body=content,
+                headers=sent,
+                timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=timeout_seconds),
+                redirect=False,
+                preload_content=preload,
+            )
+        except (urllib3.exceptions.HTTPError, ValueError) as error:
+            raise Unreachable(f"{self.url} cannot be reached: {describe(error)}") from None
+
+
+def is_json(reply: urllib3.BaseHTTPResponse) -> bool:
+    return reply.headers.get("Content-Type", "").startswith("application/json")
+
+
+def parse(raw: bytes) -> Any:
+    try:
+        return json.loads(raw) if raw else None
+    except (ValueError, RecursionError):
+        raise Unreachable("the answer is not JSON; is this the address of a control plane?") from None
+
+
+def describe(error: Exception) -> str:
+    """urllib3's words without the objects in them."""
+    text = str(getattr(error, "reason", None) or error)
+    return text.rpartition(": ")[2] if "object at 0x" in text else text
+
+
+def read_events(reply: urllib3.BaseHTTPResponse) -> Iterator[Any]:
+    """Server-sent events: `data:` lines up to an empty one are one document; comments only keep the line open."""
+    lines: list[str] = []
+    pending = b""
+    for chunk in reply.stream(65536):
+        *complete, pending = (pending + chunk).split(b"\n")
+        for raw in complete:
+            line = raw.decode("utf-8", "replace").rstrip("\r")
+            if line.startswith("data:"):
+                lines.append(line[5:].removeprefix(" "))
+            elif not line and lines:
+                yield parse("\n".join(lines).encode())
+                lines = []
