@@ -247,3 +247,27 @@ def test_a_signal_ends_a_run_in_order_between_files(root: Path) -> None:
     assert temps_below(root) == []
     killing.finish()
     killing.check_reached()
+
+
+def test_a_command_that_a_killed_run_left_is_ended_before_the_next_run_begins(tmp_path: Path) -> None:
+    """Otherwise the same command would run twice at once."""
+    path, alive = tmp_path / "manifest.yaml", tmp_path / "alive"
+    script = tmp_path / "slow"
+    script.write_text(
+        f"#!/bin/sh\nmkdir {tmp_path}/busy || echo twice >>{alive}\ntrap 'rmdir {tmp_path}/busy; exit 1' TERM\n"
+        f"echo started >>{alive}\nif [ $(wc -l <{alive}) = 1 ]; then sleep 60 & wait; fi\nrmdir {tmp_path}/busy\n"
+    )
+    script.chmod(0o700)
+    path.write_text(f"- exec:\n    - work: {{command: {script}}}\n")
+    environment = {**os.environ, "MAINSTAY_STATE_DIR": str(tmp_path / "state")}
+    first = subprocess.Popen([PROGRAM, "apply", path], env=environment, stdout=subprocess.DEVNULL)
+    until = time.monotonic() + 20
+    while not alive.exists():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    first.kill()
+    first.wait()
+    assert (tmp_path / "busy").exists(), "the command goes on after its run was killed"
+    done = subprocess.run([PROGRAM, "apply", path], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert alive.read_text().split() == ["started", "started"]

@@ -62,6 +62,7 @@ class Request:
         stop: StopFlag | None = None,
         starting: Callable[[], None] | None = None,
         lock_wait_seconds: float = 0.0,
+        keep_history: bool = True,
     ) -> None:
         self.manifest = manifest
         # A document made by the caller instead of a file: `manifest` is then only its name.
@@ -81,6 +82,8 @@ class Request:
         # Called once the manifest is loaded and before anything can change.
         self.starting = starting
         self.lock_wait_seconds = lock_wait_seconds
+        # Whether the report is kept for `mainstay history`.
+        self.keep_history = keep_history
 
 
 class Locked(Exception):
@@ -275,6 +278,7 @@ def apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report:
     try:
         journal = Journal(f"{folder}/journal", host.run_id)
         journal.clean_up()
+        host.watch_commands(f"{folder}/running")
         host.files.announce_directory = journal.announce
         ledger.load(subscriptions)
         try:
@@ -316,6 +320,8 @@ def close_ledger(session: Session, ledger: Ledger, identity: str) -> str | None:
 
 def keep_report(session: Session, report: Report) -> None:
     """A full disk must not turn a run that worked into one that seems to have crashed."""
+    if not session.request.keep_history:
+        return
     try:
         History(session.state).save(report, session.host)
     except (OSError, Unusable) as error:

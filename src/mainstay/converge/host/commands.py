@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from mainstay.converge.contract import StopFlag
     from mainstay.converge.host.files import Files
+    from mainstay.converge.host.running import RunningCommand
 
 DEFAULT_SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 BUILTINS = {".", "alias", "cd", "eval", "exec", "exit", "export", "set", "source", "ulimit", "umask", "unset"}
@@ -46,6 +47,8 @@ class Commands:
         self.stop = stop
         # How many commands were run that may have changed something.
         self.count = 0
+        # Where a command is named that must not go on when the run is killed.
+        self.running: RunningCommand | None = None
 
     def run(
         self,
@@ -57,9 +60,12 @@ class Commands:
         timeout_seconds: float | None = None,
         on_line: Callable[[str], None] | None = None,
         only_looks: bool = False,
+        ends_with_run: bool = False,
         keep_bytes: int = TAIL_BYTES,
     ) -> Finished:
-        """Runs to the end; raises `Failure` for anything that is not an exit code."""
+        """Runs to the end; raises `Failure` for anything that is not an exit code.
+
+        `ends_with_run`: if this run is killed, the next one of the same identity ends the command before it begins."""
         # Loaded when a command really runs: one that is skipped, the commonest, needs none of it.
         import subprocess
 
@@ -86,7 +92,11 @@ class Commands:
             raise Failure(f"command cannot be executed: {name}: {error}") from None
         except OSError as error:
             raise Failure(f"command cannot be executed: {program or name}: {error.strerror}") from None
-        return Conversation(child, self.stop, timeout_seconds, on_line, keep_bytes).finish(name)
+        conversation = Conversation(child, self.stop, timeout_seconds, on_line, keep_bytes)
+        if self.running is None or not ends_with_run:
+            return conversation.finish(name)
+        with self.running.noted(child.pid):
+            return conversation.finish(name)
 
     def explain_missing(self, program: str, cwd: str, error: OSError) -> str:
         """The kernel says only that something is not there: the program, its directory, or what its first line names."""

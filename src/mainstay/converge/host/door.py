@@ -31,6 +31,8 @@ class Host:
         self.accounts = Accounts()
         self.stop = stop
         self._commands: Commands | None = None
+        # Where the command at hand is named; None in a dry run, which runs only guards.
+        self._running_path: str | None = None
         self.environ: Mapping[str, str] = process_environment()
         self.notes: list[str] = []
         self._secret_paths: set[str] = set()
@@ -46,7 +48,19 @@ class Host:
             from mainstay.converge.host.commands import Commands
 
             self._commands = Commands(self.stop)
+            if self._running_path is not None:
+                from mainstay.converge.host.running import RunningCommand
+
+                self._commands.running = RunningCommand(self._running_path)
         return self._commands
+
+    def watch_commands(self, path: str) -> None:
+        """Ends the command that a killed run left, and names those of this one there."""
+        if os.path.exists(path):
+            from mainstay.converge.host.running import RunningCommand
+
+            RunningCommand(path).end_left_over()
+        self._running_path = path
 
     def timestamp(self, seconds: float) -> str:
         """RFC 3339, to the microsecond."""

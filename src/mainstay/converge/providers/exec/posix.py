@@ -89,6 +89,7 @@ class PosixCommands(Provider):
             environment=environment,
             timeout_seconds=wanted.timeout,
             on_line=on_line,
+            ends_with_run=True,
         )
 
     def _prepare(self, command: str, wanted: Exec, host: Host) -> tuple[list[str], str, dict[str, str]]:
