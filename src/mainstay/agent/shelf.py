@@ -1,0 +1,100 @@
+"""Where the agent has its blueprints from: directories it was given, or bundles fetched by digest, verified and kept."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+
+from mainstay.agent.blueprints import digest_of, read_blueprint
+from mainstay.converge.contract import DoesNotLoad, Fault
+from mainstay.converge.host.bundles import Refused, tar_entries, write_entries
+from mainstay.converge.host.state import list_names, remove
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mainstay.agent.blueprints import Blueprint
+    from mainstay.agent.client import Client
+    from mainstay.converge.host.state import StateDirectory
+
+MOST_KEPT = 100
+
+
+class NoBlueprint(Exception):
+    """A job cannot be done for want of a blueprint; the text says which and what to do."""
+
+
+class Shelf:
+    def __init__(self, state: StateDirectory, client: Client, local: Sequence[str] = ()) -> None:
+        self._client = client
+        self._folder = state.directory("agent", "blueprints")
+        self._local = {read_blueprint(directory).type_name: os.path.abspath(directory) for directory in local}
+        self._lock = threading.Lock()
+        self._read: dict[str, Blueprint] = {}
+
+    def find(self, type_name: str, digest: str | None) -> Blueprint:
+        """A directory that the agent was given wins, and is read anew each time. Raises `NoBlueprint`."""
+        try:
+            if type_name in self._local:
+                return read_blueprint(self._local[type_name])
+            if digest is None:
+                raise NoBlueprint(
+                    f"there is no blueprint for service type {type_name}: push one, or start the agent with --blueprint"
+                )
+            with self._lock:
+                return self._fetched(digest)
+        except DoesNotLoad as refusal:
+            raise NoBlueprint(f"the blueprint of {type_name} does not load: {refusal}") from None
+
+    def _fetched(self, digest: str) -> Blueprint:
+        if digest in self._read:
+            return self._read[digest]
+        place = os.path.join(self._folder, digest.replace(":", "-").replace("/", "-"))
+        if not os.path.isdir(place):
+            self._fetch(digest, place)
+        os.utime(place)
+        self._read[digest] = read_blueprint(place)
+        return self._read[digest]
+
+    def _fetch(self, digest: str, place: str) -> None:
+        bundle = self._client.get(f"/blueprints/{digest}", headers={"Accept": "*/*"})
+        if not isinstance(bundle, bytes) or digest_of(bundle) != digest:
+            raise NoBlueprint(f"what the server sent is not the blueprint {digest}")
+        self._tidy_up()
+        fresh = f"{place}.{os.urandom(4).hex()}.new"
+        packed = f"{fresh}.tar.gz"
+        try:
+            with open(packed, "xb") as file:
+                file.write(bundle)
+            os.mkdir(fresh, 0o700)
+            write_entries(tar_entries(packed), fresh)
+            os.rename(fresh, place)
+        except (Refused, EOFError) as error:
+            raise NoBlueprint(f"blueprint {digest} cannot be unpacked: {error}") from None
+        finally:
+            remove(packed)
+            shutil.rmtree(fresh, ignore_errors=True)
+
+    def _tidy_up(self) -> None:
+        """What a killed process left half unpacked goes, and so do those that were not used for the longest time."""
+        places = [os.path.join(self._folder, name) for name in list_names(self._folder)]
+        whole = sorted((place for place in places if ".new" not in place), key=os.path.getmtime, reverse=True)
+        for place in [place for place in places if ".new" in place] + whole[MOST_KEPT:]:
+            shutil.rmtree(place, ignore_errors=True)
+            if os.path.isfile(place):
+                remove(place)
+            self._read = {digest: found for digest, found in self._read.items() if found.directory != place}
+
+
+def check_local(directories: Sequence[str]) -> None:
+    """Refuses at the start what would fail at every job."""
+    faults: list[Fault] = []
+    for directory in directories:
+        try:
+            read_blueprint(directory)
+        except DoesNotLoad as refusal:
+            faults += refusal.faults
+    if faults:
+        raise DoesNotLoad(faults)

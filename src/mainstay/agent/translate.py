@@ -1,0 +1,181 @@
+"""Between the two halves' words, and nothing else: what a manifest sees of a job, and what the server hears of a report.
+Pure."""
+
+from __future__ import annotations
+
+import json
+
+from mainstay.converge.contract import FAILED, UNMET
+from mainstay.converge.kinds import conceal, shorten
+from mainstay.converge.manifest.expressions import holds_secret, taint
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+    from typing import Any
+
+    from mainstay.converge.contract import DoesNotLoad, Event, Report
+
+    SchemaPath = tuple[str, ...]
+
+REFERENCE = "vault://"
+OUTPUT_KEYS = ("properties", "instance_id", "instance_data")
+LONGEST_MESSAGE = 8000
+LONGEST_FIRST_LINE = 200
+LONGEST_DETAIL = 20_000
+LARGEST_REPORT_BYTES = 1024 * 1024
+TAIL_LINES = 20
+
+
+class BadOutputs(Exception):
+    """The manifest's outputs cannot be sent; the text says which and why."""
+
+
+# ---- what a manifest sees ----
+def wanted_properties(job: Mapping[str, Any]) -> dict[str, Any]:
+    """As they will be when the job's run succeeds, or as they are where it changes none."""
+    params = job.get("params")
+    found = job["service"]["properties"] if params is None else params
+    return dict(found or {})
+
+
+def references_in(value: Any, secret_paths: Collection[SchemaPath], at: SchemaPath = ()) -> Iterator[str]:
+    """References that stand where the schema declares secrets; a text that only looks like one is a text."""
+    if isinstance(value, str):
+        if at in secret_paths and value.startswith(REFERENCE):
+            yield value
+    elif isinstance(value, dict):
+        for name, child in value.items():
+            yield from references_in(child, secret_paths, (*at, name))
+    elif isinstance(value, list):
+        for child in value:
+            yield from references_in(child, secret_paths, (*at, "[]"))
+
+
+def open_properties(
+    value: Any, secret_paths: Collection[SchemaPath], opened: Mapping[str, Any], at: SchemaPath = ()
+) -> Any:
+    """The properties with the secrets themselves, as tainted values, where references stood."""
+    if isinstance(value, str):
+        return taint(opened[value]) if at in secret_paths and value in opened else value
+    if isinstance(value, dict):
+        return {name: open_properties(child, secret_paths, opened, (*at, name)) for name, child in value.items()}
+    if isinstance(value, list):
+        return [open_properties(child, secret_paths, opened, (*at, "[]")) for child in value]
+    return value
+
+
+def roots_of(service: Mapping[str, Any], properties: Any, job: Mapping[str, Any] | None, root: str) -> dict[str, Any]:
+    """What `lookup('service.…')`, `'properties.…'`, `'job.…'` and `'instance.…'` find."""
+    known = {name: service[name] for name in ("id", "name", "status")}
+    seen: dict[str, Any] = {
+        "service": {**known, "root": root, "type": service["serviceType"]["name"]},
+        "properties": properties,
+        "instance": service.get("agentInstanceData") or {},
+    }
+    if job is None:
+        seen["job"] = {"action": None, "attempt": 1, "params": None}
+    else:
+        params = None if job.get("params") is None else properties
+        seen["job"] = {"action": job["action"], "attempt": job["attempt"], "params": params}
+    return seen
+
+
+def identity_of(service_id: str) -> str:
+    """What the engine knows the service's runs by, whatever manifest they use."""
+    return f"service/{service_id}"
+
+
+# ---- what the server hears ----
+def completion(report: Report, secret_paths: Collection[SchemaPath]) -> dict[str, Any]:
+    """The outputs as `complete` takes them."""
+    outputs = report.outputs or {}
+    unknown = sorted(outputs.keys() - set(OUTPUT_KEYS))
+    if unknown:
+        raise BadOutputs(f"outputs: unknown key {unknown[0]!r}; there are {', '.join(OUTPUT_KEYS)}")
+    properties = outputs.get("properties")
+    if properties is not None and not isinstance(properties, dict):
+        raise BadOutputs("outputs.properties must be a map")
+    refuse_secrets(properties or {}, secret_paths, ("outputs", "properties"), ())
+    for key in ("instance_id", "instance_data"):
+        if holds_secret(outputs.get(key)):
+            raise BadOutputs(f"outputs.{key} carries a secret, and everybody who may see the service would see it")
+    instance_id = outputs.get("instance_id")
+    return {
+        "properties": properties or {},
+        "agentInstanceId": None if instance_id in (None, "") else str(instance_id),
+        "agentInstanceData": outputs.get("instance_data"),
+    }
+
+
+def refuse_secrets(value: Any, allowed: Collection[SchemaPath], shown: SchemaPath, at: SchemaPath) -> None:
+    if at in allowed:
+        return
+    if isinstance(value, dict):
+        for name, child in value.items():
+            refuse_secrets(child, allowed, (*shown, str(name)), (*at, str(name)))
+    elif isinstance(value, list):
+        for child in value:
+            refuse_secrets(child, allowed, (*shown, "[]"), (*at, "[]"))
+    elif holds_secret(value):
+        raise BadOutputs(f"{'.'.join(shown)} carries a secret; declare that property as `secret`")
+
+
+def failure_message(report: Report) -> str:
+    """What failed and why; the first line is short and the same for the same fault."""
+    bad = [event for event in report.events if event.outcome in (FAILED, UNMET)]
+    lines: list[str] = [first_line(bad[0]) if bad else shorten(report.output_errors[0], LONGEST_FIRST_LINE)]
+    for event in bad:
+        lines += [f"{event.resource.id} {event.outcome}: {text}" for text in reasons(event)]
+        if event.outcome == FAILED and event.output:
+            lines += [f"  | {line}" for line in event.output.rstrip("\n").split("\n")[-TAIL_LINES:]]
+    lines += report.output_errors
+    counts = report.summary()
+    lines.append(f"{counts['failed']} failed, {counts['unmet']} unmet of {counts['total']} resources")
+    return "\n".join(lines)[:LONGEST_MESSAGE]
+
+
+def first_line(event: Event) -> str:
+    reason = next(iter(reasons(event)), event.outcome)
+    return shorten(f"{event.resource.id}: {reason}".split("\n")[0], LONGEST_FIRST_LINE)
+
+
+def reasons(event: Event) -> list[str]:
+    if event.errors:
+        return list(event.errors)
+    if event.unmet:
+        return [f"requires {', '.join(event.unmet)}"]
+    return [event.reason or event.outcome]
+
+
+def fault_message(refusal: DoesNotLoad, directory: str) -> str:
+    """Faults of a manifest, with its path inside the blueprint."""
+    lines = [str(fault).replace(f"{directory}/", "") for fault in refusal.faults]
+    return "\n".join([f"the manifest does not load: {shorten(lines[0], LONGEST_FIRST_LINE)}", *lines])[
+        :LONGEST_MESSAGE
+    ]
+
+
+def done_of(report: Report) -> tuple[int, int]:
+    """How many resources had their turn, and how many there are."""
+    reached = [event for event in report.events if not (event.reason or "").startswith("not reached")]
+    return len(reached), len(report.events)
+
+
+def report_document(document: dict[str, Any], directory: str) -> dict[str, Any]:
+    """The report as it is kept with the job: bounded, and with the manifest's path inside the blueprint."""
+    events = [{name: shortened(value) for name, value in event.items()} for event in document["events"]]
+    kept = {**document, "manifest": document["manifest"].replace(f"{directory}/", ""), "events": events}
+    kept["outputs"] = conceal(document["outputs"])
+    while len(json.dumps(kept)) > LARGEST_REPORT_BYTES and kept["events"]:
+        # What was stable is the least interesting, then what comes last.
+        unstable = [event for event in kept["events"] if event["outcome"] != "stable"]
+        shorter = unstable if len(unstable) < len(kept["events"]) else unstable[: len(unstable) // 2]
+        kept = {**kept, "events": shorter, "shortened": True}
+    return kept
+
+
+def shortened(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > LONGEST_DETAIL:
+        return f"{value[:LONGEST_DETAIL]}\n[… {len(value) - LONGEST_DETAIL} more characters]"
+    return value

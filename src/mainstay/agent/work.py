@@ -1,0 +1,175 @@
+"""Carries out one job on this host: blueprint, secrets, one engine run, and what the server is told of it."""
+
+from __future__ import annotations
+
+import threading
+
+from mainstay.agent import translate
+from mainstay.agent.client import ServerRefusal
+from mainstay.agent.lease import CANCELLED, LOST
+from mainstay.agent.shelf import NoBlueprint
+from mainstay.converge.apply import Options
+from mainstay.converge.contract import DoesNotLoad, Observer, Stopped
+from mainstay.converge.host.state import Unusable
+from mainstay.converge.redaction import Redactor, secret_values
+from mainstay.converge.run import Locked, Request, run
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from mainstay.agent.blueprints import Blueprint
+    from mainstay.agent.client import Client
+    from mainstay.agent.lease import Lease
+    from mainstay.agent.shelf import Shelf
+    from mainstay.converge.contract import Event, Report, Resource, StopFlag
+    from mainstay.converge.run import Session
+
+TIMED_OUT, STOPPING = "timed out", "stopping"
+LOCK_WAIT_SECONDS = 30.0
+# What is in the agent's environment for the agent alone.
+OWN_VARIABLES = ("MAINSTAY_TOKEN",)
+
+
+class Outcome:
+    """What to tell the server: complete, fail or release; None is nothing, since the job is another's now."""
+
+    def __init__(self, verb: str | None, body: dict[str, Any] | None = None) -> None:
+        self.verb = verb
+        self.body = body or {}
+
+
+class Place:
+    """Where the agent works: this host, or a scratch directory on it."""
+
+    def __init__(self, state_directory: str, root: str, environ: Mapping[str, str]) -> None:
+        self.state_directory = state_directory
+        self.root = root
+        self.environ = {name: value for name, value in environ.items() if name not in OWN_VARIABLES}
+
+
+class Progress(Observer):
+    """Tells the lease how far the run is."""
+
+    def __init__(self, lease: Lease, redactor: Redactor) -> None:
+        self._lease = lease
+        self._redactor = redactor
+        self._total = 0
+
+    def begins(self, total: int) -> None:
+        self._total = total
+
+    def resource_begins(self, index: int, resource: Resource) -> None:
+        name = self._redactor.clean(resource.id)
+        self._lease.tell(100 * index / max(self._total, 1), f"resource {index + 1} of {self._total}: {name}")
+
+    def event(self, index: int, event: Event) -> None:
+        if index + 1 == self._total:
+            self._lease.tell(100, f"{self._total} of {self._total} resources done")
+
+
+def carry_out(
+    job: Mapping[str, Any], client: Client, shelf: Shelf, place: Place, lease: Lease, stop: StopFlag
+) -> Outcome:
+    """One job to its outcome. Raises `Unreachable` when the server is needed and away."""
+    service = job["service"]
+    try:
+        blueprint = shelf.find(service["serviceType"]["name"], job.get("blueprintDigest"))
+        entry = blueprint.actions.get(job["action"])
+        if entry is None:
+            raise NoBlueprint(f"blueprint {blueprint.name} {blueprint.version} has no manifest for {job['action']}")
+        properties = open_secrets(client, translate.wanted_properties(job), blueprint)
+    except NoBlueprint as problem:
+        return failed(str(problem))
+    except ServerRefusal as refusal:
+        return failed(f"a secret cannot be opened: {refusal}")
+    roots = translate.roots_of(service, properties, job, place.root)
+    redactor = Redactor(secret_values(roots))
+    request = request_for(
+        blueprint.place(entry.manifest), service["id"], roots, place, stop, observer=Progress(lease, redactor)
+    )
+    timer = time_limit(entry.timeout_seconds, stop)
+    try:
+        session, report = run(request)
+    except DoesNotLoad as refusal:
+        return failed(translate.fault_message(refusal, blueprint.directory))
+    except (Locked, Stopped):
+        return Outcome(None if stop.reason == LOST else "release")
+    except Unusable as problem:
+        return failed(str(problem))
+    finally:
+        if timer is not None:
+            timer.cancel()
+    return conclude(session, report, blueprint, stop, entry.timeout_seconds)
+
+
+def request_for(
+    manifest: str,
+    service_id: str,
+    roots: Mapping[str, Any],
+    place: Place,
+    stop: StopFlag,
+    *,
+    observer: Observer | None = None,
+    noop: bool = False,
+) -> Request:
+    """One run of a blueprint's manifest. Differences are always found out, for the report; dry runs leave no trace."""
+    return Request(
+        manifest,
+        options=Options(noop=noop, differences=True),
+        roots=roots,
+        identity=translate.identity_of(service_id),
+        state_directory=place.state_directory,
+        environ=place.environ,
+        observer=observer,
+        stop=stop,
+        lock_wait_seconds=LOCK_WAIT_SECONDS,
+        keep_history=not noop,
+    )
+
+
+def open_secrets(client: Client, properties: dict[str, Any], blueprint: Blueprint) -> Any:
+    """The properties with their secrets in them, as tainted values. Raises `ServerRefusal` or `Unreachable`."""
+    paths = blueprint.secret_paths
+    references = set(translate.references_in(properties, paths)) if paths else set()
+    opened = {
+        reference: client.get(f"/vault/secrets/{reference.removeprefix(translate.REFERENCE)}")["value"]
+        for reference in sorted(references)
+    }
+    return translate.open_properties(properties, paths, opened)
+
+
+def time_limit(seconds: float | None, stop: StopFlag) -> threading.Timer | None:
+    if seconds is None:
+        return None
+    timer = threading.Timer(seconds, lambda: stop.request(TIMED_OUT, at_once=True))
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
+def conclude(
+    session: Session, report: Report, blueprint: Blueprint, stop: StopFlag, timeout_seconds: float | None
+) -> Outcome:
+    if stop.reason == LOST:
+        return Outcome(None)
+    if stop.reason == STOPPING:
+        return Outcome("release")
+    kept = translate.report_document(report.as_json(session.host), blueprint.directory)
+    done, total = translate.done_of(report)
+    if stop.reason == CANCELLED:
+        return failed(f"cancelled after {done} of {total}", kept)
+    if stop.reason == TIMED_OUT:
+        return failed(f"timed out after {timeout_seconds:g}s\n{done} of {total} resources were done", kept)
+    if report.failed:
+        return failed(translate.failure_message(report), kept)
+    try:
+        body = translate.completion(report, blueprint.secret_paths)
+    except translate.BadOutputs as problem:
+        return failed(str(problem), kept)
+    return Outcome("complete", {**body, "report": kept})
+
+
+def failed(message: str, report: dict[str, Any] | None = None) -> Outcome:
+    return Outcome("fail", {"errorMessage": message, "report": report})
