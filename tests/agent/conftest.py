@@ -1,0 +1,23 @@
+"""One embedded server for all tests of the agent; each test has its own agent on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bridge import Bridge, bridge_on
+from plane import Server, running
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running(tmp_path_factory.mktemp("bridge") / "data") as server:
+        yield server
+
+
+@pytest.fixture
+def bridge(server: Server, tmp_path: Path) -> Iterator[Bridge]:
+    with bridge_on(server, tmp_path / "bridge") as bridge:
+        yield bridge

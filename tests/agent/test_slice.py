@@ -1,0 +1,85 @@
+"""An order becomes files on the host, and what the host found out flows back."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from applying import GROUP, USER
+from bridge import Bridge, write_blueprint
+
+SCHEMA = {
+    "port": {"type": "integer", "required": True},
+    "password": {"type": "string", "secret": {"type": "persistent"}},
+    "motd": {"type": "string"},
+    "address": {"type": "string", "authorizers": [{"type": "actor", "config": {"actors": ["agent"]}}]},
+}
+CONFIG = """
+- file:
+    - defaults: {owner: USER, group: GROUP, mode: "0600"}
+    - "{{ lookup('service.root') }}/{{ lookup('service.name') }}":
+        ensure: directory
+        mode: "0700"
+    - "{{ lookup('service.root') }}/{{ lookup('service.name') }}/config":
+        ensure: present
+        content: "port={{ lookup('properties.port') }} by {{ lookup('job.action') }}\\n"
+    - "{{ lookup('service.root') }}/{{ lookup('service.name') }}/secret":
+        ensure: present
+        content: "{{ lookup('properties.password', 'none') }}"
+"""
+DEPLOY = f"""
+resources: {CONFIG.replace(chr(10), chr(10) + "  ")}
+outputs:
+  properties: {{address: "127.0.0.1:{{{{ lookup('properties.port') }}}}"}}
+  instance_id: "instance-{{{{ lookup('service.id') }}}}"
+  instance_data: {{unit: "web-{{{{ lookup('service.name') }}}}"}}
+"""
+REMOVED = """
+- file:
+    - "{{ lookup('service.root') }}/{{ lookup('service.name') }}": {ensure: absent, force: true}
+"""
+
+
+def own(text: str) -> str:
+    return text.replace("USER", USER).replace("GROUP", GROUP)
+
+
+def test_an_order_becomes_files_and_what_the_host_found_out_flows_back(bridge: Bridge, root: Path) -> None:
+    kind = bridge.service_type(SCHEMA)
+    blueprint = write_blueprint(
+        bridge.folder / "blueprint",
+        type_name=kind["name"],
+        property_schema=SCHEMA,
+        manifests={
+            "create": own(DEPLOY),
+            "update": own(CONFIG),
+            "delete": REMOVED,
+        },
+    )
+    agent = bridge.start_agent("--blueprint", str(blueprint), "--root", str(root))
+    order = bridge.world.order(kind, {"port": 8080, "password": "canary-Zx81-secret"}, name="shop")
+    service = bridge.wait_for(order, "Stopped")
+    assert service["properties"]["address"] == "127.0.0.1:8080"
+    assert service["agentInstanceId"] == f"instance-{service['id']}"
+    assert service["agentInstanceData"] == {"unit": "web-shop"}
+    assert (root / "shop/config").read_text() == "port=8080 by create\n"
+    assert (root / "shop/secret").read_text() == "canary-Zx81-secret"
+    assert os.stat(root / "shop/secret").st_mode & 0o777 == 0o600
+
+    bridge.world.consumer.patch(f"/services/{service['id']}", {"properties": {"port": 9090}})
+    bridge.wait_for(order, "Stopped")
+    assert (root / "shop/config").read_text() == "port=9090 by update\n"
+    (update,) = [job for job in bridge.world.jobs(order) if job["action"] == "update"]
+    report = bridge.world.consumer.get(f"/jobs/{update['id']}/report")
+    changed = [event for event in report["events"] if event["changed"]]
+    assert [event["name"] for event in changed] == [str(root / "shop/config")]
+    assert "+port=9090" in changed[0]["diff"]
+    assert report["manifest"] == "manifests/update.yaml"
+
+    bridge.world.consumer.delete(f"/services/{service['id']}")
+    bridge.wait_for(order, "Deleted")
+    assert not list(root.iterdir())
+    assert agent.stop() == 0
+    assert "canary-Zx81" not in agent.text()
+    for path in [*bridge.state.rglob("*"), *bridge.server.data_dir.rglob("*")]:
+        assert not path.is_file() or b"canary-Zx81" not in path.read_bytes(), path

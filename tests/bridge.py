@@ -1,0 +1,200 @@
+"""A real server, real agents and small blueprints: what tests of the bridge stand on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from plane import Client, Server
+from world import World, unique
+
+PROGRAM = Path(sys.executable).with_name("mainstay")
+START_SECONDS = 20
+
+# Create, start, stop, update and delete, each of one step.
+LIFECYCLE = {
+    "states": [{"name": name} for name in ("New", "Stopped", "Started", "Broken", "Deleted")],
+    "actions": [
+        {
+            "name": "create",
+            "transitions": [{"from": "New", "to": "Stopped"}, {"from": "New", "to": "Broken", "onError": True}],
+        },
+        {"name": "start", "transitions": [{"from": "Stopped", "to": "Started"}]},
+        {"name": "stop", "transitions": [{"from": "Started", "to": "Stopped"}]},
+        {
+            "name": "update",
+            "requestSchemaType": "properties",
+            "transitions": [{"from": "Stopped", "to": "Stopped"}, {"from": "Started", "to": "Started"}],
+        },
+        {
+            "name": "delete",
+            "transitions": [{"from": state, "to": "Deleted"} for state in ("New", "Stopped", "Started", "Broken")],
+        },
+    ],
+    "initialState": "New",
+    "terminalStates": ["Deleted"],
+    "runningStates": ["Started"],
+}
+
+
+def write_blueprint(
+    folder: Path,
+    *,
+    type_name: str,
+    manifests: Mapping[str, str],
+    property_schema: object = None,
+    lifecycle_schema: object = None,
+    actions: Mapping[str, Any] | None = None,
+    keeps: Mapping[str, str] | None = None,
+    **more: Any,
+) -> Path:
+    """A blueprint whose actions each have the manifest of their name, unless told otherwise."""
+    import json
+
+    (folder / "manifests").mkdir(parents=True, exist_ok=True)
+    for name, text in manifests.items():
+        (folder / "manifests" / f"{name}.yaml").write_text(text)
+    definition = {
+        "name": type_name,
+        "version": "1.0.0",
+        "actions": {name: {"manifest": f"manifests/{name}.yaml"} for name in manifests}
+        if actions is None
+        else actions,
+        "keeps": keeps or {},
+        **more,
+    }
+    (folder / "blueprint.yaml").write_text(json.dumps(definition))
+    service_type = {
+        "name": type_name,
+        "propertySchema": property_schema,
+        "lifecycleSchema": lifecycle_schema or LIFECYCLE,
+    }
+    (folder / "service-type.yaml").write_text(json.dumps(service_type))
+    return folder
+
+
+@dataclass
+class AgentProcess:
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def stop(self, seconds: float = 20) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=seconds)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(timeout=20)
+
+
+@dataclass
+class Bridge:
+    """One server, one agent row, and a folder for the agent's files."""
+
+    server: Server
+    folder: Path
+    world: World = field(init=False)
+    agents: list[AgentProcess] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.world = World(self.server.admin)
+
+    @property
+    def admin(self) -> Client:
+        return self.server.admin
+
+    @property
+    def state(self) -> Path:
+        return self.folder / "agent-state"
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "agent.json"
+
+    def enrol(self) -> None:
+        code = self.admin.post(f"/agents/{self.world.agent_id}/enrolment-codes")["code"]
+        subprocess.run(
+            [PROGRAM, "agent", "enroll", self.server.url, code, "--config", self.config],
+            check=True,
+            capture_output=True,
+        )
+
+    def start_agent(
+        self, *options: str, command: list[str] | None = None, state: Path | None = None, wait: bool = True
+    ) -> AgentProcess:
+        if not self.config.exists():
+            self.enrol()
+        log = self.folder / f"agent-{len(self.agents)}.log"
+        environment = {**os.environ, "MAINSTAY_STATE_DIR": str(state or self.state)}
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [*(command or []), str(PROGRAM), "agent", "run", "--config", str(self.config), *options],
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env=environment,
+            )
+        agent = AgentProcess(process, log)
+        self.agents.append(agent)
+        if wait:
+            wait_until(lambda: "the agent starts" in agent.text(), "the agent starts", agent.text)
+        return agent
+
+    def service_type(self, property_schema: object = None, lifecycle_schema: object = None) -> Any:
+        return self.world.service_type(property_schema, lifecycle_schema or LIFECYCLE)
+
+    def wait_for(self, service: Any, status: str, seconds: float = 20) -> Any:
+        """The service once it is in this state and nothing is active."""
+        found: Any = None
+
+        def reached() -> bool:
+            nonlocal found
+            found = self.world.service(service["id"])
+            return bool(found["status"] == status and found["activeJob"] is None)
+
+        wait_until(reached, f"the service is {status}", lambda: f"{found}\n{self.logs()}", seconds)
+        return found
+
+    def logs(self) -> str:
+        return "\n".join(agent.text() for agent in self.agents)
+
+    def close(self) -> None:
+        for agent in self.agents:
+            if agent.process.poll() is None:
+                agent.kill()
+
+
+@contextmanager
+def bridge_on(server: Server, folder: Path) -> Iterator[Bridge]:
+    folder.mkdir(parents=True, exist_ok=True)
+    bridge = Bridge(server, folder)
+    try:
+        yield bridge
+    finally:
+        bridge.close()
+
+
+def wait_until(
+    condition: Callable[[], bool],
+    wanted: str,
+    shown: Callable[[], object] = lambda: "",
+    seconds: float = START_SECONDS,
+) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, f"waited for: {wanted}\n{shown()}"
+        time.sleep(0.02)
+
+
+def new_type_name() -> str:
+    return unique("type")
