@@ -33,6 +33,7 @@ POLL_SECONDS = 30
 POLL_GRACE_SECONDS = 15
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 60.0
+JOB_ENDS_SECONDS = 2.0
 # Refusals that mean: this job is not ours, or no longer; there is nothing left to tell.
 GONE = frozenset({"lease_lost", "not_processing", "not_pending"})
 
@@ -131,7 +132,7 @@ class Agent:
         finally:
             with self._changed:
                 del self._jobs[service_id]
-            self.leave(service_id)
+                self.leave(service_id)
 
     def _take_over(self, service_id: str) -> StopFlag:
         """The service for a job alone: whoever only looks at it is asked to stop."""
@@ -189,7 +190,7 @@ class Agent:
 
     def _claim(self, job: Mapping[str, Any]) -> bool:
         """Whether the job is ours, and being worked on."""
-        if self.stopping.is_set() or job["serviceId"] in self._jobs:
+        if self.stopping.is_set() or not self._is_over(job["serviceId"]):
             return False
         entry = Entry(job["id"], job["serviceId"], str(uuid.uuid4()))
         self.journal.write(entry)
@@ -205,6 +206,11 @@ class Agent:
             return False
         self._begin(entry.service_id, partial(self._hold, entry, claimed, sent_at))
         return True
+
+    def _is_over(self, service_id: str) -> bool:
+        """Whether nothing is left of the service's last job, whose end the server may know before we do."""
+        with self._changed:
+            return self._changed.wait_for(lambda: service_id not in self._jobs, JOB_ENDS_SECONDS)
 
     def _ask_to_claim(self, entry: Entry) -> Mapping[str, Any] | None:
         """The job with its lease; None: it is another's."""

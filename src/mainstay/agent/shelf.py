@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import tarfile
 import threading
+import zlib
 
 from mainstay.agent.blueprints import digest_of, read_blueprint
 from mainstay.converge.contract import DoesNotLoad, Fault
@@ -29,6 +31,7 @@ class NoBlueprint(Exception):
 class Shelf:
     def __init__(self, state: StateDirectory, client: Client, local: Sequence[str] = ()) -> None:
         self._client = client
+        self._state = state
         self._folder = state.directory("agent", "blueprints")
         self._local = {read_blueprint(directory).type_name: os.path.abspath(directory) for directory in local}
         self._lock = threading.Lock()
@@ -49,43 +52,54 @@ class Shelf:
             raise NoBlueprint(f"the blueprint of {type_name} does not load: {refusal}") from None
 
     def _fetched(self, digest: str) -> Blueprint:
-        if digest in self._read:
-            return self._read[digest]
-        place = os.path.join(self._folder, digest.replace(":", "-").replace("/", "-"))
-        if not os.path.isdir(place):
-            self._fetch(digest, place)
-        os.utime(place)
-        self._read[digest] = read_blueprint(place)
+        """Unpacked anew from the kept bundle once in a process' life: what lies unpacked may have met a power cut."""
+        if digest not in self._read:
+            place = os.path.join(self._folder, digest.replace(":", "-").replace("/", "-"))
+            bundle = f"{place}.tar.gz"
+            if digest_of(read_if_there(bundle)) != digest:
+                self._fetch(digest, bundle)
+            self._unpack(digest, bundle, place)
+            self._read[digest] = read_blueprint(place)
         return self._read[digest]
 
     def _fetch(self, digest: str, place: str) -> None:
-        bundle = self._client.get(f"/blueprints/{digest}", headers={"Accept": "*/*"})
-        if not isinstance(bundle, bytes) or digest_of(bundle) != digest:
+        content = self._client.get(f"/blueprints/{digest}", headers={"Accept": "*/*"})
+        if not isinstance(content, bytes) or digest_of(content) != digest:
             raise NoBlueprint(f"what the server sent is not the blueprint {digest}")
         self._tidy_up()
-        fresh = f"{place}.{os.urandom(4).hex()}.new"
-        packed = f"{fresh}.tar.gz"
+        self._state.write(place, content)
+
+    def _unpack(self, digest: str, bundle: str, place: str) -> None:
+        fresh = f"{place}.new"
+        shutil.rmtree(fresh, ignore_errors=True)
         try:
-            with open(packed, "xb") as file:
-                file.write(bundle)
             os.mkdir(fresh, 0o700)
-            write_entries(tar_entries(packed), fresh)
+            write_entries(tar_entries(bundle), fresh)
+            shutil.rmtree(place, ignore_errors=True)
             os.rename(fresh, place)
-        except (Refused, EOFError) as error:
+        except (Refused, EOFError, tarfile.TarError, zlib.error) as error:
             raise NoBlueprint(f"blueprint {digest} cannot be unpacked: {error}") from None
         finally:
-            remove(packed)
             shutil.rmtree(fresh, ignore_errors=True)
+        os.utime(bundle)
 
     def _tidy_up(self) -> None:
-        """What a killed process left half unpacked goes, and so do those that were not used for the longest time."""
-        places = [os.path.join(self._folder, name) for name in list_names(self._folder)]
-        whole = sorted((place for place in places if ".new" not in place), key=os.path.getmtime, reverse=True)
-        for place in [place for place in places if ".new" in place] + whole[MOST_KEPT:]:
-            shutil.rmtree(place, ignore_errors=True)
-            if os.path.isfile(place):
-                remove(place)
+        """Those that were not used for the longest time go."""
+        names = [name for name in list_names(self._folder) if name.endswith(".tar.gz")]
+        bundles = sorted((os.path.join(self._folder, name) for name in names), key=os.path.getmtime, reverse=True)
+        for bundle in bundles[MOST_KEPT:]:
+            place = bundle.removesuffix(".tar.gz")
             self._read = {digest: found for digest, found in self._read.items() if found.directory != place}
+            remove(bundle)
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def read_if_there(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return b""
 
 
 def check_local(directories: Sequence[str]) -> None:

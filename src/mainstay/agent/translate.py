@@ -4,9 +4,10 @@ Pure."""
 from __future__ import annotations
 
 import json
+import math
 
 from mainstay.converge.contract import FAILED, UNMET
-from mainstay.converge.kinds import conceal, shorten
+from mainstay.converge.kinds import Tainted, shorten
 from mainstay.converge.manifest.expressions import holds_secret, taint
 
 TYPE_CHECKING = False
@@ -102,10 +103,26 @@ def completion(report: Report, secret_paths: Collection[SchemaPath]) -> dict[str
             raise BadOutputs(f"outputs.{key} carries a secret, and everybody who may see the service would see it")
     instance_id = outputs.get("instance_id")
     return {
-        "properties": properties or {},
-        "agentInstanceId": None if instance_id in (None, "") else str(instance_id),
-        "agentInstanceData": outputs.get("instance_data"),
+        "properties": sendable(properties or {}),
+        "agentInstanceId": None if instance_id in (None, "") else sendable(str(instance_id)),
+        "agentInstanceData": sendable(outputs.get("instance_data")),
     }
+
+
+def sendable(value: Any) -> Any:
+    """What every JSON reader takes: finite numbers, and text without zeros and lone surrogates. Secrets stay tainted."""
+    if isinstance(value, str):
+        if value.isascii() and "\0" not in value:
+            return value
+        text = value.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+        return Tainted(text) if isinstance(value, Tainted) else text
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {sendable(str(name)): sendable(child) for name, child in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [sendable(child) for child in value]
+    return value
 
 
 def refuse_secrets(value: Any, allowed: Collection[SchemaPath], shown: SchemaPath, at: SchemaPath) -> None:
@@ -132,7 +149,12 @@ def failure_message(report: Report) -> str:
     lines += report.output_errors
     counts = report.summary()
     lines.append(f"{counts['failed']} failed, {counts['unmet']} unmet of {counts['total']} resources")
-    return "\n".join(lines)[:LONGEST_MESSAGE]
+    return message_of(lines)
+
+
+def message_of(lines: list[str]) -> str:
+    text: str = sendable("\n".join(lines)[:LONGEST_MESSAGE])
+    return text
 
 
 def first_line(event: Event) -> str:
@@ -165,8 +187,8 @@ def done_of(report: Report) -> tuple[int, int]:
 def report_document(document: dict[str, Any], directory: str) -> dict[str, Any]:
     """The report as it is kept with the job: bounded, and with the manifest's path inside the blueprint."""
     events = [{name: shortened(value) for name, value in event.items()} for event in document["events"]]
-    kept = {**document, "manifest": document["manifest"].replace(f"{directory}/", ""), "events": events}
-    kept["outputs"] = conceal(document["outputs"])
+    manifest = document["manifest"].replace(f"{directory}/", "")
+    kept: dict[str, Any] = sendable({**document, "manifest": manifest, "events": events})
     while len(json.dumps(kept)) > LARGEST_REPORT_BYTES and kept["events"]:
         # What was stable is the least interesting, then what comes last.
         unstable = [event for event in kept["events"] if event["outcome"] != "stable"]

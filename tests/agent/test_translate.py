@@ -1,0 +1,117 @@
+"""Between the halves' words: what a manifest sees of a job, and what the server hears of a report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from applying import apply_text
+from mainstay.agent import translate
+from mainstay.agent.blueprints import find_secrets, schema_members
+from mainstay.converge.contract import Report
+from mainstay.converge.kinds import Tainted
+from mainstay.converge.manifest.expressions import holds_secret
+
+SCHEMA = {
+    "plain": {"type": "string"},
+    "password": {"type": "string", "secret": {"type": "persistent"}},
+    "database": {"type": "object", "properties": {"pin": {"type": "integer", "secret": {"type": "ephemeral"}}}},
+    "users": {
+        "type": "array",
+        "items": {"type": "object", "properties": {"key": {"type": "string", "secret": {"type": "persistent"}}}},
+    },
+}
+PATHS = frozenset(find_secrets(SCHEMA))
+
+
+def test_secrets_are_found_wherever_the_schema_declares_them() -> None:
+    assert {("password",), ("database", "pin"), ("users", "[]", "key")} == PATHS
+    assert schema_members({"properties": SCHEMA, "validators": []}) == SCHEMA
+    assert schema_members(SCHEMA) == SCHEMA
+    # A property that is called `properties` does not make the root a wrapped one.
+    assert schema_members({"properties": {"type": "string"}}) == {"properties": {"type": "string"}}
+    assert schema_members(None) == {}
+
+
+def test_only_references_at_places_of_secrets_are_opened() -> None:
+    """A consumer may write any text into a plain property, the reference of another's secret too."""
+    properties = {
+        "plain": "vault://others",
+        "password": "vault://a",
+        "database": {"pin": "vault://b"},
+        "users": [{"key": "vault://c"}, {"key": "vault://d", "name": "vault://e"}],
+    }
+    assert sorted(translate.references_in(properties, PATHS)) == ["vault://a", "vault://b", "vault://c", "vault://d"]
+    opened = {"vault://a": "secret", "vault://b": 1234, "vault://c": "x", "vault://d": "y", "vault://others": "no"}
+    found = translate.open_properties(properties, PATHS, opened)
+    assert found["plain"] == "vault://others"
+    assert not holds_secret(found["plain"])
+    assert found["database"]["pin"] == "1234"
+    assert found["users"] == [{"key": "x"}, {"key": "y", "name": "vault://e"}]
+    for secret in (found["password"], found["database"]["pin"], found["users"][0]["key"]):
+        assert isinstance(secret, Tainted)
+
+
+def report_with(outputs: dict[str, Any]) -> Report:
+    report = Report("run", "manifest", noop=False)
+    report.outputs = outputs
+    return report
+
+
+@pytest.mark.parametrize(
+    ("outputs", "problem"),
+    [
+        ({"property": {}}, "outputs: unknown key 'property'; there are properties, instance_id, instance_data"),
+        ({"properties": []}, "outputs.properties must be a map"),
+        ({"properties": {"plain": Tainted("x")}}, "outputs.properties.plain carries a secret; declare that property"),
+        ({"properties": {"users": [{"name": Tainted("x")}]}}, r"outputs.properties.users.\[\].name carries a secret"),
+        ({"instance_id": Tainted("x")}, "outputs.instance_id carries a secret"),
+        ({"instance_data": {"a": [Tainted("x")]}}, "outputs.instance_data carries a secret"),
+    ],
+)
+def test_outputs_that_cannot_be_sent_are_refused_by_name(outputs: dict[str, Any], problem: str) -> None:
+    with pytest.raises(translate.BadOutputs, match=problem):
+        translate.completion(report_with(outputs), PATHS)
+
+
+def test_a_secret_goes_to_a_property_that_is_declared_one() -> None:
+    body = translate.completion(report_with({"properties": {"password": Tainted("x")}, "instance_id": 7}), PATHS)
+    assert body == {"properties": {"password": "x"}, "agentInstanceId": "7", "agentInstanceData": None}
+    assert holds_secret(body)
+
+
+def test_a_failure_begins_with_a_short_line_that_stays_the_same(root: Path) -> None:
+    manifest = """
+- exec:
+    - register: {command: sh -c 'echo detail $$; exit 3'}
+    - after: {command: "true", require: ["exec#register"]}
+"""
+    first, second = (translate.failure_message(apply_text(manifest, root).report).split("\n") for _ in range(2))
+    assert first[0] == second[0] == "exec#register: exit code is 3, expected 0"
+    assert any(line.startswith("  | detail") for line in first)
+    assert "exec#after unmet: requires exec#register" in first
+    assert first[-1] == "1 failed, 1 unmet of 2 resources"
+
+
+def test_a_report_is_bounded_and_what_changed_outlives_what_was_stable() -> None:
+    stable = {"outcome": "stable", "diff": None, "output": "x" * 15_000}
+    changed = {"outcome": "changed", "diff": "y" * 100_000, "output": None}
+    document = {"manifest": "/cache/manifests/a.yaml", "events": [stable] * 100 + [changed], "outputs": None}
+    kept = translate.report_document(document, "/cache")
+    assert kept["manifest"] == "manifests/a.yaml"
+    assert kept["shortened"] is True
+    assert [event["outcome"] for event in kept["events"]] == ["changed"]
+    assert kept["events"][0]["diff"].endswith("[… 80000 more characters]")
+
+
+@given(st.recursive(st.text(st.characters()) | st.floats() | st.none(), lambda inner: st.lists(inner, max_size=3)))
+def test_whatever_a_host_says_can_be_sent(value: Any) -> None:
+    import json
+
+    text = json.dumps(translate.sendable(value), allow_nan=False, ensure_ascii=False)
+    assert "\0" not in text
+    text.encode()
