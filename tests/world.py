@@ -82,9 +82,14 @@ class World:
     def service(self, service_id: str) -> Any:
         return self.consumer.get(f"/services/{service_id}")
 
+    def next_job_seen(self, service: Any) -> Any:
+        """The job that is waiting for the service, left alone."""
+        (job,) = self.agent.get(f"/jobs/pending?serviceId={service['id']}")
+        return job
+
     def next_job(self, service: Any) -> Any:
         """The job that is waiting for the service, claimed without a lease."""
-        (job,) = self.agent.get(f"/jobs/pending?serviceId={service['id']}")
+        job = self.next_job_seen(service)
         self.agent.post(f"/jobs/{job['id']}/claim", expect=204)
         return job
 

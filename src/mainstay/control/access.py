@@ -114,6 +114,7 @@ ACCESS: Mapping[tuple[str, str], Mapping[Role, Relation]] = {
     # Whose service it is about is judged with the body.
     ("metric_entry", "write"): {G: AS_AGENT},
     ("catalogue", "read"): EVERYBODY,
+    ("blueprint", "list"): {A: ALL, P: ALL},
     ("blueprint", "read"): {A: ALL, G: ALL},
     ("blueprint", "write"): ADMIN_ONLY,
     ("event", "read"): {A: ALL, P: own("provider_id", "consumer_id", "participant_id")},

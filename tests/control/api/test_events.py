@@ -167,17 +167,6 @@ def test_the_catalogue_tells_what_can_be_ordered(world: World) -> None:
     assert "configuration" not in offer["agents"][0]
 
 
-def test_blueprints_are_kept_by_their_digest(world: World) -> None:
-    content = b"\x1f\x8bnot really a bundle " + unique("x").encode()
-    kept = world.admin.call("POST", "/api/v1/blueprints", raw=content, expect=201).body
-    assert world.admin.call("POST", "/api/v1/blueprints", raw=content, expect=201).body == kept
-    fetched = world.agent.call("GET", f"/api/v1/blueprints/{kept['digest']}", expect=200)
-    assert fetched.body == content
-    world.consumer.get(f"/blueprints/{kept['digest']}", expect=403)
-    world.agent.get("/blueprints/sha256:nothing", expect=404)
-    world.admin.call("POST", "/api/v1/blueprints", raw=b"text", expect=400)
-
-
 def test_an_order_sent_twice_is_one_order(world: World) -> None:
     kind = world.service_type(None, SIMPLE)
     body = {"serviceTypeId": kind["id"], "name": "x", "groupId": world.group_id, "agentId": world.agent_id}

@@ -195,22 +195,13 @@ def read_properties(file: str) -> dict[str, object]:
 
 def read_document(file: str) -> object:
     """A YAML or JSON document, strictly: no key twice, no aliases, names are strings."""
+    from mainstay.control.documents import BadDocument, read_json, read_yaml
+
     text = read_text(file)
-    if file.endswith(".json"):
-        try:
-            return json.loads(text, object_pairs_hook=refuse_duplicates)
-        except (ValueError, RecursionError) as error:
-            raise Refused(f"{file} is not JSON: {error}") from None
-    return read_yaml(file, text)
-
-
-def refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r} stands there twice")
-    return found
+    try:
+        return read_json(text) if file.endswith(".json") else read_yaml(text)
+    except BadDocument as error:
+        raise Refused(f"{file} {error}") from None
 
 
 def read_text(file: str) -> str:
@@ -228,44 +219,6 @@ def read_text(file: str) -> str:
         return raw.decode()
     except UnicodeDecodeError as error:
         raise Refused(f"{file} is not UTF-8: {error.reason} at byte {error.start}") from None
-
-
-def read_yaml(file: str, text: str) -> object:
-    import yaml
-
-    class StrictLoader(yaml.SafeLoader):
-        """What JSON can say, in YAML: a date stays a string."""
-
-        yaml_implicit_resolvers = {
-            first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-            for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-        }
-
-        def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-            if self.check_event(yaml.AliasEvent):
-                # Aliases can make a small file enormous, and JSON has none.
-                raise yaml.MarkedYAMLError(problem="aliases are not taken here", problem_mark=self.get_mark())
-            return super().compose_node(parent, index)
-
-        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:  # noqa: FBT001, FBT002
-            seen: set[str] = set()
-            for key, _ in node.value:
-                if key.tag != "tag:yaml.org,2002:str":
-                    raise yaml.MarkedYAMLError(problem="a key must be a string", problem_mark=key.start_mark)
-                if key.value in seen:
-                    problem = f"the key {key.value!r} stands there twice"
-                    raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
-                seen.add(key.value)
-            return super().construct_mapping(node, deep=deep)
-
-    try:
-        return yaml.load(text, Loader=StrictLoader)  # noqa: S506 (a SafeLoader, made stricter)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        place = "" if mark is None else f" (line {mark.line + 1}, column {mark.column + 1})"
-        raise Refused(f"{file} is not YAML: {error.problem}{place}") from None
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise Refused(f"{file} is not YAML: {error}") from None
 
 
 def describe_unknown(questions: Questions) -> list[str]:

@@ -111,6 +111,8 @@ class Endpoint:
     summary: str
     status: int = 200
     body: type[Body] | None = None
+    # The media type of a body that is taken as it is; None where there is none.
+    raw_body: str | None = None
     # What the answer holds, for the description; None is no body.
     answer: object = None
     # What else it may hold, such as the answer of a dry run.

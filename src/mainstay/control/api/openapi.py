@@ -102,6 +102,9 @@ def _operation(endpoint: Endpoint, shown: Document) -> Document:
     if "body" in shown:
         required = any(field.required for field in msgspec.structs.fields(endpoint.body))  # type: ignore[arg-type]
         operation["requestBody"] = {"required": required, "content": _json(shown["body"])}
+    if endpoint.raw_body is not None:
+        content = {endpoint.raw_body: {"schema": {"type": "string", "format": "binary"}}}
+        operation["requestBody"] = {"required": True, "content": content}
     return operation
 
 

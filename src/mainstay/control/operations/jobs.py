@@ -261,6 +261,7 @@ async def complete(work: Work, job: JobRow, wanted: Completion) -> None:
         agent_instance_data=(
             held.service.agent_instance_data if wanted.agent_instance_data is None else wanted.agent_instance_data
         ),
+        blueprint_digest=(last and run.blueprint_digest) or held.service.blueprint_digest,
     )
     # The job first: while it is active no other may be queued for the service.
     await _end_job(work, held, "Completed", None, outcome, wanted.report)

@@ -21,6 +21,7 @@ from mainstay.control.operations.properties import Decided
 from mainstay.control.operations.work import Work, new_id
 from mainstay.control.store import secrets as secret_store
 from mainstay.control.store import services as service_store
+from mainstay.control.store.blueprints import moves_to
 from mainstay.control.store.contract import Value
 from mainstay.control.store.jobs import JOBS, RUNS, JobRow, Run
 from mainstay.control.store.records import to_microseconds
@@ -70,6 +71,8 @@ async def start(
         new_secrets=list(plan.new_secrets),
         released_values=await _replaced_values(work, service, plan.decided),
         retired_secrets=list(plan.decided.accepted.retired_references) if plan.decided else [],
+        # A service that is just being made is on the current version as it is.
+        blueprint_digest=None if action == "create" else await moves_to(work.tx, service.service_type_id, action),
     )
     await RUNS.insert(work.tx, run)
     return await queue(work, service, lifecycle, run, params, step=1)
@@ -100,7 +103,7 @@ async def queue(
         params=params,
         run_id=run.id,
         step=step,
-        blueprint_digest=service.blueprint_digest,
+        blueprint_digest=run.blueprint_digest or service.blueprint_digest,
         agent_id=service.agent_id,
         service_id=service.id,
         provider_id=service.provider_id,

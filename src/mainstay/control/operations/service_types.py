@@ -11,7 +11,7 @@ from mainstay.control.domain.lifecycle.change import LivingService, find_strande
 from mainstay.control.domain.properties.contract import Actor, Operation, Situation
 from mainstay.control.domain.properties.engine import Rejected
 from mainstay.control.domain.properties.fitness import misfits
-from mainstay.control.domain.service_types import ServiceTypeDefinition, parse_service_type, report_service_type
+from mainstay.control.domain.service_types import parse_service_type, report_service_type
 from mainstay.control.operations.inputs import Body, Id, Name
 from mainstay.control.operations.properties import Setting, decide_properties
 from mainstay.control.operations.refusals import BadInput, Conflict, InUse, NotYours
@@ -103,10 +103,14 @@ async def change(
         property_schema=before.property_schema if wanted.property_schema is None else wanted.property_schema,
         lifecycle_schema=before.lifecycle_schema if wanted.lifecycle_schema is None else wanted.lifecycle_schema,
     )
-    definition = parse_service_type(after.property_schema, after.lifecycle_schema, work.tools.definitions.rulebook)
-    found = await _misfits(work, after, definition)
+    found = await find_misfits(work, after)
     if dry_run:
         return ChangeForecast(after, found)
+    refuse_misfits(found, force=force)
+    return await work.update(SERVICE_TYPES, before, after)
+
+
+def refuse_misfits(found: list[Misfit], *, force: bool) -> None:
     if any(not force or not misfit.forceable for misfit in found):
         listed = [msgspec.to_builtins(misfit) for misfit in found]
         raise Conflict(
@@ -115,11 +119,13 @@ async def change(
             code="services_do_not_fit",
             details={"services": listed},
         )
-    return await work.update(SERVICE_TYPES, before, after)
 
 
-async def _misfits(work: Work, service_type: ServiceType, definition: ServiceTypeDefinition) -> list[Misfit]:
-    """Every living service that the new definition would strand, up to a bound."""
+async def find_misfits(work: Work, service_type: ServiceType) -> list[Misfit]:
+    """Every living service that this new definition of its type would strand, up to a bound."""
+    definition = parse_service_type(
+        service_type.property_schema, service_type.lifecycle_schema, work.tools.definitions.rulebook
+    )
     found: list[Misfit] = []
     last = ""
     while len(found) < LISTED:

@@ -108,6 +108,7 @@ async def create(work: Work, wanted: NewService) -> ServiceRow:
         agent_id=agent.id,
         service_type_id=service_type.id,
         conditions=[],
+        blueprint_digest=service_type.blueprint_digest,
         version=1,
     )
     origins = runs.origins_of(work, schema, {}, decided, None)

@@ -1,11 +1,30 @@
-"""Blueprints, kept by the digest of their bytes."""
+"""Blueprints: bundles kept by the digest of their bytes, each version of a name being one of them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
+import msgspec
+
 from mainstay.control.store.contract import Transaction
-from mainstay.control.store.records import to_microseconds
+from mainstay.control.store.records import Record, Table, fold, to_microseconds
+
+
+class BlueprintVersion(Record, frozen=True, kw_only=True):
+    """Its id is its digest."""
+
+    digest: str
+    name: str
+    version: str
+    # None once the type is deleted.
+    service_type_id: str | None = None
+    # Whether new services get it.
+    is_current: bool
+
+
+# A view, for lists only.
+BLUEPRINT_VERSIONS = Table("blueprint_versions", "blueprint", BlueprintVersion)
 
 
 async def keep(tx: Transaction, digest: str, content: bytes, now: datetime) -> bool:
@@ -20,6 +39,49 @@ async def keep(tx: Transaction, digest: str, content: bytes, now: datetime) -> b
         )
         > 0
     )
+
+
+async def name_version(
+    tx: Transaction, digest: str, name: str, version: str, service_type_id: str, moves: Sequence[str]
+) -> None:
+    """This bundle is this version from now on. One that was before stays, nameless, for the services that are on it."""
+    await tx.execute(
+        "UPDATE blueprints SET version = NULL WHERE name = :name AND version = :version AND digest <> :digest",
+        name=name,
+        version=version,
+        digest=digest,
+    )
+    await tx.execute(
+        "UPDATE blueprints SET name = :name, name_folded = :folded, version = :version,"
+        " service_type_id = :service_type_id, moves = :moves WHERE digest = :digest",
+        digest=digest,
+        name=name,
+        folded=fold(name),
+        version=version,
+        service_type_id=service_type_id,
+        moves=msgspec.json.encode(list(moves)).decode(),
+    )
+
+
+async def find_version(tx: Transaction, name: str, version: str) -> str | None:
+    """The digest of this version."""
+    rows = await tx.fetch(
+        "SELECT digest FROM blueprints WHERE name = :name AND version = :version", name=name, version=version
+    )
+    return str(rows[0]["digest"]) if rows else None
+
+
+async def moves_to(tx: Transaction, service_type_id: str, action: str) -> str | None:
+    """The type's current version, if this action brings a service to it."""
+    rows = await tx.fetch(
+        "SELECT blueprints.digest, blueprints.moves FROM service_types"
+        " JOIN blueprints ON blueprints.digest = service_types.blueprint_digest WHERE service_types.id = :id",
+        id=service_type_id,
+    )
+    if not rows or rows[0]["moves"] is None:
+        return None
+    moves = msgspec.json.decode(str(rows[0]["moves"]), type=list[str])
+    return str(rows[0]["digest"]) if action in moves else None
 
 
 async def find(tx: Transaction, digest: str) -> bytes | None:

@@ -50,6 +50,8 @@ class Run(Record, frozen=True, kw_only=True):
     # What is replaced: given back if it succeeds.
     released_values: list[str]
     retired_secrets: list[str]
+    # The version of the blueprint that the service is on when it succeeds; None leaves the one it is on.
+    blueprint_digest: str | None = None
 
 
 JOBS = Table("jobs", "job", JobRow)

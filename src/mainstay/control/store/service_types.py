@@ -10,6 +10,8 @@ class ServiceType(Record, frozen=True, kw_only=True):
     # None is free-form, or the built-in lifecycle. Kept exactly as written.
     property_schema: dict[str, object] | None = None
     lifecycle_schema: dict[str, object] | None = None
+    # What new services get; None where nothing was pushed.
+    blueprint_digest: str | None = None
 
 
 SERVICE_TYPES = Table("service_types", "service_type", ServiceType)

@@ -1,36 +1,48 @@
-"""Blueprints: bundles kept by their digest, fetched by the agents whose jobs name them."""
+"""Blueprints: pushed as bundles, fetched by the agents whose jobs name them."""
 
 from __future__ import annotations
 
-import hashlib
+import asyncio
 
-import msgspec
-
-from mainstay.control.api.contract import Answer, Call, Endpoint
-from mainstay.control.operations.refusals import BadInput, NotFound
-from mainstay.control.store import blueprints
+from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
+from mainstay.control.operations import blueprints
+from mainstay.control.operations.blueprints import PushedBlueprint
+from mainstay.control.operations.refusals import NotFound
+from mainstay.control.store.blueprints import BLUEPRINT_VERSIONS, BlueprintVersion, find
+from mainstay.control.store.paging import Page, list_page, parse_listing
 
 PATH = "/api/v1/blueprints"
-GZIP = b"\x1f\x8b"
+BOOLEAN = {"type": "boolean"}
 
 
-class KeptBlueprint(msgspec.Struct, frozen=True):
-    digest: str
-    size: int
+class Rehearsed(Exception):
+    """Ends a dry run: with this everything it did is undone."""
 
 
-async def keep(call: Call) -> Answer:
-    if not call.raw_body.startswith(GZIP):
-        raise BadInput("a blueprint is a .tar.gz", code="not_a_bundle")
-    digest = f"sha256:{hashlib.sha256(call.raw_body).hexdigest()}"
-    async with call.working() as work:
-        await blueprints.keep(work.tx, digest, call.raw_body, work.now)
-    return Answer(KeptBlueprint(digest, len(call.raw_body)))
+async def push(call: Call) -> Answer:
+    # Opening a bundle takes a while, and others wait for the loop.
+    bundle = await asyncio.to_thread(blueprints.read_bundle, call.raw_body, call.parts.tools.definitions.rulebook)
+    dry_run = call.flag("dryRun")
+    pushed: PushedBlueprint | None = None
+    try:
+        async with call.working() as work:
+            pushed = await blueprints.push(work, bundle, force=call.flag("force"), dry_run=dry_run)
+            if dry_run:
+                raise Rehearsed
+    except Rehearsed:
+        return Answer(pushed, status=200)
+    return Answer(pushed, status=201 if pushed.created else 200)
+
+
+async def list_versions(call: Call) -> Answer:
+    listing = parse_listing(BLUEPRINT_VERSIONS, call.query)
+    async with call.reading() as work:
+        return Answer(await list_page(work.tx, BLUEPRINT_VERSIONS, listing, []))
 
 
 async def fetch(call: Call) -> Answer:
     async with call.reading() as work:
-        content = await blueprints.find(work.tx, call.path["digest"])
+        content = await find(work.tx, call.path["digest"])
     if content is None:
         raise NotFound("blueprint", call.path["digest"])
     return Answer(content, media_type="application/gzip")
@@ -38,14 +50,32 @@ async def fetch(call: Call) -> Answer:
 
 ENDPOINTS = (
     Endpoint(
+        method="GET",
+        path=PATH,
+        act=list_versions,
+        access=("blueprint", "list"),
+        summary="List the versions of blueprints",
+        answer=Page[BlueprintVersion],
+        lists=BLUEPRINT_VERSIONS,
+        refusals=(400,),
+    ),
+    Endpoint(
         method="POST",
         path=PATH,
-        act=keep,
+        act=push,
         access=("blueprint", "write"),
-        summary="Keep a blueprint; the same bytes twice are one",
+        summary="Keep a blueprint, make or change its service type, and give it to new services",
         status=201,
-        answer=KeptBlueprint,
-        refusals=(400, 413),
+        raw_body="application/gzip",
+        answer=PushedBlueprint,
+        dry=PushedBlueprint,
+        query=(
+            QueryParameter(
+                "force", "Replace the same version, and change the type although services do not fit it", BOOLEAN
+            ),
+            QueryParameter("dryRun", "Only tell what would happen, and which services do not fit", BOOLEAN),
+        ),
+        refusals=(400, 408, 409, 413),
     ),
     Endpoint(
         method="GET",

@@ -1,0 +1,117 @@
+"""Blueprints: a bundle is checked, its service type is made or changed, and new services get it, all or nothing."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import msgspec
+
+from mainstay.control.documents import BadDocument, read_yaml
+from mainstay.control.domain.blueprints import BlueprintDefinition, parse_blueprint
+from mainstay.control.domain.properties.contract import Rulebook
+from mainstay.control.operations import service_types
+from mainstay.control.operations.bundles import NotABundle, open_bundle
+from mainstay.control.operations.refusals import BadInput, Conflict
+from mainstay.control.operations.service_types import Misfit
+from mainstay.control.operations.shown import Named
+from mainstay.control.operations.work import Work, new_id
+from mainstay.control.store import blueprints as store
+from mainstay.control.store.service_types import SERVICE_TYPES, ServiceType
+
+DEFINITION = "blueprint.yaml"
+SERVICE_TYPE = "service-type.yaml"
+MAX_DOCUMENT_BYTES = 512 * 1024
+
+
+class PushedBlueprint(msgspec.Struct, frozen=True, rename="camel"):
+    digest: str
+    size: int
+    name: str
+    version: str
+    service_type: Named
+    # Whether these bytes are new here.
+    created: bool
+    # Living services that do not fit the type as it now is: those that were overridden, or would be in the way.
+    misfits: list[Misfit] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    content: bytes
+    digest: str
+    definition: BlueprintDefinition
+
+
+def read_bundle(content: bytes, rulebook: Rulebook) -> Bundle:
+    """Touches nothing but the bytes, so it may run beside everything else."""
+    files = open_bundle(content)
+    definition = parse_blueprint(_document(files, DEFINITION), _document(files, SERVICE_TYPE), files.keys(), rulebook)
+    return Bundle(content, f"sha256:{hashlib.sha256(content).hexdigest()}", definition)
+
+
+def _document(files: dict[str, bytes], name: str) -> object:
+    content = files.get(name)
+    if content is None:
+        raise NotABundle(f"there is no {name} in the blueprint")
+    if len(content) > MAX_DOCUMENT_BYTES:
+        raise NotABundle(f"{name} is larger than {MAX_DOCUMENT_BYTES} bytes")
+    try:
+        return read_yaml(content.decode())
+    except UnicodeDecodeError:
+        raise BadInput(f"{name} is not UTF-8", code="invalid_definition") from None
+    except BadDocument as error:
+        raise BadInput(f"{name} {error}", code="invalid_definition") from None
+
+
+async def push(work: Work, bundle: Bundle, *, force: bool, dry_run: bool) -> PushedBlueprint:
+    """A dry run tells what is in the way instead of refusing it; the caller undoes it."""
+    wanted = bundle.definition
+    # Two first versions at once must not make two types, nor two bundles one version.
+    await work.tx.lock(f"blueprint {wanted.name}")
+    known = await store.find_version(work.tx, wanted.name, wanted.version)
+    if known not in (None, bundle.digest) and not force:
+        raise Conflict(
+            f"{wanted.name} {wanted.version} is here with other content ({known}); give it another version,"
+            " or replace it with ?force=true",
+            code="version_exists",
+            details={"digest": known},
+        )
+    created = await store.keep(work.tx, bundle.digest, bundle.content, work.now)
+    service_type, misfits = await _write_type(work, bundle, force=force, dry_run=dry_run)
+    await store.name_version(work.tx, bundle.digest, wanted.name, wanted.version, service_type.id, wanted.moves)
+    return PushedBlueprint(
+        bundle.digest,
+        len(bundle.content),
+        wanted.name,
+        wanted.version,
+        Named(service_type.id, service_type.name),
+        created,
+        misfits,
+    )
+
+
+async def _write_type(work: Work, bundle: Bundle, *, force: bool, dry_run: bool) -> tuple[ServiceType, list[Misfit]]:
+    wanted = bundle.definition
+    before = await SERVICE_TYPES.find_by(work.tx, "name", wanted.type_name, lock=True)
+    if before is None:
+        made = ServiceType(
+            id=new_id(),
+            created_at=work.now,
+            updated_at=work.now,
+            name=wanted.type_name,
+            property_schema=wanted.property_schema,
+            lifecycle_schema=wanted.lifecycle_schema,
+            blueprint_digest=bundle.digest,
+        )
+        return await work.insert(SERVICE_TYPES, made), []
+    after = msgspec.structs.replace(
+        before,
+        property_schema=wanted.property_schema,
+        lifecycle_schema=wanted.lifecycle_schema,
+        blueprint_digest=bundle.digest,
+    )
+    misfits = await service_types.find_misfits(work, after)
+    if not dry_run:
+        service_types.refuse_misfits(misfits, force=force)
+    return await work.update(SERVICE_TYPES, before, after), misfits

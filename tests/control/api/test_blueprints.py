@@ -1,0 +1,299 @@
+"""Blueprints: pushed all or nothing, kept for the services that are on them, and moved to by actions that say so."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tarfile
+from typing import Any
+
+import pytest
+
+import seed
+from plane import Client, Server
+from world import World, unique
+
+LIFECYCLE: Any = seed.block("Example 1: Simple VM Lifecycle")
+SCHEMA = {"size": {"type": "integer"}}
+MOVES = {"start": {"manifest": "manifests/all.yaml", "moves": True}}
+
+
+def bundle(files: dict[str, Any], *, change: Any = None) -> bytes:
+    """A .tar.gz; what is no text is written as JSON, which is YAML too."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name, content in files.items():
+            raw = content.encode() if isinstance(content, str) else json.dumps(content).encode()
+            entry = tarfile.TarInfo(name)
+            entry.size = len(raw)
+            if change is not None:
+                change(entry)
+            archive.addfile(entry, io.BytesIO(raw if entry.isreg() else b""))
+    return gzip.compress(packed.getvalue(), mtime=0)
+
+
+def blueprint(name: str, version: str = "1.0.0", **more: Any) -> dict[str, Any]:
+    """The files of a small right blueprint; `more` goes into blueprint.yaml, `schema` and `lifecycle` into the type."""
+    schema, lifecycle = more.pop("schema", SCHEMA), more.pop("lifecycle", LIFECYCLE)
+    actions = dict.fromkeys(("create", "start", "stop"), "manifests/all.yaml") | more.pop("actions", {})
+    return {
+        "blueprint.yaml": {"name": name, "version": version, "actions": actions, **more},
+        "service-type.yaml": {"propertySchema": schema, "lifecycleSchema": lifecycle},
+        "manifests/all.yaml": "resources: []\n",
+    }
+
+
+def push(client: Client, files: dict[str, Any], *, expect: int = 201, **query: str) -> Any:
+    return client.call("POST", "/api/v1/blueprints", raw=bundle(files), query=query, expect=expect).body
+
+
+def offered(world: World, pushed: Any) -> Any:
+    """The pushed service type, served by the world's agent."""
+    type_id = pushed["serviceType"]["id"]
+    world.admin.patch(f"/agent-types/{world.agent_type_id}", {"serviceTypeIds": [type_id]})
+    return world.admin.get(f"/service-types/{type_id}")
+
+
+def test_a_push_makes_the_type_and_keeps_the_bundle(world: World) -> None:
+    name = unique("web")
+    files = blueprint(name)
+    pushed = push(world.admin, files)
+    assert pushed["created"] is True
+    assert (pushed["name"], pushed["version"], pushed["serviceType"]["name"]) == (name, "1.0.0", name)
+    assert pushed["size"] == len(bundle(files))
+    kind = world.consumer.get(f"/service-types/{pushed['serviceType']['id']}")
+    assert kind["blueprintDigest"] == pushed["digest"]
+    assert kind["propertySchema"] == SCHEMA
+    fetched = world.agent.call("GET", f"/api/v1/blueprints/{pushed['digest']}", expect=200)
+    assert fetched.body == bundle(files)
+    world.consumer.get(f"/blueprints/{pushed['digest']}", expect=403)
+    world.agent.get("/blueprints/sha256:nothing", expect=404)
+    assert push(world.admin, files, expect=200) == {**pushed, "created": False}
+
+
+def test_a_type_without_a_blueprint_has_no_digest(world: World) -> None:
+    assert world.service_type(SCHEMA, LIFECYCLE)["blueprintDigest"] is None
+
+
+def test_a_version_means_one_content(world: World) -> None:
+    name = unique("web")
+    first = push(world.admin, blueprint(name))
+    other = blueprint(name, description="another")
+    refused = push(world.admin, other, expect=409)
+    assert (refused["code"], refused["digest"]) == ("version_exists", first["digest"])
+    second = push(world.admin, other, force="true")
+    assert second["digest"] != first["digest"]
+    # Whoever is on the first one still gets it.
+    world.agent.call("GET", f"/api/v1/blueprints/{first['digest']}", expect=200)
+    (shown,) = world.consumer.get(f"/blueprints?name={name}")["items"]
+    assert (shown["digest"], shown["version"], shown["isCurrent"]) == (second["digest"], "1.0.0", True)
+
+
+def test_versions_are_listed_with_the_current_one(world: World) -> None:
+    name = unique("web")
+    digests = [push(world.admin, blueprint(name, version))["digest"] for version in ("1.0.0", "1.1.0")]
+    listed = world.consumer.get(f"/blueprints?name={name}&sort=version")["items"]
+    assert [(each["digest"], each["isCurrent"]) for each in listed] == [(digests[0], False), (digests[1], True)]
+    assert {each["serviceTypeId"] for each in listed} == {
+        world.admin.get(f"/service-types?name={name}")["items"][0]["id"]
+    }
+
+
+def test_a_service_stays_on_its_version_until_an_action_moves_it(world: World) -> None:
+    name = unique("web")
+    old = push(world.admin, blueprint(name))["digest"]
+    kind = offered(world, push(world.admin, blueprint(name), expect=200))
+    service = world.order(kind, {"size": 1})
+    assert service["blueprintDigest"] == old
+    assert world.next_job_seen(service)["blueprintDigest"] == old
+    service = world.complete(service)
+    new = push(world.admin, blueprint(name, "2.0.0", actions=MOVES))["digest"]
+    assert world.service(service["id"])["blueprintDigest"] == old
+    assert world.order(kind, {"size": 1})["blueprintDigest"] == new
+    world.do(service, "start")
+    assert world.next_job_seen(service)["blueprintDigest"] == new
+    failed = world.fail(service, "no")
+    assert failed["blueprintDigest"] == old
+    world.do(service, "start")
+    moved = world.complete(service)
+    assert moved["blueprintDigest"] == new
+    # An action that does not move leaves it where it is.
+    newest = push(world.admin, blueprint(name, "3.0.0", actions=MOVES))["digest"]
+    world.do(service, "stop")
+    assert world.next_job_seen(service)["blueprintDigest"] == new
+    assert world.complete(service)["blueprintDigest"] == new
+    world.do(service, "start")
+    assert world.complete(service)["blueprintDigest"] == newest
+
+
+def test_a_service_from_before_the_blueprint_is_moved_onto_it(world: World) -> None:
+    name = unique("web")
+    kind = world.service_type(SCHEMA, LIFECYCLE, name=name)
+    service = world.order(kind, {"size": 1})
+    assert service["blueprintDigest"] is None
+    service = world.complete(service)
+    digest = push(world.admin, blueprint(name, actions=MOVES))["digest"]
+    world.do(service, "start")
+    assert world.complete(service)["blueprintDigest"] == digest
+
+
+def test_a_move_of_several_steps_is_done_at_its_end(world: World) -> None:
+    name = unique("web")
+    lifecycle = {
+        "states": [{"name": each} for each in ("New", "Stopped", "Starting", "Started")],
+        "actions": [
+            {"name": "create", "transitions": [{"from": "New", "to": "Stopped"}]},
+            {
+                "name": "start",
+                "autoAdvance": True,
+                "transitions": [
+                    {"from": "Stopped", "to": "Starting"},
+                    {"from": "Starting", "to": "Started"},
+                    {"from": "Starting", "to": "Stopped", "onError": True},
+                ],
+            },
+        ],
+        "initialState": "New",
+    }
+    files = blueprint(name, lifecycle=lifecycle)
+    del files["blueprint.yaml"]["actions"]["stop"]
+    kind = offered(world, push(world.admin, files))
+    old = kind["blueprintDigest"]
+    service = world.complete(world.order(kind, {"size": 1}))
+    files["blueprint.yaml"] |= {"version": "2.0.0", "actions": files["blueprint.yaml"]["actions"] | MOVES}
+    new = push(world.admin, files)["digest"]
+    world.do(service, "start")
+    assert world.complete(service)["blueprintDigest"] == old
+    assert world.next_job_seen(service)["blueprintDigest"] == new
+    assert world.complete(service)["blueprintDigest"] == new
+
+
+def test_services_that_do_not_fit_are_in_the_way(world: World) -> None:
+    name = unique("web")
+    kind = offered(world, push(world.admin, blueprint(name)))
+    service = world.order(kind, {"size": 1})
+    stricter = blueprint(name, "2.0.0", schema={"size": {"type": "string"}})
+    refused = push(world.admin, stricter, expect=409)
+    assert refused["code"] == "services_do_not_fit"
+    assert [each["serviceId"] for each in refused["services"]] == [service["id"]]
+    told = push(world.admin, stricter, expect=200, dryRun="true")
+    assert [each["serviceId"] for each in told["misfits"]] == [service["id"]]
+    # Neither left anything behind.
+    assert world.admin.get(f"/service-types/{kind['id']}") == kind
+    world.agent.get(f"/blueprints/{told['digest']}", expect=404)
+    assert [each["version"] for each in world.admin.get(f"/blueprints?name={name}")["items"]] == ["1.0.0"]
+    forced = push(world.admin, stricter, force="true")
+    assert [each["serviceId"] for each in forced["misfits"]] == [service["id"]]
+
+
+def test_a_state_that_is_gone_is_not_forced(world: World) -> None:
+    name = unique("web")
+    kind = offered(world, push(world.admin, blueprint(name)))
+    world.order(kind, {"size": 1})
+    lifecycle = json.loads(json.dumps(LIFECYCLE).replace(f'"{LIFECYCLE["initialState"]}"', '"Elsewhere"'))
+    push(world.admin, blueprint(name, "2.0.0", lifecycle=lifecycle), expect=409, force="true")
+
+
+def test_a_dry_run_of_a_first_push_leaves_nothing(world: World) -> None:
+    name = unique("web")
+    told = push(world.admin, blueprint(name), expect=200, dryRun="true")
+    assert told["created"] is True
+    assert world.admin.get(f"/service-types?name={name}")["items"] == []
+    assert world.admin.get(f"/blueprints?name={name}")["items"] == []
+
+
+def test_the_bundle_outlives_its_type(world: World) -> None:
+    name = unique("web")
+    pushed = push(world.admin, blueprint(name))
+    world.admin.delete(f"/service-types/{pushed['serviceType']['id']}")
+    world.agent.call("GET", f"/api/v1/blueprints/{pushed['digest']}", expect=200)
+    (shown,) = world.admin.get(f"/blueprints?name={name}")["items"]
+    assert (shown["serviceTypeId"], shown["isCurrent"]) == (None, False)
+    again = push(world.admin, blueprint(name), expect=200)
+    assert again["serviceType"]["id"] != pushed["serviceType"]["id"]
+
+
+def test_every_fault_is_told_at_once(embedded: Server) -> None:
+    files = blueprint(
+        unique("web"),
+        "one",
+        actions={"strat": "manifests/all.yaml", "stop": {"manifest": "manifests/none.yaml", "move": True}},
+        keeps={"Flying": "manifests/all.yaml"},
+        drift="mend",
+        schema={"size": {"type": "inteer"}},
+    )
+    found = {each["path"]: each["message"] for each in push(embedded.admin, files, expect=400)["errors"]}
+    assert {
+        "blueprint.version",
+        "blueprint.actions.stop.manifest",
+        "blueprint.actions.stop.move",
+        "blueprint.drift",
+        "size.type",
+    } <= found.keys()
+    del files["service-type.yaml"]["propertySchema"]
+    found = {each["path"]: each["message"] for each in push(embedded.admin, files, expect=400)["errors"]}
+    assert found["blueprint.actions.strat"].startswith("the lifecycle has no action strat; it has: create")
+    assert "blueprint.keeps.Flying" in found
+
+
+BROKEN: dict[str, dict[str, Any]] = {
+    "without a definition": {"service-type.yaml": {}},
+    "a list": {"blueprint.yaml": [], "service-type.yaml": []},
+    "an alias": {"blueprint.yaml": "name: &a x\nversion: *a\n", "service-type.yaml": {}},
+    "a key twice": {"blueprint.yaml": "name: x\nname: y\n", "service-type.yaml": {}},
+    "not text": {"blueprint.yaml": "name: \0", "service-type.yaml": {}},
+    "too deep": {"blueprint.yaml": "[" * 100_000, "service-type.yaml": {}},
+    "an absolute name": {"/blueprint.yaml": {}},
+    "a name outside": {"../blueprint.yaml": {}},
+    "a name with a backslash": {"a\\b": ""},
+    "too many files": {f"f{number}": "" for number in range(2001)},
+}
+
+
+@pytest.mark.parametrize("files", BROKEN.values(), ids=BROKEN.keys())
+def test_what_is_no_blueprint_is_refused(embedded: Server, files: dict[str, Any]) -> None:
+    push(embedded.admin, files, expect=400)
+
+
+KINDS = {
+    "a link": tarfile.SYMTYPE,
+    "a hard link": tarfile.LNKTYPE,
+    "a directory": tarfile.DIRTYPE,
+    "a device": tarfile.CHRTYPE,
+    "a pipe": tarfile.FIFOTYPE,
+    "a sparse file": tarfile.GNUTYPE_SPARSE,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
+def test_only_plain_files_are_taken(embedded: Server, kind: bytes) -> None:
+    def change(entry: tarfile.TarInfo) -> None:
+        entry.type = kind
+        entry.linkname = "/etc/passwd"
+
+    raw = bundle({"files/x": ""}, change=change)
+    assert embedded.admin.call("POST", "/api/v1/blueprints", raw=raw, expect=400).body["code"] == "not_a_bundle"
+
+
+WHOLE = bundle(blueprint("whole"))
+RAW: dict[str, bytes] = {
+    "nothing": b"",
+    "text": b"text",
+    "the start of gzip": b"\x1f\x8b",
+    "cut off": WHOLE[:-9],
+    "followed by more": WHOLE + b"more",
+    "followed by another": WHOLE + WHOLE,
+    "gzip of no archive": gzip.compress(b"nothing like an archive" * 100),
+    "an archive cut off": gzip.compress(gzip.decompress(WHOLE)[:700]),
+    "a bomb": gzip.compress(bytes(33 * 1024 * 1024)),
+    "headers without end": gzip.compress(
+        b"".join(tarfile.TarInfo.create_pax_global_header({"comment": str(number)}) for number in range(5000))
+    ),
+}
+
+
+@pytest.mark.parametrize("raw", RAW.values(), ids=RAW.keys())
+def test_bytes_that_are_no_bundle_are_refused(embedded: Server, raw: bytes) -> None:
+    reply = embedded.admin.call("POST", "/api/v1/blueprints", raw=raw, expect=400)
+    assert reply.body["code"] == "not_a_bundle"
