@@ -80,6 +80,7 @@ ACCESS: Mapping[tuple[str, str], Mapping[Role, Relation]] = {
     ("participant", "change"): {A: ALL, P: ITSELF},
     ("token", "read"): OWN_TOKENS,
     ("token", "write"): OWN_TOKENS,
+    ("token", "be"): EVERYBODY,
     ("agent_type", "read"): EVERYBODY,
     ("agent_type", "write"): ADMIN_ONLY,
     ("service_type", "read"): EVERYBODY,

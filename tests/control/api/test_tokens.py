@@ -33,6 +33,14 @@ def test_the_value_is_shown_once_and_kept_nowhere(server: Server, world: World) 
         assert token["value"].encode() not in file.read_bytes()
 
 
+def test_a_caller_may_ask_who_he_is(world: World) -> None:
+    assert world.admin.get("/tokens/me")["role"] == "admin"
+    mine = world.consumer.get("/tokens/me")
+    assert (mine["role"], mine["participantId"]) == ("participant", world.consumer_id)
+    assert "value" not in mine
+    assert world.agent.get("/tokens/me")["agentId"] == world.agent_id
+
+
 def test_a_token_lives_a_day_unless_told_otherwise(world: World) -> None:
     body = {"name": "t", "role": "participant", "scopeId": world.consumer_id}
     token = world.admin.post("/tokens", body)

@@ -9,7 +9,7 @@ import msgspec
 
 from mainstay.control.access import Role
 from mainstay.control.operations.inputs import Body, Id, Name
-from mainstay.control.operations.refusals import BadInput, NotYours
+from mainstay.control.operations.refusals import BadInput, NotFound, NotYours
 from mainstay.control.operations.work import Work, new_id
 from mainstay.control.store import tokens as store
 from mainstay.control.store.agents import AGENTS
@@ -90,6 +90,13 @@ async def _resolve_scope(work: Work, wanted: NewToken) -> tuple[str | None, str 
     if agent is None:
         raise BadInput(f"there is no agent {scope_id}")
     return agent.provider_id, agent.id
+
+
+async def find_own(work: Work) -> Token:
+    found = await TOKENS.find(work.tx, work.who.token_id)
+    if found is None:
+        raise NotFound("token", work.who.token_id)
+    return found
 
 
 async def change(work: Work, before: Token, wanted: TokenChange) -> Token:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mainstay.control.api.contract import Answer, Call, Endpoint
 from mainstay.control.api.nouns import change_endpoint, create_endpoint, delete_endpoint, list_endpoint, show_endpoint
 from mainstay.control.operations import tokens
-from mainstay.control.store.tokens import TOKENS, TokenWithValue
+from mainstay.control.store.tokens import TOKENS, Token, TokenWithValue
 
 PATH = "/api/v1/tokens"
 
@@ -16,7 +16,20 @@ async def regenerate(call: Call) -> Answer:
         return Answer(await tokens.regenerate(work, before))
 
 
+async def show_me(call: Call) -> Answer:
+    async with call.reading() as work:
+        return Answer(await tokens.find_own(work))
+
+
 ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path=f"{PATH}/me",
+        act=show_me,
+        access=("token", "be"),
+        summary="Show the token that the request carries: whose it is, what it may do and until when",
+        answer=Token,
+    ),
     list_endpoint(PATH, TOKENS),
     show_endpoint(PATH, TOKENS),
     create_endpoint(PATH, TOKENS, tokens.NewToken, tokens.create, TokenWithValue),
