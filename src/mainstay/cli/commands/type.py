@@ -12,6 +12,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+from mainstay.cli.documents import read_document
 from mainstay.cli.main import Refused
 
 TYPE_CHECKING = False
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 SUMMARY = "check, draw and try out a service type without a server"
 
 KEYS = frozenset({"name", "propertySchema", "lifecycleSchema"})
-MAX_FILE_BYTES = 4 * 1024 * 1024
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -191,34 +191,6 @@ def read_properties(file: str) -> dict[str, object]:
     if not isinstance(document, dict):
         raise Refused(f"{file} does not hold properties: expected an object")
     return document
-
-
-def read_document(file: str) -> object:
-    """A YAML or JSON document, strictly: no key twice, no aliases, names are strings."""
-    from mainstay.control.documents import BadDocument, read_json, read_yaml
-
-    text = read_text(file)
-    try:
-        return read_json(text) if file.endswith(".json") else read_yaml(text)
-    except BadDocument as error:
-        raise Refused(f"{file} {error}") from None
-
-
-def read_text(file: str) -> str:
-    try:
-        if file == "-":
-            raw = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
-        else:
-            with open(file, "rb") as source:
-                raw = source.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise Refused(f"cannot read {file}: {error.strerror}") from None
-    if len(raw) > MAX_FILE_BYTES:
-        raise Refused(f"{file} is larger than {MAX_FILE_BYTES} bytes")
-    try:
-        return raw.decode()
-    except UnicodeDecodeError as error:
-        raise Refused(f"{file} is not UTF-8: {error.reason} at byte {error.start}") from None
 
 
 def describe_unknown(questions: Questions) -> list[str]:
