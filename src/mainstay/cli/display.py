@@ -11,9 +11,10 @@ from mainstay.converge.kinds import conceal, to_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import TextIO
 
+    from mainstay.cli.reports import ToldEvent
     from mainstay.converge.contract import Event, Fault, Report, Resource
 
 COLOURS = {
@@ -117,22 +118,7 @@ class RunDisplay(Observer):
         return left_out or event.outcome == STABLE
 
     def lines(self, event: Event) -> list[str]:
-        word = self.palette.paint(f"{event.outcome:<{WIDTH}}", event.outcome)
-        said = event.noop_message or ""
-        reason = event.reason or ""
-        detail = f"{said}: {reason}" if said and reason and reason not in said else said or reason
-        name = self.palette.paint(printable(event.resource.id), "bold")
-        lines = [f"{word} {name}" + (f"  {printable(detail)}" if detail else "")]
-        lines += [f"  {self.palette.paint('error:', FAILED)} {indented(text)}" for text in event.errors]
-        lines += [f"  {self.palette.paint('warning:', CHANGED)} {indented(text)}" for text in event.warnings]
-        if event.outcome == FAILED and event.output:
-            lines += [f"  {self.palette.paint('|', 'dim')} {printable(line)}" for line in tail(event.output, 20)]
-        if event.diff:
-            lines += [self.diff_line(line) for line in event.diff.split("\n")]
-        return lines
-
-    def diff_line(self, line: str) -> str:
-        return "    " + self.palette.paint(printable(line), line[:1])
+        return event_lines(self.palette, event.resource.id, event)
 
     def finish(self, report: Report) -> None:
         self.clear()
@@ -145,14 +131,39 @@ class RunDisplay(Observer):
 
     def summary(self, report: Report) -> str:
         counts = report.summary()
-        shown = [
-            self.palette.paint(f"{counts[word]} {word}", word)
-            for word in (CHANGED, REFRESHED, FAILED, UNMET, SKIPPED, STABLE)
-            if counts[word]
-        ]
         kind = "Dry run, nothing was touched" if report.noop else "Run"
         stopped = f", stopped: {report.stopped_by}" if report.stopped_by else ""
-        return f"{kind}: {', '.join(shown) or 'nothing to do'} in {counts['duration_seconds']:.2f} s{stopped}"
+        return f"{kind}: {summary_line(self.palette, counts, counts['duration_seconds'])}{stopped}"
+
+
+def summary_line(palette: Palette, counts: Mapping[str, int], seconds: float | None) -> str:
+    """How many resources came to which end, and how long it took, where that is known."""
+    shown = [
+        palette.paint(f"{counts[word]} {word}", word)
+        for word in (CHANGED, REFRESHED, FAILED, UNMET, SKIPPED, STABLE)
+        if counts[word]
+    ]
+    return f"{', '.join(shown) or 'nothing to do'}" + ("" if seconds is None else f" in {seconds:.2f} s")
+
+
+def event_lines(palette: Palette, name: str, event: Event | ToldEvent) -> list[str]:
+    """What became of one resource: a line, and below it what went wrong and what differs."""
+    word = palette.paint(f"{printable(event.outcome):<{WIDTH}}", event.outcome)
+    said = event.noop_message or ""
+    reason = event.reason or ""
+    detail = f"{said}: {reason}" if said and reason and reason not in said else said or reason
+    lines = [f"{word} {palette.paint(printable(name), 'bold')}" + (f"  {printable(detail)}" if detail else "")]
+    lines += [f"  {palette.paint('error:', FAILED)} {indented(text)}" for text in event.errors]
+    lines += [f"  {palette.paint('warning:', CHANGED)} {indented(text)}" for text in event.warnings]
+    if event.outcome == FAILED and event.output:
+        lines += [f"  {palette.paint('|', 'dim')} {printable(line)}" for line in tail(event.output, 20)]
+    if event.diff:
+        lines += [diff_line(palette, line) for line in event.diff.split("\n")]
+    return lines
+
+
+def diff_line(palette: Palette, line: str) -> str:
+    return "    " + palette.paint(printable(line), line[:1])
 
 
 def printable(text: str, *, keep_newlines: bool = False) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from mainstay.cli.display import indented, printable, tail
+from mainstay.cli.display import printable
 from mainstay.cli.main import Refused
+from mainstay.cli.reports import print_report
 from mainstay.cli.runs import EXIT_FAILED, print_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from typing import Any
 
     from mainstay.converge.history import History
 
@@ -71,29 +71,5 @@ def show_run(history: History, wanted: str, *, as_json: bool) -> int:
         print_json(found)
         return 0
     print(f"{found['run_id']}  {printable(found['manifest'])}{'  (dry run)' if found['noop'] else ''}")
-    for event in found["events"]:
-        print_event(event)
-    for error in found["errors"]:
-        print(f"error: {indented(error)}")
-    counts = found["summary"]
-    shown = ", ".join(
-        f"{counts[word]} {word}"
-        for word in ("changed", "refreshed", "failed", "unmet", "skipped", "stable")
-        if counts[word]
-    )
-    print(f"{shown} in {counts['duration_seconds']:.2f} s")
+    print_report(found, verbose=True)
     return 0
-
-
-def print_event(event: dict[str, Any]) -> None:
-    detail = event["noop_message"] or event["reason"] or ""
-    print(f"{event['outcome']:<9} {printable(event['type'] + '#' + event['name'])}  {printable(detail)}".rstrip())
-    for kind in ("errors", "warnings"):
-        for text in event[kind]:
-            print(f"  {kind.removesuffix('s')}: {indented(text)}")
-    if event["outcome"] == "failed" and event["output"]:
-        for line in tail(event["output"], 20):
-            print(f"  | {printable(line)}")
-    if event["diff"]:
-        for line in event["diff"].split("\n"):
-            print(f"    {printable(line)}")
