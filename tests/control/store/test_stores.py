@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import sqlite3
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
-import msgspec
 import pytest
 
-from mainstay.control.access import Caller, Role, relation_of
-from mainstay.control.operations.work import scope
-from mainstay.control.store.contract import Duplicate, Row, StillReferenced, Store, Transaction, Value
+from mainstay.control.store.contract import Duplicate, StillReferenced, Store
 from mainstay.control.store.dialects import number_parameters
 from mainstay.control.store.events import EVENTS, Event, number_events
 from mainstay.control.store.migrations import ChangedMigration, Migration, NewerDatabase, migrations, pending
@@ -24,7 +20,6 @@ from mainstay.control.store.paging import BadQuery, CursorPage, Page, list_page,
 from mainstay.control.store.participants import PARTICIPANTS, Participant
 from mainstay.control.store.service_groups import SERVICE_GROUPS, ServiceGroup
 from mainstay.control.store.service_options import SERVICE_OPTION_TYPES, ServiceOptionType
-from mainstay.control.store.services import SERVICES
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
 Run = Callable[[Callable[[Store], Awaitable[None]]], None]
@@ -391,41 +386,3 @@ def test_the_embedded_database_waits_for_the_disk(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "store.db") as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     connection.close()
-
-
-def test_a_page_after_a_cursor_walks_one_index_for_each_way_to_own_a_row(tmp_path: Path) -> None:
-    """Sorting or scanning would grow with the table; the plan of the database says that neither is done."""
-    statements: list[str] = []
-
-    class Listening:
-        """A transaction that asks for the plan first."""
-
-        for_update = skip_locked = ""
-
-        def __init__(self, tx: Transaction) -> None:
-            self.tx = tx
-
-        async def fetch(self, statement: str, *, slow: bool = False, **parameters: Value) -> Sequence[Row]:
-            plan = await self.tx.fetch(f"EXPLAIN QUERY PLAN {statement}", slow=slow, **parameters)
-            statements.extend(str(row["detail"]) for row in plan)
-            return await self.tx.fetch(statement, slow=slow, **parameters)
-
-    async def main() -> None:
-        store = await open_store(f"sqlite:///{tmp_path}/store.db")
-        await store.migrate()
-        caller = Caller(Role.PARTICIPANT, "t", participant_id="p")
-        own = scope(relation_of(caller, "service", "read"), caller)
-        async with store.reading() as tx:
-            for after in ("", cursor_at("created_at", 5, "x")):
-                listing = parse_listing(SERVICES, [("after", after)])
-                await list_page(Listening(tx), SERVICES, listing, own)  # type: ignore[arg-type]
-        await store.close()
-
-    asyncio.run(main())
-    assert any("services_by_provider" in each for each in statements), statements
-    assert any("services_by_consumer" in each for each in statements), statements
-    assert not any(each.startswith("SCAN services") for each in statements), statements
-
-
-def cursor_at(sort: str, value: int, record_id: str) -> str:
-    return base64.urlsafe_b64encode(msgspec.json.encode((sort, value, record_id))).decode()

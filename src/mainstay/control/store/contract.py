@@ -33,6 +33,8 @@ class Transaction(Protocol):
     for_update: str
     # The same, leaving out rows that others hold.
     skip_locked: str
+    # Whether the index of names is a table that must be asked; else the database finds it by itself.
+    asks_name_index: bool
 
     async def fetch(self, statement: str, *, slow: bool = False, **parameters: Value) -> Sequence[Row]: ...
 

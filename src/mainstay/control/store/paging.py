@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from mainstay.control.store import trigrams
 from mainstay.control.store.contract import Row, Transaction, Value
 from mainstay.control.store.records import Kind, Record, Table, encode_value, fold, wire_names
 
@@ -52,6 +53,8 @@ class Condition:
     parameters: Mapping[str, Value] = field(default_factory=dict)
     # The same, as conditions of which any may hold: each may have an index of its own.
     alternatives: tuple[str, ...] = ()
+    # The parts of names that are searched for, folded; any of them will do.
+    name_parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +134,12 @@ def _condition(table: Table[R], key: str, column: str, values: list[str], *, sub
         raise BadQuery(f"{key} holds a zero byte")
     if substring:
         searched = "name_folded" if column == "name" else column
-        parameters = {f"f_{column}_{index}": f"%{_escaped(fold(value))}%" for index, value in enumerate(values)}
+        parts = [fold(value) for value in values]
+        parameters = {f"f_{column}_{index}": f"%{_escaped(part)}%" for index, part in enumerate(parts)}
         return Condition(
-            "(" + " OR ".join(f"{searched} LIKE :{name} ESCAPE '!'" for name in parameters) + ")", parameters
+            "(" + " OR ".join(f"{searched} LIKE :{name} ESCAPE '!'" for name in parameters) + ")",
+            parameters,
+            name_parts=tuple(parts) if column == "name" else (),
         )
     kind = table.kinds[column]
     given = {f"f_{column}_{index}": _parse_value(kind, key, value) for index, value in enumerate(values)}
@@ -198,12 +204,13 @@ async def list_page(
     for condition in conditions:
         parameters |= condition.parameters
     where = " AND ".join(condition.sql for condition in conditions) or "1 = 1"
+    source = await _source(tx, table, conditions, parameters)
     if listing.by_cursor:
-        return await _page_after(tx, table, listing, conditions, parameters)
-    counted = await tx.fetch(f"SELECT count(*) AS total FROM {table.name} WHERE {where}", slow=True, **parameters)
+        return await _page_after(tx, table, source, listing, conditions, parameters)
+    counted = await tx.fetch(f"SELECT count(*) AS total FROM {source} WHERE {where}", slow=True, **parameters)
     total = int(str(counted[0]["total"]))
     rows = await tx.fetch(
-        f"SELECT {table.select()} FROM {table.name} WHERE {where} {_order(listing)}"
+        f"SELECT {table.select()} FROM {source} WHERE {where} {_order(listing)}"
         f" LIMIT {listing.page_size} OFFSET {(listing.page - 1) * listing.page_size}",
         slow=True,
         **parameters,
@@ -219,12 +226,35 @@ async def list_page(
     )
 
 
-def _walks(conditions: Sequence[Condition], position: str) -> list[list[str]]:
-    walks: list[list[str]] = [[position]]
+async def _source(
+    tx: Transaction, table: Table[R], conditions: Sequence[Condition], parameters: dict[str, Value]
+) -> str:
+    """The table, or those of its rows that the index of names offers, if these are few.
+
+    A part of many names is found soon by looking at one row after the other."""
+    parts = next((condition.name_parts for condition in conditions if condition.name_parts), ())
+    wanted = trigrams.expression(parts) if tx.asks_name_index and table.name_index is not None else None
+    if wanted is None or await trigrams.are_many(tx, str(table.name_index), wanted):
+        return table.name
+    parameters["name_trigrams"] = wanted
+    return (
+        f"(SELECT {table.name}.* FROM {table.name_index} CROSS JOIN {table.name}"
+        f" ON {table.name}.rowid = {table.name_index}.rowid"
+        f" WHERE {table.name_index} MATCH :name_trigrams) AS {table.name}"
+    )
+
+
+def walk(table: Table[R], source: str, conditions: Sequence[Condition], position: str, ending: str) -> str:
+    """The rows from a position on. Each way to own a row is walked along its own index, and only the starts of these
+    walks are put together."""
+    ways: list[list[str]] = [[position]]
     for condition in conditions:
-        ways = condition.alternatives or (condition.sql,)
-        walks = [[*walk, way] for walk in walks for way in ways]
-    return walks
+        ways = [[*way, each] for way in ways for each in condition.alternatives or (condition.sql,)]
+    parts = [
+        f"SELECT * FROM (SELECT {table.select()} FROM {source} WHERE {' AND '.join(way)} {ending}) AS part_{number}"
+        for number, way in enumerate(ways)
+    ]
+    return f"{' UNION '.join(parts)} {ending}"
 
 
 def _order(listing: Listing) -> str:
@@ -237,6 +267,7 @@ def _order(listing: Listing) -> str:
 async def _page_after(
     tx: Transaction,
     table: Table[R],
+    source: str,
     listing: Listing,
     conditions: Sequence[Condition],
     parameters: dict[str, Value],
@@ -250,12 +281,7 @@ async def _page_after(
         parameters["after_value"], parameters["after_id"] = listing.after
     way = "DESC" if listing.descending else "ASC"
     ending = f"ORDER BY {sort} {way}, id {way} LIMIT {listing.page_size + 1}"
-    # Each way to own a row is walked along its own index, and only the starts of these walks are put together.
-    parts = [
-        f"SELECT * FROM (SELECT {table.select()} FROM {table.name} WHERE {' AND '.join(each)} {ending}) AS part_{number}"
-        for number, each in enumerate(_walks(conditions, position))
-    ]
-    rows = await tx.fetch(f"{' UNION '.join(parts)} {ending}", slow=True, **parameters)
+    rows = await tx.fetch(walk(table, source, conditions, position, ending), slow=True, **parameters)
     shown = rows[: listing.page_size]
     more = len(rows) > len(shown)
     return CursorPage(

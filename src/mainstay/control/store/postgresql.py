@@ -10,10 +10,11 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
+import structlog
 
 from mainstay.control.store.contract import Bus, Duplicate, Row, StillReferenced, Transaction, Unavailable, Value
 from mainstay.control.store.dialects import number_parameters
-from mainstay.control.store.migrations import HISTORY, pending
+from mainstay.control.store.migrations import HISTORY, Migration, pending
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -25,6 +26,7 @@ POOL_SIZE = 10
 TOPICS_PER_NOTICE = 60
 RECONNECT_SECONDS = 1.0
 STATEMENT_SECONDS = 60
+MIGRATION_SECONDS = 3600
 KEY = re.compile(r"Key \((.*?)\)=")
 GONE = (
     OSError,
@@ -39,6 +41,15 @@ GONE = (
     asyncpg.SerializationError,
     asyncpg.QueryCanceledError,
 )
+# The extension is not installed, or this role may not create it.
+LACKING = (
+    asyncpg.InsufficientPrivilegeError,
+    asyncpg.UndefinedFileError,
+    asyncpg.FeatureNotSupportedError,
+    asyncpg.UndefinedObjectError,
+)
+
+log = structlog.get_logger("mainstay.store")
 
 
 class LeanConnection(asyncpg.Connection):
@@ -51,6 +62,7 @@ class LeanConnection(asyncpg.Connection):
 class PostgresqlTransaction:
     for_update = " FOR UPDATE"
     skip_locked = " FOR UPDATE SKIP LOCKED"
+    asks_name_index = False
 
     def __init__(self, connection: PoolConnectionProxy[Any]) -> None:
         self._connection = connection
@@ -130,13 +142,26 @@ class PostgresqlStore:
                 await connection.execute("SELECT pg_advisory_xact_lock($1)", MIGRATION_LOCK)
                 await connection.execute(HISTORY)
                 applied = {row["name"]: row["checksum"] for row in await connection.fetch("SELECT * FROM migrations")}
-                waiting = pending(self.dialect, applied)
-                for migration in waiting:
-                    await connection.execute(migration.script)
-                    await connection.execute(
-                        "INSERT INTO migrations VALUES ($1, $2, now()::text)", migration.name, migration.checksum
-                    )
-            return [migration.name for migration in waiting]
+                return [
+                    migration.name
+                    for migration in pending(self.dialect, applied)
+                    if await self._run(connection, migration)
+                ]
+
+    async def _run(self, connection: PoolConnectionProxy[Any], migration: Migration) -> bool:
+        """Whether it was run; only an optional one may be left for another time."""
+        try:
+            async with connection.transaction():
+                await connection.execute(migration.script, timeout=MIGRATION_SECONDS)
+        except LACKING as error:
+            if not migration.optional:
+                raise
+            log.warning("going on without an index", migration=migration.name, reason=str(error))
+            return False
+        await connection.execute(
+            "INSERT INTO migrations VALUES ($1, $2, now()::text)", migration.name, migration.checksum
+        )
+        return True
 
     async def close(self) -> None:
         for task in self._tasks:

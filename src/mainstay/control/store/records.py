@@ -95,7 +95,7 @@ R = TypeVar("R", bound=Record)
 class Table(Generic[R]):
     """The rows of one noun. Only names that come from the struct are ever put into a statement."""
 
-    def __init__(self, name: str, noun: str, record: type[R]) -> None:
+    def __init__(self, name: str, noun: str, record: type[R], *, name_index: str | None = None) -> None:
         self.name = name
         # As refusals and events call it.
         self.noun = noun
@@ -103,6 +103,8 @@ class Table(Generic[R]):
         self.kinds = kinds_of(record)
         self.columns = tuple(self.kinds)
         self.searched = "name" in self.kinds
+        # The table that finds rows by trigrams of their names, where there may be too many rows to look at each.
+        self.name_index = name_index
         self._decoders = tuple((name, _DECODERS.get(kind)) for name, kind in self.kinds.items())
 
     def decode(self, row: Row) -> R:

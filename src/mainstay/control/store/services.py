@@ -27,7 +27,7 @@ class ServiceRow(Record, frozen=True, kw_only=True):
     version: int
 
 
-SERVICES = Table("services", "service", ServiceRow)
+SERVICES = Table("services", "service", ServiceRow, name_index="service_names")
 
 
 async def find_living(tx: Transaction, ids: Sequence[str]) -> list[tuple[ServiceRow, str]]:

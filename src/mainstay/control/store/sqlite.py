@@ -8,6 +8,7 @@ import asyncio
 import os
 import re
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,12 +19,16 @@ from mainstay.control.store.migrations import HISTORY, pending
 
 READERS = 4
 BUSY_SECONDS = 10
+STATEMENT_SECONDS = 60
+# Of SQLite's own machine; some milliseconds.
+INSTRUCTIONS_BETWEEN_LOOKS = 1_000_000
 T = TypeVar("T")
 
 
 class SqliteTransaction:
     for_update = ""
     skip_locked = ""
+    asks_name_index = True
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -33,8 +38,16 @@ class SqliteTransaction:
         def run() -> Sequence[Row]:
             return self._connection.execute(statement, parameters).fetchall()
 
+        def run_for_a_while() -> Sequence[Row]:
+            until = time.monotonic() + STATEMENT_SECONDS
+            self._connection.set_progress_handler(lambda: time.monotonic() > until, INSTRUCTIONS_BETWEEN_LOOKS)
+            try:
+                return run()
+            finally:
+                self._connection.set_progress_handler(None, 0)
+
         with _named_refusals():
-            return await finish_in_thread(run) if slow else run()
+            return await finish_in_thread(run_for_a_while) if slow else run()
 
     async def execute(self, statement: str, **parameters: Value) -> int:
         with _named_refusals():
@@ -172,5 +185,6 @@ class _named_refusals:  # noqa: N801 - reads as a word in `with`
             sqlite3.SQLITE_BUSY,
             sqlite3.SQLITE_FULL,
             sqlite3.SQLITE_IOERR,
+            sqlite3.SQLITE_INTERRUPT,
         ):
             raise Unavailable(str(error)) from error

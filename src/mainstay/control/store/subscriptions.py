@@ -6,7 +6,7 @@ from datetime import datetime
 
 from mainstay.control.store.contract import Transaction
 from mainstay.control.store.events import EVENTS, Event
-from mainstay.control.store.paging import Condition
+from mainstay.control.store.paging import Condition, walk
 from mainstay.control.store.records import to_microseconds
 
 
@@ -43,9 +43,9 @@ async def events_after(tx: Transaction, sequence: int, limit: int, scope: list[C
     parameters: dict[str, object] = {}
     for condition in scope:
         parameters |= condition.parameters
-    where = " AND ".join(["sequence_number > :sequence", *(condition.sql for condition in scope)])
+    ending = f"ORDER BY sequence_number LIMIT {int(limit)}"
     rows = await tx.fetch(
-        f"SELECT {EVENTS.select()} FROM events WHERE {where} ORDER BY sequence_number LIMIT {int(limit)}",
+        walk(EVENTS, EVENTS.name, scope, "sequence_number > :sequence", ending),
         slow=True,
         sequence=sequence,
         **parameters,  # type: ignore[arg-type]

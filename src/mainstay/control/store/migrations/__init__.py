@@ -1,4 +1,5 @@
-"""Numbered scripts that only go forward. `0001_name.sql` is for both databases; `.sqlite.sql`, `.postgresql.sql` for one."""
+"""Numbered scripts that only go forward. `0001_name.sql` is for both databases; `.sqlite.sql`, `.postgresql.sql` for one;
+`.postgresql.optional.sql` for one that may lack what it needs: then it is tried again at the next start."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from mainstay.control.store.dialects import postgresql_definition
 class Migration:
     name: str
     script: str
+    optional: bool = False
 
     @property
     def checksum(self) -> str:
@@ -42,10 +44,11 @@ def migrations(dialect: str) -> tuple[Migration, ...]:
     found = []
     for entry in sorted(files(__name__).iterdir(), key=lambda entry: entry.name):
         name, *kinds = entry.name.removesuffix(".sql").split(".")
-        if not entry.name.endswith(".sql") or (kinds and kinds != [dialect]):
+        if not entry.name.endswith(".sql") or (kinds and dialect not in kinds):
             continue
         script = entry.read_text(encoding="utf-8")
-        found.append(Migration(name, postgresql_definition(script) if dialect == "postgresql" else script))
+        script = postgresql_definition(script) if dialect == "postgresql" else script
+        found.append(Migration(name, script, optional="optional" in kinds))
     return tuple(found)
 
 

@@ -1,0 +1,248 @@
+"""Names are found by any part of them, with an index as without one."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+import structlog
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bulk import Owners, fill, insert_service, new_owners, service
+from mainstay.control.access import Caller, Role, relation_of
+from mainstay.control.operations.work import scope
+from mainstay.control.store import trigrams
+from mainstay.control.store.contract import Store, Transaction
+from mainstay.control.store.open import open_store
+from mainstay.control.store.paging import Condition, CursorPage, Page, list_page, parse_listing
+from mainstay.control.store.records import fold
+from mainstay.control.store.services import SERVICES, ServiceRow
+from plane import Cluster
+
+# What means something to LIKE, to the language of the index, or to whoever folds.
+PIECES = [
+    "a",
+    "A",
+    "b",
+    "ab",
+    "ß",
+    "SS",
+    "İ",
+    "ı",
+    "ſ",
+    "Σς",
+    "é",
+    "e\u0301",
+    "%",
+    "_",
+    "\\",
+    "!",
+    '"',
+    "'",
+    "*",
+    "(",
+    ")",
+]
+PIECES += [
+    ":",
+    "^",
+    "-",
+    "+",
+    ".",
+    " ",
+    " AND ",
+    " OR ",
+    "NEAR(",
+    "🙂",
+    "👩‍👩‍👧",
+    "日本語",
+    "name_folded",
+    "\t",
+    "\u0130x",
+]
+names = st.lists(st.sampled_from(PIECES), min_size=1, max_size=8).map("".join) | st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=12
+)
+
+
+class Undone(Exception):
+    """Ends a transaction whose work nobody needs."""
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def inside(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[Callable[[Callable[[Transaction], Awaitable[None]]], None]]:
+    """Runs work in a transaction that is undone; many times on one store."""
+    url = f"sqlite:///{tmp_path}/store.db"
+    if request.param == "postgresql":
+        # A small table would be read as a whole otherwise, and the index be left alone.
+        url = request.getfixturevalue("postgresql").new_database() + "&enable_seqscan=off"
+    with asyncio.Runner() as runner:
+        store = runner.run(open_store(url))
+        runner.run(store.migrate())
+
+        async def undo(work: Callable[[Transaction], Awaitable[None]]) -> None:
+            async with store.transaction() as tx:
+                await work(tx)
+                raise Undone
+
+        def run(work: Callable[[Transaction], Awaitable[None]]) -> None:
+            with pytest.raises(Undone):
+                runner.run(undo(work))
+
+        yield run
+        runner.run(store.close())
+
+
+async def search(
+    tx: Transaction, query: Sequence[tuple[str, str]], own: Sequence[Condition] = ()
+) -> Page[ServiceRow] | CursorPage[ServiceRow]:
+    return await list_page(tx, SERVICES, parse_listing(SERVICES, query), own)
+
+
+async def all_after(
+    tx: Transaction, query: Sequence[tuple[str, str]], own: Sequence[Condition] = ()
+) -> list[ServiceRow]:
+    found: list[ServiceRow] = []
+    after: str | None = ""
+    while after is not None:
+        page = await search(tx, [*query, ("after", after)], own)
+        assert isinstance(page, CursorPage)
+        found += page.items
+        after = page.next
+    return found
+
+
+def test_a_search_finds_what_a_plain_comparison_finds(
+    inside: Callable[[Callable[[Transaction], Awaitable[None]]], None],
+) -> None:
+    @settings(max_examples=60)
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        kept = data.draw(st.lists(names, min_size=1, max_size=12))
+        part = st.sampled_from(kept).flatmap(
+            lambda name: st.tuples(st.integers(0, len(name) - 1), st.integers(1, len(name))).map(
+                lambda cut: name[cut[0] : cut[0] + cut[1]]
+            )
+        )
+        wanted = data.draw(st.lists(part | part.map(str.swapcase) | names, min_size=1, max_size=3))
+        expected = sorted(name for name in kept if any(fold(each) in fold(name) for each in wanted))
+        query = [("name", each) for each in wanted]
+
+        async def work(tx: Transaction) -> None:
+            owners = await new_owners(tx)
+            for number, name in enumerate(kept):
+                await insert_service(tx, service(owners, name, number))
+            page = await search(tx, [*query, ("pageSize", "100")])
+            assert isinstance(page, Page)
+            assert page.total_items == len(expected)
+            assert sorted(row.name for row in page.items) == expected
+            for sort in ("createdAt", "-createdAt", "name"):
+                rows = await all_after(tx, [*query, ("sort", sort), ("pageSize", "2")])
+                assert sorted(row.name for row in rows) == expected
+                values = [row.name if sort == "name" else row.created_at for row in rows]
+                assert values == sorted(values, reverse=sort.startswith("-"))
+
+        inside(work)
+
+    check()
+
+
+def test_a_search_follows_new_names_and_deletions(
+    inside: Callable[[Callable[[Transaction], Awaitable[None]]], None],
+) -> None:
+    async def work(tx: Transaction) -> None:
+        owners = await new_owners(tx)
+        row, other = service(owners, "first name"), service(owners, "another name")
+        await insert_service(tx, row)
+        await insert_service(tx, other)
+        await SERVICES.update(tx, msgspec.structs.replace(row, name="second"))
+        assert [each.id for each in (await search(tx, [("name", "first")])).items] == []
+        assert [each.id for each in (await search(tx, [("name", "SECO")])).items] == [row.id]
+        await SERVICES.delete(tx, row.id)
+        assert (await search(tx, [("name", "seco")])).items == []
+        assert [each.id for each in (await search(tx, [("name", "nam")])).items] == [other.id]
+
+    inside(work)
+
+
+@pytest.mark.parametrize("part", ["bulk 59", "bul", "k", "no such"])
+def test_a_part_of_few_or_very_many_names_is_found_within_scope_and_filters(
+    inside: Callable[[Callable[[Transaction], Awaitable[None]]], None], part: str
+) -> None:
+    count = trigrams.MANY + 1000
+
+    async def work(tx: Transaction) -> None:
+        owners = await new_owners(tx)
+        stranger = service(await new_owners(tx), "Bulk 59 of somebody else")
+        await insert_service(tx, stranger)
+        await fill_inside(tx, owners, count)
+        caller = Caller(Role.PARTICIPANT, "t", participant_id=owners.consumer_id)
+        own = scope(relation_of(caller, "service", "read"), caller)
+        query = [("name", part), ("status", "Stopped"), ("pageSize", "100")]
+        expected = [f"Bulk {number}" for number in range(1, count + 1) if number % 10 == 0]
+        expected = [name for name in expected if part in fold(name)]
+        rows = await all_after(tx, query, own)
+        assert [row.name for row in rows] == expected
+        page = await search(tx, query, own)
+        assert isinstance(page, Page)
+        assert page.total_items == len(expected)
+        assert [row.name for row in page.items] == expected[:100]
+
+    inside(work)
+
+
+async def fill_inside(tx: Transaction, owners: Owners, count: int) -> None:
+    class Open:
+        """A store whose only transaction is this one."""
+
+        def transaction(self) -> Open:
+            return self
+
+        async def __aenter__(self) -> Transaction:
+            return tx
+
+        async def __aexit__(self, *_: object) -> None:
+            return None
+
+    await fill(Open(), owners, 1, count)  # type: ignore[arg-type]
+
+
+def test_a_database_that_may_not_have_the_index_works_without_it(postgresql: Cluster) -> None:
+    """The extension needs a right that the server's role may lack; once somebody creates it, the next start uses it."""
+    url = postgresql.new_database()
+    database = url.removeprefix("postgresql://postgres@/").partition("?")[0]
+    role = f"r{database}"
+
+    def as_owner(statement: str) -> None:
+        subprocess.run(["psql", "-q", "-d", url, "-c", statement], check=True, capture_output=True)
+
+    as_owner(f"CREATE ROLE {role} LOGIN")
+    as_owner(f"GRANT ALL ON SCHEMA public TO {role}")
+    limited = url.replace("postgres@", f"{role}@")
+
+    async def start() -> tuple[list[str], list[str]]:
+        store: Store = await open_store(limited)
+        try:
+            run = await store.migrate()
+            async with store.transaction() as tx:
+                if "0001_tables" in run:
+                    await insert_service(tx, service(await new_owners(tx), "Straße"))
+                found = (await search(tx, [("name", "STRASS")])).items
+            return run, [row.name for row in found]
+        finally:
+            await store.close()
+
+    with structlog.testing.capture_logs() as logs:
+        run, found = asyncio.run(start())
+    assert "0003_name_search" not in run
+    assert found == ["Straße"]
+    assert [each["event"] for each in logs] == ["going on without an index"]
+    as_owner("CREATE EXTENSION pg_trgm")
+    assert asyncio.run(start()) == (["0003_name_search"], ["Straße"])

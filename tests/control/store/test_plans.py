@@ -1,0 +1,196 @@
+"""What is asked all the time is answered from an index, whatever the size of the tables; the databases' own plans say so."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import re
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from bulk import NOW, fill, new_owners
+from mainstay.control.access import Caller, Role, relation_of
+from mainstay.control.operations.work import scope
+from mainstay.control.store import jobs, subscriptions
+from mainstay.control.store.agents import silent_agents
+from mainstay.control.store.contract import Row, Transaction, Value
+from mainstay.control.store.events import EVENTS, has_unnumbered
+from mainstay.control.store.jobs import JOBS
+from mainstay.control.store.open import open_store
+from mainstay.control.store.paging import list_page, parse_listing
+from mainstay.control.store.services import SERVICES
+from mainstay.control.store.tokens import find_caller
+
+Ask = Callable[[Transaction], Awaitable[object]]
+CALLER = Caller(Role.PARTICIPANT, "t", participant_id="p")
+SERVICES_THERE = 3000
+# A job, an event and a token for each service, so that the databases have something to choose between.
+HISTORY = (
+    (
+        "INSERT INTO runs (id, created_at, updated_at, service_id, action, visited, origins, taken_values, released_values,"
+        " new_secrets, retired_secrets)"
+        " SELECT id, created_at, updated_at, id, 'create', '[]', '{}', '[]', '[]', '[]', '[]' FROM services"
+    ),
+    (
+        "INSERT INTO jobs (id, created_at, updated_at, action, priority, status, attempt, cancel_requested, run_id, step,"
+        " agent_id, service_id, provider_id, consumer_id, group_id)"
+        " SELECT id, created_at, updated_at, 'create', 1,"
+        " CASE WHEN status = 'Started' THEN 'Completed' ELSE 'Pending' END, 1, 0, id, 1,"
+        " agent_id, id, provider_id, consumer_id, group_id FROM services"
+    ),
+    (
+        "INSERT INTO events (id, created_at, updated_at, ordinal, sequence_number, type, initiator_type, initiator_id,"
+        " entity_id, properties, provider_id, consumer_id)"
+        " SELECT id, created_at, updated_at, 0, row_number() OVER (ORDER BY id), 'service.created', 'system', id,"
+        " id, '{}', provider_id, consumer_id FROM services"
+    ),
+    (
+        "INSERT INTO tokens (id, created_at, updated_at, name, name_folded, role, hash)"
+        " SELECT id, created_at, updated_at, name, name_folded, 'admin', id FROM services"
+    ),
+    "ANALYZE",
+)
+
+
+class Planning:
+    """A transaction that keeps the plan of everything that is asked of it."""
+
+    for_update = skip_locked = ""
+
+    def __init__(self, tx: Transaction, dialect: str) -> None:
+        self.asks_name_index = tx.asks_name_index
+        self.tx = tx
+        self.explain = "EXPLAIN QUERY PLAN" if dialect == "sqlite" else "EXPLAIN"
+        self.column = "detail" if dialect == "sqlite" else "QUERY PLAN"
+        self.lines: list[str] = []
+
+    async def fetch(self, statement: str, *, slow: bool = False, **parameters: Value) -> Sequence[Row]:
+        plan = await self.tx.fetch(f"{self.explain} {statement}", slow=slow, **parameters)
+        self.lines += [str(row[self.column]) for row in plan]
+        return await self.tx.fetch(statement, slow=slow, **parameters)
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def plan_of(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[Ask], list[str]]]:
+    url = f"sqlite:///{tmp_path_factory.mktemp('plans')}/store.db"
+    if request.param == "postgresql":
+        # Small tables are read as a whole otherwise; where no index fits, they still are.
+        url = request.getfixturevalue("postgresql").new_database() + "&enable_seqscan=off"
+    with asyncio.Runner() as runner:
+        store = runner.run(open_store(url))
+
+        async def prepare() -> None:
+            await store.migrate()
+            async with store.transaction() as tx:
+                owners = await new_owners(tx)
+            await fill(store, owners, 1, SERVICES_THERE)
+            async with store.transaction() as tx:
+                for statement in HISTORY:
+                    await tx.execute(statement)
+
+        async def plan(ask: Ask) -> list[str]:
+            async with store.transaction() as tx:
+                planning = Planning(tx, store.dialect)
+                await ask(planning)  # type: ignore[arg-type]
+            return planning.lines
+
+        runner.run(prepare())
+        yield lambda ask: runner.run(plan(ask))
+        runner.run(store.close())
+
+
+def cursor_at(sort: str, value: int, record_id: str) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode((sort, value, record_id))).decode()
+
+
+def reads_everything(lines: list[str]) -> bool:
+    """SQLite says SCAN with the name of a table and no index; PostgreSQL says Seq Scan."""
+    return any(
+        "Seq Scan" in line or re.fullmatch(r"SCAN (services|jobs|events|tokens|agents)", line) for line in lines
+    )
+
+
+def services_after(*query: tuple[str, str]) -> Ask:
+    own = scope(relation_of(CALLER, "service", "read"), CALLER)
+    return lambda tx: list_page(tx, SERVICES, parse_listing(SERVICES, query), own)
+
+
+def events_after(tx: Transaction) -> Awaitable[object]:
+    own = scope(relation_of(CALLER, "event", "read"), CALLER)
+    return subscriptions.events_after(tx, 5, 100, own)
+
+
+def everything_after(tx: Transaction) -> Awaitable[object]:
+    return list_page(tx, SERVICES, parse_listing(SERVICES, [("after", DEEP)]), [])
+
+
+def events_listed(tx: Transaction) -> Awaitable[object]:
+    listing = parse_listing(EVENTS, [("after", ""), ("sort", "sequenceNumber")])
+    return list_page(tx, EVENTS, listing, scope(relation_of(CALLER, "event", "read"), CALLER))
+
+
+def jobs_after(tx: Transaction) -> Awaitable[object]:
+    listing = parse_listing(JOBS, [("after", DEEP)])
+    return list_page(tx, JOBS, listing, scope(relation_of(CALLER, "job", "read"), CALLER))
+
+
+DEEP = cursor_at("created_at", 1_600_000_500_000_000, "x")
+HOT: dict[str, tuple[Ask, tuple[str, ...]]] = {
+    "the first page of services": (services_after(("after", "")), ("services_by_provider", "services_by_consumer")),
+    "a later page of services": (services_after(("after", DEEP)), ("services_by_provider", "services_by_consumer")),
+    "a later page of all services": (everything_after, ("services_by_age",)),
+    "a later page of jobs": (jobs_after, ("jobs_by_provider", "jobs_by_consumer")),
+    "events for a subscriber": (
+        lambda tx: subscriptions.events_after(tx, 5, 100, []),
+        ("sequence_number",),
+    ),
+    "events for a participant": (
+        events_after,
+        ("events_by_provider", "events_by_consumer", "events_by_participant"),
+    ),
+    "a page of events": (events_listed, ("events_by_provider", "events_by_consumer", "events_by_participant")),
+    "are there events without a number": (has_unnumbered, ("sequence_number",)),
+    "whose token is this": (lambda tx: find_caller(tx, "token"), ("tokens",)),
+    "what an agent may take": (lambda tx: jobs.pending_ids(tx, "a", 10, None), ("jobs_pending", "jobs_processing")),
+    "who wins a claim": (
+        lambda tx: jobs.claim(tx, "j", NOW, NOW + timedelta(minutes=5), None),
+        ("jobs",),
+    ),
+    "the active job of a service": (lambda tx: jobs.active_job(tx, "s"), ("jobs_one_active",)),
+    "jobs whose time is up": (lambda tx: jobs.overdue_ids(tx, NOW, 50), ("jobs_by_deadline",)),
+    "agents that are silent": (lambda tx: silent_agents(tx, NOW, 100), ("agents_by_silence",)),
+}
+# SQLite names the indexes of unique columns by itself.
+OTHER_NAMES = {
+    "sequence_number": ("sqlite_autoindex_events_2", "events_sequence_number_key"),
+    "tokens": ("sqlite_autoindex_tokens_2", "tokens_hash_key"),
+    "jobs": ("sqlite_autoindex_jobs_1", "jobs_pkey"),
+}
+
+
+@pytest.mark.parametrize("question", HOT)
+def test_hot_questions_are_answered_from_an_index(plan_of: Callable[[Ask], list[str]], question: str) -> None:
+    ask, indexes = HOT[question]
+    lines = plan_of(ask)
+    plan = "\n".join(lines)
+    assert not reads_everything(lines), plan
+    for index in indexes:
+        assert any(name in plan for name in OTHER_NAMES.get(index, (index,))), plan
+
+
+@pytest.mark.parametrize("scoped", [False, True])
+def test_a_search_by_name_asks_the_index_of_names(plan_of: Callable[[Ask], list[str]], *, scoped: bool) -> None:
+    own = scope(relation_of(CALLER, "service", "read"), CALLER) if scoped else []
+    for query in ([("name", "ulk 2999")], [("name", "ulk 2999"), ("after", "")]):
+        lines = plan_of(lambda tx, query=query: list_page(tx, SERVICES, parse_listing(SERVICES, query), own))  # type: ignore[misc]
+        plan = "\n".join(lines)
+        if scoped and "Index Cond" in plan:
+            # PostgreSQL knows that this caller owns nothing, and looks there first.
+            continue
+        assert "service_names VIRTUAL TABLE INDEX" in plan or "services_by_name" in plan, plan
+        assert not any(line.startswith(("SCAN services", "SEARCH services USING INDEX")) for line in lines), plan
