@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -126,3 +127,46 @@ def test_a_plain_user_makes_directories_under_any_umask(files: Files, root: Path
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert stat.S_IMODE((root / "new").stat().st_mode) == 0o750
+
+
+def written(files: Files, path: Path, content: bytes) -> str:
+    files.replace(str(path), content, None, uid=os.geteuid(), gid=os.getegid(), mode=0o600, old=None)
+    return str(path)
+
+
+def test_what_was_written_is_known_until_somebody_else_writes(files: Files, root: Path) -> None:
+    path = written(files, root / "file", b"ours")
+    assert files.holds(path, os.lstat(path), b"ours")
+    path = written(files, root / "other", b"ours")
+    time.sleep(0.02)
+    (root / "other").write_bytes(b"them")
+    assert not files.holds(path, os.lstat(path), b"ours")
+
+
+def test_another_file_in_place_of_the_one_written_is_read(files: Files, root: Path) -> None:
+    path = written(files, root / "file", b"ours")
+    status = os.lstat(path)
+    (root / "theirs").write_bytes(b"them")
+    os.utime(root / "theirs", ns=(status.st_atime_ns, status.st_mtime_ns))
+    os.rename(root / "theirs", path)
+    assert not files.holds(path, os.lstat(path), b"ours")
+
+
+def test_what_was_written_is_known_for_one_look_only(files: Files, root: Path) -> None:
+    path = written(files, root / "file", b"ours")
+    status = os.lstat(path)
+    assert files.holds(path, status, b"ours")
+    (root / "file").write_bytes(b"them")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert not files.holds(path, os.lstat(path), b"ours")
+
+
+def test_a_validator_that_writes_to_the_new_file_is_found_out(apply: Callable[..., Applied], root: Path) -> None:
+    applied = apply("""
+    - file:
+        - ROOT/file:
+            {ensure: present, content: ours, owner: USER, group: GROUP, mode: "0600",
+             validate: "sh -c 'printf them > $0' %"}
+    """)
+    assert applied.outcomes == ["failed"]
+    assert applied.errors == ["content differs"]

@@ -50,6 +50,8 @@ class Files:
         self._new_files: list[str] = []
         self._directories: set[str] = set()
         self._devices: dict[int, str] = {}
+        # What was written last, until somebody looks at it: where, its status, and its content.
+        self._written: tuple[str, Any, bytes] | None = None
         # Told of each directory before a temporary file is made in it, so that a later run can clean up.
         self.announce_directory: Callable[[str], None] = _nobody_listens
 
@@ -106,6 +108,9 @@ class Files:
         size = len(content)
         if found.st_size != size:
             return False
+        written, self._written = self._written, None
+        if written is not None and is_untouched(written, path, found):
+            return written[2] == content
         descriptor = os.open(path, READ_FLAGS)
         try:
             if size <= CHUNK_BYTES:
@@ -134,8 +139,7 @@ class Files:
     def checksum(self, path: str) -> str:
         pieces = self.chunks(path)
         first = next(pieces, b"")
-        digest = _sha256(is_small=len(first) < LOOK_BYTES)()
-        digest.update(first)
+        digest = _sha256(is_small=len(first) < LOOK_BYTES)(first)
         for chunk in pieces:
             digest.update(chunk)
         value: str = digest.hexdigest()
@@ -162,11 +166,15 @@ class Files:
         about_to_replace: Callable[[], None] | None = None,
     ) -> str | None:
         """Puts a file at `path`; returns a remark if it could not be done by a rename."""
-        temp = self._temp_beside(path)
+        directory = os.path.dirname(path)
+        temp = self._temp_in(directory)
         descriptor = self._open_temp(temp, path)
         try:
             try:
-                self._fill(descriptor, content, source)
+                if source is not None:
+                    _copy(source, descriptor)
+                elif content:
+                    write_all(descriptor, content)
                 if old is not None:
                     self._keep_attributes(path, descriptor)
                 found = os.fstat(descriptor)
@@ -195,7 +203,10 @@ class Files:
         except BaseException:
             _unlink_quietly(temp)
             raise
-        self._touched(path, is_new=old is None)
+        self._touched(path, directory, is_new=old is None)
+        # A validator may have written to it, and a source may have changed meanwhile: those are read again.
+        if content is not None and validate is None:
+            self._written = (path, found, content)
         return None
 
     def set_attributes(self, path: str, old: Any, *, uid: int, gid: int, mode: int, keep_bits: int = 0) -> None:
@@ -219,7 +230,7 @@ class Files:
         finally:
             if descriptor is not None:
                 os.close(descriptor)
-        self._touched(path, is_new=True)
+        self._touched(path, os.path.dirname(path), is_new=True)
 
     def make_directory(self, path: str, *, uid: int, gid: int, mode: int) -> None:
         os.mkdir(path, 0o700)
@@ -232,17 +243,18 @@ class Files:
             os.fchmod(descriptor, mode | (found.st_mode & modes.S_ISGID))
         finally:
             os.close(descriptor)
-        self._touched(path, is_new=True)
+        self._touched(path, os.path.dirname(path), is_new=True)
 
     def make_link(self, path: str, target: str) -> None:
-        temp = self._temp_beside(path)
+        directory = os.path.dirname(path)
+        temp = self._temp_in(directory)
         os.symlink(target, temp)
         try:
             os.rename(temp, path)
         except BaseException:
             _unlink_quietly(temp)
             raise
-        self._touched(path, is_new=False)
+        self._touched(path, directory, is_new=False)
 
     def set_link_owner(self, path: str, *, uid: int, gid: int) -> None:
         """Of the link itself; -1 leaves one as it is."""
@@ -254,12 +266,13 @@ class Files:
             os.rmdir(path)
         else:
             os.unlink(path)
-        self._touched(path, is_new=False)
+        self._touched(path, os.path.dirname(path), is_new=False)
 
     def remove_tree(self, path: str) -> None:
         """A directory and all in it; never through links. `check_removable` has been asked before."""
         device = os.lstat(path).st_dev
-        parent = os.open(os.path.dirname(path), DIRECTORY_FLAGS & ~os.O_NOFOLLOW)
+        directory = os.path.dirname(path)
+        parent = os.open(directory, DIRECTORY_FLAGS & ~os.O_NOFOLLOW)
         try:
             top = os.open(os.path.basename(path), DIRECTORY_FLAGS, dir_fd=parent)
             try:
@@ -272,7 +285,7 @@ class Files:
             os.rmdir(os.path.basename(path), dir_fd=parent)
         finally:
             os.close(parent)
-        self._touched(path, is_new=False)
+        self._touched(path, directory, is_new=False)
 
     def _remove_below(self, parent: int, name: str, device: int, top: int, depth: int) -> None:
         found = os.lstat(name, dir_fd=parent)
@@ -318,9 +331,8 @@ class Files:
         self._directories.clear()
         self._devices.clear()
 
-    def _touched(self, path: str, *, is_new: bool) -> None:
+    def _touched(self, path: str, directory: str, *, is_new: bool) -> None:
         self.altered += 1
-        directory = os.path.dirname(path)
         self.touched.append(path)
         if is_new:
             self._new_files.append(path)
@@ -332,8 +344,7 @@ class Files:
                 return
 
     # ---- inner steps ----
-    def _temp_beside(self, path: str) -> str:
-        directory = os.path.dirname(path)
+    def _temp_in(self, directory: str) -> str:
         if directory not in self._temp_directories:
             self.announce_directory(directory)
             self._temp_directories.add(directory)
@@ -347,6 +358,7 @@ class Files:
         except PermissionError:
             raise Failure(cannot_write_in(os.path.dirname(path))) from None
         except OSError as error:
+            require_parent(self, path)
             raise OSError(error.errno, error.strerror, path) from None
 
     def _give_away(self, descriptor: int, path: str, uid: int, gid: int) -> None:
@@ -354,12 +366,6 @@ class Files:
             os.fchown(descriptor, uid, gid)
         except PermissionError:
             raise Failure(cannot_give_away(path)) from None
-
-    def _fill(self, descriptor: int, content: bytes | None, source: str | None) -> None:
-        if source is not None:
-            _copy(source, descriptor)
-            return
-        write_all(descriptor, content or b"")
 
     def _keep_attributes(self, path: str, descriptor: int) -> None:
         """What a replaced file had beyond owner and mode: user attributes, label, access list."""
@@ -440,6 +446,23 @@ def cannot_give_away(path: str) -> str:
     return f"no permission to give {path} to another user"
 
 
+def is_untouched(written: tuple[str, Any, bytes], path: str, found: Any) -> bool:
+    """Whether the file found at a path is the one just written there: reading it again would only ask the kernel
+    for what it was given."""
+    where, status, _ = written
+    return (
+        where == path
+        and status.st_ino == found.st_ino
+        and status.st_dev == found.st_dev
+        and bool(status.st_mtime_ns == found.st_mtime_ns)
+    )
+
+
+def sha256_of(content: bytes) -> str:
+    value: str = _sha256(is_small=len(content) < LOOK_BYTES)(content).hexdigest()
+    return value
+
+
 def require_parent(files: Files, path: str) -> None:
     """Fails where a file cannot be put because its directory is not there."""
     directory = os.path.dirname(path)
@@ -458,13 +481,13 @@ def mount_points() -> list[str]:
 
 
 @lru_cache(maxsize=2)
-def _sha256(*, is_small: bool) -> Callable[[], Any]:
+def _sha256(*, is_small: bool) -> Callable[[bytes], Any]:
     """Makes digests; for what is small the interpreter's own, since loading OpenSSL costs more than many such files."""
     from importlib import import_module
 
     for name in ("_sha2", "_sha256") if is_small else ():
         try:
-            own: Callable[[], Any] = import_module(name).sha256
+            own: Callable[[bytes], Any] = import_module(name).sha256
         except (ImportError, AttributeError):
             continue
         return own

@@ -10,7 +10,7 @@ import os
 import stat as modes
 
 from mainstay.converge.contract import Failure, NotYetThere
-from mainstay.converge.host.files import CHUNK_BYTES, Files, cannot_give_away, cannot_write_in
+from mainstay.converge.host.files import CHUNK_BYTES, Files, cannot_give_away, cannot_write_in, require_parent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ class Forecast(Files):
         validate: Callable[[str], None] | None = None,
         about_to_replace: Callable[[], None] | None = None,
     ) -> str | None:
+        require_parent(self, path)
         self._refuse_without_permission(path)
         self._refuse_foreign(path, uid, gid)
         size = 0

@@ -203,9 +203,9 @@ class AppendOnly:
 
 
 def write_all(descriptor: int, content: bytes) -> None:
-    view = memoryview(content)
-    while view:
-        view = view[os.write(descriptor, view) :]
+    """Nearly always the kernel takes all of it at once."""
+    while content:
+        content = content[os.write(descriptor, content) :]
 
 
 def is_replaceable(path: str) -> bool:

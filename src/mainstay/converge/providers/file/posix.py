@@ -6,7 +6,7 @@ import posixpath
 import stat as modes
 
 from mainstay.converge.contract import Change, DesiredStateFailed, Failure, Missing, Provider
-from mainstay.converge.host.files import require_parent
+from mainstay.converge.host.files import require_parent, sha256_of
 from mainstay.converge.host.trees import Difference, compare_trees
 from mainstay.converge.kinds import shorten
 from mainstay.converge.resources.file import (
@@ -45,7 +45,8 @@ class PosixFiles(Provider):
 
     # ---- looking ----
     def read(self, wanted: File, host: Host, *, refresh: bool) -> FileState:
-        self._keep_secrets(wanted, host)
+        if wanted.source is not None or wanted.sensitive:
+            self._keep_secrets(wanted, host)
         state = FileState(wanted.name, sensitive=wanted.sensitive)
         state.real_path = path = wanted.name
         if wanted.owner is not None:
@@ -80,7 +81,10 @@ class PosixFiles(Provider):
 
     def confirm(self, wanted: File, actual: FileState, host: Host) -> FileState:
         state = self.read(wanted, host, refresh=False)
-        self._note_checksum(state, host)
+        if state.same_content and wanted.content is not None and not state.sensitive:
+            state.checksum = sha256_of(encoded(wanted.content))
+        else:
+            self._note_checksum(state, host)
         return state
 
     def _note_checksum(self, state: FileState, host: Host) -> None:
@@ -118,7 +122,7 @@ class PosixFiles(Provider):
 
     def _same_content(self, wanted: File, found: Any, path: str, host: Host) -> bool | None:
         if wanted.content is not None:
-            return host.files.holds(path, found, wanted.content.encode("utf-8", "surrogateescape"))
+            return host.files.holds(path, found, encoded(wanted.content))
         if wanted.source is not None:
             self._source_status(wanted, host)
             return host.files.same(path, found, host.resolve_source(wanted.source))
@@ -196,7 +200,6 @@ class PosixFiles(Provider):
 
     def _store(self, wanted: File, actual: FileState, host: Host) -> None:
         path = actual.real_path
-        require_parent(host.files, path)
         content, source = self._new_content(wanted, host)
         remark = host.files.replace(
             path,
@@ -207,7 +210,7 @@ class PosixFiles(Provider):
             mode=wanted.mode or 0,
             old=actual.stat if actual.kind == PRESENT else None,
             validate=self._validator(wanted, host),
-            about_to_replace=lambda: self._keep_backup(wanted, actual, host),
+            about_to_replace=(lambda: self._keep_backup(wanted, actual, host)) if wanted.backup else None,
         )
         if remark:
             host.note(remark)
@@ -215,7 +218,7 @@ class PosixFiles(Provider):
     def _new_content(self, wanted: File, host: Host) -> tuple[bytes | None, str | None]:
         if wanted.source is not None:
             return None, host.resolve_source(wanted.source)
-        return (wanted.content or "").encode("utf-8", "surrogateescape"), None
+        return encoded(wanted.content or ""), None
 
     def _missing_levels(self, path: str, host: Host) -> list[str]:
         levels = []
@@ -304,6 +307,10 @@ class PosixFiles(Provider):
         if old == new:
             return None
         return unified(old, new, wanted.name)
+
+
+def encoded(content: str) -> bytes:
+    return content.encode("utf-8", "surrogateescape")
 
 
 def fill_in(word: str, path: str) -> str:
