@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mainstay.agent.blueprints import pack
 from plane import Client, Server
 from world import World, unique
 
@@ -20,7 +21,7 @@ PROGRAM = Path(sys.executable).with_name("mainstay")
 START_SECONDS = 20
 
 # Create, start, stop, update and delete, each of one step.
-LIFECYCLE = {
+LIFECYCLE: dict[str, Any] = {
     "states": [{"name": name} for name in ("New", "Stopped", "Started", "Broken", "Deleted")],
     "actions": [
         {
@@ -149,6 +150,14 @@ class Bridge:
         if wait:
             wait_until(lambda: "the agent starts" in agent.text(), "the agent starts", agent.text)
         return agent
+
+    def push(self, blueprint: Path, **query: Any) -> Any:
+        """The blueprint on the server, and its service type served by the agent."""
+        pushed = self.admin.post("/blueprints", raw=pack(str(blueprint)), query=query)
+        path = f"/agent-types/{self.world.agent_type_id}"
+        served = {*self.admin.get(path)["serviceTypeIds"], pushed["serviceType"]["id"]}
+        self.admin.patch(path, {"serviceTypeIds": sorted(served)})
+        return pushed
 
     def service_type(self, property_schema: object = None, lifecycle_schema: object = None) -> Any:
         return self.world.service_type(property_schema, lifecycle_schema or LIFECYCLE)

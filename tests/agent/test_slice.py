@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from applying import GROUP, USER
-from bridge import Bridge, write_blueprint
+from bridge import LIFECYCLE, Bridge, new_type_name, write_blueprint
 
 SCHEMA = {
     "port": {"type": "integer", "required": True},
@@ -39,16 +39,17 @@ REMOVED = """
     - "{{ lookup('service.root') }}/{{ lookup('service.name') }}": {ensure: absent, force: true}
 """
 
+UPGRADE = {"name": "upgrade", "transitions": [{"from": state, "to": state} for state in ("Stopped", "Started")]}
+
 
 def own(text: str) -> str:
     return text.replace("USER", USER).replace("GROUP", GROUP)
 
 
 def test_an_order_becomes_files_and_what_the_host_found_out_flows_back(bridge: Bridge, root: Path) -> None:
-    kind = bridge.service_type(SCHEMA)
     blueprint = write_blueprint(
         bridge.folder / "blueprint",
-        type_name=kind["name"],
+        type_name=new_type_name(),
         property_schema=SCHEMA,
         manifests={
             "create": own(DEPLOY),
@@ -56,8 +57,10 @@ def test_an_order_becomes_files_and_what_the_host_found_out_flows_back(bridge: B
             "delete": REMOVED,
         },
     )
-    agent = bridge.start_agent("--blueprint", str(blueprint), "--root", str(root))
-    order = bridge.world.order(kind, {"port": 8080, "password": "canary-Zx81-secret"}, name="shop")
+    pushed = bridge.push(blueprint)
+    agent = bridge.start_agent("--root", str(root))
+    order = bridge.world.order(pushed["serviceType"], {"port": 8080, "password": "canary-Zx81-secret"}, name="shop")
+    assert order["blueprintDigest"] == pushed["digest"]
     service = bridge.wait_for(order, "Stopped")
     assert service["properties"]["address"] == "127.0.0.1:8080"
     assert service["agentInstanceId"] == f"instance-{service['id']}"
@@ -83,3 +86,38 @@ def test_an_order_becomes_files_and_what_the_host_found_out_flows_back(bridge: B
     assert "canary-Zx81" not in agent.text()
     for path in [*bridge.state.rglob("*"), *bridge.server.data_dir.rglob("*")]:
         assert not path.is_file() or b"canary-Zx81" not in path.read_bytes(), path
+
+
+def test_a_service_stays_on_its_version_until_an_action_moves_it(bridge: Bridge, root: Path) -> None:
+    name = new_type_name()
+    lifecycle = {**LIFECYCLE, "actions": [*LIFECYCLE["actions"], UPGRADE]}
+    manifest = """
+- file:
+    - "{{ lookup('service.root') }}/version": {ensure: present, content: VERSION, owner: USER, group: GROUP, mode: "0600"}
+"""
+    places = {verb: {"manifest": "manifests/all.yaml"} for verb in ("create", "start", "stop", "delete")}
+
+    def blueprint(version: str) -> Path:
+        return write_blueprint(
+            bridge.folder / version,
+            type_name=name,
+            version=version,
+            lifecycle_schema=lifecycle,
+            manifests={"all": own(manifest).replace("VERSION", f'"{version}"')},
+            actions={**places, "upgrade": {"manifest": "manifests/all.yaml", "moves": True}},
+        )
+
+    first = bridge.push(blueprint("1.0.0"))
+    bridge.start_agent("--root", str(root))
+    order = bridge.world.order(first["serviceType"])
+    bridge.wait_for(order, "Stopped")
+    second = bridge.push(blueprint("2.0.0"))
+    bridge.world.do(order, "start")
+    assert bridge.wait_for(order, "Started")["blueprintDigest"] == first["digest"]
+    assert (root / "version").read_text() == "1.0.0"
+    bridge.world.do(order, "upgrade")
+    assert bridge.wait_for(order, "Started")["blueprintDigest"] == second["digest"]
+    assert (root / "version").read_text() == "2.0.0"
+    bridge.world.do(order, "stop")
+    bridge.wait_for(order, "Stopped")
+    assert (root / "version").read_text() == "2.0.0"
