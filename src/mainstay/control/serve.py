@@ -20,6 +20,7 @@ import uvicorn
 from litestar import Litestar
 
 from mainstay.control.api.application import make_application
+from mainstay.control.api.connections import bounded_protocol
 from mainstay.control.api.contract import Parts, Readiness
 from mainstay.control.api.limits import Limits
 from mainstay.control.api.measures import Measures
@@ -172,7 +173,7 @@ class Server(uvicorn.Server):
                 host=settings.host,
                 port=port,
                 loop="none",
-                http="httptools",
+                http=bounded_protocol(settings.max_body_bytes, settings.request_seconds),
                 ws="none",
                 lifespan="off",
                 log_config=None,

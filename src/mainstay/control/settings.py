@@ -31,6 +31,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     log_format: Literal["lines", "json"] = "lines"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     max_body_bytes: Annotated[int, msgspec.Meta(ge=1024, le=2**30)] = 4 * 2**20
+    # How long a caller may take to send the headers, and then the body; or read nothing of an answer.
+    request_seconds: Annotated[int, msgspec.Meta(ge=1, le=3600)] = 30
     # Requests of one token per second, with bursts of ten times as many; 0 is no limit.
     rate_limit: Annotated[int, msgspec.Meta(ge=0)] = 0
     tls_certificate: str = ""

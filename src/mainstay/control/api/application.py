@@ -6,6 +6,7 @@ import asyncio
 import re
 import secrets
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -26,7 +27,8 @@ from mainstay.control.api.errors import PHRASES, HttpRefusal, bug_answer, refusa
 from mainstay.control.api.limits import Limits
 
 BASE = "/api/v1"
-BODY_SECONDS = 30
+# Whoever has no token has little to say.
+OPEN_BODY_BYTES = 16 * 2**10
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 HttpRequest = Request[Any, Any, Any]
 
@@ -93,16 +95,34 @@ class Door:
             caller = await authenticate(self._parts, request.headers.get("authorization"))
             self._limits.admit(caller.token_id)
             relation_of(caller, *endpoint.access)
+        path = {name: str(value) for name, value in request.path_params.items()}
+        query = [(key, str(value)) for key, value in request.query_params.multi_items()]
+        _refuse_zero_bytes(path, query)
         call = Call(
             self._parts,
-            {name: str(value) for name, value in request.path_params.items()},
-            [(key, value) for key, value in request.query_params.multi_items()],
+            path,
+            query,
             request.headers,
-            await _read(request),
+            await self._read(request, is_open=caller is None),
             caller,
             client,
         )
         return await endpoint.act(call)
+
+    async def _read(self, request: HttpRequest, *, is_open: bool) -> bytes:
+        settings = self._parts.settings
+        most = OPEN_BODY_BYTES if is_open else settings.max_body_bytes
+        body = bytearray()
+        try:
+            async with asyncio.timeout(settings.request_seconds):
+                async for piece in request.stream():
+                    body += piece
+                    if len(body) > most:
+                        raise HttpRefusal(413, "body_too_large", f"the body may have {most} bytes")
+        except TimeoutError:
+            message = f"the body did not arrive within {settings.request_seconds} s"
+            raise HttpRefusal(408, "slow_body", message, headers={"Connection": "close"}) from None
+        return bytes(body)
 
     def _refuse(self, error: Exception, request_id: str) -> Response[Any]:
         found = refusal_answer(error)
@@ -130,12 +150,12 @@ def request_id_of(request: HttpRequest) -> str:
     return given if REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
 
 
-async def _read(request: HttpRequest) -> bytes:
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            return await request.body()
-    except TimeoutError:
-        raise HttpRefusal(408, "slow_body", f"the body did not arrive within {BODY_SECONDS} s") from None
+def _refuse_zero_bytes(path: Mapping[str, str], query: Sequence[tuple[str, str]]) -> None:
+    """No text that is stored holds one, and PostgreSQL does not even look for it."""
+    if any("\0" in value for value in path.values()):
+        raise HttpRefusal(404, "not_found", "there is nothing here")
+    if any("\0" in part for pair in query for part in pair):
+        raise HttpRefusal(400, "bad_query", "the address holds a zero byte")
 
 
 def _framework_refusal(error: HTTPException) -> tuple[int, dict[str, object], dict[str, str]] | None:

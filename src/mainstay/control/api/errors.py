@@ -20,6 +20,7 @@ PHRASES = {
     412: "Precondition failed",
     413: "Body too large",
     429: "Too many requests",
+    431: "Headers too large",
     500: "Internal error",
     503: "Unavailable",
 }
@@ -28,11 +29,11 @@ PHRASES = {
 class HttpRefusal(Exception):
     """What only the edge can refuse: no token, a body too large, too many requests."""
 
-    def __init__(self, status: int, code: str, message: str, *, retry_after_seconds: int | None = None) -> None:
+    def __init__(self, status: int, code: str, message: str, *, headers: dict[str, str] | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.code = code
-        self.headers = {} if retry_after_seconds is None else {"Retry-After": str(retry_after_seconds)}
+        self.headers = headers or {}
 
 
 STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
@@ -43,6 +44,7 @@ STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
     (operations.Refused, 400, ""),
     (RoleRefused, 403, "forbidden"),
     (BadQuery, 400, "bad_query"),
+    (domain.TooLargeToDraw, 400, "too_large_to_draw"),
     (domain.UnknownAction, 400, "unknown_action"),
     (domain.TerminalState, 409, "terminal_state"),
     (domain.WrongState, 409, "wrong_state"),

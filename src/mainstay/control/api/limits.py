@@ -29,4 +29,6 @@ class Limits:
             self._buckets.popitem(last=False)
         if left < 1:
             wait = int((1 - left) / self._per_second) + 1
-            raise HttpRefusal(429, "rate_limited", "too many requests; wait a little", retry_after_seconds=wait)
+            raise HttpRefusal(
+                429, "rate_limited", "too many requests; wait a little", headers={"Retry-After": str(wait)}
+            )

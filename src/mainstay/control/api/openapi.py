@@ -122,7 +122,7 @@ def _responses(endpoint: Endpoint, shown: Document) -> Document:
     if endpoint.access is not None:
         statuses |= {401, 403, 429, 503}
     if endpoint.body is not None:
-        statuses |= {400, 413}
+        statuses |= {400, 408, 413}
     refusals: Document = {
         str(status): {"description": "Done"} if status < 400 else {"$ref": f"#/components/responses/{status}"}
         for status in sorted(statuses)

@@ -51,6 +51,11 @@ class UnansweredQuestion(Refusal):
         )
 
 
+class TooLargeToDraw(Refusal):
+    def __init__(self) -> None:
+        super().__init__("the lifecycle has too many arrows over too many layers for a picture; read its report")
+
+
 class UnknownAction(Refusal):
     def __init__(self, action: str, known: Sequence[str]) -> None:
         super().__init__(f"unknown action '{action}'; the lifecycle has: {', '.join(known)}")

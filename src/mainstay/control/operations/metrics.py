@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal
 
@@ -24,6 +23,8 @@ from mainstay.control.store.metrics import (
 from mainstay.control.store.paging import Condition, Page
 from mainstay.control.store.services import SERVICES, ServiceRow, find_instance
 
+# So that no sum over a series leaves the range of numbers, not even one of squares, which a database may need.
+MOST = 1e140
 Bucket = Literal["minute", "hour", "day", "month"]
 SECONDS = {"minute": 60, "hour": 3600, "day": 86400}
 RANGES = {
@@ -80,8 +81,8 @@ async def add(work: Work, wanted: NewMetricEntry) -> MetricEntry:
     metric_type = await METRIC_TYPES.find_by(work.tx, "name", wanted.type_name)
     if metric_type is None:
         raise BadInput(f"there is no metric type {wanted.type_name}")
-    if not math.isfinite(wanted.value):
-        raise BadInput("value must be a finite number")
+    if not abs(wanted.value) <= MOST:
+        raise BadInput(f"value must be a number from -{MOST:g} to {MOST:g}")
     entry = MetricEntry(
         id=new_id(),
         created_at=work.now,

@@ -20,6 +20,8 @@ DEFAULT_PAGE_SIZE = 10
 MAX_VALUES = 100
 # An offset beyond it would walk the whole table; `after` has no such limit.
 MAX_PAGE = 1_000_000
+# Far from both ends of the calendar, so that whatever is reckoned from a time exists.
+YEARS = range(1000, 9000)
 MAX_INTEGER = 2**63 - 1
 
 R = TypeVar("R", bound=Record)
@@ -173,6 +175,8 @@ def _parse_value(kind: Kind, key: str, text: str) -> Value:
 def parse_time(text: str) -> datetime:
     # The plus sign of a time zone may have become a space on the way.
     time = datetime.fromisoformat(text.replace(" ", "+"))
+    if time.year not in YEARS:
+        raise ValueError("too far away")
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 

@@ -106,6 +106,6 @@ ENDPOINTS = (
         summary="The lifecycle as a picture",
         answer=str,
         media_type="image/svg+xml",
-        refusals=(404,),
+        refusals=(400, 404),
     ),
 )

@@ -9,8 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from mainstay.control.domain.refusals import TooLargeToDraw
+
 SWEEPS = 8
 GAP = 24.0
+# Far more than anybody could read, and drawn within a second.
+MAX_POINTS = 10_000
 POINT_WIDTH = 12.0
 
 
@@ -45,6 +49,8 @@ class Layout:
 def lay_out(widths: Sequence[float], lines: Sequence[Line], first: int) -> Layout:
     """`lines` holds no arrow from a state to itself: those stay beside their state."""
     ranks = _ranks(len(widths), [(line.origin, line.to) for line in lines], first)
+    if sum(2 * abs(ranks[line.origin] - ranks[line.to]) for line in lines) > MAX_POINTS:
+        raise TooLargeToDraw
     # Every second layer is for labels.
     states = [Spot(width, 2 * rank) for width, rank in zip(widths, ranks, strict=True)]
     layers: list[list[Spot]] = [[] for _ in range(2 * max(ranks, default=0) + 1)]

@@ -1,0 +1,219 @@
+"""Clients that are slow, greedy or not speaking HTTP: each is cut off with a clear word, and nobody else notices."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from plane import Client, Server, running
+
+SECONDS = "1"
+
+
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that waits for nobody longer than a second."""
+    folder = tmp_path_factory.mktemp("hasty") / "data"
+    with running(folder, environment={"MAINSTAY_REQUEST_SECONDS": SECONDS, "MAINSTAY_LOG_LEVEL": "error"}) as server:
+        yield server
+
+
+def connect(server: Server) -> socket.socket:
+    address = urlsplit(server.url)
+    connection = socket.create_connection((str(address.hostname), int(address.port or 0)))
+    connection.settimeout(30)
+    return connection
+
+
+def rest(connection: socket.socket) -> bytes:
+    """All that still comes until the server closes the connection; it must close it."""
+    found = b""
+    try:
+        while piece := connection.recv(65536):
+            found += piece
+    except ConnectionResetError:
+        pass
+    return found
+
+
+def drip(connection: socket.socket, byte: bytes) -> None:
+    """Sends for ever, one byte at a time."""
+
+    def run() -> None:
+        try:
+            while True:
+                connection.sendall(byte)
+                time.sleep(0.05)
+        except OSError:
+            return
+
+    threading.Thread(target=run, daemon=True).start()
+
+
+def talk_on(connection: socket.socket) -> None:
+    while True:
+        time.sleep(0.1)
+        connection.sendall(b"\r\n")
+
+
+def code(answer: bytes) -> str:
+    return str(json.loads(answer.partition(b"\r\n\r\n")[2])["code"])
+
+
+def post(path: str, length: int, token: str | None = "") -> bytes:
+    known = f"Authorization: Bearer {token}\r\n" if token else ""
+    return f"POST {path} HTTP/1.1\r\nHost: x\r\n{known}Content-Length: {length}\r\n\r\n".encode()
+
+
+def test_headers_that_never_end_are_cut_off(hasty: Server) -> None:
+    with connect(hasty) as slow:
+        slow.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+        drip(slow, b"a")
+        answer = rest(slow)
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert code(answer) == "slow_head"
+
+
+@pytest.mark.parametrize("path", ["/api/v1/participants", "/api/v1/enrol"])
+def test_a_body_that_never_ends_is_cut_off(hasty: Server, path: str) -> None:
+    with connect(hasty) as slow:
+        slow.sendall(post(path, 10_000, hasty.admin.token))
+        drip(slow, b" ")
+        answer = rest(slow)
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert code(answer) == "slow_body"
+
+
+def test_a_body_that_was_refused_may_not_go_on_for_ever(hasty: Server) -> None:
+    with connect(hasty) as slow:
+        slow.sendall(post("/api/v1/participants", 10_000_000))
+        drip(slow, b" ")
+        answer = rest(slow)
+    assert answer.startswith(b"HTTP/1.1 401 ")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"), [(b"", b""), (b"", b"\r\n"), (b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", b"\r\n")]
+)
+def test_a_connection_on_which_nothing_comes_is_closed(hasty: Server, asked: bytes, said: bytes) -> None:
+    with connect(hasty) as idle:
+        idle.sendall(asked)
+        answer = idle.recv(65536) if asked else b""
+        idle.sendall(said)
+        rest(idle)
+    assert answer.startswith(b"HTTP/1.1 200 " if asked else b"")
+
+
+def test_many_slow_clients_keep_nobody_waiting(hasty: Server) -> None:
+    slow = [connect(hasty) for _ in range(200)]
+    try:
+        for number, connection in enumerate(slow):
+            connection.sendall(post("/api/v1/participants", 1000, hasty.admin.token) if number % 2 else b"GET / HT")
+        for _ in range(20):
+            hasty.admin.get("/participants")
+        answers = [rest(connection)[:13] for connection in slow]
+    finally:
+        for connection in slow:
+            connection.close()
+    assert set(answers) == {b"HTTP/1.1 408 "}
+
+
+def test_headers_without_end_or_measure_are_refused(hasty: Server) -> None:
+    for line in (b"X-Many: 1\r\n", b"X-Long: " + b"a" * 1000):
+        with connect(hasty) as greedy:
+            answer = b""
+            try:
+                greedy.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + line)
+                for _ in range(1000):
+                    greedy.sendall(line * 100 if line.endswith(b"\n") else b"a" * 1000)
+            except (ConnectionResetError, BrokenPipeError):
+                pass
+            answer = rest(greedy)
+        # The answer may be lost with what was still on its way; the connection is closed in any case.
+        assert answer[:12] in (b"HTTP/1.1 431", b"")
+
+
+def test_lines_after_a_body_are_no_headers(hasty: Server) -> None:
+    with connect(hasty) as sly:
+        sly.sendall(
+            b"POST /api/v1/participants HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+            b"0\r\nAuthorization: Bearer " + str(hasty.admin.token).encode() + b"\r\n\r\n"
+        )
+        assert rest(sly).startswith(b"HTTP/1.1 401 ")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        b"Content-Length: 5\r\nTransfer-Encoding: chunked",
+        b"Content-Length: 5\r\nContent-Length: 6",
+        b"Content-Length: 5, 5",
+        b"Content-Length: +5",
+        b"Content-Length: -1",
+        b"Transfer-Encoding: chunked, identity",
+        b"Transfer-Encoding: xchunked",
+        b"Transfer-Encoding : chunked",
+        b"X: 1\r\n Folded: 2",
+        b"X: \x00",
+    ],
+)
+def test_two_requests_cannot_hide_in_one(hasty: Server, headers: bytes) -> None:
+    with connect(hasty) as smuggler:
+        smuggler.sendall(
+            b"POST /api/v1/enrol HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n\r\n0\r\n\r\n"
+            b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+        )
+        answer = rest(smuggler)
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert code(answer) == "invalid_http"
+
+
+def test_who_asks_and_does_not_read_is_cut_off(hasty: Server) -> None:
+    with connect(hasty) as deaf:
+        # More answers than fit into all that lies between the two.
+        deaf.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 100)
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            talk_on(deaf)
+    Client(hasty.url).call("GET", "/healthz", expect=200)
+
+
+def test_who_asks_far_ahead_is_cut_off(hasty: Server) -> None:
+    with connect(hasty) as eager:
+        eager.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 2000)
+        assert rest(eager).count(b"HTTP/1.1 200 ") < 2000
+
+
+def test_whoever_has_no_token_has_little_to_say(hasty: Server) -> None:
+    anonymous = Client(hasty.url)
+    assert anonymous.call("POST", "/api/v1/enrol", raw=b" " * 20_000, expect=413).body["code"] == "body_too_large"
+    assert anonymous.call("POST", "/nothing", raw=b" " * 2_000_000).status == 404
+    anonymous.call("GET", "/healthz", expect=200)
+
+
+def test_what_was_cut_off_is_forgotten(hasty: Server) -> None:
+    """The memory of the server after many greedy clients is what it was after the first ones."""
+
+    def greedy() -> None:
+        for _ in range(20):
+            with connect(hasty) as connection:
+                connection.sendall(post("/api/v1/participants", 4_000_000, hasty.admin.token) + b" " * 1_000_000)
+
+    greedy()
+    before = resident_kilobytes(hasty)
+    for _ in range(5):
+        greedy()
+    Client(hasty.url).call("GET", "/healthz", expect=200)
+    assert resident_kilobytes(hasty) < before + 60_000
+
+
+def resident_kilobytes(server: Server) -> int:
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0])
