@@ -158,9 +158,19 @@ def parse(raw: bytes) -> Any:
 
 
 def describe(error: Exception) -> str:
-    """urllib3's words without the objects in them."""
-    text = str(getattr(error, "reason", None) or error)
-    return text.rpartition(": ")[2] if "object at 0x" in text else text
+    """What went wrong, in the system's words instead of urllib3's, which quote its objects."""
+    cause: BaseException | None = error
+    for _ in range(4):
+        cause = getattr(cause, "reason", None) or (None if cause is None else cause.__cause__ or cause.__context__)
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror
+    if isinstance(error, urllib3.exceptions.ReadTimeoutError):
+        return "no answer in time"
+    if isinstance(error, urllib3.exceptions.ConnectTimeoutError):
+        return f"no connection within {CONNECT_SECONDS:g} s"
+    if isinstance(error, urllib3.exceptions.ProtocolError):
+        return "the answer ended too early"
+    return str(error).rpartition("): ")[2]
 
 
 def read_events(reply: urllib3.BaseHTTPResponse) -> Iterator[Any]:
