@@ -12,6 +12,8 @@ import pytest
 
 from applying import Applied
 from mainstay.converge import providers, resources
+from mainstay.converge.history import History
+from mainstay.converge.host.state import StateDirectory
 from scratch import Tree, fingerprint, make_tree, temps_below
 
 Apply = Callable[..., Applied]
@@ -127,3 +129,15 @@ def test_a_document_can_be_made_of_every_event(tree: Tree, text: str, apply: App
     for noop in (True, False):
         for event in apply(text, noop=noop).as_json()["events"]:
             assert event["state"]["ensure"] in ("present", "absent", "directory", "link")
+
+
+@pytest.mark.parametrize(("tree", "text"), samples())
+def test_history_keeps_every_event_as_the_report_has_it(
+    tree: Tree, text: str, apply: Apply, root: Path, tmp_path: Path
+) -> None:
+    make_tree(root, tree)
+    for options in ({"noop": True}, {"differences": True}):
+        applied = apply(text, **options)
+        kept = History(StateDirectory(str(tmp_path / "state"))).show(applied.report.run_id)
+        assert kept is not None
+        assert kept["events"] == applied.as_json()["events"]

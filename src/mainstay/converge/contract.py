@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import stat as modes
 from abc import ABC, abstractmethod
+from json import dumps
+from json.encoder import encode_basestring as quoted
 
 from mainstay.converge.kinds import conceal
 
@@ -148,6 +150,10 @@ class State:
     def as_json(self, host: Host, *, hash_up_to_bytes: int | None = None) -> dict[str, Any]:
         """For reports; what is larger than asked to be hashed has no checksum."""
         return {"ensure": self.ensure}
+
+    def as_json_text(self, host: Host, *, hash_up_to_bytes: int | None = None) -> str:
+        """The same as text."""
+        return dumps(self.as_json(host, hash_up_to_bytes=hash_up_to_bytes), ensure_ascii=False)
 
 
 class Change:
@@ -322,6 +328,24 @@ class Event:
             "diff": self.diff,
             "state": None if self.state is None else self.state.as_json(host, hash_up_to_bytes=hash_up_to_bytes),
         }
+
+    def as_json_text(self, host: Host, *, hash_up_to_bytes: int | None = None) -> str:
+        """The same as text. What says no more than that it changed is put together here: the encoder takes longer
+        than it takes to make a file, and there may be many."""
+        resource, state = self.resource, self.state
+        rarely_given = (self.noop_message, self.output, self.diff, resource.alias)
+        is_plain = self.outcome == CHANGED and not self.warnings and rarely_given == (None, None, None, None)
+        if not is_plain or state is None or self.provider is None or self.reason is None:
+            return dumps(self.as_json(host, hash_up_to_bytes=hash_up_to_bytes), ensure_ascii=False)
+        return (
+            f'{{"type": {quoted(resource.type)}, "name": {quoted(resource.name)}, "alias": null, '
+            f'"provider": {quoted(self.provider)}, "ensure": {quoted(resource.ensure)}, '
+            f'"outcome": "changed", "changed": true, "refreshed": false, "failed": false, "skipped": false, '
+            f'"noop": {str(self.noop).lower()}, "noop_message": null, '
+            f'"reason": {quoted(self.reason)}, "errors": [], "warnings": [], "unmet": [], "output": null, '
+            f'"duration_seconds": {round(self.duration_seconds, 6)!r}, "diff": null, '
+            f'"state": {state.as_json_text(host, hash_up_to_bytes=hash_up_to_bytes)}}}'
+        )
 
 
 class Report:

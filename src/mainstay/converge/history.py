@@ -158,15 +158,15 @@ class History:
             "stopped_by": report.stopped_by,
             "summary": report.summary(),
             "errors": report.output_errors,
-            "events": [
-                event.as_json(host, hash_up_to_bytes=LARGEST_HASHED_BYTES)
-                for event in report.events
-                if event.outcome != STABLE
-            ],
             "stable": [event.resource.id for event in report.events if event.outcome == STABLE],
         }
-        content = json.dumps(kept, ensure_ascii=False).encode("utf-8", "backslashreplace")
-        self.state.write(f"{folder}/{report.run_id}.json", content)
+        events = ",\n".join(
+            event.as_json_text(host, hash_up_to_bytes=LARGEST_HASHED_BYTES)
+            for event in report.events
+            if event.outcome != STABLE
+        )
+        text = f'{json.dumps(kept, ensure_ascii=False)[:-1]}, "events": [\n{events}]}}\n'
+        self.state.write(f"{folder}/{report.run_id}.json", text.encode("utf-8", "backslashreplace"))
         self._prune(folder, report.run_id)
 
     def runs(self) -> list[str]:

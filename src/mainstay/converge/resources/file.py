@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from json.encoder import encode_basestring as quoted
+
 from mainstay.converge.contract import Change, Failure, Property, Resource, ResourceType, State, file_word
 from mainstay.converge.kinds import BOOLEAN, MODE_BITS, REDACTED, TEXT, Unfit, text_problem
 from mainstay.converge.words import split_words
@@ -105,6 +107,20 @@ class FileState(State):
         if self.link_target is not None:
             found["target"] = REDACTED if self.sensitive else self.link_target
         return found
+
+    def as_json_text(self, host: Host, *, hash_up_to_bytes: int | None = None) -> str:
+        """Put together by hand for a file that just changed; see `Event.as_json_text`."""
+        found = self.stat
+        if self.checksum is None or self.sensitive or self.link_target is not None or self.kind != PRESENT:
+            return super().as_json_text(host, hash_up_to_bytes=hash_up_to_bytes)
+        if hash_up_to_bytes is not None and found.st_size > hash_up_to_bytes:
+            return super().as_json_text(host, hash_up_to_bytes=hash_up_to_bytes)
+        return (
+            f'{{"ensure": "present", "name": {quoted(self.name)}, "checksum": "{self.checksum}", '
+            f'"owner": {quoted(host.accounts.user(found.st_uid))}, '
+            f'"group": {quoted(host.accounts.group(found.st_gid))}, "mode": "{self.mode:04o}", "provider": "posix", '
+            f'"mtime": "{host.timestamp(found.st_mtime)}", "size": {found.st_size}, "type": "file"}}'
+        )
 
     def read_checksum(self, host: Host) -> str | None:
         """None where the file cannot be read, or a later resource removed it."""
