@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from applying import fill_in
+
 PROGRAM = "import sys; sys.argv[0] = 'mainstay'; from mainstay.cli.main import program; {}; program()"
 
 
@@ -129,3 +131,18 @@ def test_a_host_without_the_servers_parts_says_how_to_get_them(tmp_path: Path) -
     done = run_program("type", "check", str(tmp_path / "type.yaml"), before=f"sys.path.insert(0, {str(tmp_path)!r})")
     assert done.returncode == 2
     assert done.stderr == "mainstay: the server's parts are not installed (re2): pip install 'mainstay[server]'\n"
+
+
+def test_what_was_done_is_shown_before_a_command_is_waited_for(root: Path, tmp_path: Path) -> None:
+    manifest = tmp_path / "looking.yaml"
+    manifest.write_text(
+        fill_in(
+            "- exec:\n    - first: {command: 'true'}\n"
+            "- file:\n    - ROOT/x: {ensure: present, content: x, owner: USER, group: GROUP, mode: '0600'}\n"
+            f"- exec:\n    - look: {{command: cp {tmp_path}/said ROOT/seen}}\n",
+            root,
+        )
+    )
+    done = run_shell(f"$M apply {manifest} > {tmp_path}/said", root)
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[1] for line in (root / "seen").read_text().splitlines()] == ["exec#first", f"file#{root}/x"]

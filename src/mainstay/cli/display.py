@@ -7,6 +7,7 @@ import sys
 
 from mainstay.converge.apply import NOT_REACHED
 from mainstay.converge.contract import CHANGED, FAILED, REFRESHED, SKIPPED, STABLE, UNMET, Observer
+from mainstay.converge.host.clock import monotonic
 from mainstay.converge.kinds import conceal, to_text
 
 TYPE_CHECKING = False
@@ -31,6 +32,7 @@ COLOURS = {
     "dim": "2",
 }
 WIDTH = 9
+LONGEST_UNSEEN_SECONDS = 0.1
 
 
 class Palette:
@@ -53,6 +55,7 @@ class RunDisplay(Observer):
         self.total = 0
         self.live = self.stream.isatty() and os.environ.get("TERM") != "dumb"
         self.shown_progress = False
+        self.flushed_at = 0.0
         # Why nothing can be written any more.
         self.lost: OSError | None = None
 
@@ -70,6 +73,16 @@ class RunDisplay(Observer):
                 self.stream.flush()
             except OSError as error:
                 self.lost = error
+
+    def told(self) -> None:
+        """A terminal shows each line at once; in a pipe, lines that follow each other quickly go together."""
+        now = monotonic()
+        if self.live or now - self.flushed_at > LONGEST_UNSEEN_SECONDS:
+            self.flush()
+            self.flushed_at = now
+
+    def about_to_wait(self) -> None:
+        self.flush()
 
     def begins(self, total: int) -> None:
         self.total = total
@@ -102,13 +115,14 @@ class RunDisplay(Observer):
     def output(self, resource: Resource, line: str) -> None:
         self.clear()
         self.write(f"  {self.palette.paint('|', 'dim')} {printable(line)}\n")
+        self.told()
 
     def event(self, index: int, event: Event) -> None:
         if not self.verbose and self.is_expected(event):
             return
         self.clear()
         self.write("\n".join(self.lines(event)) + "\n")
-        self.flush()
+        self.told()
 
     def is_expected(self, event: Event) -> bool:
         """What is as wanted, or was left out on purpose, is counted at the end and not told one by one."""

@@ -208,10 +208,10 @@ class Run:
             return skip(event, f"{NOT_REACHED}: {self.gave_up_after} failed and fail_on_error is set")
         if self.options.tags and not self.options.tags.intersection(resource.tags):
             return skip(event, f"carries none of the tags {', '.join(sorted(self.options.tags))}")
-        for key, expected in (("control_if", True), ("control_unless", False)):
-            condition = getattr(resource, key)
-            if condition is not None and self.condition(condition, key) is not expected:
-                return skip(event, f"control.{key.removeprefix('control_')} is {str(not expected).lower()}")
+        if resource.control_if is not None and not self.condition(resource.control_if, "control.if"):
+            return skip(event, "control.if is false")
+        if resource.control_unless is not None and self.condition(resource.control_unless, "control.unless"):
+            return skip(event, "control.unless is true")
         if resource.require:
             unmet = [name for name in resource.require if self.events[name].outcome in (FAILED, UNMET)]
             if unmet:
@@ -221,8 +221,7 @@ class Run:
                 return False
         return True
 
-    def condition(self, expression: Expression, key: str) -> bool:
-        name = f"control.{key.removeprefix('control_')}"
+    def condition(self, expression: Expression, name: str) -> bool:
         scope = self.manifest.scope
         scope.tainted = False
         try:
@@ -262,9 +261,9 @@ class Run:
             if self.options.differences:
                 event.diff = provider.difference(resource, actual, self.host)
             if self.options.noop:
-                self.describe(resource, event, changes)
+                self.describe(resource, event, changes, resource_type, provider)
             else:
-                self.perform(resource, event, changes)
+                self.perform(resource, event, changes, resource_type, provider)
         elif resource.id in self.altered_ahead:
             change = self.altered_ahead[resource.id]
             event.reason = change.reason
@@ -313,8 +312,14 @@ class Run:
         return any(self.events[name].changed for name in resource.subscribe) or self.ledger.is_owed(resource.id)
 
     # ---- a dry run describes ----
-    def describe(self, resource: Resource, event: Event, changes: tuple[Change, ...]) -> None:
-        resource_type, provider = self.provider_of(resource, event)
+    def describe(
+        self,
+        resource: Resource,
+        event: Event,
+        changes: tuple[Change, ...],
+        resource_type: ResourceType,
+        provider: Provider,
+    ) -> None:
         before = event.state
         try:
             for change in changes:
@@ -328,8 +333,14 @@ class Run:
             self.host.uncertain = True
 
     # ---- a real run performs ----
-    def perform(self, resource: Resource, event: Event, changes: tuple[Change, ...]) -> None:
-        resource_type, provider = self.provider_of(resource, event)
+    def perform(
+        self,
+        resource: Resource,
+        event: Event,
+        changes: tuple[Change, ...],
+        resource_type: ResourceType,
+        provider: Provider,
+    ) -> None:
         before = event.state
         subscribers = self.owe(resource)
         altered = self.host.files.altered
@@ -480,8 +491,11 @@ def find_subscribers(resources: Sequence[Resource]) -> dict[str, list[str]]:
 
 def mark_changed(event: Event, changes: tuple[Change, ...]) -> None:
     event.changed = True
-    event.refreshed = any(change.refresh for change in changes)
-    event.outcome = REFRESHED if event.refreshed else CHANGED
+    event.outcome = CHANGED
+    for change in changes:
+        if change.refresh:
+            event.refreshed = True
+            event.outcome = REFRESHED
 
 
 def skip(event: Event, reason: str) -> bool:

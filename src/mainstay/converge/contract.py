@@ -404,6 +404,9 @@ class Observer:
         """What was brought about did not last: an event that was told before has failed after all."""
         self.event(index, event)
 
+    def about_to_wait(self) -> None:
+        """A command is about to run, and may take long: what was told so far should be seen by now."""
+
     def output(self, resource: Resource, line: str) -> None:
         """A command with `logoutput` said something."""
 

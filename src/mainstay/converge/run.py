@@ -261,6 +261,7 @@ def apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report:
         redactor=Redactor(secret_values(request.roots)),
     )
     host.say = lambda line: say(current, line)
+    host.about_to_wait = request.observer.about_to_wait
     keep_secret_files(manifest, host)
     if request.starting is not None:
         request.starting()

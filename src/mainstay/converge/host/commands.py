@@ -43,8 +43,9 @@ class Finished:
 
 
 class Commands:
-    def __init__(self, stop: StopFlag) -> None:
+    def __init__(self, stop: StopFlag, about_to_wait: Callable[[], None]) -> None:
         self.stop = stop
+        self.about_to_wait = about_to_wait
         # How many commands were run that may have changed something.
         self.count = 0
         # Where a command is named that must not go on when the run is killed.
@@ -70,6 +71,7 @@ class Commands:
         import subprocess
 
         name = arguments[0]
+        self.about_to_wait()
         if not only_looks:
             self.count += 1
         try:

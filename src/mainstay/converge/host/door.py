@@ -40,6 +40,8 @@ class Host:
         self.would_change: str | None = None
         self.uncertain = False
         self.say: Callable[[str], None] = self.note
+        # Called before each command: it may take long, and whoever shows the run may have something to show.
+        self.about_to_wait: Callable[[], None] = lambda: None
 
     @property
     def commands(self) -> Commands:
@@ -47,7 +49,7 @@ class Host:
         if self._commands is None:
             from mainstay.converge.host.commands import Commands
 
-            self._commands = Commands(self.stop)
+            self._commands = Commands(self.stop, self.about_to_wait)
             if self._running_path is not None:
                 from mainstay.converge.host.running import RunningCommand
 
