@@ -365,13 +365,15 @@ async def cancel(work: Work, job: JobRow) -> None:
 
 
 async def time_out_overdue(work: Work) -> bool:
-    """One sweep over jobs whose time is up; whether there may be more."""
+    """One of the jobs whose time is up; whether there are more.
+
+    One in each transaction, because whoever holds the pools of one service must not wait for another service. Any of
+    them, so that one that cannot be ended does not keep the others waiting."""
     ids = await store.overdue_ids(work.tx, work.now, SWEEP)
-    for job_id in ids:
-        job = await JOBS.find(work.tx, job_id)
-        if job is not None:
-            await _time_out(work, await hold(work, job.id, job.service_id))
-    return len(ids) == SWEEP
+    job = await JOBS.find(work.tx, secrets.choice(ids)) if ids else None
+    if job is not None:
+        await _time_out(work, await hold(work, job.id, job.service_id))
+    return len(ids) > 1
 
 
 async def _time_out(work: Work, held: Held) -> None:

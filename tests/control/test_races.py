@@ -1,0 +1,364 @@
+"""Many at once, on both databases, and on PostgreSQL through two replicas: each promise holds whoever comes first."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import pytest
+
+from invariants import broken_promises
+from plane import Client, Server, running
+from world import World, unique
+
+ENVIRONMENT = {"VAULT_ENCRYPTION_KEY": "34" * 32, "MAINSTAY_LOG_LEVEL": "error"}
+THREADS = 16
+ORDERS = 1000
+ADDRESSES = 256
+SEED = 20260101
+SCHEMA = {
+    "ip": {"type": "string", "generator": {"type": "pool", "config": {"poolType": "ip"}}},
+    "port": {"type": "integer", "generator": {"type": "pool", "config": {"poolType": "port"}}},
+    "key": {"type": "string", "secret": {"type": "persistent"}},
+    "once": {"type": "string", "secret": {"type": "ephemeral"}},
+}
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+def lifecycle(**create: Any) -> dict[str, Any]:
+    """Every end of the first job is another state, and two of them are the end of the service."""
+    return {
+        "states": [{"name": name} for name in ("New", "Stopped", "Failed", "Late", "Deleted")],
+        "actions": [
+            {
+                "name": "create",
+                "requestSchemaType": "properties",
+                "transitions": [
+                    {"from": "New", "to": "Stopped"},
+                    {"from": "New", "to": "Late", "onError": True, "onErrorRegexp": "timed out|^cancelled$"},
+                    {"from": "New", "to": "Failed", "onError": True},
+                ],
+                **create,
+            },
+            {
+                "name": "update",
+                "requestSchemaType": "properties",
+                "transitions": [{"from": "Stopped", "to": "Stopped"}],
+            },
+            {"name": "delete", "transitions": [{"from": "Stopped", "to": "Deleted"}]},
+        ],
+        "initialState": "New",
+        "terminalStates": ["Deleted", "Failed", "Late"],
+    }
+
+
+@dataclass
+class Replicas:
+    """One server, or two over one database; each call goes to the next of them."""
+
+    servers: list[Server]
+    database_url: str
+
+    def __post_init__(self) -> None:
+        self._next = itertools.count()
+
+    @property
+    def admin(self) -> Client:
+        return self.servers[0].admin
+
+    def spread(self, client: Client) -> Client:
+        return Client(self.servers[next(self._next) % len(self.servers)].url, client.token, client.pool)
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def replicas(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicas]:
+    folder = tmp_path_factory.mktemp("races")
+    with ExitStack() as stack:
+        if request.param == "sqlite":
+            found = [stack.enter_context(running(folder / "data", environment=ENVIRONMENT))]
+            url = f"sqlite:///{folder}/data/mainstay.db"
+        else:
+            url = request.getfixturevalue("postgresql").new_database()
+            found = [
+                stack.enter_context(running(folder / name, database_url=url, environment=ENVIRONMENT))
+                for name in ("one", "two")
+            ]
+        yield Replicas(found, url)
+        # Whatever all the tests did to it, the database keeps every promise.
+        found[0].admin.get("/events?pageSize=1")
+        assert [server.stop() for server in found] == [0] * len(found)
+        assert broken_promises(url) == []
+
+
+def at_once(act: Callable[[T], U], parts: Iterable[T], threads: int = THREADS) -> list[U]:
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(act, parts))
+
+
+class Shop:
+    """A type that takes an address, a port and two secrets, and a consumer who orders it."""
+
+    def __init__(self, replicas: Replicas, cidr: str, ports: int, **create: Any) -> None:
+        self.replicas = replicas
+        self.world = World(replicas.admin)
+        provider = self.world.provider
+        made = provider.post("/service-pool-sets", {"name": "s", "providerId": self.world.provider_id})
+        provider.patch(f"/agents/{self.world.agent_id}", {"servicePoolSetId": made["id"]})
+        pool = {"name": "p", "servicePoolSetId": made["id"]}
+        subnet = {
+            "type": "ip",
+            "propertyType": "string",
+            "generatorType": "subnet",
+            "generatorConfig": {"cidr": cidr},
+        }
+        listed = {"type": "port", "propertyType": "integer", "generatorType": "list"}
+        self.pools = [provider.post("/service-pools", {**pool, **kind})["id"] for kind in (subnet, listed)]
+        at_once(self.add_port, range(ports))
+        self.kind = self.world.service_type(SCHEMA, lifecycle(**create))
+        _ = (self.world.consumer, self.world.agent, self.world.group_id)
+
+    def add_port(self, number: int) -> None:
+        body = {"servicePoolId": self.pools[1], "name": str(number), "value": number}
+        self.world.provider.post("/service-pool-values", body)
+
+    def order(self, number: int) -> Any:
+        consumer = self.replicas.spread(self.world.consumer)
+        body = {
+            "serviceTypeId": self.kind["id"],
+            "name": f"n{number}",
+            "groupId": self.world.group_id,
+            "agentId": self.world.agent_id,
+            "properties": {"key": "k", "once": "o"},
+        }
+        return consumer.call("POST", "/api/v1/services", body)
+
+    def orders(self, count: int) -> list[Any]:
+        replies = at_once(self.order, range(count))
+        assert {reply.status for reply in replies} == {201}
+        return [reply.body for reply in replies]
+
+    def agent(self, verb: str, job_id: str, body: object = None) -> Any:
+        return self.replicas.spread(self.world.agent).call("POST", f"/api/v1/jobs/{job_id}/{verb}", body)
+
+    def usage(self) -> list[tuple[int, int]]:
+        found = [self.world.provider.get(f"/service-pools/{pool}/usage") for pool in self.pools]
+        return [(each["total"], each["allocated"]) for each in found]
+
+
+def test_a_thousand_orders_share_no_value_and_lose_none(replicas: Replicas) -> None:
+    shop = Shop(replicas, "10.0.0.0/24", ADDRESSES)
+    replies = at_once(shop.order, range(ORDERS))
+    made = [reply.body for reply in replies if reply.status == 201]
+    refused = [reply.body["errors"][0]["message"] for reply in replies if reply.status != 201]
+    assert len(made) == ADDRESSES
+    # Both pools are as large, so whichever is asked first is the one that is empty.
+    assert {message.rpartition(" ")[0] for message in refused} == {"failed to allocate from pool"}
+    for name in ("ip", "port"):
+        assert len({service["properties"][name] for service in made}) == ADDRESSES
+    assert shop.usage() == [(ADDRESSES, ADDRESSES)] * 2
+    fates = random.Random(SEED)
+    ends: list[Callable[[Any], None]] = [
+        lambda service: end_by_force(shop, service),
+        lambda service: end_by_failure(shop, service),
+        lambda service: end_by_deletion(shop, service),
+        lambda service: end_after_update(shop, service),
+    ]
+    at_once(lambda pair: pair[0](pair[1]), [(fates.choice(ends), service) for service in made])
+    assert shop.usage() == [(ADDRESSES, 0)] * 2
+
+
+def end_by_force(shop: Shop, service: Any) -> None:
+    shop.replicas.spread(shop.world.consumer).delete(f"/services/{service['id']}?force=true")
+
+
+def end_by_failure(shop: Shop, service: Any) -> None:
+    assert shop.agent("fail", service["activeJob"]["id"], {"errorMessage": "no"}).status == 204
+
+
+def work_off(shop: Shop, service: Any, verb: str = "complete", body: object = None) -> None:
+    consumer = shop.replicas.spread(shop.world.consumer)
+    job_id = consumer.get(f"/services/{service['id']}")["activeJob"]["id"]
+    assert shop.agent("claim", job_id).status == 204
+    assert shop.agent(verb, job_id, body).status == 204
+
+
+def end_by_deletion(shop: Shop, service: Any) -> None:
+    work_off(shop, service)
+    shop.replicas.spread(shop.world.consumer).delete(f"/services/{service['id']}")
+    work_off(shop, service)
+
+
+def end_after_update(shop: Shop, service: Any) -> None:
+    """An update that fails keeps nothing of what it was given; the pool may be empty while it asks."""
+    work_off(shop, service)
+    consumer = shop.replicas.spread(shop.world.consumer)
+    changed = consumer.call("PATCH", f"/api/v1/services/{service['id']}", {"properties": {"ip": None, "key": "n"}})
+    if changed.status == 200:
+        work_off(shop, service, "fail", {"errorMessage": "no"})
+    consumer.delete(f"/services/{service['id']}")
+    work_off(shop, service)
+
+
+def test_fifty_claimers_of_each_job_have_one_winner(replicas: Replicas) -> None:
+    shop = Shop(replicas, "10.1.0.0/27", 32)
+    jobs = [service["activeJob"]["id"] for service in shop.orders(20)]
+    claims: list[object] = [None, {"leaseSeconds": 60}, {"leaseSeconds": 60, "claimId": "worker-of-many"}]
+
+    def claim(number: int) -> tuple[str, int, str]:
+        job = jobs[number % len(jobs)]
+        reply = shop.agent("claim", job, claims[number // len(jobs) % 2])
+        return job, reply.status, reply.body["leaseToken"] if reply.status == 200 else ""
+
+    results = at_once(claim, range(50 * len(jobs)), threads=50)
+    for job in jobs:
+        statuses = Counter(status for claimed, status, _ in results if claimed == job)
+        assert statuses[409] == 49, statuses
+        assert statuses[200] + statuses[204] == 1, statuses
+    # Whoever claims by the same name is the same claimer: all of them win, with one lease.
+    (service,) = shop.orders(1)
+    same = at_once(lambda _: shop.agent("claim", service["activeJob"]["id"], claims[2]), range(20))
+    assert len({reply.body["leaseToken"] for reply in same if reply.status == 200}) == 1
+    assert {reply.status for reply in same} == {200}
+
+
+OUTCOMES = {("Completed", "Stopped"), ("Failed", "Late"), ("Failed", "Failed"), ("Cancelled", "Late")}
+# The last one was completed first, and its service ended by force afterwards.
+OUTCOMES |= {("Cancelled", "Failed"), ("Cancelled", "Deleted"), ("Completed", "Deleted")}
+
+
+def test_complete_timeout_cancel_and_force_have_exactly_one_outcome(replicas: Replicas) -> None:
+    shop = Shop(replicas, "10.2.0.0/25", 100, timeoutSeconds=1)
+    chance = random.Random(SEED)
+    world = shop.world
+    services = shop.orders(60)
+    calls: list[tuple[str, Any]] = []
+    for service in services:
+        job = service["activeJob"]["id"]
+        calls += [
+            ("complete", lambda job=job: shop.agent("complete", job)),
+            ("fail", lambda job=job: shop.agent("fail", job, {"errorMessage": "x"})),
+            ("cancel", lambda job=job: replicas.spread(world.consumer).call("POST", f"/api/v1/jobs/{job}/cancel")),
+            ("cancel", lambda job=job: replicas.spread(world.provider).call("POST", f"/api/v1/jobs/{job}/cancel")),
+        ]
+        if chance.random() < 0.3:
+            path = f"/api/v1/services/{service['id']}?force=true"
+            calls.append(("force", lambda path=path: replicas.spread(replicas.admin).call("DELETE", path)))
+    chance.shuffle(calls)
+    at_once(lambda service: shop.agent("claim", service["activeJob"]["id"]), services)
+    # From half a second before to a second after the deadline, so that the timer takes part.
+    start = time.monotonic() + 0.5
+
+    def call_at(pair: tuple[int, tuple[str, Any]]) -> tuple[str, int]:
+        number, (name, act) = pair
+        time.sleep(max(0.0, start + 1.5 * number / len(calls) - time.monotonic()))
+        return name, act().status
+
+    statuses = Counter(at_once(call_at, enumerate(calls)))
+    assert {status for _, status in statuses} <= {204, 409}, statuses
+    for service in services:
+        job = service["activeJob"]["id"]
+        ended = wait_for_end(world, job)
+        now = world.service(service["id"])
+        assert (ended["status"], now["status"]) in OUTCOMES, (ended, now["status"])
+        told = world.admin.get(f"/events?entityId={job}&pageSize=100")["items"]
+        ends = [each["type"] for each in told if each["type"] in ("job.completed", "job.failed", "job.cancelled")]
+        assert ends == [f"job.{ended['status'].lower()}"]
+        holds = now["status"] == "Stopped"
+        assert ("key" in now["properties"], "once" in now["properties"]) == (holds, False)
+    living = sum(world.service(service["id"])["status"] == "Stopped" for service in services)
+    assert [allocated for _, allocated in shop.usage()] == [living, living]
+
+
+def wait_for_end(world: World, job_id: str) -> Any:
+    until = time.monotonic() + 20
+    while True:
+        job = world.admin.get(f"/jobs/{job_id}")
+        if job["status"] not in ("Pending", "Processing"):
+            return job
+        assert time.monotonic() < until, job
+        time.sleep(0.05)
+
+
+def stopped_service(replicas: Replicas) -> tuple[World, Any]:
+    world = World(replicas.admin)
+    service = world.order(world.service_type(None, lifecycle()), {"count": 0})
+    world.complete(service)
+    return world, service
+
+
+def test_renaming_at_once_loses_no_update(replicas: Replicas) -> None:
+    world, service = stopped_service(replicas)
+    path = f"/api/v1/services/{service['id']}"
+    before = world.service(service["id"])["version"]
+    names = [unique("name") for _ in range(100)]
+    replies = at_once(lambda name: replicas.spread(world.consumer).call("PATCH", path, {"name": name}), names)
+    assert {reply.status for reply in replies} == {200}
+    assert sorted(reply.body["version"] for reply in replies) == [before + 1 + number for number in range(100)]
+    assert {reply.body["name"] for reply in replies} == set(names)
+    last = max(replies, key=lambda reply: int(reply.body["version"]))
+    assert world.service(service["id"])["name"] == last.body["name"]
+
+
+def test_counting_under_a_version_loses_no_update(replicas: Replicas) -> None:
+    """Read, add one, write back if nobody else did: the sum is right, or somebody was overwritten."""
+    world, service = stopped_service(replicas)
+    path = f"/api/v1/services/{service['id']}"
+    world.consumer.call("PATCH", path, {"name": "0"}, expect=200)
+    refused = itertools.count()
+
+    def count(_: int) -> None:
+        while True:
+            client = replicas.spread(world.consumer)
+            seen = client.call("GET", path, expect=200)
+            name = str(int(seen.body["name"]) + 1)
+            changed = client.call("PATCH", path, {"name": name}, headers={"If-Match": seen.headers["etag"]})
+            if changed.status == 200:
+                return
+            assert changed.status == 412
+            next(refused)
+
+    at_once(count, range(60), threads=8)
+    assert world.service(service["id"])["name"] == "60"
+    assert next(refused) > 0
+
+
+def test_changes_at_once_are_applied_one_by_one(replicas: Replicas) -> None:
+    """Properties change through jobs: whoever was told 200 sees his change applied, the others 409."""
+    world, service = stopped_service(replicas)
+    path = f"/api/v1/services/{service['id']}"
+    accepted: list[int] = []
+    stop = threading.Event()
+
+    def work() -> None:
+        agent = replicas.spread(world.agent)
+        while not stop.is_set():
+            for job in agent.get(f"/jobs/pending?serviceId={service['id']}&wait=1"):
+                agent.post(f"/jobs/{job['id']}/claim", expect=204)
+                agent.post(f"/jobs/{job['id']}/complete", expect=204)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+
+    def change(number: int) -> int:
+        reply = replicas.spread(world.consumer).call("PATCH", path, {"properties": {"count": number}})
+        if reply.status == 200:
+            accepted.append(number)
+        return reply.status
+
+    statuses = at_once(change, range(1, 101))
+    stop.set()
+    worker.join(timeout=30)
+    assert set(statuses) == {200, 409}
+    params = [job["params"]["count"] for job in world.jobs(service) if job["action"] == "update"]
+    assert sorted(params) == sorted(accepted)
+    done = world.consumer.wait_for(f"/services/{service['id']}", {"activeJob": None})
+    assert done["properties"]["count"] == params[-1]
