@@ -156,7 +156,7 @@ HOT: dict[str, tuple[Ask, tuple[str, ...]]] = {
     "a page of events": (events_listed, ("events_by_provider", "events_by_consumer", "events_by_participant")),
     "are there events without a number": (has_unnumbered, ("sequence_number",)),
     "whose token is this": (lambda tx: find_caller(tx, "token"), ("tokens",)),
-    "what an agent may take": (lambda tx: jobs.pending_ids(tx, "a", 10, None), ("jobs_pending", "jobs_processing")),
+    "what an agent may take": (lambda tx: jobs.pending_jobs(tx, "a", 10, None), ("jobs_pending", "jobs_processing")),
     "who wins a claim": (
         lambda tx: jobs.claim(tx, "j", NOW, NOW + timedelta(minutes=5), None),
         ("jobs",),

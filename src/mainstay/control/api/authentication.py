@@ -26,7 +26,7 @@ def bearer(header: str | None) -> str:
 async def authenticate(parts: Parts, header: str | None) -> Caller:
     value = bearer(header)
     now = parts.clock()
-    async with parts.store.reading() as tx:
+    async with parts.store.asking() as tx:
         found = await find_caller(tx, value)
     if found is None:
         raise HttpRefusal(401, "unauthorized", "this token is not known")

@@ -84,6 +84,9 @@ class Call:
     def working(self) -> AbstractAsyncContextManager[Work]:
         return self._work(self.parts.store.transaction())
 
+    def asking(self) -> AbstractAsyncContextManager[Work]:
+        return self._work(self.parts.store.asking())
+
     def reading(self) -> AbstractAsyncContextManager[Work]:
         return self._work(self.parts.store.reading())
 

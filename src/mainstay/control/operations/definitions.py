@@ -10,7 +10,8 @@ from mainstay.control.domain.properties.parse import parse_property_schema
 from mainstay.control.domain.properties.schema import PropertySchema
 from mainstay.control.domain.service_types import ServiceTypeDefinition, parse_service_type
 from mainstay.control.store.agent_types import AgentType
-from mainstay.control.store.service_types import ServiceType
+from mainstay.control.store.contract import Transaction
+from mainstay.control.store.service_types import SERVICE_TYPES, ServiceType
 
 KEPT = 500
 Version = tuple[str, datetime]
@@ -21,6 +22,16 @@ class Definitions:
         self.rulebook = rulebook
         self._service_types: OrderedDict[Version, ServiceTypeDefinition] = OrderedDict()
         self._agent_types: OrderedDict[Version, PropertySchema] = OrderedDict()
+
+    async def read(self, tx: Transaction, type_id: str, version: datetime) -> ServiceTypeDefinition:
+        """Asks only for what is not yet known in this version."""
+        found = self._service_types.get((type_id, version))
+        if found is not None:
+            return found
+        service_type = await SERVICE_TYPES.find(tx, type_id)
+        if service_type is None:
+            raise RuntimeError("whoever knows the version has seen the type")
+        return self.of_service_type(service_type)
 
     def of_service_type(self, service_type: ServiceType) -> ServiceTypeDefinition:
         version = (service_type.id, service_type.updated_at)

@@ -26,11 +26,10 @@ from mainstay.control.operations.refusals import Conflict, InUse, NotYours
 from mainstay.control.operations.vault import Owner
 from mainstay.control.operations.work import Work
 from mainstay.control.store import jobs as store
-from mainstay.control.store.agents import AGENTS
 from mainstay.control.store.jobs import JOBS, RUNS, Holding, JobRow, JobStatus, Run
 from mainstay.control.store.records import to_microseconds
 from mainstay.control.store.service_pools import values_of_service
-from mainstay.control.store.services import SERVICES, ServiceRow, living_referrers
+from mainstay.control.store.services import ServiceRow, find_whole, living_referrers
 from mainstay.control.store.tokens import hash_token
 
 TIMED_OUT = "job timed out"
@@ -91,6 +90,7 @@ class Held:
     job: JobRow
     holding: Holding
     definition: ServiceTypeDefinition
+    pool_set_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,19 +101,21 @@ class Leased:
 
 
 async def hold(work: Work, job_id: str, service_id: str) -> Held:
-    service = await SERVICES.find(work.tx, service_id, lock=True)
-    job = await JOBS.find(work.tx, job_id, lock=True)
-    if service is None or job is None:
+    found = await find_whole(work.tx, service_id, lock=True)
+    held = await store.find_held(work.tx, job_id, lock=True)
+    if found is None or held is None:
         raise Conflict("the job has just been deleted with its service")
-    return Held(service, job, await store.holding(work.tx, job.id), await runs.definition_of(work, service))
+    definition = await work.tools.definitions.read(work.tx, found.service.service_type_id, found.type_version)
+    return Held(found.service, *held, definition, found.pool_set_id)
 
 
 async def claim(work: Work, job: JobRow, wanted: Claim) -> Leased | None:
     """None is a claim without a lease."""
-    service = await SERVICES.find(work.tx, job.service_id)
-    if service is None:
+    found = await find_whole(work.tx, job.service_id)
+    if found is None:
         raise Conflict("the job has just been deleted with its service")
-    timeout = _timeout(await runs.definition_of(work, service), job)
+    definition = await work.tools.definitions.read(work.tx, found.service.service_type_id, found.type_version)
+    timeout = _timeout(definition, job)
     if wanted.lease_seconds is None:
         won = await store.claim(work.tx, job.id, work.now, work.now + timeout, None)
         if won is None:
@@ -143,16 +145,15 @@ def _lease_token(job: JobRow, claim_id: str | None) -> str:
 
 
 async def _same_claim(work: Work, job: JobRow, wanted: Claim, token: str) -> Leased:
-    current = await JOBS.find(work.tx, job.id)
-    held = await store.holding(work.tx, job.id)
-    if (
-        current is not None
-        and current.status == "Processing"
-        and current.lease_expires_at is not None
-        and wanted.claim_id is not None
-        and held.claim_id == wanted.claim_id
-    ):
-        return Leased(token, current.lease_expires_at, current)
+    found = await store.find_held(work.tx, job.id)
+    if found is not None and wanted.claim_id is not None:
+        current, held = found
+        if (
+            current.status == "Processing"
+            and current.lease_expires_at is not None
+            and held.claim_id == wanted.claim_id
+        ):
+            return Leased(token, current.lease_expires_at, current)
     raise await _not_pending(work, job)
 
 
@@ -240,9 +241,7 @@ async def complete(work: Work, job: JobRow, wanted: Completion) -> None:
     step = steps.after_success(lifecycle, course, held.service.status)
     last = not step.goes_on
     base = held.service.properties if run.properties is None else run.properties
-    decided = await accept_properties(
-        work, schema, wanted.properties, await _report_setting(work, held, last=last), base
-    )
+    decided = await accept_properties(work, schema, wanted.properties, _report_setting(held, last=last), base)
     result, _ = await vault.seal_all(work, decided.accepted, Owner("service", held.service.id))
     reported = runs.origins_of(work, schema, base, decided, held.job.id)
     origins = run.origins | reported
@@ -279,9 +278,8 @@ async def complete(work: Work, job: JobRow, wanted: Completion) -> None:
         await runs.queue(work, service, lifecycle, run, params, step=held.job.step + 1)
 
 
-async def _report_setting(work: Work, held: Held, *, last: bool) -> Setting:
+def _report_setting(held: Held, *, last: bool) -> Setting:
     service = held.service
-    agent = await AGENTS.find(work.tx, service.agent_id)
     return Setting(
         Operation.REPORT,
         state=service.status,
@@ -289,7 +287,7 @@ async def _report_setting(work: Work, held: Held, *, last: bool) -> Setting:
         last_step=last,
         service_id=service.id,
         agent_id=service.agent_id,
-        pool_set_id=None if agent is None else agent.service_pool_set_id,
+        pool_set_id=held.pool_set_id,
         provider_id=service.provider_id,
         consumer_id=service.consumer_id,
         group_id=service.group_id,
@@ -397,9 +395,7 @@ async def _time_out(work: Work, held: Held) -> None:
 
 
 async def pending(work: Work, limit: int, service_id: str | None) -> list[JobRow]:
-    ids = await store.pending_ids(work.tx, str(work.who.agent_id), limit, service_id)
-    found = await JOBS.many(work.tx, ids)
-    return [found[job_id] for job_id in ids if job_id in found]
+    return await store.pending_jobs(work.tx, str(work.who.agent_id), limit, service_id)
 
 
 async def force_delete(work: Work, service: ServiceRow) -> None:

@@ -26,7 +26,7 @@ from mainstay.control.store.contract import Value
 from mainstay.control.store.jobs import JOBS, RUNS, JobRow, Run
 from mainstay.control.store.records import to_microseconds
 from mainstay.control.store.service_pools import values_of_service
-from mainstay.control.store.service_types import SERVICE_TYPES
+from mainstay.control.store.service_types import find_version
 from mainstay.control.store.services import SERVICES, ServiceRow
 
 Origins = dict[str, object]
@@ -37,10 +37,10 @@ def agent_topic(agent_id: str) -> str:
 
 
 async def definition_of(work: Work, service: ServiceRow) -> ServiceTypeDefinition:
-    service_type = await SERVICE_TYPES.find(work.tx, service.service_type_id)
-    if service_type is None:
+    found = await find_version(work.tx, service.service_type_id)
+    if found is None:
         raise RuntimeError("a service has a type")
-    return work.tools.definitions.of_service_type(service_type)
+    return await work.tools.definitions.read(work.tx, service.service_type_id, found[1])
 
 
 @dataclass(frozen=True, slots=True)

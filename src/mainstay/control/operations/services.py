@@ -26,11 +26,10 @@ from mainstay.control.operations.runs import Plan
 from mainstay.control.operations.vault import Owner
 from mainstay.control.operations.work import Work, new_id
 from mainstay.control.store import services as store
-from mainstay.control.store.agent_types import AGENT_TYPES
-from mainstay.control.store.agents import AGENTS, Agent
+from mainstay.control.store.agents import AGENTS, Agent, find_for
 from mainstay.control.store.jobs import JobRow, active_job
 from mainstay.control.store.service_groups import SERVICE_GROUPS, ServiceGroup
-from mainstay.control.store.service_types import SERVICE_TYPES, ServiceType
+from mainstay.control.store.service_types import find_version
 from mainstay.control.store.services import SERVICES, ServiceRow
 
 DEFAULT_GROUP = "default"
@@ -76,12 +75,14 @@ class Uptime(msgspec.Struct, frozen=True, rename="camel"):
 
 
 async def create(work: Work, wanted: NewService) -> ServiceRow:
-    service_type = await SERVICE_TYPES.find(work.tx, wanted.service_type_id.lower())
-    if service_type is None:
+    type_id = wanted.service_type_id.lower()
+    found = await find_version(work.tx, type_id)
+    if found is None:
         raise BadInput(f"there is no service type {wanted.service_type_id}")
+    type_name, version = found
     group = await _group(work, wanted.group_id)
-    agent = await _agent(work, wanted, service_type)
-    definition = work.tools.definitions.of_service_type(service_type)
+    agent = await _agent(work, wanted, type_id, type_name)
+    definition = await work.tools.definitions.read(work.tx, type_id, version)
     lifecycle, schema = definition.lifecycle, definition.properties
     service_id = new_id()
     setting = Setting(
@@ -106,7 +107,7 @@ async def create(work: Work, wanted: NewService) -> ServiceRow:
         consumer_id=group.consumer_id,
         group_id=group.id,
         agent_id=agent.id,
-        service_type_id=service_type.id,
+        service_type_id=type_id,
         conditions=[],
         blueprint_digest=service_type.blueprint_digest,
         version=1,
@@ -152,25 +153,24 @@ async def _group(work: Work, group_id: str | None) -> ServiceGroup:
     return await work.insert(SERVICE_GROUPS, made)
 
 
-async def _agent(work: Work, wanted: NewService, service_type: ServiceType) -> Agent:
+async def _agent(work: Work, wanted: NewService, type_id: str, type_name: str) -> Agent:
     if wanted.agent_id is not None:
-        agent = await AGENTS.find(work.tx, wanted.agent_id.lower())
-        if agent is None:
+        named = await find_for(work.tx, wanted.agent_id.lower(), type_id)
+        if named is None:
             raise BadInput(f"there is no agent {wanted.agent_id}")
-        agent_type = await AGENT_TYPES.find(work.tx, agent.agent_type_id)
-        if agent_type is None or service_type.id not in agent_type.service_type_ids:
-            named = agent.agent_type_id if agent_type is None else agent_type.name
-            raise BadInput(f"agent type {named} does not support service type {service_type.name}")
+        agent, agent_type_name, serves = named
+        if not serves:
+            raise BadInput(f"agent type {agent_type_name} does not support service type {type_name}")
         if agent.status == "Disabled":
             raise BadInput(f"agent {agent.name} is disabled")
         return agent
-    for agent_id, tags in await store.candidate_agents(work.tx, service_type.id, CANDIDATES):
+    for agent_id, tags in await store.candidate_agents(work.tx, type_id, CANDIDATES):
         if set(wanted.agent_tags) <= set(tags):
             found = await AGENTS.find(work.tx, agent_id)
             if found is not None:
                 return found
     listed = ", ".join(wanted.agent_tags)
-    raise BadInput(f"no agent found for service type {service_type.name} with tags [{listed}]", code="no_agent")
+    raise BadInput(f"no agent found for service type {type_name} with tags [{listed}]", code="no_agent")
 
 
 @dataclass(frozen=True, slots=True)

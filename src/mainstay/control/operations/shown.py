@@ -8,11 +8,9 @@ import msgspec
 
 from mainstay.control.domain.lifecycle.steps import available_actions
 from mainstay.control.operations.work import Work
-from mainstay.control.store.agents import AGENTS
-from mainstay.control.store.jobs import JobRow, active_jobs_of
+from mainstay.control.store.jobs import JobRow
 from mainstay.control.store.participants import PARTICIPANTS
-from mainstay.control.store.service_types import SERVICE_TYPES
-from mainstay.control.store.services import SERVICES, ServiceRow
+from mainstay.control.store.services import SERVICES, ServiceRow, surroundings
 
 
 class Named(msgspec.Struct, frozen=True):
@@ -48,20 +46,18 @@ class Job(JobRow, frozen=True, kw_only=True):
 
 
 async def show_services(work: Work, rows: Sequence[ServiceRow]) -> list[Service]:
-    agents = await AGENTS.many(work.tx, (row.agent_id for row in rows))
-    types = await SERVICE_TYPES.many(work.tx, (row.service_type_id for row in rows))
-    jobs = {job.service_id: job for job in await active_jobs_of(work.tx, [row.id for row in rows])}
+    around = await surroundings(work.tx, [row.id for row in rows])
     shown = []
     for row in rows:
-        agent, kind, job = agents[row.agent_id], types[row.service_type_id], jobs.get(row.id)
-        lifecycle = work.tools.definitions.of_service_type(kind).lifecycle
+        found = around[row.id]
+        definition = await work.tools.definitions.read(work.tx, row.service_type_id, found.type_version)
         shown.append(
             Service(
                 **msgspec.structs.asdict(row),
-                agent=AgentNamed(agent.id, agent.name, agent.status),
-                service_type=Named(kind.id, kind.name),
-                available_actions=list(available_actions(lifecycle, row.status)),
-                active_job=None if job is None else ActiveJob(job.id, job.action, job.status),
+                agent=AgentNamed(row.agent_id, found.agent_name, found.agent_status),
+                service_type=Named(row.service_type_id, found.type_name),
+                available_actions=list(available_actions(definition.lifecycle, row.status)),
+                active_job=None if found.job is None else ActiveJob(*found.job),
             )
         )
     return shown

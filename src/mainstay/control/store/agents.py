@@ -26,6 +26,19 @@ class Agent(Record, frozen=True, kw_only=True):
 AGENTS = Table("agents", "agent", Agent)
 
 
+async def find_for(tx: Transaction, agent_id: str, service_type_id: str) -> tuple[Agent, str, bool] | None:
+    """The agent, the name of its type, and whether that serves the service type."""
+    rows = await tx.fetch(
+        f"SELECT {AGENTS.select('agents')}, agent_types.name AS type_name, CASE WHEN EXISTS"
+        " (SELECT 1 FROM agent_type_service_types AS served WHERE served.agent_type_id = agents.agent_type_id"
+        " AND served.service_type_id = :type_id) THEN 1 ELSE 0 END AS serves"
+        " FROM agents JOIN agent_types ON agent_types.id = agents.agent_type_id WHERE agents.id = :id",
+        id=agent_id,
+        type_id=service_type_id,
+    )
+    return (AGENTS.decode(rows[0]), str(rows[0]["type_name"]), rows[0]["serves"] == 1) if rows else None
+
+
 async def note_sign_of_life(tx: Transaction, agent_id: str, now: datetime) -> None:
     """Not a change of the agent: no event, and `updatedAt` stays."""
     await tx.execute(

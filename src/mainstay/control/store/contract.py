@@ -42,6 +42,11 @@ class Transaction(Protocol):
         """How many rows were touched."""
         ...
 
+    async def later(self, statement: str, **parameters: Value) -> None:
+        """A write whose outcome nobody waits for: done before the next question and before the commit, maybe together
+        with others in one go. A refusal comes then."""
+        ...
+
     async def lock(self, name: str) -> None:
         """Holds a named lock until the end of the transaction, over all replicas."""
         ...
@@ -56,6 +61,10 @@ class Store(Protocol):
     bus: Bus
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...
+
+    def asking(self) -> AbstractAsyncContextManager[Transaction]:
+        """For a single question: no view is kept from one to the next, which makes it cheaper."""
+        ...
 
     def reading(self) -> AbstractAsyncContextManager[Transaction]:
         """One consistent view of the committed; nothing can be written through it."""

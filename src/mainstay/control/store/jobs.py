@@ -61,7 +61,6 @@ RUNS = Table("runs", "run", Run)
 class Holding(msgspec.Struct, frozen=True):
     """What a job row holds that is nobody else's business."""
 
-    group_id: str
     deadline_at: datetime | None
     lease_hash: str | None
     claim_id: str | None
@@ -69,13 +68,17 @@ class Holding(msgspec.Struct, frozen=True):
     outcome: str | None
 
 
-async def holding(tx: Transaction, job_id: str) -> Holding:
-    (row,) = await tx.fetch(
-        "SELECT group_id, deadline_at, lease_hash, claim_id, outcome FROM jobs WHERE id = :id", id=job_id
+async def find_held(tx: Transaction, job_id: str, *, lock: bool = False) -> tuple[JobRow, Holding] | None:
+    ending = tx.for_update if lock else ""
+    rows = await tx.fetch(
+        f"SELECT {JOBS.select()}, deadline_at, lease_hash, claim_id, outcome FROM jobs WHERE id = :id{ending}",
+        id=job_id,
     )
+    if not rows:
+        return None
+    (row,) = rows
     deadline = row["deadline_at"]
-    return Holding(
-        str(row["group_id"]),
+    return JOBS.decode(row), Holding(
         to_time(deadline) if isinstance(deadline, int) else None,
         *(None if row[name] is None else str(row[name]) for name in ("lease_hash", "claim_id", "outcome")),
     )
@@ -86,18 +89,6 @@ async def active_job(tx: Transaction, service_id: str) -> JobRow | None:
         f"SELECT {JOBS.select()} FROM jobs WHERE service_id = :id AND status IN {ACTIVE}", id=service_id
     )
     return JOBS.decode(rows[0]) if rows else None
-
-
-async def active_jobs_of(tx: Transaction, service_ids: list[str]) -> list[JobRow]:
-    marks = {f"id_{index}": service_id for index, service_id in enumerate(service_ids)}
-    if not marks:
-        return []
-    rows = await tx.fetch(
-        f"SELECT {JOBS.select()} FROM jobs WHERE status IN {ACTIVE}"
-        f" AND service_id IN ({', '.join(f':{name}' for name in marks)})",
-        **marks,  # type: ignore[arg-type]
-    )
-    return [JOBS.decode(row) for row in rows]
 
 
 async def claim(
@@ -123,11 +114,11 @@ async def claim(
     return JOBS.decode(rows[0]) if rows else None
 
 
-async def pending_ids(tx: Transaction, agent_id: str, limit: int, service_id: str | None) -> list[str]:
+async def pending_jobs(tx: Transaction, agent_id: str, limit: int, service_id: str | None) -> list[JobRow]:
     """What the agent may take now: one job of each group, none of a group that it is at work in."""
     wanted = "" if service_id is None else " AND service_id = :service_id"
     rows = await tx.fetch(
-        "SELECT id FROM (SELECT id, priority, created_at, row_number() OVER"
+        f"SELECT {JOBS.select()} FROM (SELECT {JOBS.select()}, row_number() OVER"
         " (PARTITION BY group_id ORDER BY priority DESC, created_at, id) AS place FROM jobs"
         f" WHERE agent_id = :agent_id AND status = 'Pending'{wanted} AND NOT EXISTS"
         " (SELECT 1 FROM jobs AS others WHERE others.agent_id = :agent_id AND others.status = 'Processing'"
@@ -136,7 +127,7 @@ async def pending_ids(tx: Transaction, agent_id: str, limit: int, service_id: st
         agent_id=agent_id,
         service_id=service_id,
     )
-    return [str(row["id"]) for row in rows]
+    return [JOBS.decode(row) for row in rows]
 
 
 async def overdue_ids(tx: Transaction, now: datetime, limit: int) -> list[str]:

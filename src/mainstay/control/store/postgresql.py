@@ -13,7 +13,7 @@ import asyncpg
 import structlog
 
 from mainstay.control.store.contract import Bus, Duplicate, Row, StillReferenced, Transaction, Unavailable, Value
-from mainstay.control.store.dialects import number_parameters
+from mainstay.control.store.dialects import Batch, number_parameters
 from mainstay.control.store.migrations import HISTORY, Migration, pending
 
 if TYPE_CHECKING:
@@ -66,17 +66,32 @@ class PostgresqlTransaction:
 
     def __init__(self, connection: PoolConnectionProxy[Any]) -> None:
         self._connection = connection
+        self._batch = Batch()
         self.topics: set[str] = set()
 
     async def fetch(self, statement: str, *, slow: bool = False, **parameters: Value) -> Sequence[Row]:
+        await self.flush()
         text, names = number_parameters(statement)
         return await self._connection.fetch(text, *[parameters[name] for name in names])
 
     async def execute(self, statement: str, **parameters: Value) -> int:
+        await self.flush()
         text, names = number_parameters(statement)
         status = await self._connection.execute(text, *[parameters[name] for name in names])
         count = status.rpartition(" ")[2]
         return int(count) if count.isdigit() else 0
+
+    async def later(self, statement: str, **parameters: Value) -> None:
+        if not self._batch.takes(statement):
+            await self.flush()
+        self._batch.add(statement, parameters)
+
+    async def flush(self) -> None:
+        """What was put off, in one round trip."""
+        if not self._batch.empty:
+            batch, self._batch = self._batch, Batch()
+            text, values = batch.together()
+            await self._connection.execute(text, *values)
 
     async def lock(self, name: str) -> None:
         await self._connection.execute("SELECT pg_advisory_xact_lock($1)", zlib.crc32(name.encode()))
@@ -121,11 +136,20 @@ class PostgresqlStore:
             async with self.pool.acquire() as connection, connection.transaction():
                 transaction = PostgresqlTransaction(connection)
                 yield transaction
+                await transaction.flush()
         if transaction.topics:
             # Sent after the commit and not in it, where it would make commits queue behind each other.
             self.bus.publish(frozenset(transaction.topics))
             self._unsent |= transaction.topics
             self._news.set()
+
+    @asynccontextmanager
+    async def asking(self) -> AsyncIterator[Transaction]:
+        with _NamedRefusals():
+            async with self.pool.acquire() as connection:
+                transaction = PostgresqlTransaction(connection)
+                yield transaction
+                await transaction.flush()
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Transaction]:
@@ -134,7 +158,9 @@ class PostgresqlStore:
                 self.pool.acquire() as connection,
                 connection.transaction(isolation="repeatable_read", readonly=True),
             ):
-                yield PostgresqlTransaction(connection)
+                transaction = PostgresqlTransaction(connection)
+                yield transaction
+                await transaction.flush()
 
     async def migrate(self) -> list[str]:
         with _NamedRefusals():

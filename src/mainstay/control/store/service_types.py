@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from mainstay.control.store.records import Record, Table
+from datetime import datetime
+
+from mainstay.control.store.contract import Transaction
+from mainstay.control.store.records import Record, Table, to_time
 
 
 class ServiceType(Record, frozen=True, kw_only=True):
@@ -15,3 +18,9 @@ class ServiceType(Record, frozen=True, kw_only=True):
 
 
 SERVICE_TYPES = Table("service_types", "service_type", ServiceType)
+
+
+async def find_version(tx: Transaction, type_id: str) -> tuple[str, datetime] | None:
+    """The name, and when it was last written; its definition may be known already and is large."""
+    rows = await tx.fetch("SELECT name, updated_at FROM service_types WHERE id = :id", id=type_id)
+    return (str(rows[0]["name"]), to_time(int(str(rows[0]["updated_at"])))) if rows else None

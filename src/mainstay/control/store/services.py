@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 import msgspec
@@ -28,6 +29,70 @@ class ServiceRow(Record, frozen=True, kw_only=True):
 
 
 SERVICES = Table("services", "service", ServiceRow, name_index="service_names")
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What is shown of a service beside its own row."""
+
+    agent_name: str
+    agent_status: str
+    type_name: str
+    type_version: datetime
+    # (id, action, status) of the active one, if any.
+    job: tuple[str, str, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    service: ServiceRow
+    # Which form of its type's definition holds.
+    type_version: datetime
+    pool_set_id: str | None
+
+
+async def find_whole(tx: Transaction, service_id: str, *, lock: bool = False) -> Found | None:
+    """A service with what is needed to do something with it, in one go."""
+    ending = f"{tx.for_update} OF services" if lock and tx.for_update else ""
+    rows = await tx.fetch(
+        f"SELECT {SERVICES.select('services')}, service_types.updated_at AS type_version,"
+        " agents.service_pool_set_id AS pool_set_id FROM services"
+        " JOIN service_types ON service_types.id = services.service_type_id"
+        f" JOIN agents ON agents.id = services.agent_id WHERE services.id = :id{ending}",
+        id=service_id,
+    )
+    if not rows:
+        return None
+    pool_set_id = rows[0]["pool_set_id"]
+    return Found(
+        SERVICES.decode(rows[0]),
+        to_time(int(str(rows[0]["type_version"]))),
+        None if pool_set_id is None else str(pool_set_id),
+    )
+
+
+async def surroundings(tx: Transaction, ids: Sequence[str]) -> dict[str, Surroundings]:
+    marks: dict[str, str] = {f"id_{index}": service_id for index, service_id in enumerate(ids)}
+    if not marks:
+        return {}
+    rows = await tx.fetch(
+        "SELECT services.id, agents.name AS agent_name, agents.status AS agent_status, service_types.name AS type_name,"
+        " service_types.updated_at AS type_version, jobs.id AS job_id, jobs.action AS job_action,"
+        " jobs.status AS job_status FROM services JOIN agents ON agents.id = services.agent_id"
+        " JOIN service_types ON service_types.id = services.service_type_id"
+        " LEFT JOIN jobs ON jobs.service_id = services.id AND jobs.status IN ('Pending', 'Processing')"
+        f" WHERE services.id IN ({', '.join(f':{name}' for name in marks)})",
+        **marks,  # type: ignore[arg-type]
+    )
+    return {
+        str(row["id"]): Surroundings(
+            str(row["agent_name"]),
+            str(row["agent_status"]),
+            str(row["type_name"]),
+            to_time(int(str(row["type_version"]))),
+            None if row["job_id"] is None else (str(row["job_id"]), str(row["job_action"]), str(row["job_status"])),
+        )
+        for row in rows
+    }
 
 
 async def find_living(tx: Transaction, ids: Sequence[str]) -> list[tuple[ServiceRow, str]]:
@@ -81,7 +146,7 @@ async def living_referrers(tx: Transaction, service_id: str, limit: int = 10) ->
 
 
 async def note_state(tx: Transaction, service_id: str, state: str, now: datetime) -> None:
-    await tx.execute(
+    await tx.later(
         "INSERT INTO service_states (service_id, entered_at, ordinal, state)"
         " SELECT :id, :now, count(*), :state FROM service_states WHERE service_id = :id",
         id=service_id,

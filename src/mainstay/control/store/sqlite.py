@@ -1,6 +1,7 @@
 """The embedded database: one file, one writer at a time, readers beside it.
 
-Statements take microseconds, so they run where they are called; a commit waits for the disk, and so does not."""
+Statements take microseconds, so they run where they are called; a commit waits for the disk, and so does not. Whoever
+queues meanwhile shares the next commit: each has a savepoint of its own, and none is told before the disk has it."""
 
 from __future__ import annotations
 
@@ -53,11 +54,22 @@ class SqliteTransaction:
         with _named_refusals():
             return self._connection.execute(statement, parameters).rowcount
 
+    async def later(self, statement: str, **parameters: Value) -> None:
+        await self.execute(statement, **parameters)
+
     async def lock(self, name: str) -> None:
         """The one writer holds every lock there is."""
 
     def announce(self, topic: str) -> None:
         self.topics.add(topic)
+
+
+class Group:
+    """Transactions that are committed together."""
+
+    def __init__(self) -> None:
+        self.topics: set[str] = set()
+        self.committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
 class SqliteStore:
@@ -68,6 +80,8 @@ class SqliteStore:
         self.bus = Bus()
         self._synchronous = synchronous
         self._writing = asyncio.Lock()
+        self._group: Group | None = None
+        self._committing: set[asyncio.Task[None]] = set()
         self._writer = self._connect()
         self._readers: asyncio.LifoQueue[sqlite3.Connection] = asyncio.LifoQueue()
         for _ in range(READERS):
@@ -93,17 +107,61 @@ class SqliteStore:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Transaction]:
         async with self._writing:
+            group = self._joined()
             transaction = SqliteTransaction(self._writer)
-            with _named_refusals():
-                self._writer.execute("BEGIN IMMEDIATE")
+            self._writer.execute("SAVEPOINT own")
             try:
                 yield transaction
+            except BaseException:
+                self._undo(group)
+                raise
+            self._writer.execute("RELEASE own")
+            group.topics |= transaction.topics
+        await asyncio.shield(group.committed)
+
+    def _joined(self) -> Group:
+        """The open group, or a new one; its commit waits in line behind those who already wait to write."""
+        if self._group is None:
+            with _named_refusals():
+                self._writer.execute("BEGIN IMMEDIATE")
+            self._group = Group()
+            task = asyncio.create_task(self._commit(self._group))
+            self._committing.add(task)
+            task.add_done_callback(self._committing.discard)
+        return self._group
+
+    def _undo(self, group: Group) -> None:
+        if self._writer.in_transaction:
+            self._writer.execute("ROLLBACK TO own")
+            self._writer.execute("RELEASE own")
+        elif self._group is group:
+            # A full disk and the like end the whole transaction at once.
+            self._group = None
+            _fail(group, Unavailable("the database gave up what was not yet committed"))
+
+    async def _commit(self, group: Group) -> None:
+        async with self._writing:
+            if self._group is not group:
+                return
+            self._group = None
+            try:
                 with _named_refusals():
                     await finish_in_thread(self._writer.commit)
-            finally:
+            except Exception as error:  # noqa: BLE001 - whoever waits for the commit is told
                 if self._writer.in_transaction:
                     self._writer.rollback()
-        self.bus.publish(frozenset(transaction.topics))
+                _fail(group, error)
+                return
+        group.committed.set_result(None)
+        self.bus.publish(frozenset(group.topics))
+
+    @asynccontextmanager
+    async def asking(self) -> AsyncIterator[Transaction]:
+        reader = await self._readers.get()
+        try:
+            yield SqliteTransaction(reader)
+        finally:
+            self._readers.put_nowait(reader)
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Transaction]:
@@ -140,10 +198,17 @@ class SqliteStore:
         return [migration.name for migration in waiting]
 
     async def close(self) -> None:
+        await asyncio.gather(*self._committing)
         async with self._writing:
             for _ in range(READERS):
                 (await self._readers.get()).close()
             self._writer.close()
+
+
+def _fail(group: Group, error: Exception) -> None:
+    group.committed.set_exception(error)
+    # Nobody may be left to be told.
+    group.committed.exception()
 
 
 def _statements(script: str) -> list[str]:

@@ -79,6 +79,10 @@ async def list_pending(call: Call) -> Answer:
 
 
 async def _look(call: Call, limit: int, service_id: str | None) -> list[Job]:
+    # Mostly there is nothing, and then one question is enough.
+    async with call.asking() as work:
+        if not await jobs.pending(work, 1, service_id):
+            return []
     async with call.reading() as work:
         return await show_jobs(work, await jobs.pending(work, limit, service_id))
 

@@ -45,8 +45,11 @@ async def shown(work: Work, service_id: str) -> Answer:
     row = await SERVICES.find(work.tx, service_id)
     if row is None:
         raise RuntimeError("a service does not go within the request that changes it")
-    service = await show_service(work, row)
-    return Answer(service, headers=etag(service))
+    return await shown_row(work, row)
+
+
+async def shown_row(work: Work, row: ServiceRow) -> Answer:
+    return Answer(await show_service(work, row), headers=etag(row))
 
 
 async def list_services(call: Call) -> Answer:
@@ -59,9 +62,7 @@ async def list_services(call: Call) -> Answer:
 
 async def show(call: Call) -> Answer:
     async with call.reading() as work:
-        row = await work.find(SERVICES, call.path["id"])
-        service = await show_service(work, row)
-    return Answer(service, headers=etag(service))
+        return await shown_row(work, await work.find(SERVICES, call.path["id"]))
 
 
 class Rehearsed(Exception):
@@ -102,7 +103,7 @@ async def create(call: Call) -> Answer:
         service = await services.create(work, wanted)
         if call.flag("dryRun"):
             raise Rehearsed(await forecast_order(work, service))
-        answer = await shown(work, service.id)
+        answer = await shown_row(work, service)
         if key is not None:
             await keep_answer(work.tx, work.who.token_id, key, msgspec.json.encode(answer.body).decode())
         answers.append(answer)
