@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from applying import Applied
+from applying import GROUP, USER, Applied
 from loading import faults_of, load_text
 from mainstay.converge.contract import DoesNotLoad
 from mainstay.converge.host.facts import built_in, custom_files, fqdn, os_family, read_small
@@ -40,6 +40,7 @@ def test_every_fact_there_must_be_is_there() -> None:
     assert set(facts["network"]) == {"interfaces", "default_ipv4", "default_ipv6"}
     assert set(facts["network"]["interfaces"]) == {name for _, name in socket.if_nameindex()}
     assert facts["virtualization"]
+    assert facts["user"] == {"name": USER, "group": GROUP}
     assert facts["host"]["info"] == {
         "hostname": system.nodename,
         "os": "linux",

@@ -25,6 +25,7 @@ def built_in() -> dict[str, Any]:
         "memory": {"total_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")},
         "network": network(),
         "virtualization": virtualization(),
+        "user": user(),
         "host": {
             "info": {
                 "hostname": hostname,
@@ -37,6 +38,14 @@ def built_in() -> dict[str, Any]:
             }
         },
     }
+
+
+def user() -> dict[str, str]:
+    """Whoever runs this program: what it makes for itself belongs to them."""
+    from mainstay.converge.host.accounts import Accounts
+
+    accounts = Accounts()
+    return {"name": accounts.user(os.geteuid()), "group": accounts.group(os.getegid())}
 
 
 def custom_files(configuration: str) -> list[str]:
