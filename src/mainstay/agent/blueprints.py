@@ -264,5 +264,21 @@ def files_in(directory: str) -> Iterator[str]:
             yield place
 
 
+def unpack(bundle: bytes, directory: str) -> None:
+    """Into a directory that is made, or empty. Raises `DoesNotLoad` for what is no bundle."""
+    from tempfile import NamedTemporaryFile
+
+    from mainstay.converge.host.bundles import Refused, tar_entries, write_entries
+
+    os.makedirs(directory, exist_ok=True)
+    with NamedTemporaryFile(suffix=".tar.gz") as packed:
+        packed.write(bundle)
+        packed.flush()
+        try:
+            write_entries(tar_entries(packed.name), directory)
+        except (Refused, EOFError) as error:
+            raise DoesNotLoad([Fault(directory, None, None, f"the bundle cannot be unpacked: {error}")]) from None
+
+
 def digest_of(bundle: bytes) -> str:
     return f"sha256:{hashlib.sha256(bundle).hexdigest()}"

@@ -1,0 +1,205 @@
+"""Blueprints: what a service type means on a host, made, checked, tried out and given to a control plane.
+
+`new NAME` makes one that works; `check DIR` tells every fault with its line; `test DIR` orders its examples against a
+server and an agent of its own and walks their lifecycles; `push DIR` gives it to a control plane, and `pull` fetches one
+by its digest or by NAME@VERSION. Address and token of the control plane come from MAINSTAY_URL and MAINSTAY_TOKEN, or
+from --server and --token-file.
+Exit code: 0 all is well, 1 faults were found or the server could not be reached, 2 it could not be done as asked."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+
+from mainstay.cli.main import Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from mainstay.agent.client import Client
+
+SUMMARY = "make, check, test, push and pull blueprints"
+EXIT_FAULTS, EXIT_UNREACHABLE = 1, 1
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="new|check|test|push|pull")
+    new = verbs.add_parser("new", help="make one that works, to begin with", allow_abbrev=False)
+    new.add_argument("name", metavar="NAME")
+    new.add_argument("--dir", metavar="DIR", help="where to make it; ./NAME when not given")
+    check = verbs.add_parser("check", help="tell every fault with its line; touch nothing", allow_abbrev=False)
+    check.add_argument("directory", metavar="DIR")
+    check.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    push = verbs.add_parser("push", help="give it to a control plane", allow_abbrev=False)
+    push.add_argument("directory", metavar="DIR")
+    push.add_argument(
+        "--force", action="store_true", help="replace the same version; change the type although services do not fit"
+    )
+    push.add_argument("--dry-run", action="store_true", help="only tell what would happen")
+    pull = verbs.add_parser("pull", help="fetch one into a directory", allow_abbrev=False)
+    pull.add_argument("what", metavar="DIGEST|NAME[@VERSION]", help="without a version: the current one")
+    pull.add_argument("directory", metavar="DIR", help="must not exist, or be empty")
+    for verb in (push, pull):
+        verb.add_argument("--server", metavar="URL", help="address of the control plane; MAINSTAY_URL")
+        verb.add_argument("--token-file", metavar="FILE", help="a file that holds an admin's token; MAINSTAY_TOKEN")
+        verb.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    return {"new": new, "check": check, "push": push, "pull": pull}[arguments.verb](arguments)
+
+
+def new(arguments: argparse.Namespace) -> int:
+    from mainstay.agent.blueprints import NAME
+    from mainstay.agent.scaffold import files_of
+
+    name, directory = arguments.name, arguments.dir or arguments.name
+    if not NAME.fullmatch(name):
+        raise Refused(f"{name!r} is no name of a blueprint: letters, digits, dots, dashes and underscores")
+    refuse_filled(directory)
+    for path, content in files_of(name).items():
+        place = os.path.join(directory, path)
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        with open(place, "x", encoding="utf-8") as file:
+            file.write(content)
+    print(f"{directory}: made; `mainstay blueprint test {directory}` tries it out")
+    return 0
+
+
+def refuse_filled(directory: str) -> None:
+    if os.path.exists(directory) and (not os.path.isdir(directory) or os.listdir(directory)):
+        raise Refused(f"{directory} is there already; name a directory that does not exist, or is empty")
+
+
+def check(arguments: argparse.Namespace) -> int:
+    from mainstay.agent.checks import check_blueprint
+    from mainstay.cli.display import printable
+    from mainstay.cli.runs import print_json
+
+    directory = existing(arguments.directory)
+    blueprint, found = check_blueprint(directory)
+    if arguments.json:
+        print_json(
+            {
+                "name": None if blueprint is None else blueprint.name,
+                "version": None if blueprint is None else blueprint.version,
+                "faults": [fault.as_json() for fault in found.faults],
+                "warnings": [warning.as_json() for warning in found.warnings],
+            }
+        )
+        return EXIT_FAULTS if found.faults else 0
+    for line in found.lines():
+        print(printable(line))
+    if blueprint is None or found.faults:
+        print(f"{printable(directory)}: {counted(len(found.faults), 'fault')}")
+        return EXIT_FAULTS
+    said = f", {counted(len(found.warnings), 'warning')}" if found.warnings else ""
+    print(f"{printable(directory)}: {blueprint.name} {blueprint.version} is fine{said}")
+    return 0
+
+
+def existing(directory: str) -> str:
+    if not os.path.isdir(directory):
+        raise Refused(f"{directory} is not a directory; a blueprint is one")
+    return directory.rstrip("/") or "/"
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def push(arguments: argparse.Namespace) -> int:
+    from mainstay.agent.blueprints import pack, read_blueprint
+    from mainstay.cli.runs import or_exit, print_json
+
+    directory = existing(arguments.directory)
+    with or_exit(as_json=arguments.json):
+        read_blueprint(directory)
+        bundle = pack(directory)
+    query = {"force": str(arguments.force).lower(), "dryRun": str(arguments.dry_run).lower()}
+    with connected(arguments) as client:
+        pushed = client.call(
+            "POST", "/blueprints", content=bundle, query=query, headers={"Content-Type": "application/gzip"}
+        )
+    if arguments.json:
+        print_json(pushed)
+        return 0
+    verb = "would be" if arguments.dry_run else "is"
+    state = f"{verb} pushed" if pushed["created"] else "was there already, and is the current one"
+    print(f"{pushed['name']} {pushed['version']} {state}: {pushed['digest']}")
+    print(
+        f"New services of type {pushed['serviceType']['name']} get it; others when an action that moves them succeeds."
+    )
+    for misfit in pushed["misfits"]:
+        print(f"warning: service {misfit['serviceId']} does not fit: {misfit['message']}")
+    return 0
+
+
+def pull(arguments: argparse.Namespace) -> int:
+    from mainstay.agent.blueprints import digest_of, unpack
+    from mainstay.cli.runs import or_exit, print_json
+
+    refuse_filled(arguments.directory)
+    with connected(arguments) as client:
+        digest = find_digest(client, arguments.what)
+        bundle = client.get(f"/blueprints/{digest}", headers={"Accept": "*/*"})
+    if not isinstance(bundle, bytes) or digest_of(bundle) != digest:
+        raise Refused(f"what the server sent is not {digest}; nothing is kept", exit_code=EXIT_UNREACHABLE)
+    with or_exit(as_json=arguments.json):
+        unpack(bundle, arguments.directory)
+    if arguments.json:
+        print_json({"digest": digest, "directory": arguments.directory})
+    else:
+        print(f"{arguments.directory}: {digest}")
+    return 0
+
+
+def find_digest(client: Client, what: str) -> str:
+    if what.startswith("sha256:"):
+        return what
+    name, _, version = what.partition("@")
+    found = [each for each in client.pages("/blueprints", {"name": name}) if each["name"] == name]
+    if version:
+        found = [each for each in found if each["version"] == version]
+    elif len(found) > 1:
+        found = [each for each in found if each["isCurrent"]]
+    if len(found) == 1:
+        return str(found[0]["digest"])
+    raise Refused(
+        f"there is no blueprint {what}" if not found else f"{name} has several current versions; say NAME@VERSION"
+    )
+
+
+@contextmanager
+def connected(arguments: argparse.Namespace) -> Iterator[Client]:
+    """What the server refuses is said in words."""
+    from mainstay.agent.client import Client, ServerRefusal, Unreachable
+
+    url = arguments.server or os.environ.get("MAINSTAY_URL")
+    if not url:
+        raise Refused("where is the control plane? Say --server URL, or set MAINSTAY_URL")
+    if not url.startswith(("http://", "https://")):
+        raise Refused(f"{url} is not an address; it begins with https:// or http://")
+    try:
+        yield Client(url, token_of(arguments))
+    except Unreachable as error:
+        raise Refused(f"{error}; is the server running there?", exit_code=EXIT_UNREACHABLE) from None
+    except ServerRefusal as refusal:
+        told = [f"  {path}: {message}" if path else f"  {message}" for path, message in refusal.faults]
+        told += [f"  service {each['serviceId']}: {each['message']}" for each in refusal.document.get("services", ())]
+        raise Refused("\n".join([f"the server refuses: {refusal}", *told])) from None
+
+
+def token_of(arguments: argparse.Namespace) -> str:
+    if arguments.token_file:
+        try:
+            with open(arguments.token_file, encoding="utf-8") as file:
+                return file.read(10_000).strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise Refused(f"cannot read {arguments.token_file}: {getattr(error, 'strerror', error)}") from None
+    token = os.environ.get("MAINSTAY_TOKEN")
+    if not token:
+        raise Refused("who are you? Say --token-file FILE, or set MAINSTAY_TOKEN; an admin may push")
+    return token
