@@ -204,7 +204,8 @@ async def delete(work: Work, agent: Agent) -> None:
 
 async def make_code(work: Work, agent: Agent) -> EnrolmentCode:
     """A code lets one program in once; a newer code replaces it."""
-    code = EnrolmentCode(secrets.token_urlsafe(16), work.now + CODE_LIFETIME)
+    # It is typed on a command line, where a leading minus would make it an option.
+    code = EnrolmentCode(secrets.token_hex(16), work.now + CODE_LIFETIME)
     await store.add_code(work.tx, hash_token(code.code), agent.id, code.expires_at)
     return code
 
