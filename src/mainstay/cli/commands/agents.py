@@ -1,0 +1,154 @@
+"""Lists agents. `agents add NAME --serves TYPE` lets a new one in: it makes what is missing (the provider participant,
+an agent type that lists the service types, the agent) and prints the code to enrol the host with.
+`agents code NAME` makes another code; a code is good for 15 minutes and for one host."""
+
+from __future__ import annotations
+
+from mainstay.cli.addresses import is_loopback
+from mainstay.cli.display import printable
+from mainstay.cli.main import Refused
+from mainstay.cli.remote import connected, find_named, find_type, print_warning, some
+from mainstay.cli.tables import BAD, BUSY, DIM, GOOD, age, print_table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+    from typing import Any
+
+    from mainstay.agent.client import Client
+    from mainstay.cli.tables import Cell
+
+SUMMARY = "list agents, or let a new one in"
+PROVIDER = "operator"
+LONGEST_NAME = 100
+COLOURS = {"Connected": GOOD, "New": BUSY, "Disconnected": BUSY, "Error": BAD, "Disabled": DIM}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("verb", metavar="add|code", nargs="?", choices=("add", "code"), help="what to do")
+    parser.add_argument("name", metavar="AGENT", nargs="?", help="the agent's name")
+    parser.add_argument(
+        "--serves", metavar="TYPE", action="append", default=[], help="add: service types it can serve, with commas"
+    )
+    parser.add_argument(
+        "--provider", metavar="PARTICIPANT", help=f"add: whose agent it is; yourself, or for an admin {PROVIDER}"
+    )
+    parser.add_argument("--tag", metavar="TAG", action="append", default=[], help="add: orders may ask for it")
+    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.verb and not arguments.name:
+        raise Refused(f"say which: mainstay agents {arguments.verb} NAME")
+    if arguments.verb == "add" and not arguments.serves:
+        raise Refused("say what it serves: --serves TYPE; `mainstay types` lists them")
+    if arguments.verb != "add" and (arguments.serves or arguments.provider or arguments.tag):
+        raise Refused("--serves, --provider and --tag go with `mainstay agents add NAME`")
+    with connected(arguments) as client:
+        if arguments.verb is None:
+            return list_agents(client, arguments)
+        agent = (
+            add(client, arguments)
+            if arguments.verb == "add"
+            else find_named(client, "/agents", "agent", arguments.name)
+        )
+        code = client.post(f"/agents/{agent['id']}/enrolment-codes")
+        if arguments.json:
+            from mainstay.cli.runs import print_json
+
+            print_json({**agent, "enrolment": {**code, "url": client.url}})
+            return 0
+        print("Type this on the host within 15 minutes, as the user that the agent is to run as:\n")
+        print(f"  mainstay agent enroll {client.url} {code['code']}\n")
+        if is_loopback(client.url):
+            print_warning(f"{client.url} is this machine; on another host use an address that it reaches")
+    return 0
+
+
+def list_agents(client: Client, arguments: argparse.Namespace) -> int:
+    found = some(client, "/agents", {"sort": "name"})
+    if arguments.json:
+        from mainstay.cli.runs import print_json
+
+        print_json(found)
+        return 0
+    if not found:
+        print("There is no agent here; `mainstay agents add NAME --serves TYPE` lets one in.")
+        return 0
+    providers = {each["id"]: each["name"] for each in some(client, "/participants")}
+    types = {each["id"]: each for each in some(client, "/agent-types")}
+    serves = {each["id"]: each["name"] for each in some(client, "/service-types")}
+    rows = []
+    for agent in found:
+        served = types.get(agent["agentTypeId"], {}).get("serviceTypeIds", [])
+        rows.append(row(agent, providers, ", ".join(serves.get(each, each) for each in served)))
+    print_table(("AGENT", "STATUS", "LAST SEEN", "SERVES", "TAGS", "PROVIDER"), rows)
+    return 0
+
+
+def row(agent: Mapping[str, Any], providers: Mapping[str, str], serves: str) -> list[Cell]:
+    return [
+        agent["name"],
+        (agent["status"], COLOURS.get(agent["status"], "")),
+        f"{age(agent['lastStatusUpdate'])} ago",
+        serves,
+        ", ".join(agent["tags"]),
+        providers.get(agent["providerId"], agent["providerId"]),
+    ]
+
+
+def add(client: Client, arguments: argparse.Namespace) -> Any:
+    """The agent; one that is there already, and serves what is asked, is taken as it is."""
+    names = [name for text in arguments.serves for name in text.split(",") if name]
+    wanted = {find_type(client, name)["id"] for name in names}
+    provider_id = find_provider(client, arguments)
+    for agent in some(client, "/agents", {"name": arguments.name, "providerId": provider_id}):
+        if agent["name"] == arguments.name:
+            served = client.get(f"/agent-types/{agent['agentTypeId']}")["serviceTypeIds"]
+            if not wanted <= set(served):
+                raise Refused(
+                    f"there is already an agent {arguments.name!r}, and it does not serve all of {', '.join(names)}"
+                )
+            say(arguments, f"Agent {arguments.name} is there already.")
+            return agent
+    body = {
+        "name": arguments.name,
+        "providerId": provider_id,
+        "agentTypeId": find_agent_type(client, arguments, wanted, names),
+        "tags": arguments.tag,
+    }
+    made = client.post("/agents", body)
+    say(arguments, f"Made agent {made['name']}, which serves {', '.join(names)}.")
+    return made
+
+
+def say(arguments: argparse.Namespace, text: str) -> None:
+    if not arguments.json:
+        print(printable(text))
+
+
+def find_provider(client: Client, arguments: argparse.Namespace) -> str:
+    me = client.get("/tokens/me")
+    if me["participantId"] and not arguments.provider:
+        return str(me["participantId"])
+    name = arguments.provider or PROVIDER
+    for each in some(client, "/participants", {"name": name}):
+        if each["name"] == name:
+            return str(each["id"])
+    made = client.post("/participants", {"name": name})
+    say(arguments, f"Made participant {name}.")
+    return str(made["id"])
+
+
+def find_agent_type(client: Client, arguments: argparse.Namespace, wanted: set[str], names: list[str]) -> str:
+    """One that lists just these service types, or else the one that lists the fewest more."""
+    fitting = [each for each in some(client, "/agent-types") if wanted <= set(each["serviceTypeIds"])]
+    if fitting:
+        return str(min(fitting, key=lambda each: len(each["serviceTypeIds"]))["id"])
+    name = "+".join(names)[:LONGEST_NAME]
+    taken = {each["name"] for each in some(client, "/agent-types", {"name": name})}
+    body = {"name": f"{name} of {arguments.name}"[:LONGEST_NAME] if name in taken else name}
+    made = client.post("/agent-types", {**body, "serviceTypeIds": sorted(wanted)})
+    say(arguments, f"Made agent type {made['name']}.")
+    return str(made["id"])

@@ -1,0 +1,236 @@
+"""Prints a script that completes commands, options and the names of types, services and actions in your shell.
+
+bash: source <(mainstay completion bash)     zsh: source <(mainstay completion zsh)
+fish: mainstay completion fish | source
+The script asks the program (`completion --words …`), which answers quietly, or not at all if the server does not."""
+
+from __future__ import annotations
+
+from mainstay.cli.main import load, make_parser, names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from mainstay.agent.client import Client
+
+SUMMARY = "print a completion script for your shell"
+SHELLS = ("bash", "zsh", "fish")
+# Somebody waits at a prompt.
+SECONDS = 2.0
+
+BASH = """\
+_mainstay() {
+  local IFS=$'\\n' line
+  COMPREPLY=()
+  while read -r line; do COMPREPLY+=("${line%%$'\\t'*}"); done < <(
+    mainstay completion --words "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+  if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]]; then compopt -o nospace; fi
+}
+complete -o bashdefault -o default -F _mainstay mainstay
+"""
+ZSH = """\
+#compdef mainstay
+_mainstay() {
+  local line word
+  local -a plain open
+  while IFS= read -r line; do
+    word=${line%%$'\\t'*}
+    if [[ $word == *= ]]; then open+=("$word"); else plain+=("$word"); fi
+  done < <(mainstay completion --words "${(@)words[2,CURRENT]}" 2>/dev/null)
+  if (( ! ${#plain} && ! ${#open} )); then _files; return; fi
+  (( ${#open} )) && compadd -S '' -- "${open[@]}"
+  (( ${#plain} )) && compadd -- "${plain[@]}"
+}
+compdef _mainstay mainstay
+"""
+FISH = """\
+function __mainstay_words
+  set -l words (commandline -opc) (commandline -ct)
+  mainstay completion --words $words[2..-1] 2>/dev/null
+end
+complete -c mainstay -a '(__mainstay_words)'
+"""
+SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    from argparse import REMAINDER
+
+    ways = parser.add_mutually_exclusive_group(required=True)
+    ways.add_argument("shell", nargs="?", choices=SHELLS, metavar="bash|zsh|fish", help="for which shell")
+    ways.add_argument(
+        "--words", nargs=REMAINDER, metavar="WORD …", help="what is typed so far; prints what could follow"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.shell is not None:
+        print(SCRIPTS[arguments.shell], end="")
+        return 0
+    try:
+        print("".join(f"{line}\n" for line in candidates(arguments.words)), end="")
+    except (Exception, SystemExit):  # noqa: BLE001 (an error would stand in the middle of what somebody types)
+        return 1
+    return 0
+
+
+def candidates(words: list[str]) -> list[str]:
+    """What the last word could become, one per line, a tab before what it means."""
+    typed, cut_at_sign = glued(words or [""])
+    *before, current = typed
+    found = offered(before, current)
+    matching = [line for line in found if line.partition("\t")[0].startswith(current)]
+    if cut_at_sign:
+        return [line.partition("=")[2] for line in matching]
+    return matching
+
+
+def glued(words: list[str]) -> tuple[list[str], bool]:
+    """bash takes `cpu=4` for three words; here it is one. The flag says that the last word was such."""
+    joined: list[str] = []
+    open_sign = False
+    for index, word in enumerate(words):
+        sign = word == "=" and index > 0
+        if joined and (sign or open_sign):
+            joined[-1] += word
+        else:
+            joined.append(word)
+        open_sign = sign
+    return joined, len(joined) < len(words) and (words[-1] == "=" or words[-2] == "=")
+
+
+def offered(before: list[str], current: str) -> list[str]:
+    if not before:
+        return [f"{name}\t{command.SUMMARY}" for name in names() if (command := load(name)) is not None]
+    command = load(before[0])
+    if command is None:
+        return []
+    parser = make_parser(before[0], command)
+    rest = before[1:]
+    children = sub_parsers(parser)
+    if children:
+        chosen = next((word for word in rest if word in children), None)
+        if chosen is None:
+            return [*children, *option_lines(parser, current)]
+        parser, rest = children[chosen], rest[rest.index(chosen) + 1 :]
+    waiting, positionals, given = place(parser, rest)
+    if waiting is not None:
+        return values_of(waiting, given, current)
+    if current.startswith("-"):
+        return option_lines(parser, current)
+    return values_of(positionals[len(given)], given, current) if len(given) < len(positionals) else []
+
+
+def sub_parsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    import argparse
+
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return dict(action.choices)
+    return {}
+
+
+def place(
+    parser: argparse.ArgumentParser, words: list[str]
+) -> tuple[argparse.Action | None, list[argparse.Action], list[str]]:
+    """The option whose value comes next, if one waits for it; the positional arguments, and those given so far."""
+    options = {name: action for action in parser._actions for name in action.option_strings}
+    positionals = [action for action in parser._actions if not action.option_strings]
+    given: list[str] = []
+    waiting: argparse.Action | None = None
+    for word in words:
+        if waiting is not None:
+            waiting = None
+        elif word in options:
+            waiting = options[word] if options[word].nargs != 0 else None
+        elif not word.startswith("-") or word == "-":
+            given.append(word)
+    return waiting, positionals, given
+
+
+def option_lines(parser: argparse.ArgumentParser, current: str) -> list[str]:
+    if not current.startswith("-"):
+        return []
+    return [
+        f"{name}\t{action.help or ''}"
+        for action in parser._actions
+        for name in action.option_strings
+        if len(name) > 2
+    ]
+
+
+def values_of(action: argparse.Action, given: list[str], current: str) -> list[str]:
+    if action.choices is not None:
+        return [str(choice) for choice in action.choices]
+    ask = SOURCES.get(str(action.metavar))
+    if ask is None:
+        return []
+    from mainstay.cli.remote import open_client
+
+    return ask(open_client(), given, current)
+
+
+def named(path: str) -> Callable[[Client, list[str], str], list[str]]:
+    def ask(client: Client, _given: list[str], current: str) -> list[str]:
+        query = {"name": current, "sort": "name", "pageSize": 100} if current else {"sort": "name", "pageSize": 100}
+        return [each["name"] for each in client.get(path, query=query, timeout_seconds=SECONDS)["items"]]
+
+    return ask
+
+
+def service_names(client: Client, _given: list[str], current: str) -> list[str]:
+    from mainstay.cli.remote import living
+
+    query = {"sort": "name", "pageSize": 100, **({"name": current} if current else {})}
+    found = living(client, client.get("/services", query=query, timeout_seconds=SECONDS)["items"])
+    return [f"{each['name']}\t{each['serviceType']['name']}, {each['status']}" for each in found]
+
+
+def actions_now(client: Client, given: list[str], _current: str) -> list[str]:
+    from mainstay.cli.remote import find_service
+
+    return list(find_service(client, given[0])["availableActions"])
+
+
+def property_names(client: Client, given: list[str], current: str) -> list[str]:
+    """The first argument is a service type when ordering, and else a service."""
+    from mainstay.agent.client import ServerRefusal
+    from mainstay.cli.main import Refused
+    from mainstay.cli.remote import find_service, find_type
+    from mainstay.cli.service_types import allowed_values, members_of, set_by, type_of, walk
+
+    try:
+        kind = find_type(client, given[0])
+    except (Refused, ServerRefusal):
+        kind = client.get(f"/service-types/{find_service(client, given[0])['serviceTypeId']}")
+    lines = []
+    for path, definition in walk(members_of(kind) or {}):
+        if "[]" in path or "user" not in set_by(definition):
+            continue
+        if current.startswith(f"{path}="):
+            lines += [f"{path}={value}" for value in allowed_values(definition)]
+        else:
+            lines.append(f"{path}=\t{type_of(definition)}")
+    return lines
+
+
+def job_ids(client: Client, _given: list[str], _current: str) -> list[str]:
+    from mainstay.cli.remote import short
+
+    found = client.get("/jobs", query={"sort": "-createdAt", "pageSize": 50}, timeout_seconds=SECONDS)["items"]
+    return [f"{short(job['id'])}\t{job['action']} of {job['service']['name']}, {job['status']}" for job in found]
+
+
+SOURCES: dict[str, Callable[[Client, list[str], str], list[str]]] = {
+    "TYPE": named("/service-types"),
+    "SERVICE": service_names,
+    "ACTION": actions_now,
+    "NAME=VALUE": property_names,
+    "AGENT": named("/agents"),
+    "PARTICIPANT": named("/participants"),
+    "GROUP": named("/service-groups"),
+    "POOL": named("/service-pools"),
+    "JOB": job_ids,
+}

@@ -1,0 +1,111 @@
+"""Has something done to a service: any action of its lifecycle, `update` with new properties, or `delete`.
+
+mainstay do shop stop; mainstay do shop update -p cpu=8; mainstay do shop delete
+SERVICE is a name, an id or the beginning of an id. Exit code: 0 done, 1 the run failed, 2 refused."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from mainstay.agent.client import ServerRefusal
+from mainstay.cli.follow import finish
+from mainstay.cli.forecasts import (
+    PLAN_SECONDS,
+    add_forecast_options,
+    forecast_query,
+    is_forecast,
+    show_forecast,
+)
+from mainstay.cli.given import add_property_options, is_given, put, read_given
+from mainstay.cli.main import Refused, suggestion
+from mainstay.cli.remote import connected, explain, find_service
+from mainstay.cli.service_types import members_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any
+
+    from mainstay.agent.client import Client
+
+SUMMARY = "have something done to a service"
+ABOUT_ACTIONS = ("unknown_action", "wrong_state", "terminal_state")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    from argparse import BooleanOptionalAction
+
+    parser.add_argument("service", metavar="SERVICE", help="name, id or the beginning of an id")
+    parser.add_argument("action", metavar="ACTION", help="start, stop, update, delete, …")
+    add_property_options(parser)
+    parser.add_argument(
+        "--unset", metavar="NAME", action="append", default=[], help="clear an optional property (update)"
+    )
+    parser.add_argument("--rename", metavar="NAME", help="call the service something else (update)")
+    parser.add_argument("--force", action="store_true", help="end the service without its agent (delete)")
+    add_forecast_options(parser)
+    parser.add_argument(
+        "--wait", action=BooleanOptionalAction, default=True, help="follow it until it is done (the default)"
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="in a plan, also show what stays as it is")
+    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    refuse_misplaced(arguments)
+    with connected(arguments) as client:
+        service = find_service(client, arguments.service)
+        members = members_of(client.get(f"/service-types/{service['serviceTypeId']}"))
+        properties = read_given(client, arguments, members)
+        for name in arguments.unset:
+            put(properties, name.split("."), None)
+        try:
+            answer = send(client, arguments, service, properties)
+        except ServerRefusal as refusal:
+            text = explain(refusal, client.url, members)
+            raise Refused(text + way_out(refusal, service, arguments.action)) from refusal
+        if is_forecast(arguments):
+            return show_forecast(arguments, answer, members)
+        return finish(client, answer, wait=arguments.wait, as_json=arguments.json)
+
+
+def refuse_misplaced(arguments: argparse.Namespace) -> None:
+    if arguments.action != "update" and (arguments.unset or arguments.rename):
+        raise Refused("--unset and --rename go with `update`")
+    if arguments.action != "delete" and arguments.force:
+        raise Refused("--force goes with `delete`")
+    if arguments.action == "delete" and is_given(arguments):
+        raise Refused("`delete` takes no properties")
+    if arguments.action == "update" and not (is_given(arguments) or arguments.unset or arguments.rename):
+        raise Refused("say what to change: -p NAME=VALUE, --unset NAME or --rename NAME")
+
+
+def send(client: Client, arguments: argparse.Namespace, service: Any, properties: dict[str, Any]) -> Any:
+    path = f"/services/{service['id']}"
+    query = forecast_query(arguments)
+    body: dict[str, Any] = {"properties": properties} if properties else {}
+    if arguments.action == "delete":
+        if arguments.force:
+            query["force"] = "true"
+        if arguments.plan_digest:
+            query["planDigest"] = arguments.plan_digest
+        told = client.call("DELETE", path, query=query, timeout_seconds=PLAN_SECONDS)
+        # A deletion has no answer of its own, and may be over by now.
+        return told or {**client.get(path), **({} if arguments.force else {"activeJob": {"action": "delete"}})}
+    if arguments.plan_digest:
+        body["planDigest"] = arguments.plan_digest
+    if arguments.action == "update":
+        if arguments.rename:
+            body["name"] = arguments.rename
+        return client.call("PATCH", path, body, query=query, timeout_seconds=PLAN_SECONDS)
+    action = quote(arguments.action, safe="")
+    return client.post(f"{path}/{action}", body, query=query, timeout_seconds=PLAN_SECONDS)
+
+
+def way_out(refusal: ServerRefusal, service: Any, action: str) -> str:
+    if refusal.code not in ABOUT_ACTIONS and refusal.status != 404:
+        return ""
+    now = service["availableActions"]
+    if not now:
+        return f"\n{service['name']} is {service['status']}; nothing can be done to it any more."
+    return f"\n{service['name']} is {service['status']}; now you can: {', '.join(now)}{suggestion(action, now)}"

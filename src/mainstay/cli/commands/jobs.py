@@ -1,0 +1,158 @@
+"""Lists jobs, newest first; `jobs show JOB` tells what one did on its host, `jobs cancel JOB` ends its run."""
+
+from __future__ import annotations
+
+from mainstay.agent.client import ServerRefusal
+from mainstay.cli.display import printable
+from mainstay.cli.follow import told_progress
+from mainstay.cli.main import Refused
+from mainstay.cli.remote import connected, find_job, find_service, short, some
+from mainstay.cli.tables import BAD, BUSY, DIM, GOOD, age, clock, print_fields, print_table, read_time, span
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from mainstay.agent.client import Client
+    from mainstay.cli.tables import Cell
+
+SUMMARY = "list jobs, show or cancel one"
+SHOWN = 20
+COLOURS = {"Completed": GOOD, "Failed": BAD, "Cancelled": DIM, "Processing": BUSY, "Pending": BUSY}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "verb", metavar="show|cancel", nargs="?", choices=("show", "cancel"), help="what to do with one"
+    )
+    parser.add_argument("job", metavar="JOB", nargs="?", help="its id, or the beginning of it")
+    parser.add_argument("--service", metavar="SERVICE", help="only of this service")
+    parser.add_argument(
+        "--status", metavar="STATUS", action="append", default=[], choices=tuple(COLOURS), help=" | ".join(COLOURS)
+    )
+    parser.add_argument(
+        "--limit", metavar="N", type=int, default=SHOWN, help=f"how many at most; {SHOWN} if not given"
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="show: also what was as wanted")
+    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.verb and not arguments.job:
+        raise Refused(f"say which: mainstay jobs {arguments.verb} JOB")
+    with connected(arguments) as client:
+        if arguments.verb == "show":
+            return show(client, arguments)
+        if arguments.verb == "cancel":
+            return cancel(client, arguments)
+        return list_jobs(client, arguments)
+
+
+def list_jobs(client: Client, arguments: argparse.Namespace) -> int:
+    query: dict[str, object] = {"sort": "-createdAt"}
+    if arguments.service:
+        query["serviceId"] = find_service(client, arguments.service)["id"]
+    if arguments.status:
+        query["status"] = arguments.status
+    found = some(client, "/jobs", query, max(1, arguments.limit))
+    if arguments.json:
+        from mainstay.cli.runs import print_json
+
+        print_json(found)
+    elif found:
+        print_jobs(found, of_one_service=False)
+    else:
+        print("There is no such job." if arguments.service or arguments.status else "There is no job yet.")
+    return 0
+
+
+def print_jobs(jobs: Sequence[Mapping[str, Any]], *, of_one_service: bool) -> None:
+    headers = ("JOB", "SERVICE", "ACTION", "STATUS", "AGENT", "AGE", "TOOK", "TOLD")
+    rows = [row(each) for each in jobs]
+    if of_one_service:
+        print_table([*headers[:1], *headers[2:]], [[*each[:1], *each[2:]] for each in rows])
+    else:
+        print_table(headers, rows)
+
+
+def row(job: Mapping[str, Any]) -> list[Cell]:
+    told = job.get("errorMessage") or told_progress(job).removeprefix(", ")
+    tried = f" (try {job['attempt']})" if job["attempt"] > 1 else ""
+    return [
+        short(job["id"]),
+        job["service"]["name"],
+        job["action"] + (f", step {job['step']}" if job["step"] > 1 else ""),
+        (job["status"] + tried, COLOURS.get(job["status"], "")),
+        job["agent"]["name"],
+        age(job["createdAt"]),
+        took(job),
+        told.split("\n")[0] if told else "",
+    ]
+
+
+def took(job: Mapping[str, Any]) -> str:
+    began, ended = read_time(job.get("claimedAt")), read_time(job.get("completedAt"))
+    return span((ended - began).total_seconds()) if began and ended else ""
+
+
+def show(client: Client, arguments: argparse.Namespace) -> int:
+    job = find_job(client, arguments.job)
+    try:
+        report = client.get(f"/jobs/{job['id']}/report")
+    except ServerRefusal as refusal:
+        if refusal.status != 404:
+            raise
+        report = None
+    if arguments.json:
+        from mainstay.cli.runs import print_json
+
+        print_json({**job, "report": report})
+        return 0
+    print_fields(fields(job))
+    if isinstance(report, dict) and isinstance(report.get("events"), list):
+        from mainstay.cli.reports import print_report
+
+        print()
+        print_report(report, verbose=arguments.verbose)
+    elif report is not None:
+        from mainstay.cli.tables import tree_lines
+
+        print("\n".join(["", *tree_lines({"report": report}, "")]))
+    return 0
+
+
+def fields(job: Mapping[str, Any]) -> list[tuple[str, Cell]]:
+    return [
+        ("job", job["id"]),
+        ("service", f"{job['service']['name']} ({job['service']['status']})"),
+        ("action", f"{job['action']}, step {job['step']} of its run"),
+        ("status", (job["status"] + told_progress(job), COLOURS.get(job["status"], ""))),
+        ("told", job.get("errorMessage") or ""),
+        ("agent", job["agent"]["name"]),
+        ("attempt", str(job["attempt"])),
+        ("asked", f"{clock(job['createdAt'])} by {job['consumer']['name']}"),
+        ("begun", clock(job.get("claimedAt"))),
+        ("ended", clock(job.get("completedAt"))),
+        ("took", took(job)),
+        ("blueprint", job.get("blueprintDigest") or ""),
+    ]
+
+
+def cancel(client: Client, arguments: argparse.Namespace) -> int:
+    job = find_job(client, arguments.job)
+    client.post(f"/jobs/{job['id']}/cancel")
+    after = client.get(f"/jobs/{job['id']}")
+    if arguments.json:
+        from mainstay.cli.runs import print_json
+
+        print_json(after)
+    elif after["status"] == "Cancelled":
+        print(printable(f"Cancelled {after['action']} of {after['service']['name']}."))
+    else:
+        agent, name = after["agent"]["name"], after["service"]["name"]
+        print(
+            printable(f"Asked agent {agent} to stop {after['action']} of {name}; `mainstay watch {name}` follows it.")
+        )
+    return 0

@@ -1,0 +1,146 @@
+"""Orders a service and follows it until it is there: `mainstay order web-app shop -p cpu=4 -p db.port=5432`.
+
+Values are read as the service type says: a string stays one, lists and objects are JSON or YAML; a reference takes a
+service's name. Faults come all at once. An admin says for whom with --for.
+Exit code: 0 done, 1 the run failed, 2 refused."""
+
+from __future__ import annotations
+
+import time
+from uuid import uuid4
+
+from mainstay.agent.client import ServerRefusal, Unreachable
+from mainstay.cli.follow import finish
+from mainstay.cli.forecasts import (
+    PLAN_SECONDS,
+    add_forecast_options,
+    forecast_query,
+    is_forecast,
+    show_forecast,
+)
+from mainstay.cli.given import add_property_options, read_given
+from mainstay.cli.main import Refused
+from mainstay.cli.remote import (
+    EXIT_FAILED,
+    connected,
+    explain,
+    find_agent,
+    find_named,
+    find_type,
+    print_warning,
+    some,
+)
+from mainstay.cli.service_types import members_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any
+
+    from mainstay.agent.client import Client
+
+SUMMARY = "order a service"
+DEFAULT_GROUP = "default"
+PAUSES_SECONDS = (0.5, 1.0, 2.0, 4.0)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    from argparse import BooleanOptionalAction
+
+    parser.add_argument("type", metavar="TYPE", help="the service type")
+    parser.add_argument("name", metavar="NAME", help="what the service is to be called")
+    add_property_options(parser)
+    parser.add_argument("--agent", metavar="AGENT", help="have this agent do it; otherwise one that can is chosen")
+    parser.add_argument(
+        "--tag", metavar="TAG", action="append", default=[], help="choose among agents that carry this tag"
+    )
+    parser.add_argument("--group", metavar="GROUP", help=f"the service group; {DEFAULT_GROUP} when not given")
+    parser.add_argument("--for", dest="consumer", metavar="PARTICIPANT", help="for whom; an admin must say")
+    add_forecast_options(parser)
+    parser.add_argument(
+        "--wait", action=BooleanOptionalAction, default=True, help="follow it until it is there (the default)"
+    )
+    parser.add_argument(
+        "--idempotency-key", metavar="KEY", help="repeat an order whose answer was lost, without ordering twice"
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="in a plan, also show what stays as it is")
+    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    with connected(arguments) as client:
+        service_type = find_type(client, arguments.type)
+        members = members_of(service_type)
+        body: dict[str, Any] = {
+            "serviceTypeId": service_type["id"],
+            "name": arguments.name,
+            "properties": read_given(client, arguments, members),
+            **place(client, arguments),
+        }
+        if arguments.plan_digest:
+            body["planDigest"] = arguments.plan_digest
+        try:
+            answer = send(client, arguments, body)
+        except ServerRefusal as refusal:
+            raise Refused(explain(refusal, client.url, members) + way_out(refusal, service_type["name"])) from refusal
+        if is_forecast(arguments):
+            return show_forecast(arguments, answer, members)
+        return finish(client, answer, wait=arguments.wait, as_json=arguments.json)
+
+
+def way_out(refusal: ServerRefusal, name: str) -> str:
+    text = str(refusal)
+    if "for whom" in text:
+        return ": --for PARTICIPANT; `mainstay participants` lists them"
+    if "no agent found" in text:
+        return f"\n`mainstay types {name}` tells who offers it; `mainstay agents add` brings an agent in."
+    return f"\n`mainstay types {name}` tells what it takes." if refusal.faults else ""
+
+
+def place(client: Client, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Which group the service goes to, and which agent does it; what is not said, the server chooses."""
+    chosen: dict[str, Any] = {}
+    if arguments.agent:
+        chosen["agentId"] = find_agent(client, arguments.agent)["id"]
+    if arguments.tag:
+        chosen["agentTags"] = arguments.tag
+    if arguments.consumer or arguments.group:
+        chosen["groupId"] = find_group(client, arguments.consumer, arguments.group or DEFAULT_GROUP)
+    return chosen
+
+
+def find_group(client: Client, consumer: str | None, name: str) -> str:
+    """The consumer's group of this name, made if there is none."""
+    if consumer is not None:
+        consumer_id = find_named(client, "/participants", "participant", consumer)["id"]
+    else:
+        consumer_id = client.get("/tokens/me").get("participantId")
+        if consumer_id is None:
+            raise Refused("an admin says for whom: --for PARTICIPANT; `mainstay participants` lists them")
+    for group in some(client, "/service-groups", {"name": name, "consumerId": consumer_id}):
+        if group["name"] == name:
+            return str(group["id"])
+    made = client.post("/service-groups", {"name": name, "consumerId": consumer_id})
+    if name != DEFAULT_GROUP:
+        print_warning(f"there was no group {name}; it has been made")
+    return str(made["id"])
+
+
+def send(client: Client, arguments: argparse.Namespace, body: dict[str, Any]) -> Any:
+    """An answer that is lost is asked for again under the same key, so nothing is ordered twice."""
+    query = forecast_query(arguments)
+    if query:
+        return client.post("/services", body, query=query, timeout_seconds=PLAN_SECONDS)
+    key = arguments.idempotency_key or str(uuid4())
+    for pause in (*PAUSES_SECONDS, None):
+        try:
+            return client.post("/services", body, headers={"Idempotency-Key": key})
+        except Unreachable as error:
+            if pause is None:
+                raise Refused(
+                    f"{error}\nThe order may have arrived. The same command with --idempotency-key {key} "
+                    "asks again without ordering twice.",
+                    exit_code=EXIT_FAILED,
+                ) from None
+            time.sleep(error.retry_after_seconds or pause)
+    raise AssertionError("the last pause ends the loop")

@@ -1,0 +1,99 @@
+"""Lists participants: who orders services and who offers them. `participants add NAME` makes one and a token for it;
+`participants token NAME` makes another token. The token is shown once; --token-file keeps it out of sight."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from mainstay.cli.display import printable
+from mainstay.cli.main import Refused
+from mainstay.cli.remote import connected, find_named, short, some, write_private
+from mainstay.cli.tables import BAD, GOOD, age, clock, print_table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any
+
+    from mainstay.agent.client import Client
+
+SUMMARY = "list participants, or add one with its token"
+DAYS = 365
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("verb", metavar="add|token", nargs="?", choices=("add", "token"), help="what to do")
+    parser.add_argument("name", metavar="PARTICIPANT", nargs="?", help="its name")
+    parser.add_argument("--token-file", metavar="FILE", help="write the token here (0600) instead of showing it")
+    parser.add_argument(
+        "--days", metavar="N", type=int, default=DAYS, help=f"how long it lasts; {DAYS} when not given"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.verb and not arguments.name:
+        raise Refused(f"say which: mainstay participants {arguments.verb} NAME")
+    if arguments.verb is None and arguments.token_file:
+        raise Refused("--token-file goes with `add` and `token`")
+    with connected(arguments) as client:
+        if arguments.verb is None:
+            return list_participants(client, arguments)
+        if arguments.verb == "token":
+            participant = find_named(client, "/participants", "participant", arguments.name)
+        else:
+            participant = add(client, arguments.name)
+        until = datetime.now(UTC) + timedelta(days=max(1, arguments.days))
+        body = {"role": "participant", "scopeId": participant["id"], "expireAt": until.isoformat()}
+        token = client.post("/tokens", {"name": participant["name"], **body})
+        return tell(arguments, client.url, participant, token)
+
+
+def list_participants(client: Client, arguments: argparse.Namespace) -> int:
+    found = some(client, "/participants", {"sort": "name"})
+    if arguments.json:
+        from mainstay.cli.runs import print_json
+
+        print_json(found)
+    elif found:
+        rows = [
+            [
+                each["name"],
+                (each["status"], GOOD if each["status"] == "Enabled" else BAD),
+                age(each["createdAt"]),
+                short(each["id"]),
+            ]
+            for each in found
+        ]
+        print_table(("PARTICIPANT", "STATUS", "AGE", "ID"), rows)
+    else:
+        print("There is no participant yet; `mainstay participants add NAME` makes one.")
+    return 0
+
+
+def add(client: Client, name: str) -> Any:
+    if any(each["name"] == name for each in some(client, "/participants", {"name": name})):
+        raise Refused(f"there is already a participant {name!r}; `mainstay participants token {name}` makes a token")
+    return client.post("/participants", {"name": name})
+
+
+def tell(arguments: argparse.Namespace, url: str, participant: Any, token: Any) -> int:
+    value = token.pop("value")
+    if arguments.token_file:
+        write_private(Path(arguments.token_file), value + "\n")
+    if arguments.json:
+        from mainstay.cli.runs import print_json
+
+        shown = {} if arguments.token_file else {"value": value}
+        print_json({**participant, "token": {**token, **shown}})
+        return 0
+    until = clock(token["expireAt"])
+    name = printable(participant["name"])
+    if arguments.token_file:
+        print(f"The token of {name}, until {until}, is in {printable(arguments.token_file)}.")
+        print(f"With it: mainstay login {url} --token-file {printable(arguments.token_file)}")
+    else:
+        print(f"The token of {name}, until {until}; it is not shown again:\n\n  {value}\n")
+        print(f"With it: mainstay login {url}")
+    return 0

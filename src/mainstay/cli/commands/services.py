@@ -1,0 +1,117 @@
+"""Lists services: state, agent, whether the host is as wanted, and what is being done. Those that ended only with --all."""
+
+from __future__ import annotations
+
+from mainstay.cli.follow import ACTIVE, told_progress
+from mainstay.cli.remote import connected, find_agent, find_type, living, short, some
+from mainstay.cli.service_types import lifecycle_of, state_names, terminal_states
+from mainstay.cli.tables import BAD, BUSY, GOOD, age, print_table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+    from typing import Any
+
+    from mainstay.agent.client import Client
+    from mainstay.cli.tables import Cell
+
+SUMMARY = "list services"
+SHOWN = 200
+MOST_STATES = 100
+SYNC_COLOURS = {"True": GOOD, "False": BAD}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--status", metavar="STATE", action="append", default=[], help="only in this state")
+    parser.add_argument("--type", metavar="TYPE", help="only of this service type")
+    parser.add_argument("--agent", metavar="AGENT", help="only of this agent")
+    parser.add_argument("--name", metavar="TEXT", help="only with this text in their name")
+    parser.add_argument("--all", action="store_true", help="also those that have ended")
+    parser.add_argument(
+        "--limit", metavar="N", type=int, default=SHOWN, help=f"how many at most; {SHOWN} if not given"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    with connected(arguments) as client:
+        limit = max(1, arguments.limit)
+        found = some(client, "/services", wanted(client, arguments), limit + 1)
+        if not arguments.all and not arguments.status:
+            found = living(client, found)
+        jobs = active_jobs(client) if any(each["activeJob"] for each in found) else {}
+    if arguments.json:
+        from mainstay.cli.runs import print_json
+
+        print_json([{**each, "activeJob": jobs.get(each["id"], each["activeJob"])} for each in found[:limit]])
+        return 0
+    if not found:
+        print(
+            "There is no such service."
+            if narrowed(arguments)
+            else "There is no service yet; `mainstay types` lists what can be ordered."
+        )
+        return 0
+    print_table(
+        ("NAME", "TYPE", "STATUS", "AGENT", "IN SYNC", "JOB", "AGE", "ID"),
+        [row(each, jobs.get(each["id"])) for each in found[:limit]],
+    )
+    if len(found) > limit:
+        print(f"There are more than {limit}; narrow it down or say --limit N.")
+    return 0
+
+
+def narrowed(arguments: argparse.Namespace) -> bool:
+    return bool(arguments.status or arguments.type or arguments.agent or arguments.name)
+
+
+def wanted(client: Client, arguments: argparse.Namespace) -> dict[str, object]:
+    query: dict[str, object] = {"sort": "name"}
+    if arguments.type:
+        query["serviceTypeId"] = find_type(client, arguments.type)["id"]
+    if arguments.agent:
+        query["agentId"] = find_agent(client, arguments.agent)["id"]
+    if arguments.name:
+        query["name"] = arguments.name
+    if arguments.status:
+        query["status"] = arguments.status
+    elif not arguments.all:
+        query |= living_states(client)
+    return query
+
+
+def living_states(client: Client) -> dict[str, object]:
+    """Leaves most of those that ended to the server: there may be many more of them than of the others."""
+    states: set[str] = set()
+    for each in some(client, "/service-types"):
+        states |= set(state_names(lifecycle_of(each))) - terminal_states(each)
+    return {"status": sorted(states)} if 0 < len(states) <= MOST_STATES else {}
+
+
+def active_jobs(client: Client) -> dict[str, Any]:
+    found = some(client, "/jobs", {"status": list(ACTIVE)})
+    return {job["serviceId"]: {key: job[key] for key in ("id", "action", "status", "progress")} for job in found}
+
+
+def row(service: Mapping[str, Any], job: Mapping[str, Any] | None) -> list[Cell]:
+    agent = service["agent"]
+    sick = agent["status"] != "Connected"
+    return [
+        service["name"],
+        service["serviceType"]["name"],
+        service["status"],
+        (f"{agent['name']} ({agent['status']})", BUSY) if sick else agent["name"],
+        sync_cell(service["conditions"]),
+        (f"{job['action']} {job['status'].lower()}{told_progress(job)}", BUSY) if job else "",
+        age(service["createdAt"]),
+        short(service["id"]),
+    ]
+
+
+def sync_cell(conditions: list[Any]) -> Cell:
+    for condition in conditions:
+        if condition.get("type") == "InSync":
+            status = str(condition.get("status"))
+            return (str(condition.get("reason") or status), SYNC_COLOURS.get(status, BUSY))
+    return ""

@@ -1,0 +1,98 @@
+"""Shows all about one service: properties (never a secret), what can be done now, conditions with their differences, jobs."""
+
+from __future__ import annotations
+
+import sys
+
+from mainstay.cli.commands.jobs import print_jobs
+from mainstay.cli.display import Palette, diff_line, printable
+from mainstay.cli.remote import connected, find_service, short
+from mainstay.cli.service_types import conceal, members_of
+from mainstay.cli.tables import BAD, BOLD, BUSY, GOOD, age, clock, print_fields, print_table, tree_lines
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+    from typing import Any
+
+    from mainstay.cli.tables import Cell
+
+SUMMARY = "show one service"
+LAST_JOBS = 5
+COLOURS = {"True": GOOD, "False": BAD}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("service", metavar="SERVICE", help="name, id or the beginning of an id")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="also who set each property, and the agent's data"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    with connected(arguments) as client:
+        service = find_service(client, arguments.service)
+        path = f"/services/{service['id']}"
+        members = members_of(client.get(f"/service-types/{service['serviceTypeId']}"))
+        newest = {"serviceId": service["id"], "sort": "-createdAt", "pageSize": LAST_JOBS}
+        jobs = client.get("/jobs", query=newest)["items"]
+        origins = client.get(f"{path}/provenance")["properties"] if arguments.verbose else None
+    if arguments.json:
+        from mainstay.cli.runs import print_json
+
+        without = [{key: value for key, value in job.items() if key != "service"} for job in jobs]
+        print_json({**service, "jobs": without, **({} if origins is None else {"provenance": origins})})
+        return 0
+    print_fields(fields(service))
+    properties = conceal(service["properties"], members)
+    if properties:
+        section("properties", tree_lines(properties))
+    if arguments.verbose and isinstance(service.get("agentInstanceData"), dict):
+        section("data of the agent", tree_lines(service["agentInstanceData"]))
+    if service["conditions"]:
+        section("conditions", [line for each in service["conditions"] for line in condition_lines(each)])
+    if origins:
+        section("who set what", [])
+        print_table(
+            ("PROPERTY", "SET BY", "HOW", "AGE", "JOB"), [origin_row(path, each) for path, each in origins.items()]
+        )
+    if jobs:
+        section("last jobs", [])
+        print_jobs(jobs, of_one_service=True)
+    return 0
+
+
+def section(title: str, lines: list[str]) -> None:
+    print("\n".join(["", Palette(sys.stdout).paint(title, BOLD), *lines]))
+
+
+def fields(service: Mapping[str, Any]) -> list[tuple[str, Cell]]:
+    agent = service["agent"]
+    return [
+        ("name", service["name"]),
+        ("id", service["id"]),
+        ("type", service["serviceType"]["name"]),
+        ("status", (service["status"], BOLD)),
+        ("can now", ", ".join(service["availableActions"])),
+        ("agent", (f"{agent['name']} ({agent['status']})", GOOD if agent["status"] == "Connected" else BUSY)),
+        ("instance", service.get("agentInstanceId") or ""),
+        ("blueprint", service.get("blueprintDigest") or ""),
+        ("created", f"{clock(service['createdAt'])} ({age(service['createdAt'])} ago)"),
+    ]
+
+
+def condition_lines(condition: Mapping[str, Any]) -> list[str]:
+    palette = Palette(sys.stdout)
+    status, reason = str(condition.get("status")), str(condition.get("reason") or "")
+    head = f"  {printable(str(condition.get('type')))}  {palette.paint(printable(status), COLOURS.get(status, BUSY))}"
+    message = str(condition.get("message") or "")
+    first, *rest = message.split("\n")
+    head += "".join(f"  {printable(text)}" for text in (reason, first) if text and text != status)
+    return [head, *(diff_line(palette, line) for line in rest)]
+
+
+def origin_row(path: str, origin: Mapping[str, Any]) -> list[Cell]:
+    how = str(origin.get("how") or "")
+    return [path, str(origin.get("actor") or ""), how, age(origin.get("at")), short(origin.get("jobId") or "")]

@@ -1,0 +1,145 @@
+"""Lists the service types that can be ordered; with a name, tells what one takes and how its services live."""
+
+from __future__ import annotations
+
+import sys
+
+from mainstay.cli.display import Palette, printable
+from mainstay.cli.remote import connected, find_type, some
+from mainstay.cli.service_types import (
+    allowed,
+    is_secret,
+    lifecycle_of,
+    made_by,
+    may_change,
+    members_of,
+    set_by,
+    state_names,
+    type_of,
+    walk,
+)
+from mainstay.cli.tables import BAD, BOLD, DIM, GOOD, print_table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+    from typing import Any
+
+    from mainstay.cli.tables import Cell
+
+SUMMARY = "list service types, or show one"
+DIGEST_SHOWN = 19
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="TYPE", nargs="?", help="show this one")
+    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    with connected(arguments) as client:
+        catalogue = client.get("/catalogue")
+        found = (
+            [find_type(client, arguments.name)]
+            if arguments.name
+            else some(client, "/service-types", {"sort": "name"})
+        )
+    offers = {item["serviceType"]["id"]: item["offers"] for item in catalogue["items"]}
+    if arguments.json:
+        from mainstay.cli.runs import print_json
+
+        told = [{**each, "offers": offers.get(each["id"], [])} for each in found]
+        print_json(told[0] if arguments.name else told)
+    elif arguments.name:
+        show(found[0], offers.get(found[0]["id"], []))
+    elif found:
+        print_table(
+            ("TYPE", "PROPERTIES", "STATES", "AGENTS", "BLUEPRINT"),
+            [row(each, offers.get(each["id"], [])) for each in found],
+        )
+    else:
+        print("There is no service type yet; an admin brings one with `mainstay blueprint push`.")
+    return 0
+
+
+def row(service_type: Mapping[str, Any], offers: list[Any]) -> list[Cell]:
+    members = members_of(service_type)
+    names = "any" if members is None else ", ".join(members) or "none"
+    states = ", ".join(state_names(lifecycle_of(service_type)))
+    digest = service_type.get("blueprintDigest")
+    return [service_type["name"], names, states, agents_cell(offers), str(digest)[:DIGEST_SHOWN] if digest else ""]
+
+
+def agents_cell(offers: list[Any]) -> Cell:
+    """How many can serve it now, of how many."""
+    agents = [agent for offer in offers for agent in offer["agents"]]
+    ready = sum(agent["status"] == "Connected" for agent in agents)
+    return (f"{ready}/{len(agents)}", GOOD if ready else BAD)
+
+
+def show(service_type: Mapping[str, Any], offers: list[Any]) -> None:
+    paint = Palette(sys.stdout).paint
+    print(f"{paint(printable(service_type['name']), BOLD)}  {paint(service_type['id'], DIM)}")
+    if service_type.get("blueprintDigest"):
+        print(f"blueprint {printable(str(service_type['blueprintDigest']))}")
+    members = members_of(service_type)
+    print()
+    if members is None:
+        print("Takes any properties.")
+    elif not members:
+        print("Takes no properties.")
+    else:
+        print_table(
+            ("PROPERTY", "TYPE", "REQUIRED", "SET BY", "DEFAULT", "ALLOWED", "CHANGES"),
+            [property_row(path, definition) for path, definition in walk(members)],
+        )
+    lifecycle = lifecycle_of(service_type)
+    print(f"\n{paint('states', BOLD)}   {', '.join(state_words(lifecycle))}")
+    print(paint("actions", BOLD))
+    for line in action_lines(lifecycle):
+        print(f"  {line}")
+    print(paint("offered by", BOLD) if offers else "Nobody offers it yet: no agent serves this type.")
+    for offer in offers:
+        names = ", ".join(f"{agent['name']} ({agent['status']})" for agent in offer["agents"])
+        print(f"  {printable(offer['provider']['name'])}: {printable(names)}")
+
+
+def property_row(path: str, definition: Mapping[str, Any]) -> list[Cell]:
+    kind = type_of(definition) + (", secret" if is_secret(definition) else "")
+    required = "yes" if definition.get("required") else "no"
+    return [
+        path,
+        kind,
+        required,
+        set_by(definition),
+        made_by(definition),
+        allowed(definition),
+        may_change(definition),
+    ]
+
+
+def state_words(lifecycle: Mapping[str, Any]) -> list[str]:
+    roles = {"terminalStates": "end", "runningStates": "running"}
+    words = []
+    for name in state_names(lifecycle):
+        said = ["first"] if name == lifecycle.get("initialState") else []
+        said += [word for key, word in roles.items() if name in (lifecycle.get(key) or ())]
+        words.append(printable(name) + (f" ({', '.join(said)})" if said else ""))
+    return words
+
+
+def action_lines(lifecycle: Mapping[str, Any]) -> list[str]:
+    actions = lifecycle.get("actions") or ()
+    wide = max((len(printable(each["name"])) for each in actions), default=0)
+    lines = []
+    for action in actions:
+        head = printable(action["name"]).ljust(wide)
+        for transition in action.get("transitions") or ():
+            line = f"{head}  {printable(transition['from'])} → {printable(transition['to'])}"
+            if transition.get("onError"):
+                pattern = transition.get("onErrorRegexp")
+                line += f"  when it fails{f' with {printable(pattern)}' if pattern else ''}"
+            lines.append(line)
+            head = " " * wide
+    return lines

@@ -1,0 +1,199 @@
+"""Follows what happens to a service: a line in place on a terminal, a line per change in a pipe, until nothing is active."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from mainstay.agent.client import Unreachable
+from mainstay.cli.display import Palette, indented, printable
+from mainstay.cli.main import complain
+from mainstay.cli.remote import EXIT_FAILED, short
+from mainstay.cli.tables import BAD, BOLD, GOOD, age, bar, cut, read_time, span, terminal_width
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from mainstay.agent.client import Client
+
+ACTIVE = ("Pending", "Processing")
+SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 1.0
+# A server that restarts is waited for; one that is gone is not.
+PATIENCE_SECONDS = 120.0
+BAR_WIDTH = 20
+
+
+class Screen:
+    """Where it is shown: one line that is painted again and again, or lines in a pipe, or nowhere."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self.quiet = quiet
+        self.palette = Palette(sys.stdout)
+        self.live = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+        self.painted = False
+        self.last = ""
+
+    def now(self, line: str) -> None:
+        """How it is at the moment; a terminal forgets it when something else is shown."""
+        if self.quiet:
+            return
+        if self.live:
+            # Cut before it is painted: colours take no place, and must not be cut off.
+            name, colon, rest = cut(line, (terminal_width() or 80) - 1).partition(": ")
+            sys.stdout.write(f"\r\033[K{self.palette.paint(name, BOLD)}{colon}{rest}")
+            sys.stdout.flush()
+            self.painted = True
+        elif line != self.last:
+            print(line, flush=True)
+        self.last = line
+
+    def lasting(self, line: str) -> None:
+        if not self.quiet:
+            self.clear()
+            print(line, flush=True)
+
+    def clear(self) -> None:
+        if self.painted:
+            sys.stdout.write("\r\033[K")
+            sys.stdout.flush()
+            self.painted = False
+
+
+class Followed:
+    """How a service was found to be at the end: its document and its newest job, None if it never had one."""
+
+    def __init__(self, service: Any, job: Any) -> None:
+        self.service = service
+        self.job = job
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_FAILED if self.job is not None and self.job["status"] in ("Failed", "Cancelled") else 0
+
+
+def follow(client: Client, service_id: str, *, quiet: bool = False, forever: bool = False) -> Followed:
+    """Looks until nothing is active any more, or without end. Leaving by Ctrl-C leaves the run alone."""
+    screen = Screen(quiet=quiet)
+    try:
+        return look(client, service_id, screen, forever=forever)
+    except KeyboardInterrupt:
+        screen.clear()
+        if not forever and not quiet:
+            complain(f"the run goes on; `mainstay watch {short(service_id)}` follows it again")
+        raise
+    finally:
+        screen.clear()
+
+
+def look(client: Client, service_id: str, screen: Screen, *, forever: bool) -> Followed:
+    pause = SHORTEST_PAUSE_SECONDS
+    seen: object = None
+    lost_at: float | None = None
+    told: set[str] = set()
+    while True:
+        try:
+            found = read(client, service_id)
+            lost_at = None
+        except Unreachable:
+            lost_at = lost_at or time.monotonic()
+            if not forever and time.monotonic() - lost_at > PATIENCE_SECONDS:
+                raise
+            screen.now("the server does not answer; trying again")
+            time.sleep(LONGEST_PAUSE_SECONDS)
+            continue
+        job = found.job
+        if job is not None and job["id"] not in told and job["status"] not in ACTIVE:
+            if seen is not None or not forever:
+                screen.lasting(ended_line(screen.palette, found))
+            told.add(job["id"])
+        if not forever and (job is None or job["status"] not in ACTIVE):
+            if job is None:
+                screen.lasting(present_line(screen, found))
+            return found
+        screen.now(present_line(screen, found))
+        state = (found.service["version"], None if job is None else (job["id"], job["status"], job["progress"]))
+        pause = SHORTEST_PAUSE_SECONDS if state != seen else min(pause * 1.5, LONGEST_PAUSE_SECONDS)
+        seen = state
+        time.sleep(pause)
+
+
+def read(client: Client, service_id: str) -> Followed:
+    """The newest job tells the service as it was in the same instant."""
+    newest = client.get("/jobs", query={"serviceId": service_id, "sort": "-createdAt", "pageSize": 1})["items"]
+    if not newest:
+        return Followed(client.get(f"/services/{service_id}"), None)
+    return Followed(newest[0]["service"], newest[0])
+
+
+def present_line(screen: Screen, found: Followed) -> str:
+    service, job = found.service, found.job
+    head = f"{printable(service['name'])}: {printable(service['status'])}"
+    if job is None or job["status"] not in ACTIVE:
+        return head
+    action, agent = printable(job["action"]), printable(service["agent"]["name"])
+    if job["status"] == "Pending":
+        status = service["agent"]["status"]
+        silent = "" if status == "Connected" else f" ({status})"
+        return f"{head}, {action} waits for agent {agent}{silent}"
+    asked = " (asked to stop)" if job["cancelRequested"] else ""
+    if screen.live:
+        return f"{head}, {action}{asked} {age(job['claimedAt'])} {shown_progress(job)}".rstrip()
+    return f"{head}, {action} runs on {agent}{asked}{told_progress(job)}"
+
+
+def told_progress(job: Any) -> str:
+    """How far an active job is; of one that has ended it would tell nothing."""
+    progress = (job.get("progress") if job["status"] in ACTIVE else None) or {}
+    percent, text = progress.get("percent"), progress.get("text")
+    said = [f"{percent:.0f}%"] if isinstance(percent, (int, float)) else []
+    return "".join(f", {printable(str(part))}" for part in (*said, text) if part)
+
+
+def shown_progress(job: Any) -> str:
+    progress = job.get("progress") or {}
+    percent, text = progress.get("percent"), printable(str(progress.get("text") or ""))
+    if not isinstance(percent, (int, float)):
+        return text
+    return f"{bar(percent / 100, BAR_WIDTH)} {percent:.0f}% {text}".rstrip()
+
+
+def ended_line(palette: Palette, found: Followed) -> str:
+    service, job = found.service, found.job
+    head = f"{palette.paint(printable(service['name']), BOLD)}: {printable(service['status'])}, {printable(job['action'])}"
+    began, ended = read_time(job["createdAt"]), read_time(job["completedAt"])
+    took = f" in {span((ended - began).total_seconds())}" if began and ended else ""
+    if job["status"] == "Completed":
+        return f"{head} {palette.paint('done', GOOD)}{took}"
+    reason = f": {indented(job['errorMessage'])}" if job.get("errorMessage") else ""
+    word = palette.paint(job["status"].lower(), BAD)
+    return f"{head} {word}{took}{reason}\n  `mainstay jobs show {short(job['id'])}` tells more"
+
+
+def finish(client: Client, service: Any, *, wait: bool, as_json: bool) -> int:
+    """After a request: follows what it began to the end, or only tells what that is."""
+    begun = service.get("activeJob")
+    if begun is not None and wait:
+        followed = follow(client, service["id"], quiet=as_json)
+        if as_json:
+            print_outcome(followed)
+        return followed.exit_code
+    if as_json:
+        print_outcome(Followed(service, None))
+        return 0
+    name, status = printable(service["name"]), printable(service["status"])
+    if begun is None:
+        print(f"{name}: {status}, nothing is left to do")
+    else:
+        action = printable(begun["action"])
+        print(f"{name}: {status}, {action} is queued; `mainstay watch {short(service['id'])}` follows it")
+    return 0
+
+
+def print_outcome(followed: Followed) -> None:
+    from mainstay.cli.runs import print_json
+
+    job = followed.job
+    last = None if job is None else {key: value for key, value in job.items() if key != "service"}
+    print_json({**followed.service, "lastJob": last})

@@ -1,0 +1,27 @@
+"""People's commands are tested against a real server on the embedded database, one for the whole session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from hands import Shell
+from plane import Server, running
+from world import World
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running(tmp_path_factory.mktemp("plane") / "data") as server:
+        yield server
+
+
+@pytest.fixture
+def world(server: Server) -> World:
+    return World(server.admin)
+
+
+@pytest.fixture
+def shell(server: Server) -> Shell:
+    return Shell(server)

@@ -1,0 +1,256 @@
+"""Ordering from a shell: values typed by the schema, all faults at once, watched to the end, never ordered twice."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from hands import Shell, at_work, line_to
+from plane import Server
+from world import World, unique
+
+SCHEMA = {
+    "cpu": {"type": "integer", "required": True, "validators": [{"type": "max", "value": 16}]},
+    "image": {"type": "string"},
+    "ratio": {"type": "number"},
+    "debug": {"type": "boolean"},
+    "size": {"type": "string", "validators": [{"type": "enum", "values": ["small", "large"]}]},
+    "password": {"type": "string", "secret": {"type": "persistent"}},
+    "tags": {"type": "array", "items": {"type": "string"}},
+    "extra": {"type": "json"},
+    "db": {"type": "object", "properties": {"host": {"type": "string"}, "port": {"type": "integer"}}},
+    "peer": {"type": "reference"},
+}
+
+
+@pytest.fixture
+def kind(world: World) -> str:
+    return str(world.service_type(SCHEMA)["name"])
+
+
+def only(world: World, name: str) -> Any:
+    (found,) = world.consumer.get("/services", query={"name": name})["items"]
+    return found
+
+
+def order(shell: Shell, world: World, kind: str, *words: str, **more: Any) -> Any:
+    """Orders without waiting; the service as the server then has it."""
+    name = unique("shop")
+    done = shell.run(world.consumer, "order", kind, name, "--agent", world.agent_id, "--no-wait", *words, **more)
+    return only(world, name) if done.returncode == 0 else done
+
+
+def test_values_have_the_types_that_the_schema_says(shell: Shell, world: World, kind: str) -> None:
+    words = ["cpu=4", "image=80", "ratio=0.5", "debug=true", 'tags=["a", "b"]', "extra={a: [1, x]}", "db.port=5432"]
+    made = order(shell, world, kind, *(word for text in words for word in ("-p", text)), "-p", "db.host=1.2")
+    assert made["properties"] == {
+        "cpu": 4,
+        "image": "80",
+        "ratio": 0.5,
+        "debug": True,
+        "tags": ["a", "b"],
+        "extra": {"a": [1, "x"]},
+        "db": {"host": "1.2", "port": 5432},
+    }
+
+
+def test_without_a_schema_values_are_what_they_look_like(shell: Shell, world: World) -> None:
+    free = world.service_type()["name"]
+    made = order(shell, world, free, "-p", "a.b=1", "-p", "c=yes", "-p", "d=@@x", "-p", "e=[1, y]")
+    assert made["properties"] == {"a": {"b": 1}, "c": "yes", "d": "@x", "e": [1, "y"]}
+
+
+def test_properties_come_from_files_and_single_ones_win(
+    shell: Shell, world: World, kind: str, tmp_path: Path
+) -> None:
+    (tmp_path / "many.yaml").write_text("cpu: 2\nimage: old\ndb: {host: h}\n")
+    (tmp_path / "more.json").write_text('{"debug": false}')
+    (tmp_path / "image").write_text("new\n")
+    files = ["-p", f"@{tmp_path}/many.yaml", "--properties", f"{tmp_path}/more.json"]
+    made = order(shell, world, kind, *files, "-p", f"image=@{tmp_path}/image", "-p", "db.port=1")
+    assert made["properties"] == {"cpu": 2, "image": "new\n", "db": {"host": "h", "port": 1}, "debug": False}
+
+
+def test_a_secret_comes_from_standard_input_or_a_file_and_is_shown_nowhere(
+    shell: Shell, world: World, kind: str, tmp_path: Path
+) -> None:
+    (tmp_path / "secret").write_text("canary-1\n")
+    made = order(shell, world, kind, "-p", "cpu=1", "--secret-file", f"password={tmp_path}/secret")
+    again = order(shell, world, kind, "-p", "cpu=1", "-p", "password=-", stdin="canary-2\n")
+    for service, value in ((made, "canary-1"), (again, "canary-2")):
+        reference = service["properties"]["password"]
+        assert world.agent.get(f"/vault/secrets/{reference.removeprefix('vault://')}")["value"] == value
+        shown = shell.run(world.consumer, "show", service["id"][:8], "-v")
+        assert "password  (secret)" in shown.stdout
+        assert "canary" not in shown.stdout + shown.stderr
+        assert reference not in shown.stdout
+
+
+def test_a_secret_on_the_command_line_is_warned_about(shell: Shell, world: World, kind: str) -> None:
+    name = unique("shop")
+    words = ["order", kind, name, "--agent", world.agent_id, "-p", "cpu=1", "-p", "password=canary", "--no-wait"]
+    done = shell.run(world.consumer, *words)
+    assert "password is a secret" in done.stderr
+    assert "canary" not in done.stdout + done.stderr
+
+
+def test_all_faults_are_told_at_once_with_what_was_meant(shell: Shell, world: World, kind: str) -> None:
+    words = ["-p", "cpu=four", "-p", "imgae=x", "-p", "size=huge", "-p", "db.prot=1", "-p", "debug=maybe"]
+    done = order(shell, world, kind, *words, code=2)
+    assert "the server refuses 5 things:" in done.stderr
+    assert "  imgae: unknown property (did you mean 'image'?)\n" in done.stderr
+    assert "  cpu: expected integer, got string\n" in done.stderr
+    assert "  debug: expected boolean, got string\n" in done.stderr
+    assert "  size: value is not in allowed enum values: small | large\n" in done.stderr
+    assert "  db.prot: unknown property (did you mean 'db.port'?)\n" in done.stderr
+    assert f"`mainstay types {kind}` tells what it takes." in done.stderr
+
+
+@pytest.mark.parametrize("text", ["cpu", "=4", "db..port=1"])
+def test_what_is_no_property_is_refused_before_anything_is_sent(
+    shell: Shell, world: World, kind: str, text: str
+) -> None:
+    assert "takes NAME=VALUE" in order(shell, world, kind, "-p", text, code=2).stderr
+
+
+def test_a_reference_takes_the_name_of_a_service(shell: Shell, world: World, kind: str) -> None:
+    first = order(shell, world, kind, "-p", "cpu=1")
+    second = order(shell, world, kind, "-p", "cpu=1", "-p", f"peer={first['name']}")
+    assert second["properties"]["peer"] == first["id"]
+
+
+def test_an_order_is_watched_until_it_is_there(shell: Shell, world: World, kind: str) -> None:
+    with at_work(world):
+        done = shell.run(world.consumer, "order", kind, "shop", "-p", "cpu=1", "--agent", world.agent_id)
+    assert done.stdout.splitlines()[-1].startswith("shop: Stopped, create done in ")
+
+
+def test_a_failed_order_says_why_and_exits_1(shell: Shell, world: World, kind: str) -> None:
+    with at_work(world, lambda _job: {"errorMessage": "no \x1b[31mroute"}):
+        done = shell.run(world.consumer, "order", kind, "shop", "-p", "cpu=1", "--agent", world.agent_id, code=1)
+    assert "shop: New, create failed in " in done.stdout
+    assert "no \\x1b[31mroute" in done.stdout
+    assert "`mainstay jobs show " in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_with_json_the_outcome_is_one_document(shell: Shell, world: World, kind: str) -> None:
+    words = ["order", kind, "shop", "-p", "cpu=1", "--agent", world.agent_id, "--json"]
+    with at_work(world, lambda _job: {"errorMessage": "no route"}):
+        done = shell.run(world.consumer, *words, code=1)
+    told = json.loads(done.stdout)
+    assert (told["name"], told["lastJob"]["errorMessage"]) == ("shop", "no route")
+    refused = shell.run(world.consumer, *words, "-p", "cpu=99", code=2)
+    assert json.loads(refused.stdout)["errors"][0]["path"] == "cpu"
+    assert refused.stderr == ""
+
+
+def test_an_admin_says_for_whom(shell: Shell, world: World, kind: str) -> None:
+    words = ["order", kind, "shop", "-p", "cpu=1", "--agent", world.agent_id, "--no-wait"]
+    assert "--for PARTICIPANT" in shell.run(world.admin, *words, code=2).stderr
+    name = world.admin.get(f"/participants/{world.consumer_id}")["name"]
+    shell.run(world.admin, *words, "--for", name)
+    (group,) = world.consumer.get("/service-groups")["items"]
+    assert group["name"] == "default"
+    assert only(world, "shop")["groupId"] == group["id"]
+    shell.run(world.consumer, "order", kind, "second", *words[3:], "--group", "staging")
+    assert {each["name"] for each in world.consumer.get("/service-groups")["items"]} == {"default", "staging"}
+
+
+def test_agents_are_chosen_by_name_or_tag_also_by_who_may_not_list_them(
+    shell: Shell, world: World, kind: str
+) -> None:
+    tagged = world.new_agent(tags=["eu"])
+    shell.run(world.consumer, "order", kind, "one", "-p", "cpu=1", "--no-wait", "--agent", tagged["name"])
+    shell.run(world.consumer, "order", kind, "two", "-p", "cpu=1", "--no-wait", "--tag", "eu")
+    assert [only(world, name)["agentId"] for name in ("one", "two")] == [tagged["id"]] * 2
+    done = shell.run(world.consumer, "order", kind, "x", "-p", "cpu=1", "--tag", "moon", code=2)
+    assert "no agent found" in done.stderr
+    assert "mainstay types" in done.stderr
+
+
+def test_an_answer_that_was_lost_does_not_order_twice(shell: Shell, server: Server, world: World, kind: str) -> None:
+    lost = iter([None])
+
+    def spoil(method: str, path: str) -> bool | None:
+        return next(lost, True) if (method, path) == ("POST", "/api/v1/services") else True
+
+    with line_to(server, spoil) as line:
+        words = ["order", kind, "shop", "-p", "cpu=1", "--agent", world.agent_id, "--no-wait"]
+        shell.run(world.consumer, *words, url=line.url)
+    assert line.asked.count("POST /api/v1/services") == 2
+    assert only(world, "shop")
+
+
+def test_a_dry_run_tells_and_leaves_nothing(shell: Shell, world: World, kind: str, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("canary")
+    words = ["order", kind, "shop", "-p", "cpu=1", "--secret-file", f"password={tmp_path}/secret"]
+    done = shell.run(world.consumer, *words, "--agent", world.agent_id, "--dry-run")
+    assert done.stdout == (
+        "states  New → Stopped\nproperties\n  cpu       1\n  password  (secret)\nNothing was ordered.\n"
+    )
+    assert world.consumer.get("/services")["items"] == []
+
+
+PLAN = {
+    "properties": {"cpu": 1},
+    "path": ["New", "Stopped"],
+    "poolValues": [{"path": "ip", "value": "10.0.0.1"}],
+    "planDigest": "sha256:abc",
+    "expiresAt": "2030-01-01T00:00:00Z",
+    "host": {
+        "events": [
+            {
+                "type": "file",
+                "name": "/etc/shop",
+                "outcome": "changed",
+                "noop_message": "Would have created the file",
+                "reason": "path is absent",
+                "diff": "@@ -0,0 +1 @@\n+hello",
+            },
+            {"type": "service", "name": "shop", "outcome": "stable"},
+        ],
+        "summary": {"total": 2, "changed": 1, "stable": 1, "duration_seconds": 0.5},
+    },
+}
+
+
+def test_a_plan_shows_what_would_change_and_how_to_order_it(
+    shell: Shell, server: Server, world: World, kind: str
+) -> None:
+    def spoil(_method: str, path: str) -> bytes | bool:
+        return json.dumps(PLAN).encode() if "plan=true" in path else True
+
+    words = ["order", kind, "shop", "-p", "cpu=1", "--plan"]
+    with line_to(server, spoil) as line:
+        done = shell.run(world.consumer, *words, url=line.url)
+        told = shell.run(world.consumer, *words, "--json", url=line.url)
+    # Whoever does not know plans must take it for a dry run, and not for the order.
+    asked = next(each for each in line.asked if "plan=true" in each)
+    assert parse_qs(urlsplit(asked).query) == {"plan": ["true"], "dryRun": ["true"]}
+    assert "changed   file#/etc/shop  Would have created the file: path is absent\n" in done.stdout
+    assert "    +hello\n" in done.stdout
+    assert "service#shop" not in done.stdout
+    assert "Dry run, nothing was touched: 1 changed, 1 stable in 0.50 s" in done.stdout
+    assert "--plan-digest sha256:abc\n" in done.stdout
+    assert json.loads(told.stdout) == PLAN
+
+
+def test_a_plan_that_would_fail_exits_1(shell: Shell, server: Server, world: World, kind: str) -> None:
+    failing = {**PLAN, "host": {"events": [{"type": "exec", "name": "x", "outcome": "failed", "errors": ["no"]}]}}
+
+    def spoil(_method: str, path: str) -> bytes | bool:
+        return json.dumps(failing).encode() if "plan=true" in path else True
+
+    with line_to(server, spoil) as line:
+        done = shell.run(world.consumer, "order", kind, "shop", "-p", "cpu=1", "--plan", code=1, url=line.url)
+    assert "failed    exec#x" in done.stdout
+
+
+def test_a_name_that_is_meant_is_suggested(shell: Shell, world: World, kind: str) -> None:
+    done = shell.run(world.consumer, "order", kind[:-1], "shop", code=2)
+    assert f"there is no service type '{kind[:-1]}' (did you mean" in done.stderr
