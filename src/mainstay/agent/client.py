@@ -7,6 +7,8 @@ from urllib.parse import urlencode
 
 import urllib3
 
+from mainstay.agent.connections import plain_pools, timed_pools
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +19,9 @@ TIMEOUT_SECONDS = 30.0
 CONNECT_SECONDS = 10.0
 PAGE_SIZE = 100
 LARGEST_ANSWER_BYTES = 64 * 1024 * 1024
+PIECE_BYTES = 64 * 1024
+# Refusals that say to come again.
+COME_AGAIN = (408, 429)
 
 
 class Unreachable(Exception):
@@ -51,9 +56,8 @@ class Client:
     ) -> None:
         self.url = url.rstrip("/")
         self._token = token
-        self._pool = urllib3.PoolManager(
-            maxsize=connections, retries=False, ca_certs=ca_file, cert_reqs="CERT_REQUIRED"
-        )
+        self._ca_file = ca_file
+        self._pool = timed_pools(connections, ca_file)
 
     def __repr__(self) -> str:
         return f"Client({self.url!r})"
@@ -79,19 +83,31 @@ class Client:
         sent = {"Accept": "application/json", "Content-Type": "application/json", **(headers or {})}
         if content is None and body is not None:
             content = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
-        reply = self._send(method, path, query, sent, content, timeout_seconds)
-        raw: bytes = reply.data
-        if len(raw) > LARGEST_ANSWER_BYTES:
-            raise Unreachable(f"the answer of {self.url} is larger than {LARGEST_ANSWER_BYTES} bytes")
-        document = parse(raw) if is_json(reply) else (raw or None)
-        if reply.status < 400:
+        reply = self._send(self._pool, method, path, query, sent, content, timeout_seconds)
+        raw = self._read(reply)
+        document: Any = parse(raw) if is_json(reply) else (raw or None)
+        if reply.status < 300 and (sent["Accept"] != "application/json" or not isinstance(document, bytes)):
             return document
-        if reply.status in (408, 429, 502, 503) or (reply.status == 504 and not isinstance(document, dict)):
-            after = reply.headers.get("Retry-After", "")
-            raise Unreachable(
-                f"{self.url} answers {reply.status}", retry_after_seconds=float(after) if after.isdigit() else None
-            )
-        raise ServerRefusal(reply.status, document if isinstance(document, dict) else {})
+        if is_refusal(reply.status, document):
+            raise ServerRefusal(reply.status, document)
+        after = reply.headers.get("Retry-After", "")
+        raise Unreachable(
+            f"{self.url} answers {reply.status}{what_else(document)}",
+            retry_after_seconds=float(after) if after.isascii() and after.isdigit() else None,
+        )
+
+    def _read(self, reply: urllib3.BaseHTTPResponse) -> bytes:
+        """The whole answer. It was asked for plain, so what comes packed is none of a control plane's."""
+        content = bytearray()
+        try:
+            for piece in reply.stream(PIECE_BYTES, decode_content=False):
+                content += piece
+                if len(content) > LARGEST_ANSWER_BYTES:
+                    reply.close()
+                    raise Unreachable(f"the answer of {self.url} is larger than {LARGEST_ANSWER_BYTES} bytes")
+        except urllib3.exceptions.HTTPError as error:
+            raise Unreachable(f"the answer of {self.url} did not come whole: {describe(error)}") from None
+        return bytes(content)
 
     def pages(self, path: str, query: Mapping[str, object] | None = None) -> Iterator[Any]:
         """Every item of a list, page after page."""
@@ -106,7 +122,8 @@ class Client:
         headers = {"Accept": "text/event-stream"}
         if last_event_id is not None:
             headers["Last-Event-ID"] = last_event_id
-        reply = self._send("GET", path, None, headers, None, quiet_seconds, preload=False)
+        pools = plain_pools(1, self._ca_file)
+        reply = self._send(pools, "GET", path, None, headers, None, quiet_seconds)
         try:
             if reply.status >= 400:
                 document = parse(reply.read())
@@ -116,31 +133,31 @@ class Client:
             raise Unreachable(f"{self.url}: {describe(error)}") from None
         finally:
             reply.close()
+            pools.clear()
 
     def _send(
         self,
+        pools: urllib3.PoolManager,
         method: str,
         path: str,
         query: Mapping[str, object] | Sequence[tuple[str, object]] | None,
         headers: Mapping[str, str],
         content: bytes | None,
         timeout_seconds: float,
-        *,
-        preload: bool = True,
     ) -> urllib3.BaseHTTPResponse:
         address = f"{self.url}{API}{path}" + (f"?{urlencode(query, doseq=True)}" if query else "")
         sent = dict(headers)
         if self._token is not None:
             sent["Authorization"] = f"Bearer {self._token}"
         try:
-            return self._pool.request(
+            return pools.request(
                 method,
                 address,
                 body=content,
                 headers=sent,
-                timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=timeout_seconds),
+                timeout=urllib3.Timeout(connect=min(CONNECT_SECONDS, timeout_seconds), read=timeout_seconds),
                 redirect=False,
-                preload_content=preload,
+                preload_content=False,
             )
         except (urllib3.exceptions.HTTPError, ValueError) as error:
             raise Unreachable(f"{self.url} cannot be reached: {describe(error)}") from None
@@ -148,6 +165,18 @@ class Client:
 
 def is_json(reply: urllib3.BaseHTTPResponse) -> bool:
     return reply.headers.get("Content-Type", "").startswith("application/json")
+
+
+def is_refusal(status: int, document: Any) -> bool:
+    """Whether a control plane says no; whatever else is no success comes from something in between, or from a bug."""
+    final = 400 <= status < 500 and status not in COME_AGAIN
+    return isinstance(document, dict) and (final or status == 504)
+
+
+def what_else(document: Any) -> str:
+    if isinstance(document, dict) and document.get("error"):
+        return f": {document['error']}"
+    return "" if document is None else "; is this the address of a control plane?"
 
 
 def parse(raw: bytes) -> Any:

@@ -1,0 +1,101 @@
+"""What the client makes of answers that no control plane gives."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from mainstay.agent.client import LARGEST_ANSWER_BYTES, Client, ServerRefusal, Unreachable
+
+JSON = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+Answer = Callable[[socket.socket], None]
+
+
+@contextmanager
+def answering(answer: Answer) -> Iterator[Client]:
+    """A client of a server that reads one request per connection, then does what it likes."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return
+            with connection:
+                connection.recv(65536)
+                try:
+                    answer(connection)
+                except OSError:
+                    continue
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield Client(f"http://127.0.0.1:{listening.getsockname()[1]}")
+    finally:
+        listening.close()
+
+
+def sending(*pieces: bytes) -> Answer:
+    return lambda connection: connection.sendall(b"".join(pieces))
+
+
+def dripping(head: bytes) -> Answer:
+    def drip(connection: socket.socket) -> None:
+        connection.sendall(head)
+        while True:
+            connection.sendall(b"x")
+            time.sleep(0.02)
+
+    return drip
+
+
+def flooding(connection: socket.socket) -> None:
+    connection.sendall(JSON + b"\r\n")
+    while True:
+        connection.sendall(bytes(65536))
+
+
+HTML = b"HTTP/1.1 %b\r\nContent-Type: text/html\r\nContent-Length: 13\r\n\r\n<html></html>"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (sending(HTML % b"200 OK"), "answers 200; is this the address of a control plane?"),
+        (sending(HTML % b"404 Not Found"), "answers 404; is this the address of a control plane?"),
+        (sending(HTML % b"403 Forbidden"), "answers 403; is this the address of a control plane?"),
+        (sending(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"), "answers 302"),
+        (sending(b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n"), "answers 500"),
+        (
+            sending(JSON.replace(b"200 OK", b"500 Oops"), b'Content-Length: 19\r\n\r\n{"error":"bug 123"}'),
+            "answers 500: bug 123",
+        ),
+        (sending(JSON, b'Content-Length: 99\r\n\r\n{"items": ['), "did not come whole"),
+        (sending(JSON, b'Content-Length: 11\r\n\r\n{"items": ['), "is not JSON"),
+        (sending(JSON, b"Content-Length: 200000\r\n\r\n", b"[" * 200000), "is not JSON"),
+        (sending(b"\x16\x03\x01 what?\r\n\r\n"), "cannot be reached"),
+        (sending(), "cannot be reached"),
+        (dripping(b"HTTP/1.1 200 OK\r\nX-Slow: "), "no answer in time"),
+        (dripping(JSON + b"\r\n"), "no answer in time"),
+        (dripping(JSON + b"Transfer-Encoding: chunked\r\n\r\n1\r\n[\r\n5"), "did not come whole"),
+        (flooding, f"larger than {LARGEST_ANSWER_BYTES} bytes"),
+    ],
+)
+def test_an_answer_that_is_none_means_to_come_again(answer: Answer, reason: str) -> None:
+    with answering(answer) as client, pytest.raises(Unreachable) as refusal:
+        client.get("/jobs/pending", timeout_seconds=20 if answer is flooding else 1)
+    assert reason in str(refusal.value)
+
+
+def test_a_refusal_is_a_documents_and_says_what_is_wrong() -> None:
+    body = b'{"error": "no", "code": "lease_lost", "errors": [{"path": "a", "message": "b"}]}'
+    answer = sending(JSON.replace(b"200 OK", b"409 Conflict"), b"Content-Length: %d\r\n\r\n" % len(body), body)
+    with answering(answer) as client, pytest.raises(ServerRefusal) as refusal:
+        client.post("/jobs/1/renew", {})
+    assert (refusal.value.status, refusal.value.code, refusal.value.faults) == (409, "lease_lost", [("a", "b")])
