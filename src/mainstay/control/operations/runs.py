@@ -40,7 +40,7 @@ async def definition_of(work: Work, service: ServiceRow) -> ServiceTypeDefinitio
     found = await find_version(work.tx, service.service_type_id)
     if found is None:
         raise RuntimeError("a service has a type")
-    return await work.tools.definitions.read(work.tx, service.service_type_id, found[1])
+    return await work.tools.definitions.read(work.tx, service.service_type_id, found.updated_at)
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,10 +79,9 @@ async def create(work: Work, wanted: NewService) -> ServiceRow:
     found = await find_version(work.tx, type_id)
     if found is None:
         raise BadInput(f"there is no service type {wanted.service_type_id}")
-    type_name, version = found
     group = await _group(work, wanted.group_id)
-    agent = await _agent(work, wanted, type_id, type_name)
-    definition = await work.tools.definitions.read(work.tx, type_id, version)
+    agent = await _agent(work, wanted, type_id, found.name)
+    definition = await work.tools.definitions.read(work.tx, type_id, found.updated_at)
     lifecycle, schema = definition.lifecycle, definition.properties
     service_id = new_id()
     setting = Setting(
@@ -109,7 +108,7 @@ async def create(work: Work, wanted: NewService) -> ServiceRow:
         agent_id=agent.id,
         service_type_id=type_id,
         conditions=[],
-        blueprint_digest=service_type.blueprint_digest,
+        blueprint_digest=found.blueprint_digest,
         version=1,
     )
     origins = runs.origins_of(work, schema, {}, decided, None)

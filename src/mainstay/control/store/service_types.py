@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+import msgspec
+
 from mainstay.control.store.contract import Transaction
 from mainstay.control.store.records import Record, Table, to_time
 
@@ -20,7 +22,19 @@ class ServiceType(Record, frozen=True, kw_only=True):
 SERVICE_TYPES = Table("service_types", "service_type", ServiceType)
 
 
-async def find_version(tx: Transaction, type_id: str) -> tuple[str, datetime] | None:
-    """The name, and when it was last written; its definition may be known already and is large."""
-    rows = await tx.fetch("SELECT name, updated_at FROM service_types WHERE id = :id", id=type_id)
-    return (str(rows[0]["name"]), to_time(int(str(rows[0]["updated_at"])))) if rows else None
+class TypeVersion(msgspec.Struct, frozen=True):
+    """A service type without its definition, which is large and may be known already."""
+
+    name: str
+    updated_at: datetime
+    blueprint_digest: str | None
+
+
+async def find_version(tx: Transaction, type_id: str) -> TypeVersion | None:
+    rows = await tx.fetch("SELECT name, updated_at, blueprint_digest FROM service_types WHERE id = :id", id=type_id)
+    if not rows:
+        return None
+    digest = rows[0]["blueprint_digest"]
+    return TypeVersion(
+        str(rows[0]["name"]), to_time(int(str(rows[0]["updated_at"]))), None if digest is None else str(digest)
+    )
