@@ -139,9 +139,12 @@ class Composer:
             event = take()
             if event.__class__ is MappingEndEvent:
                 return entries
-            key = self.key(event, entries, depth)
+            # The commonest keys and nodes by far, kept out of the general way.
+            is_plain_key = event.__class__ is ScalarEvent and event.tag is None and event.anchor is None
+            key = event.value if is_plain_key else None
+            if key is None or key == "<<" or key in entries:
+                key = self.key(event, entries, depth)
             event = take()
-            # The commonest node by far, kept out of the general way.
             if event.__class__ is ScalarEvent and event.tag is None and event.anchor is None:
                 value: Any = event.value
                 if not event.style and (not value or value[0] in MAY_BE_MORE_THAN_TEXT) and CORE.fullmatch(value):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mainstay.converge.contract import DocumentPath, ResourceType
-    from mainstay.converge.kinds import Node
+    from mainstay.converge.kinds import Kind, Node
     from mainstay.converge.manifest.faults import Faults
     from mainstay.converge.manifest.resolve import Manifest, Source
 
@@ -244,10 +244,11 @@ class ResourceReader:
             if attribute in given or attribute in given.get("deferred", ()):
                 where = self.place(key, properties, path, defaults_path)
                 self.faults.add(where, f"{of}{key} is given under two names; {attribute} is enough", at_key=True)
-            # A constant text property: nothing to read, nothing to render.
-            if node.__class__ is str and entry.kind is TEXT and "{{" not in node and not entry.choices:
-                value: Any = node
-            else:
+            value: Any = None
+            # A constant text: nothing to render, and seldom anything wrong.
+            if node.__class__ is str and not entry.choices and "{{" not in node:
+                value = node if entry.kind is TEXT else read_or_none(entry.kind, node)
+            if value is None:
                 where = self.place(key, properties, path, defaults_path)
                 self.values.private = is_sensitive and attribute in HIDDEN_PROPERTIES
                 value = self.read_property(key, entry, node, given, where, self.whose(where, path, of, given))
@@ -489,6 +490,14 @@ def shown(resource: Resource) -> str:
 
 def first_key(body: dict[str, Node]) -> str:
     return shorten(next(iter(body), "name"))
+
+
+def read_or_none(kind: Kind, text: str) -> Any:
+    """None also where it is unfit: whoever reads it in the general way then says why."""
+    try:
+        return kind.read(text)
+    except Unfit:
+        return None
 
 
 def bare_name(item: Node) -> Node:

@@ -26,7 +26,6 @@ STORE, ATTRIBUTES, MAKE_DIRECTORY, REMOVE, REMOVE_TREE, MAKE_LINK, COPY_TREE = (
     "make link",
     "copy tree",
 )
-NON_CANONICAL = ("//", "/./", "/../")
 NON_CANONICAL_ENDS = ("/", "/.", "/..")
 # What a file with `ensure: present` may have in any combination.
 ALWAYS_FIT = frozenset(
@@ -158,21 +157,19 @@ class FileType(ResourceType):
         path = wanted.name
         if path[:1] != "/":
             yield None, "file path must be absolute"
-        elif path != "/" and (path.endswith(NON_CANONICAL_ENDS) or any(part in path for part in NON_CANONICAL)):
+        elif path != "/" and (path.endswith(NON_CANONICAL_ENDS) or "//" in path or "/./" in path or "/../" in path):
             yield None, "file path must be canonical"
         problem = path_problem(path)
         if problem:
             yield None, f"file path {problem}"
-        if wanted.ensure in (PRESENT, DIRECTORY):
+        if wanted.ensure in (PRESENT, DIRECTORY) and None in (wanted.owner, wanted.group, wanted.mode):
             missing = [key for key in ("owner", "group", "mode") if getattr(wanted, key) is None]
-            if missing:
-                yield None, f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} required"
-        yield from self._check_combinations(wanted)
+            yield None, f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} required"
+        # Most resources are whole files and say nothing that could exclude anything.
+        if wanted.ensure != PRESENT or not wanted.__dict__.keys() <= ALWAYS_FIT:
+            yield from self._check_combinations(wanted)
 
     def _check_combinations(self, wanted: File) -> Iterator[tuple[str | None, str]]:
-        # Most resources are whole files and say nothing that could exclude anything.
-        if wanted.ensure == PRESENT and wanted.__dict__.keys() <= ALWAYS_FIT:
-            return
         deferred = wanted.deferred or {}
         has_content = wanted.content is not None or "content" in deferred
         has_source = wanted.source is not None or "source" in deferred
@@ -315,6 +312,8 @@ def path_problem(path: str, *, may_be_nowhere: bool = False) -> str | None:
     problem = text_problem(path)
     if problem:
         return problem
+    if len(path) <= LONGEST_NAME_BYTES and path.isascii():
+        return None
     written = path.encode("utf-8", "surrogateescape")
     if len(written) > LONGEST_PATH_BYTES:
         return f"is longer than {LONGEST_PATH_BYTES} bytes"
