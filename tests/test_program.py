@@ -146,3 +146,17 @@ def test_what_was_done_is_shown_before_a_command_is_waited_for(root: Path, tmp_p
     done = run_shell(f"$M apply {manifest} > {tmp_path}/said", root)
     assert done.returncode == 0, done.stderr
     assert [line.split()[1] for line in (root / "seen").read_text().splitlines()] == ["exec#first", f"file#{root}/x"]
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("nginx", "--enable", "false"), "--no-enable"),
+        (("nginx", "--enable=false"), "--no-enable"),
+        (("--enable", "true", "nginx"), "--enable"),
+    ],
+)
+def test_a_value_after_a_switch_is_answered_with_the_right_switch(words: tuple[str, ...], hint: str) -> None:
+    done = run_program("ensure", "service", *words)
+    assert done.returncode == 2
+    assert f"a switch takes no value, write {hint}\n" in done.stderr

@@ -109,9 +109,10 @@ def dispatch(arguments: list[str]) -> int:
     command = load(name)
     if command is None:
         raise Refused(f"there is no command {name!r}{suggestion(name, names())}; `mainstay --help` lists them")
-    parser = make_parser(name, command)
+    words = arguments[1:]
+    parser = make_parser(name, command, words)
     try:
-        code: int = command.run(parser.parse_args(arguments[1:]))
+        code: int = command.run(parser.parse_args(words))
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("mainstay"):
             raise
@@ -143,7 +144,8 @@ def load(name: str) -> ModuleType | None:
         raise
 
 
-def make_parser(name: str, command: ModuleType) -> argparse.ArgumentParser:
+def make_parser(name: str, command: ModuleType, words: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """The parser of one command; `words` are what it will be given, for better messages."""
     import argparse
 
     # argparse would look for translations of its own words; there are none, and looking costs more than parsing.
@@ -156,6 +158,9 @@ def make_parser(name: str, command: ModuleType) -> argparse.ArgumentParser:
             raise Refused(f"{message}{self.way_out(message)}\nSee `{self.prog} --help`.")
 
         def way_out(self, message: str) -> str:
+            hint = switch_hint(words, options_of(self))
+            if hint:
+                return hint
             _, found, rest = message.partition("unrecognized arguments: ")
             if not found or not rest:
                 return ""
@@ -170,6 +175,18 @@ def make_parser(name: str, command: ModuleType) -> argparse.ArgumentParser:
     )
     command.configure(parser)
     return parser
+
+
+def switch_hint(words: Sequence[str], options: Sequence[str]) -> str:
+    """`--enable false` and `--enable=false` are how others say `--no-enable`."""
+    from itertools import pairwise
+
+    joined = (word.split("=", 1) for word in words if "=" in word)
+    for option, value in (*pairwise(words), *joined):
+        negated = f"--no-{option.removeprefix('--')}"
+        if negated in options and value in ("true", "false"):
+            return f"; a switch takes no value, write {option if value == 'true' else negated}"
+    return ""
 
 
 def options_of(parser: argparse.ArgumentParser) -> list[str]:

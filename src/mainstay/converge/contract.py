@@ -343,7 +343,7 @@ class Event:
             f'"outcome": "changed", "changed": true, "refreshed": false, "failed": false, "skipped": false, '
             f'"noop": {str(self.noop).lower()}, "noop_message": null, '
             f'"reason": {quoted(self.reason)}, "errors": [], "warnings": [], "unmet": [], "output": null, '
-            f'"duration_seconds": {round(self.duration_seconds, 6)!r}, "diff": null, '
+            f'"duration_seconds": {self.duration_seconds:.6f}, "diff": null, '
             f'"state": {state.as_json_text(host, hash_up_to_bytes=hash_up_to_bytes)}}}'
         )
 
