@@ -85,6 +85,17 @@ class Client:
     def delete(self, path: str, *, expect: int = 204, **more: Any) -> Any:
         return self.call("DELETE", f"/api/v1{path}", expect=expect, **more).body
 
+    def open_stream(self, path: str) -> urllib3.BaseHTTPResponse:
+        """An answer whose body is still to come, on a connection of its own that ends with it."""
+        return urllib3.PoolManager(maxsize=1).request(
+            "GET",
+            f"{self.url}{path}",
+            headers={"Authorization": f"Bearer {self.token}"},
+            preload_content=False,
+            retries=False,
+            timeout=30,
+        )
+
     def as_token(self, token: str) -> Client:
         return Client(self.url, token, self.pool)
 

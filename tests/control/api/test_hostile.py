@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -99,3 +100,147 @@ def test_patterns_that_would_explode_elsewhere_are_searched_in_linear_time(world
     huge = {"type": "pattern", "pattern": "((a{1,100}){1,100}){1,100}"}
     refused = {"name": unique("t"), "propertySchema": {"p": {"type": "string", "validators": [huge]}}}
     assert world.admin.post("/service-types", refused, expect=400)["code"] == "invalid_definition"
+
+
+def leased(world: World, job_id: str, **more: Any) -> str:
+    return str(world.agent.post(f"/jobs/{job_id}/claim", {"leaseSeconds": 30, **more}, expect=200)["leaseToken"])
+
+
+def test_a_lost_lease_ends_nothing(world: World) -> None:
+    """The worker that was too slow may come back while the job waits, and while another holds it either way."""
+    service = world.order(world.service_type(None, SIMPLE))
+    path = f"/jobs/{service['activeJob']['id']}"
+    stale = {"leaseToken": leased(world, service["activeJob"]["id"]), "errorMessage": "late"}
+    world.agent.post(f"{path}/release", {"leaseToken": stale["leaseToken"]}, expect=204)
+
+    def refused() -> set[str]:
+        verbs = ("complete", "fail", "release", "renew")
+        return {world.agent.post(f"{path}/{verb}", stale, expect=409)["code"] for verb in verbs}
+
+    assert refused() == {"lease_lost"}
+    world.agent.post(f"{path}/claim", expect=204)
+    assert refused() == {"lease_lost"}
+    world.agent.post(f"{path}/release", expect=204)
+    leased(world, service["activeJob"]["id"])
+    assert refused() == {"lease_lost"}
+    assert world.agent.get(path)["status"] == "Processing"
+
+
+def test_the_same_claim_of_two_agents_or_jobs_makes_different_leases(world: World) -> None:
+    kind = world.service_type(None, SIMPLE)
+    jobs = [world.order(kind)["activeJob"]["id"] for _ in range(2)]
+    tokens = {leased(world, job, claimId="same-name") for job in jobs}
+    assert len(tokens) == 2
+    other = world.token("agent", world.new_agent()["id"])
+    other.post(f"/jobs/{jobs[0]}/claim", {"leaseSeconds": 30, "claimId": "same-name"}, expect=404)
+
+
+def test_a_key_of_one_token_means_nothing_to_another(world: World) -> None:
+    kind = world.service_type(None, SIMPLE)
+    body = {"serviceTypeId": kind["id"], "name": "x", "agentId": world.agent_id}
+    key = {"Idempotency-Key": unique("key")}
+    mine = world.consumer.post("/services", body, headers=key)
+    theirs = world.stranger.post("/services", body, headers=key)
+    assert mine["consumerId"] != theirs["consumerId"]
+    forecast = world.consumer.post("/services?dryRun=true", body, headers=key, expect=200)
+    assert forecast["path"] == ["New", "Stopped"]
+    assert world.consumer.post("/services", body, headers=key)["id"] == mine["id"]
+    for bad in ("", "x" * 256):
+        world.consumer.post("/services", body, headers={"Idempotency-Key": bad}, expect=400)
+
+
+@pytest.mark.parametrize("tag", ['"0"', '"-1"', '"999999999999999999999"', "W/", '"1", "2"', "x", '""'])
+def test_a_tag_that_is_not_the_version_changes_nothing(world: World, tag: str) -> None:
+    service = world.order(world.service_type(None, SIMPLE))
+    path = f"/services/{service['id']}"
+    for number in range(3):
+        world.consumer.patch(path, {"name": f"n{number}"})
+    world.consumer.patch(path, {"name": "taken"}, headers={"If-Match": tag}, expect=412)
+    world.consumer.delete(f"{path}?force=true", headers={"If-Match": tag}, expect=412)
+    assert world.service(service["id"])["name"] == "n2"
+
+
+def test_no_token_makes_a_stronger_one(world: World) -> None:
+    mine, other = world.consumer, world.stranger
+    foreign_agent = world.agent_id
+    for body in (
+        {"role": "admin"},
+        {"role": "admin", "scopeId": world.consumer_id},
+        {"role": "participant", "scopeId": world.provider_id},
+        {"role": "agent", "scopeId": foreign_agent},
+        {"role": "participant", "scopeId": NOWHERE},
+    ):
+        assert mine.post("/tokens", {"name": "t", **body}, expect=403)["code"] == "escalation"
+    made = mine.post("/tokens", {"name": "t", "role": "participant", "scopeId": world.consumer_id})
+    # What is not in the body of a change cannot be changed by naming it.
+    changed = mine.patch(f"/tokens/{made['id']}", {"role": "admin", "participantId": world.provider_id, "name": "u"})
+    assert (changed["role"], changed["participantId"]) == ("participant", world.consumer_id)
+    for act in ("patch", "delete"):
+        getattr(other, act)(f"/tokens/{made['id']}", expect=404)
+    other.post(f"/tokens/{made['id']}/regenerate", expect=404)
+    world.agent.post("/tokens", {"name": "t", "role": "agent", "scopeId": world.agent_id}, expect=403)
+    world.agent.get("/tokens", expect=403)
+
+
+def test_no_body_moves_a_row_to_another_owner(world: World) -> None:
+    service = world.order(world.service_type(None, SIMPLE))
+    ids = {name: NOWHERE for name in ("id", "providerId", "consumerId", "groupId", "agentId", "serviceTypeId")}
+    changed = world.consumer.patch(f"/services/{service['id']}", {**ids, "status": "Started", "name": "x"})
+    assert {name: changed[name] for name in (*ids, "status")} == {name: service[name] for name in (*ids, "status")}
+    agent = world.provider.patch(f"/agents/{world.agent_id}", {"providerId": NOWHERE, "agentTypeId": NOWHERE})
+    assert agent["providerId"] == world.provider_id
+    group = world.consumer.patch(f"/service-groups/{world.group_id}", {"consumerId": world.provider_id, "name": "y"})
+    assert group["consumerId"] == world.consumer_id
+    foreign = {"serviceTypeId": service["serviceTypeId"], "name": "x", "groupId": world.group_id}
+    world.stranger.post("/services", {**foreign, "agentId": world.agent_id}, expect=403)
+    world.stranger.post("/service-groups", {"name": "g", "consumerId": world.consumer_id}, expect=403)
+    world.stranger.post("/service-pool-sets", {"name": "g", "providerId": world.provider_id}, expect=403)
+    body = {"name": "a", "providerId": world.provider_id, "agentTypeId": world.agent_type_id}
+    world.stranger.post("/agents", body, expect=403)
+
+
+def test_an_agent_learns_nothing_about_groups_it_does_not_serve(world: World) -> None:
+    anybody = [{"type": "actor", "config": {"actors": ["user", "agent"]}}]
+    kind = world.service_type({"other": {"type": "reference", "authorizers": anybody}}, SIMPLE)
+    hidden = world.order(kind)
+    body = {"properties": {"other": hidden["id"]}, "groupId": world.group_id}
+    path = f"/service-types/{kind['id']}/validate"
+    assert world.agent.post(path, body, expect=200)["valid"] is True
+    outsider = world.token("agent", world.new_agent()["id"])
+    outsider.post(path, body, expect=403)
+    outsider.post(path, {**body, "groupId": NOWHERE}, expect=403)
+    alone = outsider.post(path, {"properties": body["properties"]}, expect=200)
+    assert alone["errors"] == [{"path": "other", "message": "referenced service does not exist"}]
+
+
+@pytest.mark.parametrize(
+    "name", ["\u202egnp.exe", "\ufeff", "e\u0301", "🜁" * 255, "<script>", "'; DROP TABLE jobs; --"]
+)
+def test_any_text_is_a_name_and_nothing_more(world: World, name: str) -> None:
+    service = world.order(world.service_type(None, SIMPLE))
+    world.consumer.patch(f"/services/{service['id']}", {"name": name})
+    found = world.consumer.get("/services", query={"name": name, "sort": "-name"})["items"]
+    assert [each["name"] for each in found] == [name]
+    cursor = world.consumer.get("/services", query={"after": "", "sort": "name", "pageSize": 1})
+    assert cursor["items"][0]["name"] == name
+
+
+def test_only_so_many_requests_of_one_caller_wait(world: World) -> None:
+    """Whichever of its tokens it uses; who gives up makes room."""
+    tokens = [world.consumer, world.token("participant", world.consumer_id)]
+    streams = [tokens[number % 2].open_stream("/api/v1/events/stream") for number in range(101)]
+    try:
+        statuses = [stream.status for stream in streams]
+        assert statuses == [200] * 100 + [429]
+        assert streams[-1].headers["retry-after"]
+        world.stranger.open_stream("/api/v1/events/stream").close()
+    finally:
+        for stream in streams:
+            stream.close()
+    for _ in range(100):
+        again = world.consumer.open_stream("/api/v1/events/stream")
+        again.close()
+        if again.status == 200:
+            return
+        time.sleep(0.2)
+    pytest.fail("those who left still hold their seats")

@@ -13,6 +13,7 @@ from mainstay.control.access import Caller
 from mainstay.control.api.bodies import parse_body
 from mainstay.control.api.limits import Limits
 from mainstay.control.api.measures import Measures
+from mainstay.control.api.waiting import Seats
 from mainstay.control.operations.inputs import Body
 from mainstay.control.operations.work import Tools, Work
 from mainstay.control.store.contract import Store, Transaction
@@ -43,6 +44,7 @@ class Parts:
     enrolments: Limits
     # Whether the server takes requests; a load balancer asks.
     readiness: Readiness
+    seats: Seats = field(default_factory=Seats)
 
 
 @dataclass(frozen=True, slots=True)

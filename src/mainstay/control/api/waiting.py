@@ -1,10 +1,48 @@
-"""Waits for the first of several things to happen, for a while."""
+"""Requests that wait: for the first of several things to happen, for a while, and not too many of one caller."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from mainstay.control.access import Caller
+from mainstay.control.api.errors import HttpRefusal
+
+SEATS = 100
+RETRY_SECONDS = 5
+
+
+class Seats:
+    """Each of a caller's waiting requests holds one; a caller is an agent or a participant, whichever token it uses."""
+
+    def __init__(self) -> None:
+        self._taken: Counter[str] = Counter()
+
+    def refuse_if_full(self, caller: Caller) -> None:
+        if self._taken[_name(caller)] >= SEATS:
+            raise HttpRefusal(
+                429,
+                "too_many_waiting",
+                f"{SEATS} of your requests are waiting already",
+                headers={"Retry-After": str(RETRY_SECONDS)},
+            )
+
+    @contextlib.contextmanager
+    def taken(self, caller: Caller) -> Iterator[None]:
+        name = _name(caller)
+        self._taken[name] += 1
+        try:
+            yield
+        finally:
+            self._taken[name] -= 1
+            if not self._taken[name]:
+                del self._taken[name]
+
+
+def _name(caller: Caller) -> str:
+    return caller.agent_id or caller.participant_id or caller.token_id
 
 
 async def first_of(events: Sequence[asyncio.Event], seconds: float) -> None:

@@ -124,7 +124,7 @@ async def claim(work: Work, job: JobRow, wanted: Claim) -> Leased | None:
         return None
     token = _lease_token(job, wanted.claim_id)
     expires = work.now + timedelta(seconds=wanted.lease_seconds)
-    lease = (expires, hash_token(token), wanted.claim_id)
+    lease = (expires, hash_token(token), _kept_claim_id(wanted))
     won = await store.claim(work.tx, job.id, work.now, min(expires, work.now + timeout), lease)
     if won is None:
         return await _same_claim(work, job, wanted, token)
@@ -144,6 +144,11 @@ def _lease_token(job: JobRow, claim_id: str | None) -> str:
     return hmac.new(claim_id.encode(), f"{job.id}:{job.attempt}".encode(), hashlib.sha256).hexdigest()
 
 
+def _kept_claim_id(wanted: Claim) -> str | None:
+    """As a hash: from the name itself, whoever reads the database could make the token."""
+    return None if wanted.claim_id is None else hash_token(wanted.claim_id)
+
+
 async def _same_claim(work: Work, job: JobRow, wanted: Claim, token: str) -> Leased:
     found = await store.find_held(work.tx, job.id)
     if found is not None and wanted.claim_id is not None:
@@ -151,7 +156,9 @@ async def _same_claim(work: Work, job: JobRow, wanted: Claim, token: str) -> Lea
         if (
             current.status == "Processing"
             and current.lease_expires_at is not None
-            and held.claim_id == wanted.claim_id
+            and held.claim_id == _kept_claim_id(wanted)
+            # Not where the job was put back between the two looks at it: that would be another lease.
+            and held.lease_hash == hash_token(token)
         ):
             return Leased(token, current.lease_expires_at, current)
     raise await _not_pending(work, job)
@@ -164,9 +171,11 @@ async def _not_pending(work: Work, job: JobRow) -> Conflict:
 
 
 def _check_lease(held: Held, token: str | None) -> None:
-    if held.holding.lease_hash is None:
+    """Whoever held the job until his lease ran out may not end what another holds now, with a lease or without."""
+    kept = held.holding.lease_hash
+    if kept is None and token is None:
         return
-    if token is None or not hmac.compare_digest(hash_token(token), held.holding.lease_hash):
+    if kept is None or token is None or not hmac.compare_digest(hash_token(token), kept):
         raise Conflict("this lease is no longer yours; drop the job", code="lease_lost")
 
 
@@ -223,17 +232,13 @@ async def _put_back(work: Work, held: Held, event: str, *, attempt: int) -> None
     work.tx.announce(runs.agent_topic(held.job.agent_id))
 
 
-def _digest(word: str, document: object) -> str:
-    return hashlib.sha256(word.encode() + msgspec.json.encode(document, order="sorted")).hexdigest()
-
-
 async def complete(work: Work, job: JobRow, wanted: Completion) -> None:
     held = await hold(work, job.id, job.service_id)
-    outcome = _digest("complete", [wanted.properties, wanted.agent_instance_id, wanted.agent_instance_data])
-    if held.job.status == "Completed" and held.holding.outcome == outcome:
-        _check_lease(held, wanted.lease_token)
-        return
     _check_lease(held, wanted.lease_token)
+    told = (wanted.properties, wanted.agent_instance_id, wanted.agent_instance_data)
+    outcome = vault.digest_of(work, "complete", *told)
+    if held.job.status == "Completed" and held.holding.outcome == outcome:
+        return
     _check_processing(held)
     run = await runs.find_run(work, held.job)
     lifecycle, schema = held.definition.lifecycle, held.definition.properties
@@ -320,7 +325,7 @@ async def _end_job(
 
 async def fail(work: Work, job: JobRow, wanted: Failure) -> None:
     held = await hold(work, job.id, job.service_id)
-    outcome = _digest("fail", wanted.error_message)
+    outcome = vault.digest_of(work, "fail", wanted.error_message)
     _check_lease(held, wanted.lease_token)
     if held.job.status in ("Failed", "Cancelled") and held.holding.outcome == outcome:
         return

@@ -20,7 +20,7 @@ from mainstay.control.store.agents import AGENTS, Agent
 from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.service_groups import SERVICE_GROUPS
 from mainstay.control.store.service_types import SERVICE_TYPES, ServiceType
-from mainstay.control.store.services import delete_terminal, living_ids, living_with_jobs
+from mainstay.control.store.services import delete_terminal, living_ids, living_with_jobs, serves_group
 
 CHECKED_AT_ONCE = 500
 LISTED = 100
@@ -187,6 +187,10 @@ async def _order_setting(work: Work, order: Order) -> Setting:
         group = await SERVICE_GROUPS.find(work.tx, order.group_id.lower())
         if caller.role is Role.PARTICIPANT and (group is None or group.consumer_id != caller.participant_id):
             raise NotYours("the group must be one of your own")
+        if caller.role is Role.AGENT and not await serves_group(
+            work.tx, str(caller.agent_id), order.group_id.lower()
+        ):
+            raise NotYours("the group must be one that you serve")
         if group is None:
             raise BadInput(f"there is no service group {order.group_id}")
         group_id, consumer_id = group.id, group.consumer_id

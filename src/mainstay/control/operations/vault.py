@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import msgspec
 
 from mainstay.control.domain.faults import Fault
 from mainstay.control.domain.properties.contract import SecretQuestion
@@ -64,9 +68,24 @@ async def same_secrets(work: Work, questions: Sequence[SecretQuestion]) -> froze
     same: set[str] = set()
     for question in questions:
         found = await store.find(work.tx, question.reference.removeprefix(PREFIX))
-        if found is not None and equal(open_secret(vault, found), question.plain.reveal()):
+        if found is not None and same_value(open_secret(vault, found), question.plain.reveal()):
             same.add(question.path)
     return frozenset(same)
+
+
+def same_value(left: object, right: object) -> bool:
+    """As for any other property; two texts in a time that tells nothing about where they differ."""
+    if isinstance(left, str) and isinstance(right, str):
+        return hmac.compare_digest(left.encode(), right.encode())
+    return equal(left, right)
+
+
+def digest_of(work: Work, *parts: object) -> str:
+    """Of something that may hold secrets: keyed, so that nobody can find a short one by trying."""
+    text = msgspec.json.encode(parts, order="sorted")
+    vault = work.tools.vault
+    # Without a vault there are no secrets.
+    return hashlib.sha256(text).hexdigest() if vault is None else vault.digest(text)
 
 
 async def forget(work: Work, references: Sequence[str]) -> None:

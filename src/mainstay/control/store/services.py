@@ -118,6 +118,15 @@ async def living_ids(tx: Transaction, column: str, value: str, limit: int = 10) 
     return [str(row["id"]) for row in rows]
 
 
+async def serves_group(tx: Transaction, agent_id: str, group_id: str) -> bool:
+    rows = await tx.fetch(
+        "SELECT 1 AS found FROM services WHERE group_id = :group_id AND agent_id = :agent_id AND is_terminal = 0 LIMIT 1",
+        group_id=group_id,
+        agent_id=agent_id,
+    )
+    return bool(rows)
+
+
 async def delete_terminal(tx: Transaction, column: str, value: str) -> None:
     """They go with what they belonged to; their events stay."""
     await tx.execute(f"DELETE FROM services WHERE {column} = :value AND is_terminal = 1", value=value)

@@ -47,6 +47,7 @@ async def stream(call: Call) -> Answer:
     given = call.headers.get("last-event-id", "").strip()
     if given and not (given.isascii() and given.isdigit() and len(given) < 19):
         raise BadInput("Last-Event-ID must be the number of an event", code="bad_query")
+    call.parts.seats.refuse_if_full(call.who)
     await events.number(call.parts.store)
     async with call.reading() as work:
         last = int(given) if given else await last_number(work.tx)
@@ -59,10 +60,11 @@ async def _pieces(call: Call, last: int) -> AsyncIterator[bytes]:
     yield b": connected\n\n"
     store, stopping = call.parts.store, call.parts.readiness.stopping
     while not stopping.is_set():
-        with store.bus.listening(EVENT_TOPIC) as news:
+        with call.parts.seats.taken(call.who), store.bus.listening(EVENT_TOPIC) as news:
             await events.number(store)
             async with call.reading() as work:
                 found = await subscriptions.events_after(work, last, STREAMED_AT_ONCE)
+                newest = await last_number(work.tx)
             for event in found:
                 number = event.sequence_number or last
                 text = msgspec.json.encode(event)
@@ -70,6 +72,8 @@ async def _pieces(call: Call, last: int) -> AsyncIterator[bytes]:
                 last = number
             if found:
                 continue
+            # What is not the caller's need not be looked at again.
+            last = max(last, newest)
             await first_of((news, stopping), HEARTBEAT_SECONDS)
             if not news.is_set():
                 try:

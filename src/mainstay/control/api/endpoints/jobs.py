@@ -75,7 +75,9 @@ async def list_pending(call: Call) -> Answer:
             left = until - loop.time()
             if found or left <= 0 or stopping.is_set():
                 return Answer(found)
-            await first_of((news, stopping), min(left, LOOK_AGAIN_SECONDS))
+            call.parts.seats.refuse_if_full(call.who)
+            with call.parts.seats.taken(call.who):
+                await first_of((news, stopping), min(left, LOOK_AGAIN_SECONDS))
 
 
 async def _look(call: Call, limit: int, service_id: str | None) -> list[Job]:

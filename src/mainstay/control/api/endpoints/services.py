@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -11,7 +10,7 @@ import msgspec
 
 from mainstay.control.api.bodies import decode_json
 from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
-from mainstay.control.operations import services
+from mainstay.control.operations import services, vault
 from mainstay.control.operations.forecast import Forecast, forecast_action, forecast_order
 from mainstay.control.operations.jobs import force_delete
 from mainstay.control.operations.refusals import BadInput, Conflict
@@ -92,11 +91,12 @@ def idempotency_key(call: Call) -> str | None:
 
 async def create(call: Call) -> Answer:
     wanted = call.read(NewService)
-    key = idempotency_key(call)
+    # What leaves nothing cannot be done twice.
+    key = None if call.flag("dryRun") else idempotency_key(call)
     answers: list[Answer] = []
     async with ordering(call, answers) as work:
         if key is not None:
-            digest = hashlib.sha256(msgspec.json.encode(wanted, order="sorted")).hexdigest()
+            digest = vault.digest_of(work, wanted)
             known = await reserve(work.tx, work.who.token_id, key, digest, work.now)
             if known is not None:
                 return _again(known, digest)
