@@ -184,7 +184,7 @@ def test_no_token_makes_a_stronger_one(world: World) -> None:
 
 def test_no_body_moves_a_row_to_another_owner(world: World) -> None:
     service = world.order(world.service_type(None, SIMPLE))
-    ids = {name: NOWHERE for name in ("id", "providerId", "consumerId", "groupId", "agentId", "serviceTypeId")}
+    ids = dict.fromkeys(("id", "providerId", "consumerId", "groupId", "agentId", "serviceTypeId"), NOWHERE)
     changed = world.consumer.patch(f"/services/{service['id']}", {**ids, "status": "Started", "name": "x"})
     assert {name: changed[name] for name in (*ids, "status")} == {name: service[name] for name in (*ids, "status")}
     agent = world.provider.patch(f"/agents/{world.agent_id}", {"providerId": NOWHERE, "agentTypeId": NOWHERE})
