@@ -1,100 +1,189 @@
 """The control plane under load, on both databases, beside the bare commits that are its floor.
 
-Run it with `python benchmarks/plane.py [--services N] [--agents N] [--orders N]`. Everything stays on loopback. PostgreSQL
-is a private cluster in a temporary directory that does not wait for the disk, for the floor and the server alike: on it
-only ratios count."""
+`python -m benchmarks.plane` takes a minute or two, `--quick` seconds, `--all` also lists a million services. Everything
+stays on loopback; PostgreSQL is a private cluster in a temporary directory. Both databases wait for the disk at every
+commit, for the floor and the server alike. The load comes from a process of its own, on the same machine."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
+import os
+import sqlite3
 import statistics
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from functools import partial
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from urllib.parse import urlsplit
+
+import asyncpg
+import uvloop
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from mainstay.control.store.contract import Store
+from bulk import Owners, fill
+from mainstay.control.serve import raise_file_limit
 from mainstay.control.store.open import open_store
-from mainstay.control.store.service_groups import SERVICE_GROUPS, ServiceGroup
-from mainstay.control.store.services import SERVICES, ServiceRow
-from plane import Client, Server, postgresql_cluster, running
-from world import World
+from plane import Server, find_postgresql, postgresql_cluster, running
 
-THREADS = 8
-FLOOR_COMMITS = 500
-PAGES = 50
-
-
-def per_second(count: int, work: Callable[[int], object]) -> float:
-    with ThreadPoolExecutor(THREADS) as threads:
-        started = time.perf_counter()
-        list(threads.map(work, range(count)))
-    return count / (time.perf_counter() - started)
+CLIENTS = 16
+PAGES = 40
+PAGE_SIZE = 50
+WAKE_UPS = 20
+IDLE_SECONDS = 5.0
+LEASE_SECONDS = 60
 
 
-def milliseconds(work: Callable[[], object], rounds: int = PAGES) -> float:
-    taken = []
-    for _ in range(rounds):
-        started = time.perf_counter()
-        work()
-        taken.append((time.perf_counter() - started) * 1000)
-    return statistics.median(taken)
+@dataclass(frozen=True)
+class Sizes:
+    floor_commits: int
+    orders: int
+    services: tuple[int, ...]
+    idle_agents: int
+    working_agents: int
+    jobs: int
 
 
-async def floor(url: str, consumer_id: str) -> float:
-    """Commits of one row by one writer after another, with nothing around them."""
-    store = await open_store(url)
-    try:
-        started = time.perf_counter()
-        for _ in range(FLOOR_COMMITS):
-            now = datetime.now(UTC)
-            async with store.transaction() as tx:
-                group = ServiceGroup(
-                    id=str(uuid4()), created_at=now, updated_at=now, name="f", consumer_id=consumer_id
-                )
-                await SERVICE_GROUPS.insert(tx, group)
-        return FLOOR_COMMITS / (time.perf_counter() - started)
-    finally:
-        await store.close()
+QUICK = Sizes(100, 100, (1000,), 50, 20, 100)
+USUAL = Sizes(1000, 1000, (1000, 100_000), 1000, 1000, 10_000)
+ALL = Sizes(1000, 1000, (1000, 100_000, 1_000_000), 1000, 1000, 10_000)
 
 
-async def fill(url: str, sample: dict[str, Any], count: int) -> None:
-    store: Store = await open_store(url)
-    start = datetime(2020, 1, 1, tzinfo=UTC)
-    try:
-        for batch in range(0, count, 5000):
-            async with store.transaction() as tx:
-                for number in range(batch, min(batch + 5000, count)):
-                    at = start + timedelta(seconds=number)
-                    row = ServiceRow(
-                        id=str(uuid4()),
-                        created_at=at,
-                        updated_at=at,
-                        name=f"bulk {number}",
-                        status="Stopped",
-                        properties={},
-                        provider_id=sample["providerId"],
-                        consumer_id=sample["consumerId"],
-                        group_id=sample["groupId"],
-                        agent_id=sample["agentId"],
-                        service_type_id=sample["serviceTypeId"],
-                        conditions=[],
-                        version=1,
-                    )
-                    await SERVICES.insert(tx, row, is_terminal=0, provenance="{}")
-    finally:
-        await store.close()
+class Connection:
+    """One kept connection to the server, as one caller; just enough HTTP to be cheaper than what it measures."""
+
+    def __init__(self, url: str, token: str) -> None:
+        address = urlsplit(url)
+        self._host, self._port = str(address.hostname), int(address.port or 80)
+        self._head = f"Host: {address.netloc}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def call(self, method: str, path: str, body: object = None, expect: int = 200) -> Any:
+        if self._streams is None:
+            self._streams = await asyncio.open_connection(self._host, self._port)
+        reader, writer = self._streams
+        content = b"" if body is None else json.dumps(body).encode()
+        head = f"{method} /api/v1{path} HTTP/1.1\r\n{self._head}Content-Length: {len(content)}\r\n\r\n"
+        writer.write(head.encode() + content)
+        answer = (await reader.readuntil(b"\r\n\r\n")).decode()
+        status = int(answer[9:12])
+        length = next(
+            (int(line[15:]) for line in answer.split("\r\n") if line.lower().startswith("content-length:")), 0
+        )
+        found = await reader.readexactly(length)
+        if status != expect:
+            raise RuntimeError(f"{method} {path} → {status}: {found.decode()[:500]}")
+        return json.loads(found) if found else None
+
+    def close(self) -> None:
+        if self._streams is not None:
+            self._streams[1].close()
+
+
+async def all_of(work: Iterable[Callable[[Connection], Awaitable[Any]]], url: str, token: str, clients: int) -> float:
+    """Seconds that some clients need for it together, each doing one piece after the other."""
+    left = iter(work)
+
+    async def client() -> None:
+        connection = Connection(url, token)
+        for piece in left:
+            await piece(connection)
+        connection.close()
+
+    started = time.perf_counter()
+    await asyncio.gather(*(client() for _ in range(clients)))
+    return time.perf_counter() - started
+
+
+def unique(name: str) -> str:
+    return f"{name}-{os.urandom(6).hex()}"
+
+
+class Scene:
+    """A provider and a consumer, a service type without properties, and agents that can serve it."""
+
+    def __init__(self, url: str, admin_token: str) -> None:
+        self.url = url
+        self.admin_token = admin_token
+        self.admin = Connection(url, admin_token)
+
+    async def prepare(self) -> None:
+        post = self.admin.call
+        self.provider_id, self.consumer_id = [
+            (await post("POST", "/participants", {"name": unique("p")}, 201))["id"] for _ in range(2)
+        ]
+        self.type_id = (await post("POST", "/service-types", {"name": unique("type")}, 201))["id"]
+        kind = {"name": unique("kind"), "serviceTypeIds": [self.type_id]}
+        self.agent_type_id = (await post("POST", "/agent-types", kind, 201))["id"]
+        group = {"name": "group", "consumerId": self.consumer_id}
+        self.group_id = (await post("POST", "/service-groups", group, 201))["id"]
+        token = {"name": "consumer", "role": "participant", "scopeId": self.consumer_id}
+        self.consumer_token = (await post("POST", "/tokens", token, 201))["value"]
+        self.consumer = Connection(self.url, self.consumer_token)
+
+    async def new_agents(self, count: int) -> list[tuple[str, str]]:
+        """(id, token) of each."""
+        made: list[tuple[str, str]] = []
+
+        async def add(connection: Connection) -> None:
+            agent = {"name": unique("a"), "providerId": self.provider_id, "agentTypeId": self.agent_type_id}
+            agent_id = (await connection.call("POST", "/agents", agent, 201))["id"]
+            token = {"name": "agent", "role": "agent", "scopeId": agent_id}
+            made.append((agent_id, (await connection.call("POST", "/tokens", token, 201))["value"]))
+
+        await all_of((add for _ in range(count)), self.url, self.admin_token, CLIENTS)
+        return made
+
+    async def order(self, connection: Connection, agent_id: str) -> Any:
+        body = {
+            "serviceTypeId": self.type_id,
+            "name": unique("service"),
+            "groupId": self.group_id,
+            "agentId": agent_id,
+        }
+        return await connection.call("POST", "/services", body, 201)
+
+
+def sqlite_floor(path: Path, commits: int) -> float:
+    """Commits of one row each, one after the other, with nothing around them."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("CREATE TABLE floor (number INTEGER, text TEXT)")
+    started = time.perf_counter()
+    for number in range(commits):
+        connection.execute("INSERT INTO floor VALUES (?, ?)", (number, "x" * 300))
+    taken = time.perf_counter() - started
+    connection.close()
+    return commits / taken
+
+
+async def postgresql_floor(url: str, commits: int) -> float:
+    """The same, by as many connections at once as there are clients."""
+    pool = await asyncpg.create_pool(url, min_size=CLIENTS, max_size=CLIENTS)
+    await pool.execute("CREATE TABLE floor (number BIGINT, text TEXT)")
+    numbers = iter(range(commits))
+
+    async def commit() -> None:
+        async with pool.acquire() as connection:
+            for number in numbers:
+                await connection.execute("INSERT INTO floor VALUES ($1, $2)", number, "x" * 300)
+
+    started = time.perf_counter()
+    await asyncio.gather(*(commit() for _ in range(CLIENTS)))
+    taken = time.perf_counter() - started
+    await pool.close()
+    return commits / taken
+
+
+def tell(what: str, value: float, unit: str, note: str = "") -> None:
+    print(f"  {what:<44} {value:10.1f} {unit:<5} {note}".rstrip(), flush=True)
 
 
 def resident_kib(server: Server) -> int:
@@ -102,99 +191,223 @@ def resident_kib(server: Server) -> int:
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS")))
 
 
-@contextmanager
-def idle_agents(world: World, count: int) -> Iterator[None]:
-    """Agents that wait for work, each on a connection of its own."""
-    tokens = [world.token("agent", world.new_agent()["id"]).token for _ in range(count)]
-    threads = [
-        threading.Thread(
-            target=lambda token=token: Client(world.admin.url, token).get("/jobs/pending?wait=30"), daemon=True
-        )
-        for token in tokens
-    ]
-    for thread in threads:
-        thread.start()
-    time.sleep(2 + count / 200)
-    yield
-    for thread in threads:
-        thread.join(timeout=60)
+def cpu_seconds(server: Server) -> float:
+    fields = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(") ")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def wake_up(world: World, kind: Any) -> float:
-    """Milliseconds from the answer to an order to the answer to the agent that waits for it."""
-    taken = []
-    for _ in range(10):
+async def measure_orders(scene: Scene, sizes: Sizes, floor: float) -> None:
+    """Orders by one consumer, and the work on them by their agents: a claim and a completion each."""
+    agents = await scene.new_agents(CLIENTS)
+    made: list[tuple[str, Any]] = []
+
+    def ordering(number: int) -> Callable[[Connection], Awaitable[None]]:
+        async def order(connection: Connection) -> None:
+            agent_id, token = agents[number % len(agents)]
+            made.append((token, await scene.order(connection, agent_id)))
+
+        return order
+
+    orders = sizes.orders / await all_of(map(ordering, range(sizes.orders)), scene.url, scene.consumer_token, CLIENTS)
+    tell("orders", orders, "/s", f"{floor / orders:.1f} floor commits each")
+
+    async def work(token: str) -> None:
+        connection = Connection(scene.url, token)
+        for owner, service in made:
+            if owner == token:
+                job = service["activeJob"]["id"]
+                await connection.call("POST", f"/jobs/{job}/claim", expect=204)
+                await connection.call("POST", f"/jobs/{job}/complete", expect=204)
+        connection.close()
+
+    started = time.perf_counter()
+    await asyncio.gather(*(work(token) for _, token in agents))
+    done = len(made) / (time.perf_counter() - started)
+    tell("claims with completes", done, "/s", f"{floor / done:.1f} floor commits for both")
+
+
+@asynccontextmanager
+async def waiting(scene: Scene, tokens: list[str]) -> AsyncIterator[None]:
+    """Agents that wait for work, each on a connection of its own, while the rest goes on."""
+
+    async def wait(token: str) -> None:
+        connection = Connection(scene.url, token)
+        try:
+            while True:
+                await connection.call("GET", "/jobs/pending?wait=60")
+        finally:
+            connection.close()
+
+    tasks = [asyncio.create_task(wait(token)) for token in tokens]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def timed(work: Awaitable[Any]) -> tuple[Any, float]:
+    """What came of it, and when."""
+    return await work, time.perf_counter()
+
+
+async def measure_idle(scene: Scene, server: Server, sizes: Sizes) -> None:
+    agents = await scene.new_agents(sizes.idle_agents + 1)
+    before = resident_kib(server)
+    async with waiting(scene, [token for _, token in agents[1:]]):
+        # Their first signs of life are written; after that they only wait.
+        await asyncio.sleep(2 + sizes.idle_agents / 250)
+        held = resident_kib(server) - before
+        tell("memory of an idle agent", held / sizes.idle_agents, "KiB", f"{sizes.idle_agents} of them")
+        started = cpu_seconds(server)
+        await asyncio.sleep(IDLE_SECONDS)
+        tell("a core, while all are idle", (cpu_seconds(server) - started) / IDLE_SECONDS * 100, "%")
         answered: list[float] = []
-        waiting = threading.Thread(
-            target=lambda found=answered: (
-                world.agent.get("/jobs/pending?wait=30"),
-                found.append(time.perf_counter()),
-            )
-        )
-        waiting.start()
-        time.sleep(0.1)
-        service = world.order(kind)
-        ordered = time.perf_counter()
-        waiting.join(timeout=60)
-        taken.append((answered[0] - ordered) * 1000)
-        world.complete(service)
+        received: list[float] = []
+        agent_id, token = agents[0]
+        agent = Connection(scene.url, token)
+        for _ in range(WAKE_UPS):
+            poll = asyncio.create_task(timed(agent.call("GET", "/jobs/pending?wait=30")))
+            await asyncio.sleep(0.05)
+            started = time.perf_counter()
+            _, at = await timed(scene.order(scene.consumer, agent_id))
+            answered.append(at - started)
+            (job,), at = await poll
+            received.append(at - started)
+            await agent.call("POST", f"/jobs/{job['id']}/claim", expect=204)
+            await agent.call("POST", f"/jobs/{job['id']}/complete", expect=204)
+        agent.close()
+    tell("an order, sent to answered (median)", statistics.median(answered) * 1000, "ms")
+    worst = max(received) * 1000
+    tell("an order, sent to received by its agent", statistics.median(received) * 1000, "ms", f"worst {worst:.1f}")
+
+
+async def milliseconds(connection: Connection, path: str) -> float:
+    taken = []
+    for _ in range(PAGES):
+        started = time.perf_counter()
+        await connection.call("GET", path)
+        taken.append((time.perf_counter() - started) * 1000)
     return statistics.median(taken)
 
 
-def measure(server: Server, url: str, options: argparse.Namespace) -> None:
-    world = World(server.admin)
-    kind = world.service_type()
-    sample = world.order(kind)
-    world.complete(sample)
-    bare = asyncio.run(floor(url, world.consumer_id))
-    print(f"  floor: commits of one row    {bare:9.0f} /s")
-    groups = [
-        world.admin.post("/service-groups", {"name": "g", "consumerId": world.consumer_id})["id"] for _ in range(50)
-    ]
-    made: list[Any] = []
-    orders = per_second(options.orders, lambda number: made.append(world.order(kind, groupId=groups[number % 50])))
-    print(f"  orders                       {orders:9.0f} /s   {bare / orders:5.1f} floor commits each")
-
-    def work_on(service: Any) -> None:
-        job = service["activeJob"]["id"]
-        world.agent.post(f"/jobs/{job}/claim", expect=204)
-        world.agent.post(f"/jobs/{job}/complete", expect=204)
-
-    done = per_second(len(made), lambda number: work_on(made[number]))
-    print(f"  claims with completes        {done:9.0f} /s   {bare / done:5.1f} floor commits each")
-    before = resident_kib(server)
-    with idle_agents(world, options.agents):
-        held = resident_kib(server) - before
-        print(f"  wake-up of a waiting agent   {wake_up(world, kind):9.1f} ms  with {options.agents} others idle")
-        print(f"  memory of an idle agent      {held / options.agents:9.0f} KiB")
+async def measure_pages(scene: Scene, database_url: str, sizes: Sizes) -> None:
+    ((agent_id, _),) = await scene.new_agents(1)
+    store = await open_store(database_url)
+    owners = Owners(scene.provider_id, scene.consumer_id, scene.group_id, agent_id, scene.type_id)
     filled = 0
-    for size in (1000, 10_000, 100_000, 1_000_000):
-        if size > options.services:
-            break
-        asyncio.run(fill(url, sample, size - filled))
+    consumer = scene.consumer
+    for size in sizes.services:
+        await fill(store, owners, filled + 1, size)
+        if store.dialect == "postgresql":
+            async with store.transaction() as tx:
+                await tx.execute("ANALYZE services")
         filled = size
-        cursor = world.consumer.get("/services?after=&pageSize=50")["next"]
-        page = milliseconds(partial(world.consumer.get, f"/services?after={cursor}&pageSize=50"))
-        print(f"  page after a cursor          {page:9.1f} ms  at {size:>9,} services")
+        first = f"/services?pageSize={PAGE_SIZE}&after="
+        middle = await consumer.call("GET", f"/services?pageSize=1&after=&name=bulk%20{size // 2}")
+        questions = {
+            "first page": first,
+            "page after a cursor, half way": first + str(middle["next"] or ""),
+            "name, one match": f"{first}&name=bulk%20{size - 1}",
+            "name, thousandth part matches": f"{first}&name=lk%20{str(size)[:1]}23",
+            "name, all match": f"{first}&name=bulk",
+            "name, none matches": f"{first}&name=nothing",
+            "status": f"{first}&status=Stopped",
+            "numbered page, with totals": f"/services?pageSize={PAGE_SIZE}",
+        }
+        for what, path in questions.items():
+            tell(f"{what}", await milliseconds(consumer, path), "ms", f"at {size:,} services")
+    await store.close()
+
+
+async def measure_jobs(scene: Scene, sizes: Sizes) -> None:
+    """Every agent waits, claims with a lease, renews once and completes, while orders come in; none may be lost."""
+    agents = await scene.new_agents(sizes.working_agents)
+    finished: set[str] = set()
+    done = asyncio.Event()
+
+    async def work(token: str) -> None:
+        connection = Connection(scene.url, token)
+        while not done.is_set():
+            for job in await connection.call("GET", "/jobs/pending?wait=5"):
+                path = f"/jobs/{job['id']}"
+                lease = await connection.call("POST", f"{path}/claim", {"leaseSeconds": LEASE_SECONDS})
+                held = {"leaseToken": lease["leaseToken"]}
+                await connection.call("POST", f"{path}/renew", {**held, "progress": {"percent": 50}})
+                await connection.call("POST", f"{path}/complete", held, 204)
+                finished.add(job["service"]["id"])
+        connection.close()
+
+    async def order_all() -> set[str]:
+        ordered: set[str] = set()
+
+        def ordering(number: int) -> Callable[[Connection], Awaitable[None]]:
+            async def order(connection: Connection) -> None:
+                ordered.add((await scene.order(connection, agents[number % len(agents)][0]))["id"])
+
+            return order
+
+        await all_of(map(ordering, range(sizes.jobs)), scene.url, scene.consumer_token, CLIENTS)
+        return ordered
+
+    async def until_done(workers: list[asyncio.Task[None]]) -> None:
+        while len(finished) < sizes.jobs:
+            for worker in workers:
+                if worker.done():
+                    worker.result()
+            await asyncio.sleep(0.05)
+
+    started = time.perf_counter()
+    workers = [asyncio.create_task(work(token)) for _, token in agents]
+    ordered = await order_all()
+    await until_done(workers)
+    taken = time.perf_counter() - started
+    done.set()
+    await asyncio.gather(*workers)
+    left = await scene.consumer.call("GET", "/jobs?status=Pending&status=Processing")
+    if finished != ordered or left["totalItems"]:
+        raise RuntimeError(f"{len(ordered - finished)} jobs were lost, {left['totalItems']} are left")
+    note = f"{sizes.jobs:,} jobs by {sizes.working_agents:,} agents, none lost: {taken:.1f} s"
+    tell("orders, each polled, claimed, renewed, done", sizes.jobs / taken, "/s", note)
+
+
+async def measure(server: Server, database_url: str, sizes: Sizes, floor: float) -> None:
+    scene = Scene(server.url, server.admin.token or "")
+    await scene.prepare()
+    tell("floor: bare commits of one row", floor, "/s")
+    await measure_orders(scene, sizes, floor)
+    await measure_idle(scene, server, sizes)
+    await measure_jobs(scene, sizes)
+    await measure_pages(scene, database_url, sizes)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--services", type=int, default=100_000, help="how many services to list at most")
-    parser.add_argument("--agents", type=int, default=100, help="how many agents wait idly")
-    parser.add_argument("--orders", type=int, default=500, help="how many orders to place")
+    sizes = parser.add_mutually_exclusive_group()
+    sizes.add_argument("--quick", action="store_const", const=QUICK, dest="sizes", help="takes seconds")
+    sizes.add_argument("--all", action="store_const", const=ALL, dest="sizes", help="up to a million services")
+    parser.add_argument("--database", choices=["sqlite", "postgresql"], help="one of them only")
+    parser.set_defaults(sizes=USUAL)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="pl") as folder:
-        Path(folder).chmod(0o755)
-        print("SQLite")
-        data = Path(folder) / "sqlite"
-        with running(data) as server:
-            measure(server, f"sqlite:///{data}/mainstay.db", options)
-        print("PostgreSQL")
-        with postgresql_cluster(Path(folder) / "c") as cluster:
-            url = cluster.new_database()
-            with running(Path(folder) / "postgresql", database_url=url) as server:
-                measure(server, url, options)
+    raise_file_limit()
+    with tempfile.TemporaryDirectory(prefix="pl") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        if options.database != "postgresql":
+            print("SQLite")
+            floor = sqlite_floor(folder / "floor.db", options.sizes.floor_commits)
+            with running(folder / "sqlite") as server:
+                uvloop.run(measure(server, f"sqlite:///{folder}/sqlite/mainstay.db", options.sizes, floor))
+        if options.database != "sqlite" and find_postgresql() is None:
+            print("PostgreSQL is not installed")
+        elif options.database != "sqlite":
+            print("PostgreSQL")
+            with postgresql_cluster(folder / "c", durable=True) as cluster:
+                url = cluster.new_database()
+                floor = uvloop.run(postgresql_floor(cluster.new_database(), options.sizes.floor_commits))
+                with running(folder / "postgresql", database_url=url) as server:
+                    uvloop.run(measure(server, url, options.sizes, floor))
 
 
 if __name__ == "__main__":

@@ -211,7 +211,8 @@ def find_postgresql() -> Path | None:
 
 
 @contextmanager
-def postgresql_cluster(folder: Path) -> Iterator[Cluster]:
+def postgresql_cluster(folder: Path, *, durable: bool = False) -> Iterator[Cluster]:
+    """`durable` waits for the disk at every commit, as a real one does."""
     programs = find_postgresql()
     if programs is None:
         missing("PostgreSQL", "there is no initdb on this machine")
@@ -230,9 +231,7 @@ def postgresql_cluster(folder: Path) -> Iterator[Cluster]:
     subprocess.run(
         [programs / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8"], **quiet
     )
-    settings = (
-        f"-c listen_addresses='' -c unix_socket_directories='{folder}' -c fsync=off -c max_connections=200 -p 5432"
-    )
+    settings = f"-c listen_addresses='' -c unix_socket_directories='{folder}' -c fsync={'on' if durable else 'off'} -c max_connections=200 -p 5432"
     log = folder / "log"
     subprocess.run([programs / "pg_ctl", "-D", data, "-w", "-l", log, "-o", settings, "start"], **quiet)
     try:

@@ -175,14 +175,12 @@ async def find_own(work: Work, *, lock: bool = False) -> Agent:
 
 
 async def note_sign_of_life(work: Work, agent_id: str) -> None:
-    agent = await AGENTS.find(work.tx, agent_id, lock=True)
-    if agent is None:
+    if await store.note_sign_of_life(work.tx, agent_id, work.now):
         return
-    if agent.status in COMES_BACK_FROM:
+    agent = await AGENTS.find(work.tx, agent_id, lock=True)
+    if agent is not None and agent.status in COMES_BACK_FROM:
         after = msgspec.structs.replace(agent, status="Connected", last_status_update=work.now)
         await work.update(AGENTS, agent, after)
-    else:
-        await store.note_sign_of_life(work.tx, agent_id, work.now)
 
 
 async def disconnect_silent(work: Work) -> int:

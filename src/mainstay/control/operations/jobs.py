@@ -37,6 +37,8 @@ NOT_CLAIMED = "job not claimed in time"
 LEASE_EXPIRED = "lease expired"
 CANCELLED = "cancelled"
 SWEEP = 50
+NOTICED_WITHIN = timedelta(seconds=2)
+WOKEN_AT_ONCE = 10_000
 
 LeaseToken = Annotated[str, msgspec.Meta(max_length=200)]
 Short = Annotated[str, msgspec.Meta(max_length=2000, pattern=NO_ZERO)]
@@ -365,6 +367,12 @@ async def cancel(work: Work, job: JobRow) -> None:
         after = msgspec.structs.replace(held.job, cancel_requested=True)
         await JOBS.update(work.tx, after)
         await work.tell("job.cancel_requested", "job", held.job, after)
+
+
+async def wake_agents(work: Work) -> None:
+    """A notice may get lost between replicas, when one of them ends between a commit and its telling."""
+    for agent_id in await store.waited_for_agents(work.tx, work.now - NOTICED_WITHIN, WOKEN_AT_ONCE):
+        work.tx.announce(runs.agent_topic(agent_id))
 
 
 async def time_out_overdue(work: Work) -> bool:

@@ -39,11 +39,15 @@ async def find_for(tx: Transaction, agent_id: str, service_type_id: str) -> tupl
     return (AGENTS.decode(rows[0]), str(rows[0]["type_name"]), rows[0]["serves"] == 1) if rows else None
 
 
-async def note_sign_of_life(tx: Transaction, agent_id: str, now: datetime) -> None:
-    """Not a change of the agent: no event, and `updatedAt` stays."""
-    await tx.execute(
-        "UPDATE agents SET last_status_update = :now WHERE id = :id", now=to_microseconds(now), id=agent_id
+async def note_sign_of_life(tx: Transaction, agent_id: str, now: datetime) -> bool:
+    """Not a change of the agent: no event, and `updatedAt` stays. False where it would be one: the agent is not there
+    yet, or was silent."""
+    changed = await tx.execute(
+        "UPDATE agents SET last_status_update = :now WHERE id = :id AND status NOT IN ('New', 'Disconnected')",
+        now=to_microseconds(now),
+        id=agent_id,
     )
+    return changed > 0
 
 
 async def silent_agents(tx: Transaction, before: datetime, limit: int) -> list[Agent]:

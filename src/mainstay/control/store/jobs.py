@@ -130,6 +130,15 @@ async def pending_jobs(tx: Transaction, agent_id: str, limit: int, service_id: s
     return [JOBS.decode(row) for row in rows]
 
 
+async def waited_for_agents(tx: Transaction, before: datetime, limit: int) -> list[str]:
+    """Agents that have left jobs alone for a while."""
+    rows = await tx.fetch(
+        f"SELECT DISTINCT agent_id FROM jobs WHERE status = 'Pending' AND created_at < :before LIMIT {limit}",
+        before=to_microseconds(before),
+    )
+    return [str(row["agent_id"]) for row in rows]
+
+
 async def overdue_ids(tx: Transaction, now: datetime, limit: int) -> list[str]:
     rows = await tx.fetch(
         f"SELECT id FROM jobs WHERE status IN {ACTIVE} AND deadline_at <= :now ORDER BY deadline_at LIMIT {limit}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import secrets
 import zlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -106,6 +107,8 @@ class PostgresqlStore:
     def __init__(self, url: str, *, pool_size: int = POOL_SIZE) -> None:
         self.bus = Bus()
         self._url = url
+        # Who is in this process was already told, without the way through the database.
+        self._name = secrets.token_hex(8)
         self._pool: asyncpg.Pool[Any] | None = None
         self._pool_size = pool_size
         self._tasks: set[asyncio.Task[None]] = set()
@@ -214,7 +217,9 @@ class PostgresqlStore:
             await asyncio.sleep(RECONNECT_SECONDS)
 
     def _hear(self, _connection: object, _process: int, _channel: str, payload: object) -> None:
-        self.bus.publish(frozenset(str(payload).split(",")))
+        sender, *topics = str(payload).split(",")
+        if sender != self._name:
+            self.bus.publish(frozenset(topics))
 
     async def _tell(self) -> None:
         while True:
@@ -224,7 +229,7 @@ class PostgresqlStore:
             # Who misses a notice looks again after a while by himself, so a lost one costs time and nothing else.
             with suppress(*GONE, asyncpg.PostgresError, TimeoutError):
                 for start in range(0, len(topics), TOPICS_PER_NOTICE):
-                    payload = ",".join(topics[start : start + TOPICS_PER_NOTICE])
+                    payload = ",".join([self._name, *topics[start : start + TOPICS_PER_NOTICE]])
                     await self.pool.execute("SELECT pg_notify($1, $2)", CHANNEL, payload)
 
 

@@ -19,8 +19,6 @@ from mainstay.control.store.paging import Page, parse_listing
 
 PATH = "/api/v1/jobs"
 MAX_WAIT_SECONDS = 60
-# Who waits looks again by himself now and then, in case a notice got lost between replicas.
-LOOK_AGAIN_SECONDS = 5.0
 
 
 class LeasedJob(msgspec.Struct, frozen=True, rename="camel"):
@@ -77,7 +75,7 @@ async def list_pending(call: Call) -> Answer:
                 return Answer(found)
             call.parts.seats.refuse_if_full(call.who)
             with call.parts.seats.taken(call.who):
-                await first_of((news, stopping), min(left, LOOK_AGAIN_SECONDS))
+                await first_of((news, stopping), left)
 
 
 async def _look(call: Call, limit: int, service_id: str | None) -> list[Job]:
