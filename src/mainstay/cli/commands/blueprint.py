@@ -25,6 +25,8 @@ EXIT_FAULTS, EXIT_UNREACHABLE = 1, 1
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    import argparse
+
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="new|check|test|push|pull")
     new = verbs.add_parser("new", help="make one that works, to begin with", allow_abbrev=False)
     new.add_argument("name", metavar="NAME")
@@ -32,6 +34,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     check = verbs.add_parser("check", help="tell every fault with its line; touch nothing", allow_abbrev=False)
     check.add_argument("directory", metavar="DIR")
     check.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    test = verbs.add_parser("test", help="order its examples and walk their lifecycles", allow_abbrev=False)
+    test.add_argument("directory", metavar="DIR")
+    test.add_argument(
+        "--order", metavar="NAME", action="append", default=[], help="only this example; may be repeated"
+    )
+    test.add_argument(
+        "--on",
+        choices=("auto", "throw-away", "scratch", "here"),
+        default="auto",
+        help="a throw-away host with systemd (needs root), a scratch directory, or this very host; the first that can be had",
+    )
+    test.add_argument("--shown-as", default="this host", help=argparse.SUPPRESS)
+    test.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
     push = verbs.add_parser("push", help="give it to a control plane", allow_abbrev=False)
     push.add_argument("directory", metavar="DIR")
     push.add_argument(
@@ -48,7 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return {"new": new, "check": check, "push": push, "pull": pull}[arguments.verb](arguments)
+    return {"new": new, "check": check, "test": test, "push": push, "pull": pull}[arguments.verb](arguments)
 
 
 def new(arguments: argparse.Namespace) -> int:
@@ -98,6 +113,85 @@ def check(arguments: argparse.Namespace) -> int:
     said = f", {counted(len(found.warnings), 'warning')}" if found.warnings else ""
     print(f"{printable(directory)}: {blueprint.name} {blueprint.version} is fine{said}")
     return 0
+
+
+def test(arguments: argparse.Namespace) -> int:
+    from mainstay.agent.systemd_host import why_not
+
+    directory = existing(arguments.directory)
+    place = arguments.on
+    if place in ("auto", "throw-away"):
+        problem = why_not()
+        if problem is None:
+            return test_in_throw_away_host(arguments, directory)
+        if place == "throw-away":
+            raise Refused(f"no throw-away host can run here: {problem}; --on scratch needs none")
+        place = "scratch"
+    return test_here(arguments, directory, place)
+
+
+def test_in_throw_away_host(arguments: argparse.Namespace, directory: str) -> int:
+    """The same command again, in a host that is gone afterwards with everything in it."""
+    import subprocess
+    import sys
+    from pathlib import Path
+
+    import mainstay
+    from mainstay.agent.systemd_host import HostError, SystemdHost
+
+    blueprint = Path(directory).resolve()
+    # They may lie where the host has something of its own, such as below /tmp.
+    lent = {blueprint, Path(mainstay.__file__).parents[1].resolve(), Path(sys.prefix), Path(sys.base_prefix)}
+    program = "from mainstay.cli.main import program; program()"
+    words = [sys.executable, "-c", program, "blueprint", "test", str(blueprint), "--on", "here"]
+    words += ["--shown-as", "a throw-away host"]
+    words += [word for name in arguments.order for word in ("--order", name)]
+    words += ["--json"] if arguments.json else []
+    try:
+        with SystemdHost("blueprint", read_only_binds=sorted(lent)) as host:
+            return subprocess.run(host.command(words), stdin=subprocess.DEVNULL, check=False).returncode
+    except HostError as error:
+        raise Refused(f"the throw-away host does not run: {error}; --on scratch needs none") from None
+
+
+def test_here(arguments: argparse.Namespace, directory: str, place: str) -> int:
+    from contextlib import ExitStack
+    from tempfile import TemporaryDirectory
+
+    from mainstay.agent.blueprints import read_blueprint
+    from mainstay.agent.checks import check_blueprint
+    from mainstay.agent.client import Unreachable
+    from mainstay.agent.orders import read_orders
+    from mainstay.agent.trial import CannotTry, try_out
+    from mainstay.cli.runs import or_exit, print_json, show_faults
+    from mainstay.cli.trials import TrialDisplay
+    from mainstay.converge.contract import DoesNotLoad
+
+    _, found = check_blueprint(directory)
+    if found.faults:
+        show_faults(DoesNotLoad(found.faults), as_json=arguments.json)
+        return EXIT_FAULTS
+    with or_exit(as_json=arguments.json):
+        blueprint = read_blueprint(directory)
+        orders = read_orders(directory)
+    unknown = sorted(set(arguments.order) - {order.name for order in orders})
+    if unknown or not orders:
+        there = ", ".join(order.name for order in orders) or "none"
+        raise Refused(f"there is no example order {', '.join(unknown)}; orders/ holds: {there}")
+    chosen = [order for order in orders if not arguments.order or order.name in arguments.order]
+    display = TrialDisplay(blueprint, chosen, quiet=arguments.json)
+    with ExitStack() as stack:
+        root = None if place == "here" else stack.enter_context(TemporaryDirectory(prefix="mainstay-root-"))
+        display.begins(arguments.shown_as if root is None else "a scratch directory")
+        try:
+            steps = try_out(blueprint, chosen, root, display.tell)
+        except (CannotTry, Unreachable) as problem:
+            raise Refused(str(problem), exit_code=EXIT_FAULTS) from None
+    if arguments.json:
+        print_json(display.document(steps))
+    else:
+        display.ends(steps)
+    return EXIT_FAULTS if any(step.failed for step in steps) else 0
 
 
 def existing(directory: str) -> str:
