@@ -92,9 +92,23 @@ def test_a_changed_version_needs_force_and_a_missing_one_is_named(bridge: Bridge
     assert not (tmp_path / "none").exists()
 
 
-def test_who_and_where_must_be_known(made: Path) -> None:
-    assert "MAINSTAY_URL" in blueprint("push", str(made)).stderr
-    assert "MAINSTAY_TOKEN" in blueprint("push", str(made), "--server", "http://127.0.0.1:1").stderr
-    away = blueprint("push", str(made), "--server", "http://127.0.0.1:1", MAINSTAY_TOKEN="x")
-    assert away.returncode == 1
-    assert "cannot be reached" in away.stderr
+def test_who_and_where_must_be_known(made: Path, tmp_path: Path) -> None:
+    nobody = {"MAINSTAY_CONFIG_DIR": str(tmp_path)}
+    assert "no login" in blueprint("push", str(made), **nobody).stderr
+    away = ("push", str(made), "--server", "http://127.0.0.1:1")
+    assert "no token for http://127.0.0.1:1" in blueprint(*away, **nobody).stderr
+    unreachable = blueprint(*away, **nobody, MAINSTAY_TOKEN="x")
+    assert unreachable.returncode == 1
+    assert "cannot be reached" in unreachable.stderr
+
+
+def test_a_kept_token_goes_only_to_its_server(bridge: Bridge, made: Path, tmp_path: Path) -> None:
+    login = tmp_path / "login.json"
+    login.write_text(json.dumps({"url": bridge.server.url, "token": bridge.admin.token}))
+    kept = {"MAINSTAY_CONFIG_DIR": str(tmp_path)}
+    assert blueprint("push", str(made), **kept).returncode == 0
+    assert blueprint("push", str(made), "--server", bridge.server.url, **kept).returncode == 0
+    assert (
+        "no token for http://127.0.0.1:1"
+        in blueprint("push", str(made), "--server", "http://127.0.0.1:1", **kept).stderr
+    )

@@ -2,8 +2,7 @@
 
 `new NAME` makes one that works; `check DIR` tells every fault with its line; `test DIR` orders its examples against a
 server and an agent of its own and walks their lifecycles; `push DIR` gives it to a control plane, and `pull` fetches one
-by its digest or by NAME@VERSION. Address and token of the control plane come from MAINSTAY_URL and MAINSTAY_TOKEN, or
-from --server and --token-file.
+by its digest or by NAME@VERSION, as the admin who is logged in or as --server and --token-file say.
 Exit code: 0 all is well, 1 faults were found or the server could not be reached, 2 it could not be done as asked."""
 
 from __future__ import annotations
@@ -57,8 +56,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     pull.add_argument("what", metavar="DIGEST|NAME[@VERSION]", help="without a version: the current one")
     pull.add_argument("directory", metavar="DIR", help="must not exist, or be empty")
     for verb in (push, pull):
-        verb.add_argument("--server", metavar="URL", help="address of the control plane; MAINSTAY_URL")
-        verb.add_argument("--token-file", metavar="FILE", help="a file that holds an admin's token; MAINSTAY_TOKEN")
+        verb.add_argument("--server", metavar="URL", help="address of the control plane; as logged in when not given")
+        verb.add_argument("--token-file", metavar="FILE", help="a file that holds an admin's token")
         verb.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
 
 
@@ -268,32 +267,32 @@ def find_digest(client: Client, what: str) -> str:
 
 @contextmanager
 def connected(arguments: argparse.Namespace) -> Iterator[Client]:
-    """What the server refuses is said in words."""
-    from mainstay.agent.client import Client, ServerRefusal, Unreachable
+    """Who and where: as told, or as logged in. What the server refuses is said in words."""
+    from mainstay.agent.client import Client
+    from mainstay.cli.addresses import read_url
+    from mainstay.cli.remote import TOKEN_VARIABLE, open_client, read_login, speaking
 
-    url = arguments.server or os.environ.get("MAINSTAY_URL")
-    if not url:
-        raise Refused("where is the control plane? Say --server URL, or set MAINSTAY_URL")
-    if not url.startswith(("http://", "https://")):
-        raise Refused(f"{url} is not an address; it begins with https:// or http://")
+    if not arguments.server and not arguments.token_file:
+        client = open_client()
+    else:
+        known_url, known_token = read_login()
+        url = read_url(arguments.server) if arguments.server else known_url
+        # A token that was kept for one server is never sent to another.
+        token = known_token if url == known_url else os.environ.get(TOKEN_VARIABLE)
+        if arguments.token_file:
+            token = read_token(arguments.token_file)
+        if not url or not token:
+            raise Refused(
+                f"no {'token for ' + url if url else 'login'}: `mainstay login URL`, or --server and --token-file"
+            )
+        client = Client(url, token)
+    with speaking(client):
+        yield client
+
+
+def read_token(path: str) -> str:
     try:
-        yield Client(url, token_of(arguments))
-    except Unreachable as error:
-        raise Refused(f"{error}; is the server running there?", exit_code=EXIT_UNREACHABLE) from None
-    except ServerRefusal as refusal:
-        told = [f"  {path}: {message}" if path else f"  {message}" for path, message in refusal.faults]
-        told += [f"  service {each['serviceId']}: {each['message']}" for each in refusal.document.get("services", ())]
-        raise Refused("\n".join([f"the server refuses: {refusal}", *told])) from None
-
-
-def token_of(arguments: argparse.Namespace) -> str:
-    if arguments.token_file:
-        try:
-            with open(arguments.token_file, encoding="utf-8") as file:
-                return file.read(10_000).strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise Refused(f"cannot read {arguments.token_file}: {getattr(error, 'strerror', error)}") from None
-    token = os.environ.get("MAINSTAY_TOKEN")
-    if not token:
-        raise Refused("who are you? Say --token-file FILE, or set MAINSTAY_TOKEN; an admin may push")
-    return token
+        with open(path, encoding="utf-8") as file:
+            return file.read(10_000).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"cannot read {path}: {getattr(error, 'strerror', error)}") from None
