@@ -25,7 +25,7 @@ SUMMARY = "tell what happened, or follow it"
 SHOWN = 20
 MOST_IDS = 100
 TYPE_WIDTH = 22
-LONGEST_PAUSE_SECONDS = 30.0
+SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 15.0
 # They change with everything, and tell nothing.
 SILENT = ("updatedAt", "version", "createdAt", "lastStatusUpdate", "claimedAt", "completedAt", "leaseExpiresAt")
 
@@ -80,17 +80,18 @@ def is_wanted(event: Mapping[str, Any], kind: str, about: set[str] | None) -> bo
 
 def coming(client: Client, last: int) -> Iterator[Any]:
     """Events after a number; a lost connection is made anew from the last one that came."""
-    pause = 0.0
+    pause, warned = 0.0, False
     while True:
         try:
             for event in client.stream("/events/stream", last_event_id=str(last)):
                 last = int(event["sequenceNumber"])
-                pause = 0.0
+                pause, warned = 0.0, False
                 yield event
         except Unreachable as error:
-            if not pause:
+            if not warned:
                 print_warning(f"{error}; connecting again")
-        pause = min(max(1.0, pause * 2), LONGEST_PAUSE_SECONDS)
+            warned = True
+        pause = min(max(SHORTEST_PAUSE_SECONDS, pause * 2), LONGEST_PAUSE_SECONDS)
         time.sleep(pause)
 
 

@@ -1,0 +1,89 @@
+"""Completion: what the program offers for what is typed so far, and a real shell that asks it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hands import Shell, on_terminal
+from plane import PROGRAM
+from world import World, unique
+
+SCHEMA = {
+    "cpu": {"type": "integer"},
+    "size": {"type": "string", "validators": [{"type": "enum", "values": ["small", "large"]}]},
+    "db": {"type": "object", "properties": {"host": {"type": "string"}}},
+    "url": {"type": "string", "source": "agent"},
+}
+
+
+@pytest.fixture
+def kind(world: World) -> Any:
+    return world.service_type(SCHEMA, name=unique("web"))
+
+
+def offered(shell: Shell, world: World, *words: str) -> list[str]:
+    done = shell.run(world.consumer, "completion", "--words", *words)
+    assert done.stderr == ""
+    return [line.partition("\t")[0] for line in done.stdout.splitlines()]
+
+
+def test_commands_options_and_choices_are_offered(shell: Shell, world: World) -> None:
+    assert offered(shell, world, "wa") == ["watch"]
+    assert offered(shell, world, "order", "--d") == ["--dry-run"]
+    assert offered(shell, world, "jobs", "") == ["show", "cancel"]
+    assert offered(shell, world, "jobs", "--status", "F") == ["Failed"]
+    assert offered(shell, world, "type", "ch") == ["check"]
+    assert offered(shell, world, "nonsense", "") == []
+    assert "order" in offered(shell, world)
+
+
+def test_names_of_types_services_actions_and_properties_are_offered(shell: Shell, world: World, kind: Any) -> None:
+    service = world.complete(world.order(kind, name=unique("shop")))
+    name, typed = service["name"], kind["name"]
+    assert offered(shell, world, "order", typed[:-2]) == [typed]
+    assert offered(shell, world, "do", "sho") == [name]
+    assert offered(shell, world, "do", name, "") == ["start", "update", "delete"]
+    assert offered(shell, world, "do", name, "update", "-p", "") == ["cpu=", "size=", "db=", "db.host="]
+    assert offered(shell, world, "order", typed, "x", "-p", "size=s") == ["size=small"]
+    # bash takes a word with `=` apart.
+    assert offered(shell, world, "order", typed, "x", "-p", "size", "=") == ["small", "large"]
+    assert offered(shell, world, "order", typed, "x", "-p", "size", "=", "l") == ["large"]
+    assert offered(shell, world, "services", "--type", typed[:-1]) == [typed]
+
+
+def test_without_an_answer_nothing_is_said(shell: Shell, world: World) -> None:
+    done = shell.run(world.consumer, "completion", "--words", "do", "s", code=1, url="http://127.0.0.1:9")
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+@pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
+def test_each_script_is_one_that_its_shell_can_read(shell: Shell, world: World, name: str, tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text(shell.run(world.consumer, "completion", name).stdout)
+    assert "completion --words" in script.read_text()
+    if shutil.which(name) is not None:
+        subprocess.run([name, "-n", str(script)], check=True)
+
+
+def test_bash_completes_what_is_typed(shell: Shell, world: World, kind: Any) -> None:
+    service = world.complete(world.order(kind, name=unique("shop")))
+    environment = {
+        **shell.environment(world.consumer.token),
+        "PATH": f"{PROGRAM.parent}:{os.environ['PATH']}",
+        "PS1": "ready> ",
+    }
+    with on_terminal(["bash", "--norc", "-i"], environment) as terminal:
+        terminal.type("source <(mainstay completion bash); echo sour''ced\n")
+        terminal.wait_for("\rsourced\r\n")
+        terminal.type("mainstay show shop-\t")
+        terminal.wait_for(f"mainstay show {service['name']} ")
+        terminal.type("\nmainstay order " + kind["name"][:-1] + "\t" + "x -p siz\tsm\t--no-such\n")
+        terminal.wait_for(f"{kind['name']} x -p size=small --no-such")
+        terminal.type("exit\n")
+        terminal.finish()

@@ -1,0 +1,226 @@
+"""What people are shown of a control plane: types, services, jobs, pools, events, agents and participants."""
+
+from __future__ import annotations
+
+import json
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hands import Shell, on_terminal
+from plane import PROGRAM, Client, start
+from world import World, unique
+
+SCHEMA = {
+    "cpu": {"type": "integer", "required": True, "validators": [{"type": "min", "value": 1}]},
+    "size": {"type": "string", "default": "small", "validators": [{"type": "enum", "values": ["small", "large"]}]},
+    "token": {"type": "string", "secret": {"type": "persistent"}, "immutable": True},
+    "ip": {"type": "string", "servicePoolType": "public_ip"},
+    "url": {"type": "string", "source": "agent"},
+    "users": {"type": "array", "items": {"type": "object", "properties": {"name": {"type": "string"}}}},
+}
+LIFECYCLE = {
+    "states": [{"name": name} for name in ("New", "Ready", "Broken", "Gone")],
+    "initialState": "New",
+    "terminalStates": ["Gone"],
+    "runningStates": ["Ready"],
+    "actions": [
+        {
+            "name": "create",
+            "transitions": [
+                {"from": "New", "to": "Ready"},
+                {"from": "New", "to": "Broken", "onError": True, "onErrorRegexp": "disk"},
+            ],
+        },
+        {"name": "delete", "transitions": [{"from": "Ready", "to": "Gone"}]},
+    ],
+}
+REPORT = {
+    "run_id": "r",
+    "manifest": "deploy.yaml",
+    "noop": False,
+    "events": [
+        {
+            "type": "file",
+            "name": "/etc/shop",
+            "outcome": "changed",
+            "reason": "content differs",
+            "diff": "-old\n+new",
+        },
+        {"type": "service", "name": "shop", "outcome": "stable", "errors": [], "warnings": []},
+    ],
+    "summary": {"total": 2, "changed": 1, "stable": 1, "duration_seconds": 1.5},
+}
+
+
+def lines(done: subprocess.CompletedProcess[str]) -> list[list[str]]:
+    """The cells of a table, split where two spaces are."""
+    return [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in done.stdout.splitlines()]
+
+
+def test_a_type_tells_what_it_takes_and_how_its_services_live(shell: Shell, world: World) -> None:
+    made = world.service_type(SCHEMA, LIFECYCLE)
+    world.agent.get("/agents/me")
+    done = shell.run(world.consumer, "types", made["name"])
+    rows = lines(done)
+    assert ["cpu", "integer", "yes", "user", "-", "≥ 1", "-"] in rows
+    assert ["size", "string", "no", "user", "small", "small | large", "-"] in rows
+    assert ["token", "string, secret", "no", "user", "-", "-", "once"] in rows
+    assert ["ip", "string", "no", "system", "from pool public_ip", "-", "-"] in rows
+    assert ["url", "string", "no", "agent", "-", "-", "-"] in rows
+    assert ["users[].name", "string", "no", "user", "-", "-", "-"] in rows
+    assert ["states", "New (first), Ready (running), Broken, Gone (end)"] in rows
+    assert ["New → Broken", "when it fails with disk"] in rows
+    assert "(Connected)" in done.stdout
+    listed = [row for row in lines(shell.run(world.consumer, "types")) if row[0] == made["name"]]
+    assert listed == [[made["name"], "cpu, size, token, ip, url, users", "New, Ready, Broken, Gone", "1/1", "-"]]
+    assert json.loads(shell.run(world.consumer, "types", made["name"], "--json").stdout)["propertySchema"] == SCHEMA
+
+
+def test_services_show_agent_condition_and_job(shell: Shell, world: World) -> None:
+    made = world.service_type({"cpu": {"type": "integer"}})
+    drifted = world.complete(world.order(made, name="drifted"))
+    found = {"type": "InSync", "status": "False", "reason": "Drifted", "message": "file#/etc/x differs\n-a\n+b"}
+    world.agent.put(f"/services/{drifted['id']}/conditions", [found])
+    busy = world.order(made, name="busy")
+    (job,) = world.agent.get(f"/jobs/pending?serviceId={busy['id']}")
+    lease = world.agent.post(f"/jobs/{job['id']}/claim", {"leaseSeconds": 60}, expect=200)["leaseToken"]
+    progress = {"leaseToken": lease, "progress": {"percent": 50, "text": "file 1 of 2"}}
+    world.agent.post(f"/jobs/{job['id']}/renew", progress, expect=200)
+    done = shell.run(world.consumer, "services")
+    rows = lines(done)
+    assert rows[0] == ["NAME", "TYPE", "STATUS", "AGENT", "IN SYNC", "JOB", "AGE", "ID"]
+    assert [row[0] for row in rows[1:]] == ["busy", "drifted"]
+    assert rows[1][5] == "create processing, 50%, file 1 of 2"
+    assert rows[2][4] == "Drifted"
+    only = shell.run(world.consumer, "services", "--name", "drift", "--type", made["name"], "--status", "Stopped")
+    assert [row[0] for row in lines(only)[1:]] == ["drifted"]
+    told = json.loads(shell.run(world.consumer, "services", "--json").stdout)
+    assert told[0]["activeJob"]["progress"] == {"percent": 50, "text": "file 1 of 2"}
+    shown = shell.run(world.consumer, "show", "drifted")
+    assert "  InSync  False  Drifted  file#/etc/x differs\n    -a\n    +b\n" in shown.stdout
+    assert "can now  start, update, delete\n" in shown.stdout
+
+
+def test_a_job_shows_what_it_did_as_the_run_itself_would(shell: Shell, world: World) -> None:
+    service = world.order(world.service_type(), name="shop")
+    job = world.next_job(service)
+    world.agent.post(f"/jobs/{job['id']}/complete", {"report": REPORT}, expect=204)
+    assert lines(shell.run(world.consumer, "jobs", "--service", "shop"))[1][:4] == [
+        job["id"][:8],
+        "shop",
+        "create",
+        "Completed",
+    ]
+    done = shell.run(world.consumer, "jobs", "show", job["id"][:8])
+    assert done.stdout.endswith(
+        "\nchanged   file#/etc/shop  content differs\n    -old\n    +new\nRun: 1 changed, 1 stable in 1.50 s\n"
+    )
+    assert "stable    service#shop" in shell.run(world.consumer, "jobs", "show", job["id"], "-v").stdout
+    assert json.loads(shell.run(world.consumer, "jobs", "show", job["id"], "--json").stdout)["report"] == REPORT
+    assert "there is no job 'ffffffff'" in shell.run(world.consumer, "jobs", "show", "ffffffff", code=2).stderr
+
+
+def test_what_a_server_tells_cannot_steer_the_terminal(shell: Shell, world: World) -> None:
+    made = world.service_type()
+    world.complete(world.order(made, {"a": "\x1b[2J", "b": {"\x1b]0;x": ["\x07"]}}, name="evil\x1b[31m"))
+    failed = world.order(made, name="second\r\n")
+    job = world.next_job(failed)
+    told = {"errorMessage": "a\x1b[2J\nb", "report": {"events": [{"type": "\x1b", "name": "\x9b", "diff": "\x1b"}]}}
+    world.agent.post(f"/jobs/{job['id']}/fail", told, expect=204)
+    for words in (["services"], ["show", "evil\x1b[31m"], ["jobs"], ["jobs", "show", job["id"]], ["events"]):
+        done = shell.run(world.consumer, *words)
+        assert not set("\x1b\x07\x9b\r") & set(done.stdout + done.stderr), words
+
+
+def test_pools_show_how_full_they_are_and_whose_values_are(shell: Shell, world: World) -> None:
+    pool_set = world.admin.post("/service-pool-sets", {"name": "fra", "providerId": world.provider_id})
+    body = {"name": unique("ips"), "type": "public_ip", "propertyType": "string", "generatorType": "list"}
+    pool = world.admin.post("/service-pools", {**body, "servicePoolSetId": pool_set["id"]})
+    for value in ("10.0.0.1", "10.0.0.2"):
+        world.admin.post("/service-pool-values", {"name": value, "value": value, "servicePoolId": pool["id"]})
+    world.admin.patch(f"/agents/{world.agent_id}", {"servicePoolSetId": pool_set["id"]})
+    world.order(world.service_type({"ip": {"type": "string", "servicePoolType": "public_ip"}}), name="shop")
+    rows = lines(shell.run(world.provider, "pools"))
+    bar = "█" * 10 + "░" * 10
+    assert rows[1] == [pool["name"], "public_ip", "fra", "string, list", bar, "2", "1", "1"]
+    rows = lines(shell.run(world.provider, "pools", pool["name"]))
+    assert ["10.0.0.1", "10.0.0.1", "shop", "ip", "0s"] in [[*row[:4], "0s"] for row in rows if len(row) == 5]
+    assert ["10.0.0.2", "10.0.0.2", "free", "-", "-"] in rows
+    assert "There is no pool here" in shell.run(world.consumer, "pools").stdout
+
+
+def test_events_tell_what_happened_to_a_service_and_its_jobs(shell: Shell, world: World) -> None:
+    made = world.service_type()
+    world.complete(world.order(made, name="shop"))
+    world.order(made, name="other")
+    kinds = [line.split()[2] for line in shell.run(world.consumer, "events", "--service", "shop").stdout.splitlines()]
+    assert kinds == ["service.created", "job.created", "job.claimed", "job.completed", "service.transitioned"]
+    told = json.loads(shell.run(world.consumer, "events", "--type", "service.cr", "--json").stdout)
+    assert [event["type"] for event in told] == ["service.created"] * 2
+    assert "there is no service" in shell.run(world.stranger, "events", "--service", "shop", code=2).stderr
+
+
+def test_events_are_followed_through_a_restart_without_a_gap(tmp_path: Path) -> None:
+    folder = tmp_path / "plane" / "data"
+    server = start(folder)
+    try:
+        world = World(server.admin)
+        made = world.service_type()
+        ordered = world.order(made)
+        words = [str(PROGRAM), "events", "--follow", "--type", "service.created", "--json"]
+        with on_terminal(words, Shell(server).environment(world.consumer.token)) as terminal:
+            # From what it shows first on, nothing is missed.
+            terminal.wait_for(ordered["id"])
+            terminal.wait_for(world.order(made)["id"])
+            server.stop()
+            terminal.wait_for("connecting again")
+            server = start(folder, port=int(server.url.rpartition(":")[2]))
+            terminal.wait_for(world.order(made)["id"])
+            assert terminal.seen.count('"service.created"') == 3
+    finally:
+        server.process.kill()
+        server.process.wait()
+
+
+def test_an_agent_is_let_in_with_all_that_is_missing(shell: Shell, world: World) -> None:
+    kinds = [world.service_type()["name"] for _ in range(2)]
+    name, provider = unique("edge"), unique("hosting")
+    words = ["agents", "add", name, "--serves", ",".join(kinds), "--provider", provider, "--tag", "eu"]
+    done = shell.run(world.admin, *words)
+    assert f"Made participant {provider}.\n" in done.stdout
+    assert f"Made agent {name}, which serves {', '.join(kinds)}.\n" in done.stdout
+    command = next(line for line in done.stdout.splitlines() if line.startswith("  mainstay agent enroll "))
+    code = command.split()[-1]
+    token = Client(world.admin.url).post("/enrol", {"code": code})["token"]
+    world.admin.as_token(token).get("/agents/me")
+    (row,) = (row for row in lines(shell.run(world.admin, "agents")) if row[0] == name)
+    assert [*row[:2], *row[3:]] == [name, "Connected", ", ".join(kinds), "eu", provider]
+    again = shell.run(world.admin, *words)
+    assert f"Agent {name} is there already.\n" in again.stdout
+    fresh = json.loads(shell.run(world.admin, "agents", "code", name, "--json").stdout)
+    assert fresh["enrolment"]["code"] != code
+    other = world.admin.post("/service-types", {"name": unique("other")})["name"]
+    refused = shell.run(world.admin, "agents", "add", name, "--serves", other, "--provider", provider, code=2)
+    assert "does not serve all of" in refused.stderr
+
+
+@pytest.mark.parametrize("words", [["add"], ["add", "x"], ["code"], ["--serves", "x"], ["remove", "x"]])
+def test_what_is_missing_for_an_agent_is_said(shell: Shell, world: World, words: list[str]) -> None:
+    shell.run(world.admin, "agents", *words, code=2)
+
+
+def test_a_participant_gets_a_token_that_is_shown_once(shell: Shell, world: World, tmp_path: Path) -> None:
+    name, file = unique("acme"), tmp_path / "token"
+    done = shell.run(world.admin, "participants", "add", name)
+    value = next(line.strip() for line in done.stdout.splitlines() if line.startswith("  "))
+    assert name in shell.run(world.admin.as_token(value), "login").stdout
+    done = shell.run(world.admin, "participants", "token", name, "--token-file", str(file))
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert file.read_text().strip() not in done.stdout
+    assert name in shell.run(world.admin.as_token(file.read_text().strip()), "login").stdout
+    assert f"participants token {name}" in shell.run(world.admin, "participants", "add", name, code=2).stderr
+    listed = json.loads(shell.run(world.admin, "participants", "--json").stdout)
+    assert name in [each["name"] for each in listed]

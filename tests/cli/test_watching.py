@@ -1,0 +1,116 @@
+"""Watching a service: a bar painted in place on a terminal, a line per change in a pipe, and Ctrl-C harms nothing."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from hands import Shell, on_terminal
+from plane import PROGRAM
+from world import World
+
+
+class Work:
+    """One job, done step by step as the test says."""
+
+    def __init__(self, world: World, service: Any) -> None:
+        self.agent = world.agent
+        (self.job,) = self.agent.get(f"/jobs/pending?serviceId={service['id']}")
+        claim = self.agent.post(f"/jobs/{self.job['id']}/claim", {"leaseSeconds": 600}, expect=200)
+        self.lease = {"leaseToken": claim["leaseToken"]}
+
+    def progress(self, percent: int, text: str) -> None:
+        told = {**self.lease, "progress": {"percent": percent, "text": text}}
+        self.agent.post(f"/jobs/{self.job['id']}/renew", told, expect=200)
+
+    def complete(self) -> None:
+        self.agent.post(f"/jobs/{self.job['id']}/complete", self.lease, expect=204)
+
+
+@pytest.fixture
+def ordered(world: World) -> Any:
+    return world.order(world.service_type(), name="shop")
+
+
+def test_a_terminal_shows_a_bar_in_place(shell: Shell, world: World, ordered: Any) -> None:
+    words = [str(PROGRAM), "watch", "shop"]
+    with on_terminal(words, {**shell.environment(world.consumer.token), "NO_COLOR": ""}) as terminal:
+        terminal.wait_for("create waits for agent")
+        work = Work(world, ordered)
+        work.progress(50, "resource 6 of 12: \x1b[2J" + "x" * 200)
+        terminal.wait_for("50%")
+        work.complete()
+        assert terminal.finish() == 0
+    painted = terminal.seen.split("\r\x1b[K")
+    bar = next(line for line in painted if "50%" in line)
+    assert "█" * 10 + "░" * 10 in bar
+    # Painted over by what comes next: within one line, and cut before its colours are.
+    assert "\n" not in bar
+    shown = re.sub(r"\x1b\[\d+m", "", bar)
+    assert "\x1b" not in shown
+    assert len(shown) == 79
+    assert bar.startswith("\x1b[1mshop\x1b[0m: New, create ")
+    assert re.search(r"shop\x1b\[0m: Stopped, create \x1b\[32mdone\x1b\[0m in \d+s\r\n$", terminal.seen)
+
+
+def test_without_colours_nothing_is_painted(shell: Shell, world: World, ordered: Any) -> None:
+    with on_terminal([str(PROGRAM), "services"], shell.environment(world.consumer.token)) as terminal:
+        assert terminal.finish() == 0
+    assert "\x1b" not in terminal.seen
+    assert all(len(line) <= 80 for line in terminal.seen.splitlines())
+
+
+def test_leaving_by_ctrl_c_leaves_the_run_alone(shell: Shell, world: World, ordered: Any) -> None:
+    with on_terminal([str(PROGRAM), "watch", "shop"], shell.environment(world.consumer.token)) as terminal:
+        terminal.wait_for("create waits for agent")
+        terminal.type("\x03")
+        assert terminal.finish() == 130
+    assert f"the run goes on; `mainstay watch {ordered['id'][:8]}` follows it again" in terminal.seen
+    assert world.service(ordered["id"])["activeJob"]["status"] == "Pending"
+
+
+def test_what_is_followed_for_ever_tells_of_the_next_run_too(shell: Shell, world: World, ordered: Any) -> None:
+    words = [str(PROGRAM), "watch", "shop", "--follow"]
+    with on_terminal(words, {**shell.environment(world.consumer.token), "TERM": "dumb"}) as terminal:
+        terminal.wait_for("shop: New, create waits for agent")
+        Work(world, ordered).complete()
+        terminal.wait_for("shop: Stopped, create done in ")
+        world.do(ordered, "start")
+        terminal.wait_for("shop: Stopped, start waits for agent")
+        Work(world, ordered).complete()
+        terminal.wait_for("shop: Started, start done in ")
+        terminal.type("\x03")
+        assert terminal.finish() == 130
+
+
+def test_a_run_of_several_steps_is_followed_to_its_end(shell: Shell, world: World) -> None:
+    steps = [{"from": "New", "to": "Built"}, {"from": "Built", "to": "Ready"}]
+    kind = world.service_type(
+        None,
+        {
+            "states": [{"name": name} for name in ("New", "Built", "Ready", "Gone")],
+            "initialState": "New",
+            "terminalStates": ["Gone"],
+            "actions": [
+                {"name": "create", "transitions": steps},
+                {"name": "delete", "transitions": [{"from": "Ready", "to": "Gone"}]},
+            ],
+        },
+    )
+    service = world.order(kind, name="steps")
+    words = [str(PROGRAM), "watch", "steps"]
+    with on_terminal(words, {**shell.environment(world.consumer.token), "TERM": "dumb"}) as terminal:
+        terminal.wait_for("steps: New, create waits")
+        Work(world, service).complete()
+        terminal.wait_for("steps: Built, create waits")
+        Work(world, service).complete()
+        assert terminal.finish() == 0
+    assert "steps: Ready, create done in " in terminal.seen
+
+
+def test_a_service_at_rest_tells_how_its_last_job_ended(shell: Shell, world: World, ordered: Any) -> None:
+    world.fail(ordered, "no route")
+    done = shell.run(world.consumer, "watch", "shop", code=1)
+    assert done.stdout.startswith("shop: New, create failed in ")
