@@ -112,6 +112,11 @@ def test_constant_data_look_ups_are_found_before_they_are_evaluated() -> None:
     assert Template(text).missing_data({"a": None, "b": {}}) == ["data.b.c is not defined"]
 
 
+def test_plain_names_below_data_are_found_before_they_are_evaluated() -> None:
+    text = "{{ data.a }} {{ Data.b.c }} {{ data.b.d | default(1) }} {{ data.b.keys() }} {{ facts.e }}"
+    assert Template(text).missing_data({"a": None, "b": {}}) == ["data.b.c is not defined"]
+
+
 @pytest.mark.parametrize(
     "expression",
     [

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # Compiled on first use: a manifest without templates, the commonest, needs neither.
 PLAIN_LOOKUP = r"\s*lookup\(\s*(?:'([^'\\]*)'|\"([^\"\\]*)\")\s*\)\s*"
 DATA_LOOKUP = r"lookup\(\s*(?:'data\.([^'\\]*)'|\"data\.([^\"\\]*)\")\s*\)"
+# An expression that is nothing but names below `data`.
+PLAIN_DATA = r"\s*[dD]ata\.([^\W\d]\w*(?:\.[^\W\d]\w*)*)\s*"
 FOREIGN = (("&&", "and"), ("||", "or"), ("${", "{{ … }}"))
 LONGEST_REPETITION = 10_000_000
 LONGEST_EXPRESSION = 20_000
@@ -184,8 +186,9 @@ class Expression:
 
     def missing_data(self, data: Any) -> list[str]:
         found = []
-        for match in re.finditer(DATA_LOOKUP, self.source):
-            path = match[1] or match[2] or ""
+        paths = [match[1] or match[2] or "" for match in re.finditer(DATA_LOOKUP, self.source)]
+        plain = re.fullmatch(PLAIN_DATA, self.source)
+        for path in paths if plain is None else [plain[1]]:
             value = data
             for part in path.split("."):
                 value = step(value, part)
