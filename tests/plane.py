@@ -6,6 +6,7 @@ import json
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -185,11 +186,47 @@ def missing(part: str, why: str) -> None:
 
 @dataclass
 class Cluster:
-    socket_dir: str
-    port: int
+    """A PostgreSQL of our own. `fsync`: whether it waits for the disk, without which a crash may cost commits."""
+
+    folder: Path
+    programs: Path
+    fsync: bool = False
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    def run(self, program: str, *arguments: object) -> None:
+        """As the user that owns the files: PostgreSQL does not run as root."""
+        owner = {"user": "postgres"} if os.geteuid() == 0 else {}
+        command = [str(self.programs / program), "-D", str(self.data), *map(str, arguments)]
+        subprocess.run(command, check=True, capture_output=True, cwd=self.folder, **owner)  # type: ignore[call-overload]
+
+    def start(self) -> None:
+        settings = (
+            f"-c listen_addresses='' -c unix_socket_directories='{self.folder}' -c max_connections=200 -p 5432"
+            f" -c fsync={'on' if self.fsync else 'off'}"
+        )
+        self.run("pg_ctl", "-w", "-l", self.folder / "log", "-o", settings, "start")
+
+    def kill(self) -> None:
+        """All of its processes at once, as when the machine goes down."""
+        first = int((self.data / "postmaster.pid").read_text().split()[0])
+        family = [first, *children(first)]
+        for process in family:
+            os.kill(process, signal.SIGSTOP)
+        for process in family:
+            os.kill(process, signal.SIGKILL)
+        until = time.monotonic() + 10
+        while any(is_alive(process) for process in family):
+            assert time.monotonic() < until, "PostgreSQL outlives being killed"
+            time.sleep(0.01)
+        # Where nobody collects the dead, they still count as running for who looks at these.
+        for lock in (self.data / "postmaster.pid", self.folder / ".s.PGSQL.5432.lock"):
+            lock.unlink(missing_ok=True)
 
     def url(self, database: str) -> str:
-        return f"postgresql://postgres@/{database}?host={self.socket_dir}&port={self.port}"
+        return f"postgresql://postgres@/{database}?host={self.folder}&port=5432"
 
     def new_database(self) -> str:
         name = f"t{uuid4().hex[:12]}"
@@ -210,6 +247,18 @@ def find_postgresql() -> Path | None:
     return Path(program).parent if program else None
 
 
+def children(parent: int) -> list[int]:
+    listed = Path(f"/proc/{parent}/task/{parent}/children").read_text()
+    return [int(each) for each in listed.split()]
+
+
+def is_alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
 @contextmanager
 def postgresql_cluster(folder: Path, *, durable: bool = False) -> Iterator[Cluster]:
     """`durable` waits for the disk at every commit, as a real one does."""
@@ -225,16 +274,10 @@ def postgresql_cluster(folder: Path, *, durable: bool = False) -> Iterator[Clust
             if parent == Path("/tmp"):
                 break
             parent.chmod(parent.stat().st_mode | 0o011)
-    options = {"user": owner} if os.geteuid() == 0 else {}
-    quiet: dict[str, Any] = {"check": True, "capture_output": True, "cwd": folder, **options}
-    data = folder / "data"
-    subprocess.run(
-        [programs / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8"], **quiet
-    )
-    settings = f"-c listen_addresses='' -c unix_socket_directories='{folder}' -c fsync={'on' if durable else 'off'} -c max_connections=200 -p 5432"
-    log = folder / "log"
-    subprocess.run([programs / "pg_ctl", "-D", data, "-w", "-l", log, "-o", settings, "start"], **quiet)
+    cluster = Cluster(folder, programs, durable)
+    cluster.run("initdb", "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8")
+    cluster.start()
     try:
-        yield Cluster(str(folder), 5432)
+        yield cluster
     finally:
-        subprocess.run([programs / "pg_ctl", "-D", data, "-w", "-m", "immediate", "stop"], **quiet)
+        cluster.run("pg_ctl", "-w", "-m", "immediate", "stop")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import random
+import shutil
+import tempfile
 import threading
 import time
+from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +19,7 @@ import urllib3
 
 import seed
 from invariants import broken_promises
-from plane import Client, Cluster, running, start
+from plane import Client, Cluster, postgresql_cluster, running, start
 from world import World
 
 SIMPLE: Any = seed.block("Example 1: Simple VM Lifecycle")
@@ -25,7 +29,10 @@ SCHEMA = {
     "key": {"type": "string", "secret": {"type": "persistent"}},
     "once": {"type": "string", "secret": {"type": "ephemeral"}},
 }
-KILLS = 4
+KILLS = 6
+OUTAGES = 4
+THREADS = 4
+SEED = 7
 
 
 def prepare(world: World, cidr: str = "10.0.0.0/22") -> Any:
@@ -45,47 +52,84 @@ class Load:
         self.world = world
         self.kind = kind
         self.stop = threading.Event()
+        # What the server said yes to, whatever became of it afterwards.
         self.ordered: dict[str, str] = {}
         self.completed: set[str] = set()
+        self.ended: set[str] = set()
+        self.refusals: Counter[int] = Counter()
+        self.chance = random.Random(SEED)
+        body = {"name": "g", "consumerId": world.consumer_id}
+        # An agent works on one job of a group at a time, so each thread has a group of its own.
+        self.groups = [world.consumer.post("/service-groups", body)["id"] for _ in range(THREADS)]
 
-    def run(self, url: str) -> None:
+    @contextmanager
+    def running(self, url: str) -> Iterator[None]:
+        """While the load is on; who loses the connection gives up."""
+        self.stop.clear()
+        threads = [threading.Thread(target=self.run, args=(url, group)) for group in self.groups]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self.stop.set()
+            for thread in threads:
+                thread.join(timeout=60)
+
+    def run(self, url: str, group_id: str) -> None:
         consumer = Client(url, self.world.consumer.token)
         agent = Client(url, self.world.agent.token)
         while not self.stop.is_set():
             try:
-                self.turn(consumer, agent)
+                self.turn(consumer, agent, group_id)
             except urllib3.exceptions.HTTPError:
                 return
 
-    def turn(self, consumer: Client, agent: Client) -> None:
-        group = consumer.call("POST", "/api/v1/service-groups", {"name": "g", "consumerId": self.world.consumer_id})
+    def turn(self, consumer: Client, agent: Client, group_id: str) -> None:
         body = {
             "serviceTypeId": self.kind["id"],
             "name": "n",
-            "groupId": group.body["id"],
+            "groupId": group_id,
             "agentId": self.world.agent_id,
             "properties": {"key": "k", "once": "o"},
         }
         made = consumer.call("POST", "/api/v1/services", body)
         if made.status != 201:
+            self.refusals[made.status] += 1
+            time.sleep(0.05)
             return
         service = made.body
         self.ordered[service["id"]] = service["properties"]["ip"]
         self.work(agent, service)
         consumer.call("PATCH", f"/api/v1/services/{service['id']}", {"properties": {"ip": None, "key": "other"}})
-        self.work(agent, service, fail=random.random() < 0.3)
-        if random.random() < 0.5:
+        self.work(agent, service, fail=self.chance.random() < 0.3)
+        if self.chance.random() < 0.5:
             consumer.call("DELETE", f"/api/v1/services/{service['id']}")
             self.work(agent, service)
+        elif self.chance.random() < 0.3:
+            force = f"/api/v1/services/{service['id']}?force=true"
+            if Client(consumer.url, self.world.admin.token).call("DELETE", force).status == 204:
+                self.ended.add(service["id"])
 
     def work(self, agent: Client, service: Any, *, fail: bool = False) -> None:
-        pending = agent.call("GET", f"/api/v1/jobs/pending?serviceId={service['id']}").body
-        for job in pending:
+        pending = agent.call("GET", f"/api/v1/jobs/pending?serviceId={service['id']}")
+        for job in pending.body if pending.status == 200 else ():
             if agent.call("POST", f"/api/v1/jobs/{job['id']}/claim").status != 204:
                 continue
             verb, body = ("fail", {"errorMessage": "x"}) if fail else ("complete", {})
             if agent.call("POST", f"/api/v1/jobs/{job['id']}/{verb}", body).status == 204:
                 self.completed.add(job["id"])
+
+    def check(self, admin: Client) -> None:
+        """Nothing that was acknowledged is lost."""
+        assert self.completed, "the load did nothing"
+        for service_id in self.ordered:
+            found = admin.get(f"/services/{service_id}")
+            assert service_id not in self.ended or found["status"] == "Deleted"
+        for job_id in self.completed:
+            assert admin.get(f"/jobs/{job_id}")["status"] in ("Completed", "Failed")
+        # Whoever reads numbers what is committed, so the numbers must be whole afterwards.
+        admin.get("/events?pageSize=1")
 
 
 @pytest.mark.parametrize("dialect", ["sqlite", "postgresql"])
@@ -96,30 +140,63 @@ def test_a_server_killed_at_any_instant_keeps_every_promise(
     url = request.getfixturevalue("postgresql").new_database() if dialect == "postgresql" else None
     with running(data, database_url=url, environment=KEY) as server:
         world = World(server.admin)
-        kind = prepare(world)
+        load = Load(world, prepare(world))
         server.stop()
-    load = Load(world, kind)
     for _ in range(KILLS):
         server = start(data, database_url=url, environment=KEY)
-        threads = [threading.Thread(target=load.run, args=(server.url,)) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        time.sleep(random.uniform(0.4, 1.2))
-        server.process.kill()
-        server.process.wait(timeout=30)
-        for thread in threads:
-            thread.join(timeout=60)
+        with load.running(server.url):
+            time.sleep(load.chance.uniform(0.2, 1.2))
+            server.process.kill()
+            server.process.wait(timeout=30)
     with running(data, database_url=url, environment=KEY) as server:
-        admin = server.admin
-        assert load.ordered, "the load did nothing"
-        for service_id in load.ordered:
-            admin.get(f"/services/{service_id}")
-        for job_id in load.completed:
-            assert admin.get(f"/jobs/{job_id}")["status"] in ("Completed", "Failed")
-        # Whoever reads numbers what is committed, so the numbers must be whole afterwards.
-        admin.get("/events?pageSize=1")
+        load.check(server.admin)
         assert server.stop() == 0
     assert broken_promises(url or f"sqlite:///{data}/mainstay.db") == []
+
+
+@pytest.fixture
+def durable_postgresql() -> Iterator[Cluster]:
+    """One that waits for the disk, and is this test's own to kill."""
+    folder = Path(tempfile.mkdtemp(prefix="pg"))
+    folder.chmod(0o755)
+    try:
+        with postgresql_cluster(folder / "c", durable=True) as cluster:
+            yield cluster
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_database_killed_at_any_instant_costs_nothing_that_was_acknowledged(
+    tmp_path: Path, durable_postgresql: Cluster
+) -> None:
+    """The server says so while it is away, and goes on by itself when it is back."""
+    url = durable_postgresql.new_database()
+    with running(tmp_path / "data", database_url=url, environment=KEY) as server:
+        world = World(server.admin)
+        load = Load(world, prepare(world))
+        with load.running(server.url):
+            for _ in range(OUTAGES):
+                time.sleep(load.chance.uniform(0.5, 1.5))
+                durable_postgresql.kill()
+                away = server.admin.call("GET", "/api/v1/participants")
+                assert (away.status, away.body["code"]) == (503, "unavailable")
+                assert away.headers["retry-after"]
+                assert server.admin.call("GET", "/ready").status == 503
+                durable_postgresql.start()
+                back_again(server.admin)
+            time.sleep(0.5)
+        assert set(load.refusals) <= {400, 503}, load.refusals
+        load.check(server.admin)
+        assert server.stop() == 0
+        assert " bug " not in server.log.read_text()
+    assert broken_promises(url) == []
+
+
+def back_again(client: Client) -> None:
+    until = time.monotonic() + 20
+    while client.call("GET", "/ready").status != 200:
+        assert time.monotonic() < until, "the server does not find its database again"
+        time.sleep(0.05)
 
 
 def test_two_replicas_share_one_queue_and_one_pool(tmp_path: Path, postgresql: Cluster) -> None:
