@@ -36,7 +36,6 @@ CLIENTS = 16
 PAGES = 40
 PAGE_SIZE = 50
 WAKE_UPS = 20
-IDLE_SECONDS = 5.0
 LEASE_SECONDS = 60
 
 
@@ -46,13 +45,14 @@ class Sizes:
     orders: int
     services: tuple[int, ...]
     idle_agents: int
+    idle_seconds: float
     working_agents: int
     jobs: int
 
 
-QUICK = Sizes(100, 100, (1000,), 50, 20, 100)
-USUAL = Sizes(1000, 1000, (1000, 100_000), 1000, 1000, 10_000)
-ALL = Sizes(1000, 1000, (1000, 100_000, 1_000_000), 1000, 1000, 10_000)
+QUICK = Sizes(100, 100, (1000,), 20, 0.5, 20, 100)
+USUAL = Sizes(1000, 1000, (1000, 100_000), 1000, 5, 1000, 10_000)
+ALL = Sizes(1000, 1000, (1000, 100_000, 1_000_000), 1000, 5, 1000, 10_000)
 
 
 class Connection:
@@ -196,7 +196,12 @@ def cpu_seconds(server: Server) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def measure_orders(scene: Scene, sizes: Sizes, floor: float) -> None:
+def cpu_each(server: Server, before: float, count: int) -> str:
+    """What other work on the machine disturbs less than any rate."""
+    return f"{(cpu_seconds(server) - before) / count * 1000:.1f} ms of the server's CPU"
+
+
+async def measure_orders(scene: Scene, server: Server, sizes: Sizes, floor: float) -> None:
     """Orders by one consumer, and the work on them by their agents: a claim and a completion each."""
     agents = await scene.new_agents(CLIENTS)
     made: list[tuple[str, Any]] = []
@@ -208,8 +213,10 @@ async def measure_orders(scene: Scene, sizes: Sizes, floor: float) -> None:
 
         return order
 
+    before = cpu_seconds(server)
     orders = sizes.orders / await all_of(map(ordering, range(sizes.orders)), scene.url, scene.consumer_token, CLIENTS)
-    tell("orders", orders, "/s", f"{floor / orders:.1f} floor commits each")
+    used = cpu_each(server, before, sizes.orders)
+    tell("orders", orders, "/s", f"{floor / orders:.1f} floor commits each, {used}")
 
     async def work(token: str) -> None:
         connection = Connection(scene.url, token)
@@ -220,10 +227,12 @@ async def measure_orders(scene: Scene, sizes: Sizes, floor: float) -> None:
                 await connection.call("POST", f"/jobs/{job}/complete", expect=204)
         connection.close()
 
+    before = cpu_seconds(server)
     started = time.perf_counter()
     await asyncio.gather(*(work(token) for _, token in agents))
     done = len(made) / (time.perf_counter() - started)
-    tell("claims with completes", done, "/s", f"{floor / done:.1f} floor commits for both")
+    used = cpu_each(server, before, sizes.orders)
+    tell("claims with completes", done, "/s", f"{floor / done:.1f} floor commits for both, {used}")
 
 
 @asynccontextmanager
@@ -257,12 +266,12 @@ async def measure_idle(scene: Scene, server: Server, sizes: Sizes) -> None:
     before = resident_kib(server)
     async with waiting(scene, [token for _, token in agents[1:]]):
         # Their first signs of life are written; after that they only wait.
-        await asyncio.sleep(2 + sizes.idle_agents / 250)
+        await asyncio.sleep(0.5 + sizes.idle_agents / 250)
         held = resident_kib(server) - before
         tell("memory of an idle agent", held / sizes.idle_agents, "KiB", f"{sizes.idle_agents} of them")
         started = cpu_seconds(server)
-        await asyncio.sleep(IDLE_SECONDS)
-        tell("a core, while all are idle", (cpu_seconds(server) - started) / IDLE_SECONDS * 100, "%")
+        await asyncio.sleep(sizes.idle_seconds)
+        tell("a core, while all are idle", (cpu_seconds(server) - started) / sizes.idle_seconds * 100, "%")
         answered: list[float] = []
         received: list[float] = []
         agent_id, token = agents[0]
@@ -321,7 +330,7 @@ async def measure_pages(scene: Scene, database_url: str, sizes: Sizes) -> None:
     await store.close()
 
 
-async def measure_jobs(scene: Scene, sizes: Sizes) -> None:
+async def measure_jobs(scene: Scene, server: Server, sizes: Sizes, floor: float) -> None:
     """Every agent waits, claims with a lease, renews once and completes, while orders come in; none may be lost."""
     agents = await scene.new_agents(sizes.working_agents)
     finished: set[str] = set()
@@ -358,6 +367,7 @@ async def measure_jobs(scene: Scene, sizes: Sizes) -> None:
                     worker.result()
             await asyncio.sleep(0.05)
 
+    before = cpu_seconds(server)
     started = time.perf_counter()
     workers = [asyncio.create_task(work(token)) for _, token in agents]
     ordered = await order_all()
@@ -368,17 +378,19 @@ async def measure_jobs(scene: Scene, sizes: Sizes) -> None:
     left = await scene.consumer.call("GET", "/jobs?status=Pending&status=Processing")
     if finished != ordered or left["totalItems"]:
         raise RuntimeError(f"{len(ordered - finished)} jobs were lost, {left['totalItems']} are left")
-    note = f"{sizes.jobs:,} jobs by {sizes.working_agents:,} agents, none lost: {taken:.1f} s"
-    tell("orders, each polled, claimed, renewed, done", sizes.jobs / taken, "/s", note)
+    rate = sizes.jobs / taken
+    used = cpu_each(server, before, sizes.jobs)
+    tell("orders, each polled, claimed, renewed, done", rate, "/s", f"{floor / rate:.1f} floor commits each, {used}")
+    tell(f"… {sizes.jobs:,} by {sizes.working_agents:,} agents, none lost", taken, "s")
 
 
 async def measure(server: Server, database_url: str, sizes: Sizes, floor: float) -> None:
     scene = Scene(server.url, server.admin.token or "")
     await scene.prepare()
     tell("floor: bare commits of one row", floor, "/s")
-    await measure_orders(scene, sizes, floor)
+    await measure_orders(scene, server, sizes, floor)
     await measure_idle(scene, server, sizes)
-    await measure_jobs(scene, sizes)
+    await measure_jobs(scene, server, sizes, floor)
     await measure_pages(scene, database_url, sizes)
 
 

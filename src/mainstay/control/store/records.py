@@ -105,6 +105,7 @@ class Table(Generic[R]):
         self.searched = "name" in self.kinds
         # The table that finds rows by trigrams of their names, where there may be too many rows to look at each.
         self.name_index = name_index
+        self._selected = ", ".join(self.columns)
         self._decoders = tuple((name, _DECODERS.get(kind)) for name, kind in self.kinds.items())
 
     def decode(self, row: Row) -> R:
@@ -121,8 +122,7 @@ class Table(Generic[R]):
         return row
 
     def select(self, alias: str = "") -> str:
-        prefix = f"{alias}." if alias else ""
-        return ", ".join(f"{prefix}{column}" for column in self.columns)
+        return ", ".join(f"{alias}.{column}" for column in self.columns) if alias else self._selected
 
     async def insert(self, tx: Transaction, record: R, **hidden: Value) -> None:
         row = self.encode(record) | hidden

@@ -1,0 +1,32 @@
+"""The benchmark of the control plane works; how fast anything is, no test says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from plane import find_postgresql, missing
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_the_quick_benchmark_loses_no_job_and_tells_everything(database: str) -> None:
+    if database == "postgresql" and find_postgresql() is None:
+        missing("PostgreSQL", "there is no initdb on this machine")
+    command = [sys.executable, "-m", "benchmarks.plane", "--quick", "--database", database]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+    for told in (
+        "floor",
+        "orders",
+        "claims with completes",
+        "idle agent",
+        "received by its agent",
+        "none lost",
+        "name",
+    ):
+        assert told in ran.stdout
