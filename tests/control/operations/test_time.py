@@ -23,6 +23,7 @@ from mainstay.control.operations import (
 )
 from mainstay.control.operations.definitions import Definitions
 from mainstay.control.operations.refusals import Conflict, NotYours
+from mainstay.control.operations.runs import agent_topic
 from mainstay.control.operations.work import Tools, Work
 from mainstay.control.rulebook import installed_rulebook
 from mainstay.control.store.agents import AGENTS, Agent
@@ -235,5 +236,19 @@ def test_an_enrolment_code_lives_a_quarter_of_an_hour(play: Play) -> None:
         with pytest.raises(NotYours):
             async with scene.work(None) as work:
                 await agents.enrol(work, agents.Enrolment(code=code.code))
+
+    play(test)
+
+
+def test_an_agent_is_told_again_of_work_that_has_waited(play: Play) -> None:
+    async def test(scene: Scene) -> None:
+        with scene.store.bus.listening(agent_topic(scene.agent.id)) as news:
+            async with scene.work(None) as work:
+                await jobs.wake_agents(work)
+            assert not news.is_set()
+            scene.later(5)
+            async with scene.work(None) as work:
+                await jobs.wake_agents(work)
+            assert news.is_set()
 
     play(test)
