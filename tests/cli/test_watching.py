@@ -52,7 +52,7 @@ def test_a_terminal_shows_a_bar_in_place(shell: Shell, world: World, ordered: An
     assert "\x1b" not in shown
     assert len(shown) == 79
     assert bar.startswith("\x1b[1mshop\x1b[0m: New, create ")
-    assert re.search(r"shop\x1b\[0m: Stopped, create \x1b\[32mdone\x1b\[0m in \d+s\r\n$", terminal.seen)
+    assert re.search(r"shop\x1b\[0m: Stopped, create \x1b\[32mdone\x1b\[0m in [\d.]+s\r\n$", terminal.seen)
 
 
 def test_without_colours_nothing_is_painted(shell: Shell, world: World, ordered: Any) -> None:

@@ -10,7 +10,7 @@ from mainstay.agent.client import Unreachable
 from mainstay.cli.display import Palette, indented, printable
 from mainstay.cli.main import complain
 from mainstay.cli.remote import EXIT_FAILED, short
-from mainstay.cli.tables import BAD, BOLD, GOOD, age, bar, cut, read_time, span, terminal_width
+from mainstay.cli.tables import BAD, BOLD, GOOD, age, bar, cut, lasted, terminal_width
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -162,8 +162,8 @@ def shown_progress(job: Any) -> str:
 def ended_line(palette: Palette, found: Followed) -> str:
     service, job = found.service, found.job
     head = f"{palette.paint(printable(service['name']), BOLD)}: {printable(service['status'])}, {printable(job['action'])}"
-    began, ended = read_time(job["createdAt"]), read_time(job["completedAt"])
-    took = f" in {span((ended - began).total_seconds())}" if began and ended else ""
+    took = lasted(job["createdAt"], job["completedAt"])
+    took = f" in {took}" if took else ""
     if job["status"] == "Completed":
         return f"{head} {palette.paint('done', GOOD)}{took}"
     reason = f": {indented(job['errorMessage'])}" if job.get("errorMessage") else ""

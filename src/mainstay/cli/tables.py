@@ -23,6 +23,7 @@ NARROWEST = 6
 GOOD, BUSY, BAD, DIM, BOLD = "stable", "changed", "failed", "dim", "bold"
 UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 LONGEST_CELL = 400
+SMALL_SECONDS = 10
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
@@ -145,6 +146,15 @@ def span(seconds: float) -> str:
         if seconds >= size:
             return f"{int(seconds // size)}{unit}"
     return "0s"
+
+
+def lasted(began: object, ended: object) -> str:
+    """How long it took, small times to a tenth; empty if one of them is no time."""
+    first, last = read_time(began), read_time(ended)
+    if first is None or last is None:
+        return ""
+    seconds = (last - first).total_seconds()
+    return f"{max(0.0, seconds):.1f}s" if seconds < SMALL_SECONDS else span(seconds)
 
 
 def read_time(text: object) -> datetime | None:

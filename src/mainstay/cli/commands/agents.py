@@ -35,6 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--provider", metavar="PARTICIPANT", help=f"add: whose agent it is; yourself, or for an admin {PROVIDER}"
     )
     parser.add_argument("--tag", metavar="TAG", action="append", default=[], help="add: orders may ask for it")
+    parser.add_argument("-q", "--quiet", action="store_true", help="add, code: print the code and nothing else")
     parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
 
 
@@ -59,6 +60,9 @@ def run(arguments: argparse.Namespace) -> int:
 
             print_json({**agent, "enrolment": {**code, "url": client.url}})
             return 0
+        if arguments.quiet:
+            print(code["code"])
+            return 0
         print("Type this on the host within 15 minutes, as the user that the agent is to run as:\n")
         print(f"  mainstay agent enroll {client.url} {code['code']}\n")
         if is_loopback(client.url):
@@ -74,7 +78,9 @@ def list_agents(client: Client, arguments: argparse.Namespace) -> int:
         print_json(found)
         return 0
     if not found:
-        print("There is no agent here; `mainstay agents add NAME --serves TYPE` lets one in.")
+        print(
+            "There is no agent here; its provider and admins see one. `mainstay agents add NAME --serves TYPE` lets one in."
+        )
         return 0
     providers = {each["id"]: each["name"] for each in some(client, "/participants")}
     types = {each["id"]: each for each in some(client, "/agent-types")}
@@ -124,7 +130,7 @@ def add(client: Client, arguments: argparse.Namespace) -> Any:
 
 
 def say(arguments: argparse.Namespace, text: str) -> None:
-    if not arguments.json:
+    if not arguments.json and not arguments.quiet:
         print(printable(text))
 
 

@@ -7,7 +7,7 @@ from mainstay.cli.display import printable
 from mainstay.cli.follow import told_progress
 from mainstay.cli.main import Refused
 from mainstay.cli.remote import connected, find_job, find_service, short, some
-from mainstay.cli.tables import BAD, BUSY, DIM, GOOD, age, clock, print_fields, print_table, read_time, span
+from mainstay.cli.tables import BAD, BUSY, DIM, GOOD, age, clock, lasted, print_fields, print_table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,18 +83,17 @@ def row(job: Mapping[str, Any]) -> list[Cell]:
     return [
         short(job["id"]),
         job["service"]["name"],
-        job["action"] + (f", step {job['step']}" if job["step"] > 1 else ""),
+        action_of(job),
         (job["status"] + tried, COLOURS.get(job["status"], "")),
         job["agent"]["name"],
         age(job["createdAt"]),
-        took(job),
+        lasted(job.get("claimedAt"), job.get("completedAt")),
         told.split("\n")[0] if told else "",
     ]
 
 
-def took(job: Mapping[str, Any]) -> str:
-    began, ended = read_time(job.get("claimedAt")), read_time(job.get("completedAt"))
-    return span((ended - began).total_seconds()) if began and ended else ""
+def action_of(job: Mapping[str, Any]) -> str:
+    return f"{job['action']}, step {job['step']}" if job["step"] > 1 else str(job["action"])
 
 
 def show(client: Client, arguments: argparse.Namespace) -> int:
@@ -127,7 +126,7 @@ def fields(job: Mapping[str, Any]) -> list[tuple[str, Cell]]:
     return [
         ("job", job["id"]),
         ("service", f"{job['service']['name']} ({job['service']['status']})"),
-        ("action", f"{job['action']}, step {job['step']} of its run"),
+        ("action", action_of(job)),
         ("status", (job["status"] + told_progress(job), COLOURS.get(job["status"], ""))),
         ("told", job.get("errorMessage") or ""),
         ("agent", job["agent"]["name"]),
@@ -135,7 +134,7 @@ def fields(job: Mapping[str, Any]) -> list[tuple[str, Cell]]:
         ("asked", f"{clock(job['createdAt'])} by {job['consumer']['name']}"),
         ("begun", clock(job.get("claimedAt"))),
         ("ended", clock(job.get("completedAt"))),
-        ("took", took(job)),
+        ("took", lasted(job.get("claimedAt"), job.get("completedAt"))),
         ("blueprint", job.get("blueprintDigest") or ""),
     ]
 
