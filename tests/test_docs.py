@@ -5,17 +5,22 @@ from __future__ import annotations
 import os
 import re
 import runpy
+import signal
 import subprocess
 import sys
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
+from plane import running
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-# Pages work in this directory; tests work in their own.
+# Pages work in this directory and with the server at this address; tests have their own.
 PLACE = "/tmp/tutorial"
+ADDRESS = "127.0.0.1:8420"
 
 
 def console_pages() -> list[Path]:
@@ -45,6 +50,22 @@ def pattern(expected: str) -> re.Pattern[str]:
 def test_the_commands_of_a_page_print_what_it_says(page: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     text = page.read_text().replace(PLACE, str(tmp_path / "tutorial"))
+    with ExitStack() as stack:
+        if ADDRESS in text:
+            server = stack.enter_context(running(tmp_path / "plane"))
+            text = text.replace(ADDRESS, server.url.removeprefix("http://"))
+            stack.callback(end_processes, tmp_path)
+        run_page(text, tmp_path, environment)
+
+
+def end_processes(folder: Path) -> None:
+    """Ends what a page has left running."""
+    for note in folder.glob("*.pid"):
+        with suppress(ProcessLookupError):
+            os.kill(int(note.read_text()), signal.SIGTERM)
+
+
+def run_page(text: str, tmp_path: Path, environment: dict[str, str]) -> None:
     ran = 0
     for language, block in BLOCK.findall(text):
         named = re.match(r"# file: (\S+)\n", block)
