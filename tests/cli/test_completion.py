@@ -57,6 +57,12 @@ def test_names_of_types_services_actions_and_properties_are_offered(shell: Shell
     assert offered(shell, world, "services", "--type", typed[:-1]) == [typed]
 
 
+def test_a_name_that_a_shell_would_run_is_not_offered(shell: Shell, world: World, kind: Any) -> None:
+    for name in ("shop;reboot", "shop$(reboot)", "shop reboot", "shop\x1b[2J", "shop`x`", "shop'", "shop-2"):
+        world.order(kind, name=name)
+    assert offered(shell, world, "do", "shop") == ["shop-2"]
+
+
 def test_without_an_answer_nothing_is_said(shell: Shell, world: World) -> None:
     done = shell.run(world.consumer, "completion", "--words", "do", "s", code=1, url="http://127.0.0.1:9")
     assert (done.stdout, done.stderr) == ("", "")

@@ -94,7 +94,7 @@ def test_a_secret_on_the_command_line_is_warned_about(shell: Shell, world: World
     name = unique("shop")
     words = ["order", kind, name, "--agent", world.agent_id, "-p", "cpu=1", "-p", "password=canary", "--no-wait"]
     done = shell.run(world.consumer, *words)
-    assert "password is a secret" in done.stderr
+    assert "password holds a secret" in done.stderr
     assert "canary" not in done.stdout + done.stderr
 
 

@@ -9,7 +9,7 @@ from mainstay.cli.asking import ask_secret, without_last_newline
 from mainstay.cli.documents import read_document, read_text
 from mainstay.cli.main import Refused
 from mainstay.cli.remote import find_service, is_id, print_warning
-from mainstay.cli.service_types import find_definition, is_reference, is_secret
+from mainstay.cli.service_types import conceal_value, find_definition, is_reference
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,8 +65,11 @@ def read_given(client: Client, arguments: argparse.Namespace, members: Members |
         asked += raw == "-"
         if raw == "-" and asked > 1 and not sys.stdin.isatty():
             raise Refused("standard input holds one value, so only one property can be -; use --secret-file")
-        value = read_value(".".join(path), raw, definition)
-        put(given, path, typed(client, value, definition, ".".join(path)))
+        name = ".".join(path)
+        value = typed(client, read_value(name, raw), definition, name)
+        if raw[:1] not in ("-", "@") and conceal_value(value, definition) != value:
+            print_warning(f"{name} holds a secret, and others see the command line; use -p {name}=- or --secret-file")
+        put(given, path, value)
     for text in arguments.secret_file:
         path, file = split(text, "--secret-file", members)
         definition = find_definition(members, path)
@@ -82,16 +85,12 @@ def split(text: str, option: str, members: Members | None) -> tuple[list[str], s
     return path, value
 
 
-def read_value(name: str, raw: str, definition: Definition | None) -> str:
+def read_value(name: str, raw: str) -> str:
     if raw == "-":
         return ask_secret(name)
     if raw.startswith("@@"):
         return raw[1:]
-    if raw.startswith("@"):
-        return read_text(raw[1:])
-    if definition is not None and is_secret(definition):
-        print_warning(f"{name} is a secret, and others see the command line; use -p {name}=- or --secret-file")
-    return raw
+    return read_text(raw[1:]) if raw.startswith("@") else raw
 
 
 def typed(client: Client, text: str, definition: Definition | None, name: str) -> Any:

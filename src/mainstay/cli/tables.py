@@ -154,7 +154,11 @@ def lasted(began: object, ended: object) -> str:
     if first is None or last is None:
         return ""
     seconds = (last - first).total_seconds()
-    return f"{max(0.0, seconds):.1f}s" if seconds < SMALL_SECONDS else span(seconds)
+    if seconds < SMALL_SECONDS:
+        return f"{max(0.0, seconds):.1f}s"
+    largest = next(size for size, _ in UNITS if seconds >= size)
+    rest = seconds % largest
+    return span(seconds) + (span(rest) if rest >= 1 else "")
 
 
 def read_time(text: object) -> datetime | None:

@@ -19,6 +19,7 @@ SUMMARY = "print a completion script for your shell"
 SHELLS = ("bash", "zsh", "fish")
 # Somebody waits at a prompt.
 SECONDS = 2.0
+SAFE = "-_.,:=@%+/"
 
 BASH = """\
 _mainstay() {
@@ -80,11 +81,15 @@ def candidates(words: list[str]) -> list[str]:
     """What the last word could become, one per line, a tab before what it means."""
     typed, cut_at_sign = glued(words or [""])
     *before, current = typed
-    found = offered(before, current)
-    matching = [line for line in found if line.partition("\t")[0].startswith(current)]
+    matching = [line for line in offered(before, current) if is_safe(line) and line.startswith(current)]
     if cut_at_sign:
         return [line.partition("=")[2] for line in matching]
     return matching
+
+
+def is_safe(line: str) -> bool:
+    """A shell puts it into a command line as it is, and somebody else may have chosen the name."""
+    return all(character.isalnum() or character in SAFE for character in line.partition("\t")[0])
 
 
 def glued(words: list[str]) -> tuple[list[str], bool]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.cli.follow import ACTIVE, told_progress
-from mainstay.cli.remote import connected, find_agent, find_type, living, short, some
+from mainstay.cli.remote import connected, find_agent, find_type, short, some
 from mainstay.cli.service_types import lifecycle_of, state_names, terminal_states
 from mainstay.cli.tables import BAD, BUSY, GOOD, age, print_table
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from mainstay.agent.client import Client
     from mainstay.cli.tables import Cell
+
+    States = tuple[tuple[str, ...], tuple[str, ...]]
 
 SUMMARY = "list services"
 SHOWN = 200
@@ -37,9 +39,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     with connected(arguments) as client:
         limit = max(1, arguments.limit)
-        found = some(client, "/services", wanted(client, arguments), limit + 1)
-        if not arguments.all and not arguments.status:
-            found = living(client, found)
+        ended = {} if arguments.all or arguments.status else ended_states(client)
+        found = some(client, "/services", wanted(client, arguments, ended), limit + 1)
+        found = [each for each in found if each["status"] not in ended.get(each["serviceTypeId"], ((), ()))[1]]
         jobs = active_jobs(client) if any(each["activeJob"] for each in found) else {}
     if arguments.json:
         from mainstay.cli.runs import print_json
@@ -66,7 +68,7 @@ def narrowed(arguments: argparse.Namespace) -> bool:
     return bool(arguments.status or arguments.type or arguments.agent or arguments.name)
 
 
-def wanted(client: Client, arguments: argparse.Namespace) -> dict[str, object]:
+def wanted(client: Client, arguments: argparse.Namespace, ended: Mapping[str, States]) -> dict[str, object]:
     query: dict[str, object] = {"sort": "name"}
     if arguments.type:
         query["serviceTypeId"] = find_type(client, arguments.type)["id"]
@@ -76,17 +78,20 @@ def wanted(client: Client, arguments: argparse.Namespace) -> dict[str, object]:
         query["name"] = arguments.name
     if arguments.status:
         query["status"] = arguments.status
-    elif not arguments.all:
-        query |= living_states(client)
+    # Most of those that ended are left out by the server: there may be many more of them than of the others.
+    alive = sorted({state for states in ended.values() for state in states[0]})
+    if 0 < len(alive) <= MOST_STATES:
+        query["status"] = alive
     return query
 
 
-def living_states(client: Client) -> dict[str, object]:
-    """Leaves most of those that ended to the server: there may be many more of them than of the others."""
-    states: set[str] = set()
+def ended_states(client: Client) -> dict[str, States]:
+    """For each service type the states in which a service lives, and those in which it has ended."""
+    found = {}
     for each in some(client, "/service-types"):
-        states |= set(state_names(lifecycle_of(each))) - terminal_states(each)
-    return {"status": sorted(states)} if 0 < len(states) <= MOST_STATES else {}
+        ended = terminal_states(each)
+        found[each["id"]] = (tuple(set(state_names(lifecycle_of(each))) - ended), tuple(ended))
+    return found
 
 
 def active_jobs(client: Client) -> dict[str, Any]:
