@@ -163,6 +163,7 @@ class Conversation:
         started = time.monotonic()
         deadline = None if self.timeout_seconds is None else started + self.timeout_seconds
         kill_at: float | None = None
+        grace_until = 0.0
         output_until: float | None = None
         running = True
         try:
@@ -172,7 +173,7 @@ class Conversation:
                     break
                 if running and kill_at is None and self.over(now, deadline):
                     self.end_group(signal.SIGTERM)
-                    kill_at = now + GRACE_SECONDS
+                    kill_at = grace_until = now + GRACE_SECONDS
                 if kill_at is not None and now >= kill_at:
                     self.end_group(signal.SIGKILL)
                     kill_at = None if not running else now + GRACE_SECONDS
@@ -187,7 +188,7 @@ class Conversation:
                         poll.unregister(descriptor)
                         del streams[descriptor]
             if self.ended is not None:
-                self.end_remaining()
+                self.end_remaining(grace_until)
         finally:
             os.close(process)
         for descriptor in self.lines:
@@ -234,9 +235,8 @@ class Conversation:
         except (ProcessLookupError, PermissionError):
             return
 
-    def end_remaining(self) -> None:
+    def end_remaining(self, until: float) -> None:
         """After the command itself is gone, the rest of its group has what is left of the grace period."""
-        until = time.monotonic() + GRACE_SECONDS
         self.child.wait()
         while time.monotonic() < until:
             try:
