@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 
 from mainstay.agent import translate
+from mainstay.agent.answers import SEEN, fit
 from mainstay.agent.client import ServerRefusal, Unreachable
+from mainstay.agent.log import place_of
 from mainstay.agent.shelf import NoBlueprint
 from mainstay.agent.work import open_secrets, request_for
 from mainstay.converge.contract import FAILED, UNMET, DoesNotLoad, Stopped
@@ -40,12 +42,21 @@ class DriftWatch:
                 for service in agent.client.pages("/services"):
                     if agent.stopping.is_set():
                         return
-                    self._look_at(service)
+                    self._try_to_look_at(service)
             except (Unreachable, ServerRefusal) as error:
                 agent.log.warning("drift was not looked for", reason=str(error))
             except Exception as error:  # noqa: BLE001  # the next look comes all the same
-                agent.log.error("bug", task="drift", kind=type(error).__name__, reason=str(error))
+                agent.log.error("bug", task="drift", at=place_of(error))
             pause = seconds * random.uniform(0.9, 1.1)  # noqa: S311
+
+    def _try_to_look_at(self, service: Mapping[str, Any]) -> None:
+        """What is wrong with one service must not keep the others from being looked at."""
+        try:
+            self._look_at(fit(service, SEEN))
+        except ServerRefusal as refusal:
+            self._agent.log.warning("a service was not looked at", service=service["name"], reason=str(refusal))
+        except OSError as error:
+            self._agent.log.warning("a service was not looked at", service=service["name"], reason=error.strerror)
 
     def _look_at(self, service: Mapping[str, Any]) -> None:
         agent = self._agent

@@ -1,4 +1,5 @@
 """What the agent has begun, on disk: one small file per job, replaced whole and made durable before the step it is about.
+It is written before the claim, whose name gives the same lease again, and with the result before that is sent.
 
 A result with a secret in it is never written here; after a kill such a job is resumed and finds it out again."""
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Entry:
-    """`lease_token` None: it is not known whether the claim was won. `result` None: there is none yet."""
+    """`lease_token` None: asked again under the claim's name, the server tells it. `result` None: there is none yet."""
 
     def __init__(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
@@ -45,3 +46,12 @@ class Log:
 
 def quoted(text: str) -> str:
     return text if text.isprintable() and " " not in text and text else json.dumps(text, ensure_ascii=False)
+
+
+def place_of(error: Exception) -> str:
+    """Where in our code it happened. Not its text, which may hold anything that was at hand."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = "" if trace is None else f" in {os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}"
+    return f"{type(error).__name__}{where}"

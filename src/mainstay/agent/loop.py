@@ -6,24 +6,27 @@ from __future__ import annotations
 
 import os
 import random
+import select
 import signal
 import threading
 import uuid
 from functools import partial
 
+from mainstay.agent.answers import JOB, LEASED, RENEWED, fit, fit_each
 from mainstay.agent.client import ServerRefusal, Unreachable
 from mainstay.agent.journal import Entry, Journal
-from mainstay.agent.lease import Lease, now
+from mainstay.agent.lease import Holding, Lease, now
+from mainstay.agent.log import place_of
 from mainstay.agent.measures import Measures
 from mainstay.agent.shelf import Shelf
-from mainstay.agent.work import STOPPING, Outcome, Place, carry_out
+from mainstay.agent.translate import message_of
+from mainstay.agent.work import STOPPING, Outcome, Place, carry_out, failed
 from mainstay.converge.contract import StopFlag
 from mainstay.converge.host.state import Busy, Lock, StateDirectory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from types import FrameType
     from typing import Any
 
     from mainstay.agent.client import Client
@@ -34,6 +37,7 @@ POLL_GRACE_SECONDS = 15
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 60.0
 JOB_ENDS_SECONDS = 2.0
+LOOK_SECONDS = 0.05
 # Refusals that mean: this job is not ours, or no longer; there is nothing left to tell.
 GONE = frozenset({"lease_lost", "not_processing", "not_pending"})
 
@@ -64,9 +68,10 @@ class Agent:
         self.stopping = threading.Event()
         self._changed = threading.Condition()
         # Services somebody is at work on, by id → how to ask him to stop.
-        self._at_work: dict[str, StopFlag] = {}
+        self._at_work: dict[str, Holding] = {}
         # Services with a job of ours.
         self._jobs: dict[str, threading.Thread] = {}
+        self._claiming = False
 
     # ---- from start to end ----
     def run(self) -> None:
@@ -79,15 +84,14 @@ class Agent:
         try:
             self.shelf = Shelf(self.state, self.client, self.settings.blueprints)
             self.journal = Journal(self.state)
-            signal.signal(signal.SIGTERM, self._on_signal)
-            signal.signal(signal.SIGINT, self._on_signal)
+            signals = Signals()
             self.log.info("the agent starts", server=self.client.url, pid=os.getpid())
             for entry in self.journal.entries():
                 self._begin(entry.service_id, partial(self._resume, entry))
             for task in self._tasks():
                 threading.Thread(target=task, name=task.__name__, daemon=True).start()
-            self.stopping.wait()
-            self._wait_for_work()
+            signals.came(None)
+            self._end(signals)
             self.log.info("the agent ends")
         finally:
             lock.release()
@@ -99,23 +103,21 @@ class Agent:
         if self.settings.drift_seconds > 0:
             yield DriftWatch(self).run
 
-    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+    def _end(self, signals: Signals) -> None:
         """The resource at hand is finished first; a second signal ends its command as well."""
-        again = self.stopping.is_set()
-        for stop in list(self._at_work.values()):
-            stop.request(STOPPING, at_once=again)
         self.stopping.set()
+        at_once = False
+        while self._is_busy(at_once=at_once):
+            at_once = signals.came(LOOK_SECONDS) or at_once
 
-    def _wait_for_work(self) -> None:
+    def _is_busy(self, *, at_once: bool) -> bool:
         with self._changed:
             for stop in self._at_work.values():
-                stop.request(STOPPING)
-            while self._jobs or self._at_work:
-                # Woken now and then, so that a second signal is heard.
-                self._changed.wait(0.5)
+                stop.request(STOPPING, at_once=at_once)
+            return bool(self._jobs or self._at_work or self._claiming)
 
     # ---- who works on what ----
-    def _begin(self, service_id: str, work: Callable[[StopFlag], None]) -> None:
+    def _begin(self, service_id: str, work: Callable[[Holding], None]) -> None:
         """A job in a thread of its own. Jobs of one service come one after the other from the server."""
         thread = threading.Thread(
             target=self._work, args=(service_id, work), name=f"job of {service_id}", daemon=True
@@ -124,17 +126,17 @@ class Agent:
             self._jobs[service_id] = thread
         thread.start()
 
-    def _work(self, service_id: str, work: Callable[[StopFlag], None]) -> None:
+    def _work(self, service_id: str, work: Callable[[Holding], None]) -> None:
         try:
             work(self._take_over(service_id))
         except Exception as error:  # noqa: BLE001  # one job's bug must not end the others
-            self.log.error("bug", service=service_id, kind=type(error).__name__, reason=str(error))
+            self.log.error("bug", service=service_id, at=place_of(error))
         finally:
             with self._changed:
-                del self._jobs[service_id]
+                self._jobs.pop(service_id, None)
                 self.leave(service_id)
 
-    def _take_over(self, service_id: str) -> StopFlag:
+    def _take_over(self, service_id: str) -> Holding:
         """The service for a job alone: whoever only looks at it is asked to stop."""
         with self._changed:
             while (holder := self._at_work.get(service_id)) is not None:
@@ -142,15 +144,15 @@ class Agent:
                 self._changed.wait(1.0)
             return self._note_holder(service_id)
 
-    def take(self, service_id: str) -> StopFlag | None:
+    def take(self, service_id: str) -> Holding | None:
         """The service for somebody who can wait for another time; None: there is, or will be, a job at work."""
         with self._changed:
             if service_id in self._at_work or service_id in self._jobs or self.stopping.is_set():
                 return None
             return self._note_holder(service_id)
 
-    def _note_holder(self, service_id: str) -> StopFlag:
-        self._at_work[service_id] = stop = StopFlag()
+    def _note_holder(self, service_id: str) -> Holding:
+        self._at_work[service_id] = stop = Holding()
         if self.stopping.is_set():
             stop.request(STOPPING)
         return stop
@@ -171,14 +173,7 @@ class Agent:
                     self._changed.wait(1.0)
                     continue
             try:
-                found = self.client.get(
-                    "/jobs/pending",
-                    query={"limit": free, "wait": POLL_SECONDS},
-                    timeout_seconds=POLL_SECONDS + POLL_GRACE_SECONDS,
-                )
-                self.measures.heard()
-                begun = [job for job in found if self._claim(job)]
-                if begun or not found:
+                if self._ask(free):
                     pause.reset()
                     continue
             except (Unreachable, ServerRefusal) as error:
@@ -186,13 +181,35 @@ class Agent:
                 pause.at_least(getattr(error, "retry_after_seconds", None))
             except OSError as error:
                 self.log.error("the journal cannot be written, so nothing is claimed", reason=error.strerror)
+            except Exception as error:  # noqa: BLE001  # an agent that asks no more would be no agent
+                self.log.error("bug", task="asking for jobs", at=place_of(error))
             pause.wait(self.stopping)
+
+    def _ask(self, free: int) -> bool:
+        """Whether to ask again at once: nothing came in the time there was, or something that was ours to take."""
+        found = self.client.get(
+            "/jobs/pending",
+            query={"limit": free, "wait": POLL_SECONDS},
+            timeout_seconds=POLL_SECONDS + POLL_GRACE_SECONDS,
+        )
+        jobs = fit_each(found, JOB)
+        self.measures.heard()
+        begun = [job for job in jobs if self._claim(job)]
+        return bool(begun) or not jobs
 
     def _claim(self, job: Mapping[str, Any]) -> bool:
         """Whether the job is ours, and being worked on."""
-        if self.stopping.is_set() or not self._is_over(job["serviceId"]):
-            return False
-        entry = Entry(job["id"], job["serviceId"], str(uuid.uuid4()))
+        with self._changed:
+            if self.stopping.is_set() or not self._is_over(job["serviceId"]):
+                return False
+            # Whoever ends the agent waits for this, since a job that is won is given back.
+            self._claiming = True
+        try:
+            return self._try_to_claim(Entry(job["id"], job["serviceId"], str(uuid.uuid4())))
+        finally:
+            self._claiming = False
+
+    def _try_to_claim(self, entry: Entry) -> bool:
         self.journal.write(entry)
         sent_at = now()
         try:
@@ -216,7 +233,7 @@ class Agent:
         """The job with its lease; None: it is another's."""
         body = {"leaseSeconds": self.settings.lease_seconds, "claimId": entry.claim_id}
         try:
-            answer = self.client.post(f"/jobs/{entry.job_id}/claim", body)
+            answer = fit(self.client.post(f"/jobs/{entry.job_id}/claim", body), LEASED)
         except ServerRefusal as refusal:
             self.log.info("a job was not ours to take", job=entry.job_id, reason=str(refusal))
             self.journal.remove(entry.job_id)
@@ -225,7 +242,7 @@ class Agent:
         job: Mapping[str, Any] = answer["job"]
         return job
 
-    def _resume(self, entry: Entry, stop: StopFlag) -> None:
+    def _resume(self, entry: Entry, stop: Holding) -> None:
         """What an earlier process, or an answer that got lost, left: a result to send, or a job to go on with."""
         if entry.result is not None:
             self.log.info("a kept result is sent", job=entry.job_id)
@@ -235,7 +252,7 @@ class Agent:
         while stop.reason is None:
             sent_at = now()
             try:
-                job = self._ask_to_claim(entry) if entry.lease_token is None else self._ask_to_go_on(entry)
+                job = self._ask_to_go_on(entry)
             except Unreachable as error:
                 self.log.warning("a job cannot be resumed yet", job=entry.job_id, reason=str(error))
                 pause.wait(self.stopping)
@@ -246,20 +263,22 @@ class Agent:
             return
 
     def _ask_to_go_on(self, entry: Entry) -> Mapping[str, Any] | None:
+        """The job, with its lease renewed: one that was won earlier may be nearly over."""
+        job = self._ask_to_claim(entry) if entry.lease_token is None else None
+        if entry.lease_token is None:
+            return None
         body = {"leaseToken": entry.lease_token, "leaseSeconds": self.settings.lease_seconds}
         try:
-            self.client.post(f"/jobs/{entry.job_id}/renew", body)
-            job: Mapping[str, Any] = self.client.get(f"/jobs/{entry.job_id}")
+            fit(self.client.post(f"/jobs/{entry.job_id}/renew", body), RENEWED)
+            return job or fit(self.client.get(f"/jobs/{entry.job_id}"), JOB)
         except ServerRefusal as refusal:
             self.log.info("a job begun earlier is no longer ours", job=entry.job_id, reason=str(refusal))
             self.journal.remove(entry.job_id)
             return None
-        return job
 
     # ---- working and telling ----
-    def _hold(self, entry: Entry, job: Mapping[str, Any], sent_at: float, stop: StopFlag) -> None:
+    def _hold(self, entry: Entry, job: Mapping[str, Any], sent_at: float, stop: Holding) -> None:
         begun = now()
-        self._note(entry)
         token = str(entry.lease_token)
         facts = {"job": entry.job_id, "action": job["action"], "service": job["service"]["name"]}
         self.log.info("a job begins", **facts, attempt=job["attempt"])
@@ -276,24 +295,26 @@ class Agent:
         if outcome.verb is None:
             self.journal.remove(entry.job_id)
             return
-        entry.result = None if outcome.verb == "release" else (outcome.verb, outcome.body)
-        self._note(entry)
+        if outcome.verb != "release":
+            entry.result = (outcome.verb, outcome.body)
+            self._note(entry)
         self._deliver(entry, outcome)
 
-    def _carry_out(self, job: Mapping[str, Any], lease: Lease, stop: StopFlag) -> Outcome:
+    def _carry_out(self, job: Mapping[str, Any], lease: Lease, stop: Holding) -> Outcome:
         pause = Pause()
         while True:
             try:
                 return carry_out(job, self.client, self.shelf, self.place, lease, stop)
             except Unreachable as error:
                 if stop.reason is not None:
-                    return Outcome(None if lease.lost else "release")
+                    return Outcome(None if stop.is_lost() else "release")
                 self.log.warning("the server is needed and away", job=job["id"], reason=str(error))
                 pause.wait(self.stopping)
             except OSError as error:
-                return Outcome(
-                    "fail", {"errorMessage": f"the agent cannot work here: {error.strerror}", "report": None}
-                )
+                return failed(f"the agent cannot work here: {error.strerror}")
+            except Exception as error:  # noqa: BLE001  # told at once, it need not be found out by a lease that ends
+                self.log.error("bug", job=job["id"], at=place_of(error))
+                return failed(f"bug in the agent: {place_of(error)}")
 
     def _note(self, entry: Entry) -> None:
         """Without room on the disk the work goes on; a kill would then lose what could not be noted."""
@@ -313,12 +334,12 @@ class Agent:
             except ServerRefusal as refusal:
                 if refusal.status in (401, 403):
                     self.log.error("the server refuses this agent", job=entry.job_id, reason=str(refusal))
-                elif refusal.status == 413 and body.get("report") is not None:
-                    body = {**body, "report": None}
-                    continue
                 elif verb == "complete" and refusal.code not in GONE and refusal.status in (400, 409):
                     # The job is still ours: what was reported is not taken.
                     verb, body = "fail", self._not_taken(refusal, body)
+                    continue
+                elif refusal.status in (400, 413) and body.get("report") is not None:
+                    body = {**body, "report": None}
                     continue
                 else:
                     self.log.warning("a result was refused and dropped", job=entry.job_id, reason=str(refusal))
@@ -332,8 +353,23 @@ class Agent:
 
     def _not_taken(self, refusal: ServerRefusal, body: Mapping[str, Any]) -> dict[str, Any]:
         told = [f"{path}: {message}" for path, message in refusal.faults] or [str(refusal)]
-        message = "\n".join(["the outputs were refused by the server", *told])
+        message = message_of(["the outputs were refused by the server", *told])
         return {"errorMessage": message, "report": body.get("report")}
+
+
+class Signals:
+    """SIGTERM and SIGINT as bytes in a pipe: a handler that takes locks may wait for the very thread it interrupts."""
+
+    def __init__(self) -> None:
+        self._reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(writer)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: None)
+
+    def came(self, seconds: float | None) -> bool:
+        """Waits for one more, as long as that; None is for ever."""
+        ready = select.select([self._reader], [], [], seconds)[0]
+        return bool(ready) and bool(os.read(self._reader, 1))
 
 
 class Pause:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tarfile
 import threading
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from mainstay.converge.host.state import StateDirectory
 
 MOST_KEPT = 100
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 class NoBlueprint(Exception):
@@ -54,7 +56,9 @@ class Shelf:
     def _fetched(self, digest: str) -> Blueprint:
         """Unpacked anew from the kept bundle once in a process' life: what lies unpacked may have met a power cut."""
         if digest not in self._read:
-            place = os.path.join(self._folder, digest.replace(":", "-").replace("/", "-"))
+            if not DIGEST.fullmatch(digest):
+                raise NoBlueprint(f"{digest!r} is no digest of a blueprint")
+            place = os.path.join(self._folder, digest.replace(":", "-"))
             bundle = f"{place}.tar.gz"
             if digest_of(read_if_there(bundle)) != digest:
                 self._fetch(digest, bundle)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from mainstay.agent import translate
+from mainstay.agent.answers import SECRET, fit
 from mainstay.agent.client import ServerRefusal
 from mainstay.agent.lease import CANCELLED, LOST
 from mainstay.agent.shelf import NoBlueprint
@@ -134,7 +135,7 @@ def open_secrets(client: Client, properties: dict[str, Any], blueprint: Blueprin
     paths = blueprint.secret_paths
     references = set(translate.references_in(properties, paths)) if paths else set()
     opened = {
-        reference: client.get(f"/vault/secrets/{reference.removeprefix(translate.REFERENCE)}")["value"]
+        reference: fit(client.get(f"/vault/secrets/{reference.removeprefix(translate.REFERENCE)}"), SECRET)["value"]
         for reference in sorted(references)
     }
     return translate.open_properties(properties, paths, opened)
@@ -154,13 +155,14 @@ def conclude(
 ) -> Outcome:
     if stop.reason == LOST:
         return Outcome(None)
-    if stop.reason == STOPPING:
+    stopped_by = report.stopped_by
+    if stopped_by is not None and stopped_by not in (CANCELLED, TIMED_OUT):
         return Outcome("release")
     kept = translate.report_document(report.as_json(session.host), blueprint.directory)
     done, total = translate.done_of(report)
-    if stop.reason == CANCELLED:
+    if stopped_by == CANCELLED:
         return failed(f"cancelled after {done} of {total}", kept)
-    if stop.reason == TIMED_OUT:
+    if stopped_by == TIMED_OUT:
         return failed(f"timed out after {timeout_seconds:g}s\n{done} of {total} resources were done", kept)
     if report.failed:
         return failed(translate.failure_message(report), kept)
