@@ -90,6 +90,9 @@ class AgentProcess:
     def text(self) -> str:
         return self.log.read_text(errors="replace")
 
+    def has_started(self) -> bool:
+        return "the agent starts" in self.text()
+
     def stop(self, seconds: float = 20) -> int:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout=seconds)
@@ -148,7 +151,10 @@ class Bridge:
         agent = AgentProcess(process, log)
         self.agents.append(agent)
         if wait:
-            wait_until(lambda: "the agent starts" in agent.text(), "the agent starts", agent.text)
+            wait_until(
+                lambda: agent.has_started() or agent.process.poll() is not None, "the agent starts", agent.text
+            )
+            assert agent.has_started(), agent.text()
         return agent
 
     def push(self, blueprint: Path, **query: Any) -> Any:

@@ -92,7 +92,7 @@ def work(arguments: argparse.Namespace) -> int:
     settings = Settings(
         jobs=count(arguments.jobs),
         lease_seconds=lease_seconds(arguments.lease),
-        drift_seconds=seconds(arguments.drift_interval, "--drift-interval"),
+        drift_seconds=drift_seconds(arguments.drift_interval),
         blueprints=arguments.blueprint,
     )
     try:
@@ -120,6 +120,11 @@ def count(jobs: int) -> int:
     if not 1 <= jobs <= 100:
         raise Refused("--jobs must be from 1 to 100")
     return jobs
+
+
+def drift_seconds(text: str) -> float:
+    """0: never."""
+    return 0.0 if text in ("0", "0s") else seconds(text, "--drift-interval")
 
 
 def lease_seconds(text: str) -> int:

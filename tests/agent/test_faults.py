@@ -1,0 +1,548 @@
+"""The agent, the server and the host are killed, stopped, cut off and starved: every service still ends right."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge import LIFECYCLE, AgentProcess, Bridge, bridge_on, wait_until
+from parts import need_root
+from plane import running, start
+from trials import (
+    ATTEMPT,
+    NAME,
+    ROOT,
+    SHORT_LEASE,
+    Trial,
+    enrolment_over,
+    file,
+    is_running,
+    link_to,
+    run_script,
+    wait_until_gone,
+)
+
+SEEDS = range(2)
+
+
+@pytest.fixture
+def trial(bridge: Bridge, root: Path) -> Trial:
+    return Trial(bridge, root)
+
+
+def new_mark() -> str:
+    """Words that no other process has in its command line."""
+    return f"sleep 6{random.SystemRandom().randrange(10**9)}"
+
+
+# ---- kill -9 ----
+def test_killed_at_every_resource_the_agent_goes_on_where_it_was(trial: Trial) -> None:
+    sleep = new_mark()
+    resources: list[dict[str, Any]] = []
+    for step in range(5):
+        config, mark = f"{ROOT}/config-{step}", f"{trial.root}/killed-{step}"
+        resources.append(file(config, "port={{ lookup('properties.size') }}\n"))
+        resources.append(
+            run_script(
+                f"kill {step}", f"[ -e {mark} ] && exit; touch {mark}; kill -9 $PPID; {sleep}; touch {mark}-too"
+            )
+        )
+        resources.append(
+            run_script(
+                f"restart {step}", trial.tell("restart", str(step)), refresh_only=True, subscribe=[f"file#{config}"]
+            )
+        )
+    trial.make({"create": resources})
+    service = trial.order({"size": 7})
+    for _ in range(5):
+        agent = trial.start()
+        assert agent.process.wait(timeout=20) == -signal.SIGKILL
+    agent = trial.start()
+    trial.bridge.wait_for(service, "Stopped")
+    assert trial.lines() == [f"restart {step}" for step in range(5)]
+    assert trial.job(service)["attempt"] == 1
+    assert not is_running(sleep)
+    assert not list(trial.root.glob("*-too"))
+    assert agent.stop() == 0
+    trial.check_nothing_is_left()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_killed_at_any_instant_the_agent_loses_no_result_and_no_restart(trial: Trial, seed: int) -> None:
+    chance = random.Random(seed)
+    resources: list[dict[str, Any]] = []
+    for step in range(8):
+        config = f"{ROOT}/{NAME}-{step}"
+        resources.append(file(config, "size {{ lookup('properties.size', 0) }}\n" * 500))
+        resources.append(
+            run_script(
+                f"restart {step}", trial.tell(NAME, str(step)), refresh_only=True, subscribe=[f"file#{config}"]
+            )
+        )
+    trial.make({"create": resources, "update": resources})
+    services = [trial.order({"size": 1}, groupId=trial.new_group()) for _ in range(4)]
+    kills = 5
+    for _ in range(kills):
+        agent = trial.start()
+        time.sleep(chance.uniform(0.0, 0.25))
+        agent.kill()
+    agent = trial.start()
+    for service in services:
+        found = trial.bridge.wait_for(service, "Stopped")
+        for step in range(8):
+            assert (trial.root / f"{found['name']}-{step}").read_text() == "size 1\n" * 500
+    told = Counter(trial.lines())
+    assert len(told) == 4 * 8
+    # A kill after the restart and before that is written down costs one too many, for the service at hand.
+    assert sum(told.values()) <= 4 * 8 + kills * 4
+    assert agent.stop() == 0
+    trial.check_nothing_is_left()
+
+
+# ---- the server ----
+def test_a_server_killed_in_the_middle_of_a_job_gets_its_result_later(tmp_path: Path, root: Path) -> None:
+    with running(tmp_path / "own" / "data") as server, bridge_on(server, tmp_path / "bridge") as bridge:
+        trial = Trial(bridge, root)
+        go = root / "go"
+        trial.make({"create": [run_script("wait", f"{trial.tell('begun')}; until [ -e {go} ]; do sleep 0.05; done")]})
+        trial.start()
+        one, other = (trial.order(groupId=trial.new_group()) for _ in range(2))
+        wait_until(lambda: len(trial.lines()) == 2, "both are at work", bridge.logs)
+        server.process.kill()
+        server.process.wait(timeout=20)
+        go.touch()
+        wait_until(lambda: bridge.logs().count("a result waits for the server") >= 2, "results wait", bridge.logs)
+        # What waits outlives its agent.
+        bridge.agents[0].kill()
+        agent = trial.start()
+        again = start(server.data_dir, port=int(server.url.rpartition(":")[2]))
+        try:
+            for service in (one, other):
+                bridge.wait_for(service, "Stopped", 40)
+                assert trial.job(service)["attempt"] == 1
+            assert trial.lines() == ["begun"] * 2
+            assert agent.stop() == 0
+            trial.check_nothing_is_left()
+        finally:
+            again.process.kill()
+            again.process.wait(timeout=20)
+
+
+# ---- the link ----
+def test_cut_off_for_longer_than_its_lease_an_agent_is_done_before_another_begins(trial: Trial) -> None:
+    """The command hears no SIGTERM, which is the longest that ending one can take."""
+    bridge, chatter = trial.bridge, new_mark()
+    beat = (
+        f"trap '' TERM; echo begins {ATTEMPT} {ROOT} >>{trial.told}; "
+        f"for n in $(seq 300); do [ -e {trial.root}/go ] && exit 0; echo beats {ATTEMPT} >>{trial.told}; sleep 0.05; done; "
+        f": {chatter}"
+    )
+    trial.make({"create": [run_script("first", beat), run_script("second", trial.tell("second", ATTEMPT))]})
+    with link_to(bridge.server.url) as link:
+        cut_off = trial.start(*SHORT_LEASE, "--config", str(enrolment_over(bridge, link.url, "cut.json")))
+        service = trial.order()
+        trial.wait_for_line(f"begins 1 {trial.root}")
+        link.is_cut = True
+        other_root = trial.root / "other"
+        other_root.mkdir()
+        other = trial.start(*SHORT_LEASE, root=other_root, state=bridge.folder / "other")
+        trial.wait_for_line(f"begins 2 {other_root}", 40)
+        (trial.root / "go").touch()
+        bridge.wait_for(service, "Stopped", 40)
+        link.is_cut = False
+        wait_until(lambda: "a job ends" in cut_off.text(), "the first run ends", bridge.logs)
+    attempts = [line.split()[1] for line in trial.lines()]
+    assert attempts == sorted(attempts)
+    assert trial.lines().count("second 1") == 0
+    assert trial.lines().count("second 2") == 1
+    assert "the job is no longer ours; its run ends" in cut_off.text()
+    assert trial.job(service)["attempt"] == 2
+    assert not is_running(chatter)
+    assert other.stop() == 0
+    assert cut_off.stop() == 0
+    trial.check_nothing_is_left()
+
+
+def test_a_result_that_comes_after_the_lease_is_dropped(trial: Trial) -> None:
+    bridge = trial.bridge
+    trial.make({"create": [run_script("once", f"{trial.tell('attempt', ATTEMPT)}; sleep 1")]})
+    with link_to(bridge.server.url) as link:
+        cut_off = trial.start(*SHORT_LEASE, "--config", str(enrolment_over(bridge, link.url, "cut.json")))
+        service = trial.order()
+        trial.wait_for_line("attempt 1")
+        link.is_cut = True
+        wait_until(lambda: "a job ends" in cut_off.text(), "the run ends", bridge.logs)
+        trial.wait_for_job(service, 40, status="Pending", attempt=2)
+        cut_off.kill()
+    agent = trial.start()
+    bridge.wait_for(service, "Stopped")
+    assert "a result was refused and dropped" in agent.text()
+    assert trial.job(service)["attempt"] == 2
+    assert trial.lines() == ["attempt 1", "attempt 2"]
+    assert agent.stop() == 0
+    trial.check_nothing_is_left()
+
+
+# ---- side by side ----
+def check_turns(lines: list[str]) -> dict[str, list[str]]:
+    """`begin GROUP NAME` and `end GROUP NAME`: nobody begins while another of its group is at it. The order, by group."""
+    order: dict[str, list[str]] = {}
+    busy: dict[str, str] = {}
+    for line in lines:
+        word, group, name = line.split()
+        if word == "begin":
+            assert group not in busy, line
+            busy[group] = name
+            order.setdefault(group, []).append(name)
+        else:
+            assert busy.pop(group) == name
+    assert not busy
+    return order
+
+
+def make_turns(trial: Trial) -> None:
+    words = ("{{ lookup('properties.group') }}", NAME)
+    script = f"{trial.tell('begin', *words)}; sleep 0.02; {trial.tell('end', *words)}"
+    schema = {"group": {"type": "string"}, "size": {"type": "integer"}}
+    trial.make(
+        {"create": [run_script("turn", script)], "update": [run_script("turn", script)]}, property_schema=schema
+    )
+
+
+def test_many_services_run_side_by_side_and_those_of_a_group_in_order(trial: Trial) -> None:
+    make_turns(trial)
+    groups = [trial.new_group() for _ in range(8)]
+    services = [
+        trial.order({"group": groups[number % 8]}, name=f"s{number:02d}", groupId=groups[number % 8])
+        for number in range(40)
+    ]
+    agent = trial.start("--jobs", "8")
+    for service in services:
+        trial.bridge.wait_for(service, "Stopped", 60)
+    order = check_turns(trial.lines())
+    assert order == {
+        group: [f"s{number:02d}" for number in range(40) if number % 8 == place] for place, group in enumerate(groups)
+    }
+    assert agent.stop() == 0
+    trial.check_nothing_is_left()
+
+
+def test_two_agents_of_one_token_share_the_work_and_each_job_runs_once(trial: Trial) -> None:
+    make_turns(trial)
+    groups = [trial.new_group() for _ in range(25)]
+    agents = [trial.start("--jobs", "6"), trial.start("--jobs", "6", state=trial.bridge.folder / "second")]
+    with ThreadPoolExecutor(4) as threads:
+        services = list(
+            threads.map(
+                lambda number: trial.order(
+                    {"group": groups[number % 25]}, name=f"s{number}", groupId=groups[number % 25]
+                ),
+                range(50),
+            )
+        )
+    for service in services:
+        trial.bridge.wait_for(service, "Stopped", 60)
+        (job,) = trial.bridge.world.jobs(service)
+        assert (job["status"], job["attempt"]) == ("Completed", 1)
+    # The server gives a group's jobs out one by one to each agent that asks; between two agents nothing is promised.
+    begun = Counter(line.split()[2] for line in trial.lines() if line.startswith("begin"))
+    assert begun == Counter(f"s{number}" for number in range(50))
+    assert [agent.stop() for agent in agents] == [0, 0]
+    assert all("a job begins" in agent.text() for agent in agents)
+    trial.check_nothing_is_left()
+    trial.check_nothing_is_left(trial.bridge.folder / "second")
+
+
+# ---- signals ----
+@pytest.mark.parametrize("seed", SEEDS)
+def test_told_to_stop_at_any_instant_the_agent_gives_its_jobs_back(trial: Trial, seed: int) -> None:
+    chance = random.Random(seed)
+    steps = [
+        run_script(f"step {step}", f"sleep 0.05; touch {ROOT}/{NAME}-{step}", creates=f"{ROOT}/{NAME}-{step}")
+        for step in range(4)
+    ]
+    trial.make({"create": steps})
+    services = []
+    for turn in range(5):
+        agent = trial.start("--jobs", "3")
+        services += [trial.order(name=f"s{turn}-{number}", groupId=trial.new_group()) for number in range(3)]
+        time.sleep(chance.uniform(0.0, 0.3))
+        assert agent.stop() == 0, agent.text()
+        assert agent.text().rstrip().endswith("the agent ends")
+        trial.check_nothing_is_left()
+        for service in services:
+            job = trial.job(service)
+            assert (job["status"], job["attempt"]) in {("Pending", 1), ("Completed", 1)}
+    agent = trial.start()
+    for service in services:
+        trial.bridge.wait_for(service, "Stopped")
+    assert agent.stop() == 0
+
+
+def test_a_second_signal_ends_the_command_as_well(trial: Trial) -> None:
+    sleep = new_mark()
+    trial.make(
+        {"create": [run_script("long", f"{trial.tell('begun')}; {sleep}"), run_script("next", trial.tell("next"))]}
+    )
+    agent = trial.start()
+    service = trial.order()
+    trial.wait_for_line("begun")
+    agent.process.send_signal(signal.SIGTERM)
+    with pytest.raises(subprocess.TimeoutExpired):
+        agent.process.wait(timeout=1)
+    agent.process.send_signal(signal.SIGTERM)
+    assert agent.process.wait(timeout=20) == 0
+    wait_until_gone(sleep)
+    job = trial.job(service)
+    assert (job["status"], job["attempt"]) == ("Pending", 1)
+    assert trial.lines() == ["begun"]
+    trial.check_nothing_is_left()
+
+
+def test_stopped_for_longer_than_its_lease_the_agent_does_nothing_more_for_it(trial: Trial) -> None:
+    steps = [run_script(f"step {step}", f"{trial.tell(ATTEMPT, str(step))}; sleep 0.3") for step in range(4)]
+    trial.make({"create": steps})
+    agent = trial.start(*SHORT_LEASE)
+    service = trial.order()
+    trial.wait_for_line("1 1")
+    agent.process.send_signal(signal.SIGSTOP)
+    trial.wait_for_job(service, 40, status="Pending", attempt=2)
+    agent.process.send_signal(signal.SIGCONT)
+    trial.bridge.wait_for(service, "Stopped")
+    assert [line for line in trial.lines() if line.startswith("1")] == ["1 0", "1 1"]
+    assert [line for line in trial.lines() if line.startswith("2")] == [f"2 {step}" for step in range(4)]
+    assert agent.stop() == 0
+    trial.check_nothing_is_left()
+
+
+JUMPING = """
+import random, runpy, sys, time
+
+true_time, chance = time.time, random.Random(8)
+time.time = lambda: true_time() + chance.choice((-1, 1)) * chance.uniform(0, 10 * 365 * 86400)
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_a_clock_that_jumps_by_years_does_no_harm(trial: Trial) -> None:
+    """No clock of this machine is changed: the agent's process alone is told another time whenever it asks."""
+    wrapper = trial.bridge.folder / "jumping.py"
+    wrapper.write_text(JUMPING)
+    steps = [run_script(f"step {step}", f"{trial.tell(str(step))}; sleep 2") for step in range(3)]
+    trial.make({"create": [file(f"{ROOT}/config", "x"), *steps], "update": steps[:1]})
+    agent = trial.start(*SHORT_LEASE, command=[sys.executable, str(wrapper)])
+    service = trial.order()
+    trial.bridge.wait_for(service, "Stopped")
+    trial.bridge.world.consumer.patch(f"/services/{service['id']}", {"properties": {"size": 2}})
+    trial.bridge.wait_for(service, "Stopped")
+    assert trial.lines() == ["0", "1", "2", "0"]
+    assert {job["attempt"] for job in trial.bridge.world.jobs(service)} == {1}
+    assert "lease" not in agent.text()
+    assert agent.stop() == 0
+
+
+# ---- cancel ----
+def test_a_job_cancelled_before_it_is_taken_never_runs(trial: Trial) -> None:
+    trial.make({"create": [run_script("step", trial.tell("run"))]})
+    one, other = trial.order(), trial.order(groupId=trial.new_group())
+    trial.bridge.admin.post(f"/jobs/{one['activeJob']['id']}/cancel", expect=204)
+    trial.start()
+    trial.bridge.wait_for(other, "Stopped")
+    assert trial.lines() == ["run"]
+    assert trial.job(one)["status"] == "Cancelled"
+
+
+def test_a_cancelled_job_ends_after_the_command_at_hand(trial: Trial) -> None:
+    first = f"{trial.tell('first')}; until [ -e {trial.root}/go ]; do sleep 0.05; done"
+    trial.make(
+        {
+            "create": [
+                run_script("first", first),
+                run_script("second", trial.tell("second")),
+                run_script("third", "true"),
+            ]
+        }
+    )
+    agent = trial.start(*SHORT_LEASE)
+    service = trial.order()
+    trial.wait_for_line("first")
+    trial.bridge.admin.post(f"/jobs/{service['activeJob']['id']}/cancel", expect=204)
+    # Heard with the next renewal; the command is not disturbed.
+    time.sleep(2.5)
+    assert trial.job(service)["status"] == "Processing"
+    (trial.root / "go").touch()
+    job = trial.wait_for_job(service, status="Cancelled")
+    assert job["errorMessage"] == "cancelled after 1 of 3"
+    report = trial.bridge.admin.get(f"/jobs/{job['id']}/report")
+    assert [event["outcome"] for event in report["events"]] == ["changed", "skipped", "skipped"]
+    assert trial.lines() == ["first"]
+    trial.bridge.wait_for(service, "Broken")
+    assert agent.stop() == 0
+    trial.check_nothing_is_left()
+
+
+# ---- timeouts ----
+def test_a_blueprints_timeout_ends_the_run_with_its_command(trial: Trial) -> None:
+    sleep = new_mark()
+    trial.make(
+        {"create": [run_script("fast", "true"), run_script("long", sleep), run_script("next", trial.tell("next"))]},
+        actions={"create": {"manifest": "manifests/create.yaml", "timeout": "1s"}},
+    )
+    trial.start()
+    service = trial.order()
+    job = trial.wait_for_job(service, status="Failed")
+    assert job["errorMessage"].split("\n")[0] == "timed out after 1s"
+    wait_until_gone(sleep)
+    assert trial.lines() == []
+
+
+def test_a_lifecycles_timeout_ends_the_run_with_its_command(trial: Trial) -> None:
+    sleep = new_mark()
+    actions = [
+        {**action, **({"timeoutSeconds": 2} if action["name"] == "create" else {})} for action in LIFECYCLE["actions"]
+    ]
+    trial.make(
+        {"create": [run_script("long", f"{trial.tell('begun')}; {sleep}"), run_script("next", trial.tell("next"))]},
+        lifecycle_schema={**LIFECYCLE, "actions": actions},
+    )
+    agent = trial.start(*SHORT_LEASE)
+    service = trial.order()
+    job = trial.wait_for_job(service, status="Failed")
+    assert job["errorMessage"] == "job timed out"
+    wait_until_gone(sleep)
+    assert trial.lines() == ["begun"]
+    assert agent.stop() == 0
+    trial.check_nothing_is_left()
+
+
+# ---- full disks ----
+class SmallDisk:
+    """A little memory, mounted as a file system; it can be filled up and freed again."""
+
+    def __init__(self, place: Path) -> None:
+        need_root()
+        self.place = place
+        place.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=700", "tmpfs", place], check=True)
+
+    def fill(self) -> None:
+        with (self.place / "filler").open("wb", buffering=0) as file:
+            for size in (65536, 1):
+                try:
+                    while True:
+                        file.write(bytes(size))
+                except OSError:
+                    continue
+
+    def free(self) -> None:
+        (self.place / "filler").unlink()
+
+    def close(self) -> None:
+        subprocess.run(["umount", "-l", self.place], check=True)
+
+
+def test_with_a_full_state_directory_nothing_is_claimed_until_there_is_room(trial: Trial) -> None:
+    disk = SmallDisk(trial.bridge.state)
+    try:
+        trial.make({"create": [file(f"{ROOT}/config", "x"), run_script("step", trial.tell("run"))]})
+        agent = trial.start()
+        disk.fill()
+        service = trial.order()
+        wait_until(lambda: "nothing is claimed" in agent.text(), "the agent says so", agent.text)
+        job = trial.job(service)
+        assert (job["status"], job["attempt"]) == ("Pending", 1)
+        disk.free()
+        trial.bridge.wait_for(service, "Stopped", 40)
+        assert trial.lines() == ["run"]
+        assert agent.stop() == 0
+        trial.check_nothing_is_left()
+    finally:
+        disk.close()
+
+
+def test_a_state_directory_that_fills_up_in_a_job_loses_no_result(trial: Trial) -> None:
+    disk = SmallDisk(trial.bridge.state)
+    try:
+        wait = f"{trial.tell('begun')}; until [ -e {trial.root}/go ]; do sleep 0.05; done"
+        trial.make({"create": [run_script("wait", wait), run_script("step", trial.tell("run"))]})
+        agent = trial.start()
+        service = trial.order()
+        trial.wait_for_line("begun")
+        disk.fill()
+        (trial.root / "go").touch()
+        trial.bridge.wait_for(service, "Stopped", 40)
+        assert trial.lines() == ["begun", "run"]
+        disk.free()
+        assert agent.stop() == 0
+        trial.check_nothing_is_left()
+    finally:
+        disk.close()
+
+
+def test_a_full_disk_fails_the_job_and_the_next_one_succeeds_once_there_is_room(trial: Trial) -> None:
+    disk = SmallDisk(trial.root / "disk")
+    try:
+        config = file(f"{ROOT}/disk/config", "12345678\n" * 10_000)
+        trial.make({"create": [run_script("make", "true")], "update": [config]})
+        agent = trial.start()
+        service = trial.bridge.wait_for(trial.order(), "Stopped")
+        disk.fill()
+        trial.bridge.world.consumer.patch(f"/services/{service['id']}", {"properties": {"size": 1}})
+        trial.bridge.wait_for(service, "Stopped")
+        job = trial.job(service, "update")
+        assert job["status"] == "Failed"
+        assert "No space left on device" in job["errorMessage"].split("\n")[0]
+        disk.free()
+        trial.bridge.world.consumer.patch(f"/services/{service['id']}", {"properties": {"size": 1}})
+        trial.bridge.wait_for(service, "Stopped")
+        assert trial.job(service, "update")["status"] == "Completed"
+        assert (trial.root / "disk/config").stat().st_size == 90_000
+        assert agent.stop() == 0
+        trial.check_nothing_is_left()
+    finally:
+        disk.close()
+
+
+# ---- for long ----
+def measure(agent: AgentProcess) -> tuple[int, int, int]:
+    """(resident KiB, threads, open files)."""
+    process = Path(f"/proc/{agent.process.pid}")
+    status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
+    return int(status["VmRSS"].split()[0]), int(status["Threads"]), len(os.listdir(process / "fd"))
+
+
+def test_hundreds_of_jobs_leave_nothing_behind_in_the_agent(trial: Trial) -> None:
+    config = file(f"{ROOT}/{NAME}", "size {{ lookup('properties.size', 0) }}\n")
+    trial.make({"create": [config, run_script("step", "true")], "update": [config, run_script("step", "true")]})
+    agent = trial.start("--jobs", "4")
+    services = [trial.bridge.wait_for(trial.order(groupId=trial.new_group()), "Stopped") for _ in range(20)]
+
+    def update_all(size: int) -> None:
+        for service in services:
+            trial.bridge.world.consumer.patch(f"/services/{service['id']}", {"properties": {"size": size}})
+        for service in services:
+            trial.bridge.wait_for(service, "Stopped")
+
+    for size in range(1, 6):
+        update_all(size)
+    memory, threads, files = measure(agent)
+    for size in range(6, 25):
+        update_all(size)
+    memory_after, threads_after, files_after = measure(agent)
+    assert agent.text().count("outcome=complete") == 20 * 25
+    assert threads_after <= threads + 1
+    assert files_after <= files + 2
+    assert memory_after < memory + 4096
+    assert agent.stop() == 0
+    trial.check_nothing_is_left()
