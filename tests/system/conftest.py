@@ -103,10 +103,10 @@ def reason_not_to_run() -> str | None:
     return why_not()
 
 
-def boot(name: str) -> SystemdHost:
+def boot(name: str, *, network: bool = False, disk: Path | None = None) -> SystemdHost:
     # The project and its interpreter may lie where the host has something of its own, such as below /tmp.
     lent = {Path(__file__).parents[2], Path(sys.prefix), Path(sys.base_prefix)}
-    return SystemdHost(name, read_only_binds=sorted(lent))
+    return SystemdHost(name, read_only_binds=sorted(lent), network=network, disk=disk)
 
 
 @pytest.fixture(scope="session")
@@ -123,8 +123,8 @@ def new_hosts() -> Iterator[Callable[..., ManagedHost]]:
     need_systemd()
     with ExitStack() as stack:
 
-        def make(name: str = "fresh") -> ManagedHost:
-            return ManagedHost(stack.enter_context(boot(name)))
+        def make(name: str = "fresh", *, network: bool = False, disk: Path | None = None) -> ManagedHost:
+            return ManagedHost(stack.enter_context(boot(name, network=network, disk=disk)))
 
         yield make
 

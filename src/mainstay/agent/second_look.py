@@ -22,16 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from mainstay.agent.lease import Lease
+    from mainstay.agent.lease import Holding, Lease
     from mainstay.agent.work import Outcome
-    from mainstay.converge.contract import StopFlag
 
 # Jobs come one after the other here, so that what is told can be read.
 JOBS, LEASE_SECONDS = 1, 60
 
 
 class SecondLook(Agent):
-    def _carry_out(self, job: Mapping[str, Any], lease: Lease, stop: StopFlag) -> Outcome:
+    def _carry_out(self, job: Mapping[str, Any], lease: Lease, stop: Holding) -> Outcome:
         outcome = super()._carry_out(job, lease, stop)
         if outcome.verb == "complete":
             # Names only: a value may be a secret.
@@ -44,7 +43,7 @@ class SecondLook(Agent):
             print(json.dumps(note), flush=True)
         return outcome
 
-    def _look_again(self, job: Mapping[str, Any], stop: StopFlag) -> list[str]:
+    def _look_again(self, job: Mapping[str, Any], stop: Holding) -> list[str]:
         """What a second run would change, each with its reason and difference."""
         service = job["service"]
         blueprint = self.shelf.find(service["serviceType"]["name"], job.get("blueprintDigest"))

@@ -166,6 +166,7 @@ class SystemdHost:
         boot_seconds: float = 60.0,
         life_seconds: float = 3600.0,
         size: str = "1g",
+        disk: Path | None = None,
     ) -> None:
         self.name = name
         self.network = network
@@ -173,6 +174,8 @@ class SystemdHost:
         self.boot_seconds = boot_seconds
         self.life_seconds = life_seconds
         self.size = size
+        # A file system (not an overlay itself) that keeps what the host writes, so that it can be booted again.
+        self.disk = disk
         self.address: str | None = None
         self._supervisor: subprocess.Popen[bytes] | None = None
         self._directory = ""
@@ -188,7 +191,7 @@ class SystemdHost:
         self._cgroup = f"{base}/{os.path.basename(self._directory)}"
         command = ["unshare", "--mount", "--propagation", "private", sys.executable, "-IS", __file__]
         command += [self._directory, self._cgroup, self.name, "1" if self.network else ""]
-        command += [str(self.life_seconds), self.size, self.binds]
+        command += [str(self.life_seconds), self.size, self.binds, str(self.disk or "")]
         self._log = tempfile.TemporaryFile()  # closed by __exit__
         self._supervisor = subprocess.Popen(
             command,
@@ -364,12 +367,18 @@ def put(path: str, text: str) -> None:
     Path(path).write_text(text)
 
 
-def prepare_root(place: str, name: str, size: str) -> None:
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"mode=755,size={size}", "tmpfs", place], check=True)
+def prepare_root(place: str, name: str, size: str, disk: str) -> None:
+    if disk:
+        subprocess.run(["mount", "--bind", disk, place], check=True)
+    else:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"mode=755,size={size}", "tmpfs", place], check=True)
+    is_known = os.path.isdir(f"{place}/upper")
     for directory in ("upper", "work", "root"):
-        os.mkdir(f"{place}/{directory}")
+        os.makedirs(f"{place}/{directory}", exist_ok=True)
     layers = f"lowerdir=/,upperdir={place}/upper,workdir={place}/work"
     subprocess.run(["mount", "-t", "overlay", "-o", layers, "overlay", f"{place}/root"], check=True)
+    if is_known:
+        return
     etc = f"{place}/root/etc"
     # Hides what is enabled on the machine.
     for directory in ("systemd/system", *(f"rc{level}.d" for level in "0123456S")):
@@ -409,7 +418,9 @@ def plug(pid: str) -> int:
     raise HostError("no free sdv<N> name")
 
 
-def supervise(state: str, cgroup: str, name: str, network: str, life_seconds: str, size: str, binds: str) -> int:
+def supervise(
+    state: str, cgroup: str, name: str, network: str, life_seconds: str, size: str, binds: str, disk: str
+) -> int:
     def end(number: int, _frame: object) -> None:
         raise SystemExit(128 + number)
 
@@ -420,7 +431,7 @@ def supervise(state: str, cgroup: str, name: str, network: str, life_seconds: st
     try:
         os.mkdir(cgroup)
         os.mkdir(place)
-        prepare_root(place, name, size)
+        prepare_root(place, name, size, disk)
         master, slave = os.openpty()
         environment = {
             **ENVIRONMENT,
