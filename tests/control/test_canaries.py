@@ -1,0 +1,144 @@
+"""Secrets that are easy to recognise go through a busy day; afterwards nobody finds one anywhere."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import seed
+from plane import PROGRAM, Client, Cluster, Server, running
+from world import World
+
+SIMPLE: Any = seed.block("Example 1: Simple VM Lifecycle")
+CANARY = b"canary-7f3a9c"
+PLAIN = CANARY.decode()
+KEY = {"VAULT_ENCRYPTION_KEY": "56" * 32, "MAINSTAY_LOG_LEVEL": "debug"}
+PERSISTENT = {"type": "string", "secret": {"type": "persistent"}}
+SCHEMA = {
+    "key": {**PERSISTENT, "validators": [{"type": "maxLength", "value": 40}]},
+    "once": {"type": "string", "secret": {"type": "ephemeral"}},
+    "document": {"type": "json", "secret": {"type": "persistent"}},
+    "database": {"type": "object", "properties": {"host": {"type": "string"}, "password": PERSISTENT}},
+    "users": {"type": "array", "items": {"type": "object", "properties": {"password": PERSISTENT}}},
+    "told": {**PERSISTENT, "authorizers": [{"type": "actor", "config": {"actors": ["agent"]}}]},
+}
+
+
+class Listening(Client):
+    """Keeps all that the server ever said, except to an agent that asks the vault."""
+
+    heard: bytes = b""
+
+    def call(self, method: str, path: str, *arguments: Any, **more: Any) -> Any:
+        reply = super().call(method, path, *arguments, **more)
+        if "/vault/" not in path:
+            Listening.heard += f"{reply.body}{dict(reply.headers)}".encode()
+        return reply
+
+    def as_token(self, token: str) -> Client:
+        return Listening(self.url, token, self.pool)
+
+
+def busy_day(server: Server) -> World:
+    """Orders, refusals, changes, failures, reports and ends, with a secret in each of them."""
+    world = World(Listening(server.url, server.admin.token))
+    kind = world.service_type(SCHEMA, SIMPLE)
+    order = {
+        "key": f"{PLAIN}-key",
+        "once": f"{PLAIN}-once",
+        "document": {PLAIN: [PLAIN]},
+        "database": {"host": "h", "password": f"{PLAIN}-db"},
+        "users": [{"password": f"{PLAIN}-{number}"} for number in range(3)],
+    }
+    body = {"serviceTypeId": kind["id"], "name": "n", "groupId": world.group_id, "agentId": world.agent_id}
+    consumer = world.consumer
+    key = {"Idempotency-Key": "once-only"}
+    service = consumer.post("/services", {**body, "properties": order}, headers=key)
+    consumer.post("/services", {**body, "properties": order}, headers=key)
+    consumer.post("/services", {**body, "properties": {**order, "key": PLAIN}}, headers=key, expect=409)
+    consumer.post("/services?dryRun=true", {**body, "properties": order}, expect=200)
+    wrong: list[dict[str, object]] = [
+        {**order, "key": PLAIN * 9},
+        {**order, "key": [PLAIN]},
+        {**order, "database": {"password": {PLAIN: 1}}},
+        {**order, "key": f"vault://{PLAIN}"},
+        {**order, "told": PLAIN},
+    ]
+    for properties in wrong:
+        consumer.post("/services", {**body, "properties": properties}, expect=400)
+        consumer.post(f"/service-types/{kind['id']}/validate", {"properties": properties}, expect=200)
+    for value in service["properties"].values():
+        if isinstance(value, str):
+            world.agent.get(f"/vault/secrets/{value.removeprefix('vault://')}")
+    world.complete(service, properties={"told": f"{PLAIN}-told"})
+    path = f"/services/{service['id']}"
+    consumer.patch(path, {"properties": {"key": f"{PLAIN}-new"}})
+    world.fail(service, "no")
+    consumer.patch(path, {"properties": {"key": f"{PLAIN}-newer", "users": [{"password": f"{PLAIN}-u"}]}})
+    world.complete(service)
+    consumer.get(f"{path}/provenance")
+    agent_type = world.agent_type(configurationSchema={"secret": PERSISTENT})
+    agent = world.new_agent(agentTypeId=agent_type["id"], configuration={"secret": f"{PLAIN}-agent"})
+    world.provider.patch(f"/agents/{agent['id']}", {"configuration": {"secret": f"{PLAIN}-agent-2"}})
+    gone = world.order(kind, order)
+    world.complete(gone)
+    consumer.delete(f"/services/{gone['id']}")
+    world.complete(gone)
+    for listed in ("services", "jobs", "events", "agents", "service-types"):
+        world.admin.get(f"/{listed}?pageSize=100")
+    world.admin.call("GET", "/metrics")
+    return world
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Path, str | None, list[Path]]]:
+    """The data directory, the database, and where its files are."""
+    data = tmp_path / "data"
+    if request.param == "sqlite":
+        yield data, None, [data]
+        return
+    cluster: Cluster = request.getfixturevalue("postgresql")
+    yield data, cluster.new_database(), [data, cluster.folder]
+
+
+def files_with_canaries(folders: list[Path]) -> list[str]:
+    found = []
+    for file in (file for folder in folders for file in folder.rglob("*") if file.is_file()):
+        if CANARY in file.read_bytes():
+            found.append(str(file))
+    return found
+
+
+def test_no_secret_is_found_anywhere(place: tuple[Path, str | None, list[Path]], tmp_path: Path) -> None:
+    data, url, folders = place
+    Listening.heard = b""
+    with running(data, database_url=url, environment=KEY) as server:
+        world = busy_day(server)
+        tokens = [str(client.token).encode() for client in (world.admin, world.consumer, world.agent)]
+        process = Path(f"/proc/{server.process.pid}")
+        for name in ("cmdline", "environ"):
+            assert CANARY not in (process / name).read_bytes()
+        # While it runs, what is not yet in the database is in its log.
+        assert files_with_canaries(folders) == []
+        backup = tmp_path / "backup.gz"
+        where = ["--data-dir", data, *(["--database-url", url] if url else [])]
+        subprocess.run([PROGRAM, "server", "backup", backup, *where], check=True, capture_output=True, timeout=60)
+        assert server.stop() == 0
+        log = server.log.read_bytes()
+    assert files_with_canaries(folders) == []
+    kept = gzip.decompress(backup.read_bytes())
+    assert CANARY not in kept
+    assert CANARY not in log
+    assert CANARY not in Listening.heard
+    assert b"vault://" in Listening.heard
+    # The first token is in a file of its own and was printed once; no other is anywhere, and none in the database.
+    database = b"".join(file.read_bytes() for file in data.glob("mainstay.db*"))
+    for token in tokens:
+        assert token not in database + kept
+    for token in tokens[1:]:
+        assert token not in log
