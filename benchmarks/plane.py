@@ -15,11 +15,11 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -239,7 +239,7 @@ async def measure_orders(scene: Scene, server: Server, sizes: Sizes, floor: floa
 async def waiting(scene: Scene, tokens: list[str]) -> AsyncIterator[None]:
     """Agents that wait for work, each on a connection of its own, while the rest goes on."""
 
-    async def wait(token: str) -> None:
+    async def wait(token: str) -> NoReturn:
         connection = Connection(scene.url, token)
         try:
             while True:
@@ -251,9 +251,13 @@ async def waiting(scene: Scene, tokens: list[str]) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await ended(tasks)
+
+
+async def ended(tasks: Sequence[asyncio.Task[NoReturn]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def timed(work: Awaitable[Any]) -> tuple[Any, float]:
@@ -265,8 +269,11 @@ async def measure_idle(scene: Scene, server: Server, sizes: Sizes) -> None:
     agents = await scene.new_agents(sizes.idle_agents + 1)
     before = resident_kib(server)
     async with waiting(scene, [token for _, token in agents[1:]]):
-        # Their first signs of life are written; after that they only wait.
-        await asyncio.sleep(0.5 + sizes.idle_agents / 250)
+        # Once their first signs of life are written they only wait.
+        connected = f"/agents?status=Connected&agentTypeId={scene.agent_type_id}&pageSize=1"
+        while (await scene.admin.call("GET", connected))["totalItems"] < sizes.idle_agents:
+            await asyncio.sleep(0.2)
+        await asyncio.sleep(1)
         held = resident_kib(server) - before
         tell("memory of an idle agent", held / sizes.idle_agents, "KiB", f"{sizes.idle_agents} of them")
         started = cpu_seconds(server)
@@ -334,19 +341,17 @@ async def measure_jobs(scene: Scene, server: Server, sizes: Sizes, floor: float)
     """Every agent waits, claims with a lease, renews once and completes, while orders come in; none may be lost."""
     agents = await scene.new_agents(sizes.working_agents)
     finished: set[str] = set()
-    done = asyncio.Event()
 
-    async def work(token: str) -> None:
+    async def work(token: str) -> NoReturn:
         connection = Connection(scene.url, token)
-        while not done.is_set():
-            for job in await connection.call("GET", "/jobs/pending?wait=5"):
+        while True:
+            for job in await connection.call("GET", "/jobs/pending?wait=60"):
                 path = f"/jobs/{job['id']}"
                 lease = await connection.call("POST", f"{path}/claim", {"leaseSeconds": LEASE_SECONDS})
                 held = {"leaseToken": lease["leaseToken"]}
                 await connection.call("POST", f"{path}/renew", {**held, "progress": {"percent": 50}})
                 await connection.call("POST", f"{path}/complete", held, 204)
                 finished.add(job["service"]["id"])
-        connection.close()
 
     async def order_all() -> set[str]:
         ordered: set[str] = set()
@@ -360,7 +365,7 @@ async def measure_jobs(scene: Scene, server: Server, sizes: Sizes, floor: float)
         await all_of(map(ordering, range(sizes.jobs)), scene.url, scene.consumer_token, CLIENTS)
         return ordered
 
-    async def until_done(workers: list[asyncio.Task[None]]) -> None:
+    async def until_done(workers: list[asyncio.Task[NoReturn]]) -> None:
         while len(finished) < sizes.jobs:
             for worker in workers:
                 if worker.done():
@@ -373,8 +378,7 @@ async def measure_jobs(scene: Scene, server: Server, sizes: Sizes, floor: float)
     ordered = await order_all()
     await until_done(workers)
     taken = time.perf_counter() - started
-    done.set()
-    await asyncio.gather(*workers)
+    await ended(workers)
     left = await scene.consumer.call("GET", "/jobs?status=Pending&status=Processing")
     if finished != ordered or left["totalItems"]:
         raise RuntimeError(f"{len(ordered - finished)} jobs were lost, {left['totalItems']} are left")
