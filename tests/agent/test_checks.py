@@ -89,6 +89,14 @@ FAULTS: dict[str, tuple[tuple[str, str, str], str]] = {
         ),
         "manifests/present.yaml:18:25: properties.on: there is no such property",
     ),
+    "a control that gives text": (
+        (
+            PRESENT,
+            "          content: " + KEY,
+            "          content: x\n          control: {if: lookup('service.name')}",
+        ),
+        "manifests/present.yaml:18:25: file#/srv/demo-00000000-0000-4000-8000-000000000000/key: control.if must give",
+    ),
     "one in the middle of a text": (
         (PRESENT, "content: " + KEY, "content: |\n            one\n            {{ lookup('properties.two') }}"),
         "manifests/present.yaml:19:1: properties.two: there is no such property",

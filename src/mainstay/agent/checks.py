@@ -20,11 +20,11 @@ from mainstay.control.domain.properties.engine import Rejected, decide
 from mainstay.control.domain.refusals import InvalidDefinition
 from mainstay.control.domain.service_types import parse_service_type
 from mainstay.control.rulebook import installed_rulebook
-from mainstay.converge.contract import DoesNotLoad, Fault
+from mainstay.converge.contract import DoesNotLoad, Failure, Fault
 from mainstay.converge.host.sources import read_bytes
-from mainstay.converge.kinds import Tainted
+from mainstay.converge.kinds import Tainted, describe
 from mainstay.converge.manifest.document import decode, locate, parse
-from mainstay.converge.manifest.expressions import Template, holds_secret, step
+from mainstay.converge.manifest.expressions import Template, Unresolved, holds_secret, step
 from mainstay.converge.manifest.faults import did_you_mean
 from mainstay.converge.run import Request, load
 
@@ -370,6 +370,7 @@ class ManifestCheck:
         return self.carries_secret(deferred[name] if name in deferred else getattr(resource, name, None))
 
     def check_resource(self, resource: Resource) -> None:
+        self.check_control(resource)
         if resource.type == "file" and resource.ensure == "present" and self.has_secret(resource, "content"):
             self.check_mode(resource, getattr(resource, "mode", None) or 0)
         if resource.type == "exec":
@@ -393,6 +394,23 @@ class ManifestCheck:
                     f"{resource.id}: the health check carries a secret, and every user of the host can see command"
                     " lines; let it read it from a file",
                 )
+
+    def check_control(self, resource: Resource) -> None:
+        """What decides whether a resource is managed must give true or false, which shows only when it is evaluated."""
+        if self.manifest is None:
+            return
+        for key in ("if", "unless"):
+            expression = getattr(resource, f"control_{key}")
+            if expression is None:
+                continue
+            try:
+                value = expression.evaluate(self.manifest.scope)
+            except (Unresolved, Failure):
+                # It waits for what earlier resources give.
+                continue
+            if not isinstance(value, bool):
+                place = (*resource.place, "control", key)
+                self.page.fault(place, f"{resource.id}: control.{key} must give true or false, not {describe(value)}")
 
     def check_mode(self, resource: Resource, mode: int) -> None:
         place = (*resource.place, "mode")

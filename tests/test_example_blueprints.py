@@ -1,0 +1,106 @@
+"""Every example blueprint passes its check without a warning, and walks through its life, with systemd and without."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainstay.agent.checks import check_blueprint
+from mainstay.agent.scaffold import files_of
+from parts import need
+from plane import find_postgresql
+from system.conftest import need_systemd
+
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAM = Path(sys.executable).with_name("mainstay")
+EXAMPLES = sorted(path.parent for path in (ROOT / "examples" / "blueprints").glob("*/blueprint.yaml"))
+# Ports that the orders name, so that tests in one network may each have their own.
+PORTS = ("15431", "15432", "18473", "18474")
+every_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+
+
+def tried(*words: str | Path, command: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    done = subprocess.run(
+        [*command, PROGRAM, "blueprint", "test", *words, "--json"], capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    found: list[dict[str, Any]] = json.loads(done.stdout)["steps"]
+    return found
+
+
+def check_walk(steps: list[dict[str, Any]]) -> None:
+    assert steps[-1]["to"] == "Deleted"
+    assert not [step for step in steps if step["problems"] or step["again"]]
+    # Each delete leaves the host as it was before.
+    assert [step["note"] for step in steps if step["note"]] == []
+
+
+def need_parts(example: Path) -> None:
+    if example.name == "postgresql":
+        need(present=find_postgresql() is not None, what="PostgreSQL")
+
+
+@every_example
+def test_an_example_passes_its_check_without_a_warning(example: Path) -> None:
+    blueprint, found = check_blueprint(str(example))
+    assert list(found.lines()) == []
+    assert blueprint is not None
+    assert set(blueprint.keeps)
+    assert (example / "README.md").exists()
+
+
+def test_one_example_repairs_drift_and_one_reports_it() -> None:
+    policies = {blueprint.drift for path in EXAMPLES if (blueprint := check_blueprint(str(path))[0])}
+    assert policies == {"report", "repair"}
+
+
+@every_example
+def test_an_example_walks_through_its_life_on_a_host_with_systemd(example: Path) -> None:
+    need_systemd()
+    need_parts(example)
+    check_walk(tried(example, "--on", "throw-away"))
+
+
+def plain_user() -> tuple[str, ...]:
+    """As root, what makes a command a plain user's: PostgreSQL refuses to run as root."""
+    if os.geteuid() != 0:
+        return ()
+    user = pwd.getpwnam("postgres")
+    need(present=shutil.which("unshare") is not None, what="unshare")
+    return ("unshare", "--user", f"--map-user={user.pw_uid}", f"--map-group={user.pw_gid}")
+
+
+def free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+@every_example
+def test_an_example_walks_through_its_life_in_a_scratch_directory(example: Path, tmp_path: Path) -> None:
+    need_parts(example)
+    copy = tmp_path / example.name
+    shutil.copytree(example, copy)
+    for order in (copy / "orders").iterdir():
+        text = order.read_text()
+        for port in PORTS:
+            text = text.replace(port, free_port())
+        order.write_text(text)
+    check_walk(tried(copy, "--on", "scratch", command=plain_user()))
+
+
+def test_what_blueprint_new_makes_is_an_example_too(tmp_path: Path) -> None:
+    for path, content in files_of("fresh").items():
+        place = tmp_path / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(content)
+    check_walk(tried(tmp_path, "--on", "scratch", command=plain_user()))
