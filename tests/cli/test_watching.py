@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from hands import Shell, on_terminal
+from mainstay.agent.client import Client
+from mainstay.cli.follow import follow
 from plane import PROGRAM
 from world import World
 
@@ -114,3 +116,12 @@ def test_a_service_at_rest_tells_how_its_last_job_ended(shell: Shell, world: Wor
     world.fail(ordered, "no route")
     done = shell.run(world.consumer, "watch", "shop", code=1)
     assert done.stdout.startswith("shop: New, create failed in ")
+
+
+def test_what_others_begin_later_does_not_change_how_a_run_ended(world: World, ordered: Any) -> None:
+    (first,) = world.jobs(ordered)
+    world.fail(ordered, "no route")
+    world.consumer.delete(f"/services/{ordered['id']}")
+    client = Client(world.admin.url, world.consumer.token)
+    followed = follow(client, ordered["id"], run_id=first["runId"], quiet=True)
+    assert (followed.exit_code, followed.job["id"]) == (1, first["id"])

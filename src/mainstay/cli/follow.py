@@ -14,6 +14,7 @@ from mainstay.cli.tables import BAD, BOLD, GOOD, age, bar, cut, lasted, terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
     from mainstay.agent.client import Client
@@ -73,11 +74,17 @@ class Followed:
         return EXIT_FAILED if self.job is not None and self.job["status"] in ("Failed", "Cancelled") else 0
 
 
-def follow(client: Client, service_id: str, *, quiet: bool = False, forever: bool = False) -> Followed:
-    """Looks until nothing is active any more, or without end. Leaving by Ctrl-C leaves the run alone."""
+def follow(
+    client: Client, service_id: str, *, run_id: str | None = None, quiet: bool = False, forever: bool = False
+) -> Followed:
+    """Looks until the run has ended, or else until nothing is active any more, or without end.
+
+    Leaving by Ctrl-C leaves the run alone."""
     screen = Screen(quiet=quiet)
+    # A run belongs to who asked for it: what others begin after it does not count.
+    of = {"serviceId": service_id} if run_id is None else {"runId": run_id}
     try:
-        return look(client, service_id, screen, forever=forever)
+        return look(client, service_id, of, screen, forever=forever)
     except KeyboardInterrupt:
         screen.clear()
         if not forever and not quiet:
@@ -87,14 +94,14 @@ def follow(client: Client, service_id: str, *, quiet: bool = False, forever: boo
         screen.clear()
 
 
-def look(client: Client, service_id: str, screen: Screen, *, forever: bool) -> Followed:
+def look(client: Client, service_id: str, of: Mapping[str, str], screen: Screen, *, forever: bool) -> Followed:
     pause = SHORTEST_PAUSE_SECONDS
     seen: object = None
     lost_at: float | None = None
     told: set[str] = set()
     while True:
         try:
-            found = read(client, service_id)
+            found = read(client, service_id, of)
             lost_at = None
         except Unreachable:
             lost_at = lost_at or time.monotonic()
@@ -119,9 +126,9 @@ def look(client: Client, service_id: str, screen: Screen, *, forever: bool) -> F
         time.sleep(pause)
 
 
-def read(client: Client, service_id: str) -> Followed:
+def read(client: Client, service_id: str, of: Mapping[str, str]) -> Followed:
     """The newest job tells the service as it was in the same instant."""
-    newest = client.get("/jobs", query={"serviceId": service_id, "sort": "-createdAt", "pageSize": 1})["items"]
+    newest = client.get("/jobs", query={**of, "sort": "-createdAt", "pageSize": 1})["items"]
     if not newest:
         return Followed(client.get(f"/services/{service_id}"), None)
     return Followed(newest[0]["service"], newest[0])
@@ -175,7 +182,8 @@ def finish(client: Client, service: Any, *, wait: bool, as_json: bool) -> int:
     """After a request: follows what it began to the end, or only tells what that is."""
     begun = service.get("activeJob")
     if begun is not None and wait:
-        followed = follow(client, service["id"], quiet=as_json)
+        run_id = client.get(f"/jobs/{begun['id']}")["runId"]
+        followed = follow(client, service["id"], run_id=run_id, quiet=as_json)
         if as_json:
             print_outcome(followed)
         return followed.exit_code

@@ -32,6 +32,7 @@ NAMED_IN_A_MESSAGE = 10
 WAYS_OUT = {
     "unauthorized": "The token has ended or was withdrawn; get another one and `mainstay login {url}`.",
     "active_job": "`mainstay watch` follows it; `mainstay jobs cancel` ends it.",
+    "forbidden": "`mainstay login` tells who you are logged in as.",
     "disabled": "An admin has disabled this participant or agent.",
 }
 

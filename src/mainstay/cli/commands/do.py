@@ -90,8 +90,7 @@ def send(client: Client, arguments: argparse.Namespace, service: Any, properties
         if arguments.plan_digest:
             query["planDigest"] = arguments.plan_digest
         told = client.call("DELETE", path, query=query, timeout_seconds=PLAN_SECONDS)
-        # A deletion has no answer of its own, and may be over by now.
-        return told or {**client.get(path), **({} if arguments.force else {"activeJob": {"action": "delete"}})}
+        return told or after_deletion(client, service["id"], forced=arguments.force)
     if arguments.plan_digest:
         body["planDigest"] = arguments.plan_digest
     if arguments.action == "update":
@@ -100,6 +99,15 @@ def send(client: Client, arguments: argparse.Namespace, service: Any, properties
         return client.call("PATCH", path, body, query=query, timeout_seconds=PLAN_SECONDS)
     action = quote(arguments.action, safe="")
     return client.post(f"{path}/{action}", body, query=query, timeout_seconds=PLAN_SECONDS)
+
+
+def after_deletion(client: Client, service_id: str, *, forced: bool) -> Any:
+    """A deletion has no answer of its own; what it began may be over by now."""
+    if forced:
+        return client.get(f"/services/{service_id}")
+    query = {"serviceId": service_id, "action": "delete", "sort": "-createdAt", "pageSize": 1}
+    (job,) = client.get("/jobs", query=query)["items"]
+    return {**job["service"], "activeJob": job}
 
 
 def way_out(refusal: ServerRefusal, service: Any, action: str) -> str:
