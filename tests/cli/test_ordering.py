@@ -186,6 +186,18 @@ def test_an_answer_that_was_lost_does_not_order_twice(shell: Shell, server: Serv
     assert only(world, "shop")
 
 
+def test_an_order_that_never_gets_an_answer_can_be_repeated_safely(
+    shell: Shell, server: Server, world: World, kind: str
+) -> None:
+    words = ["order", kind, "shop", "-p", "cpu=1", "--agent", world.agent_id, "--no-wait"]
+    with line_to(server, lambda method, _path: None if method == "POST" else True) as line:
+        done = shell.run(world.consumer, *words, url=line.url, code=1)
+    assert "The order may have arrived." in done.stderr
+    key = done.stderr.split("--idempotency-key ")[1].split()[0]
+    again = shell.run(world.consumer, *words, "--idempotency-key", key)
+    assert only(world, "shop")["id"][:8] in again.stdout
+
+
 def test_a_dry_run_tells_and_leaves_nothing(shell: Shell, world: World, kind: str, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("canary")
     words = ["order", kind, "shop", "-p", "cpu=1", "--secret-file", f"password={tmp_path}/secret"]
