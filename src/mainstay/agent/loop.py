@@ -329,7 +329,9 @@ class Agent:
         verb, body = str(outcome.verb), outcome.body
         while True:
             try:
-                self.client.post(f"/jobs/{entry.job_id}/{verb}", {**body, "leaseToken": entry.lease_token})
+                answer = self.client.post(f"/jobs/{entry.job_id}/{verb}", {**body, "leaseToken": entry.lease_token})
+                if answer is not None:
+                    raise Unreachable("the answer of the server is not as agreed: it should be empty")
                 break
             except ServerRefusal as refusal:
                 if refusal.status in (401, 403):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import shutil
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from mainstay.converge.host.state import StateDirectory
 
 MOST_KEPT = 100
+LARGEST_UNPACKED_BYTES = 100 * 1024 * 1024
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -78,11 +80,15 @@ class Shelf:
         shutil.rmtree(fresh, ignore_errors=True)
         try:
             os.mkdir(fresh, 0o700)
-            write_entries(tar_entries(bundle), fresh)
+            write_entries(tar_entries(bundle), fresh, LARGEST_UNPACKED_BYTES)
             shutil.rmtree(place, ignore_errors=True)
             os.rename(fresh, place)
-        except (Refused, EOFError, tarfile.TarError, zlib.error) as error:
+        except Refused as error:
             raise NoBlueprint(f"blueprint {digest} cannot be unpacked: {error}") from None
+        except (gzip.BadGzipFile, EOFError, tarfile.TarError, zlib.error, ValueError) as error:
+            raise NoBlueprint(
+                f"blueprint {digest} cannot be unpacked: it is no .tar.gz, or damaged: {error}"
+            ) from None
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
         os.utime(bundle)

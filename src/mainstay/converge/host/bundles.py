@@ -120,8 +120,8 @@ def zip_entries(path: str) -> Iterator[Entry]:
                     yield Entry(member.filename, content, member.file_size, mode)
 
 
-def write_entries(entries: Iterator[Entry], target: str) -> None:
-    room = LARGEST_BYTES
+def write_entries(entries: Iterator[Entry], target: str, largest_bytes: int = LARGEST_BYTES) -> None:
+    room = largest_bytes
     for count, entry in enumerate(entries):
         if count >= MOST_ENTRIES:
             raise Refused(f"it has more than {MOST_ENTRIES} entries")
@@ -135,7 +135,7 @@ def write_entries(entries: Iterator[Entry], target: str) -> None:
         # Neither reader gives more than the size an entry says it has.
         room -= entry.size
         if room < 0:
-            raise Refused(f"it holds more than {LARGEST_BYTES // 1024 // 1024} MB")
+            raise Refused(f"it holds more than {largest_bytes // 1024 // 1024} MB")
         write(place, entry, entry.content)
 
 

@@ -1,0 +1,208 @@
+"""Something between agent and server answers rubbish, or the server itself has gone bad."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import random
+import tarfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import urllib3
+
+from bridge import Bridge
+from trials import NAME, ROOT, Trial, enrolment_over, file, run_script
+
+# What is sent for a request and its true answer; None sends that.
+Answer = Callable[[str, bytes], bytes | None]
+HEAD = b"HTTP/1.1 %b\r\nConnection: close\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n"
+
+
+def answer_of(status: str, kind: str, body: bytes, length: int | None = None) -> bytes:
+    return HEAD % (status.encode(), kind.encode(), len(body) if length is None else length) + body
+
+
+RUBBISH = [
+    answer_of("500 Internal Server Error", "application/json", b'{"error": "bug 17"}'),
+    answer_of("502 Bad Gateway", "text/html", b"<html>bad gateway</html>"),
+    answer_of("404 Not Found", "text/html", b"<html>nobody here</html>"),
+    answer_of("403 Forbidden", "text/plain", b"blocked by the firewall"),
+    answer_of("200 OK", "text/html", b"<html>please log in</html>"),
+    answer_of("200 OK", "application/json", b'[{"id": "../../../etc/x", "serviceId": "y"}]'),
+    answer_of("200 OK", "application/json", b"{}"),
+    answer_of("200 OK", "application/json", b"[1, null]"),
+    answer_of("200 OK", "application/json", b'{"leaseToken": 5, "job": [], "value"', 500),
+    answer_of("302 Found\r\nLocation: http://127.0.0.1:1/", "text/html", b""),
+    b"SSH-2.0-OpenSSH_9.2\r\n",
+    b"",
+]
+
+
+@contextmanager
+def middleman(url: str, before: Answer, after: Answer) -> Iterator[str]:
+    """Passes requests on; what `before` says keeps the server from hearing of one, what `after` says only its answer."""
+    pool = urllib3.PoolManager(maxsize=32)
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.pass_on()
+
+        def do_POST(self) -> None:
+            self.pass_on()
+
+        def pass_on(self) -> None:
+            self.close_connection = True
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            said = before(self.path, b"")
+            if said is None:
+                headers = {name: self.headers[name] for name in ("Authorization", "Content-Type", "Accept")}
+                try:
+                    reply = pool.request(
+                        self.command, f"{url}{self.path}", body=body, headers=headers, retries=False, timeout=60
+                    )
+                except urllib3.exceptions.HTTPError:
+                    return
+                said = after(self.path, reply.data)
+                if said is None:
+                    kind = reply.headers.get("Content-Type", "application/json")
+                    said = answer_of(f"{reply.status} Passed on", kind, reply.data)
+            self.wfile.write(said)
+
+        def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002  # the library's name
+            """Nobody reads it."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def trial(bridge: Bridge, root: Path) -> Trial:
+    return Trial(bridge, root)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_whatever_is_answered_each_job_runs_once_and_its_result_arrives(trial: Trial, seed: int) -> None:
+    chance, lock = random.Random(seed), threading.Lock()
+
+    def sometimes(path: str, _: bytes) -> bytes | None:
+        if "/jobs/" not in path and "/vault/" not in path:
+            return None
+        with lock:
+            return chance.choice(RUBBISH) if chance.random() < 0.2 else None
+
+    schema = {"password": {"type": "string", "secret": {"type": "persistent"}}}
+    config = file(f"{ROOT}/{NAME}", "{{ lookup('properties.password') }}")
+    trial.make({"create": [config, run_script("once", trial.tell(NAME))]}, property_schema=schema)
+    with middleman(trial.bridge.server.url, sometimes, sometimes) as url:
+        agent = trial.start("--config", str(enrolment_over(trial.bridge, url, "rubbish.json")))
+        services = [
+            trial.order({"password": f"secret {number}"}, name=f"s{number}", groupId=trial.new_group())
+            for number in range(6)
+        ]
+        for number, service in enumerate(services):
+            trial.bridge.wait_for(service, "Stopped", 60)
+            assert trial.job(service)["attempt"] == 1
+            assert (trial.root / f"s{number}").read_text() == f"secret {number}"
+        assert sorted(trial.lines()) == [f"s{number}" for number in range(6)]
+        assert "Traceback" not in agent.text()
+        assert " bug " not in agent.text().replace("answers 500: bug 17", "")
+        assert agent.process.poll() is None
+        agent.kill()
+    agent = trial.start()
+    assert agent.stop() == 0
+    trial.check_nothing_is_left()
+
+
+# ---- bundles ----
+def packed(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        for member, body in members:
+            member.size = len(body) if member.isreg() else 0
+            archive.addfile(member, io.BytesIO(body))
+    return gzip.compress(content.getvalue())
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
+    found = tarfile.TarInfo(name)
+    found.type = kind
+    found.linkname = target
+    return found
+
+
+def bomb() -> bytes:
+    zeros = bytes(20 * 1024 * 1024)
+    return packed(*((member(f"files/{number}"), zeros) for number in range(10)))
+
+
+BUNDLES: dict[str, tuple[Callable[[], bytes], str]] = {
+    "leaves the target": (lambda: packed((member("../../escaped"), b"x")), "cannot be unpacked"),
+    "absolute": (lambda: packed((member("/tmp/escaped"), b"x")), "cannot be unpacked"),
+    "a link": (lambda: packed((member("files", tarfile.SYMTYPE, "/etc"), b"")), "is neither a file nor a directory"),
+    "a hard link": (
+        lambda: packed((member("passwd", tarfile.LNKTYPE, "/etc/passwd"), b"")),
+        "is neither a file nor a directory",
+    ),
+    "a device": (lambda: packed((member("zero", tarfile.CHRTYPE), b"")), "is neither a file nor a directory"),
+    "a bomb": (bomb, "it holds more than 100 MB"),
+    "no archive": (lambda: b"not an archive", "it is no .tar.gz, or damaged"),
+    "cut off": (
+        lambda: packed((member("blueprint.yaml"), bytes(range(256)) * 64))[:-50],
+        "it is no .tar.gz, or damaged",
+    ),
+    "not a blueprint": (lambda: packed((member("readme"), b"x")), "does not load"),
+}
+
+
+def test_a_bundle_that_is_not_what_it_should_be_fails_the_job_and_touches_nothing(trial: Trial) -> None:
+    bundles = {name: make() for name, (make, _) in BUNDLES.items()}
+    digests = {name: f"sha256:{hashlib.sha256(bundle).hexdigest()}" for name, bundle in bundles.items()}
+    digests["another"] = "sha256:" + "0" * 64
+    digests["no digest"] = "../../../escaped"
+    expected = {name: message for name, (_, message) in BUNDLES.items()}
+    expected |= {"another": "what the server sent is not the blueprint", "no digest": "is no digest of a blueprint"}
+
+    def serve(path: str, _: bytes) -> bytes | None:
+        for name, digest in digests.items():
+            if path.endswith(f"/blueprints/{digest}"):
+                return answer_of("200 OK", "application/gzip", bundles.get(name, b"something else"))
+        return None
+
+    def swap(path: str, answer: bytes) -> bytes | None:
+        """Each service, by its name, has one of the bundles."""
+        if not path.endswith("/claim"):
+            return None
+        document = json.loads(answer)
+        document["job"]["blueprintDigest"] = digests[document["job"]["service"]["name"]]
+        return answer_of("200 OK", "application/json", json.dumps(document).encode())
+
+    trial.make({"create": []})
+    with middleman(trial.bridge.server.url, serve, swap) as url:
+        config = enrolment_over(trial.bridge, url, "bad.json")
+        agent = trial.bridge.start_agent("--config", str(config), "--drift-interval", "0s")
+        services = {name: trial.order(name=name, groupId=trial.new_group()) for name in digests}
+        for name, service in services.items():
+            trial.bridge.wait_for(service, "Broken", 40)
+            assert expected[name] in trial.job(service)["errorMessage"], name
+        assert agent.stop() == 0
+    kept = [path.name for path in (trial.bridge.state / "agent" / "blueprints").iterdir()]
+    # What could be unpacked, though it is no blueprint, and the bundles themselves.
+    assert sorted(name for name in kept if not name.endswith(".tar.gz")) == [
+        digests["not a blueprint"].replace(":", "-")
+    ]
+    assert not list(trial.bridge.folder.rglob("escaped"))
+    assert not Path("/tmp/escaped").exists()
+    trial.check_nothing_is_left()
