@@ -101,6 +101,7 @@ ACCESS: Mapping[tuple[str, str], Mapping[Role, Relation]] = {
     ("job", "read"): {A: ALL, P: AS_EITHER, G: AS_AGENT},
     ("job", "cancel"): {A: ALL, P: AS_EITHER, G: AS_AGENT},
     ("job", "work"): {G: AS_AGENT},
+    ("plan", "work"): {G: AS_AGENT},
     ("service_pool_set", "read"): {A: ALL, P: AS_PROVIDER, G: AS_PROVIDER},
     ("service_pool_set", "write"): PROVIDERS,
     ("service_pool", "read"): {A: ALL, P: AS_PROVIDER, G: AS_PROVIDER},

@@ -91,6 +91,7 @@ class Rows:
             "action": "fly",
             "reference": self.reference,
             "digest": "sha256:0",
+            "planId": self.ids["services"],
             "serviceId": self.ids["services"],
             "resourceId": "r",
             "typeId": self.ids["metric-types"],
@@ -165,7 +166,7 @@ def test_the_table_holds_over_http(rows: Rows, server: Server, endpoint: Endpoin
         reply = client.call(endpoint.method, path, raw=raw)
         found = {403: "refused", 404: "hidden"}.get(reply.status, "allowed")
         if "{" in endpoint.path and "{id}" not in endpoint.path and wanted == "allowed":
-            # Secrets, series and bundles are judged by what they belong to; here only the role is.
+            # Secrets, series, bundles and plans are judged by what they belong to; here only the role is.
             assert reply.status != 401
             continue
         assert found == wanted, f"{who}: {reply.status} {reply.body!r}"

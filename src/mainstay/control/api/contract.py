@@ -15,6 +15,7 @@ from mainstay.control.api.limits import Limits
 from mainstay.control.api.measures import Measures
 from mainstay.control.api.waiting import Seats
 from mainstay.control.operations.inputs import Body
+from mainstay.control.operations.refusals import BadInput
 from mainstay.control.operations.work import Tools, Work
 from mainstay.control.store.contract import Store, Transaction
 
@@ -82,6 +83,14 @@ class Call:
 
     def flag(self, name: str) -> bool:
         return any(key == name and value in ("true", "1") for key, value in self.query)
+
+    def number(self, name: str, default: int, least: int, most: int) -> int:
+        text = next((value for key, value in reversed(self.query) if key == name), None)
+        if text is None:
+            return default
+        if not text.isascii() or not text.isdigit() or len(text) > 9 or not least <= int(text) <= most:
+            raise BadInput(f"{name} must be an integer from {least} to {most}", code="bad_query")
+        return int(text)
 
     def working(self) -> AbstractAsyncContextManager[Work]:
         return self._work(self.parts.store.transaction())

@@ -23,6 +23,7 @@ PHRASES = {
     431: "Headers too large",
     500: "Internal error",
     503: "Unavailable",
+    504: "Agent silent",
 }
 
 
@@ -41,6 +42,7 @@ STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
     (operations.NotFound, 404, ""),
     (operations.Conflict, 409, ""),
     (operations.Stale, 412, ""),
+    (operations.AgentSilent, 504, ""),
     (operations.Refused, 400, ""),
     (RoleRefused, 403, "forbidden"),
     (BadQuery, 400, "bad_query"),

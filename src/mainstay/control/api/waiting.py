@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from mainstay.control.access import Caller
 from mainstay.control.api.errors import HttpRefusal
 
+if TYPE_CHECKING:
+    from mainstay.control.api.contract import Call
+
+T = TypeVar("T")
 SEATS = 100
 RETRY_SECONDS = 5
 
@@ -43,6 +48,23 @@ class Seats:
 
 def _name(caller: Caller) -> str:
     return caller.agent_id or caller.participant_id or caller.token_id
+
+
+async def until_found(call: Call, topic: str, look: Callable[[], Awaitable[T]], seconds: float) -> T:
+    """What `look` finds, as soon as that is anything; what it finds last when the time is up or the server stops."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + seconds
+    parts = call.parts
+    stopping = parts.readiness.stopping
+    while True:
+        with parts.store.bus.listening(topic) as news:
+            found = await look()
+            left = until - loop.time()
+            if found or left <= 0 or stopping.is_set():
+                return found
+            parts.seats.refuse_if_full(call.who)
+            with parts.seats.taken(call.who):
+                await first_of((news, stopping), left)
 
 
 async def first_of(events: Sequence[asyncio.Event], seconds: float) -> None:

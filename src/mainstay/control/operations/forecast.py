@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import msgspec
 
 from mainstay.control.domain.lifecycle import steps
@@ -21,6 +23,14 @@ class ForecastValue(msgspec.Struct, frozen=True):
     value: object
 
 
+class HostForecast(msgspec.Struct, frozen=True):
+    """What a dry run of the first step's manifest says; without a manifest nothing would be done on the host."""
+
+    manifest: str | None = None
+    events: list[dict[str, object]] = []
+    summary: dict[str, object] = {}
+
+
 class Forecast(msgspec.Struct, frozen=True, rename="camel"):
     # As they would be; a secret that would be sealed shows as `vault://dry-run`.
     properties: dict[str, object]
@@ -28,6 +38,10 @@ class Forecast(msgspec.Struct, frozen=True, rename="camel"):
     path: list[str]
     # What would be taken from pools.
     pool_values: list[ForecastValue]
+    # The rest is a plan's: how to order exactly this, until when, and what would change on the host.
+    plan_digest: str | msgspec.UnsetType = msgspec.UNSET
+    expires_at: datetime | msgspec.UnsetType = msgspec.UNSET
+    host: HostForecast | msgspec.UnsetType = msgspec.UNSET
 
 
 async def forecast_order(work: Work, service: ServiceRow) -> Forecast:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass
 
 from mainstay.control.access import Role
@@ -23,8 +22,6 @@ from mainstay.control.operations.refusals import Faulty
 from mainstay.control.operations.work import Work
 from mainstay.control.store.service_options import SERVICE_OPTION_TYPES, enabled_values
 from mainstay.control.store.services import find_living
-
-ENTROPY_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +56,8 @@ async def decide_properties(
     situation = Situation(
         operation=setting.operation,
         actor=actor,
-        now=work.now,
-        entropy=secrets.token_bytes(ENTROPY_BYTES),
+        now=work.generated_at,
+        entropy=work.draw("properties"),
         state=setting.state,
         create_run=setting.create_run,
         last_step=setting.last_step,

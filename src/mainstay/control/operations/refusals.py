@@ -46,6 +46,25 @@ class Conflict(Refused):
     code = "conflict"
 
 
+class PlanFailed(Conflict):
+    """The agent has answered that it cannot foresee it, and why."""
+
+    code = "plan_failed"
+
+
+class PlanOutdated(Conflict):
+    """What a plan said would no longer come out; `changed` is `expired`, `inputs` or `host`."""
+
+    code = "plan_outdated"
+
+    def __init__(self, changed: str, message: str) -> None:
+        super().__init__(f"{message}; make a new plan", details={"changed": changed})
+
+
+class AgentSilent(Refused):
+    code = "agent_silent"
+
+
 class Stale(Refused):
     code = "precondition_failed"
 

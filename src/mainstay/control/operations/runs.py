@@ -104,6 +104,7 @@ async def queue(
         run_id=run.id,
         step=step,
         blueprint_digest=run.blueprint_digest or service.blueprint_digest,
+        plan_digest=None if work.foreseen is None else work.foreseen.host,
         agent_id=service.agent_id,
         service_id=service.id,
         provider_id=service.provider_id,

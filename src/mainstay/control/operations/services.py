@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Literal
+from uuid import UUID
 
 import msgspec
 
@@ -37,6 +38,8 @@ CANDIDATES = 10_000
 MAX_WINDOW = timedelta(days=366 * 5)
 Tag = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
 Short = Annotated[str, msgspec.Meta(max_length=1000, pattern=NO_ZERO)]
+# Only if it would still come out as that plan said.
+PlanDigest = Annotated[str, msgspec.Meta(max_length=200)]
 
 
 class NewService(Body, frozen=True, kw_only=True):
@@ -46,15 +49,18 @@ class NewService(Body, frozen=True, kw_only=True):
     group_id: Id | None = None
     agent_id: Id | None = None
     agent_tags: Annotated[list[Tag], msgspec.Meta(max_length=100)] = []
+    plan_digest: PlanDigest | None = None
 
 
 class ServiceChange(Body, frozen=True, kw_only=True):
     name: Name | None = None
     properties: dict[str, object] | None = None
+    plan_digest: PlanDigest | None = None
 
 
 class ActionRequest(Body, frozen=True, kw_only=True):
     properties: dict[str, object] | None = None
+    plan_digest: PlanDigest | None = None
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -83,7 +89,7 @@ async def create(work: Work, wanted: NewService) -> ServiceRow:
     agent = await _agent(work, wanted, type_id, found.name)
     definition = await work.tools.definitions.read(work.tx, type_id, found.updated_at)
     lifecycle, schema = definition.lifecycle, definition.properties
-    service_id = new_id()
+    service_id = str(UUID(bytes=work.draw("service")[:16], version=4))
     setting = Setting(
         Operation.CREATE,
         service_id=service_id,

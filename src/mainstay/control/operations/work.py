@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 import uuid
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -36,6 +38,17 @@ class Tools:
     vault: Vault | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What a plan has fixed: what is drawn by chance, the time that generators see, and how the host answered.
+
+    `host` None: the plan is still being made."""
+
+    seed: bytes
+    at: datetime
+    host: str | None = None
+
+
 @dataclass(slots=True)
 class Work:
     tx: Transaction
@@ -43,6 +56,8 @@ class Work:
     tools: Tools
     # None is the system itself: a timer, or the first start.
     caller: Caller | None = None
+    # None leaves everything to chance and the clock.
+    foreseen: Foreseen | None = None
     told: int = field(default=0)
 
     @property
@@ -50,6 +65,16 @@ class Work:
         if self.caller is None:
             raise RuntimeError("the system has no role; only requests are judged")
         return self.caller
+
+    @property
+    def generated_at(self) -> datetime:
+        return self.now if self.foreseen is None else self.foreseen.at
+
+    def draw(self, purpose: str) -> bytes:
+        """32 bytes that nobody can guess; within one plan always the same for the same purpose."""
+        if self.foreseen is None:
+            return secrets.token_bytes(32)
+        return hashlib.sha256(self.foreseen.seed + purpose.encode()).digest()
 
     def relation(self, noun: str, action: str) -> Relation:
         return relation_of(self.who, noun, action)

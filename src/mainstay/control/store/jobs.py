@@ -30,6 +30,8 @@ class JobRow(Record, frozen=True, kw_only=True):
     run_id: str
     step: int = 1
     blueprint_digest: str | None = None
+    # What the host must still answer to the same question when the job begins; None was ordered without a plan.
+    plan_digest: str | None = None
     agent_id: str
     service_id: str
     provider_id: str
@@ -158,3 +160,13 @@ async def report_of(tx: Transaction, job_id: str) -> object | None:
     rows: list[Row] = list(await tx.fetch("SELECT report FROM jobs WHERE id = :id", id=job_id))
     text = rows[0]["report"] if rows else None
     return None if text is None else msgspec.json.decode(str(text))
+
+
+async def latest_job_id(tx: Transaction, service_id: str, *, other_than: str) -> str | None:
+    rows = await tx.fetch(
+        "SELECT id FROM jobs WHERE service_id = :service_id AND id <> :other_than"
+        " ORDER BY created_at DESC, id DESC LIMIT 1",
+        service_id=service_id,
+        other_than=other_than,
+    )
+    return str(rows[0]["id"]) if rows else None

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
 
 import msgspec
 
 from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
-from mainstay.control.api.waiting import first_of
+from mainstay.control.api.waiting import until_found
 from mainstay.control.operations import jobs
 from mainstay.control.operations.jobs import Claim, Completion, Failure, Release, Renewal, Renewed
-from mainstay.control.operations.refusals import BadInput, NotFound
+from mainstay.control.operations.refusals import NotFound
 from mainstay.control.operations.runs import agent_topic
 from mainstay.control.operations.shown import Job, show_jobs
 from mainstay.control.store.jobs import JOBS, report_of
@@ -50,41 +49,20 @@ async def show_report(call: Call) -> Answer:
     return Answer(report)
 
 
-def _number(call: Call, name: str, default: int, least: int, most: int) -> int:
-    text = next((value for key, value in reversed(call.query) if key == name), None)
-    if text is None:
-        return default
-    if not text.isascii() or not text.isdigit() or len(text) > 9 or not least <= int(text) <= most:
-        raise BadInput(f"{name} must be an integer from {least} to {most}", code="bad_query")
-    return int(text)
-
-
 async def list_pending(call: Call) -> Answer:
-    limit = _number(call, "limit", 10, 1, 100)
-    wait = _number(call, "wait", 0, 0, MAX_WAIT_SECONDS)
+    limit = call.number("limit", 10, 1, 100)
+    wait = call.number("wait", 0, 0, MAX_WAIT_SECONDS)
     service_id = next((value.lower() for key, value in call.query if key == "serviceId"), None)
-    loop = asyncio.get_running_loop()
-    until = loop.time() + wait
-    topic = agent_topic(str(call.who.agent_id))
-    stopping = call.parts.readiness.stopping
-    while True:
-        with call.parts.store.bus.listening(topic) as news:
-            found = await _look(call, limit, service_id)
-            left = until - loop.time()
-            if found or left <= 0 or stopping.is_set():
-                return Answer(found)
-            call.parts.seats.refuse_if_full(call.who)
-            with call.parts.seats.taken(call.who):
-                await first_of((news, stopping), left)
 
+    async def look() -> list[Job]:
+        # Mostly there is nothing, and then one question is enough.
+        async with call.asking() as work:
+            if not await jobs.pending(work, 1, service_id):
+                return []
+        async with call.reading() as work:
+            return await show_jobs(work, await jobs.pending(work, limit, service_id))
 
-async def _look(call: Call, limit: int, service_id: str | None) -> list[Job]:
-    # Mostly there is nothing, and then one question is enough.
-    async with call.asking() as work:
-        if not await jobs.pending(work, 1, service_id):
-            return []
-    async with call.reading() as work:
-        return await show_jobs(work, await jobs.pending(work, limit, service_id))
+    return Answer(await until_found(call, agent_topic(str(call.who.agent_id)), look, wait))
 
 
 async def claim(call: Call) -> Answer:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import datetime
+from typing import TypeVar
 
 import msgspec
 
 from mainstay.control.api.bodies import decode_json
 from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
+from mainstay.control.api.ordering import (
+    LONGEST_PLAN_SECONDS,
+    AnsweredBefore,
+    Carry,
+    Order,
+    Tell,
+    fulfil,
+    is_rehearsal,
+)
 from mainstay.control.operations import services, vault
-from mainstay.control.operations.forecast import Forecast, forecast_action, forecast_order
+from mainstay.control.operations.forecast import Forecast
 from mainstay.control.operations.jobs import force_delete
-from mainstay.control.operations.refusals import BadInput, Conflict
+from mainstay.control.operations.plans import Carried
+from mainstay.control.operations.refusals import BadInput, Conflict, Refused
+from mainstay.control.operations.runs import Plan
 from mainstay.control.operations.services import ActionRequest, Condition, NewService, Request, ServiceChange, Uptime
 from mainstay.control.operations.shown import Service, show_service, show_services
 from mainstay.control.operations.work import Work
@@ -25,6 +35,7 @@ PATH = "/api/v1/services"
 ALIASES = {"currentStatus": "status"}
 MAX_CONDITIONS = 100
 MAX_KEY = 255
+B = TypeVar("B", ServiceChange, ActionRequest)
 
 
 def etag(service: ServiceRow) -> dict[str, str]:
@@ -64,24 +75,6 @@ async def show(call: Call) -> Answer:
         return await shown_row(work, await work.find(SERVICES, call.path["id"]))
 
 
-class Rehearsed(Exception):
-    """Ends a dry run: the request was carried out in full, and with this everything it did is undone."""
-
-    def __init__(self, forecast: Forecast) -> None:
-        super().__init__()
-        self.forecast = forecast
-
-
-@asynccontextmanager
-async def ordering(call: Call, answers: list[Answer]) -> AsyncIterator[Work]:
-    """The work of one order; a dry run leaves its forecast in `answers` and nothing anywhere else."""
-    try:
-        async with call.working() as work:
-            yield work
-    except Rehearsed as rehearsed:
-        answers.append(Answer(rehearsed.forecast, status=200))
-
-
 def idempotency_key(call: Call) -> str | None:
     key = call.headers.get("idempotency-key")
     if key is not None and not 1 <= len(key) <= MAX_KEY:
@@ -92,22 +85,28 @@ def idempotency_key(call: Call) -> str | None:
 async def create(call: Call) -> Answer:
     wanted = call.read(NewService)
     # What leaves nothing cannot be done twice.
-    key = None if call.flag("dryRun") else idempotency_key(call)
-    answers: list[Answer] = []
-    async with ordering(call, answers) as work:
+    key = None if is_rehearsal(call) else idempotency_key(call)
+
+    async def carry(work: Work) -> Carried:
         if key is not None:
             digest = vault.digest_of(work, wanted)
             known = await reserve(work.tx, work.who.token_id, key, digest, work.now)
             if known is not None:
-                return _again(known, digest)
-        service = await services.create(work, wanted)
-        if call.flag("dryRun"):
-            raise Rehearsed(await forecast_order(work, service))
-        answer = await shown_row(work, service)
+                raise AnsweredBefore(_again(known, digest))
+        return Carried(await services.create(work, wanted), "create", Plan(None), is_order=True)
+
+    async def answer(work: Work, carried: Carried) -> Answer:
+        answer = await shown_row(work, carried.service)
         if key is not None:
             await keep_answer(work.tx, work.who.token_id, key, msgspec.json.encode(answer.body).decode())
-        answers.append(answer)
-    return answers[0]
+        return answer
+
+    return await fulfil(call, order_of(call, carry, answer, wanted))
+
+
+def order_of(call: Call, carry: Carry, answer: Tell, wanted: NewService | ServiceChange | ActionRequest) -> Order:
+    asked = [call.path, msgspec.to_builtins(msgspec.structs.replace(wanted, plan_digest=None))]
+    return Order(carry=carry, answer=answer, wanted=asked, plan_digest=wanted.plan_digest)
 
 
 def _again(known: tuple[str, str], digest: str) -> Answer:
@@ -116,44 +115,52 @@ def _again(known: tuple[str, str], digest: str) -> Answer:
     return Answer(known[1].encode())
 
 
+def _peek(call: Call, body: type[B]) -> B:
+    """A body with faults is an empty one here: whose service it is is judged first, and then it is read again."""
+    try:
+        return call.read(body)
+    except Refused:
+        return body()
+
+
+async def _shown(work: Work, carried: Carried) -> Answer:
+    return await shown(work, carried.service.id)
+
+
 async def change(call: Call) -> Answer:
-    answers: list[Answer] = []
-    async with ordering(call, answers) as work:
+    async def carry(work: Work) -> Carried:
         row = await work.find(SERVICES, call.path["id"], "order", lock=True)
         plan = await services.change(work, row, call.read(ServiceChange), if_version(call))
-        if call.flag("dryRun"):
-            raise Rehearsed(await forecast_action(work, row, "update", plan))
-        answers.append(await shown(work, row.id))
-    return answers[0]
+        return Carried(row, "update", plan)
+
+    return await fulfil(call, order_of(call, carry, _shown, _peek(call, ServiceChange)))
 
 
 async def delete(call: Call) -> Answer:
-    answers: list[Answer] = []
-    async with ordering(call, answers) as work:
+    async def carry(work: Work) -> Carried:
         row = await work.find(SERVICES, call.path["id"], "order", lock=True)
         if call.flag("force"):
             services.refuse_stale(row, if_version(call))
             await force_delete(work, row)
-            plan = None
-        else:
-            plan = await services.act(work, row, Request("delete", None, if_version(call)))
-        if call.flag("dryRun"):
-            raise Rehearsed(await forecast_action(work, row, "delete", plan))
-        answers.append(Answer())
-    return answers[0]
+            return Carried(row, "delete", None)
+        return Carried(row, "delete", await services.act(work, row, Request("delete", None, if_version(call))))
+
+    async def answer(_work: Work, _carried: Carried) -> Answer:
+        return Answer()
+
+    digest = next((value for key, value in call.query if key == "planDigest"), None)
+    wanted = [call.path, "delete", call.flag("force")]
+    return await fulfil(call, Order(carry=carry, answer=answer, wanted=wanted, plan_digest=digest))
 
 
 async def act(call: Call) -> Answer:
-    answers: list[Answer] = []
-    async with ordering(call, answers) as work:
+    async def carry(work: Work) -> Carried:
         row = await work.find(SERVICES, call.path["id"], "order", lock=True)
-        wanted = call.read(ActionRequest)
         action = call.path["action"]
-        plan = await services.act(work, row, Request(action, wanted.properties, if_version(call)))
-        if call.flag("dryRun"):
-            raise Rehearsed(await forecast_action(work, row, action, plan))
-        answers.append(await shown(work, row.id))
-    return answers[0]
+        request = Request(action, call.read(ActionRequest).properties, if_version(call))
+        return Carried(row, action, await services.act(work, row, request))
+
+    return await fulfil(call, order_of(call, carry, _shown, _peek(call, ActionRequest)))
 
 
 def _conditions(raw: bytes) -> list[Condition]:
@@ -194,6 +201,15 @@ async def show_provenance(call: Call) -> Answer:
 
 
 DRY_RUN = QueryParameter("dryRun", "Only tell what would happen", {"type": "boolean"})
+PLAN = (
+    QueryParameter("plan", "Tell what would happen, also on the host: the agent is asked", {"type": "boolean"}),
+    QueryParameter(
+        "planWait",
+        "Seconds to wait for the agent, with plan or planDigest",
+        {"type": "integer", "minimum": 1, "maximum": LONGEST_PLAN_SECONDS},
+    ),
+)
+PLAN_DIGEST = QueryParameter("planDigest", "Only if it would still come out as this plan said")
 FORCE = QueryParameter("force", "Without the agent: the service ends at once", {"type": "boolean"})
 TIME = {"type": "string", "format": "date-time"}
 ORDER = ("service", "order")
@@ -230,8 +246,8 @@ ENDPOINTS = (
         body=NewService,
         answer=Service,
         dry=Forecast,
-        query=(DRY_RUN,),
-        refusals=(400, 409),
+        query=(DRY_RUN, *PLAN),
+        refusals=(400, 409, 504),
     ),
     Endpoint(
         method="PATCH",
@@ -242,8 +258,8 @@ ENDPOINTS = (
         body=ServiceChange,
         answer=Service,
         also=(Forecast,),
-        query=(DRY_RUN,),
-        refusals=(400, 404, 409, 412),
+        query=(DRY_RUN, *PLAN),
+        refusals=(400, 404, 409, 412, 504),
     ),
     Endpoint(
         method="DELETE",
@@ -253,8 +269,8 @@ ENDPOINTS = (
         summary="Have a service removed by a job `delete`",
         status=204,
         dry=Forecast,
-        query=(DRY_RUN, FORCE),
-        refusals=(400, 404, 409, 412),
+        query=(DRY_RUN, FORCE, *PLAN, PLAN_DIGEST),
+        refusals=(400, 404, 409, 412, 504),
     ),
     Endpoint(
         method="POST",
@@ -265,8 +281,8 @@ ENDPOINTS = (
         body=ActionRequest,
         answer=Service,
         also=(Forecast,),
-        query=(DRY_RUN,),
-        refusals=(400, 404, 409, 412),
+        query=(DRY_RUN, *PLAN),
+        refusals=(400, 404, 409, 412, 504),
     ),
     Endpoint(
         method="PUT",

@@ -1,0 +1,61 @@
+"""Plans, as the agent sees them: what it is asked to foresee, and its answers. Nothing of them stays."""
+
+from __future__ import annotations
+
+from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
+from mainstay.control.api.waiting import until_found
+from mainstay.control.operations import plans
+from mainstay.control.operations.plans import PlanAnswer, PlanQuestion
+from mainstay.control.store.plans import PLAN_REQUESTS
+
+PATH = "/api/v1/plans"
+MAX_WAIT_SECONDS = 60
+WORK = ("plan", "work")
+
+
+async def list_pending(call: Call) -> Answer:
+    limit = call.number("limit", 1, 1, 100)
+    wait = call.number("wait", 0, 0, MAX_WAIT_SECONDS)
+
+    async def look() -> list[PlanQuestion]:
+        async with call.reading() as work:
+            if not await plans.is_asked(work):
+                return []
+        async with call.working() as work:
+            return await plans.take_questions(work, limit)
+
+    return Answer(await until_found(call, plans.question_topic(str(call.who.agent_id)), look, wait))
+
+
+async def answer(call: Call) -> Answer:
+    async with call.working() as work:
+        request = await work.find(PLAN_REQUESTS, call.path["planId"], "work")
+        await plans.answer(work, request, call.read(PlanAnswer))
+    return Answer()
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path=f"{PATH}/pending",
+        act=list_pending,
+        access=WORK,
+        summary="What the agent is asked to foresee, each once; with `wait` it answers as soon as there is something",
+        answer=list[PlanQuestion],
+        query=(
+            QueryParameter("limit", "How many at most", {"type": "integer", "minimum": 1, "maximum": 100}),
+            QueryParameter("wait", "Seconds to wait", {"type": "integer", "minimum": 0, "maximum": MAX_WAIT_SECONDS}),
+        ),
+        refusals=(400,),
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{PATH}/{{planId}}/answer",
+        act=answer,
+        access=WORK,
+        summary="Tell what a dry run of the job would do, or why that cannot be told",
+        status=204,
+        body=PlanAnswer,
+        refusals=(400, 404),
+    ),
+)

@@ -1,0 +1,63 @@
+"""What agents are asked for plans, while somebody waits for the answer. Each question is handed out once."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from mainstay.control.store.contract import Row, Transaction
+from mainstay.control.store.records import Record, Table, to_microseconds
+
+
+class PlanRequest(Record, frozen=True, kw_only=True):
+    agent_id: str
+    # When nobody waits any more.
+    deadline_at: datetime
+
+
+PLAN_REQUESTS = Table("plan_requests", "plan", PlanRequest)
+
+
+async def is_waiting(tx: Transaction, agent_id: str, now: datetime) -> bool:
+    rows = await tx.fetch(
+        "SELECT 1 AS found FROM plan_requests WHERE agent_id = :agent_id AND taken = 0 AND deadline_at > :now LIMIT 1",
+        agent_id=agent_id,
+        now=to_microseconds(now),
+    )
+    return bool(rows)
+
+
+async def take(tx: Transaction, agent_id: str, limit: int, now: datetime) -> list[tuple[PlanRequest, bytes]]:
+    """The oldest questions that nobody has been handed yet."""
+    rows = await tx.fetch(
+        "UPDATE plan_requests SET taken = 1 WHERE id IN (SELECT id FROM plan_requests"
+        " WHERE agent_id = :agent_id AND taken = 0 AND deadline_at > :now"
+        f" ORDER BY created_at, id LIMIT {int(limit)}{tx.skip_locked})"
+        f" RETURNING {PLAN_REQUESTS.select()}, question",
+        agent_id=agent_id,
+        now=to_microseconds(now),
+    )
+    found = [(PLAN_REQUESTS.decode(row), _bytes(row, "question")) for row in rows]
+    return sorted(found, key=lambda each: (each[0].created_at, each[0].id))
+
+
+async def keep_answer(tx: Transaction, request_id: str, answer: bytes) -> None:
+    """The first answer counts."""
+    await tx.execute(
+        "UPDATE plan_requests SET answer = :answer WHERE id = :id AND answer IS NULL", id=request_id, answer=answer
+    )
+
+
+async def answer_of(tx: Transaction, request_id: str) -> bytes | None:
+    rows = await tx.fetch("SELECT answer FROM plan_requests WHERE id = :id AND answer IS NOT NULL", id=request_id)
+    return _bytes(rows[0], "answer") if rows else None
+
+
+async def forget_older(tx: Transaction, before: datetime) -> None:
+    await tx.execute("DELETE FROM plan_requests WHERE deadline_at < :before", before=to_microseconds(before))
+
+
+def _bytes(row: Row, name: str) -> bytes:
+    value = row[name]
+    if not isinstance(value, bytes):
+        raise TypeError(f"{name} is bytes")
+    return value
