@@ -6,120 +6,16 @@ where a resource misses something after a would-be command.
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from pathlib import Path
 from typing import Any, Self
 
 from hypothesis import event, given, settings
-from hypothesis import strategies as st
 
 from applying import Applied, apply_text
+from random_manifests import manifests, prior_trees
 from scratch import Tree, describe_tree, fingerprint, make_entry, temps_below
-
-NAMES = ("a", "b", "c")
-PATHS = (*NAMES, *(f"{one}/{two}" for one in NAMES for two in NAMES[:2]), "a/b/c", "b/a/c")
-MODES = ("0600", "0644", "0755", "0700", "0000")
-TEXTS = ("", "x", "one\n", "two\n", "{{ 'y' * 3 }}")
-TARGETS = ("a", "../b", "b/c", "ROOT/c", "ROOT/c/a", "none", "..", ".")
-
-
-def entries() -> st.SearchStrategy[dict[str, str]]:
-    return st.one_of(
-        st.builds(lambda text, mode: {"file": text, "mode": mode}, st.sampled_from(TEXTS), st.sampled_from(MODES)),
-        st.builds(lambda mode: {"directory": mode}, st.sampled_from(("0755", "0700", "2755", "1777"))),
-        st.just({"directory": "0755"}),
-        st.builds(lambda target: {"link": target}, st.sampled_from(TARGETS)),
-        st.just({"fifo": "0600"}),
-    )
-
-
-@st.composite
-def prior_trees(draw: st.DrawFn) -> Tree:
-    tree: Tree = {}
-    for path in PATHS:
-        parent = os.path.dirname(path)
-        if parent and "directory" not in tree.get(parent, {}):
-            continue
-        if draw(st.integers(0, 2)):
-            tree[path] = draw(entries())
-    return tree
-
-
-@st.composite
-def file_properties(draw: st.DrawFn, *, apart: bool) -> dict[str, str]:
-    kinds = ("present", "directory") if apart else ("present", "present", "directory", "absent", "link", "tree")
-    ensure = draw(st.sampled_from(kinds))
-    given: dict[str, str] = {"ensure": ensure}
-    if ensure in ("present", "directory", "tree"):
-        given |= {"owner": "USER", "group": "GROUP", "mode": draw(st.sampled_from(MODES))}
-        given["links"] = "refuse" if apart else draw(st.sampled_from(("refuse", "follow", "replace")))
-    if ensure == "present":
-        kind = draw(st.sampled_from(("content", "neither") if apart else ("content", "source", "neither")))
-        if kind == "content":
-            given["content"] = draw(st.sampled_from(TEXTS))
-        elif kind == "source":
-            given["source"] = f"ROOT/{draw(st.sampled_from(PATHS))}"
-        if draw(st.integers(0, 4)) == 0:
-            given["validate"] = "grep -qv one %"
-    elif ensure == "tree":
-        given |= {"ensure": "directory", "recurse": "true", "source": f"ROOT/{draw(st.sampled_from(PATHS))}"}
-        given["purge"] = draw(st.sampled_from(("true", "false")))
-    elif ensure == "link":
-        given["target"] = draw(st.sampled_from(TARGETS))
-    elif ensure == "absent":
-        given["force"] = draw(st.sampled_from(("true", "false")))
-    return given
-
-
-@st.composite
-def exec_properties(draw: st.DrawFn) -> dict[str, str]:
-    given = {"command": draw(st.sampled_from(("true", "true", "false", "no-such-program")))}
-    condition = draw(st.sampled_from(("none", "creates", "onlyif", "unless", "refresh_only")))
-    if condition == "creates":
-        given["creates"] = f"ROOT/{draw(st.sampled_from(PATHS))}"
-    elif condition in ("onlyif", "unless"):
-        given[condition] = draw(st.sampled_from(("true", "false")))
-    elif condition == "refresh_only":
-        given["refresh_only"] = "true"
-    return given
-
-
-@st.composite
-def manifests(draw: st.DrawFn, *, apart: bool = False) -> str:
-    """A resource list as text: each path at most once, references only to earlier resources.
-
-    Kept `apart`, no two of them can want different things of one place, by links, copies or removed parents.
-    """
-    paths = draw(st.lists(st.sampled_from(PATHS), min_size=1, max_size=7, unique=True))
-    lines = []
-    earlier: list[str] = []
-    for index, path in enumerate(paths):
-        if draw(st.integers(0, 3)) == 0:
-            type_name, name, given = "exec", f"run {index}", draw(exec_properties())
-            if earlier:
-                given["subscribe"] = listed(draw(st.lists(st.sampled_from(earlier), max_size=2, unique=True)))
-        else:
-            type_name, name, given = "file", f"ROOT/{path}", draw(file_properties(apart=apart))
-        if earlier and draw(st.integers(0, 3)) == 0:
-            given["require"] = listed([draw(st.sampled_from(earlier))])
-        if draw(st.integers(0, 5)) == 0:
-            given["control"] = draw(st.sampled_from(("{if: 'false'}", "{unless: 'false'}", "{unless: 1 < 2}")))
-        earlier.append(f"{type_name}#{name}")
-        lines.append(f"- {type_name}:\n    - {name}:")
-        lines += [f"        {key}: {quoted(key, value)}" for key, value in given.items()]
-    return "\n".join(lines) + "\n"
-
-
-def listed(names: list[str]) -> str:
-    return "[" + ", ".join(f'"{name}"' for name in names) + "]"
-
-
-def quoted(key: str, value: str) -> str:
-    if key in ("require", "subscribe", "control", "recurse", "purge", "force", "refresh_only"):
-        return value
-    return '"' + value.replace("\n", "\\n") + '"'
 
 
 class Scratch:

@@ -30,6 +30,7 @@ SEEN: Mapping[str, Any] = {**SERVICE, "conditions": list, "availableActions": li
 JOB: Mapping[str, Any] = {"id": is_id, "serviceId": is_id, "action": str, "attempt": int, "service": SERVICE}
 LEASED: Mapping[str, Any] = {"leaseToken": str, "job": JOB}
 RENEWED: Mapping[str, Any] = {"leaseExpiresAt": str, "cancelRequested": bool}
+PLAN: Mapping[str, Any] = {"id": is_id, "seconds": float, "job": JOB, "secrets": dict}
 SECRET: Mapping[str, Any] = {"value": object}
 
 

@@ -98,8 +98,10 @@ class Agent:
 
     def _tasks(self) -> Iterator[Callable[[], None]]:
         from mainstay.agent.drift import DriftWatch
+        from mainstay.agent.plans import Planner
 
         yield self._poll
+        yield Planner(self).run
         if self.settings.drift_seconds > 0:
             yield DriftWatch(self).run
 
@@ -144,9 +146,10 @@ class Agent:
                 self._changed.wait(1.0)
             return self._note_holder(service_id)
 
-    def take(self, service_id: str) -> Holding | None:
-        """The service for somebody who can wait for another time; None: there is, or will be, a job at work."""
+    def take(self, service_id: str, wait_seconds: float = 0.0) -> Holding | None:
+        """The service for somebody who only looks at it; None: there is, or will be, a job at work, or another looks."""
         with self._changed:
+            self._changed.wait_for(lambda: service_id not in self._at_work or service_id in self._jobs, wait_seconds)
             if service_id in self._at_work or service_id in self._jobs or self.stopping.is_set():
                 return None
             return self._note_holder(service_id)

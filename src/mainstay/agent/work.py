@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import hmac
 import threading
 
 from mainstay.agent import translate
 from mainstay.agent.answers import SECRET, fit
 from mainstay.agent.client import ServerRefusal
+from mainstay.agent.forecast import forecast_digest
 from mainstay.agent.lease import CANCELLED, LOST
 from mainstay.agent.shelf import NoBlueprint
 from mainstay.converge.apply import Options
 from mainstay.converge.contract import DoesNotLoad, Observer, Stopped
-from mainstay.converge.host.state import Unusable
+from mainstay.converge.host.state import StateDirectory, Unusable, read_text
 from mainstay.converge.redaction import Redactor, secret_values
 from mainstay.converge.run import Locked, Request, run
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from mainstay.agent.blueprints import Blueprint
+    from mainstay.agent.blueprints import ActionEntry, Blueprint
     from mainstay.agent.client import Client
     from mainstay.agent.lease import Lease
     from mainstay.agent.shelf import Shelf
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 TIMED_OUT, STOPPING = "timed out", "stopping"
 LOCK_WAIT_SECONDS = 30.0
+HOST_CHANGED = "the host has changed since the plan"
 # What is in the agent's environment for the agent alone.
 OWN_VARIABLES = ("MAINSTAY_TOKEN",)
 
@@ -76,10 +79,7 @@ def carry_out(
     """One job to its outcome. Raises `Unreachable` when the server is needed and away."""
     service = job["service"]
     try:
-        blueprint = shelf.find(service["serviceType"]["name"], job.get("blueprintDigest"))
-        entry = blueprint.actions.get(job["action"])
-        if entry is None:
-            raise NoBlueprint(f"blueprint {blueprint.name} {blueprint.version} has no manifest for {job['action']}")
+        blueprint, entry = find_manifest(shelf, job)
         properties = open_secrets(client, translate.wanted_properties(job), blueprint)
     except NoBlueprint as problem:
         return failed(str(problem))
@@ -87,11 +87,12 @@ def carry_out(
         return failed(f"a secret cannot be opened: {refusal}")
     roots = translate.roots_of(service, properties, job, place.root)
     redactor = Redactor(secret_values(roots))
-    request = request_for(
-        blueprint.place(entry.manifest), service["id"], roots, place, stop, observer=Progress(lease, redactor)
-    )
+    manifest = blueprint.place(entry.manifest)
+    request = request_for(manifest, service["id"], roots, place, stop, observer=Progress(lease, redactor))
     timer = time_limit(entry.timeout_seconds, stop)
     try:
+        if not is_as_planned(job, manifest, roots, place, stop, client):
+            return failed(HOST_CHANGED)
         session, report = run(request)
     except DoesNotLoad as refusal:
         return failed(translate.fault_message(refusal, blueprint.directory))
@@ -103,6 +104,47 @@ def carry_out(
         if timer is not None:
             timer.cancel()
     return conclude(session, report, blueprint, stop, entry.timeout_seconds)
+
+
+def find_manifest(shelf: Shelf, job: Mapping[str, Any]) -> tuple[Blueprint, ActionEntry]:
+    """Raises `NoBlueprint`, and `ServerRefusal` or `Unreachable` when one has to be fetched."""
+    blueprint = shelf.find(job["service"]["serviceType"]["name"], job.get("blueprintDigest"))
+    entry = blueprint.actions.get(job["action"])
+    if entry is None:
+        raise NoBlueprint(f"blueprint {blueprint.name} {blueprint.version} has no manifest for {job['action']}")
+    return blueprint, entry
+
+
+def is_as_planned(
+    job: Mapping[str, Any], manifest: str, roots: Mapping[str, Any], place: Place, stop: StopFlag, client: Client
+) -> bool:
+    """Whether the host would still answer the plan's question in the same way.
+
+    It is asked before anything is changed. That this job may have changed something is noted first: when it is
+    resumed, by this process or a later one, what differs is its own work."""
+    planned = job.get("planDigest")
+    if planned is None:
+        return True
+    state = StateDirectory(place.state_directory)
+    mark = f"{state.identity_directory(translate.identity_of(job['serviceId']))}/planned"
+    if read_text(mark) == job["id"]:
+        return True
+    *_, digest = foresee(manifest, job["serviceId"], roots, place, stop, client)
+    if stop.reason is not None:
+        # The run itself then does nothing either, and says why.
+        return True
+    if not hmac.compare_digest(digest, planned):
+        return False
+    state.write(mark, job["id"].encode(), durable=True)
+    return True
+
+
+def foresee(
+    manifest: str, service_id: str, roots: Mapping[str, Any], place: Place, stop: StopFlag, client: Client
+) -> tuple[Session, Report, str]:
+    """A dry run, and the digest of what it says."""
+    session, report = run(request_for(manifest, service_id, roots, place, stop, noop=True))
+    return session, report, forecast_digest(report, session.host, client.key_for("plans"))
 
 
 def request_for(

@@ -246,7 +246,8 @@ def apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report:
     options = request.options
     refuse_unknown_tags(manifest, options)
     subscriptions = {resource.id: resource.subscribe for resource in manifest.resources if resource.subscribe}
-    folder = state.identity_directory(identity)
+    is_dry = options.noop or options.monitor_only
+    folder = state.identity_path(identity) if is_dry else state.identity_directory(identity)
     ledger = Ledger(f"{folder}/owed")
     current = session.current = Run(
         manifest,
@@ -265,7 +266,7 @@ def apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report:
     keep_secret_files(manifest, host)
     if request.starting is not None:
         request.starting()
-    if options.noop or options.monitor_only:
+    if is_dry:
         ledger.load(subscriptions)
         report = current.run()
         keep_report(session, report)

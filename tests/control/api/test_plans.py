@@ -234,7 +234,7 @@ def test_a_plan_expires(desk: Desk) -> None:
         forged = {"planDigest": ".".join((nonce, str(int(seconds) + shift), inputs, host))}
         desk.refused(forged, "expired")
     desk.refused({"planDigest": ".".join((nonce, str(int(seconds) - 1), inputs, host))}, "inputs")
-    desk.refused({"planDigest": ".".join(("A" * 16, seconds, inputs, host))}, "inputs")
+    desk.refused({"planDigest": ".".join(("a" * 16, seconds, inputs, host))}, "inputs")
     for bad in ("", "x", plan["planDigest"] + "0"):
         reply = desk.call("POST", "", {**desk.body, "planDigest": bad})
         assert (reply.status, reply.body["code"]) == (400, "bad_plan_digest")

@@ -31,8 +31,8 @@ from mainstay.control.vault.seal import CannotOpen, Place, Sealed, Vault
 
 LIFETIME = timedelta(minutes=10)
 NO_HOST = "none"
-DIGEST = re.compile(r"([A-Za-z0-9_-]{16})\.([0-9]{1,11})\.([0-9a-f]{32})\.([0-9a-f]{64}|none)")
-NONCE_BYTES = 12
+DIGEST = re.compile(r"([0-9a-f]{16})\.([0-9]{1,11})\.([0-9a-f]{32})\.([0-9a-f]{64}|none)")
+NONCE_BYTES = 8
 KEY_ID_CHARACTERS = 16
 # Instead of a key's name, where there is no vault.
 OPEN = b"-" * KEY_ID_CHARACTERS
@@ -65,7 +65,7 @@ class Promise:
 
 
 def new_draft(now: datetime) -> Draft:
-    return Draft(secrets.token_urlsafe(NONCE_BYTES), now.replace(microsecond=0) + LIFETIME)
+    return Draft(secrets.token_hex(NONCE_BYTES), now.replace(microsecond=0) + LIFETIME)
 
 
 def parse_promise(text: str) -> Promise:

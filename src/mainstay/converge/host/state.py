@@ -67,8 +67,11 @@ class StateDirectory:
             f"the state directory {self.path} cannot be used: {error.strerror}; set MAINSTAY_STATE_DIR to one that can"
         )
 
+    def identity_path(self, identity: str) -> str:
+        """Where what belongs to one manifest is kept between runs; it need not be there."""
+        return os.path.join(self.path, "manifests", file_name(identity))
+
     def identity_directory(self, identity: str) -> str:
-        """Where what belongs to one manifest is kept between runs."""
         return self.directory("manifests", file_name(identity))
 
     def write(self, path: str, content: bytes, *, durable: bool = False) -> None:

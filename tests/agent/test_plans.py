@@ -1,0 +1,345 @@
+"""A plan says what the job then does, and what was planned is done as planned or not at all. Real server, real agent."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from applying import GROUP, USER
+from bridge import Bridge, wait_until, write_blueprint
+from plane import Reply
+from random_manifests import manifests, prior_trees
+from scratch import Tree, fingerprint, make_tree, names_below
+from world import unique
+
+CANARY = "canary-Vd53-secret"
+SCHEMA = {
+    "text": {"type": "string", "default": "one"},
+    "key": {"type": "string", "secret": {"type": "persistent"}},
+    "serial": {"type": "string", "generator": {"type": "uuid"}},
+}
+CONFIG = """
+- file:
+    - defaults: {owner: USER, group: GROUP, mode: "0600"}
+    - "{{ lookup('service.root') }}/config":
+        ensure: present
+        content: "text={{ lookup('properties.text') }} of {{ lookup('service.id') }}\\n"
+    - "{{ lookup('service.root') }}/serial":
+        ensure: present
+        content: "{{ lookup('properties.serial') }}"
+    - "{{ lookup('service.root') }}/secret":
+        ensure: present
+        content: "{{ lookup('properties.key', 'none') }}"
+"""
+WAITS = """
+- exec:
+    - "touch ROOT/begun; until test -e ROOT/go; do sleep 0.02; done": {provider: shell}
+"""
+
+
+class Desk:
+    """One service type, its blueprint, and an agent that has it."""
+
+    def __init__(self, bridge: Bridge, root: Path, *, start: bool = True, **found: str) -> None:
+        self.bridge = bridge
+        self.root = root
+        self.kind = bridge.service_type(SCHEMA)
+        self.folder = bridge.folder / "blueprint"
+        self.write(**{"create": CONFIG, "update": CONFIG, **found})
+        if start:
+            self.agent = self.start_agent()
+
+    def start_agent(self, *options: str) -> Any:
+        return self.bridge.start_agent("--blueprint", str(self.folder), "--root", str(self.root), *options)
+
+    def write(self, **found: str) -> None:
+        texts = {
+            name: text.replace("ROOT", str(self.root)).replace("USER", USER).replace("GROUP", GROUP)
+            for name, text in found.items()
+        }
+        write_blueprint(self.folder, type_name=self.kind["name"], property_schema=SCHEMA, manifests=texts)
+
+    def body(self, **properties: Any) -> dict[str, Any]:
+        world = self.bridge.world
+        return {
+            "serviceTypeId": self.kind["id"],
+            "name": unique("service"),
+            "properties": properties,
+            "groupId": world.group_id,
+            "agentId": world.agent_id,
+        }
+
+    def call(self, method: str, path: str, body: Any = None, **more: Any) -> Reply:
+        return self.bridge.world.consumer.call(method, f"/api/v1/services{path}", body, **more)
+
+    def plan(self, body: Any, method: str = "POST", path: str = "") -> Any:
+        return self.call(method, f"{path}?plan=true", body, expect=200).body
+
+    def order(self, body: Any, plan: Any, method: str = "POST", path: str = "") -> Reply:
+        return self.call(method, path, {**body, "planDigest": plan["planDigest"]})
+
+    def finish(self, service_id: str) -> Any:
+        """The service's last job, once it is over."""
+        found: list[Any] = []
+
+        def over() -> bool:
+            found[:] = self.bridge.world.jobs({"id": service_id})
+            return all(job["status"] not in ("Pending", "Processing") for job in found)
+
+        wait_until(over, "the job is over", self.bridge.logs, 60)
+        return found[-1]
+
+    def report(self, job: Any) -> Any:
+        return self.bridge.world.consumer.get(f"/jobs/{job['id']}/report")
+
+
+def questions_kept(bridge: Bridge) -> int:
+    with sqlite3.connect(bridge.server.data_dir / "mainstay.db") as database:
+        (found,) = database.execute("SELECT count(*) FROM plan_requests").fetchone()
+    return int(found)
+
+
+def test_what_was_planned_is_done(bridge: Bridge, root: Path) -> None:
+    desk = Desk(bridge, root)
+    body = desk.body(key=CANARY)
+    state = names_below(bridge.state)
+    plan = desk.plan(body)
+    assert names_below(root) == []
+    assert sorted(names_below(bridge.state)) == sorted(state)
+    assert [each["outcome"] for each in plan["host"]["events"]] == ["changed"] * 3
+    assert "+text=one of " in plan["host"]["events"][0]["diff"]
+    assert plan["host"]["manifest"] == "manifests/create.yaml"
+    assert plan["host"]["summary"]["changed"] == 3
+    made = desk.order(body, plan)
+    assert made.status == 201, made.body
+    job = desk.finish(made.body["id"])
+    assert job["status"] == "Completed"
+    assert job["planDigest"] == plan["planDigest"].rpartition(".")[2]
+    assert f"+text=one of {made.body['id']}" in plan["host"]["events"][0]["diff"]
+    assert (root / "serial").read_text() == plan["properties"]["serial"]
+    told = [(each["name"], each["outcome"], each["diff"]) for each in desk.report(job)["events"]]
+    assert told == [(each["name"], each["outcome"], each["diff"]) for each in plan["host"]["events"]]
+    assert CANARY not in str(plan)
+    again = desk.order(body, plan)
+    assert (again.status, again.body["code"]) == (409, "plan_outdated")
+    assert questions_kept(bridge) == 0
+    assert desk.agent.stop() == 0
+    assert CANARY not in desk.agent.text()
+    for path in [*bridge.state.rglob("*"), *bridge.server.data_dir.rglob("*")]:
+        assert not path.is_file() or CANARY.encode() not in path.read_bytes(), path
+
+
+@pytest.mark.parametrize("name", ["config", "secret"])
+def test_a_host_that_changed_before_the_order_outdates_the_plan(bridge: Bridge, root: Path, name: str) -> None:
+    desk = Desk(bridge, root)
+    (root / name).write_text("before")
+    body = desk.body(key=CANARY)
+    plan = desk.plan(body)
+    # As long as before: what a secret file holds is in no report, and counts all the same.
+    (root / name).write_text("BEFORE")
+    refused = desk.order(body, plan)
+    assert (refused.status, refused.body["code"], refused.body["changed"]) == (409, "plan_outdated", "host")
+    assert (root / name).read_text() == "BEFORE"
+    (root / name).write_text("before")
+    (root / "other").write_text("nobody's business")
+    assert desk.order(body, plan).status == 201
+
+
+def test_a_host_that_changed_after_the_order_fails_the_job(bridge: Bridge, root: Path) -> None:
+    desk = Desk(bridge, root, start=False)
+    agent = desk.start_agent("--jobs", "1")
+    body = desk.body(key=CANARY)
+    plan = desk.plan(body)
+    desk.write(create=WAITS)
+    busy = bridge.world.order(desk.kind)
+    wait_until((root / "begun").exists, "the other job runs", bridge.logs)
+    desk.write(create=CONFIG)
+    made = desk.order(body, plan)
+    assert made.status == 201, made.body
+    (root / "config").write_text("somebody was here")
+    (root / "go").touch()
+    desk.finish(busy["id"])
+    job = desk.finish(made.body["id"])
+    assert job["status"] == "Failed"
+    assert job["errorMessage"].split("\n")[0] == "the host has changed since the plan"
+    assert (root / "config").read_text() == "somebody was here"
+    assert not (root / "secret").exists()
+    assert agent.stop() == 0
+
+
+def test_a_planned_job_that_was_killed_half_way_goes_on(bridge: Bridge, root: Path) -> None:
+    desk = Desk(bridge, root, create=CONFIG + WAITS)
+    body = desk.body(key=CANARY)
+    made = desk.order(body, desk.plan(body))
+    wait_until((root / "begun").exists, "half of it is done", bridge.logs)
+    desk.agent.kill()
+    assert (root / "config").exists()
+    (root / "go").touch()
+    desk.start_agent()
+    assert desk.finish(made.body["id"])["status"] == "Completed"
+
+
+def test_a_planned_job_that_was_given_back_half_way_goes_on(bridge: Bridge, root: Path) -> None:
+    desk = Desk(bridge, root, create=CONFIG + WAITS + CONFIG.replace("/config", "/late").replace("/se", "/later-se"))
+    body = desk.body(key=CANARY)
+    made = desk.order(body, desk.plan(body))
+    wait_until((root / "begun").exists, "half of it is done", bridge.logs)
+    with ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(desk.agent.stop)
+        wait_until(lambda: desk.agent.process.poll() is None, "the agent is told to stop")
+        (root / "go").touch()
+        assert ended.result() == 0
+    desk.start_agent()
+    assert desk.finish(made.body["id"])["status"] == "Completed"
+    assert (root / "late").exists()
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        "- file:\n    - ROOT/x: {ensure: present, mod: 1}\n",
+        "- file:\n    - \"ROOT/{{ lookup('properties.tex') }}\": {ensure: absent}\n",
+    ],
+)
+def test_what_cannot_be_foreseen_is_refused_with_the_agents_words(bridge: Bridge, root: Path, manifest: str) -> None:
+    desk = Desk(bridge, root, create=manifest)
+    reply = desk.call("POST", "?plan=true", desk.body())
+    assert (reply.status, reply.body["code"]) == (409, "plan_failed")
+    assert "the manifest does not load" in reply.body["error"]
+    assert str(desk.folder) not in reply.body["error"]
+
+
+def test_a_blueprint_that_is_missing_or_has_no_manifest_for_the_action_is_named(bridge: Bridge, root: Path) -> None:
+    desk = Desk(bridge, root)
+    service = bridge.world.order(desk.kind)
+    bridge.wait_for(service, "Stopped")
+    reply = desk.call("POST", f"/{service['id']}/start?plan=true")
+    assert (reply.status, reply.body["code"]) == (409, "plan_failed")
+    assert "has no manifest for start" in reply.body["error"]
+    other = bridge.service_type(SCHEMA)
+    reply = desk.call("POST", "?plan=true", {**desk.body(), "serviceTypeId": other["id"]})
+    assert (reply.status, reply.body["code"]) == (409, "plan_failed")
+    assert "there is no blueprint for service type" in reply.body["error"]
+
+
+def test_an_agent_that_dies_while_it_looks_leaves_nothing(bridge: Bridge, root: Path) -> None:
+    guard = f"touch {root}/looking; sleep 30"
+    desk = Desk(bridge, root, create=f'- exec:\n    - "true": {{provider: shell, onlyif: "{guard}"}}\n')
+    with ThreadPoolExecutor(1) as pool:
+        reply = pool.submit(desk.call, "POST", "?plan=true&planWait=4", desk.body())
+        wait_until((root / "looking").exists, "the agent looks", bridge.logs)
+        desk.agent.kill()
+        assert (reply.result().status, reply.result().body["code"]) == (504, "agent_silent")
+    assert questions_kept(bridge) == 0
+    assert bridge.world.consumer.get("/services")["totalItems"] == 0
+
+
+def test_an_agent_that_stops_does_not_wait_for_a_plan(bridge: Bridge, root: Path) -> None:
+    guard = f"touch {root}/looking; sleep 5"
+    desk = Desk(bridge, root, create=f'- exec:\n    - "true": {{provider: shell, onlyif: "{guard}"}}\n')
+    with ThreadPoolExecutor(1) as pool:
+        reply = pool.submit(desk.call, "POST", "?plan=true", desk.body())
+        wait_until((root / "looking").exists, "the agent looks", bridge.logs)
+        assert desk.agent.stop() == 0
+        assert (reply.result().status, reply.result().body["code"]) == (409, "plan_failed")
+
+
+# ---- plan = reality ----
+PLACES = count()
+KINDS = (
+    'file: [{"ROOT/NAME": {ensure: present, content: "{{ \'y\' * 3 }}\\n", owner: USER, group: GROUP, mode: "0644"}}]',
+    'file: [{"ROOT/NAME": {ensure: present, content: "x", owner: USER, group: GROUP, mode: "0600"}}]',
+    'file: [{"ROOT/NAME": {ensure: present, content: "two\\n", owner: USER, group: GROUP, mode: "0640"}}]',
+    'file: [{"ROOT/NAME-d": {ensure: directory, owner: USER, group: GROUP, mode: "0755"}}]',
+    'file: [{"ROOT/NAME-l": {ensure: link, target: "ROOT/one"}}]',
+    'file: [{"ROOT/NAME-l": {ensure: link, target: two}}]',
+    'file: [{"ROOT/NAME": {ensure: absent}}]',
+    'exec: [{"touch ROOT/NAME-made": {creates: "ROOT/NAME-made"}}]',
+    'exec: [{"true NAME": {unless: "true"}}]',
+    'exec: [{"true NAME": {onlyif: "test -e ROOT/kept"}}]',
+    'exec: [{"true NAME": {}}]',
+    'exec: [{"true NAME": {refresh_only: true, subscribe: ["file#ROOT/config"]}}]',
+)
+FIRST = '- file: [{"ROOT/config": {ensure: present, content: "{{ \'y\' * 3 }}", owner: USER, group: GROUP, mode: "0644"}}]\n'
+
+
+@st.composite
+def tame_manifests(draw: st.DrawFn) -> str:
+    """Nothing in them can fail, unless something of another kind stands there."""
+    chosen = draw(
+        st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 4)), max_size=7, unique_by=lambda each: each[1])
+    )
+    return FIRST + "".join(f"- {kind.replace('NAME', f'n{number}')}\n" for kind, number in chosen)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    tree=prior_trees(),
+    create=tame_manifests() | tame_manifests() | manifests(),
+    update=tame_manifests() | manifests(),
+    tampered=st.lists(st.sampled_from(("a", "b", "n0", "n1", "n2", "config", "kept")), max_size=3),
+    text=st.sampled_from(("one", "two", "three\n")),
+    key=st.sampled_from(("first-secret-value", "other-secret-value")),
+)
+def test_a_plan_says_what_the_job_then_does(
+    planned_host: Desk, tree: Tree, create: str, update: str, tampered: list[str], text: str, key: str
+) -> None:
+    desk = planned_host
+    place = desk.root / f"host-{next(PLACES)}"
+    place.mkdir()
+    make_tree(place, tree)
+    desk.write(create=filled(create, place), update=filled(update, place))
+    body = desk.body(text=text, key=key)
+    service_id = agrees(desk, body, "POST", "", place)
+    if desk.bridge.world.service(service_id)["status"] != "Stopped":
+        return
+    for name in tampered:
+        there = place / name
+        if there.is_dir() and not there.is_symlink():
+            shutil.rmtree(there)
+        elif there.is_file() or name == "kept":
+            there.write_text("tampered\n")
+    agrees(desk, {"properties": {"text": f"{text}, changed"}}, "PATCH", f"/{service_id}", place)
+
+
+def filled(text: str, place: Path) -> str:
+    """The manifest over this place, with a property and a secret in some of its contents."""
+    text = text.replace("ROOT", str(place)).replace("{{ 'y' * 3 }}", "{{ lookup('properties.text') }}")
+    return text.replace('content: "x"', "content: \"{{ lookup('properties.key') }}\"")
+
+
+def agrees(desk: Desk, body: Any, method: str, path: str, place: Path) -> str:
+    before = fingerprint(place)
+    plan = desk.plan(body, method, path)
+    assert fingerprint(place) == before
+    made = desk.order(body, plan, method, path)
+    assert made.status in (200, 201), made.body
+    service_id = str(made.body["id"])
+    job = desk.finish(service_id)
+    done = desk.report(job)["events"]
+    unknown: set[str] = set()
+    for expected, found in zip(plan["host"]["events"], done, strict=True):
+        name = f"{found['type']}#{found['name']}"
+        # How a command exits is not known before it ran; nor what is built on that.
+        exits = found["type"] == "exec" and expected["changed"] and found["outcome"] == "failed"
+        if exits or (expected["noop_message"] or "").startswith("Unknown until applied") or unknown:
+            unknown.add(name)
+            event("unknown until applied")
+            continue
+        for key in ("type", "name", "outcome", "changed", "refreshed", "reason", "diff", "unmet"):
+            assert expected[key] == found[key], (key, expected, found)
+        event(f"{found['type']} {found['outcome']}")
+    return service_id
+
+
+@pytest.fixture
+def planned_host(bridge: Bridge, root: Path) -> Desk:
+    return Desk(bridge, root)
