@@ -1,5 +1,5 @@
 #!/usr/bin/env -S .venv/bin/python
-"""Draws docs/pictures/apply.svg from a real run on a real (pseudo) terminal: what the README shows is what a user sees."""
+"""Draws docs/pictures/*.svg from real runs on a real (pseudo) terminal: what the README shows is what a user sees."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ import os
 import pty
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 from xml.sax.saxutils import escape
 
 ROOT = Path(__file__).resolve().parent.parent
+PROGRAM = str(ROOT / ".venv/bin/mainstay")
 COLOURS = {
     "31": "#e06c75",
     "32": "#98c379",
@@ -83,36 +87,126 @@ def spans(line: str) -> str:
     return drawn
 
 
-def main() -> int:
-    scratch = Path(tempfile.mkdtemp(prefix="mainstay-picture-"))
+def prompt(command: str) -> str:
+    return f"\x1b[32m$\x1b[0m \x1b[1m{command}\x1b[0m"
+
+
+def save(name: str, lines: list[str]) -> None:
+    target = ROOT / "docs" / "pictures" / f"{name}.svg"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(draw([line.rstrip() for line in lines]))
+    print(f"drew {target.relative_to(ROOT)}")
+
+
+def picture_apply(scratch: Path, environment: dict[str, str]) -> None:
+    site = scratch / "website"
+    base = [PROGRAM, "apply", "examples/website/manifest.yaml", "--set", f"root={site}"]
+    base += ["--set", f"owner={os.getuid()}", "--set", f"group={os.getgid()}"]
+    record(base, environment)
+    (site / "index.html").write_text((site / "index.html").read_text().replace("fine", "on fire"))
+    (site / "publish").chmod(0o777)
+    lines = []
+    for options in (["--noop", "--diff"], [], ["-v"]):
+        lines.append(prompt(" ".join(["mainstay apply website/manifest.yaml", *options])))
+        said = record([*base, *options], environment)
+        lines += [line.replace(str(site), "/srv/website")[: COLUMNS + 60] for line in settled(said)]
+        lines.append("")
+    save("apply", lines[:-1])
+
+
+def picture_order(scratch: Path, environment: dict[str, str]) -> None:
+    """A server and an agent in a scratch directory; orders are made as a person would."""
+    host, log = scratch / "host", scratch / "server.log"
+    host.mkdir()
+    port = str(free_port())
+    with log.open("wb") as out:
+        server = subprocess.Popen(
+            [PROGRAM, "server", "--port", "0", "--data-dir", str(scratch / "data")],
+            env=environment,
+            stdout=out,
+            stderr=out,
+        )
+    wait_until(lambda: (scratch / "data/admin.token").exists() and "listens on" in log.read_text())
+    url = log.read_text().split("listens on ")[1].split()[0]
+
+    def run(*words: str) -> str:
+        return subprocess.run(
+            [PROGRAM, *words], env=environment, cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout
+
+    run("login", url, "--data-dir", str(scratch / "data"))
+    run("blueprint", "push", "examples/blueprints/web-app")
+    code = run("agents", "add", "host1", "--serves", "web-app").split("agent enroll ")[1].split()[1]
+    run("agent", "enroll", url, code)
+    agent = subprocess.Popen(
+        [PROGRAM, "agent", "run", "--root", str(host), "--drift-interval", "2s"],
+        env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    run("participants", "add", "shop-team", "--token-file", str(scratch / "team.token"))
+    run("login", url, "--token-file", str(scratch / "team.token"))
+    (scratch / "key.txt").write_text("not-a-real-key")
+    lines: list[str] = []
+
+    def show(command: str, *words: str) -> None:
+        lines.append(prompt(f"mainstay {command}"))
+        for line in settled(record([PROGRAM, *words], environment)):
+            plain = (
+                line.replace(f"{host}/", "/opt/").replace(str(scratch), "").replace(service_part, "web-app-9f86d081")
+            )
+            lines.append(plain.replace(port, "8080")[: COLUMNS + 60])
+        lines.append("")
+
+    service_part = "web-app-?"
+    order = ["order", "web-app", "shop", "-p", f"port={port}", "-p", f"adminKey=@{scratch}/key.txt"]
     try:
+        show("order web-app shop -p port=8080 -p adminKey=@key.txt", *order)
+        (folder,) = host.iterdir()
+        service_part = folder.name
+        change = ["do", "shop", "update", "-p", "greeting=Good day"]
+        show("do shop update -p 'greeting=Good day'", *change)
+        job = run("jobs", "--service", "shop").splitlines()[1].split()[0]
+        show(f"jobs show {job}", "jobs", "show", job)
+        (folder / "config.json").write_text('{"greeting": "hacked"}\n')
+        wait_until(lambda: "Repaired" in run("show", "shop"))
+        show("services", "services")
+        run("do", "shop", "delete")
+    finally:
+        agent.terminate()
+        agent.wait()
+        server.terminate()
+        server.wait()
+    save("order", lines[:-1])
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not condition():
+        if time.monotonic() > until:
+            raise TimeoutError
+        time.sleep(0.1)
+
+
+def main() -> int:
+    for picture in (picture_apply, picture_order):
+        scratch = Path(tempfile.mkdtemp(prefix="mainstay-picture-"))
         environment = {
             **os.environ,
             "TERM": "xterm-256color",
             "MAINSTAY_STATE_DIR": str(scratch / "state"),
+            "MAINSTAY_CONFIG_DIR": str(scratch / "config"),
             "COLUMNS": str(COLUMNS),
         }
         environment.pop("NO_COLOR", None)
-        site = scratch / "website"
-        base = [str(ROOT / ".venv/bin/mainstay"), "apply", "examples/website/manifest.yaml", "--set", f"root={site}"]
-        base += ["--set", f"owner={os.getuid()}", "--set", f"group={os.getgid()}"]
-        record(base, environment)
-        (site / "index.html").write_text((site / "index.html").read_text().replace("fine", "on fire"))
-        (site / "publish").chmod(0o777)
-        lines = []
-        for options in (["--noop", "--diff"], [], ["-v"]):
-            lines.append(
-                "\x1b[32m$\x1b[0m \x1b[1m" + " ".join(["mainstay apply website/manifest.yaml", *options]) + "\x1b[0m"
-            )
-            said = record([*base, *options], environment)
-            lines += [line.replace(str(site), "/srv/website")[: COLUMNS + 60] for line in settled(said)]
-            lines.append("")
-        target = ROOT / "docs" / "pictures" / "apply.svg"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(draw(lines[:-1]))
-        print(f"drew {target.relative_to(ROOT)}")
-    finally:
-        shutil.rmtree(scratch)
+        try:
+            picture(scratch, environment)
+        finally:
+            shutil.rmtree(scratch)
     return 0
 
 

@@ -35,15 +35,24 @@ def test_an_example_does_what_its_dry_run_says_and_then_is_stable(name: str, roo
     assert set(outcomes[2]) == {"stable"}
 
 
-def test_the_demo_shows_a_run_and_leaves_nothing_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("demo", ["It answers: Hello", "It answers: Good day", "Repaired", "Files left on the host: 0"]),
+        ("demo-apply", ["Published 2 times"]),
+    ],
+)
+def test_the_demos_show_what_they_promise_and_leave_nothing_behind(
+    script: str, said: list[str], tmp_path: Path
+) -> None:
     done = subprocess.run(
-        ["sh", "scripts/demo"],
+        ["sh", f"scripts/{script}"],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=180,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Published 2 times" in done.stdout
+    assert [text for text in said if text not in done.stdout] == []
     assert list(tmp_path.glob("mainstay-demo*")) == []
