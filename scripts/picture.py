@@ -163,9 +163,8 @@ def picture_order(scratch: Path, environment: dict[str, str]) -> None:
         (folder,) = host.iterdir()
         service_part = folder.name
         change = ["do", "shop", "update", "-p", "greeting=Good day"]
+        show("do shop update -p 'greeting=Good day' --plan", *change, "--plan")
         show("do shop update -p 'greeting=Good day'", *change)
-        job = run("jobs", "--service", "shop").splitlines()[1].split()[0]
-        show(f"jobs show {job}", "jobs", "show", job)
         (folder / "config.json").write_text('{"greeting": "hacked"}\n')
         wait_until(lambda: "Repaired" in run("show", "shop"))
         show("services", "services")
