@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
+
+import msgspec
 
 from mainstay.control.store.agent_types import AGENT_TYPES, AgentType
 from mainstay.control.store.agents import AGENTS, Agent
@@ -76,6 +79,12 @@ def service(owners: Owners, name: str, number: int = 0) -> ServiceRow:
 
 async def insert_service(tx: Transaction, row: ServiceRow) -> None:
     await SERVICES.insert(tx, row, is_terminal=0, provenance="{}")
+
+
+def cursor_at(number: int) -> str:
+    """Where a list in the usual order goes on after this one."""
+    position = ("created_at", 1_600_000_000_000_000 + 1_000_000 * number, f"00000000-0000-4000-8000-{number:012}")
+    return base64.urlsafe_b64encode(msgspec.json.encode(position)).decode()
 
 
 async def fill(store: Store, owners: Owners, first: int, last: int) -> None:

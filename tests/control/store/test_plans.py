@@ -143,6 +143,10 @@ DEEP = cursor_at("created_at", 1_600_000_500_000_000, "x")
 HOT: dict[str, tuple[Ask, tuple[str, ...]]] = {
     "the first page of services": (services_after(("after", "")), ("services_by_provider", "services_by_consumer")),
     "a later page of services": (services_after(("after", DEEP)), ("services_by_provider", "services_by_consumer")),
+    "a later page of services in one status": (
+        services_after(("after", DEEP), ("status", "Stopped")),
+        ("services_by_provider_status", "services_by_consumer_status"),
+    ),
     "a later page of all services": (everything_after, ("services_by_age",)),
     "a later page of jobs": (jobs_after, ("jobs_by_provider", "jobs_by_consumer")),
     "events for a subscriber": (

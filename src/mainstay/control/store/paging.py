@@ -22,6 +22,7 @@ MAX_VALUES = 100
 MAX_PAGE = 1_000_000
 # Far from both ends of the calendar, so that whatever is reckoned from a time exists.
 YEARS = range(1000, 9000)
+MAX_WALKED = 1000
 MAX_INTEGER = 2**63 - 1
 
 R = TypeVar("R", bound=Record)
@@ -213,9 +214,14 @@ async def list_page(
         return await _page_after(tx, table, source, listing, conditions, parameters)
     counted = await tx.fetch(f"SELECT count(*) AS total FROM {source} WHERE {where}", slow=True, **parameters)
     total = int(str(counted[0]["total"]))
+    end = listing.page * listing.page_size
+    if end <= MAX_WALKED:
+        # The first pages are what people look at, and need not sort everything.
+        source = f"({walk(table, source, conditions, '1 = 1', f'{_order(listing)} LIMIT {end}')}) AS walked"
+        where = "1 = 1"
     rows = await tx.fetch(
         f"SELECT {table.select()} FROM {source} WHERE {where} {_order(listing)}"
-        f" LIMIT {listing.page_size} OFFSET {(listing.page - 1) * listing.page_size}",
+        f" LIMIT {listing.page_size} OFFSET {end - listing.page_size}",
         slow=True,
         **parameters,
     )
@@ -249,7 +255,7 @@ async def _source(
 
 
 def walk(table: Table[R], source: str, conditions: Sequence[Condition], position: str, ending: str) -> str:
-    """The rows from a position on. Each way to own a row is walked along its own index, and only the starts of these
+    """The rows from a position on, in no order of their own. Each way to own a row is walked along its own index, and only the starts of these
     walks are put together."""
     ways: list[list[str]] = [[position]]
     for condition in conditions:
@@ -258,7 +264,7 @@ def walk(table: Table[R], source: str, conditions: Sequence[Condition], position
         f"SELECT * FROM (SELECT {table.select()} FROM {source} WHERE {' AND '.join(way)} {ending}) AS part_{number}"
         for number, way in enumerate(ways)
     ]
-    return f"{' UNION '.join(parts)} {ending}"
+    return " UNION ".join(parts)
 
 
 def _order(listing: Listing) -> str:
@@ -285,7 +291,8 @@ async def _page_after(
         parameters["after_value"], parameters["after_id"] = listing.after
     way = "DESC" if listing.descending else "ASC"
     ending = f"ORDER BY {sort} {way}, id {way} LIMIT {listing.page_size + 1}"
-    rows = await tx.fetch(walk(table, source, conditions, position, ending), slow=True, **parameters)
+    walked = walk(table, source, conditions, position, ending)
+    rows = await tx.fetch(f"{walked} {ending}", slow=True, **parameters)
     shown = rows[: listing.page_size]
     more = len(rows) > len(shown)
     return CursorPage(

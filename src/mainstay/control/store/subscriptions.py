@@ -45,7 +45,7 @@ async def events_after(tx: Transaction, sequence: int, limit: int, scope: list[C
         parameters |= condition.parameters
     ending = f"ORDER BY sequence_number LIMIT {int(limit)}"
     rows = await tx.fetch(
-        walk(EVENTS, EVENTS.name, scope, "sequence_number > :sequence", ending),
+        f"{walk(EVENTS, EVENTS.name, scope, 'sequence_number > :sequence', ending)} {ending}",
         slow=True,
         sequence=sequence,
         **parameters,  # type: ignore[arg-type]
