@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from mainstay.agent.blueprints import read_blueprint
+from mainstay.agent.blueprints import ACTION_KEYS, KEYS, TYPE_KEYS, read_blueprint
 from mainstay.agent.checks import check_blueprint
+from mainstay.agent.orders import KEYS as ORDER_KEYS
 from mainstay.agent.scaffold import files_of
 
 
@@ -259,3 +260,9 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
 def test_the_moves_are_read(tmp_path: Path) -> None:
     found: Any = read_blueprint(str(make(tmp_path)))
     assert [name for name, entry in found.actions.items() if entry.moves] == ["update"]
+
+
+def test_the_reference_names_every_key() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "blueprint.md").read_text()
+    for key in (*KEYS, *ACTION_KEYS, *TYPE_KEYS, *ORDER_KEYS):
+        assert f"`{key}`" in page, key

@@ -189,15 +189,18 @@ class Trial:
             return
         order = Order(example, service, service["properties"])
         going_well = self._settle(order, "create")
+        if "update" in self.lifecycle.actions and not example.change:
+            status = order.service["status"]
+            self._note(Step(example.name, "update", status, status, note="the order has no `change` to try it with"))
         done: set[tuple[str, str]] = set()
         for _ in range(MOST_STEPS):
-            way = self._way(order.service["status"], lambda edge: edge not in done and not self._ends(*edge))
+            way = self._way(order, lambda edge: edge not in done and not self._ends(*edge))
             if way is None or not going_well:
                 break
             done.add((order.service["status"], way))
             going_well = self._act(order, way)
         for _ in range(len(self.lifecycle.states)):
-            way = self._way(order.service["status"], lambda edge: self._ends(*edge))
+            way = self._way(order, lambda edge: self._ends(*edge))
             if way is None or not self._act(order, way):
                 break
         if order.service["status"] in self.lifecycle.terminal_states and self.steps:
@@ -210,13 +213,19 @@ class Trial:
     def _ends(self, state: str, action: str) -> bool:
         return steps.run_path(self.lifecycle, action, state)[-1] in self.lifecycle.terminal_states
 
-    def _way(self, start: str, wanted: Callable[[tuple[str, str]], bool]) -> str | None:
+    def _way(self, order: Order, wanted: Callable[[tuple[str, str]], bool]) -> str | None:
         """The first action on the shortest way to one that is wanted; `delete` before others."""
+        start = order.service["status"]
         queue: deque[tuple[str, str | None]] = deque([(start, None)])
         seen = {start}
         while queue:
             state, first = queue.popleft()
-            actions = sorted(steps.available_actions(self.lifecycle, state), key=lambda name: name != "delete")
+            actions = [
+                name
+                for name in steps.available_actions(self.lifecycle, state)
+                if name != "update" or order.example.change
+            ]
+            actions.sort(key=lambda name: name != "delete")
             for action in actions:
                 if wanted((state, action)):
                     return first or action
@@ -231,11 +240,6 @@ class Trial:
         """Whether it went well."""
         action = self.lifecycle.actions[name]
         service_id, status = order.service["id"], order.service["status"]
-        if name == "update" and not order.example.change:
-            self._note(
-                Step(order.example.name, name, status, status, note="the order has no `change` to try it with")
-            )
-            return True
         try:
             if name == "delete":
                 self.client.call("DELETE", f"/services/{service_id}")
