@@ -276,6 +276,13 @@ def test_only_plain_files_are_taken(embedded: Server, kind: bytes) -> None:
     assert embedded.admin.call("POST", "/api/v1/blueprints", raw=raw, expect=400).body["code"] == "not_a_bundle"
 
 
+def with_size(size: int) -> bytes:
+    """The header of a file that says so of itself."""
+    entry = tarfile.TarInfo("files/x")
+    entry.size = size
+    return entry.tobuf(tarfile.GNU_FORMAT)
+
+
 WHOLE = bundle(blueprint("whole"))
 RAW: dict[str, bytes] = {
     "nothing": b"",
@@ -286,6 +293,8 @@ RAW: dict[str, bytes] = {
     "followed by another": WHOLE + WHOLE,
     "gzip of no archive": gzip.compress(b"nothing like an archive" * 100),
     "an archive cut off": gzip.compress(gzip.decompress(WHOLE)[:700]),
+    "a size below zero": gzip.compress(with_size(-512) + bytes(1024)),
+    "a size beyond its end": gzip.compress(with_size(2**40) + bytes(1024)),
     "a bomb": gzip.compress(bytes(33 * 1024 * 1024)),
     "headers without end": gzip.compress(
         b"".join(tarfile.TarInfo.create_pax_global_header({"comment": str(number)}) for number in range(5000))

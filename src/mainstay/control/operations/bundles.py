@@ -50,7 +50,7 @@ def _unpack(bundle: bytes) -> bytes:
 
 def _check(entry: tarfile.TarInfo, files: dict[str, bytes]) -> None:
     shown = entry.name[:100]
-    if entry.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or entry.issparse():
+    if entry.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or entry.issparse() or entry.size < 0:
         raise NotABundle(
             f"a blueprint holds plain files only, and {shown!r} is none; `mainstay blueprint push` packs it"
         )
