@@ -12,9 +12,9 @@ from mainstay.control.api.contract import Answer, Call
 from mainstay.control.api.waiting import until_found
 from mainstay.control.operations import plans
 from mainstay.control.operations.plans import Carried, HostAnswer, Promise, Rehearsal
-from mainstay.control.operations.refusals import AgentSilent, PlanOutdated
+from mainstay.control.operations.refusals import AgentSilent
 from mainstay.control.operations.work import Work
-from mainstay.control.store.contract import Duplicate, Unavailable
+from mainstay.control.store.contract import Unavailable
 from mainstay.control.store.plans import PLAN_REQUESTS
 
 T = TypeVar("T")
@@ -103,21 +103,15 @@ async def _plan(call: Call, order: Order) -> Answer:
 async def _carry_out_as_planned(call: Call, order: Order, promise: Promise) -> Answer:
     """Refused as soon as anything is not as planned. The agent looks again before it acts, which is the last word."""
     seconds = call.number("planWait", LONGEST_PLAN_SECONDS, 1, LONGEST_PLAN_SECONDS)
-    try:
-        rehearsal = await _rehearse(call, order, promise.draft)
-        plans.refuse_expired(promise, call.parts.clock())
-        plans.refuse_other_inputs(promise, rehearsal.inputs)
-        plans.refuse_other_host(promise, await _ask_agent(call, rehearsal, seconds))
-        async with call.working() as work:
-            plans.foresee(work, promise.draft, promise.host)
-            carried = await order.carry(work)
-            await plans.check_inputs(work, carried, order.wanted, promise)
-            return await order.answer(work, carried)
-    except Duplicate as duplicate:
-        if duplicate.columns != "services.id":
-            raise
-        # The id of the service is the plan's.
-        raise PlanOutdated("inputs", "the plan was carried out before") from None
+    rehearsal = await _rehearse(call, order, promise.draft)
+    plans.refuse_expired(promise, call.parts.clock())
+    plans.refuse_other_inputs(promise, rehearsal.inputs)
+    plans.refuse_other_host(promise, await _ask_agent(call, rehearsal, seconds))
+    async with call.working() as work:
+        plans.foresee(work, promise.draft, promise.host)
+        carried = await order.carry(work)
+        await plans.check_inputs(work, carried, order.wanted, promise)
+        return await order.answer(work, carried)
 
 
 async def _ask_agent(call: Call, rehearsal: Rehearsal, seconds: float) -> HostAnswer:

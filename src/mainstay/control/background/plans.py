@@ -1,17 +1,14 @@
-"""Questions for plans whose server died while it waited for the answer are forgotten."""
+"""Questions for plans whose server died while it waited are forgotten; those that wait for long are announced again."""
 
 from __future__ import annotations
 
-from datetime import timedelta
-
+from mainstay.control.operations import plans
 from mainstay.control.operations.work import Work
-from mainstay.control.store.plans import forget_older
 
-SECONDS = 30.0
-# Whoever waits takes his own away; only what is long over was left by a crash.
-GRACE = timedelta(seconds=10)
+SECONDS = 5.0
 
 
 async def turn(work: Work) -> bool:
-    await forget_older(work.tx, work.now - GRACE)
+    await plans.forget_abandoned(work)
+    await plans.wake(work)
     return False

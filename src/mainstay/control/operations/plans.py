@@ -30,6 +30,9 @@ from mainstay.control.store.services import ServiceRow
 from mainstay.control.vault.seal import CannotOpen, Place, Sealed, Vault
 
 LIFETIME = timedelta(minutes=10)
+GRACE = timedelta(seconds=10)
+NOTICED_WITHIN = timedelta(seconds=2)
+WOKEN_AT_ONCE = 1000
 NO_HOST = "none"
 DIGEST = re.compile(r"([0-9a-f]{16})\.([0-9]{1,11})\.([0-9a-f]{32})\.([0-9a-f]{64}|none)")
 NONCE_BYTES = 8
@@ -264,6 +267,18 @@ async def read_answer(work: Work, request_id: str) -> HostAnswer | None:
     if given.digest is None:
         raise PlanFailed(str(given.error))
     return HostAnswer(given.digest, HostForecast(given.manifest, given.events, given.summary))
+
+
+async def forget_abandoned(work: Work) -> None:
+    """Whoever waits takes his own question away; only what is long over was left by a crash."""
+    await store.forget_older(work.tx, work.now - GRACE)
+
+
+async def wake(work: Work) -> None:
+    """A notice may get lost between replicas, when one of them ends between a commit and its telling."""
+    for request in await store.older(work.tx, work.now - NOTICED_WITHIN, WOKEN_AT_ONCE):
+        work.tx.announce(question_topic(request.agent_id))
+        work.tx.announce(answer_topic(request.id))
 
 
 def refuse_other_host(promise: Promise, found: HostAnswer) -> None:

@@ -22,7 +22,7 @@ from mainstay.control.domain.service_types import ServiceTypeDefinition
 from mainstay.control.operations import runs, vault
 from mainstay.control.operations.inputs import NO_ZERO, Body, Id, Name
 from mainstay.control.operations.properties import Setting, accept_properties
-from mainstay.control.operations.refusals import BadInput, Conflict, InUse, NotYours, Stale
+from mainstay.control.operations.refusals import BadInput, Conflict, InUse, NotYours, PlanOutdated, Stale
 from mainstay.control.operations.runs import Plan
 from mainstay.control.operations.vault import Owner
 from mainstay.control.operations.work import Work, new_id
@@ -89,7 +89,7 @@ async def create(work: Work, wanted: NewService) -> ServiceRow:
     agent = await _agent(work, wanted, type_id, found.name)
     definition = await work.tools.definitions.read(work.tx, type_id, found.updated_at)
     lifecycle, schema = definition.lifecycle, definition.properties
-    service_id = str(UUID(bytes=work.draw("service")[:16], version=4))
+    service_id = await _service_id(work)
     setting = Setting(
         Operation.CREATE,
         service_id=service_id,
@@ -124,6 +124,16 @@ async def create(work: Work, wanted: NewService) -> ServiceRow:
     # The properties are the service's own from the start, so the run has nothing to apply and nothing to give back.
     await runs.start(work, service, lifecycle, "create", properties, Plan(None))
     return service
+
+
+async def _service_id(work: Work) -> str:
+    """A new one; that of a plan is good for one order."""
+    service_id = str(UUID(bytes=work.draw("service")[:16], version=4))
+    if work.foreseen is not None:
+        await work.tx.lock(f"service {service_id}")
+        if await SERVICES.find(work.tx, service_id) is not None:
+            raise PlanOutdated("inputs", "the plan was carried out before")
+    return service_id
 
 
 async def _save_references(work: Work, schema: PropertySchema, service: ServiceRow) -> None:
