@@ -1,5 +1,6 @@
-"""What the agent has begun, on disk: one small file per job, replaced whole and made durable before the step it is about.
-It is written before the claim, whose name gives the same lease again, and with the result before that is sent.
+"""What the agent has begun, on disk: one small file per job, replaced whole. It is written before the claim, whose name gives
+the same lease again, and with the result before that is sent. Only the result is made durable: everybody waits for a claim,
+and one that a power cut makes us forget costs its job no more than the wait for the end of its lease.
 
 A result with a secret in it is never written here; after a kill such a job is resumed and finds it out again."""
 
@@ -42,10 +43,10 @@ class Journal:
         self._state = state
         self._folder = state.directory("agent", "jobs")
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: Entry, *, durable: bool) -> None:
         document = {**vars(entry), "result": None if holds_secret(entry.result) else entry.result}
         content = json.dumps(document, ensure_ascii=False).encode("utf-8", "backslashreplace")
-        self._state.write(self._place(entry.job_id), content, durable=True)
+        self._state.write(self._place(entry.job_id), content, durable=durable)
 
     def remove(self, job_id: str) -> None:
         remove(self._place(job_id))

@@ -20,7 +20,7 @@ from mainstay.agent.log import place_of
 from mainstay.agent.measures import Measures
 from mainstay.agent.shelf import Shelf
 from mainstay.agent.translate import message_of
-from mainstay.agent.work import STOPPING, Outcome, Place, carry_out, failed
+from mainstay.agent.work import STOPPING, Outcome, Place, carry_out, failed, load_ahead
 from mainstay.converge.contract import StopFlag
 from mainstay.converge.host.state import Busy, Lock, StateDirectory
 
@@ -84,6 +84,7 @@ class Agent:
         try:
             self.shelf = Shelf(self.state, self.client, self.settings.blueprints)
             self.journal = Journal(self.state)
+            load_ahead()
             signals = Signals()
             self.log.info("the agent starts", server=self.client.url, pid=os.getpid())
             for entry in self.journal.entries():
@@ -213,7 +214,7 @@ class Agent:
             self._claiming = False
 
     def _try_to_claim(self, entry: Entry) -> bool:
-        self.journal.write(entry)
+        self.journal.write(entry, durable=False)
         sent_at = now()
         try:
             claimed = self._ask_to_claim(entry)
@@ -322,7 +323,7 @@ class Agent:
     def _note(self, entry: Entry) -> None:
         """Without room on the disk the work goes on; a kill would then lose what could not be noted."""
         try:
-            self.journal.write(entry)
+            self.journal.write(entry, durable=True)
         except OSError as error:
             self.log.error("the journal cannot be written", job=entry.job_id, reason=error.strerror)
 

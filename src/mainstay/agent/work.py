@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from importlib import import_module
 
 from mainstay.agent import translate
 from mainstay.agent.answers import SECRET, fit
@@ -10,6 +11,7 @@ from mainstay.agent.client import ServerRefusal
 from mainstay.agent.forecast import forecast_digest
 from mainstay.agent.lease import CANCELLED, LOST
 from mainstay.agent.shelf import NoBlueprint
+from mainstay.converge import providers, resources
 from mainstay.converge.apply import Options
 from mainstay.converge.contract import DoesNotLoad, Observer, Stopped
 from mainstay.converge.host.state import StateDirectory, Unusable, read_text
@@ -33,6 +35,18 @@ LOCK_WAIT_SECONDS = 30.0
 HOST_CHANGED = "the host has changed since the plan"
 # What is in the agent's environment for the agent alone.
 OWN_VARIABLES = ("MAINSTAY_TOKEN",)
+
+
+# Modules of the engine, and what they use, that a run loads only when it needs them.
+LOADED_AHEAD = (
+    "difflib",
+    "subprocess",
+    "mainstay.converge.health",
+    "mainstay.converge.host.commands",
+    "mainstay.converge.host.running",
+    "mainstay.converge.host.trees",
+    "mainstay.converge.manifest.sandbox",
+)
 
 
 class Outcome:
@@ -70,6 +84,15 @@ class Progress(Observer):
     def event(self, index: int, event: Event) -> None:
         if index + 1 == self._total:
             self._lease.tell(100, f"{self._total} of {self._total} resources done")
+
+
+def load_ahead() -> None:
+    """What somebody would wait for in the first job otherwise; the agent runs for long, and may be slower to start."""
+    for name in LOADED_AHEAD:
+        import_module(name)
+    for name in resources.names():
+        resources.find(name)
+        providers.find_all(name)
 
 
 def carry_out(
