@@ -34,7 +34,9 @@ def add_forecast_options(parser: argparse.ArgumentParser) -> None:
     ways = parser.add_mutually_exclusive_group()
     ways.add_argument("--dry-run", action="store_true", help="only tell what the control plane would do")
     ways.add_argument("--plan", action="store_true", help="also ask the agent what would change on its host")
-    ways.add_argument("--plan-digest", metavar="DIGEST", type=digest, help="do exactly what this plan said, or refuse")
+    ways.add_argument(
+        "--plan-digest", metavar="DIGEST", type=digest, help="do exactly what this plan said, or refuse"
+    )
 
 
 def forecast_query(arguments: argparse.Namespace) -> dict[str, object]:
