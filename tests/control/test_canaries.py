@@ -126,7 +126,7 @@ def test_no_secret_is_found_anywhere(place: tuple[Path, str | None, list[Path]],
         # While it runs, what is not yet in the database is in its log.
         assert files_with_canaries(folders) == []
         backup = tmp_path / "backup.gz"
-        where = ["--data-dir", str(data), *(["--database-url", url] if url else [])]
+        where: list[str | Path] = ["--data-dir", data, *(["--database-url", url] if url else [])]
         subprocess.run([PROGRAM, "server", "backup", backup, *where], check=True, capture_output=True, timeout=60)
         assert server.stop() == 0
         log = server.log.read_bytes()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from mainstay.control.access import ACCESS, Role
 from mainstay.control.api.contract import Endpoint
 from mainstay.control.api.endpoints import all_endpoints
 from plane import Client, Server
-from world import World, unique
+from rows import Rows
 
 SIMPLE: Any = seed.block("Example 1: Simple VM Lifecycle")
 GUARDED = [endpoint for endpoint in all_endpoints() if endpoint.access is not None]
@@ -22,81 +21,6 @@ NOT_CALLED = {"/api/v1/events/stream"}
 
 def named(endpoint: Endpoint) -> str:
     return f"{endpoint.method} {endpoint.path}"
-
-
-class Rows:
-    """One row of each noun, of a provider and a consumer, and everybody who could ask for it."""
-
-    def __init__(self, admin: Client) -> None:
-        world = World(admin)
-        kind = world.service_type({"key": {"type": "string", "secret": {"type": "persistent"}}}, SIMPLE)
-        service = world.order(kind, {"key": "k"})
-        job = world.next_job(service)
-        world.agent.post(f"/jobs/{job['id']}/complete", {"report": {"changed": 1}}, expect=204)
-        pool_set = world.provider.post("/service-pool-sets", {"name": "s", "providerId": world.provider_id})
-        pool = world.provider.post(
-            "/service-pools",
-            {
-                "name": "p",
-                "type": "t",
-                "propertyType": "string",
-                "generatorType": "list",
-                "servicePoolSetId": pool_set["id"],
-            },
-        )
-        value = world.provider.post("/service-pool-values", {"servicePoolId": pool["id"], "name": "v", "value": "v"})
-        option_type = world.admin.post("/service-option-types", {"name": "o", "type": unique("o").replace("-", "_")})
-        option = world.provider.post(
-            "/service-options",
-            {
-                "providerId": world.provider_id,
-                "serviceOptionTypeId": option_type["id"],
-                "name": "o",
-                "value": 1,
-                "enabled": False,
-            },
-        )
-        metric = world.admin.post("/metric-types", {"name": unique("m"), "entityType": "Service"})
-        other = World(admin)
-        self.clients = {
-            "admin": admin,
-            "provider": world.provider,
-            "consumer": world.consumer,
-            "agent": world.agent,
-            "foreign participant": world.stranger,
-            "foreign agent": other.agent,
-        }
-        self.ids = {
-            "participants": world.consumer_id,
-            "tokens": world.provider.get("/tokens")["items"][0]["id"],
-            "agent-types": world.agent_type_id,
-            "service-types": kind["id"],
-            "agents": world.agent_id,
-            "service-groups": world.group_id,
-            "services": service["id"],
-            "jobs": job["id"],
-            "service-option-types": option_type["id"],
-            "service-options": option["id"],
-            "service-pool-sets": pool_set["id"],
-            "service-pools": pool["id"],
-            "service-pool-values": value["id"],
-            "metric-types": metric["id"],
-        }
-        self.reference = service["properties"]["key"].removeprefix("vault://")
-
-    def path(self, endpoint: Endpoint) -> str:
-        noun = endpoint.path.split("/")[3]
-        values = {
-            "id": self.ids.get(noun, ""),
-            "action": "fly",
-            "reference": self.reference,
-            "digest": "sha256:0",
-            "planId": self.ids["services"],
-            "serviceId": self.ids["services"],
-            "resourceId": "r",
-            "typeId": self.ids["metric-types"],
-        }
-        return re.sub(r"\{(\w+)\}", lambda match: values[match[1]], endpoint.path)
 
 
 @pytest.fixture(scope="module")

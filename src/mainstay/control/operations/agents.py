@@ -124,9 +124,9 @@ async def _configure(
     )
     try:
         decided = await accept_properties(work, schema, given or {}, setting, stored)
+        configuration, _ = await vault.seal_all(work, decided.accepted, Owner("agent", agent_id))
     except Faulty as refusal:
         raise Faulty([_inside(fault) for fault in refusal.faults]) from None
-    configuration, _ = await vault.seal_all(work, decided.accepted, Owner("agent", agent_id))
     await vault.forget(work, decided.accepted.retired_references)
     return configuration
 

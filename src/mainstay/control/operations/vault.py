@@ -20,10 +20,11 @@ from mainstay.control.store import secrets as store
 from mainstay.control.store.contract import Transaction
 from mainstay.control.store.secrets import StoredSecret
 from mainstay.control.vault.keys import FILE, VARIABLE
-from mainstay.control.vault.seal import CannotOpen, Place, Sealed, Vault, new_reference
+from mainstay.control.vault.seal import CannotOpen, CannotSeal, Place, Sealed, Vault, new_reference
 
 PREFIX = "vault://"
 NOT_CONFIGURED = "vault is not configured"
+NOT_STORED = "failed to store secret in vault"
 RESEALED_AT_ONCE = 500
 
 
@@ -49,14 +50,21 @@ async def seal_all(work: Work, accepted: Accepted, owner: Owner) -> tuple[Proper
     if vault is None:
         raise Faulty([Fault(slot.path, NOT_CONFIGURED) for slot in accepted.secrets])
     references: dict[str, str] = {}
+    faults: list[Fault] = []
     for slot in accepted.secrets:
         reference = new_reference()
-        sealed = vault.seal(slot.plain.reveal(), Place(reference, owner.kind, owner.id, slot.schema_path))
+        try:
+            sealed = vault.seal(slot.plain.reveal(), Place(reference, owner.kind, owner.id, slot.schema_path))
+        except CannotSeal:
+            faults.append(Fault(slot.path, NOT_STORED))
+            continue
         secret = StoredSecret(
             reference, sealed.ciphertext, sealed.key_id, owner.kind, owner.id, slot.schema_path, str(slot.kind)
         )
         await store.add(work.tx, secret, work.now)
         references[slot.path] = f"{PREFIX}{reference}"
+    if faults:
+        raise Faulty(faults)
     return fill(accepted.properties, references), tuple(references.values())
 
 

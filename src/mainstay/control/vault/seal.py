@@ -23,6 +23,10 @@ class BadKey(Exception):
     """The key given is not one; the text says where it came from and never what it was."""
 
 
+class CannotSeal(Exception):
+    """The value cannot be sealed, or the vault takes no more."""
+
+
 class CannotOpen(Exception):
     """No key of the ring opens this, or it was sealed for another place."""
 
@@ -82,8 +86,12 @@ class Vault:
 
     def seal(self, value: object, place: Place) -> Sealed:
         nonce = os.urandom(NONCE_BYTES)
-        plain = msgspec.json.encode(value)
-        return Sealed(self.current, nonce + self._ring[self.current].encrypt(nonce, plain, place.bytes()))
+        try:
+            ciphertext = self._ring[self.current].encrypt(nonce, msgspec.json.encode(value), place.bytes())
+        except (TypeError, ValueError, OverflowError):
+            # From nothing: what went wrong may quote the value.
+            raise CannotSeal from None
+        return Sealed(self.current, nonce + ciphertext)
 
     def open(self, sealed: Sealed, place: Place) -> object:
         cipher = self._ring.get(sealed.key_id)

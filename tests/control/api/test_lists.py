@@ -1,0 +1,125 @@
+"""Lists under random filters, orders and pages over random rows: all of the caller's own, and never a foreign one."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+import seed
+from plane import Client, Server
+from world import World, unique
+
+SIMPLE: Any = seed.block("Example 1: Simple VM Lifecycle")
+SEED = 11
+QUERIES = 12
+# Written by hand and not taken from the access table, which is what is under test: which fields name an owner.
+PARTICIPANT_OWNS = {
+    "participants": ("id",),
+    "tokens": ("participantId",),
+    "agents": ("providerId",),
+    "service-groups": ("consumerId",),
+    "services": ("providerId", "consumerId"),
+    "jobs": ("providerId", "consumerId"),
+    "service-options": ("providerId",),
+    "service-pool-sets": ("providerId",),
+    "service-pools": ("providerId",),
+    "service-pool-values": ("providerId",),
+    "events": ("providerId", "consumerId", "participantId"),
+    "metric-entries": ("providerId", "consumerId"),
+}
+AGENT_OWNS = {"services": ("agentId",), "jobs": ("agentId",)}
+
+
+class Market:
+    """Three participants who sell to each other and to themselves, at random."""
+
+    def __init__(self, admin: Client) -> None:
+        self.chance = random.Random(SEED)
+        worlds = [World(admin) for _ in range(3)]
+        kind = worlds[0].service_type(None, SIMPLE)
+        self.mark = unique("market")
+        self.people: dict[str, Client] = {}
+        self.agents: dict[str, Client] = {}
+        groups, agents = [], []
+        metric = admin.post("/metric-types", {"name": unique("m"), "entityType": "Service"})
+        option = admin.post("/service-option-types", {"name": "o", "type": unique("o").replace("-", "_")})
+        for world in worlds:
+            person = world.consumer_id
+            self.people[person] = world.consumer
+            group = {"name": f"{self.mark} group", "consumerId": person}
+            groups.append((world.consumer, world.consumer.post("/service-groups", group)["id"]))
+            body = {"name": f"{self.mark} agent", "providerId": person, "agentTypeId": worlds[0].agent_type_id}
+            agent = world.consumer.post("/agents", body)["id"]
+            agents.append(agent)
+            self.agents[agent] = world.token("agent", agent)
+            pools = world.consumer.post("/service-pool-sets", {"name": f"{self.mark} set", "providerId": person})
+            pool = {"name": self.mark, "type": "t", "propertyType": "string", "generatorType": "list"}
+            made = world.consumer.post("/service-pools", {**pool, "servicePoolSetId": pools["id"]})
+            value = {"servicePoolId": made["id"], "name": self.mark, "value": "v"}
+            world.consumer.post("/service-pool-values", value)
+            listed = {"providerId": person, "serviceOptionTypeId": option["id"], "name": self.mark, "enabled": False}
+            world.consumer.post("/service-options", {**listed, "value": 1})
+        for number in range(24):
+            consumer, group_id = self.chance.choice(groups)
+            agent = self.chance.choice(agents)
+            order = {"serviceTypeId": kind["id"], "name": f"{self.mark} {number}", "groupId": group_id}
+            service = consumer.post("/services", {**order, "agentId": agent})
+            entry = {"serviceId": service["id"], "resourceId": "r", "typeName": metric["name"], "value": number}
+            self.agents[agent].post("/metric-entries", entry)
+        self.everything = {noun: self.all_of(admin, noun) for noun in PARTICIPANT_OWNS}
+
+    def all_of(self, client: Client, noun: str, query: dict[str, Any] | None = None) -> list[Any]:
+        """Every page, one after the other."""
+        found: list[Any] = []
+        after: str | None = ""
+        while after is not None:
+            page = client.get(f"/{noun}", query={**(query or {}), "after": after, "pageSize": 100})
+            found += page["items"]
+            after = page["next"]
+        return found
+
+    def query(self, noun: str) -> dict[str, Any]:
+        """A filter that would bring up somebody's row, an order and a size of page."""
+        row = self.chance.choice(self.everything[noun])
+        # A value may be any JSON, and is no filter.
+        known = {name: value for name, value in row.items() if name != "value"}
+        scalars = {name: value for name, value in known.items() if isinstance(value, str | int) and value != ""}
+        names = self.chance.sample(sorted(scalars), k=self.chance.randint(0, 2))
+        found = {
+            name: str(scalars[name]).lower() if scalars[name] in (True, False) else scalars[name] for name in names
+        }
+        sort = self.chance.choice(["", "-"]) + self.chance.choice(sorted({*scalars} & SORTED))
+        return {**found, "sort": sort, "pageSize": self.chance.randint(1, 100)}
+
+
+SORTED = {"createdAt", "updatedAt", "id", "name", "status", "type"}
+
+
+@pytest.fixture(scope="module")
+def market(server: Server) -> Market:
+    return Market(server.admin)
+
+
+def owned(row: Any, columns: tuple[str, ...], owner: str) -> bool:
+    # An option that is enabled is there for everybody.
+    return any(row.get(column) == owner for column in columns) or row.get("enabled") is True
+
+
+@pytest.mark.parametrize("noun", PARTICIPANT_OWNS)
+def test_a_list_shows_all_of_ones_own_and_nothing_else(market: Market, noun: str) -> None:
+    callers = [(owner, client, PARTICIPANT_OWNS[noun]) for owner, client in market.people.items()]
+    callers += [(owner, client, AGENT_OWNS[noun]) for owner, client in market.agents.items() if noun in AGENT_OWNS]
+    for owner, client, columns in callers:
+        everything = {row["id"] for row in market.everything[noun] if owned(row, columns, owner)}
+        seen = market.all_of(client, noun)
+        assert everything <= {row["id"] for row in seen}
+        for _ in range(QUERIES):
+            query = market.query(noun)
+            for paging in ({"page": market.chance.randint(1, 3)}, {"after": ""}):
+                page = client.get(f"/{noun}", query={**query, **paging})
+                strangers = [row for row in page["items"] if not owned(row, columns, owner)]
+                assert strangers == [], (query, paging)
+                # What cannot be seen is not counted either.
+                assert page.get("totalItems", 0) <= len(seen)

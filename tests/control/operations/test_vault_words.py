@@ -1,0 +1,55 @@
+"""The vault's own words, where only a vault that is not as it should be makes it say them."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from mainstay.control.access import Caller, Role
+from mainstay.control.operations import agent_types, agents, participants
+from mainstay.control.operations.definitions import Definitions
+from mainstay.control.operations.refusals import Faulty
+from mainstay.control.operations.work import Tools, Work
+from mainstay.control.rulebook import installed_rulebook
+from mainstay.control.store.open import open_store
+from mainstay.control.vault.seal import CannotSeal, Place, Sealed, Vault
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ADMIN = Caller(Role.ADMIN, "00000000-0000-4000-8000-00000000000a")
+
+
+class FullVault(Vault):
+    """Opens what it has, and takes nothing more."""
+
+    def seal(self, value: object, place: Place) -> Sealed:
+        raise CannotSeal
+
+
+def test_a_vault_that_takes_nothing_is_told_for_each_secret(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = await open_store(f"sqlite:///{tmp_path}/store.db")
+        await store.migrate()
+        tools = Tools(Definitions(installed_rulebook()), FullVault([b"k" * 32]))
+        secret = {"type": "string", "secret": {"type": "persistent"}}
+        try:
+            async with store.transaction() as tx:
+                work = Work(tx, NOW, tools, ADMIN)
+                person = await participants.create(work, participants.NewParticipant(name="p"))
+                schema: dict[str, object] = {"a": secret, "b": secret}
+                kind = await agent_types.create(work, agent_types.NewAgentType(name="t", configuration_schema=schema))
+                wanted = agents.NewAgent(
+                    name="a", provider_id=person.id, agent_type_id=kind.id, configuration={"a": "x", "b": "y"}
+                )
+                with pytest.raises(Faulty) as refused:
+                    await agents.create(work, wanted)
+        finally:
+            await store.close()
+        assert [(fault.path, fault.message) for fault in refused.value.faults] == [
+            ("configuration.a", "failed to store secret in vault"),
+            ("configuration.b", "failed to store secret in vault"),
+        ]
+
+    asyncio.run(main())
