@@ -309,7 +309,7 @@ async def milliseconds(connection: Connection, path: str) -> float:
     return statistics.median(taken)
 
 
-async def measure_pages(scene: Scene, database_url: str, sizes: Sizes) -> None:
+async def measure_pages(scene: Scene, server: Server, database_url: str, sizes: Sizes) -> None:
     ((agent_id, _),) = await scene.new_agents(1)
     store = await open_store(database_url)
     owners = Owners(scene.provider_id, scene.consumer_id, scene.group_id, agent_id, scene.type_id)
@@ -333,7 +333,9 @@ async def measure_pages(scene: Scene, database_url: str, sizes: Sizes) -> None:
             "numbered page, with totals": f"/services?pageSize={PAGE_SIZE}",
         }
         for what, path in questions.items():
-            tell(f"{what}", await milliseconds(consumer, path), "ms", f"at {size:,} services")
+            before = cpu_seconds(server)
+            taken = await milliseconds(consumer, path)
+            tell(what, taken, "ms", f"at {size:,} services, {cpu_each(server, before, PAGES)}")
     await store.close()
 
 
@@ -395,7 +397,7 @@ async def measure(server: Server, database_url: str, sizes: Sizes, floor: float)
     await measure_orders(scene, server, sizes, floor)
     await measure_idle(scene, server, sizes)
     await measure_jobs(scene, server, sizes, floor)
-    await measure_pages(scene, database_url, sizes)
+    await measure_pages(scene, server, database_url, sizes)
 
 
 def main() -> None:
