@@ -41,6 +41,7 @@ def test_a_new_blueprint_is_right(tmp_path: Path) -> None:
 
 PRESENT, TYPE, DEFINITION = "manifests/present.yaml", "service-type.yaml", "blueprint.yaml"
 GREETING = "lookup('properties.greeting')"
+EXEC_IN_A_SHELL = "  - exec:\n      - say:\n          provider: shell\n"
 KEY = "\"{{ lookup('properties.key') }}\""
 FAULTS: dict[str, tuple[tuple[str, str, str], str]] = {
     "an unknown key": ((DEFINITION, "drift:", "drfit:"), "blueprint.yaml:12:1: unknown key 'drfit' (did you mean"),
@@ -181,6 +182,22 @@ WARNINGS: dict[str, tuple[tuple[str, str, str], str]] = {
         ),
         "manifests/present.yaml:22:24: warning: exec#use: environment carries a secret",
     ),
+    "a text that is ordered, in a shell": (
+        (
+            PRESENT,
+            "outputs:",
+            EXEC_IN_A_SHELL + "          command: echo {{ lookup('properties.greeting') }}\n\noutputs:",
+        ),
+        "manifests/present.yaml:23:20: warning: exec#say: properties.greeting is any text that is ordered",
+    ),
+    "a name in a shell": (
+        (
+            PRESENT,
+            "outputs:",
+            EXEC_IN_A_SHELL + "          command: echo {{ lookup('service.name') }}\n\noutputs:",
+        ),
+        "manifests/present.yaml:23:20: warning: exec#say: service.name is any text that is ordered",
+    ),
     "a timeout that the lifecycle cuts short": (
         (DEFINITION, "timeout: 1m", "timeout: 10m"),
         "blueprint.yaml:5:55: warning: create may take 600s here, but its job ends after 300s",
@@ -205,6 +222,13 @@ def test_what_may_not_be_meant_is_warned_about(tmp_path: Path, change: tuple[str
     faults, warnings = told(make(tmp_path, change))
     assert faults == []
     assert [line for line in warnings if line.startswith(expected)], "\n".join(warnings)
+
+
+def test_a_text_with_a_pattern_may_go_to_a_shell(tmp_path: Path) -> None:
+    pattern = "    default: hello\n    validators: [{type: pattern, pattern: '^[a-z]+$'}]\n"
+    command = "  - exec:\n      - say:\n          provider: shell\n          command: echo {{ lookup('properties.greeting') }}\n"
+    folder = make(tmp_path, (TYPE, "    default: hello\n", pattern), (PRESENT, "outputs:", f"{command}\noutputs:"))
+    assert told(folder) == ([], [])
 
 
 def test_a_look_up_with_a_default_is_fine(tmp_path: Path) -> None:

@@ -381,6 +381,8 @@ class ManifestCheck:
                         f"{resource.id}: {name} carries a secret, and every user of the host can see command lines;"
                         " let the command read it from a file",
                     )
+                if resource.provider == "shell":
+                    self.check_shell(resource, name)
             if self.has_secret(resource, "environment"):
                 self.page.warn(
                     (*resource.place, "environment"),
@@ -394,6 +396,37 @@ class ManifestCheck:
                     f"{resource.id}: the health check carries a secret, and every user of the host can see command"
                     " lines; let it read it from a file",
                 )
+
+    def check_shell(self, resource: Resource, name: str) -> None:
+        """Whoever orders must not be able to write commands."""
+        template = (resource.deferred or {}).get(name)
+        for use in self.reader.uses(template.text) if isinstance(template, Template) else ():
+            if self.is_free_text(use):
+                self.page.warn(
+                    (*resource.place, name),
+                    f"{resource.id}: {'.'.join(use.path)} is any text that is ordered, and here a shell would run it;"
+                    " pass it in `environment` and quote it, or give the property a pattern or an enum",
+                )
+
+    def is_free_text(self, use: Use) -> bool:
+        root, *rest = use.path
+        if root == "service":
+            return rest == ["name"]
+        if root != "properties" or self.members is None:
+            return root == "properties"
+        declared: Property | None = None
+        for part in rest:
+            below = self.members if declared is None else declared.members or ()
+            items = None if declared is None else declared.items
+            declared = next((each for each in below if each.name == part), items if part.isdigit() else None)
+            if declared is None:
+                return True
+        return (
+            declared is not None
+            and declared.type in (PropertyType.STRING, PropertyType.JSON, PropertyType.ARRAY, PropertyType.OBJECT)
+            and Actor.USER in declared.actors
+            and not {"enum", "pattern"} & declared.keywords.keys()
+        )
 
     def check_control(self, resource: Resource) -> None:
         """What decides whether a resource is managed must give true or false, which shows only when it is evaluated."""
