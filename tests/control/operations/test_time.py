@@ -17,6 +17,8 @@ from mainstay.control.operations import (
     agents,
     jobs,
     participants,
+    plans,
+    runs,
     service_groups,
     service_types,
     services,
@@ -26,6 +28,7 @@ from mainstay.control.operations.refusals import Conflict, NotYours
 from mainstay.control.operations.runs import agent_topic
 from mainstay.control.operations.work import Tools, Work
 from mainstay.control.rulebook import installed_rulebook
+from mainstay.control.store import plans as plan_store
 from mainstay.control.store.agents import AGENTS, Agent
 from mainstay.control.store.contract import Store
 from mainstay.control.store.jobs import JOBS, JobRow, active_job
@@ -250,5 +253,26 @@ def test_an_agent_is_told_again_of_work_that_has_waited(play: Play) -> None:
             async with scene.work(None) as work:
                 await jobs.wake_agents(work)
             assert news.is_set()
+
+    play(test)
+
+
+def test_a_question_of_a_dead_server_is_announced_again_and_then_forgotten(play: Play) -> None:
+    async def test(scene: Scene) -> None:
+        async with scene.work() as work:
+            carried = plans.Carried(scene.service, "create", runs.Plan(None), is_order=True)
+            draft = plans.new_draft(work.now)
+            rehearsal = await plans.rehearse(work, carried, None, draft)
+            await plans.ask(work, rehearsal, 60)
+        with scene.store.bus.listening(plans.question_topic(scene.agent.id)) as news:
+            scene.later(5)
+            async with scene.work(None) as work:
+                await plans.wake(work)
+            assert news.is_set()
+        for seconds, left in ((60, 1), (10, 0)):
+            scene.later(seconds)
+            async with scene.work(None) as work:
+                await plans.forget_abandoned(work)
+                assert len(await plan_store.older(work.tx, scene.now, 10)) == left
 
     play(test)
