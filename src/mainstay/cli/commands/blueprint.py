@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
+    from pathlib import Path
 
     from mainstay.agent.client import Client
 
@@ -139,18 +140,24 @@ def test_in_throw_away_host(arguments: argparse.Namespace, directory: str) -> in
     from mainstay.agent.systemd_host import HostError, SystemdHost
 
     blueprint = Path(directory).resolve()
-    # They may lie where the host has something of its own, such as below /tmp.
-    lent = {blueprint, Path(mainstay.__file__).parents[1].resolve(), Path(sys.prefix), Path(sys.base_prefix)}
+    needed = {blueprint, Path(mainstay.__file__).parents[1].resolve(), Path(sys.prefix), Path(sys.base_prefix)}
+    lent = [path for path in sorted(needed) if not is_seen_in_host(path)]
     program = "from mainstay.cli.main import program; program()"
     words = [sys.executable, "-c", program, "blueprint", "test", str(blueprint), "--on", "here"]
     words += ["--shown-as", "a throw-away host"]
     words += [word for name in arguments.order for word in ("--order", name)]
     words += ["--json"] if arguments.json else []
     try:
-        with SystemdHost("blueprint", read_only_binds=sorted(lent)) as host:
+        with SystemdHost("blueprint", read_only_binds=lent) as host:
             return subprocess.run(host.command(words), stdin=subprocess.DEVNULL, check=False).returncode
     except HostError as error:
         raise Refused(f"the throw-away host does not run: {error}; --on scratch needs none") from None
+
+
+def is_seen_in_host(path: Path) -> bool:
+    """The host sees the file system of /, and has some directories of its own. What it sees it can also write to."""
+    own = ("/dev/", "/proc/", "/run/", "/sys/", "/tmp/")  # noqa: S108  # names to compare with
+    return path.stat().st_dev == os.stat("/").st_dev and not f"{path}/".startswith(own)
 
 
 def test_here(arguments: argparse.Namespace, directory: str, place: str) -> int:
