@@ -67,17 +67,21 @@ class Place:
 
 
 class Progress(Observer):
-    """Tells the lease how far the run is."""
+    """Tells the lease how far the run is, and notes that it has begun."""
 
-    def __init__(self, lease: Lease, redactor: Redactor) -> None:
+    def __init__(self, lease: Lease, redactor: Redactor, begun: Begun, stop: StopFlag) -> None:
         self._lease = lease
         self._redactor = redactor
+        self._begun = begun
+        self._stop = stop
         self._total = 0
 
     def begins(self, total: int) -> None:
         self._total = total
 
     def resource_begins(self, index: int, resource: Resource) -> None:
+        if index == 0 and self._stop.reason is None:
+            self._begun.note()
         name = self._redactor.clean(resource.id)
         self._lease.tell(100 * index / max(self._total, 1), f"resource {index + 1} of {self._total}: {name}")
 
@@ -110,11 +114,17 @@ def carry_out(
     roots = translate.roots_of(service, properties, job, place.root)
     redactor = Redactor(secret_values(roots))
     manifest = blueprint.place(entry.manifest)
-    request = request_for(manifest, service["id"], roots, place, stop, observer=Progress(lease, redactor))
+    begun = Begun(place, job)
+    request = request_for(
+        manifest, service["id"], roots, place, stop, observer=Progress(lease, redactor, begun, stop)
+    )
     timer = time_limit(entry.timeout_seconds, stop)
     try:
-        if not is_as_planned(job, manifest, roots, place, stop, client):
-            return failed(HOST_CHANGED)
+        if not begun.is_known():
+            *_, digest = foresee(manifest, service["id"], roots, place, stop, client)
+            # Whoever is asked to stop meanwhile does nothing, and says why.
+            if stop.reason is None and digest != job["planDigest"]:
+                return failed(HOST_CHANGED)
         session, report = run(request)
     except DoesNotLoad as refusal:
         return failed(translate.fault_message(refusal, blueprint.directory))
@@ -137,28 +147,27 @@ def find_manifest(shelf: Shelf, job: Mapping[str, Any]) -> tuple[Blueprint, Acti
     return blueprint, entry
 
 
-def is_as_planned(
-    job: Mapping[str, Any], manifest: str, roots: Mapping[str, Any], place: Place, stop: StopFlag, client: Client
-) -> bool:
-    """Whether the host would still answer the plan's question in the same way.
+class Begun:
+    """The planned job that has begun to change the host for a service, noted beside what the engine keeps of it.
 
-    It is asked before anything is changed. That this job may have changed something is noted first: when it is
-    resumed, by this process or a later one, what differs is its own work."""
-    planned = job.get("planDigest")
-    if planned is None:
-        return True
-    state = StateDirectory(place.state_directory)
-    mark = f"{state.identity_directory(translate.identity_of(job['serviceId']))}/planned"
-    if read_text(mark) == job["id"]:
-        return True
-    *_, digest = foresee(manifest, job["serviceId"], roots, place, stop, client)
-    if stop.reason is not None:
-        # The run itself then does nothing either, and says why.
-        return True
-    if digest != planned:
-        return False
-    state.write(mark, job["id"].encode(), durable=True)
-    return True
+    When that job is resumed, by this process or a later one, what differs from its plan is its own work."""
+
+    def __init__(self, place: Place, job: Mapping[str, Any]) -> None:
+        self._state = StateDirectory(place.state_directory)
+        self._identity = translate.identity_of(job["serviceId"])
+        self._job_id = job["id"]
+        self._is_planned = job.get("planDigest") is not None
+
+    def is_known(self) -> bool:
+        return (
+            not self._is_planned or read_text(f"{self._state.identity_path(self._identity)}/planned") == self._job_id
+        )
+
+    def note(self) -> None:
+        """Durable before anything is changed."""
+        if not self.is_known():
+            place = f"{self._state.identity_directory(self._identity)}/planned"
+            self._state.write(place, self._job_id.encode(), durable=True)
 
 
 def foresee(
