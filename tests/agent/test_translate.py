@@ -90,11 +90,23 @@ def test_a_failure_begins_with_a_short_line_that_stays_the_same(root: Path) -> N
     - register: {command: sh -c 'echo detail $$; exit 3'}
     - after: {command: "true", require: ["exec#register"]}
 """
-    first, second = (translate.failure_message(apply_text(manifest, root).report).split("\n") for _ in range(2))
+    first, second = (
+        translate.failure_message(apply_text(manifest, root).report, str(root.parent)).split("\n") for _ in range(2)
+    )
     assert first[0] == second[0] == "exec#register: exit code is 3, expected 0"
     assert any(line.startswith("  | detail") for line in first)
     assert "exec#after unmet: requires exec#register" in first
     assert first[-1] == "1 failed, 1 unmet of 2 resources"
+
+
+def test_a_failure_tells_paths_as_they_are_in_the_blueprint(root: Path) -> None:
+    manifest = """
+- file:
+    - ROOT/a: {ensure: present, content: "{{ template('files/none.j2') }}", owner: USER, group: GROUP, mode: "0600"}
+"""
+    said = translate.failure_message(apply_text(manifest, root).report, str(root.parent))
+    assert str(root.parent) not in said
+    assert "files/none.j2" in said.split("\n")[0]
 
 
 def test_a_report_is_bounded_and_what_changed_outlives_what_was_stable() -> None:

@@ -96,7 +96,7 @@ class DriftWatch:
             return run(request_for(place, service["id"], roots, agent.place, stop, noop=noop))[1]
 
         try:
-            reason, message = judge(look(noop=True))
+            reason, message = judge(look(noop=True), blueprint.directory)
             if reason != DRIFTED or blueprint.drift != "repair" or not self._is_still(service, stop):
                 return reason, message
             agent.log.info("drift is repaired", service=service["name"])
@@ -106,7 +106,7 @@ class DriftWatch:
         except DoesNotLoad as refusal:
             return UNKNOWN, translate.fault_message(refusal, blueprint.directory)
         if mended.failed:
-            return DRIFTED, translate.failure_message(mended)
+            return DRIFTED, translate.failure_message(mended, blueprint.directory)
         return REPAIRED, message
 
     def _is_still(self, service: Mapping[str, Any], stop: StopFlag) -> bool:
@@ -135,12 +135,12 @@ class DriftWatch:
         self._agent.client.call("PUT", f"/services/{service['id']}/conditions", body)
 
 
-def judge(report: Report) -> tuple[str, str]:
+def judge(report: Report, directory: str) -> tuple[str, str]:
     """What a dry run of the `keeps` manifest says; the message is redacted as all reports are."""
     events = [event for event in report.events if counts(event)]
     bad = [event for event in events if event.outcome in (FAILED, UNMET)]
     if bad or report.stopped_by is not None:
-        return UNKNOWN, "\n".join(translate.first_line(event) for event in bad)[:LONGEST_MESSAGE]
+        return UNKNOWN, "\n".join(translate.first_line(event, directory) for event in bad)[:LONGEST_MESSAGE]
     drifted = [event for event in events if event.changed]
     if not drifted:
         return IN_SYNC, ""

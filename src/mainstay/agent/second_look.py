@@ -52,7 +52,7 @@ class SecondLook(Agent):
         place = blueprint.place(blueprint.actions[job["action"]].manifest)
         _, report = run(request_for(place, service["id"], roots, self.place, stop, noop=True))
         return [
-            drift.describe(event) if event.changed else translate.first_line(event)
+            drift.describe(event) if event.changed else translate.first_line(event, blueprint.directory)
             for event in report.events
             if drift.counts(event) and (event.changed or event.outcome in (FAILED, UNMET))
         ]

@@ -12,7 +12,7 @@ from mainstay.converge.manifest.expressions import holds_secret, taint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from typing import Any
 
     from mainstay.converge.contract import DoesNotLoad, Event, Report
@@ -138,10 +138,12 @@ def refuse_secrets(value: Any, allowed: Collection[SchemaPath], shown: SchemaPat
         raise BadOutputs(f"{'.'.join(shown)} carries a secret; declare that property as `secret`")
 
 
-def failure_message(report: Report) -> str:
+def failure_message(report: Report, directory: str) -> str:
     """What failed and why; the first line is short and the same for the same fault."""
     bad = [event for event in report.events if event.outcome in (FAILED, UNMET)]
-    lines: list[str] = [first_line(bad[0]) if bad else shorten(report.output_errors[0], LONGEST_FIRST_LINE)]
+    lines: list[str] = [
+        first_line(bad[0], directory) if bad else shorten(report.output_errors[0], LONGEST_FIRST_LINE)
+    ]
     for event in bad:
         lines += [f"{event.resource.id} {event.outcome}: {text}" for text in reasons(event)]
         if event.outcome == FAILED and event.output:
@@ -149,17 +151,22 @@ def failure_message(report: Report) -> str:
     lines += report.output_errors
     counts = report.summary()
     lines.append(f"{counts['failed']} failed, {counts['unmet']} unmet of {counts['total']} resources")
-    return message_of(lines)
+    return message_of(inside(text, directory) for text in lines)
 
 
-def message_of(lines: list[str]) -> str:
+def inside(text: str, directory: str) -> str:
+    """Paths of the blueprint as they are in it: where it was unpacked is nobody's business, and never the same."""
+    return text.replace(f"{directory}/", "")
+
+
+def message_of(lines: Iterable[str]) -> str:
     text: str = sendable("\n".join(lines)[:LONGEST_MESSAGE])
     return text
 
 
-def first_line(event: Event) -> str:
+def first_line(event: Event, directory: str) -> str:
     reason = next(iter(reasons(event)), event.outcome)
-    return shorten(f"{event.resource.id}: {reason}".split("\n")[0], LONGEST_FIRST_LINE)
+    return shorten(inside(f"{event.resource.id}: {reason}", directory).split("\n")[0], LONGEST_FIRST_LINE)
 
 
 def reasons(event: Event) -> list[str]:
@@ -172,7 +179,7 @@ def reasons(event: Event) -> list[str]:
 
 def fault_message(refusal: DoesNotLoad, directory: str) -> str:
     """Faults of a manifest, with its path inside the blueprint."""
-    lines = [str(fault).replace(f"{directory}/", "") for fault in refusal.faults]
+    lines = [inside(str(fault), directory) for fault in refusal.faults]
     return "\n".join([f"the manifest does not load: {shorten(lines[0], LONGEST_FIRST_LINE)}", *lines])[
         :LONGEST_MESSAGE
     ]
@@ -187,7 +194,7 @@ def done_of(report: Report) -> tuple[int, int]:
 def report_document(document: dict[str, Any], directory: str) -> dict[str, Any]:
     """The report as it is kept with the job: bounded, and with the manifest's path inside the blueprint."""
     events = [{name: shortened(value) for name, value in event.items()} for event in document["events"]]
-    manifest = document["manifest"].replace(f"{directory}/", "")
+    manifest = inside(document["manifest"], directory)
     kept: dict[str, Any] = sendable({**document, "manifest": manifest, "events": events})
     while len(json.dumps(kept)) > LARGEST_REPORT_BYTES and kept["events"]:
         # What was stable is the least interesting, then what comes last.

@@ -238,7 +238,7 @@ def conclude(
     if stopped_by == TIMED_OUT:
         return failed(f"timed out after {timeout_seconds:g}s\n{done} of {total} resources were done", kept)
     if report.failed:
-        return failed(translate.failure_message(report), kept)
+        return failed(translate.failure_message(report, blueprint.directory), kept)
     try:
         body = translate.completion(report, blueprint.secret_paths)
     except translate.BadOutputs as problem:
