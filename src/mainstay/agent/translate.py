@@ -8,7 +8,7 @@ import math
 
 from mainstay.converge.contract import FAILED, UNMET
 from mainstay.converge.kinds import Tainted, shorten
-from mainstay.converge.manifest.expressions import holds_secret, taint
+from mainstay.converge.manifest.expressions import SecretMembers, holds_secret, taint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,7 +60,9 @@ def open_properties(
     if isinstance(value, str):
         return taint(opened[value]) if at in secret_paths and value in opened else value
     if isinstance(value, dict):
-        return {name: open_properties(child, secret_paths, opened, (*at, name)) for name, child in value.items()}
+        members = {name: open_properties(child, secret_paths, opened, (*at, name)) for name, child in value.items()}
+        secrets = frozenset(path[-1] for path in secret_paths if path[:-1] == at)
+        return SecretMembers(members, secrets) if secrets else members
     if isinstance(value, list):
         return [open_properties(child, secret_paths, opened, (*at, "[]")) for child in value]
     return value

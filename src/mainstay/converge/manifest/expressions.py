@@ -39,6 +39,15 @@ class Unresolved(ValueError):
     """An expression that cannot be evaluated: an undefined value, or an operation that failed."""
 
 
+class SecretMembers(dict[str, "Any"]):
+    """A map that knows which of its members are secrets, set or not: what is put in place of one that is not set must be
+    treated as one too, since it may replace, and be compared with, what once was."""
+
+    def __init__(self, members: Mapping[str, Any], secrets: frozenset[str]) -> None:
+        super().__init__(members)
+        self.secrets = secrets
+
+
 class Scope:
     """What expressions see: named roots (read when first asked for) and functions.
 
@@ -71,6 +80,7 @@ class Scope:
             )
         value = self.root(name)
         for part in rest.split(".") if rest else ():
+            self.asks_for(value, part)
             value = step(value, part)
             if value is MISSING:
                 if default is MISSING:
@@ -79,6 +89,10 @@ class Scope:
         if holds_secret(value):
             self.tainted = True
         return value
+
+    def asks_for(self, value: Any, member: object) -> None:
+        if isinstance(value, SecretMembers) and member in value.secrets:
+            self.tainted = True
 
     def names(self) -> dict[str, Any]:
         """Everything an expression may name; roots also with a capital letter."""
@@ -107,12 +121,15 @@ class RootView:
         return self._value().items()
 
     def get(self, key: str, default: Any = None) -> Any:
+        self._scope.asks_for(self._scope.root(self._name), key)
         return self._value().get(key, default)
 
     def __getitem__(self, key: str) -> Any:
+        self._scope.asks_for(self._scope.root(self._name), key)
         return self._scope.root(self._name)[key]
 
     def __contains__(self, key: object) -> bool:
+        self._scope.asks_for(self._scope.root(self._name), key)
         return key in self._scope.root(self._name)
 
     def __iter__(self) -> Any:

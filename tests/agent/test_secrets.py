@@ -1,0 +1,233 @@
+"""Secrets of all kinds go through jobs that succeed, fail, drift and do not load: they lie only where the manifest puts them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge import Bridge, bridge_on, wait_until
+from mainstay.agent.client import Client as AgentClient
+from plane import running
+from trials import ROOT, Trial, file, run_script
+
+MARK = "canary8Xw2"
+NUMBER = 7390284651
+# However a secret is written, one of these is in it.
+MARKS = (MARK.encode(), str(NUMBER).encode())
+PERSISTENT = {"secret": {"type": "persistent"}}
+SCHEMA = {
+    "text": {"type": "string", **PERSISTENT},
+    "lines": {"type": "string", **PERSISTENT},
+    "number": {"type": "integer", **PERSISTENT},
+    "document": {"type": "json", **PERSISTENT},
+    "users": {
+        "type": "array",
+        "items": {"type": "object", "properties": {"password": {"type": "string", **PERSISTENT}}},
+    },
+    "once": {"type": "string", "secret": {"type": "ephemeral"}},
+    "plain": {"type": "string"},
+    "made": {"type": "string", **PERSISTENT, "authorizers": [{"type": "actor", "config": {"actors": ["agent"]}}]},
+    "shown": {"type": "string", "authorizers": [{"type": "actor", "config": {"actors": ["agent"]}}]},
+}
+ORDER = {
+    "text": f"{MARK} text",
+    "lines": f"-----BEGIN {MARK}-----\n{MARK}/line/two\n{MARK}+line+three\n",
+    "number": NUMBER,
+    "document": {"user": f"{MARK}-json", "inner": [f"{MARK}-inner", NUMBER]},
+    "users": [{"password": f"{MARK}-first"}, {"password": f"{MARK}-second"}],
+    "once": f"{MARK}-once",
+    "plain": "plain",
+}
+
+
+def look(name: str, more: str = "") -> str:
+    return f"{{{{ lookup('properties.{name}'){more} }}}}"
+
+
+FILES = [
+    file(f"{ROOT}/text", look("text")),
+    file(f"{ROOT}/lines", look("lines")),
+    file(f"{ROOT}/number", f"pin={look('number')}"),
+    file(f"{ROOT}/document", look("document", " | tojson")),
+    file(f"{ROOT}/users", "{{ lookup('properties.users') | map(attribute='password') | join(' ') }}"),
+    file(f"{ROOT}/once", "{{ lookup('properties.once', '') }}"),
+    file(f"{ROOT}/template", "{{ template('../files/template') }}"),
+]
+MEANT = ("text", "lines", "number", "document", "users", "once", "template", "environment")
+EVERYTHING = {
+    "TEXT": look("text"),
+    "LINES": look("lines"),
+    "NUMBER": look("number"),
+    "DOCUMENT": look("document", " | tojson"),
+    "USERS": "{{ lookup('properties.users') | map(attribute='password') | join(' ') }}",
+    "ONCE": "{{ lookup('properties.once', '') }}",
+}
+ENVIRONMENT = [f"{name}={value}" for name, value in EVERYTHING.items()]
+SHOUT = "printenv TEXT LINES NUMBER DOCUMENT USERS ONCE"
+RUN = run_script("run", f"umask 077; {SHOUT}; printenv TEXT >{ROOT}/environment; true", environment=ENVIRONMENT)
+
+
+@pytest.fixture
+def trial(tmp_path: Path, root: Path) -> Iterator[Trial]:
+    """With a server of its own, whose files are searched as well."""
+    debug = {"MAINSTAY_LOG_LEVEL": "debug"}
+    with running(tmp_path / "own" / "data", environment=debug) as server, bridge_on(server, tmp_path / "b") as bridge:
+        yield Trial(bridge, root)
+
+
+def secrets_in(content: bytes) -> bool:
+    return any(mark in content for mark in MARKS)
+
+
+def check_files(*folders: Path) -> None:
+    found = [
+        path for folder in folders for path in folder.rglob("*") if path.is_file() and secrets_in(path.read_bytes())
+    ]
+    assert not found
+
+
+def check_agent(bridge: Bridge) -> None:
+    process = Path(f"/proc/{bridge.agents[-1].process.pid}")
+    for name in ("cmdline", "environ"):
+        assert not secrets_in((process / name).read_bytes())
+
+
+def check_answers(trial: Trial) -> None:
+    """All that the server tells anybody of services, jobs, their reports and what happened."""
+    admin = trial.bridge.admin
+    said = [list(AgentClient(admin.url, admin.token).pages(path)) for path in ("/services", "/jobs", "/events")]
+    said += [admin.call("GET", f"/api/v1/jobs/{job['id']}/report").body for job in said[1]]
+    text = json.dumps(said)
+    at = [text[max(0, text.index(mark) - 500) :][:600] for mark in (MARK, str(NUMBER)) if mark in text]
+    assert not at
+
+
+def check_everything(trial: Trial) -> None:
+    bridge = trial.bridge
+    check_answers(trial)
+    check_files(bridge.folder, bridge.server.data_dir.parent)
+    with sqlite3.connect(bridge.server.data_dir / "mainstay.db") as database:
+        dump = "\n".join(database.iterdump())
+    database.close()
+    assert not secrets_in(dump.encode("utf-8", "replace"))
+    found = {path.name for path in trial.root.rglob("*") if path.is_file() and secrets_in(path.read_bytes())}
+    assert found <= set(MEANT)
+
+
+def bad(name: str, script: str, **more: Any) -> list[dict[str, Any]]:
+    return [run_script(name, script, environment=ENVIRONMENT, **more)]
+
+
+@pytest.mark.parametrize("log_format", ["lines", "json"])
+def test_secrets_are_found_only_in_the_files_that_are_meant_to_hold_them(trial: Trial, log_format: str) -> None:
+    bridge, outputs = trial.bridge, {"properties": {"made": f"made of {look('text')}"}}
+    (trial.blueprint / "files").mkdir(parents=True)
+    (trial.blueprint / "files" / "template").write_text(
+        "{% for user in lookup('properties.users') %}{{ user.password }}\n{% endfor %}{{ lookup('properties.text') }}\n"
+    )
+    health = [{"name": "health", "command": f"sh -c 'echo {look('text')} {look('number')}; exit 2'"}]
+    manifests = {
+        "create": [*FILES, RUN],
+        "update": [*FILES, RUN],
+        "start": [file(f"{ROOT}/text", f"{look('text')} now")],
+        "failing": bad("fail", f"{SHOUT}; {SHOUT} >&2; exit 3"),
+        "argument": [run_script("argument", f": {look('text')} {look('number')}; exit 4")],
+        "guard": bad("guarded", "true", unless=f"sh -c '{SHOUT}; exit 9'"),
+        "missing": [run_script("missing", "true", cwd=f"/nowhere/{look('text')}")],
+        "health": [file(f"{ROOT}/text", look("text"), health_checks=health)],
+        "unloadable": [
+            {"file": [{f"{ROOT}/text": {"ensure": look("text"), "mode": look("number"), "owner": look("lines")}}]}
+        ],
+        "nosuch": [file(f"{ROOT}/x", "{{ lookup('properties.document.' ~ lookup('properties.text')) }}")],
+        "shown": [RUN],
+        "instance": [RUN],
+        "wide": [file(f"{ROOT}/text", look("lines"), owner=look("text"))],
+    }
+    actions = [name for name in manifests if name not in ("create", "update", "start")]
+    states = ["New", "Stopped", "Started", "Deleted"]
+    lifecycle = {
+        "states": [{"name": name} for name in states],
+        "actions": [
+            {"name": "create", "transitions": [{"from": "New", "to": "Stopped"}]},
+            {"name": "start", "transitions": [{"from": "Stopped", "to": "Started"}]},
+            *(
+                {
+                    "name": name,
+                    "requestSchemaType": "properties",
+                    "transitions": [{"from": "Stopped", "to": "Stopped"}],
+                }
+                for name in ("update", *actions)
+            ),
+            {"name": "delete", "transitions": [{"from": "Started", "to": "Deleted"}]},
+        ],
+        "initialState": "New",
+        "terminalStates": ["Deleted"],
+    }
+    trial.make(
+        {**manifests, "delete": [RUN]},
+        property_schema=SCHEMA,
+        lifecycle_schema=lifecycle,
+        outputs=outputs,
+        keeps={"Started": "manifests/create.yaml"},
+    )
+    for name, wrong in (
+        ("shown", {"properties": {"shown": look("number")}}),
+        ("instance", {"instance_id": look("text"), "instance_data": {"list": [look("document")]}}),
+    ):
+        text = json.dumps({"resources": manifests[name], "outputs": wrong})
+        (trial.blueprint / "manifests" / f"{name}.yaml").write_text(text)
+    agent = trial.start("--log-format", log_format, "--drift-interval", "500ms")
+    service = bridge.wait_for(trial.order(ORDER), "Stopped")
+
+    # Where they are meant to be they are, for nobody but their owner.
+    assert (trial.root / "text").read_text() == ORDER["text"]
+    assert (trial.root / "lines").read_text() == ORDER["lines"]
+    assert (trial.root / "number").read_text() == f"pin={NUMBER}"
+    # A number that is a secret is a text to a manifest, as every tainted value.
+    assert json.loads((trial.root / "document").read_text()) == {
+        "user": f"{MARK}-json",
+        "inner": [f"{MARK}-inner", str(NUMBER)],
+    }
+    assert (trial.root / "users").read_text() == f"{MARK}-first {MARK}-second"
+    assert (trial.root / "once").read_text() == ORDER["once"]
+    assert (trial.root / "template").read_text() == f"{MARK}-first\n{MARK}-second\n{MARK} text\n"
+    for name in MEANT:
+        found = os.stat(trial.root / name)
+        assert (found.st_mode & 0o777, found.st_uid) == (0o600, os.geteuid()), name
+    assert service["properties"]["made"].startswith("vault://")
+    check_everything(trial)
+
+    for action in actions:
+        bridge.world.do(service, action, {"properties": {"once": f"{MARK}-{action}", "plain": action}})
+        bridge.wait_for(service, "Stopped")
+        check_agent(bridge)
+        wanted = "Completed" if action == "guard" else "Failed"
+        assert trial.job(service, action)["status"] == wanted, f"{action}\n{bridge.logs()}"
+    check_everything(trial)
+    messages = {action: trial.job(service, action)["errorMessage"] for action in actions}
+    assert "[redacted]" in messages["failing"]
+    assert "carries a secret" in messages["shown"]
+    assert "carries a secret" in messages["instance"]
+    assert messages["unloadable"].startswith("the manifest does not load")
+
+    # Changed by hand, a secret file's difference is not shown either.
+    bridge.world.do(service, "start")
+    bridge.wait_for(service, "Started")
+
+    def reason() -> object:
+        return [each["reason"] for each in bridge.world.service(service["id"])["conditions"]]
+
+    wait_until(lambda: reason() == ["Drifted"], "drift is told", lambda: f"{reason()}{bridge.logs()}")
+    check_everything(trial)
+    check_agent(bridge)
+    bridge.world.consumer.delete(f"/services/{service['id']}")
+    bridge.wait_for(service, "Deleted")
+    assert agent.stop() == 0
+    check_everything(trial)
+    trial.check_nothing_is_left()
