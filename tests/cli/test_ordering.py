@@ -153,6 +153,10 @@ def test_an_admin_says_for_whom(shell: Shell, world: World, kind: str) -> None:
     words = ["order", kind, "shop", "-p", "cpu=1", "--agent", world.agent_id, "--no-wait"]
     assert "--for PARTICIPANT" in shell.run(world.admin, *words, code=2).stderr
     name = world.admin.get(f"/participants/{world.consumer_id}")["name"]
+    forecast = [*words[:-1], "--for", name, "--dry-run"]
+    shell.run(world.admin, *forecast)
+    assert "there is no group staging" in shell.run(world.admin, *forecast, "--group", "staging", code=2).stderr
+    assert world.consumer.get("/service-groups")["items"] == [], "what only looks leaves nothing behind"
     shell.run(world.admin, *words, "--for", name)
     (group,) = world.consumer.get("/service-groups")["items"]
     assert group["name"] == "default"

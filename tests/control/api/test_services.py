@@ -225,6 +225,19 @@ def test_services_are_seen_by_their_three_parties_only(world: World) -> None:
     other.get(f"/services/{service['id']}", expect=404)
 
 
+def test_an_admin_orders_for_a_consumer_into_its_default_group(world: World) -> None:
+    kind = world.service_type()
+    body = {"serviceTypeId": kind["id"], "name": "a", "agentId": world.agent_id}
+    assert "groupId or consumerId" in world.admin.post("/services", body, expect=400)["error"]
+    made = world.admin.post("/services", {**body, "consumerId": world.consumer_id})
+    assert made["consumerId"] == world.consumer_id
+    assert world.consumer.get(f"/service-groups/{made['groupId']}")["name"] == "default"
+    world.stranger.post("/services", {**body, "consumerId": world.consumer_id}, expect=403)
+    wrong = {**body, "consumerId": world.provider_id, "groupId": made["groupId"]}
+    world.admin.post("/services", wrong, expect=400)
+    world.admin.post("/services", {**body, "consumerId": kind["id"]}, expect=400)
+
+
 def test_an_order_without_a_group_lands_in_the_default_group(world: World) -> None:
     kind = world.service_type(None, SIMPLE)
 

@@ -104,25 +104,31 @@ def place(client: Client, arguments: argparse.Namespace) -> dict[str, Any]:
         chosen["agentId"] = find_agent(client, arguments.agent)["id"]
     if arguments.tag:
         chosen["agentTags"] = arguments.tag
-    if arguments.consumer or arguments.group:
-        chosen["groupId"] = find_group(client, arguments.consumer, arguments.group or DEFAULT_GROUP)
+    if arguments.group:
+        chosen["groupId"] = find_group(client, arguments.consumer, arguments.group, make=not is_forecast(arguments))
+    elif arguments.consumer:
+        chosen["consumerId"] = find_consumer(client, arguments.consumer)
     return chosen
 
 
-def find_group(client: Client, consumer: str | None, name: str) -> str:
-    """The consumer's group of this name, made if there is none."""
-    if consumer is not None:
-        consumer_id = find_named(client, "/participants", "participant", consumer)["id"]
-    else:
-        consumer_id = client.get("/tokens/me").get("participantId")
-        if consumer_id is None:
-            raise Refused("an admin says for whom: --for PARTICIPANT; `mainstay participants` lists them")
+def find_consumer(client: Client, name: str) -> str:
+    return str(find_named(client, "/participants", "participant", name)["id"])
+
+
+def find_group(client: Client, consumer: str | None, name: str, *, make: bool) -> str:
+    """The consumer's group of this name; what only looks makes none."""
+    consumer_id = (
+        client.get("/tokens/me").get("participantId") if consumer is None else find_consumer(client, consumer)
+    )
+    if consumer_id is None:
+        raise Refused("an admin says for whom: --for PARTICIPANT; `mainstay participants` lists them")
     for group in some(client, "/service-groups", {"name": name, "consumerId": consumer_id}):
         if group["name"] == name:
             return str(group["id"])
+    if not make:
+        raise Refused(f"there is no group {name}; the order itself would make it, a forecast makes nothing")
     made = client.post("/service-groups", {"name": name, "consumerId": consumer_id})
-    if name != DEFAULT_GROUP:
-        print_warning(f"there was no group {name}; it has been made")
+    print_warning(f"there was no group {name}; it has been made")
     return str(made["id"])
 
 

@@ -29,6 +29,7 @@ from mainstay.control.operations.work import Work, new_id
 from mainstay.control.store import services as store
 from mainstay.control.store.agents import AGENTS, Agent, find_for
 from mainstay.control.store.jobs import JobRow, active_job
+from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.service_groups import SERVICE_GROUPS, ServiceGroup
 from mainstay.control.store.service_types import find_version
 from mainstay.control.store.services import SERVICES, ServiceRow
@@ -47,6 +48,8 @@ class NewService(Body, frozen=True, kw_only=True):
     name: Name
     properties: dict[str, object] = {}
     group_id: Id | None = None
+    # Instead of a group: the consumer whose group `default` it goes to. Participants order for themselves.
+    consumer_id: Id | None = None
     agent_id: Id | None = None
     agent_tags: Annotated[list[Tag], msgspec.Meta(max_length=100)] = []
     plan_digest: PlanDigest | None = None
@@ -85,7 +88,7 @@ async def create(work: Work, wanted: NewService) -> ServiceRow:
     found = await find_version(work.tx, type_id)
     if found is None:
         raise BadInput(f"there is no service type {wanted.service_type_id}")
-    group = await _group(work, wanted.group_id)
+    group = await _group(work, wanted)
     agent = await _agent(work, wanted, type_id, found.name)
     definition = await work.tools.definitions.read(work.tx, type_id, found.updated_at)
     lifecycle, schema = definition.lifecycle, definition.properties
@@ -142,20 +145,27 @@ async def _save_references(work: Work, schema: PropertySchema, service: ServiceR
         await store.set_references(work.tx, service.id, [(each.path, each.service_id) for each in found])
 
 
-async def _group(work: Work, group_id: str | None) -> ServiceGroup:
+async def _group(work: Work, wanted: NewService) -> ServiceGroup:
     caller = work.who
-    if group_id is not None:
-        group = await SERVICE_GROUPS.find(work.tx, group_id.lower())
+    if wanted.group_id is not None:
+        group = await SERVICE_GROUPS.find(work.tx, wanted.group_id.lower())
         if caller.role is Role.PARTICIPANT and (group is None or group.consumer_id != caller.participant_id):
             raise NotYours("the group must be one of your own")
         if group is None:
-            raise BadInput(f"there is no service group {group_id}")
+            raise BadInput(f"there is no service group {wanted.group_id}")
+        if wanted.consumer_id is not None and wanted.consumer_id.lower() != group.consumer_id:
+            raise BadInput("the group is not the consumer's; give groupId or consumerId")
         return group
-    if caller.participant_id is None:
-        raise BadInput("an admin must say for whom: give groupId")
+    consumer_id = caller.participant_id if wanted.consumer_id is None else wanted.consumer_id.lower()
+    if consumer_id is None:
+        raise BadInput("an admin must say for whom: give groupId or consumerId")
+    if caller.role is Role.PARTICIPANT and consumer_id != caller.participant_id:
+        raise NotYours("a participant orders for itself")
+    if await PARTICIPANTS.find(work.tx, consumer_id) is None:
+        raise BadInput(f"there is no participant {consumer_id}")
     # Two first orders at once must not make two groups.
-    await work.tx.lock(f"default group {caller.participant_id}")
-    for group in await SERVICE_GROUPS.all_by(work.tx, "consumer_id", caller.participant_id):
+    await work.tx.lock(f"default group {consumer_id}")
+    for group in await SERVICE_GROUPS.all_by(work.tx, "consumer_id", consumer_id):
         if group.name == DEFAULT_GROUP:
             return group
     made = ServiceGroup(
@@ -163,7 +173,7 @@ async def _group(work: Work, group_id: str | None) -> ServiceGroup:
         created_at=work.now,
         updated_at=work.now,
         name=DEFAULT_GROUP,
-        consumer_id=caller.participant_id,
+        consumer_id=consumer_id,
     )
     return await work.insert(SERVICE_GROUPS, made)
 
