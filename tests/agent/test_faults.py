@@ -254,7 +254,7 @@ def test_two_agents_of_one_token_share_the_work_and_each_job_runs_once(trial: Tr
         trial.bridge.wait_for(service, "Stopped", 60)
         (job,) = trial.bridge.world.jobs(service)
         assert (job["status"], job["attempt"]) == ("Completed", 1)
-    # The server gives a group's jobs out one by one to each agent that asks; between two agents nothing is promised.
+    check_turns(trial.lines())
     begun = Counter(line.split()[2] for line in trial.lines() if line.startswith("begin"))
     assert begun == Counter(f"s{number}" for number in range(50))
     assert [agent.stop() for agent in agents] == [0, 0]
