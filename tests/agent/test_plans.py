@@ -343,3 +343,16 @@ def agrees(desk: Desk, body: Any, method: str, path: str, place: Path) -> str:
 @pytest.fixture
 def planned_host(bridge: Bridge, root: Path) -> Desk:
     return Desk(bridge, root)
+
+
+def test_a_plan_right_after_a_job_is_made(bridge: Bridge, root: Path) -> None:
+    """The server knows of a job's end before the agent has put it away."""
+    desk = Desk(bridge, root)
+    service = bridge.world.order(desk.kind, {"key": CANARY})
+    for number in range(25):
+        body = {"properties": {"text": f"again {number}"}}
+        reply = desk.call("PATCH", f"/{service['id']}?plan=true", body)
+        while reply.status == 409 and reply.body["code"] in ("active_job", "wrong_state"):
+            reply = desk.call("PATCH", f"/{service['id']}?plan=true", body)
+        assert reply.status == 200, reply.body
+        desk.call("PATCH", f"/{service['id']}", body, expect=200)

@@ -150,6 +150,8 @@ class Agent:
     def take(self, service_id: str, wait_seconds: float = 0.0) -> Holding | None:
         """The service for somebody who only looks at it; None: there is, or will be, a job at work, or another looks."""
         with self._changed:
+            # The server may know of a job's end before we do.
+            self._changed.wait_for(lambda: service_id not in self._jobs, min(wait_seconds, JOB_ENDS_SECONDS))
             self._changed.wait_for(lambda: service_id not in self._at_work or service_id in self._jobs, wait_seconds)
             if service_id in self._at_work or service_id in self._jobs or self.stopping.is_set():
                 return None
