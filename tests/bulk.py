@@ -81,9 +81,13 @@ async def insert_service(tx: Transaction, row: ServiceRow) -> None:
     await SERVICES.insert(tx, row, is_terminal=0, provenance="{}")
 
 
+def bulk_time(number: int) -> int:
+    return 1_600_000_000_000_000 + 1_000_000 * number
+
+
 def cursor_at(number: int) -> str:
     """Where a list in the usual order goes on after this one."""
-    position = ("created_at", 1_600_000_000_000_000 + 1_000_000 * number, f"00000000-0000-4000-8000-{number:012}")
+    position = ("created_at", bulk_time(number), f"00000000-0000-4000-8000-{number:012}")
     return base64.urlsafe_b64encode(msgspec.json.encode(position)).decode()
 
 

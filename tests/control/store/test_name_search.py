@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -13,7 +15,7 @@ import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bulk import Owners, fill, insert_service, new_owners, service
+from bulk import Owners, bulk_time, fill, insert_service, new_owners, service
 from mainstay.control.access import Caller, Role, relation_of
 from mainstay.control.operations.work import scope
 from mainstay.control.store import trigrams
@@ -212,6 +214,70 @@ async def fill_inside(tx: Transaction, owners: Owners, count: int) -> None:
             return None
 
     await fill(Open(), owners, 1, count)  # type: ignore[arg-type]
+
+
+def test_a_compacted_file_finds_the_same_names(tmp_path: Path) -> None:
+    """SQLite reserves the right to give the rows of a table other numbers then."""
+    path = tmp_path / "store.db"
+    deleted, kept = range(1, 2001), range(2001, 3001)
+
+    async def prepare() -> list[str]:
+        store = await open_store(f"sqlite:///{path}")
+        run = await store.migrate()
+        async with store.transaction() as tx:
+            await fill_inside(tx, await new_owners(tx), kept[-1])
+            await tx.execute("DELETE FROM services WHERE created_at <= :last", last=bulk_time(deleted[-1]))
+        await store.close()
+        return run
+
+    async def check() -> None:
+        store = await open_store(f"sqlite:///{path}")
+        async with store.transaction() as tx:
+            for number in (1, 17, 2000, 2001, 2345, 3000):
+                expected = [f"Bulk {each}" for each in kept if str(each).startswith(str(number))]
+                rows = await all_after(tx, [("name", f"bulk {number}"), ("pageSize", "100")])
+                assert [row.name for row in rows] == expected
+            await tx.execute("UPDATE services SET name_folded = 'renamed' WHERE name = 'Bulk 2345'")
+            await tx.execute("DELETE FROM services WHERE name = 'Bulk 2346'")
+            await insert_service(tx, service(await new_owners(tx), "Bulk 23456"))
+            assert [row.name for row in await all_after(tx, [("name", "RENAMED")])] == ["Bulk 2345"]
+            assert {row.name for row in await all_after(tx, [("name", "bulk 234"), ("pageSize", "100")])} == {
+                "Bulk 23456",
+                *(f"Bulk {number}" for number in range(2340, 2350) if number not in (2345, 2346)),
+            }
+            # Whether the index holds exactly the names.
+            await tx.execute("INSERT INTO service_names (service_names, rank) VALUES ('integrity-check', 1)")
+        await store.close()
+
+    assert "0003_name_search" in asyncio.run(prepare())
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("VACUUM")
+        # Not every release makes use of the right.
+        connection.execute(
+            "UPDATE services SET rowid = (SELECT count(*) FROM services AS others WHERE others.id <= services.id)"
+        )
+        connection.commit()
+        assert connection.execute("SELECT min(rowid), max(rowid) FROM services").fetchone() == (1, len(kept))
+    asyncio.run(check())
+
+
+def test_a_search_looks_only_at_services_that_match(tmp_path: Path) -> None:
+    """Names that share their trigrams with what is searched for are told apart before their rows are fetched."""
+
+    async def main() -> None:
+        store = await open_store(f"sqlite:///{tmp_path}/store.db")
+        await store.migrate()
+        async with store.transaction() as tx:
+            owners = await new_owners(tx)
+            for number in range(500):
+                await insert_service(tx, service(owners, f"x 999{number}", number))
+            await insert_service(tx, service(owners, "x 999999"))
+            found = await trigrams.find(tx, "service_names", '"999"', "name_folded LIKE '%999999%'", {})
+            assert found is not None
+            assert len(msgspec.json.decode(found)) == 1
+        await store.close()
+
+    asyncio.run(main())
 
 
 def test_a_database_that_may_not_have_the_index_works_without_it(postgresql: Cluster) -> None:

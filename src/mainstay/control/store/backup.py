@@ -50,9 +50,11 @@ class Keyed:
 
 
 def tables() -> tuple[Keyed, ...]:
-    """Every table in the order it was made, so that what a row needs comes before it."""
+    """Every table in the order it was made, so that what a row needs comes before it.
+
+    As PostgreSQL has them: what SQLite has beside them is an index that follows by itself."""
     found = []
-    for migration in migrations("sqlite"):
+    for migration in migrations("postgresql"):
         for name, body in _TABLE.findall(migration.script):
             own, common = _OWN_KEY.search(body), _COMMON_KEY.search(body)
             text = own.group(1) if own else common.group(1) if common else ""

@@ -239,18 +239,23 @@ async def list_page(
 async def _source(
     tx: Transaction, table: Table[R], conditions: Sequence[Condition], parameters: dict[str, Value]
 ) -> str:
-    """The table, or those of its rows that the index of names offers, if these are few.
+    """The table, or those of its rows that the index of names finds, if these are few.
 
     A part of many names is found soon by looking at one row after the other."""
-    parts = next((condition.name_parts for condition in conditions if condition.name_parts), ())
-    wanted = trigrams.expression(parts) if tx.asks_name_index and table.name_index is not None else None
-    if wanted is None or await trigrams.are_many(tx, str(table.name_index), wanted):
+    named = next((condition for condition in conditions if condition.name_parts), None)
+    if named is None or not tx.asks_name_index or table.name_index is None:
         return table.name
-    parameters["name_trigrams"] = wanted
+    wanted = trigrams.expression(named.name_parts)
+    if wanted is None:
+        return table.name
+    found = await trigrams.find(tx, table.name_index, wanted, named.sql, named.parameters)
+    if found is None:
+        return table.name
+    # Asked once, however often the rows are looked at.
+    parameters["found_by_name"] = found
     return (
-        f"(SELECT {table.name}.* FROM {table.name_index} CROSS JOIN {table.name}"
-        f" ON {table.name}.rowid = {table.name_index}.rowid"
-        f" WHERE {table.name_index} MATCH :name_trigrams) AS {table.name}"
+        f"(SELECT {table.name}.* FROM json_each(:found_by_name) AS found CROSS JOIN {table.name}"
+        f" ON {table.name}.id = found.value) AS {table.name}"
     )
 
 

@@ -103,7 +103,7 @@ class Table(Generic[R]):
         self.kinds = kinds_of(record)
         self.columns = tuple(self.kinds)
         self.searched = "name" in self.kinds
-        # The table that finds rows by trigrams of their names, where there may be too many rows to look at each.
+        # The table that finds names by their trigrams, where there may be too many rows to look at each.
         self.name_index = name_index
         self._selected = ", ".join(self.columns)
         self._decoders = tuple((name, _DECODERS.get(kind)) for name, kind in self.kinds.items())

@@ -1,16 +1,18 @@
-"""What to ask SQLite's index of names. It offers every row that may match; the name itself is compared by whoever asks."""
+"""Asks SQLite's index of names. It offers every name that may match; then the name itself is compared."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from mainstay.control.store.contract import Transaction
+import msgspec
+
+from mainstay.control.store.contract import Transaction, Value
 
 LENGTH = 3
 # Some of them narrow the search down enough.
 MAX_TRIGRAMS = 12
 MAX_PARTS = 10
-# Beyond it, fetching and sorting what the index offers costs more than meeting matches on the way through the table.
+# Beyond it, fetching and sorting all that match costs more than meeting some on the way through the table.
 MANY = 5000
 
 
@@ -31,10 +33,15 @@ def _quoted(trigram: str) -> str:
     return f'"{doubled}"'
 
 
-async def are_many(tx: Transaction, index: str, wanted: str) -> bool:
+async def find(
+    tx: Transaction, index: str, wanted: str, condition: str, parameters: Mapping[str, Value]
+) -> str | None:
+    """The ids of the rows whose name satisfies the condition, as a JSON list; None: there are too many."""
     rows = await tx.fetch(
-        f"SELECT count(*) AS found FROM (SELECT 1 FROM {index} WHERE {index} MATCH :wanted LIMIT {MANY + 1})",
+        f"SELECT id FROM (SELECT kept.id, kept.name_folded FROM {index} CROSS JOIN {index}_rows AS kept"
+        f" ON kept.number = {index}.rowid WHERE {index} MATCH :wanted) AS offered WHERE {condition} LIMIT {MANY + 1}",
         slow=True,
         wanted=wanted,
+        **parameters,
     )
-    return int(str(rows[0]["found"])) > MANY
+    return None if len(rows) > MANY else msgspec.json.encode([row["id"] for row in rows]).decode()
