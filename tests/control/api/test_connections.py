@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -174,6 +175,27 @@ def test_two_requests_cannot_hide_in_one(hasty: Server, headers: bytes) -> None:
     assert answer.count(b"HTTP/1.1 ") == 1
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert code(answer) == "invalid_http"
+
+
+@pytest.mark.parametrize("how", ["closes", "resets"])
+def test_who_leaves_in_the_middle_of_a_body_is_no_bug(tmp_path: Path, how: str) -> None:
+    with running(tmp_path / "data") as server:
+        connection = connect(server)
+        connection.sendall(post("/api/v1/participants", 1000, server.admin.token) + b'{"name": "half')
+        time.sleep(0.3)
+        if how == "resets":
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+        until = time.monotonic() + 20
+        counted = ""
+        while "participants" not in counted:
+            assert time.monotonic() < until, "the request never ended"
+            counted = server.admin.call("GET", "/metrics").body.decode()
+        assert 'status="400"' in counted
+        assert 'status="500"' not in counted
+        assert server.admin.get("/participants")["totalItems"] == 0
+        assert server.stop() == 0
+        assert " bug " not in server.log.read_text()
 
 
 def test_who_asks_and_does_not_read_is_cut_off(hasty: Server) -> None:

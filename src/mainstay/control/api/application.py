@@ -13,7 +13,7 @@ import msgspec
 import structlog
 from litestar import Litestar, Request, Response
 from litestar.config.cors import CORSConfig
-from litestar.exceptions import HTTPException
+from litestar.exceptions import HTTPException, InternalServerException
 from litestar.handlers import HTTPRouteHandler
 from litestar.response import Stream
 from litestar.types import ControllerRouterHandler
@@ -122,6 +122,9 @@ class Door:
         except TimeoutError:
             message = f"the body did not arrive within {settings.request_seconds} s"
             raise HttpRefusal(408, "slow_body", message, headers={"Connection": "close"}) from None
+        except InternalServerException:
+            # The framework's word for a client that left before it had said everything; nobody reads the answer.
+            raise HttpRefusal(400, "cut_off", "the body ended too early") from None
         return bytes(body)
 
     def _refuse(self, error: Exception, request_id: str) -> Response[Any]:
