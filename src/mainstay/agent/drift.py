@@ -39,7 +39,7 @@ class DriftWatch:
         pause = random.uniform(0, seconds)  # noqa: S311  # no secret
         while not agent.stopping.wait(pause):
             try:
-                for service in agent.client.pages("/services"):
+                for service in agent.client.pages("/services", {"living": "true"}):
                     if agent.stopping.is_set():
                         return
                     self._try_to_look_at(service)

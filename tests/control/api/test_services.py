@@ -388,3 +388,12 @@ def test_terminal_services_go_with_what_they_belonged_to(world: World) -> None:
     world.admin.get(f"/services/{service['id']}", expect=404)
     world.admin.delete(f"/agents/{world.agent_id}")
     assert world.admin.get(f"/events?entityId={service['id']}")["items"]
+
+
+def test_a_list_of_living_services_leaves_out_those_at_their_end(world: World) -> None:
+    kind = world.service_type(None, SIMPLE)
+    ended, living = world.order(kind), world.order(kind)
+    world.admin.delete(f"/services/{ended['id']}?force=true")
+    for query in ("living=true", "living=true&after="):
+        assert [each["id"] for each in world.agent.get(f"/services?{query}")["items"]] == [living["id"]]
+    assert len(world.agent.get("/services?living=false")["items"]) == 2

@@ -87,8 +87,9 @@ class Work:
             raise NotFound(table.noun, record_id)
         return found
 
-    async def page(self, table: Table[R], listing: Listing) -> Page[R] | CursorPage[R]:
-        return await list_page(self.tx, table, listing, scope(self.relation(table.noun, "read"), self.who))
+    async def page(self, table: Table[R], listing: Listing, *more: Condition) -> Page[R] | CursorPage[R]:
+        own = scope(self.relation(table.noun, "read"), self.who)
+        return await list_page(self.tx, table, listing, [*own, *more])
 
     async def insert(self, table: Table[R], record: R, **hidden: Value) -> R:
         await table.insert(self.tx, record, **hidden)

@@ -27,12 +27,15 @@ from mainstay.control.operations.runs import Plan
 from mainstay.control.operations.services import ActionRequest, Condition, NewService, Request, ServiceChange, Uptime
 from mainstay.control.operations.shown import Service, show_service, show_services
 from mainstay.control.operations.work import Work
+from mainstay.control.store import paging
 from mainstay.control.store.idempotency import keep_answer, reserve
 from mainstay.control.store.paging import Page, parse_listing, parse_time
 from mainstay.control.store.services import SERVICES, ServiceRow
 
 PATH = "/api/v1/services"
 ALIASES = {"currentStatus": "status"}
+LIVING = QueryParameter("living", "Only services that have not come to their end", {"type": "boolean"})
+LIVING_ONLY = paging.Condition("is_terminal = 0")
 MAX_CONDITIONS = 100
 MAX_KEY = 255
 B = TypeVar("B", ServiceChange, ActionRequest)
@@ -63,9 +66,11 @@ async def shown_row(work: Work, row: ServiceRow) -> Answer:
 
 
 async def list_services(call: Call) -> Answer:
-    listing = parse_listing(SERVICES, call.query, aliases=ALIASES)
+    query = [(name, value) for name, value in call.query if name != LIVING.name]
+    listing = parse_listing(SERVICES, query, aliases=ALIASES)
+    living = [LIVING_ONLY] if call.flag(LIVING.name) else []
     async with call.reading() as work:
-        page = await work.page(SERVICES, listing)
+        page = await work.page(SERVICES, listing, *living)
         items = await show_services(work, page.items)
     return Answer({**msgspec.to_builtins(page), "items": items})
 
@@ -224,7 +229,7 @@ ENDPOINTS = (
         summary="List services",
         answer=Page[Service],
         lists=SERVICES,
-        query=(QueryParameter("currentStatus", "The same as status"),),
+        query=(QueryParameter("currentStatus", "The same as status"), LIVING),
         refusals=(400,),
     ),
     Endpoint(
