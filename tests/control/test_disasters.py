@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import resource
 import shutil
 import tempfile
 import threading
@@ -190,6 +191,47 @@ def test_a_database_killed_at_any_instant_costs_nothing_that_was_acknowledged(
         assert server.stop() == 0
         assert " bug " not in server.log.read_text()
     assert broken_promises(url) == []
+
+
+def test_a_full_disk_costs_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    """The embedded database says so while there is no room, to everybody who would write, and goes on when there is."""
+    with running(tmp_path / "data") as server:
+        admin, process = server.admin, server.process.pid
+        clients = [Client(server.url, admin.token) for _ in range(THREADS)]
+
+        def write(number: int) -> tuple[int, Any]:
+            reply = clients[number % THREADS].call("POST", "/api/v1/participants", {"name": "n" * 200})
+            return reply.status, reply.body
+
+        def write_many() -> list[tuple[int, Any]]:
+            with ThreadPoolExecutor(THREADS) as threads:
+                return list(threads.map(write, range(40)))
+
+        replies = write_many()
+        most = max(path.stat().st_size for path in server.data_dir.iterdir())
+        unlimited = resource.prlimit(process, resource.RLIMIT_FSIZE)
+        resource.prlimit(process, resource.RLIMIT_FSIZE, (most, unlimited[1]))
+        refused = 0
+        for _ in range(50):
+            replies += (turn := write_many())
+            refused += (statuses := {status for status, _ in turn}) == {503}
+            assert statuses <= {201, 503}, statuses
+            if refused == 2:
+                break
+        assert refused == 2, "there was always room"
+        resource.prlimit(process, resource.RLIMIT_FSIZE, unlimited)
+        after = write_many()
+        assert {status for status, _ in after} == {201}
+        made = {body["id"] for status, body in [*replies, *after] if status == 201}
+        pages = admin.get("/participants?pageSize=100")["totalPages"]
+        found = [
+            each
+            for page in range(pages)
+            for each in admin.get(f"/participants?pageSize=100&page={page + 1}")["items"]
+        ]
+        assert {each["id"] for each in found} == made
+        assert server.stop() == 0
+        assert " bug " not in server.log.read_text()
 
 
 def back_again(client: Client) -> None:

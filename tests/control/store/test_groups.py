@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from bulk import NOW
-from mainstay.control.store.contract import Duplicate, Transaction
+from bulk import NOW, Owners, insert_service, new_owners, service
+from mainstay.control.store.contract import Duplicate, StillReferenced, Transaction, Unavailable
 from mainstay.control.store.dialects import Batch
 from mainstay.control.store.open import open_store
 from mainstay.control.store.participants import PARTICIPANTS, Participant
@@ -108,6 +110,180 @@ def test_a_commit_that_fails_is_told_to_everybody_in_it(tmp_path: Path) -> None:
             await PARTICIPANTS.insert(tx, participant("after"))
         async with store.reading() as tx:
             assert (await PARTICIPANTS.many(tx, ["with", "after"])).keys() == {"after"}
+        await store.close()
+
+    asyncio.run(main())
+
+
+VALUE = (
+    "INSERT INTO service_pool_values (id, created_at, updated_at, name, name_folded, value, service_pool_id, provider_id,"
+    " service_id, value_key) VALUES (:id, 1, 1, 'v', 'v', '1', 'pool', :provider_id, :service_id, :id)"
+)
+
+
+async def add_pool(tx: Transaction) -> Owners:
+    owners = await new_owners(tx)
+    await tx.execute(
+        "INSERT INTO service_pool_sets (id, created_at, updated_at, name, name_folded, provider_id)"
+        " VALUES ('set', 1, 1, 's', 's', :provider_id)",
+        provider_id=owners.provider_id,
+    )
+    await tx.execute(
+        "INSERT INTO service_pools (id, created_at, updated_at, name, name_folded, type, property_type, generator_type,"
+        " service_pool_set_id, provider_id) VALUES ('pool', 1, 1, 'p', 'p', 't', 'string', 'list', 'set', :provider_id)",
+        provider_id=owners.provider_id,
+    )
+    return owners
+
+
+@pytest.mark.parametrize("fault", ["taken", "moved", "deleted"])
+def test_a_key_that_is_looked_at_late_fails_only_whoever_broke_it(tmp_path: Path, fault: str) -> None:
+    """A pool value may be taken for a service that comes later in the same transaction, but not for one that never does."""
+
+    async def main() -> None:
+        store = await open_store(f"sqlite:///{tmp_path}/store.db")
+        await store.migrate()
+        async with store.transaction() as tx:
+            owners = await add_pool(tx)
+            there = service(owners, "there")
+            await insert_service(tx, there)
+            await tx.execute(VALUE, id="held", service_id=there.id, provider_id=owners.provider_id)
+        commits = 0
+
+        def count(statement: str) -> None:
+            nonlocal commits
+            commits += statement == "COMMIT"
+
+        store._writer.set_trace_callback(count)  # type: ignore[attr-defined]  # nothing else tells of groups
+
+        async def guilty() -> None:
+            async with store.transaction() as tx:
+                await PARTICIPANTS.insert(tx, participant("guilty"))
+                if fault == "taken":
+                    await tx.execute(VALUE, id="lost", service_id="nobody", provider_id=owners.provider_id)
+                elif fault == "moved":
+                    await tx.execute("UPDATE service_pool_values SET service_id = 'nobody'")
+                else:
+                    await tx.execute("DELETE FROM services WHERE id = :id", id=there.id)
+
+        async def innocent(number: int) -> None:
+            async with store.transaction() as tx:
+                late = service(owners, "late")
+                await tx.execute(VALUE, id=f"v{number}", service_id=late.id, provider_id=owners.provider_id)
+                await insert_service(tx, late)
+
+        async def renewing() -> None:
+            """Deletes the service together with what it holds, and is innocent too."""
+            async with store.transaction() as tx:
+                passing = service(owners, "passing")
+                await insert_service(tx, passing)
+                await tx.execute(VALUE, id="passing", service_id=passing.id, provider_id=owners.provider_id)
+                await tx.execute("DELETE FROM service_pool_values WHERE id = 'passing'")
+                await tx.execute("DELETE FROM services WHERE id = :id", id=passing.id)
+
+        outcomes = await asyncio.gather(
+            *(innocent(number) for number in range(10)),
+            guilty(),
+            renewing(),
+            *(innocent(number) for number in range(10, 20)),
+            return_exceptions=True,
+        )
+        assert [type(each) for each in outcomes] == [type(None)] * 10 + [StillReferenced] + [type(None)] * 11
+        assert commits < 5, "they did not share a commit"
+        async with store.reading() as tx:
+            values = await tx.fetch("SELECT id FROM service_pool_values")
+            assert {row["id"] for row in values} == {"held", *(f"v{number}" for number in range(20))}
+            assert await PARTICIPANTS.find(tx, "guilty") is None
+            assert not await tx.fetch("PRAGMA foreign_key_check")
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_only_one_key_is_looked_at_late(tmp_path: Path) -> None:
+    """Another one would have to be looked at as well before its writer is done."""
+
+    async def main() -> None:
+        store = await open_store(f"sqlite:///{tmp_path}/store.db")
+        await store.migrate()
+        async with store.reading() as tx:
+            tables = await tx.fetch("SELECT name, sql FROM sqlite_master WHERE sql LIKE '% DEFERRED%'")
+        assert [(row["name"], str(row["sql"]).count("INITIALLY DEFERRED")) for row in tables] == [
+            ("service_pool_values", 1)
+        ]
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_whoever_is_cancelled_anywhere_in_a_group_leaves_nothing_or_all(tmp_path: Path) -> None:
+    """In line, at work, or while the commit runs, in which case it is committed though nobody is told."""
+
+    async def main() -> None:
+        store = await open_store(f"sqlite:///{tmp_path}/store.db")
+        await store.migrate()
+        acknowledged: set[str] = set()
+
+        async def write(name: str) -> None:
+            async with store.transaction() as tx:
+                await PARTICIPANTS.insert(tx, participant(name))
+                await tx.fetch("SELECT 1 AS one", slow=True)
+                await PARTICIPANTS.insert(tx, participant(f"{name}, too"))
+            acknowledged.add(name)
+
+        chance = random.Random(3)
+        for turn in range(40):
+            names = [f"{turn}-{number}" for number in range(12)]
+            tasks = {name: asyncio.create_task(write(name)) for name in names}
+            for _ in range(4):
+                await asyncio.sleep(chance.uniform(0, 0.003))
+                tasks[chance.choice(names)].cancel()
+            outcomes = await asyncio.wait_for(asyncio.gather(*tasks.values(), return_exceptions=True), timeout=30)
+            assert {type(each) for each in outcomes} <= {type(None), asyncio.CancelledError}
+            async with store.transaction() as tx:
+                found = await PARTICIPANTS.many(tx, [*names, *(f"{name}, too" for name in names)])
+            assert acknowledged & set(names) <= found.keys()
+            assert all((name in found) == (f"{name}, too" in found) for name in names)
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_full_disk_is_told_as_such_and_takes_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = await open_store(f"sqlite:///{tmp_path}/store.db")
+        await store.migrate()
+        pragma = store._writer.execute  # type: ignore[attr-defined]  # a disk of a known size
+        pages = pragma("PRAGMA page_count").fetchone()[0]
+        pragma(f"PRAGMA max_page_count={pages + 20}")
+        outcomes: dict[str, object] = {}
+
+        async def write(name: str) -> None:
+            try:
+                async with store.transaction() as tx:
+                    for number in range(3):
+                        row = msgspec.structs.replace(participant(f"{name}-{number}"), name="x" * 2000)
+                        await PARTICIPANTS.insert(tx, row)
+                outcomes[name] = None
+            except Unavailable as error:
+                outcomes[name] = error
+
+        async def check() -> None:
+            async with store.reading() as tx:
+                for name, outcome in outcomes.items():
+                    found = await PARTICIPANTS.many(tx, [f"{name}-{number}" for number in range(3)])
+                    assert len(found) == (3 if outcome is None else 0), name
+
+        await asyncio.gather(*(write(f"a{number}") for number in range(5)))
+        assert set(outcomes.values()) == {None}
+        for turn in range(10):
+            await asyncio.gather(*(write(f"b{turn}-{number}") for number in range(5)))
+        assert None not in [outcomes[f"b9-{number}"] for number in range(5)]
+        await check()
+        pragma("PRAGMA max_page_count=1000000")
+        await asyncio.gather(*(write(f"c{number}") for number in range(5)))
+        assert [outcomes[f"c{number}"] for number in range(5)] == [None] * 5
+        await check()
         await store.close()
 
     asyncio.run(main())

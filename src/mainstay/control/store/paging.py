@@ -212,7 +212,9 @@ async def list_page(
     source = await _source(tx, table, conditions, parameters)
     if listing.by_cursor:
         return await _page_after(tx, table, source, listing, conditions, parameters)
-    counted = await tx.fetch(f"SELECT count(*) AS total FROM {source} WHERE {where}", slow=True, **parameters)
+    # All rows of a table are counted without looking at each, as long as nothing at all is asked of them.
+    counting = f"SELECT count(*) AS total FROM {source}" + (f" WHERE {where}" if conditions else "")
+    counted = await tx.fetch(counting, slow=True, **parameters)
     total = int(str(counted[0]["total"]))
     end = listing.page * listing.page_size
     if end <= MAX_WALKED:

@@ -11,7 +11,7 @@ import re
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,6 +23,22 @@ BUSY_SECONDS = 10
 STATEMENT_SECONDS = 60
 # Of SQLite's own machine; some milliseconds.
 INSTRUCTIONS_BETWEEN_LOOKS = 1_000_000
+GIVEN_UP = "the database gave up what was not yet committed"
+# A value may be taken for a service before that is there, and SQLite looks whether it came only at the commit, which many
+# share. So whoever touches such a pair notes the service, and it is looked at before he is done.
+PROMISES = """
+CREATE TEMP TABLE IF NOT EXISTS promised (service_id TEXT PRIMARY KEY);
+CREATE TEMP TRIGGER IF NOT EXISTS promise_by_insert AFTER INSERT ON main.service_pool_values
+WHEN new.service_id IS NOT NULL BEGIN INSERT OR IGNORE INTO promised VALUES (new.service_id); END;
+CREATE TEMP TRIGGER IF NOT EXISTS promise_by_update AFTER UPDATE OF service_id ON main.service_pool_values
+WHEN new.service_id IS NOT NULL BEGIN INSERT OR IGNORE INTO promised VALUES (new.service_id); END;
+CREATE TEMP TRIGGER IF NOT EXISTS promise_by_delete AFTER DELETE ON main.services
+BEGIN INSERT OR IGNORE INTO promised VALUES (old.id); END;
+"""
+BROKEN_PROMISE = """
+SELECT 1 FROM promised JOIN service_pool_values USING (service_id)
+WHERE NOT EXISTS (SELECT 1 FROM services WHERE services.id = promised.service_id) LIMIT 1
+"""
 T = TypeVar("T")
 
 
@@ -81,6 +97,7 @@ class SqliteStore:
         self._synchronous = synchronous
         self._writing = asyncio.Lock()
         self._group: Group | None = None
+        self._keeps_promises = False
         self._committing: set[asyncio.Task[None]] = set()
         self._writer = self._connect()
         self._readers: asyncio.LifoQueue[sqlite3.Connection] = asyncio.LifoQueue()
@@ -112,10 +129,10 @@ class SqliteStore:
             self._writer.execute("SAVEPOINT own")
             try:
                 yield transaction
+                self._finish()
             except BaseException:
                 self._undo(group)
                 raise
-            self._writer.execute("RELEASE own")
             group.topics |= transaction.topics
         await asyncio.shield(group.committed)
 
@@ -130,14 +147,27 @@ class SqliteStore:
             task.add_done_callback(self._committing.discard)
         return self._group
 
+    def _finish(self) -> None:
+        if not self._writer.in_transaction:
+            raise Unavailable(GIVEN_UP)
+        with _named_refusals():
+            if self._keeps_promises and self._writer.execute("SELECT 1 FROM promised LIMIT 1").fetchone():
+                if self._writer.execute(BROKEN_PROMISE).fetchone():
+                    raise StillReferenced("a pool value belongs to a service that is not there")
+                self._writer.execute("DELETE FROM promised")
+            self._writer.execute("RELEASE own")
+
     def _undo(self, group: Group) -> None:
-        if self._writer.in_transaction:
+        # A full disk and the like may have ended the whole transaction already, or do so now.
+        with suppress(sqlite3.Error):
             self._writer.execute("ROLLBACK TO own")
             self._writer.execute("RELEASE own")
-        elif self._group is group:
-            # A full disk and the like end the whole transaction at once.
+            return
+        if self._writer.in_transaction:
+            self._writer.rollback()
+        if self._group is group:
             self._group = None
-            _fail(group, Unavailable("the database gave up what was not yet committed"))
+            _fail(group, Unavailable(GIVEN_UP))
 
     async def _commit(self, group: Group) -> None:
         async with self._writing:
@@ -195,6 +225,8 @@ class SqliteStore:
         finally:
             if self._writer.in_transaction:
                 self._writer.rollback()
+        self._writer.executescript(PROMISES)
+        self._keeps_promises = True
         return [migration.name for migration in waiting]
 
     async def close(self) -> None:
@@ -246,7 +278,8 @@ class _named_refusals:  # noqa: N801 - reads as a word in `with`
                 raise Duplicate(match.group(1)) from error
             if text.startswith("FOREIGN KEY"):
                 raise StillReferenced(text) from error
-        if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode in (
+        # The last byte is the kind of an error, what is before it tells more.
+        if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF in (
             sqlite3.SQLITE_BUSY,
             sqlite3.SQLITE_FULL,
             sqlite3.SQLITE_IOERR,
