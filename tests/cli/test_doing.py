@@ -111,6 +111,12 @@ def test_another_active_job_is_named_with_the_way_out(shell: Shell, world: World
     assert shell.run(world.consumer, "watch", "shop", code=1).stdout.startswith("shop: Stopped, start cancelled")
 
 
+def test_what_needs_no_job_does_not_follow_the_job_of_another(shell: Shell, world: World, shop: Any) -> None:
+    shell.run(world.consumer, "do", "shop", "start", "--no-wait")
+    done = shell.run(world.consumer, "do", "shop", "update", "-p", "cpu=1")
+    assert done.stdout == "shop: Stopped, nothing is left to do\n"
+
+
 def test_a_dry_run_of_an_action_changes_nothing(shell: Shell, world: World, shop: Any) -> None:
     done = shell.run(world.consumer, "do", "shop", "update", "-p", "cpu=9", "--dry-run")
     assert "  cpu   9\n" in done.stdout

@@ -178,9 +178,12 @@ def ended_line(palette: Palette, found: Followed) -> str:
     return f"{head} {word}{took}{reason}\n  `mainstay jobs show {short(job['id'])}` tells more"
 
 
-def finish(client: Client, service: Any, *, wait: bool, as_json: bool) -> int:
+def finish(client: Client, service: Any, action: str, *, wait: bool, as_json: bool) -> int:
     """After a request: follows what it began to the end, or only tells what that is."""
     begun = service.get("activeJob")
+    if begun is not None and begun["action"] != action:
+        # Somebody else's: how that ends says nothing about what was asked for here.
+        begun = None
     if begun is not None and wait:
         run_id = client.get(f"/jobs/{begun['id']}")["runId"]
         followed = follow(client, service["id"], run_id=run_id, quiet=as_json)

@@ -170,6 +170,19 @@ def test_checks_come_in_the_order_of_the_contract(world: World) -> None:
     assert world.consumer.patch(path, {"name": "x"}, expect=409)["code"] == "terminal_state"
 
 
+def test_an_update_back_to_what_is_stored_is_refused_while_another_update_runs(world: World) -> None:
+    service = world.order(world.service_type(VM, SIMPLE), GOOD)
+    world.complete(service)
+    path = f"/services/{service['id']}"
+    active = world.consumer.patch(path, {"properties": {"cpu": 8}})["activeJob"]
+    refused = world.consumer.patch(path, {"properties": {"cpu": 4}}, expect=409)
+    assert (refused["code"], refused["jobId"]) == ("active_job", active["id"])
+    world.complete(service)
+    world.do(service, "start")
+    # A job that leaves the properties alone stands in nobody's way.
+    assert world.consumer.patch(path, {"properties": {"cpu": 8}})["properties"]["cpu"] == 8
+
+
 def test_a_version_that_is_no_longer_there_is_refused(world: World) -> None:
     service = world.order(world.service_type(VM, SIMPLE), GOOD)
     world.complete(service)

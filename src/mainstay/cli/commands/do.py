@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise Refused(text + way_out(refusal, service, arguments.action)) from refusal
         if is_forecast(arguments):
             return show_forecast(arguments, answer, members)
-        return finish(client, answer, wait=arguments.wait, as_json=arguments.json)
+        return finish(client, answer, arguments.action, wait=arguments.wait, as_json=arguments.json)
 
 
 def refuse_misplaced(arguments: argparse.Namespace) -> None:

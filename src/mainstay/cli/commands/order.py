@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise Refused(explain(refusal, client.url, members) + way_out(refusal, service_type["name"])) from refusal
         if is_forecast(arguments):
             return show_forecast(arguments, answer, members)
-        return finish(client, answer, wait=arguments.wait, as_json=arguments.json)
+        return finish(client, answer, "create", wait=arguments.wait, as_json=arguments.json)
 
 
 def way_out(refusal: ServerRefusal, name: str) -> str:

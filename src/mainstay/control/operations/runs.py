@@ -212,6 +212,12 @@ async def abandon_run(work: Work, run: Run) -> None:
     await vault.forget(work, run.new_secrets)
 
 
+async def changes_properties(work: Work, job: JobRow, service: ServiceRow) -> bool:
+    """Whether the run of this job is to leave the service with other properties than it has."""
+    run = await RUNS.find(work.tx, job.run_id)
+    return run is not None and run.properties is not None and not equal(run.properties, service.properties)
+
+
 async def find_run(work: Work, job: JobRow) -> Run:
     run = await RUNS.find(work.tx, job.run_id, lock=True)
     if run is None:

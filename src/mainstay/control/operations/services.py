@@ -249,6 +249,9 @@ async def _request(
     plan = await _plan(work, service, definition.properties, action, request)
     refuse_stale(service, request.if_version)
     if action.name == "update" and plan.decided is not None and not plan.decided.accepted.changed:
+        if active is not None and await runs.changes_properties(work, active, service):
+            # What is stored now will not be for long: who asks for it would be told it is so, and then it is not.
+            raise active_job_refusal(active)
         return None
     steps.begin(lifecycle, action.name, service.status)
     if active is not None:
