@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "order a service"
 DEFAULT_GROUP = "default"
+FOR_WHOM = "an admin says for whom: --for PARTICIPANT; `mainstay participants` lists them"
 PAUSES_SECONDS = (0.5, 1.0, 2.0, 4.0)
 
 
@@ -82,6 +83,8 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             answer = send(client, arguments, body)
         except ServerRefusal as refusal:
+            if "for whom" in str(refusal):
+                raise Refused(FOR_WHOM) from refusal
             raise Refused(explain(refusal, client.url, members) + way_out(refusal, service_type["name"])) from refusal
         if is_forecast(arguments):
             return show_forecast(arguments, answer, members)
@@ -90,8 +93,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def way_out(refusal: ServerRefusal, name: str) -> str:
     text = str(refusal)
-    if "for whom" in text:
-        return ": --for PARTICIPANT; `mainstay participants` lists them"
     if "no agent found" in text:
         return f"\n`mainstay types {name}` tells who offers it; `mainstay agents add` brings an agent in."
     return f"\n`mainstay types {name}` tells what it takes." if refusal.faults else ""
@@ -121,7 +122,7 @@ def find_group(client: Client, consumer: str | None, name: str, *, make: bool) -
         client.get("/tokens/me").get("participantId") if consumer is None else find_consumer(client, consumer)
     )
     if consumer_id is None:
-        raise Refused("an admin says for whom: --for PARTICIPANT; `mainstay participants` lists them")
+        raise Refused(FOR_WHOM)
     for group in some(client, "/service-groups", {"name": name, "consumerId": consumer_id}):
         if group["name"] == name:
             return str(group["id"])
