@@ -9,8 +9,7 @@ import msgspec
 from mainstay.control.domain.lifecycle.steps import available_actions
 from mainstay.control.operations.work import Work
 from mainstay.control.store.jobs import JobRow
-from mainstay.control.store.participants import PARTICIPANTS
-from mainstay.control.store.services import SERVICES, ServiceRow, surroundings
+from mainstay.control.store.services import ServiceRow, Surroundings, surroundings, with_surroundings
 
 
 class Named(msgspec.Struct, frozen=True):
@@ -47,37 +46,36 @@ class Job(JobRow, frozen=True, kw_only=True):
 
 async def show_services(work: Work, rows: Sequence[ServiceRow]) -> list[Service]:
     around = await surroundings(work.tx, [row.id for row in rows])
-    shown = []
-    for row in rows:
-        found = around[row.id]
-        definition = await work.tools.definitions.read(work.tx, row.service_type_id, found.type_version)
-        shown.append(
-            Service(
-                **msgspec.structs.asdict(row),
-                agent=AgentNamed(row.agent_id, found.agent_name, found.agent_status),
-                service_type=Named(row.service_type_id, found.type_name),
-                available_actions=list(available_actions(definition.lifecycle, row.status)),
-                active_job=None if found.job is None else ActiveJob(*found.job),
-            )
-        )
-    return shown
+    return [await _show(work, row, around[row.id]) for row in rows]
 
 
 async def show_service(work: Work, row: ServiceRow) -> Service:
     return (await show_services(work, [row]))[0]
 
 
+async def _show(work: Work, row: ServiceRow, around: Surroundings) -> Service:
+    definition = await work.tools.definitions.read(work.tx, row.service_type_id, around.type_version)
+    return Service(
+        **msgspec.structs.asdict(row),
+        agent=AgentNamed(row.agent_id, around.agent_name, around.agent_status),
+        service_type=Named(row.service_type_id, around.type_name),
+        available_actions=list(available_actions(definition.lifecycle, row.status)),
+        active_job=None if around.job is None else ActiveJob(*around.job),
+    )
+
+
 async def show_jobs(work: Work, rows: Sequence[JobRow]) -> list[Job]:
-    services = await SERVICES.many(work.tx, (row.service_id for row in rows))
-    shown = {service.id: service for service in await show_services(work, list(services.values()))}
-    people = await PARTICIPANTS.many(work.tx, (each for row in rows for each in (row.provider_id, row.consumer_id)))
+    """Without those that went with their services after they were read."""
+    found = await with_surroundings(work.tx, (row.service_id for row in rows))
+    services = {each.service.id: await _show(work, each.service, each.around) for each in found.values()}
     return [
         Job(
             **msgspec.structs.asdict(row),
-            service=shown[row.service_id],
-            agent=Named(row.agent_id, shown[row.service_id].agent.name),
-            provider=Named(row.provider_id, people[row.provider_id].name),
-            consumer=Named(row.consumer_id, people[row.consumer_id].name),
+            service=services[row.service_id],
+            agent=Named(row.agent_id, whole.around.agent_name),
+            provider=Named(row.provider_id, whole.provider_name),
+            consumer=Named(row.consumer_id, whole.consumer_name),
         )
         for row in rows
+        if (whole := found.get(row.service_id)) is not None
     ]

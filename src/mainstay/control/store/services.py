@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 import msgspec
 
-from mainstay.control.store.contract import Row, Transaction
+from mainstay.control.store.contract import Row, Transaction, Value
 from mainstay.control.store.records import Record, Table, to_microseconds, to_time
 
 
@@ -70,29 +70,67 @@ async def find_whole(tx: Transaction, service_id: str, *, lock: bool = False) ->
     )
 
 
+_AROUND = (
+    "agents.name AS agent_name, agents.status AS agent_status, service_types.name AS type_name,"
+    " service_types.updated_at AS type_version, jobs.id AS job_id, jobs.action AS job_action, jobs.status AS job_status"
+)
+_WITH_AROUND = (
+    "services JOIN agents ON agents.id = services.agent_id"
+    " JOIN service_types ON service_types.id = services.service_type_id"
+    " LEFT JOIN jobs ON jobs.service_id = services.id AND jobs.status IN ('Pending', 'Processing')"
+)
+
+
 async def surroundings(tx: Transaction, ids: Sequence[str]) -> dict[str, Surroundings]:
-    marks: dict[str, str] = {f"id_{index}": service_id for index, service_id in enumerate(ids)}
+    marks: dict[str, Value] = {f"id_{index}": service_id for index, service_id in enumerate(ids)}
     if not marks:
         return {}
     rows = await tx.fetch(
-        "SELECT services.id, agents.name AS agent_name, agents.status AS agent_status, service_types.name AS type_name,"
-        " service_types.updated_at AS type_version, jobs.id AS job_id, jobs.action AS job_action,"
-        " jobs.status AS job_status FROM services JOIN agents ON agents.id = services.agent_id"
-        " JOIN service_types ON service_types.id = services.service_type_id"
-        " LEFT JOIN jobs ON jobs.service_id = services.id AND jobs.status IN ('Pending', 'Processing')"
+        f"SELECT services.id, {_AROUND} FROM {_WITH_AROUND}"
+        f" WHERE services.id IN ({', '.join(f':{name}' for name in marks)})",
+        **marks,  # type: ignore[arg-type]
+    )
+    return {str(row["id"]): _around(row) for row in rows}
+
+
+class Whole(msgspec.Struct, frozen=True):
+    """A service with all that is shown of it beside a job."""
+
+    service: ServiceRow
+    around: Surroundings
+    provider_name: str
+    consumer_name: str
+
+
+async def with_surroundings(tx: Transaction, ids: Iterable[str]) -> dict[str, Whole]:
+    """Those that are there, in one go."""
+    marks: dict[str, Value] = {f"id_{index}": service_id for index, service_id in enumerate(dict.fromkeys(ids))}
+    if not marks:
+        return {}
+    rows = await tx.fetch(
+        f"SELECT {SERVICES.select('services')}, {_AROUND}, providers.name AS provider_name,"
+        f" consumers.name AS consumer_name FROM {_WITH_AROUND}"
+        " JOIN participants AS providers ON providers.id = services.provider_id"
+        " JOIN participants AS consumers ON consumers.id = services.consumer_id"
         f" WHERE services.id IN ({', '.join(f':{name}' for name in marks)})",
         **marks,  # type: ignore[arg-type]
     )
     return {
-        str(row["id"]): Surroundings(
-            str(row["agent_name"]),
-            str(row["agent_status"]),
-            str(row["type_name"]),
-            to_time(int(str(row["type_version"]))),
-            None if row["job_id"] is None else (str(row["job_id"]), str(row["job_action"]), str(row["job_status"])),
+        str(row["id"]): Whole(
+            SERVICES.decode(row), _around(row), str(row["provider_name"]), str(row["consumer_name"])
         )
         for row in rows
     }
+
+
+def _around(row: Row) -> Surroundings:
+    return Surroundings(
+        str(row["agent_name"]),
+        str(row["agent_status"]),
+        str(row["type_name"]),
+        to_time(int(str(row["type_version"]))),
+        None if row["job_id"] is None else (str(row["job_id"]), str(row["job_action"]), str(row["job_status"])),
+    )
 
 
 async def find_living(tx: Transaction, ids: Sequence[str]) -> list[tuple[ServiceRow, str]]:

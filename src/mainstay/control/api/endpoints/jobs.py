@@ -55,11 +55,8 @@ async def list_pending(call: Call) -> Answer:
     service_id = next((value.lower() for key, value in call.query if key == "serviceId"), None)
 
     async def look() -> list[Job]:
-        # Mostly there is nothing, and then one question is enough.
+        # Whatever changes between the two questions may as well change before the agent acts on the answer.
         async with call.asking() as work:
-            if not await jobs.pending(work, 1, service_id):
-                return []
-        async with call.reading() as work:
             return await show_jobs(work, await jobs.pending(work, limit, service_id))
 
     return Answer(await until_found(call, agent_topic(str(call.who.agent_id)), look, wait))

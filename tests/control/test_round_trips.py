@@ -1,0 +1,66 @@
+"""How often PostgreSQL is asked for one request: each time costs more than most of what is asked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plane import Cluster, running
+from wire import Wire, listened_to
+from world import World
+
+TURNS = 12
+
+
+class Counted:
+    def __init__(self, world: World, wire: Wire) -> None:
+        self.world = world
+        self.kind = world.service_type({}, None)
+        self._wire = wire
+        self._least: dict[str, int] = {}
+        for _ in range(TURNS):
+            self._turn()
+
+    def _turn(self) -> None:
+        world = self.world
+        body = {"serviceTypeId": self.kind["id"], "name": "n", "groupId": world.group_id, "agentId": world.agent_id}
+        service = self._count("order", lambda: world.consumer.post("/services", body))
+        (job,) = self._count("poll", lambda: world.agent.get("/jobs/pending"))
+        assert job["service"]["id"] == service["id"]
+        path = f"/jobs/{job['id']}"
+        lease = self._count("claim", lambda: world.agent.post(f"{path}/claim", {"leaseSeconds": 60}, expect=200))
+        held = {"leaseToken": lease["leaseToken"]}
+        self._count("renew", lambda: world.agent.post(f"{path}/renew", held, expect=200))
+        self._count("complete", lambda: world.agent.post(f"{path}/complete", held, expect=204))
+        self._count("show", lambda: world.consumer.get(f"/services/{service['id']}"))
+
+    def _count(self, what: str, work: Callable[[], Any]) -> Any:
+        """Together with what it leaves to be told afterwards. What else goes on at that time only makes it more."""
+        before = self._wire.round_trips
+        found = work()
+        time.sleep(0.03)
+        count = self._wire.round_trips - before
+        self._least[what] = min(self._least.get(what, count), count)
+        return found
+
+    def __getitem__(self, what: str) -> int:
+        return self._least[what]
+
+
+@pytest.fixture(scope="module")
+def counted(postgresql: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Counted]:
+    data: Path = tmp_path_factory.mktemp("round-trips") / "data"
+    with listened_to(postgresql.new_database()) as (url, wire), running(data, database_url=url) as server:
+        yield Counted(World(server.admin), wire)
+
+
+@pytest.mark.parametrize(
+    ("what", "most"),
+    [("order", 9), ("poll", 3), ("claim", 9), ("renew", 7), ("complete", 9), ("show", 5)],
+)
+def test_a_request_asks_the_database_only_so_often(counted: Counted, what: str, most: int) -> None:
+    assert 0 < counted[what] <= most, f"{what}: {counted[what]}"
