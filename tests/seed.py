@@ -29,8 +29,19 @@ class Block:
         return json.loads(self.text)
 
 
+@dataclass(frozen=True)
+class Request:
+    method: str
+    path: str
+    body: object
+
+
 def json_blocks() -> list[Block]:
-    """Every block fenced as JSON, with the heading above it and the last line of prose before it."""
+    return fenced("json")
+
+
+def fenced(wanted: str) -> list[Block]:
+    """Every block fenced as this language, with the heading above it and the last line of prose before it."""
     blocks: list[Block] = []
     heading = lead = ""
     fence: list[str] | None = None
@@ -40,7 +51,7 @@ def json_blocks() -> list[Block]:
             if fence is None:
                 fence, language = [], line[3:]
             else:
-                if language == "json":
+                if language == wanted:
                     blocks.append(Block(heading, lead, "\n".join(fence), number - len(fence)))
                 fence = None
         elif fence is not None:
@@ -59,6 +70,22 @@ def block(heading: str, lead: str = "") -> object:
     ]
     assert len(found) == 1, f"{len(found)} blocks under {heading!r} after {lead!r}"
     return found[0].parse()
+
+
+def requests(heading: str, lead: str = "", **names: str) -> list[Request]:
+    """The requests that the text shows there. Ids it makes up (`pool-set-uuid`) are replaced by those of `names`
+    (`pool_set_uuid`), and dots that stand for a schema by null."""
+    text = "\n".join(
+        each.text for each in fenced("http") if each.heading == heading and each.lead.startswith(lead)
+    ).replace("{...}", "null")
+    for name, value in names.items():
+        text = re.sub(rf"(?<![a-z-]){name.replace('_', '-')}(?![a-z-])", value, text)
+    found = re.findall(r"^([A-Z]+) /api/v1(/\S+)$(.*?)(?=^[A-Z]+ /|\Z)", text, re.MULTILINE | re.DOTALL)
+    assert found, f"no requests under {heading!r} after {lead!r}"
+    return [
+        Request(method, path, json.loads(rest[rest.find("{") :]) if "{" in rest else None)
+        for method, path, rest in found
+    ]
 
 
 def listed_messages() -> list[str]:

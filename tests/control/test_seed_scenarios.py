@@ -1,0 +1,868 @@
+"""The specification's chapters over HTTP: its types as written, its orders, its stated errors and results."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+import seed
+from plane import Client
+from world import World, unique
+
+SIMPLE: Any = seed.block("Example 1: Simple VM Lifecycle")
+ADVANCED: Any = seed.block("Example 2: Advanced Lifecycle with Error Handling")
+DATABASE: Any = seed.block("Example 3: Database Lifecycle with Maintenance States")
+VM: Any = seed.block("VM Service Type with Mixed Authorizers")
+MIXED: Any = seed.block("Property Secrets", "**Mixed Example:**")
+GOOD_VM = {"instanceName": "web-01", "region": "us-east-1", "cpu": 4, "memory": 8, "diskSize": 50, "imageId": "ami-1"}
+
+
+def blocks(*headings: str) -> Any:
+    """The properties of all blocks under these headings, together."""
+    found: dict[str, Any] = {}
+    for each in seed.json_blocks():
+        if each.heading in headings:
+            found |= each.parse()  # type: ignore[call-overload]
+    return found
+
+
+def send(client: Client, request: seed.Request, expect: int) -> Any:
+    return client.call(request.method, f"/api/v1{request.path}", request.body, expect=expect).body
+
+
+def faults(reply: Any) -> dict[str, str]:
+    return {fault["path"]: fault["message"] for fault in reply["errors"]}
+
+
+def refused_order(world: World, kind: Any, properties: Any, **more: Any) -> dict[str, str]:
+    body = {"serviceTypeId": kind["id"], "name": "x", "groupId": world.group_id, "agentId": world.agent_id, **more}
+    return faults(world.consumer.post("/services", {**body, "properties": properties}, expect=400))
+
+
+def judged(world: World, kind: Any, properties: Any, **more: Any) -> dict[str, str]:
+    body = {"properties": properties, "agentId": world.agent_id, "groupId": world.group_id, **more}
+    verdict = world.consumer.post(f"/service-types/{kind['id']}/validate", body, expect=200)
+    assert verdict["valid"] is not bool(verdict["errors"])
+    return faults(verdict)
+
+
+def patch(world: World, service: Any, properties: Any, *, expect: int = 200) -> Any:
+    return world.consumer.patch(f"/services/{service['id']}", {"properties": properties}, expect=expect)
+
+
+def remove(world: World, service: Any) -> Any:
+    world.consumer.delete(f"/services/{service['id']}")
+    return world.complete(service)
+
+
+def refused_report(world: World, service: Any, properties: Any) -> dict[str, str]:
+    """What the agent hears; its job is free again afterwards."""
+    job = world.next_job(service)
+    reply = world.agent.post(f"/jobs/{job['id']}/complete", {"properties": properties}, expect=400)
+    world.agent.post(f"/jobs/{job['id']}/release", expect=204)
+    return faults(reply)
+
+
+def as_named(world: World, name: str) -> Any:
+    """The text names service types; names are unique, and the server is shared."""
+    found = [
+        each for each in world.admin.get("/service-types", query={"name": name})["items"] if each["name"] == name
+    ]
+    if not found:
+        return world.service_type(name=name)
+    known = world.admin.get(f"/agent-types/{world.agent_type_id}")["serviceTypeIds"]
+    world.admin.patch(f"/agent-types/{world.agent_type_id}", {"serviceTypeIds": [*known, found[0]["id"]]})
+    return found[0]
+
+
+def option_type(world: World, kind: str) -> Any:
+    found: list[Any] = world.admin.get("/service-option-types", query={"type": kind})["items"]
+    return found[0] if found else world.admin.post("/service-option-types", {"name": kind, "type": kind})
+
+
+def pool_set(world: World) -> str:
+    """Steps 1 and 4 of the text's pool setup."""
+    (new_set,) = seed.requests("Property Pool Allocation", "1. ", participant_uuid=world.provider_id)
+    set_id: str = send(world.provider, new_set, 201)["id"]
+    (configure,) = seed.requests("Property Pool Allocation", "4. ", pool_set_uuid=set_id)
+    world.provider.patch(f"/agents/{world.agent_id}", configure.body)
+    return set_id
+
+
+def public_pool(world: World, set_id: str) -> Any:
+    """Steps 2 and 3: a list with one address."""
+    (new_pool,) = seed.requests("Property Pool Allocation", "2. ", pool_set_uuid=set_id)
+    pool = send(world.provider, new_pool, 201)
+    (new_value,) = seed.requests("Property Pool Allocation", "3. ", pool_uuid=pool["id"])
+    send(world.provider, new_value, 201)
+    return pool
+
+
+def free(world: World, pool: Any) -> int:
+    return int(world.provider.get(f"/service-pools/{pool['id']}/usage")["free"])
+
+
+def reveal(world: World, reference: str, expect: int = 200) -> Any:
+    reply = world.agent.get(f"/vault/secrets/{reference.removeprefix('vault://')}", expect=expect)
+    return reply.get("value")
+
+
+# Property types
+
+
+TYPES = blocks("String", "Integer", "Number (Float)", "Boolean", "JSON", "Object", "Array")
+
+
+def test_each_property_type_is_ordered_with_its_defaults(world: World) -> None:
+    kind = world.service_type(TYPES)
+    shown = world.consumer.get(f"/service-types/{kind['id']}")
+    assert shown["propertySchema"] == TYPES
+    given = {
+        "name": "n",
+        "cpu": 2,
+        "metadata": {"owner": "o", "tags": ["a"]},
+        "ports": [1, 65535],
+        "customData": [None],
+    }
+    service = world.order(kind, given)
+    defaults = {"price": 0.0, "enabled": True, "metadata": {"owner": "o", "tags": ["a"], "version": 1.0}}
+    assert service["properties"] == {**given, **defaults}
+
+
+@pytest.mark.parametrize("value", ["text", 1.5, {"a": [None]}, [1, "2"], False, None])
+def test_a_json_property_takes_any_value(world: World, value: object) -> None:
+    assert judged(world, world.service_type(blocks("JSON")), {"customData": value}) == {}
+
+
+def test_each_property_type_refuses_the_others(world: World) -> None:
+    wrong = {"name": 1, "cpu": 1.5, "price": "1", "enabled": 0, "metadata": [], "ports": [0, "x", 65536]}
+    assert refused_order(world, world.service_type(TYPES), wrong) == {
+        "name": "expected string, got integer",
+        "cpu": "expected integer, got number",
+        "price": "expected number, got string",
+        "enabled": "expected boolean, got integer",
+        "metadata": "expected object, got array",
+        "ports[0]": "value 0 is less than minimum 1",
+        "ports[1]": "expected integer, got string",
+        "ports[2]": "value 65536 exceeds maximum 65535",
+    }
+    nested = {"name": "n", "cpu": 1, "metadata": {"tags": ["a", 2], "x": 1}, "ports": []}
+    assert judged(world, world.service_type(TYPES), nested) == {
+        "metadata.x": "unknown property",
+        "metadata.owner": "required field is missing",
+        "metadata.tags[1]": "expected string, got integer",
+        "ports": "array length 0 is less than minimum 1",
+    }
+    many = {"name": "n", "cpu": 1, "ports": list(range(1, 12))}
+    assert judged(world, world.service_type(TYPES), many) == {"ports": "array length 11 exceeds maximum 10"}
+
+
+# Authorizers
+
+
+def test_each_actor_sets_what_it_may(world: World) -> None:
+    schema = {
+        name: rule
+        for each in seed.json_blocks()
+        if each.heading == "Actor Authorizer" and each.lead.startswith("**Example")
+        for name, rule in each.parse().items()  # type: ignore[attr-defined]
+    }
+    assert schema.keys() == {"instanceName", "ipAddress", "publicIp", "hostname"}
+    kind = world.service_type(schema)
+    public_pool(world, pool_set(world))
+    assert refused_order(world, kind, {"instanceName": "n", "ipAddress": "10.0.0.1", "publicIp": "1.2.3.4"}) == {
+        "ipAddress": "ipAddress: property can only be set by: [agent]",
+        "publicIp": "publicIp: property can only be set by: [system]",
+    }
+    service = world.order(kind, {"instanceName": "n", "hostname": "from-user"})
+    assert refused_report(world, service, {"instanceName": "m", "publicIp": "1.2.3.4"}) == {
+        "instanceName": "instanceName: property can only be set by: [user]",
+        "publicIp": "publicIp: property can only be set by: [system]",
+    }
+    done = world.complete(service, properties={"ipAddress": "10.0.0.1", "hostname": "from-agent"})
+    assert done["properties"] == {
+        "instanceName": "n",
+        "ipAddress": "10.0.0.1",
+        "publicIp": "185.123.45.10",
+        "hostname": "from-agent",
+    }
+
+
+def test_states_decide_when_a_property_changes_and_an_agent_sets_its_id_once(world: World) -> None:
+    schema = {
+        **blocks("Combining Authorizers"),
+        **seed.block("State Authorizer", "**Example - Update Only"),  # type: ignore[dict-item]
+        **seed.block("State Authorizer", "**Example - Hot"),  # type: ignore[dict-item]
+    }
+    assert schema.keys() == {"cpu", "instanceId", "diskSize", "maxConnections"}
+    service = world.order(world.service_type(schema), {"cpu": 1, "diskSize": 10, "maxConnections": 5})
+    world.complete(service, properties={"instanceId": "i-1"})
+    patch(world, service, {"cpu": 2, "diskSize": 20})
+    assert refused_report(world, service, {"instanceId": "i-2"}) == {
+        "instanceId": "instanceId: property is immutable and cannot be changed"
+    }
+    assert world.complete(service)["properties"]["diskSize"] == 20
+    world.do(service, "start")
+    world.complete(service)
+    changes = {"cpu": 4, "diskSize": 40, "maxConnections": 50}
+    assert faults(patch(world, service, changes, expect=400)) == {
+        "cpu": "cpu: property cannot be updated in state 'Started'",
+        "diskSize": "diskSize: property cannot be updated in state 'Started'",
+    }
+    patch(world, service, {"maxConnections": 50})
+    assert world.complete(service)["properties"]["maxConnections"] == 50
+
+
+# Validators
+
+
+def validated(kind: str, heading: str, number: int = 0) -> Any:
+    found = [each for each in seed.json_blocks() if each.heading == heading and '"validators": [' in each.text]
+    return {"type": kind, **found[number].parse()}  # type: ignore[dict-item]
+
+
+def test_every_validator_of_the_text_says_what_is_wrong(world: World) -> None:
+    schema = {
+        "minLength": validated("string", "minLength"),
+        "maxLength": validated("string", "maxLength"),
+        "pattern": validated("string", "pattern"),
+        "stringEnum": validated("string", "enum", 0),
+        "min": validated("number", "min"),
+        "max": validated("integer", "max"),
+        "numberEnum": validated("integer", "enum", 1),
+        "minItems": validated("array", "minItems"),
+        "maxItems": validated("array", "maxItems"),
+        "uniqueItems": validated("array", "uniqueItems"),
+    }
+    good = {
+        "minLength": "äöü", "maxLength": "x" * 50, "pattern": "a_B-9", "stringEnum": "staging", "min": 1, "max": 100,
+        "numberEnum": 32, "minItems": [0], "maxItems": [0] * 10, "uniqueItems": [1, True, "1"],
+    }  # fmt: skip
+    kind = world.service_type(schema)
+    assert world.order(kind, good)["properties"] == good
+    bad = {
+        "minLength": "äö", "maxLength": "x" * 51, "pattern": "a b", "stringEnum": "test", "min": 0.5, "max": 101,
+        "numberEnum": 3, "minItems": [], "maxItems": [0] * 11, "uniqueItems": [{"a": 1}, {"a": 1.0}],
+    }  # fmt: skip
+    assert refused_order(world, kind, bad) == {
+        "minLength": "string length 2 is less than minimum 3",
+        "maxLength": "string length 51 exceeds maximum 50",
+        "pattern": "string does not match pattern ^[a-zA-Z0-9_-]+$",
+        "stringEnum": "value is not in allowed enum values",
+        "min": "value 0.5 is less than minimum 1",
+        "max": "value 101 exceeds maximum 100",
+        "numberEnum": "value is not in allowed enum values",
+        "minItems": "array length 0 is less than minimum 1",
+        "maxItems": "array length 11 exceeds maximum 10",
+        "uniqueItems": "array contains duplicate items",
+    }
+
+
+def test_a_referenced_service_must_be_of_a_type_that_the_text_allows(world: World) -> None:
+    kind = world.service_type(blocks("serviceType"))
+    mysql, mongo, redis = (world.order(as_named(world, name)) for name in ("MySQL", "MongoDB", "Redis"))
+    order = {"database_service": mysql["id"], "storage_service": mongo["id"]}
+    assert world.order(kind, order)["properties"] == order
+    wrong = "referenced service is not of the allowed service type"
+    assert refused_order(world, kind, {"database_service": mongo["id"], "storage_service": redis["id"]}) == {
+        "database_service": wrong,
+        "storage_service": wrong,
+    }
+    assert refused_order(world, kind, {"database_service": "db-1", "storage_service": str(uuid4())}) == {
+        "database_service": "invalid service ID format",
+        "storage_service": "referenced service does not exist",
+    }
+
+
+def test_a_referenced_service_must_have_the_same_origin(world: World) -> None:
+    api = as_named(world, "Python-API")
+    kind = world.service_type(blocks("sameOrigin"))
+    other_group = world.consumer.post("/service-groups", {"name": "o", "consumerId": world.consumer_id})["id"]
+    near, far = world.order(api), world.order(api, groupId=other_group)
+    order = {"related_service": far["id"], "dependent_service": near["id"], "backend_service": far["id"]}
+    assert world.order(kind, order)["properties"] == order
+    assert refused_order(world, kind, {**order, "dependent_service": far["id"]}) == {
+        "dependent_service": "referenced service must belong to the same service group"
+    }
+    # An admin may read every service, so it learns why; for others a foreign service is not there at all.
+    foreign = world.admin.post(
+        "/services",
+        {"serviceTypeId": api["id"], "name": "f", "consumerId": world.provider_id, "agentId": world.agent_id},
+    )
+    body = {"properties": {**order, "backend_service": foreign["id"]}, "groupId": world.group_id}
+    path = f"/service-types/{kind['id']}/validate"
+    assert faults(world.admin.post(path, body, expect=200)) == {
+        "backend_service": "referenced service must belong to the same consumer"
+    }
+    assert faults(world.consumer.post(path, body, expect=200)) == {
+        "backend_service": "referenced service does not exist"
+    }
+
+
+def test_the_options_of_the_provider_decide_what_can_be_ordered(world: World) -> None:
+    written: Any = seed.block("serviceOption", "Service type schema:")
+    kind = world.service_type(**{**written, "name": unique(written["name"])})
+    (new_type,) = seed.requests("serviceOption", "Administrators manage")
+    if not world.admin.get("/service-option-types", query={"type": "os"})["items"]:
+        send(world.admin, new_type, 201)
+    option_type(world, "machine_type")
+    region = option_type(world, "region")
+    order: Any = seed.block("serviceOption", "Valid service creation:")
+    missing = "service option with value '{}' not found or not enabled for provider"
+    given = order["properties"]
+    assert refused_order(world, kind, given) == {name: missing.format(value) for name, value in given.items()}
+    options: Any = seed.block("serviceOption", "Provider's service options:")
+    made = [world.provider.post("/service-options", {**each, "providerId": world.provider_id}) for each in options]
+    names = {"participant_uuid": world.provider_id, "option_type_uuid": region["id"]}
+    (new_option,) = seed.requests("serviceOption", "Providers manage", **names)
+    assert isinstance(new_option.body, dict)
+    world.provider.post("/service-options", {**new_option.body, "name": "East", "value": "us-east-1"})
+    service = world.order(kind, given, name=order["name"])
+    assert (service["name"], service["properties"]) == (order["name"], given)
+    world.provider.patch(f"/service-options/{made[0]['id']}", {"enabled": False})
+    assert refused_order(world, kind, given) == {"operatingSystem": missing.format("ubuntu-22.04")}
+    world.order(kind, {**given, "operatingSystem": "ubuntu-24.04"})
+
+
+def test_an_option_matches_as_json_whatever_it_is(world: World) -> None:
+    kind = world.service_type(seed.block("serviceOption", "Disk type with complex value:"))
+    disks = option_type(world, "disk_type")
+    option = {"providerId": world.provider_id, "serviceOptionTypeId": disks["id"], "name": "ssd"}
+    world.provider.post("/service-options", {**option, "value": {"type": "ssd", "size": 100}})
+    world.order(kind, {"diskConfig": {"size": 100.0, "type": "ssd"}})
+    for wrong in ({"type": "ssd"}, {"type": "ssd", "size": "100"}, {"type": "ssd", "size": 100, "x": 1}):
+        (message,) = refused_order(world, kind, {"diskConfig": wrong}).values()
+        assert message.endswith("not found or not enabled for provider")
+    system: Any = seed.block("serviceOption", "**Basic Usage:**")
+    zones = {**system["operatingSystem"], "type": "array", "items": {"type": "string"}}
+    listed = world.service_type({"zones": zones})
+    os_type = option_type(world, "os")
+    world.provider.post(
+        "/service-options",
+        {**option, "serviceOptionTypeId": os_type["id"], "value": ["us-east-1a", "us-east-1b"]},
+    )
+    world.order(listed, {"zones": ["us-east-1a", "us-east-1b"]})
+    assert refused_order(world, listed, {"zones": ["us-east-1b", "us-east-1a"]}).keys() == {"zones"}
+
+
+# Pools and generators
+
+
+def test_the_complete_pool_example_fills_an_order_and_takes_back(world: World) -> None:
+    chapter = "Property Pool Allocation"
+    written: Any = seed.block(chapter, "Service type schema:")
+    kind = world.service_type(**{**written, "name": unique(written["name"])})
+    assert set(refused_order(world, kind, {}).values()) == {"agent does not have a pool set configured"}
+    set_id = pool_set(world)
+    assert refused_order(world, kind, {})["publicIp"] == "no pool found with type public_ip in pool set"
+    public = public_pool(world, set_id)
+    (subnet,) = seed.requests(chapter, "Pool setup (subnet pool)", pool_set_uuid=set_id)
+    private = send(world.provider, subnet, 201)
+    new_pool, _ = seed.requests(chapter, "Pool setup (complex JSON", pool_set_uuid=set_id)
+    hostnames = send(world.provider, new_pool, 201)
+    _, new_value = seed.requests(chapter, "Pool setup (complex JSON", hostname_pool_uuid=hostnames["id"])
+    send(world.provider, new_value, 201)
+    order: Any = seed.block(chapter, "Service creation (automatic allocation):")
+    service = world.order(kind, order["properties"], name=order["name"])
+    after: Any = seed.block(chapter, "After service creation")
+    assert service["properties"] == after["properties"]
+    (view,) = seed.requests(chapter, "View allocation status", public_ip_pool_uuid=public["id"])
+    (shown,) = send(world.provider, view, 200)["items"]
+    answer: Any = seed.block(chapter, "Response shows allocated status:")
+    (expected,) = answer["items"]
+    assert shown.keys() >= expected.keys()
+    assert [shown[name] for name in ("name", "value", "propertyName", "serviceId")] == [
+        expected["name"],
+        expected["value"],
+        expected["propertyName"],
+        service["id"],
+    ]
+    assert refused_order(world, kind, {}) == {
+        "publicIp": "failed to allocate from pool public_ip",
+        "hostname": "failed to allocate from pool hostname",
+    }
+    assert (free(world, public), free(world, private), free(world, hostnames)) == (0, 253, 0)
+    world.complete(service)
+    remove(world, service)
+    assert (free(world, public), free(world, private), free(world, hostnames)) == (1, 254, 1)
+    assert world.order(kind)["properties"] == after["properties"]
+
+
+def test_a_pool_of_integers_fills_integers_only(world: World) -> None:
+    set_id = pool_set(world)
+    (written,) = seed.requests("Property Pool Allocation", "2. ", pool_set_uuid=set_id)
+    assert isinstance(written.body, dict)
+    pool = world.provider.post("/service-pools", {**written.body, "type": "port", "propertyType": "integer"})
+    for port in (8080, 8081):
+        world.provider.post("/service-pool-values", {"servicePoolId": pool["id"], "name": "p", "value": port})
+    rule: Any = seed.block("Property Pool Allocation", "**Basic Usage:**")
+    port_rule = {**rule["publicIp"], "type": "integer", "generator": {"type": "pool", "config": {"poolType": "port"}}}
+    kind = world.service_type({"port": port_rule})
+    assert [world.order(kind)["properties"]["port"] for _ in range(2)] == [8080, 8081]
+    text = world.service_type({"port": {**port_rule, "type": "string"}})
+    assert refused_order(world, text, {}) == {
+        "port": "property port has type string but pool port provides type integer"
+    }
+
+
+def test_generators_in_the_old_and_the_new_spelling_make_values(world: World) -> None:
+    public_pool(world, pool_set(world))
+    schema: Any = {
+        **seed.block("Generators", "**Example: Pool Generator"),  # type: ignore[dict-item]
+        **seed.block("Generators", "Generators would be configured"),  # type: ignore[dict-item]
+    }
+    kind = world.service_type(schema)
+    assert refused_order(world, kind, {"publicIp": "1.2.3.4", "hostname": "h"}) == {
+        "publicIp": "publicIp: property can only be set by: [system]",
+        "hostname": "hostname: property can only be set by: [system]",
+    }
+    service = world.order(kind)
+    assert service["properties"] == {"publicIp": "185.123.45.10", "hostname": f"server-{service['id']}"}
+
+
+# Secrets
+
+
+def test_the_web_application_of_the_text_keeps_its_secrets_as_long_as_it_says(world: World) -> None:
+    written: Any = seed.block("Property Secrets", "Service type with secrets:")
+    order: Any = seed.block("Property Secrets", "Service creation request:")
+    kept: Any = seed.block("Property Secrets", "Stored service properties")
+    kind = world.service_type(**{**written, "name": unique(written["name"])})
+    service = world.order(kind, order["properties"], name=order["name"])
+    found, given = service["properties"], order["properties"]
+    assert found.keys() == kept.keys()
+    assert found["databaseConfig"].keys() == kept["databaseConfig"].keys()
+    references = [found["apiKey"], found["initialPassword"], found["databaseConfig"]["password"]]
+    plain = [given["apiKey"], given["initialPassword"], given["databaseConfig"]["password"]]
+    assert [reveal(world, each) for each in references] == plain
+    after = world.complete(service)["properties"]
+    assert after == {name: value for name, value in found.items() if name != "initialPassword"}
+    reveal(world, references[1], expect=404)
+    assert [reveal(world, references[0]), reveal(world, references[2])] == [plain[0], plain[2]]
+    remove(world, service)
+    for reference in references:
+        reveal(world, reference, expect=404)
+
+
+def test_nested_secrets_of_both_kinds_go_in_their_time(world: World) -> None:
+    kind = world.service_type(seed.block("Property Secrets", "However, objects can contain"))
+    users = [{"username": name, "password": f"p-{name}"} for name in "ab"]
+    service = world.order(kind, {"database": {"host": "h", "password": "p-db"}, "users": users})
+    lasting = service["properties"]["database"]["password"]
+    passing = [user["password"] for user in service["properties"]["users"]]
+    assert [reveal(world, each) for each in (lasting, *passing)] == ["p-db", "p-a", "p-b"]
+    done = world.complete(service)
+    assert done["properties"] == {
+        "database": {"host": "h", "password": lasting},
+        "users": [{"username": "a"}, {"username": "b"}],
+    }
+    for reference in passing:
+        reveal(world, reference, expect=404)
+    patch(world, service, {"users": [{"username": "c", "password": "p-c"}]})
+    (params,) = [job["params"] for job in world.jobs(service) if job["status"] == "Pending"]
+    assert reveal(world, params["users"][0]["password"]) == "p-c"
+    world.fail(service, "no")
+    reveal(world, params["users"][0]["password"], expect=404)
+    assert reveal(world, lasting) == "p-db"
+    assert remove(world, service)["properties"]["database"] == {"host": "h"}
+    reveal(world, lasting, expect=404)
+
+
+def test_each_job_has_ephemeral_secrets_of_its_own(world: World) -> None:
+    service = world.order(world.service_type(MIXED), {"apiKey": "k", "setupPassword": "one"})
+    key, first = service["properties"]["apiKey"], service["properties"]["setupPassword"]
+    world.complete(service)
+    reveal(world, first, expect=404)
+    patch(world, service, {"setupPassword": "two"})
+    second = world.next_job_seen(service)["params"]["setupPassword"]
+    assert (second != first, reveal(world, second)) == (True, "two")
+    assert world.complete(service)["properties"] == {"apiKey": key}
+    reveal(world, second, expect=404)
+    assert reveal(world, key) == "k"
+
+
+@pytest.mark.parametrize(
+    ("definition", "message"),
+    [
+        (
+            {"type": "object", "secret": {"type": "persistent"}},
+            "only primitive types (string, integer, number, boolean, json) can be secrets",
+        ),
+        ({"type": "string", "secret": {"type": "eternal"}}, "secret type must be 'persistent' or 'ephemeral'"),
+        ({"type": "string", "secret": {}}, "secret configuration must include 'type' field"),
+        ({"type": "string", "generator": {"type": "pool"}}, "pool generator config missing 'poolType'"),
+        (
+            {"type": "string", "generator": {"type": "pool", "config": {"poolType": 1}}},
+            "pool generator config 'poolType' must be a string",
+        ),
+        (
+            {"type": "string", "generator": {"type": "pool", "config": {"poolType": ""}}},
+            "pool generator config 'poolType' cannot be empty",
+        ),
+        (
+            {"type": "reference", "validators": [{"type": "serviceType", "config": {"value": 5}}]},
+            "serviceType validator value must be a string or array of strings",
+        ),
+        (
+            {"type": "string", "validators": [{"type": "serviceOption", "config": {"value": 5}}]},
+            "serviceOption validator value must be a string (serviceOptionType)",
+        ),
+    ],
+)
+def test_a_definition_is_refused_in_the_words_of_the_text(world: World, definition: Any, message: str) -> None:
+    assert message in seed.listed_messages()
+    body = {"name": unique("t"), "propertySchema": {"p": definition}}
+    reply = world.admin.post("/service-types", body, expect=400)
+    assert list(faults(reply).values()) == [message]
+
+
+# The complete examples and the API's usage
+
+
+def test_the_vm_as_written_lives_its_whole_life(world: World) -> None:
+    kind = world.service_type(VM, SIMPLE)
+    pool = public_pool(world, pool_set(world))
+    service = world.order(kind, {**GOOD_VM, "tags": {"environment": "prod"}})
+    assert service["properties"]["publicIp"] == "185.123.45.10"
+    reported = {"instanceId": "i-1", "ipAddress": "10.0.0.5", "hostname": "web-01.internal"}
+    world.complete(service, properties=reported)
+    wrong = {"instanceName": "a b", "region": "us-west-2", "cpu": 3, "diskSize": 1001, "tags": {"environment": "x"}}
+    assert faults(patch(world, service, {**wrong, "publicIp": "1.1.1.1", "hostname": "h"}, expect=400)) == {
+        "instanceName": "string does not match pattern ^[a-zA-Z0-9-]+$",
+        "region": "region: property is immutable and cannot be changed",
+        "cpu": "value is not in allowed enum values",
+        "diskSize": "value 1001 exceeds maximum 1000",
+        "publicIp": "publicIp: property can only be set by: [system]",
+        "hostname": "hostname: property can only be set by: [agent]",
+        "tags.environment": "value is not in allowed enum values",
+    }
+    patch(world, service, {"cpu": 8, "tags": {"owner": "me"}})
+    done = world.complete(service)["properties"]
+    assert done == {
+        **GOOD_VM,
+        **reported,
+        "cpu": 8,
+        "publicIp": "185.123.45.10",
+        "tags": {"environment": "prod", "owner": "me"},
+    }
+    world.do(service, "start")
+    world.complete(service)
+    assert faults(patch(world, service, {"memory": 16}, expect=400)) == {
+        "memory": "memory: property cannot be updated in state 'Started'"
+    }
+    assert remove(world, service)["status"] == "Deleted"
+    assert free(world, pool) == 1
+
+
+def test_the_disk_as_written_is_resized_by_the_user_and_measured_by_the_agent(world: World) -> None:
+    kind = world.service_type(seed.block("Disk Service Type"))
+    assert refused_order(world, kind, {"name": "d", "sizeGb": 16385, "type": "tape"}) == {
+        "sizeGb": "value 16385 exceeds maximum 16384",
+        "type": "value is not in allowed enum values",
+    }
+    service = world.order(kind, {"name": "d", "sizeGb": 10, "type": "nvme"})
+    world.complete(service, properties={"diskId": "d-1", "actualSizeGb": 10, "devicePath": "/dev/a"})
+    patch(world, service, {"sizeGb": 20})
+    assert refused_report(world, service, {"devicePath": "/dev/b"}) == {
+        "devicePath": "devicePath: property is immutable and cannot be changed"
+    }
+    grown = world.complete(service, properties={"actualSizeGb": 20})["properties"]
+    assert (grown["sizeGb"], grown["actualSizeGb"], grown["diskId"]) == (20, 20, "d-1")
+    assert faults(patch(world, service, {"type": "ssd"}, expect=400)) == {
+        "type": "type: property is immutable and cannot be changed"
+    }
+
+
+def test_the_validate_endpoint_answers_as_the_text_shows(world: World) -> None:
+    schema = {
+        "cpu": {"type": "integer", "required": True},
+        "memory": {"type": "integer", "validators": [{"type": "enum", "config": {"values": [2048]}}]},
+        "image_name": {"type": "string"},
+        "environment": {"type": "string"},
+    }
+    kind = world.service_type(schema)
+    (request,) = seed.requests("Validating Properties")
+    right = world.consumer.post(f"/service-types/{kind['id']}/validate", request.body, expect=200)
+    assert right == seed.block("Validating Properties", "Response:")
+    wrong = world.consumer.post(f"/service-types/{kind['id']}/validate", {"properties": {"memory": 1}}, expect=200)
+    assert wrong == seed.block("Validating Properties", "Or with validation errors:")
+    assert world.consumer.get("/services")["totalItems"] == 0
+
+
+# Lifecycles
+
+
+def test_the_type_created_in_the_text_starts_when_asked_and_takes_no_other_action(world: World) -> None:
+    (request,) = seed.requests("Creating a ServiceType with Lifecycle")
+    assert isinstance(request.body, dict)
+    kind = world.service_type(**{**request.body, "name": unique("VM Instance")})
+    service = world.order(kind)
+    assert world.complete(service)["availableActions"] == ["start"]
+    (start, restart) = (
+        seed.requests("Performing Lifecycle Actions", lead)[0] for lead in ("Start a service", "Restart a service")
+    )
+    made_up = start.path.split("/")[2]
+    world.consumer.post(start.path.replace(made_up, service["id"]), start.body, expect=200)
+    assert world.complete(service)["status"] == "Started"
+    unknown = world.consumer.post(restart.path.replace(made_up, service["id"]), expect=400)
+    assert unknown["code"] == "unknown_action"
+    refused = world.do(service, "start", expect=409)
+    assert refused["error"] == "action 'start' cannot be performed in state 'Started'; it starts from: Stopped"
+
+
+def test_an_action_takes_properties_only_if_it_says_so(world: World) -> None:
+    (request,) = seed.requests("Performing Lifecycle Actions", "Backup with parameters")
+    given = request.body["properties"]  # type: ignore[index]
+    schema = {"backupName": {"type": "string"}, "compressionLevel": {"type": "integer"}}
+
+    def started(lifecycle: Any) -> Any:
+        service = world.order(world.service_type(schema, lifecycle))
+        walk(world, service, "create")
+        walk(world, service, "start")
+        return service
+
+    silent = started(DATABASE)
+    assert world.do(silent, "backup", request.body, expect=400)["error"] == "action 'backup' takes no properties"
+    actions = [
+        {**action, "requestSchemaType": "properties"} if action["name"] == "backup" else action
+        for action in DATABASE["actions"]
+    ]
+    service = started({**DATABASE, "actions": actions})
+    world.do(service, "backup", request.body)
+    for state in ("Backup", "Started"):
+        assert world.next_job_seen(service)["params"] == given
+        assert world.complete(service)["status"] == state
+    assert world.service(service["id"])["properties"] == given
+
+
+def walk(world: World, service: Any, action: str) -> list[str]:
+    """The states of one request's run."""
+    if action == "delete":
+        world.consumer.delete(f"/services/{service['id']}")
+    elif action != "create":
+        world.do(service, action)
+    states: list[str] = []
+    while not states or world.service(service["id"])["activeJob"]:
+        states.append(world.complete(service)["status"])
+    return states
+
+
+@pytest.mark.parametrize(
+    ("lifecycle", "course"),
+    [
+        (SIMPLE, ["create Stopped", "start Started", "stop Stopped", "start Started", "delete Deleted"]),
+        (
+            ADVANCED,
+            [
+                "create Provisioning Stopped",
+                "start Starting Started",
+                "restart Stopping Starting Started",
+                "stop Stopping Stopped",
+                "delete Deleted",
+            ],
+        ),
+        (
+            DATABASE,
+            [
+                "create Stopped",
+                "maintenance Maintenance Stopped",
+                "start Started",
+                "backup Backup Started",
+                "stop Stopped",
+                "delete Deleted",
+            ],
+        ),
+    ],
+    ids=["simple", "advanced", "database"],
+)
+def test_a_lifecycle_of_the_text_is_walked_from_end_to_end(world: World, lifecycle: Any, course: list[str]) -> None:
+    kind = world.service_type(None, lifecycle)
+    assert kind["lifecycleSchema"] == lifecycle
+    service = world.order(kind)
+    for leg in course:
+        action, *states = leg.split()
+        assert walk(world, service, action) == states, action
+    refused = world.do(service, "start", expect=409)
+    assert refused["error"] == "cannot perform action on service in terminal state: Deleted"
+    assert world.service(service["id"])["availableActions"] == []
+
+
+@pytest.mark.parametrize(
+    ("course", "failing"), [("create", "create"), ("create start", "start"), ("create start stop", "stop")]
+)
+def test_the_second_step_of_the_advanced_lifecycle_fails_into_failed(world: World, course: str, failing: str) -> None:
+    service = world.order(world.service_type(None, ADVANCED))
+    for action in course.split()[:-1]:
+        walk(world, service, action)
+    if failing != "create":
+        world.do(service, failing)
+    world.complete(service)
+    assert world.fail(service, "quota is exceeded")["status"] == "Failed"
+    assert walk(world, service, "delete") == ["Deleted"]
+
+
+def with_actions(*actions: Any, states: str = "") -> Any:
+    """The simple lifecycle with these actions in place of its own of the same name, or beside them."""
+    names = {action["name"] for action in actions}
+    known = [each["name"] for each in SIMPLE["states"]]
+    more = [{"name": name} for name in states.split() if name not in known]
+    kept = [action for action in SIMPLE["actions"] if action["name"] not in names]
+    return {**SIMPLE, "states": [*SIMPLE["states"], *more], "actions": [*kept, *actions]}
+
+
+@pytest.mark.parametrize(
+    ("message", "state"),
+    [("quota was exceeded", "QuotaExceeded"), ("Quota exceeded", "Failed"), ("disk full", "Failed"), ("", "Failed")],
+)
+def test_the_first_error_transition_that_matches_decides(world: World, message: str, state: str) -> None:
+    lifecycle = with_actions(seed.block("Error Regexp Matching"), states="QuotaExceeded Failed")
+    service = world.order(world.service_type(None, lifecycle))
+    walk(world, service, "create")
+    world.do(service, "start")
+    assert world.fail(service, message)["status"] == state
+    assert world.jobs(service)[-1]["errorMessage"] == message
+
+
+def test_progressive_actions_pass_through_the_state_between(world: World) -> None:
+    heading = "Pattern 1: Immediate vs Progressive Actions"
+    for lead, states in (("**Immediate**", ["Started"]), ("**Progressive**", ["Starting", "Started"])):
+        lifecycle = with_actions(seed.block(heading, lead), states="Starting")
+        service = world.order(world.service_type(None, lifecycle))
+        walk(world, service, "create")
+        assert walk(world, service, "start") == states
+
+
+def test_a_restart_is_one_request_of_three_steps(world: World) -> None:
+    restart = seed.block("Pattern 2: Restart as Compound Action")
+    service = world.order(world.service_type(None, with_actions(restart, states="Stopping Starting")))
+    walk(world, service, "create")
+    walk(world, service, "start")
+    assert walk(world, service, "restart") == ["Stopping", "Starting", "Started"]
+
+
+@pytest.mark.parametrize(("message", "state"), [("a minor network error", "Started"), ("major error", "Failed")])
+def test_minor_errors_degrade_and_a_failed_service_recovers(world: World, message: str, state: str) -> None:
+    upgrade = seed.block("Pattern 3: Graceful Degradation")
+    recover = seed.block("Pattern 4: Recovery Actions")
+    service = world.order(world.service_type(None, with_actions(upgrade, recover, states="Upgrading Failed")))
+    walk(world, service, "create")
+    walk(world, service, "start")
+    world.do(service, "upgrade")
+    assert world.complete(service)["status"] == "Upgrading"
+    failed = world.fail(service, message)
+    assert (failed["status"], failed["activeJob"]) == (state, None)
+    if state == "Failed":
+        assert failed["availableActions"] == ["recover"]
+        assert walk(world, service, "recover") == ["Stopped"]
+    else:
+        world.do(service, "recover", expect=409)
+
+
+def test_the_old_keys_tie_a_property_to_states(world: World) -> None:
+    written: Any = seed.block("Lifecycle vs Property Schema Interaction")
+    service = world.order(world.service_type(written["propertySchema"], SIMPLE), {"diskSize": 1})
+    walk(world, service, "create")
+    patch(world, service, {"diskSize": 2})
+    world.complete(service)
+    walk(world, service, "start")
+    assert faults(patch(world, service, {"diskSize": 3}, expect=400)) == {
+        "diskSize": "diskSize: property cannot be updated in state 'Started'"
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"initialState": "Z"}, "lifecycleSchema.initialState"),
+        ({"terminalStates": ["Z"]}, "lifecycleSchema.terminalStates[0]"),
+        ({"runningStates": ["Z"]}, "lifecycleSchema.runningStates[0]"),
+        (
+            {"actions": [*SIMPLE["actions"], {"name": "go", "transitions": [{"from": "Stopped", "to": "Z"}]}]},
+            "lifecycleSchema.actions[5].transitions[0].to",
+        ),
+        (
+            {
+                "actions": [
+                    *SIMPLE["actions"],
+                    {
+                        "name": "go",
+                        "transitions": [{"from": "New", "to": "Stopped"}, {"from": "New", "to": "Started"}],
+                    },
+                ]
+            },
+            "lifecycleSchema.actions[5].transitions[1]",
+        ),
+        (
+            {"actions": [*SIMPLE["actions"], {"name": "go", "transitions": [{"from": "Deleted", "to": "New"}]}]},
+            "lifecycleSchema.actions[5].transitions[0].from",
+        ),
+    ],
+    ids=["initial", "terminal", "running", "transition", "two successes", "out of the end"],
+)
+def test_the_rules_of_lifecycles_are_enforced_when_one_is_written(world: World, change: Any, path: str) -> None:
+    body = {"name": unique("t"), "lifecycleSchema": {**SIMPLE, **change}}
+    assert path in faults(world.admin.post("/service-types", body, expect=400))
+
+
+# The end of a service
+
+
+ENDINGS = with_actions(
+    {
+        "name": "retire",
+        "timeoutSeconds": 1,
+        "transitions": [{"from": "Stopped", "to": "Deleted"}, {"from": "Stopped", "to": "Deleted", "onError": True}],
+    },
+    {
+        "name": "wait",
+        "pendingTimeoutSeconds": 1,
+        "transitions": [{"from": "Stopped", "to": "Deleted"}, {"from": "Stopped", "to": "Deleted", "onError": True}],
+    },
+)
+
+
+def end_by(world: World, service: Any, path: str) -> str:
+    """Ends the service this way; tells how its last job ended."""
+    if path == "force":
+        world.consumer.delete(f"/services/{service['id']}")
+        world.admin.delete(f"/services/{service['id']}?force=true")
+        return "Cancelled"
+    if path == "complete":
+        remove(world, service)
+        return "Completed"
+    world.do(service, "wait" if path == "nobody" else "retire")
+    if path == "nobody":
+        return "Failed"
+    job = world.next_job(service)
+    if path == "timeout":
+        return "Failed"
+    if path == "cancel":
+        world.consumer.post(f"/jobs/{job['id']}/cancel", expect=204)
+    world.agent.post(f"/jobs/{job['id']}/fail", {"errorMessage": "gone"}, expect=204)
+    return "Cancelled" if path == "cancel" else "Failed"
+
+
+@pytest.mark.parametrize("path", ["complete", "fail", "timeout", "nobody", "cancel", "force"])
+def test_whatever_ends_a_service_cleans_up_after_it(world: World, path: str) -> None:
+    pooled: Any = seed.block("Property Pool Allocation", "**Basic Usage:**")
+    schema = {**MIXED, **pooled, "n": {"type": "integer"}}
+    kind = world.service_type(schema, ENDINGS)
+    pool = public_pool(world, pool_set(world))
+    service = world.order(kind, {"apiKey": "k", "setupPassword": "s", "n": 1})
+    world.complete(service, agentInstanceId="instance-1", agentInstanceData={"a": 1})
+    key = service["properties"]["apiKey"]
+    assert (free(world, pool), reveal(world, key)) == (0, "k")
+    outcome = end_by(world, service, path)
+    ended = world.consumer.wait_for(f"/services/{service['id']}", {"status": "Deleted"})
+    assert (ended["properties"]["n"], ended["agentInstanceId"], ended["activeJob"]) == (1, None, None)
+    assert ended["properties"].keys().isdisjoint(MIXED)
+    assert ended["availableActions"] == []
+    assert world.jobs(service)[-1]["status"] == outcome
+    assert free(world, pool) == 1
+    reveal(world, key, expect=404)
+    # Value and instance id are there for the next one.
+    heir = world.order(kind, {"apiKey": "k", "setupPassword": "s"})
+    assert heir["properties"]["publicIp"] == "185.123.45.10"
+    assert world.complete(heir, agentInstanceId="instance-1")["agentInstanceId"] == "instance-1"
