@@ -101,6 +101,20 @@ def test_an_unknown_service_is_said_with_what_there_is(shell: Shell, world: Worl
     assert "there is no service yet" in shell.run(world.stranger, "watch", "shop", code=2).stderr
 
 
+def test_an_unknown_job_is_said_with_the_way_out(shell: Shell, world: World, shop: Any) -> None:
+    for verb in ("show", "cancel"):
+        refused = shell.run(world.consumer, "jobs", verb, "zz", code=2).stderr
+        assert refused == "mainstay: there is no job 'zz'; `mainstay jobs` lists them\n"
+
+
+def test_a_job_that_was_asked_to_stop_says_so(shell: Shell, world: World, shop: Any) -> None:
+    shell.run(world.consumer, "do", "shop", "start", "--no-wait")
+    job = world.next_job(shop)
+    done = shell.run(world.consumer, "jobs", "cancel", job["id"])
+    assert "to stop start of shop before its next resource" in done.stdout
+    assert "Processing (asked to stop)" in shell.run(world.consumer, "jobs", "show", job["id"]).stdout
+
+
 def test_another_active_job_is_named_with_the_way_out(shell: Shell, world: World, shop: Any) -> None:
     shell.run(world.consumer, "do", "shop", "start", "--no-wait")
     done = shell.run(world.consumer, "do", "shop", "update", "-p", "cpu=2", code=2)

@@ -147,6 +147,7 @@ def test_pools_show_how_full_they_are_and_whose_values_are(shell: Shell, world: 
     bar = "█" * 10 + "░" * 10
     assert rows[1] == [pool["name"], "public_ip", "fra", "string, list", bar, "2", "1", "1"]
     rows = lines(shell.run(world.provider, "pools", pool["name"]))
+    assert rows[1][2] == "fra"
     assert ["10.0.0.1", "10.0.0.1", "shop", "ip", "0s"] in [[*row[:4], "0s"] for row in rows if len(row) == 5]
     assert ["10.0.0.2", "10.0.0.2", "free", "-", "-"] in rows
     assert "There is no pool here" in shell.run(world.consumer, "pools").stdout

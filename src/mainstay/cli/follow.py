@@ -144,10 +144,14 @@ def present_line(screen: Screen, found: Followed) -> str:
         status = service["agent"]["status"]
         silent = "" if status == "Connected" else f" ({status})"
         return f"{head}, {action} waits for agent {agent}{silent}"
-    asked = " (asked to stop)" if job["cancelRequested"] else ""
+    asked = asked_to_stop(job)
     if screen.live:
         return f"{head}, {action}{asked} {age(job['claimedAt'])} {shown_progress(job)}".rstrip()
     return f"{head}, {action} runs on {agent}{asked}{told_progress(job)}"
+
+
+def asked_to_stop(job: Any) -> str:
+    return " (asked to stop)" if job["cancelRequested"] and job["status"] in ACTIVE else ""
 
 
 def told_progress(job: Any) -> str:
@@ -169,7 +173,8 @@ def shown_progress(job: Any) -> str:
 def ended_line(palette: Palette, found: Followed) -> str:
     service, job = found.service, found.job
     head = f"{palette.paint(printable(service['name']), BOLD)}: {printable(service['status'])}, {printable(job['action'])}"
-    took = lasted(job["createdAt"], job["completedAt"])
+    # As in the list of jobs: what it waited for the agent is not what it took.
+    took = lasted(job.get("claimedAt"), job.get("completedAt"))
     took = f" in {took}" if took else ""
     if job["status"] == "Completed":
         return f"{head} {palette.paint('done', GOOD)}{took}"

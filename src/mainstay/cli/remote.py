@@ -144,7 +144,8 @@ def explain(refusal: ServerRefusal, url: str, members: Members | None = None) ->
             hint = suggestion(path, list(known)) if message.startswith("unknown") else ""
             if "enum" in message and path in known:
                 hint = f": {allowed(known[path])}"
-            lines.append(f"  {path}: {message}{hint}" if path else f"  {message}")
+            # Some messages of the server name the property themselves.
+            lines.append(f"  {path}: {message.removeprefix(f'{path}: ')}{hint}" if path else f"  {message}")
         return "\n".join(lines)
     way_out = WAYS_OUT.get(refusal.code, "").format(url=url)
     return f"{refusal}\n{way_out}" if way_out else str(refusal)
@@ -263,4 +264,7 @@ def offered_agents(catalogue: Mapping[str, Any]) -> dict[str, Any]:
 def find_job(client: Client, word: str) -> Any:
     if is_id(word):
         return client.get(f"/jobs/{word}")
-    return one_of(word, "job", by_prefix(client, "/jobs", word), list)
+    found = by_prefix(client, "/jobs", word)
+    if not found:
+        raise Refused(f"there is no job {word!r}; `mainstay jobs` lists them")
+    return one_of(word, "job", found, list)

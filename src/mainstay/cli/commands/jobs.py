@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mainstay.agent.client import ServerRefusal
 from mainstay.cli.display import printable
-from mainstay.cli.follow import told_progress
+from mainstay.cli.follow import asked_to_stop, told_progress
 from mainstay.cli.main import Refused
 from mainstay.cli.remote import connected, find_job, find_service, short, some
 from mainstay.cli.tables import BAD, BUSY, DIM, GOOD, age, clock, lasted, print_fields, print_table
@@ -127,7 +127,7 @@ def fields(job: Mapping[str, Any]) -> list[tuple[str, Cell]]:
         ("job", job["id"]),
         ("service", f"{job['service']['name']} ({job['service']['status']})"),
         ("action", action_of(job)),
-        ("status", (job["status"] + told_progress(job), COLOURS.get(job["status"], ""))),
+        ("status", (job["status"] + asked_to_stop(job) + told_progress(job), COLOURS.get(job["status"], ""))),
         ("told", job.get("errorMessage") or ""),
         ("agent", job["agent"]["name"]),
         ("attempt", str(job["attempt"])),
@@ -152,6 +152,9 @@ def cancel(client: Client, arguments: argparse.Namespace) -> int:
     else:
         agent, name = after["agent"]["name"], after["service"]["name"]
         print(
-            printable(f"Asked agent {agent} to stop {after['action']} of {name}; `mainstay watch {name}` follows it.")
+            printable(
+                f"Asked agent {agent} to stop {after['action']} of {name} before its next resource; "
+                f"`mainstay watch {name}` follows it."
+            )
         )
     return 0

@@ -31,8 +31,9 @@ def run(arguments: argparse.Namespace) -> int:
             pool = find_named(client, "/service-pools", "pool", arguments.name)
             values = some(client, "/service-pool-values", {"servicePoolId": pool["id"]}, SHOWN)
             usage = client.get(f"/service-pools/{pool['id']}/usage")
+            set_name = client.get(f"/service-pool-sets/{pool['servicePoolSetId']}")["name"]
             owners = owner_names(client, values)
-            return show(arguments, {**pool, "usage": usage, "values": values}, owners)
+            return show(arguments, {**pool, "usage": usage, "values": values}, set_name, owners)
         sets = {each["id"]: each["name"] for each in some(client, "/service-pool-sets")}
         pools = [
             {**each, "usage": client.get(f"/service-pools/{each['id']}/usage")}
@@ -80,7 +81,9 @@ def owner_names(client: Client, values: list[Any]) -> dict[str, str]:
     return names
 
 
-def show(arguments: argparse.Namespace, pool: Mapping[str, Any], owners: Mapping[str, str]) -> int:
+def show(
+    arguments: argparse.Namespace, pool: Mapping[str, Any], set_name: str, owners: Mapping[str, str]
+) -> int:
     if arguments.json:
         from mainstay.cli.runs import print_json
 
@@ -88,7 +91,7 @@ def show(arguments: argparse.Namespace, pool: Mapping[str, Any], owners: Mapping
         return 0
     print_table(
         ("POOL", "TYPE", "SET", "VALUES", "USED", "TOTAL", "ALLOCATED", "FREE"),
-        [row(pool, short(pool["servicePoolSetId"]))],
+        [row(pool, set_name)],
     )
     if pool["values"]:
         print()
