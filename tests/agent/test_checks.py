@@ -68,9 +68,9 @@ FAULTS: dict[str, tuple[tuple[str, str, str], str]] = {
     ),
     "a transition to nowhere": (
         (TYPE, "{from: New, to: Running}", "{from: New, to: Runing}"),
-        "service-type.yaml:20:27: lifecycleSchema.actions[0].transitions[0].to: state 'Runing' is not in states",
+        "service-type.yaml:22:27: lifecycleSchema.actions[0].transitions[0].to: state 'Runing' is not in states",
     ),
-    "a key twice": ((TYPE, "lifecycleSchema:", "propertySchema:"), "service-type.yaml:15:1: "),
+    "a key twice": ((TYPE, "lifecycleSchema:", "propertySchema:"), "service-type.yaml:17:1: "),
     "a property that is not declared": (
         (PRESENT, "properties.key'", "properties.kee'"),
         "manifests/present.yaml:17:20: properties.kee: there is no such property (did you mean 'key'?)",
@@ -155,8 +155,12 @@ FAULTS: dict[str, tuple[tuple[str, str, str], str]] = {
 }
 WARNINGS: dict[str, tuple[tuple[str, str, str], str]] = {
     "an optional property": (
-        (TYPE, "    default: hello\n", ""),
+        (TYPE, "    required: true\n    default: hello\n", ""),
         "files/greeting.j2:1: warning: properties.greeting may be absent (it is optional and has no default)",
+    ),
+    "an optional property that an update may clear": (
+        (TYPE, "    required: true\n    default: hello\n", "    default: hello\n"),
+        "files/greeting.j2:1: warning: properties.greeting may be absent (it is optional, so an update may clear it)",
     ),
     "what only the agent sets": (
         (PRESENT, KEY, "\"{{ lookup('properties.path') }}\""),
@@ -233,7 +237,7 @@ def test_a_text_with_a_pattern_may_go_to_a_shell(tmp_path: Path) -> None:
 
 def test_a_look_up_with_a_default_is_fine(tmp_path: Path) -> None:
     change = ("files/greeting.j2", GREETING, "lookup('properties.greeting', 'hi')")
-    assert told(make(tmp_path, change, (TYPE, "    default: hello\n", ""))) == ([], [])
+    assert told(make(tmp_path, change, (TYPE, "    required: true\n    default: hello\n", ""))) == ([], [])
 
 
 def test_a_secret_through_data_is_still_a_secret(tmp_path: Path) -> None:

@@ -223,6 +223,10 @@ class ManifestCheck:
         }
         # Short-lived secrets are there while a request brings them, and gone afterwards.
         self.is_lasting = name in blueprint.keeps.values() or not with_properties.issuperset(self.served)
+        # After its creation a service may lose what is optional: an update may clear it, and defaults do not come back.
+        self.after_updates = with_properties != {"create"} and (
+            name in blueprint.keeps.values() or self.served != ["create"]
+        )
         self.manifest: Manifest | None = None
         try:
             text = decode(read_bytes(self.file), self.file)
@@ -312,7 +316,7 @@ class ManifestCheck:
             self.tell(
                 text,
                 use,
-                f"{shown} may be absent ({self.why_absent(absent)}): give the look-up a default",
+                f"{shown} may be absent ({self.why_absent(absent)}): give the look-up a default{self.or_else(absent)}",
                 is_warning=True,
             )
 
@@ -321,14 +325,24 @@ class ManifestCheck:
             return True
         if declared.agent_only and "create" in self.served:
             return True
-        return not declared.required and declared.default is None and declared.generate is None
+        if declared.required or declared.generate is not None:
+            return False
+        return declared.default is None or self.may_be_cleared(declared)
+
+    def may_be_cleared(self, declared: Property) -> bool:
+        return self.after_updates and not declared.immutable and Actor.USER in declared.actors
 
     def why_absent(self, declared: Property) -> str:
         if declared.secret is SecretKind.EPHEMERAL and self.is_lasting:
             return "a short-lived secret is gone after its run"
         if declared.agent_only:
             return "only the agent sets it"
-        return "it is optional and has no default"
+        if declared.default is None:
+            return "it is optional and has no default"
+        return "it is optional, so an update may clear it"
+
+    def or_else(self, declared: Property) -> str:
+        return "" if declared.default is None else ", or make the property required beside its default"
 
     def tell(self, text: Text, use: Use, message: str, *, is_warning: bool = False) -> None:
         if use.template is not None:

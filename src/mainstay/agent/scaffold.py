@@ -26,6 +26,8 @@ drift: report # or repair
 propertySchema:
   greeting:
     type: string
+    # Required beside a default: it can be left out of an order, and no update can clear it.
+    required: true
     default: hello
   key:
     type: string
