@@ -298,6 +298,8 @@ def apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report:
 
 def refuse_unknown_tags(manifest: Manifest, options: Options) -> None:
     """A typing error in `--tag` would skip everything and look like success."""
+    if not options.tags:
+        return
     carried = {tag for resource in manifest.resources for tag in resource.tags}
     unknown = sorted(options.tags - carried)
     if unknown:

@@ -137,15 +137,17 @@ class Composer:
         take = self.next
         while True:
             event = take()
-            if event.__class__ is MappingEndEvent:
-                return entries
             # The commonest keys and nodes by far, kept out of the general way.
-            is_plain_key = event.__class__ is ScalarEvent and event.tag is None and event.anchor is None
-            key = event.value if is_plain_key else None
-            if key is None or key == "<<" or key in entries:
+            if type(event) is ScalarEvent and event.tag is None and event.anchor is None:
+                key = event.value
+                if key in entries or key == "<<":
+                    key = self.key(event, entries, depth)
+            elif type(event) is MappingEndEvent:
+                return entries
+            else:
                 key = self.key(event, entries, depth)
             event = take()
-            if event.__class__ is ScalarEvent and event.tag is None and event.anchor is None:
+            if type(event) is ScalarEvent and event.tag is None and event.anchor is None:
                 value: Any = event.value
                 if not event.style and (not value or value[0] in MAY_BE_MORE_THAN_TEXT) and CORE.fullmatch(value):
                     value = Plain(value)

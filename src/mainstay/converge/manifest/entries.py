@@ -27,12 +27,15 @@ from mainstay.converge.words import split_words
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Any
+    from typing import Any, TypeAlias
 
     from mainstay.converge.contract import DocumentPath, ResourceType
     from mainstay.converge.kinds import Kind, Node
     from mainstay.converge.manifest.faults import Faults
     from mainstay.converge.manifest.resolve import Manifest, Source
+
+    # A type, its properties, and the kinds of those among them that take a constant text as it stands.
+    Known: TypeAlias = tuple[ResourceType, dict[str, Property], dict[str, Kind]]
 
 # Types of a related manifest family that we know and do not have.
 UNSUPPORTED_TYPES = {"archive", "scaffold", "apply"}
@@ -95,7 +98,7 @@ class ResourceReader:
         self.values = ValueReader(faults)
         # Whether a property of the resource at hand comes from a secret.
         self.holds_secret = False
-        self.types: dict[str, tuple[ResourceType, dict[str, Property]] | None] = {}
+        self.types: dict[str, Known | None] = {}
         self.seen: dict[str, int] = {}
         self.referring: list[Resource] = []
 
@@ -122,10 +125,10 @@ class ResourceReader:
             for type_name, body in entry.items():
                 self.read_entry(type_name, body, (*place, type_name))
 
-    def type_of(self, name: str, path: DocumentPath) -> tuple[ResourceType, dict[str, Property]] | None:
+    def type_of(self, name: str, path: DocumentPath) -> Known | None:
         if name not in self.types:
             found = self.source.find_type(name)
-            self.types[name] = None if found is None else (found, {**COMMON, **found.properties})
+            self.types[name] = None if found is None else known_of(found)
         entry = self.types[name]
         if entry is None:
             known = self.source.type_names()
@@ -156,20 +159,19 @@ class ResourceReader:
         if defaults_path and len(body) == 1:
             self.faults.add(path, f"{type_name}: the list holds only `defaults`, and nothing they apply to")
         for index, written in enumerate(body):
-            place = (*path, index)
-            item = bare_name(written)
+            item = written if written.__class__ is dict else bare_name(written)
             if not isinstance(item, dict) or len(item) != 1:
                 got = f"a map with {len(item)} keys" if isinstance(item, dict) else describe(item)
                 self.faults.add(
-                    place,
+                    (*path, index),
                     f"{type_name}: each item is one `name: properties`; got {got} (are the properties indented below the name?)",
                 )
                 continue
             for name, given in item.items():
                 if name == "defaults":
                     continue
-                where = (*place, name)
-                properties = {} if isinstance(given, Plain) and given.value is None else given
+                where = (*path, index, name)
+                properties = {} if given.__class__ is Plain and given.value is None else given
                 if not isinstance(properties, dict):
                     self.faults.add(
                         where, f"{type_name}#{shorten(name)}: properties must be a map, got {describe(properties)}"
@@ -194,9 +196,7 @@ class ResourceReader:
             found_path = place
         return found, found_path
 
-    def read_flat(
-        self, known: tuple[ResourceType, dict[str, Property]], body: dict[str, Node], path: DocumentPath
-    ) -> None:
+    def read_flat(self, known: Known, body: dict[str, Node], path: DocumentPath) -> None:
         if "name" not in body:
             self.faults.add(
                 path,
@@ -214,61 +214,62 @@ class ResourceReader:
 
     def read_resource(
         self,
-        known: tuple[ResourceType, dict[str, Property]],
+        known: Known,
         name: str,
         properties: dict[str, Node],
         path: DocumentPath,
         defaults: dict[str, Node],
         defaults_path: DocumentPath,
     ) -> None:
-        resource_type, table = known
-        manifest = self.manifest
+        resource_type, table, plain = known
         before = self.faults.seen
         self.holds_secret = False
         if "{{" in name:
             name = self.read_name(name, path, resource_type)
         identity = f"{resource_type.name}#{name}"
         given: dict[str, Any] = {"type": resource_type.name, "name": name, "id": identity, "place": path}
-        of = f"{shorten(identity, LONGEST_SHOWN_IDENTITY)}: "
         merged = {**defaults, **properties} if defaults else properties
-        sensitive = merged.get("sensitive")
-        is_sensitive = isinstance(sensitive, Plain) and sensitive.value is True
         for key, node in merged.items():
+            # A constant text: nothing to render, and seldom anything wrong.
+            kind = plain.get(key)
+            if kind is not None and node.__class__ is str and "{{" not in node:
+                value = node if kind is TEXT else read_or_none(kind, node)
+                if value is not None:
+                    given[key] = value
+                    continue
+            where = self.place(key, properties, path, defaults_path)
+            of = self.whose(where, path, given)
+            is_sensitive = says_sensitive(merged)
             entry = table.get(key)
             if entry is None:
-                where = self.place(key, properties, path, defaults_path)
                 self.values.private = is_sensitive
-                self.read_structured(key, node, where, self.whose(where, path, of, given), given, table)
+                self.read_structured(key, node, where, of, given, table)
                 continue
             attribute = entry.alias_of or key
-            if attribute in given or attribute in given.get("deferred", ()):
-                where = self.place(key, properties, path, defaults_path)
-                self.faults.add(where, f"{of}{key} is given under two names; {attribute} is enough", at_key=True)
-            value: Any = None
-            # A constant text: nothing to render, and seldom anything wrong.
-            if node.__class__ is str and not entry.choices and "{{" not in node:
-                value = node if entry.kind is TEXT else read_or_none(entry.kind, node)
-            if value is None:
-                where = self.place(key, properties, path, defaults_path)
-                self.values.private = is_sensitive and attribute in HIDDEN_PROPERTIES
-                value = self.read_property(key, entry, node, given, where, self.whose(where, path, of, given))
-                if value is None:
-                    continue
-            given[attribute] = value
+            if key != attribute and attribute in merged:
+                second = max(key, attribute, key=list(merged).index)
+                there = self.place(second, properties, path, defaults_path)
+                self.faults.add(there, f"{of}{second} is given under two names; {attribute} is enough", at_key=True)
+            self.values.private = is_sensitive and attribute in HIDDEN_PROPERTIES
+            value = self.read_property(key, entry, node, given, where, of)
+            if value is not None:
+                given[attribute] = value
         self.values.private = False
         if self.holds_secret:
             given["sensitive"] = True
         resource = resource_type.resource(given)
-        self.check_ensure(resource_type, resource, path, given, of)
+        if given.get("ensure") not in resource_type.ensures or not name or "provider" in given:
+            self.check_ensure(resource_type, resource, path, given)
         unfit = self.unfit_keys(path, defaults_path) if self.faults.seen != before else ()
         for wrong, message in resource_type.check(resource):
             # What follows from a fault already told would only be in the way of the reader.
             if unfit and (wrong in unfit or any(key in message for key in unfit)):
                 continue
             text = clean_of(resource, message) if resource.sensitive else message
-            self.faults.add(self.place(wrong, properties, path, defaults_path), of + text, at_key=wrong is None)
-        self.register(resource, path, of)
-        manifest.resources.append(resource)
+            where = self.place(wrong, properties, path, defaults_path)
+            self.faults.add(where, whose(identity) + text, at_key=wrong is None)
+        self.register(resource, path)
+        self.manifest.resources.append(resource)
 
     def unfit_keys(self, path: DocumentPath, defaults_path: DocumentPath) -> set[str]:
         """Properties of a resource that have a fault: they count as not given, though they are."""
@@ -286,9 +287,9 @@ class ResourceReader:
             return path
         return (*path, key) if key in properties or not defaults_path else (*defaults_path, key)
 
-    def whose(self, where: DocumentPath, path: DocumentPath, of: str, given: dict[str, Any]) -> str:
+    def whose(self, where: DocumentPath, path: DocumentPath, given: dict[str, Any]) -> str:
         """Whose property stands there: what is wrong with `defaults` is said once, not for each resource."""
-        return of if where[: len(path)] == path else f"{given['type']}: defaults: "
+        return whose(given["id"]) if where[: len(path)] == path else f"{given['type']}: defaults: "
 
     def read_name(self, name: str, path: DocumentPath, resource_type: ResourceType) -> str:
         of = f"{resource_type.name}#{shorten(name)}: "
@@ -326,8 +327,9 @@ class ResourceReader:
         return value
 
     def check_ensure(
-        self, resource_type: ResourceType, resource: Resource, path: DocumentPath, given: dict[str, Any], of: str
+        self, resource_type: ResourceType, resource: Resource, path: DocumentPath, given: dict[str, Any]
     ) -> None:
+        of = whose(resource.id)
         ensure = given.get("ensure")
         if ensure is None:
             if resource_type.ensure_required:
@@ -434,21 +436,21 @@ class ResourceReader:
         )
 
     # ---- identity and references ----
-    def register(self, resource: Resource, path: DocumentPath, of: str) -> None:
+    def register(self, resource: Resource, path: DocumentPath) -> None:
         seen = self.seen
         index = len(self.manifest.resources)
         if resource.id in seen and resource.name:
             self.faults.add(
                 path,
-                f"{of}is declared twice; the first stands in {self.line_of(seen[resource.id])}",
+                f"{whose(resource.id)}is declared twice; the first stands in {self.line_of(seen[resource.id])}",
                 at_key=True,
             )
         seen[resource.id] = index
         if resource.alias is not None:
             alias = f"{resource.type}#{resource.alias}"
             if alias in seen and alias != resource.id:
-                taken = f"{of}alias {shorten(resource.alias)!r} is taken; it names the resource in {self.line_of(seen[alias])}"
-                self.faults.add((*path, "alias"), taken)
+                taken = f"alias {shorten(resource.alias)!r} is taken; it names the resource in {self.line_of(seen[alias])}"
+                self.faults.add((*path, "alias"), whose(resource.id) + taken)
             seen[alias] = index
         if resource.require or resource.subscribe:
             self.referring.append(resource)
@@ -458,6 +460,8 @@ class ResourceReader:
 
     def check_references(self) -> None:
         """Resolves aliases; a reference must lead to a resource that stands earlier."""
+        if not self.referring:
+            return
         order = {resource.id: index for index, resource in enumerate(self.manifest.resources)}
         for resource in self.referring:
             for key in ("require", "subscribe"):
@@ -482,6 +486,22 @@ class ResourceReader:
         if self.seen[reference] >= order[resource.id]:
             return f"{shorten(reference)} does not stand earlier in the file; move it before {shown(resource)}"
         return None
+
+
+def known_of(resource_type: ResourceType) -> Known:
+    table = {**COMMON, **resource_type.properties}
+    plain = {key: entry.kind for key, entry in table.items() if not entry.choices and entry.alias_of is None}
+    return resource_type, table, plain
+
+
+def says_sensitive(properties: dict[str, Node]) -> bool:
+    node = properties.get("sensitive")
+    return isinstance(node, Plain) and node.value is True
+
+
+def whose(identity: str) -> str:
+    """How a fault of a resource begins."""
+    return f"{shorten(identity, LONGEST_SHOWN_IDENTITY)}: "
 
 
 def shown(resource: Resource) -> str:
