@@ -121,18 +121,14 @@ class RunDisplay(Observer):
         if not self.verbose and self.is_expected(event):
             return
         self.clear()
-        self.write("\n".join(self.lines(event)) + "\n")
+        self.write("\n".join((*event_lines(self.palette, event.resource.id, event), "")))
         self.told()
 
     def is_expected(self, event: Event) -> bool:
         """What is as wanted, or was left out on purpose, is counted at the end and not told one by one."""
-        if event.warnings:
+        if event.outcome not in (STABLE, SKIPPED) or event.warnings:
             return False
-        left_out = event.outcome == SKIPPED and not (event.reason or "").startswith(NOT_REACHED)
-        return left_out or event.outcome == STABLE
-
-    def lines(self, event: Event) -> list[str]:
-        return event_lines(self.palette, event.resource.id, event)
+        return event.outcome == STABLE or not (event.reason or "").startswith(NOT_REACHED)
 
     def finish(self, report: Report) -> None:
         self.clear()
@@ -162,11 +158,17 @@ def summary_line(palette: Palette, counts: Mapping[str, int], seconds: float | N
 
 def event_lines(palette: Palette, name: str, event: Event | ToldEvent) -> list[str]:
     """What became of one resource: a line, and below it what went wrong and what differs."""
-    word = palette.paint(f"{printable(event.outcome):<{WIDTH}}", event.outcome)
     said = event.noop_message or ""
     reason = event.reason or ""
     detail = f"{said}: {reason}" if said and reason and reason not in said else said or reason
-    lines = [f"{word} {palette.paint(printable(name), 'bold')}" + (f"  {printable(detail)}" if detail else "")]
+    shown = f"  {detail}" if detail else ""
+    if palette.on:
+        word = palette.paint(f"{printable(event.outcome):<{WIDTH}}", event.outcome)
+        lines = [f"{word} {palette.paint(printable(name), 'bold')}{printable(shown)}"]
+    else:
+        lines = [printable(f"{event.outcome:<{WIDTH}} {name}{shown}")]
+    if not (event.errors or event.warnings or event.output or event.diff):
+        return lines
     lines += [f"  {palette.paint('error:', FAILED)} {indented(text)}" for text in event.errors]
     lines += [f"  {palette.paint('warning:', CHANGED)} {indented(text)}" for text in event.warnings]
     if event.outcome == FAILED and event.output:
