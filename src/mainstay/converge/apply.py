@@ -164,9 +164,10 @@ class Run:
     # ---- one resource ----
     def manage(self, resource: Resource) -> Event:
         event = Event(resource)
-        event.noop = self.options.noop
+        host, noop = self.host, self.options.noop
+        event.noop = noop
         self.current = resource
-        self.host.notes.clear()
+        host.notes.clear()
         try:
             if resource.id in self.done_ahead or self.gate(resource, event):
                 self.converge(resource, event)
@@ -178,10 +179,10 @@ class Run:
             fail(event, describe_os_error(error))
         except Exception as error:  # noqa: BLE001  # a bug in one provider must not keep the others from their work
             fail(event, f"bug in the {event.provider} provider: {error.__class__.__name__}: {error}")
-        if self.host.notes:
-            event.warnings = (*event.warnings, *self.host.notes)
-        if event.changed and self.options.noop:
-            self.host.would_change = self.host.would_change or resource.id
+        if host.notes:
+            event.warnings = (*event.warnings, *host.notes)
+        if noop and event.changed:
+            host.would_change = host.would_change or resource.id
         self.redact(event)
         return event
 
@@ -246,12 +247,13 @@ class Run:
             event.resource = resource
             self.current = resource
             resource_type.check_rendered(resource)
-        refresh = self.is_refreshed(resource)
+        host, noop = self.host, self.options.noop
+        refresh = bool(resource.subscribe) and self.is_refreshed(resource)
         done = self.done_ahead.get(resource.id)
         if done is None:
             if provider.reads_ahead:
-                provider.read_ahead(resource, lambda: self.following(resource), self.host)
-            event.state = actual = provider.read(resource, self.host, refresh=refresh)
+                self.read_ahead(resource, provider)
+            event.state = actual = provider.read(resource, host, refresh=refresh)
             changes = resource_type.decide(resource, actual, refresh=refresh)
         else:
             actual, changes = done
@@ -259,16 +261,16 @@ class Run:
         if changes:
             event.reason = changes[0].reason
             if self.options.differences:
-                event.diff = provider.difference(resource, actual, self.host)
-            if self.options.noop:
+                event.diff = provider.difference(resource, actual, host)
+            if noop:
                 self.describe(resource, event, changes, resource_type, provider)
             else:
                 self.perform(resource, event, changes, resource_type, provider)
-        elif resource.id in self.altered_ahead:
+        elif self.altered_ahead and resource.id in self.altered_ahead:
             change = self.altered_ahead[resource.id]
             event.reason = change.reason
             mark_changed(event, (change,))
-        if refresh and not self.options.noop:
+        if refresh and not noop:
             self.ledger.pay(resource.id)
         if resource.health_checks:
             self.check_health(resource, event)
@@ -307,8 +309,6 @@ class Run:
         return resource_type.resource(rendered)
 
     def is_refreshed(self, resource: Resource) -> bool:
-        if not resource.subscribe:
-            return False
         return any(self.events[name].changed for name in resource.subscribe) or self.ledger.is_owed(resource.id)
 
     # ---- a dry run describes ----
@@ -341,26 +341,25 @@ class Run:
         resource_type: ResourceType,
         provider: Provider,
     ) -> None:
-        before = event.state
+        before, host = event.state, self.host
         subscribers = self.owe(resource)
-        altered = self.host.files.altered
+        altered = host.files.altered
         try:
             self.make(resource, event, changes, provider)
-            after = provider.confirm(resource, before, self.host)
-            event.state = after
+            event.state = after = provider.confirm(resource, before, host)
             event.output = after.output
             reached, reason = resource_type.desired(resource, after)
             if not reached:
                 raise DesiredStateFailed(reason, output=after.output)
         except BaseException:
             # What is seen from the resource's path tells little of a tree that was removed in part.
-            event.changed = self.host.files.altered != altered or self.left_traces(resource, event, provider, before)
+            event.changed = host.files.altered != altered or self.left_traces(resource, event, provider, before)
             if subscribers and not event.changed:
                 self.ledger.void(resource.id, subscribers)
             raise
         finally:
             if resource_type.unforeseeable:
-                self.host.accounts.forget()
+                host.accounts.forget()
         mark_changed(event, changes)
 
     def owe(self, resource: Resource) -> list[str]:
@@ -396,6 +395,9 @@ class Run:
         raise last
 
     # ---- neighbours ----
+    def read_ahead(self, resource: Resource, provider: Provider) -> None:
+        provider.read_ahead(resource, lambda: self.following(resource), self.host)
+
     def following(self, resource: Resource) -> Iterator[Resource]:
         """What comes soon of the same type, with the same provider."""
         resources = self.manifest.resources

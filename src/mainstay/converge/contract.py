@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import stat as modes
 from abc import ABC, abstractmethod
+from functools import lru_cache
 from json import dumps
 from json.encoder import encode_basestring as quoted
 
@@ -286,23 +287,24 @@ def file_word(mode: int) -> str:
 class Event:
     """What became of one resource."""
 
-    outcome: str = STABLE
-    provider: str | None = None
-    noop: bool = False
-    changed: bool = False
     refreshed: bool = False
-    noop_message: str | None = None
-    reason: str | None = None
-    output: str | None = None
-    diff: str | None = None
-    state: State | None = None
-    duration_seconds: float = 0.0
-    errors: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
     unmet: tuple[str, ...] = ()
 
     def __init__(self, resource: Resource) -> None:
+        # What is asked of every event is kept in each: finding it in the class takes ten times as long.
         self.resource = resource
+        self.outcome = STABLE
+        self.provider: str | None = None
+        self.noop = False
+        self.changed = False
+        self.noop_message: str | None = None
+        self.reason: str | None = None
+        self.output: str | None = None
+        self.diff: str | None = None
+        self.state: State | None = None
+        self.duration_seconds = 0.0
+        self.errors: tuple[str, ...] = ()
+        self.warnings: tuple[str, ...] = ()
 
     def as_json(self, host: Host, *, hash_up_to_bytes: int | None = None) -> dict[str, Any]:
         resource = self.resource
@@ -332,20 +334,29 @@ class Event:
     def as_json_text(self, host: Host, *, hash_up_to_bytes: int | None = None) -> str:
         """The same as text. What says no more than that it changed is put together here: the encoder takes longer
         than it takes to make a file, and there may be many."""
-        resource, state = self.resource, self.state
-        rarely_given = (self.noop_message, self.output, self.diff, resource.alias)
-        is_plain = self.outcome == CHANGED and not self.warnings and rarely_given == (None, None, None, None)
-        if not is_plain or state is None or self.provider is None or self.reason is None:
+        resource, state, provider, reason = self.resource, self.state, self.provider, self.reason
+        is_plain = self.outcome == CHANGED and not self.warnings and self.noop_message is None
+        is_plain = is_plain and self.output is None and self.diff is None and resource.alias is None
+        if not is_plain or state is None or provider is None or reason is None:
             return dumps(self.as_json(host, hash_up_to_bytes=hash_up_to_bytes), ensure_ascii=False)
+        before_name, after_name = around_name(resource.type, provider, resource.ensure, self.noop, reason)
         return (
-            f'{{"type": {quoted(resource.type)}, "name": {quoted(resource.name)}, "alias": null, '
-            f'"provider": {quoted(self.provider)}, "ensure": {quoted(resource.ensure)}, '
-            f'"outcome": "changed", "changed": true, "refreshed": false, "failed": false, "skipped": false, '
-            f'"noop": {str(self.noop).lower()}, "noop_message": null, '
-            f'"reason": {quoted(self.reason)}, "errors": [], "warnings": [], "unmet": [], "output": null, '
-            f'"duration_seconds": {self.duration_seconds:.6f}, "diff": null, '
-            f'"state": {state.as_json_text(host, hash_up_to_bytes=hash_up_to_bytes)}}}'
+            f"{before_name}{quoted(resource.name)}{after_name}{self.duration_seconds:.6f}, "
+            f'"diff": null, "state": {state.as_json_text(host, hash_up_to_bytes=hash_up_to_bytes)}}}'
         )
+
+
+@lru_cache(maxsize=64)
+def around_name(type_name: str, provider: str, ensure: str, noop: bool, reason: str) -> tuple[str, str]:  # noqa: FBT001  # a key of the cache
+    """What many plain events share: the text before their name, and from there to their duration."""
+    before = f'{{"type": {quoted(type_name)}, "name": '
+    after = (
+        f', "alias": null, "provider": {quoted(provider)}, "ensure": {quoted(ensure)}, '
+        f'"outcome": "changed", "changed": true, "refreshed": false, "failed": false, "skipped": false, '
+        f'"noop": {str(noop).lower()}, "noop_message": null, '
+        f'"reason": {quoted(reason)}, "errors": [], "warnings": [], "unmet": [], "output": null, "duration_seconds": '
+    )
+    return before, after
 
 
 class Report:

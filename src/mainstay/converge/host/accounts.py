@@ -25,14 +25,16 @@ class Accounts:
             names.clear()
 
     def uid(self, name: str) -> int:
-        if name not in self._uids:
-            self._uids[name] = self._number(name, "user")
-        return self._uids[name]
+        known = self._uids.get(name)
+        if known is None:
+            known = self._uids[name] = self._number(name, "user")
+        return known
 
     def gid(self, name: str) -> int:
-        if name not in self._gids:
-            self._gids[name] = self._number(name, "group")
-        return self._gids[name]
+        known = self._gids.get(name)
+        if known is None:
+            known = self._gids[name] = self._number(name, "group")
+        return known
 
     def user(self, uid: int) -> str:
         if uid not in self._users:

@@ -166,7 +166,7 @@ class Files:
         about_to_replace: Callable[[], None] | None = None,
     ) -> str | None:
         """Puts a file at `path`; returns a remark if it could not be done by a rename."""
-        directory = os.path.dirname(path)
+        directory = path.rpartition("/")[0] or "/"
         temp = self._temp_in(directory)
         descriptor = self._open_temp(temp, path)
         try:

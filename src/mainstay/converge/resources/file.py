@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from json.encoder import encode_basestring as quoted
 
 from mainstay.converge.contract import Change, Failure, Property, Resource, ResourceType, State, file_word
@@ -64,20 +65,21 @@ class FileState(State):
     # Names, filled in where they differ from the wanted ones.
     owner: str = ""
     group: str = ""
-    wanted_uid: int = -1
-    wanted_gid: int = -1
     same_content: bool | None = None
     # Filled in where the file is about to change or just has; otherwise asked for when somebody wants to see it.
     checksum: str | None = None
     link_target: str | None = None
     is_empty_directory: bool = True
-    # Where a followed link leads; otherwise the resource's own path.
-    real_path: str = ""
     # Entries of a directory tree that are not as in the source, with what to do about each.
     tree: tuple[Any, ...] = ()
 
-    def __init__(self, name: str, *, sensitive: bool) -> None:
+    def __init__(self, name: str, wanted_uid: int, wanted_gid: int, *, sensitive: bool) -> None:
         self.name = name
+        # Where a followed link leads; otherwise the resource's own path.
+        self.real_path = name
+        # -1 where nothing is wanted.
+        self.wanted_uid = wanted_uid
+        self.wanted_gid = wanted_gid
         self.sensitive = sensitive
 
     def as_json(self, host: Host, *, hash_up_to_bytes: int | None = None) -> dict[str, Any]:
@@ -109,16 +111,17 @@ class FileState(State):
 
     def as_json_text(self, host: Host, *, hash_up_to_bytes: int | None = None) -> str:
         """Put together by hand for a file that just changed; see `Event.as_json_text`."""
-        found = self.stat
-        if self.checksum is None or self.sensitive or self.link_target is not None or self.kind != PRESENT:
+        found, checksum = self.stat, self.checksum
+        if checksum is None or self.sensitive or self.link_target is not None or self.kind != PRESENT:
             return super().as_json_text(host, hash_up_to_bytes=hash_up_to_bytes)
-        if hash_up_to_bytes is not None and found.st_size > hash_up_to_bytes:
+        size = found.st_size
+        if hash_up_to_bytes is not None and size > hash_up_to_bytes:
             return super().as_json_text(host, hash_up_to_bytes=hash_up_to_bytes)
+        accounts = host.accounts
+        whose = whose_text(accounts.user(found.st_uid), accounts.group(found.st_gid), self.mode)
         return (
-            f'{{"ensure": "present", "name": {quoted(self.name)}, "checksum": "{self.checksum}", '
-            f'"owner": {quoted(host.accounts.user(found.st_uid))}, '
-            f'"group": {quoted(host.accounts.group(found.st_gid))}, "mode": "{self.mode:04o}", "provider": "posix", '
-            f'"mtime": "{host.timestamp(found.st_mtime)}", "size": {found.st_size}, "type": "file"}}'
+            f'{{"ensure": "present", "name": {quoted(self.name)}, "checksum": "{checksum}", {whose}'
+            f'"mtime": "{host.timestamp(found.st_mtime)}", "size": {size}, "type": "file"}}'
         )
 
     def read_checksum(self, host: Host) -> str | None:
@@ -157,7 +160,7 @@ class FileType(ResourceType):
         path = wanted.name
         if path[:1] != "/":
             yield None, "file path must be absolute"
-        elif path != "/" and (path.endswith(NON_CANONICAL_ENDS) or "//" in path or "/./" in path or "/../" in path):
+        elif ("/." in path or "//" in path or path[-1] == "/") and not is_canonical(path):
             yield None, "file path must be canonical"
         problem = path_problem(path)
         if problem:
@@ -225,9 +228,10 @@ class FileType(ResourceType):
             return self._same_owner(wanted, actual)
         if actual.same_content is False:
             return False, "content differs"
-        same, reason = self._same_owner(wanted, actual)
-        if not same:
-            return False, reason
+        if actual.uid != actual.wanted_uid or actual.gid != actual.wanted_gid:
+            same, reason = self._same_owner(wanted, actual)
+            if not same:
+                return False, reason
         if actual.mode != wanted.mode:
             return False, f"mode is {actual.mode:04o}, expected {wanted.mode:04o}"
         if actual.tree:
@@ -264,6 +268,8 @@ class FileType(ResourceType):
     def _refuse(self, wanted: File, actual: FileState) -> None:
         """Changes that would destroy something nobody asked to destroy."""
         path, kind = wanted.name, actual.kind
+        if kind == ABSENT:
+            return
         if kind == "other":
             raise Failure(f"{path} is {file_word(actual.stat.st_mode)}, not a regular file")
         if wanted.ensure == ABSENT:
@@ -276,7 +282,7 @@ class FileType(ResourceType):
             raise Failure(
                 f"{path} is a link to {actual.link_target}; `links: follow` manages its target, `links: replace` the link itself"
             )
-        if kind in (LINK, ABSENT, wanted.ensure):
+        if kind in (LINK, wanted.ensure):
             return
         word = "a directory" if kind == DIRECTORY else "a file"
         expected = {PRESENT: "a file", DIRECTORY: "a directory", LINK: "a link"}[wanted.ensure]
@@ -305,6 +311,17 @@ class FileType(ResourceType):
             getattr(before, key) != getattr(after, key)
             for key in ("uid", "gid", "mode", "same_content", "link_target", "tree")
         )
+
+
+@lru_cache(maxsize=64)
+def whose_text(owner: str, group: str, mode: int) -> str:
+    """A part of the state as text that many files share."""
+    return f'"owner": {quoted(owner)}, "group": {quoted(group)}, "mode": "{mode:04o}", "provider": "posix", '
+
+
+def is_canonical(path: str) -> bool:
+    """Whether an absolute path has no part that could be left out."""
+    return path == "/" or not (path.endswith(NON_CANONICAL_ENDS) or "//" in path or "/./" in path or "/../" in path)
 
 
 def path_problem(path: str, *, may_be_nowhere: bool = False) -> str | None:

@@ -45,15 +45,16 @@ class PosixFiles(Provider):
 
     # ---- looking ----
     def read(self, wanted: File, host: Host, *, refresh: bool) -> FileState:
+        owner, group, accounts = wanted.owner, wanted.group, host.accounts
+        uid = -1 if owner is None else accounts.uid(owner)
+        gid = -1 if group is None else accounts.gid(group)
+        return self._look(wanted, uid, gid, host)
+
+    def _look(self, wanted: File, uid: int, gid: int, host: Host) -> FileState:
         if wanted.source is not None or wanted.sensitive:
             self._keep_secrets(wanted, host)
-        state = FileState(wanted.name, sensitive=wanted.sensitive)
-        state.real_path = path = wanted.name
-        if wanted.owner is not None:
-            state.wanted_uid = host.accounts.uid(wanted.owner)
-        if wanted.group is not None:
-            state.wanted_gid = host.accounts.gid(wanted.group)
-        files = host.files
+        path, files = wanted.name, host.files
+        state = FileState(path, uid, gid, sensitive=wanted.sensitive)
         try:
             found = files.lstat(path)
             if found.st_mode & 0o170000 == 0o120000:
@@ -80,9 +81,10 @@ class PosixFiles(Provider):
                 host.keep_secret(source)
 
     def confirm(self, wanted: File, actual: FileState, host: Host) -> FileState:
-        state = self.read(wanted, host, refresh=False)
-        if state.same_content and wanted.content is not None and not state.sensitive:
-            state.checksum = sha256_of(encoded(wanted.content))
+        state = self._look(wanted, actual.wanted_uid, actual.wanted_gid, host)
+        content = wanted.content
+        if content is not None and state.same_content and not state.sensitive:
+            state.checksum = sha256_of(encoded(content))
         else:
             self._note_checksum(state, host)
         return state
@@ -94,21 +96,22 @@ class PosixFiles(Provider):
 
     def _fill(self, state: FileState, found: Any, wanted: File, path: str, host: Host) -> None:
         state.stat = found
-        state.uid = found.st_uid
-        state.gid = found.st_gid
-        if state.uid != state.wanted_uid:
-            state.owner = host.accounts.user(state.uid)
-        if state.gid != state.wanted_gid:
-            state.group = host.accounts.group(state.gid)
-        kind = found.st_mode & 0o170000
+        state.uid = uid = found.st_uid
+        state.gid = gid = found.st_gid
+        if uid != state.wanted_uid:
+            state.owner = host.accounts.user(uid)
+        if gid != state.wanted_gid:
+            state.group = host.accounts.group(gid)
+        mode = found.st_mode
+        kind = mode & 0o170000
         if kind == 0o100000:
             state.kind = state.ensure = PRESENT
-            state.mode = found.st_mode & FILE_BITS
+            state.mode = mode & FILE_BITS
             if wanted.ensure == PRESENT:
                 state.same_content = self._same_content(wanted, found, path, host)
         elif kind == 0o040000:
             state.kind = state.ensure = DIRECTORY
-            state.mode = found.st_mode & DIRECTORY_BITS
+            state.mode = mode & DIRECTORY_BITS
             if wanted.ensure == ABSENT:
                 state.is_empty_directory = not host.files.listdir(path)
             elif wanted.recurse and wanted.ensure == DIRECTORY:
@@ -121,8 +124,9 @@ class PosixFiles(Provider):
             state.ensure = PRESENT
 
     def _same_content(self, wanted: File, found: Any, path: str, host: Host) -> bool | None:
-        if wanted.content is not None:
-            return host.files.holds(path, found, encoded(wanted.content))
+        content = wanted.content
+        if content is not None:
+            return host.files.holds(path, found, encoded(content))
         if wanted.source is not None:
             self._source_status(wanted, host)
             return host.files.same(path, found, host.resolve_source(wanted.source))
@@ -155,13 +159,14 @@ class PosixFiles(Provider):
 
     # ---- doing ----
     def perform(self, wanted: File, actual: FileState, change: Change, host: Host) -> None:
+        if change.verb == STORE:
+            self._store(wanted, actual, host)
+            return
         path = actual.real_path
         files = host.files
         uid, gid = actual.wanted_uid, actual.wanted_gid
         mode = wanted.mode or 0
-        if change.verb == STORE:
-            self._store(wanted, actual, host)
-        elif change.verb == ATTRIBUTES:
+        if change.verb == ATTRIBUTES:
             keep = KEPT_ON_DIRECTORIES if actual.kind == DIRECTORY else 0
             files.set_attributes(path, actual.stat, uid=uid, gid=gid, mode=mode, keep_bits=keep)
         elif change.verb == MAKE_DIRECTORY:
@@ -199,17 +204,16 @@ class PosixFiles(Provider):
             host.files.keep_backup(actual.real_path, actual.stat)
 
     def _store(self, wanted: File, actual: FileState, host: Host) -> None:
-        path = actual.real_path
         content, source = self._new_content(wanted, host)
         remark = host.files.replace(
-            path,
+            actual.real_path,
             content,
             source,
             uid=actual.wanted_uid,
             gid=actual.wanted_gid,
             mode=wanted.mode or 0,
             old=actual.stat if actual.kind == PRESENT else None,
-            validate=self._validator(wanted, host),
+            validate=None if wanted.validate is None else self._validator(wanted, host),
             about_to_replace=(lambda: self._keep_backup(wanted, actual, host)) if wanted.backup else None,
         )
         if remark:
@@ -265,9 +269,7 @@ class PosixFiles(Provider):
                 files.replace(entry.path, None, entry.source, uid=uid, gid=gid, mode=entry.mode, old=entry.old)
 
     # ---- validating ----
-    def _validator(self, wanted: File, host: Host) -> Callable[[str], None] | None:
-        if wanted.validate is None:
-            return None
+    def _validator(self, wanted: File, host: Host) -> Callable[[str], None]:
         return lambda path: self._validate(wanted, path, host)
 
     def _validate(self, wanted: File, path: str, host: Host) -> None:
