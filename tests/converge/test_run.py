@@ -463,6 +463,19 @@ def test_history_keeps_whole_events_of_what_was_not_stable(apply: Apply, root: P
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 
 
+def test_history_keeps_the_same_of_an_event_as_a_report_says(apply: Apply) -> None:
+    done = apply(
+        "- file:\n    - defaults: {ensure: present, content: x, owner: USER, group: GROUP, mode: '0640'}\n"
+        "    - ROOT/plain: {}\n    - 'ROOT/a \"quoted\" \\ ü': {}\n    - ROOT/named: {alias: other}\n"
+        "    - ROOT/d: {ensure: directory, content: null, mode: '0750'}\n"
+    )
+    kept = History(StateDirectory(os.environ["MAINSTAY_STATE_DIR"])).show(done.report.run_id)
+    assert kept is not None
+    told = done.as_json()["events"]
+    assert json.dumps(kept["events"]) == json.dumps(told)
+    assert [event["outcome"] for event in told] == ["changed"] * 4
+
+
 def make_report(number: int, size: int = 0) -> Report:
     report = Report(f"20260101T{number:012d}Z-000000", "m" * size, noop=False)
     report.events = []
