@@ -34,13 +34,15 @@ GONE = (
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.AdminShutdownError,
-    asyncpg.TooManyConnectionsError,
-    asyncpg.DeadlockDetectedError,
     asyncpg.ReadOnlySQLTransactionError,
-    asyncpg.SerializationError,
-    asyncpg.QueryCanceledError,
+    # Two that waited for each other, or could not be put in a row.
+    asyncpg.TransactionRollbackError,
+    # No room, no memory, no connection left.
+    asyncpg.InsufficientResourcesError,
+    # Shutting down, starting up, cancelled.
+    asyncpg.OperatorInterventionError,
+    # The disk itself.
+    asyncpg.PostgresSystemError,
 )
 # The extension is not installed, or this role may not create it.
 LACKING = (

@@ -1,0 +1,204 @@
+"""Whatever PostgreSQL refuses, at a write or only at the commit, comes out under its right name and leaves nothing."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plane import Client, Cluster, Server, running
+from world import World, unique
+
+# The database's own code of an error, and what becomes of it.
+FAULTS = {
+    "23505": (409, "duplicate"),
+    "23503": (409, "in_use"),
+    "40001": (503, "unavailable"),
+    "40P01": (503, "unavailable"),
+    "53100": (503, "unavailable"),
+    "57014": (503, "unavailable"),
+    "57P01": (503, "unavailable"),
+    "58030": (503, "unavailable"),
+}
+# Every change is told by an event, so a fault there meets every endpoint that changes something, among the writes that
+# are put off; as a constraint it comes at the commit.
+FAULTY = """
+CREATE TABLE faults (code TEXT, at_commit BOOLEAN);
+CREATE FUNCTION fault() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE wanted TEXT := (SELECT code FROM faults WHERE at_commit = (TG_WHEN = 'AFTER'));
+BEGIN
+  IF wanted IS NOT NULL THEN RAISE EXCEPTION 'fault' USING ERRCODE = wanted; END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER fault_at_once BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION fault();
+CREATE CONSTRAINT TRIGGER fault_at_commit AFTER INSERT ON events DEFERRABLE INITIALLY DEFERRED
+FOR EACH ROW EXECUTE FUNCTION fault();
+"""
+
+
+@dataclass
+class Faulty:
+    server: Server
+    world: World
+    url: str
+
+    def run(self, statement: str) -> str:
+        command = ["psql", "-qAt", "-v", "ON_ERROR_STOP=1", "-d", self.url, "-c", statement]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    def counts(self) -> str:
+        """Of everything an endpoint could have left behind."""
+        tables = ("participants", "services", "jobs", "runs", "events", "tokens", "service_pool_values", "agents")
+        return self.run(" UNION ALL ".join(f"SELECT '{table}', count(*) FROM {table}" for table in tables))
+
+
+@pytest.fixture(scope="module")
+def faulty(postgresql: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Faulty]:
+    url = postgresql.new_database()
+    data: Path = tmp_path_factory.mktemp("faults") / "data"
+    with running(data, database_url=url) as server:
+        made = Faulty(server, World(server.admin), url)
+        _ = (made.world.agent, made.world.consumer, made.world.group_id)
+        made.world.agent.get("/jobs/pending")
+        made.run(FAULTY)
+        yield made
+        assert server.stop() == 0
+        assert " bug " not in server.log.read_text()
+
+
+Act = tuple[Client, str, str, object]
+
+
+def changes(world: World) -> list[Act]:
+    """One call of every endpoint that changes something and would succeed."""
+    admin, consumer, agent, provider = world.admin, world.consumer, world.agent, world.provider
+    kind = world.service_type({"size": {"type": "integer"}}, None)
+    option = admin.post("/service-option-types", {"name": "o", "type": unique("o").replace("-", "_")})
+    pool_set = provider.post("/service-pool-sets", {"name": "s", "providerId": world.provider_id})
+    listed = {"name": "p", "type": "t", "propertyType": "string", "generatorType": "list"}
+    pool = provider.post("/service-pools", {**listed, "servicePoolSetId": pool_set["id"]})
+    metric = admin.post("/metric-types", {"name": unique("m"), "entityType": "Service"})
+    spare = world.participant()
+    fresh, claimed, cancelled, failed, released, forced, done = [
+        world.order(kind, groupId=new_group(world)) for _ in range(7)
+    ]
+    jobs = {service["id"]: service["activeJob"]["id"] for service in (fresh, claimed, cancelled, failed, released)}
+    for service in (claimed, failed, released):
+        agent.post(f"/jobs/{jobs[service['id']]}/claim", expect=204)
+    world.complete(done)
+    order = {"serviceTypeId": kind["id"], "name": "n", "groupId": world.group_id, "agentId": world.agent_id}
+    body: dict[str, Any] = {"name": unique("n")}
+    owned = {**body, "providerId": world.provider_id}
+    return [
+        (admin, "POST", "/participants", body),
+        (admin, "PATCH", f"/participants/{spare}", body),
+        (admin, "DELETE", f"/participants/{spare}", None),
+        (admin, "POST", "/service-types", body),
+        (admin, "PATCH", f"/service-types/{kind['id']}", body),
+        (admin, "POST", "/agent-types", body),
+        (admin, "POST", "/agents", {**owned, "agentTypeId": world.agent_type_id}),
+        (admin, "PATCH", f"/agents/{world.agent_id}", {"name": unique("a")}),
+        (admin, "POST", "/tokens", {**body, "role": "admin"}),
+        (admin, "POST", "/service-groups", {**body, "consumerId": world.consumer_id}),
+        (admin, "POST", "/service-option-types", {**body, "type": unique("t").replace("-", "_")}),
+        (provider, "POST", "/service-options", {**owned, "serviceOptionTypeId": option["id"], "value": 1}),
+        (provider, "POST", "/service-pool-sets", owned),
+        (provider, "POST", "/service-pools", {**listed, "type": "u", "servicePoolSetId": pool_set["id"]}),
+        (provider, "POST", "/service-pool-values", {**body, "value": "v", "servicePoolId": pool["id"]}),
+        (admin, "POST", "/metric-types", {**body, "entityType": "Service"}),
+        (admin, "DELETE", f"/metric-types/{metric['id']}", None),
+        (consumer, "POST", "/services", order),
+        (consumer, "PATCH", f"/services/{done['id']}", {"name": "other"}),
+        (consumer, "PATCH", f"/services/{done['id']}", {"properties": {"size": 3}}),
+        (consumer, "POST", f"/services/{done['id']}/start", None),
+        (admin, "DELETE", f"/services/{forced['id']}?force=true", None),
+        (agent, "PUT", f"/services/{done['id']}/conditions", [{"type": "Ready", "status": "True"}]),
+        (agent, "POST", f"/jobs/{jobs[fresh['id']]}/claim", None),
+        (agent, "POST", f"/jobs/{jobs[fresh['id']]}/claim", {"leaseSeconds": 60}),
+        (agent, "POST", f"/jobs/{jobs[claimed['id']]}/complete", {"agentInstanceId": unique("i")}),
+        (agent, "POST", f"/jobs/{jobs[failed['id']]}/fail", {"errorMessage": "x"}),
+        (agent, "POST", f"/jobs/{jobs[released['id']]}/release", None),
+        (consumer, "POST", f"/jobs/{jobs[cancelled['id']]}/cancel", None),
+    ]
+
+
+def new_group(world: World) -> str:
+    """An agent works on one job of a group at a time."""
+    return str(world.admin.post("/service-groups", {"name": "g", "consumerId": world.consumer_id})["id"])
+
+
+def test_every_fault_in_every_endpoint_has_its_name_and_leaves_nothing(faulty: Faulty) -> None:
+    acts = changes(faulty.world)
+    before = faulty.counts()
+    for code, wanted in FAULTS.items():
+        for at_commit in (False, True):
+            faulty.run(f"DELETE FROM faults; INSERT INTO faults VALUES ('{code}', {at_commit})")
+            for client, method, path, body in acts:
+                reply = client.call(method, f"/api/v1{path}", body)
+                found = (reply.status, reply.body.get("code")) if reply.body else (reply.status, None)
+                assert found == wanted, (code, at_commit, method, path, reply.body)
+                assert ("retry-after" in reply.headers) == (wanted[0] == 503)
+    faulty.run("DELETE FROM faults")
+    assert faulty.counts() == before
+    # Each would have succeeded; some only until another of them did.
+    for client, method, path, body in acts:
+        assert client.call(method, f"/api/v1{path}", body).status in (200, 201, 204, 409), (method, path)
+
+
+def at_once(*acts: Callable[[], Any]) -> list[Any]:
+    with ThreadPoolExecutor(len(acts)) as threads:
+        return [each.result() for each in [threads.submit(act) for act in acts]]
+
+
+def test_those_who_want_the_same_at_once_are_told_so(faulty: Faulty) -> None:
+    """The database alone decides; it refuses among the writes that are put off."""
+    world = faulty.world
+    pool_set = world.provider.post("/service-pool-sets", {"name": "s", "providerId": world.provider_id})
+    listed = {"name": "p", "propertyType": "string", "generatorType": "list", "servicePoolSetId": pool_set["id"]}
+    pool = world.provider.post("/service-pools", {**listed, "type": "first"})
+    kind = world.service_type({"size": {"type": "integer"}}, None)
+    services = [world.order(kind, groupId=new_group(world)) for _ in range(8)]
+    for service in services:
+        world.agent.post(f"/jobs/{service['activeJob']['id']}/claim", expect=204)
+    stopped = world.order(kind)
+    world.complete(stopped)
+    name = unique("same")
+    cases: dict[str, list[Act]] = {
+        "a name": [(world.admin, "POST", "/service-types", {"name": name})] * 8,
+        "a pool of a type": [(world.provider, "POST", "/service-pools", {**listed, "type": "second"})] * 8,
+        "a value": [
+            (world.provider, "POST", "/service-pool-values", {"name": "v", "value": "1", "servicePoolId": pool["id"]})
+        ]
+        * 8,
+        "an active job": [
+            (world.consumer, "PATCH", f"/services/{stopped['id']}", {"properties": {"size": number}})
+            for number in range(8)
+        ],
+        "an instance": [
+            (world.agent, "POST", f"/jobs/{service['activeJob']['id']}/complete", {"agentInstanceId": name})
+            for service in services
+        ],
+    }
+    for what, acts in cases.items():
+        replies = at_once(*(lambda act=act: act[0].call(act[1], f"/api/v1{act[2]}", act[3]) for act in acts))
+        statuses = sorted(reply.status for reply in replies)
+        assert statuses[0] in (200, 201, 204), (what, statuses)
+        assert statuses[1:] == [409] * 7, (what, [reply.body for reply in replies])
+
+
+def test_what_is_deleted_while_another_needs_it_is_told_to_one_of_them(faulty: Faulty) -> None:
+    world = faulty.world
+    for _ in range(10):
+        group = new_group(world)
+        kind = world.service_type({}, None)
+        order = {"serviceTypeId": kind["id"], "name": "n", "groupId": group, "agentId": world.agent_id}
+        made, gone = at_once(
+            lambda order=order: world.consumer.call("POST", "/api/v1/services", order),  # type: ignore[misc]
+            lambda group=group: world.admin.call("DELETE", f"/api/v1/service-groups/{group}"),  # type: ignore[misc]
+        )
+        assert (made.status, gone.status) in {(201, 409), (400, 204), (403, 204), (409, 204)}, (made.body, gone.body)
