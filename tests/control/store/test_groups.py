@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -287,6 +292,60 @@ def test_a_full_disk_is_told_as_such_and_takes_nothing_that_was_acknowledged(tmp
         await store.close()
 
     asyncio.run(main())
+
+
+WRITERS = """
+import asyncio, sys
+sys.path[:0] = {folders!r}
+from mainstay.control.store.open import open_store
+from mainstay.control.store.participants import PARTICIPANTS
+from test_groups import participant
+
+async def main():
+    store = await open_store("sqlite:///" + sys.argv[1])
+    store._writer.set_trace_callback(lambda text: text == "COMMIT" and print("commit", flush=True))
+
+    async def write(number):
+        for turn in range(10_000):
+            name = f"{{sys.argv[2]}}-{{number}}-{{turn}}"
+            async with store.transaction() as tx:
+                await PARTICIPANTS.insert(tx, participant(name))
+                await PARTICIPANTS.insert(tx, participant(name + ", too"))
+            print(name, flush=True)
+
+    await asyncio.gather(*(write(number) for number in range(16)))
+
+asyncio.run(main())
+"""
+
+
+def test_many_who_share_a_commit_keep_what_they_were_told_when_the_process_is_killed(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+
+    async def prepare() -> None:
+        store = await open_store(f"sqlite:///{path}")
+        await store.migrate()
+        await store.close()
+
+    asyncio.run(prepare())
+    script = WRITERS.format(folders=[str(Path(__file__).parent), str(Path(__file__).parents[2])])
+    chance = random.Random(5)
+    for turn in range(4):
+        command = [sys.executable, "-c", script, str(path), str(turn)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            lines = list(itertools.islice(process.stdout, chance.randint(200, 400)))
+            process.kill()
+            lines += process.stdout
+        told = {line.strip() for line in lines if line.endswith("\n") and line != "commit\n"}
+        commits = lines.count("commit\n")
+        # Else nobody shared anything, and this tests nothing.
+        assert 0 < commits * 2 < len(told), (commits, len(told))
+        with closing(sqlite3.connect(path)) as connection:
+            found = {row[0] for row in connection.execute("SELECT id FROM participants")}
+            assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        assert told <= found
+        assert all(f"{name}, too" in found for name in found if not name.endswith(", too"))
 
 
 def test_a_batch_changes_no_table_that_it_also_touches_otherwise() -> None:
