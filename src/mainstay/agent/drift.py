@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 CONDITION = "InSync"
 IN_SYNC, DRIFTED, REPAIRED, UNKNOWN = "InSync", "Drifted", "Repaired", "Unknown"
 STATUS = {IN_SYNC: "True", REPAIRED: "True", DRIFTED: "False", UNKNOWN: "Unknown"}
-LONGEST_MESSAGE = 50_000
+# However it is escaped, it fits into what the server keeps of conditions.
+LONGEST_MESSAGE = 10_000
 
 
 class DriftWatch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mainstay.control.access import RoleRefused
 from mainstay.control.domain import refusals as domain
-from mainstay.control.domain.faults import Fault
+from mainstay.control.domain.faults import Fault, listed
 from mainstay.control.operations import refusals as operations
 from mainstay.control.store.contract import Duplicate, StillReferenced, Unavailable
 from mainstay.control.store.paging import BadQuery
@@ -94,7 +94,7 @@ def _faults(faults: tuple[Fault, ...], code: str) -> Document:
         "error": "; ".join(str(fault) for fault in faults[:20]),
         "code": code,
         "valid": False,
-        "errors": [{"path": fault.path, "message": fault.message} for fault in faults],
+        "errors": [{"path": fault.path, "message": fault.message} for fault in listed(faults)],
     }
 
 

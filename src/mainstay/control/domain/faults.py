@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import NamedTuple
 
 # A key comes from a user and may be as long as the body; a path that repeats it need not be.
 MAX_SHOWN_KEY = 200
+# Nobody reads more, and a body of small faults would make an answer many times its size.
+MAX_LISTED = 100
 AMBIGUOUS = frozenset(".[]\"'\\ \t\r\n")
 
 
@@ -27,6 +29,12 @@ class Fault(NamedTuple):
 
 # From a pair, at half the cost of the class: for the hot path.
 make_fault: Callable[[tuple[str, str]], Fault] = partial(tuple.__new__, Fault)
+
+
+def listed(faults: Sequence[Fault]) -> list[Fault]:
+    """The faults as an answer tells them: the first ones, and how many more there are."""
+    more = len(faults) - MAX_LISTED
+    return [*faults[:MAX_LISTED], Fault("", f"and {more} more")] if more > 0 else list(faults)
 
 
 def locate(parent: str, key: str | int) -> str:

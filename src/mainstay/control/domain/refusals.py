@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mainstay.control.domain.faults import Fault
+from mainstay.control.domain.faults import Fault, listed
 
 
 class Refusal(Exception):
@@ -15,7 +15,7 @@ class InvalidDefinition(Refusal):
     """A schema that may not be written, with every fault in it."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
-        super().__init__("; ".join(str(fault) for fault in faults))
+        super().__init__("; ".join(str(fault) for fault in listed(faults)))
         self.faults = tuple(faults)
 
 

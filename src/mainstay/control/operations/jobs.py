@@ -20,6 +20,7 @@ from mainstay.control.domain.properties.contract import Operation
 from mainstay.control.domain.refusals import TerminalState
 from mainstay.control.domain.service_types import ServiceTypeDefinition
 from mainstay.control.operations import pools, runs, vault
+from mainstay.control.operations.bounds import MAX_INSTANCE_DATA_BYTES, refuse_large
 from mainstay.control.operations.inputs import NO_ZERO, Body, Name, Text
 from mainstay.control.operations.properties import Setting, accept_properties
 from mainstay.control.operations.refusals import Conflict, InUse, NotYours
@@ -242,6 +243,7 @@ async def complete(work: Work, job: JobRow, wanted: Completion) -> None:
     if held.job.status == "Completed" and held.holding.outcome == outcome:
         return
     _check_processing(held)
+    refuse_large("agentInstanceData", wanted.agent_instance_data, MAX_INSTANCE_DATA_BYTES)
     run = await runs.find_run(work, held.job)
     lifecycle, schema = held.definition.lifecycle, held.definition.properties
     course = steps.Run(run.action, tuple(run.visited))

@@ -18,6 +18,7 @@ from mainstay.control.domain.properties.engine import Accepted, Rejected, decide
 from mainstay.control.domain.properties.schema import PropertySchema
 from mainstay.control.domain.values import Properties
 from mainstay.control.operations import pools, vault
+from mainstay.control.operations.bounds import MAX_PROPERTIES_BYTES, excess, size
 from mainstay.control.operations.refusals import Faulty
 from mainstay.control.operations.work import Work
 from mainstay.control.store.service_options import SERVICE_OPTION_TYPES, enabled_values
@@ -52,6 +53,9 @@ class Decided:
 async def decide_properties(
     work: Work, schema: PropertySchema, given: object, setting: Setting, stored: Properties | None = None
 ) -> Decided | Rejected:
+    # Before anything looks at it: every fault costs time, and a body has room for millions.
+    if (brought := size(given)) > MAX_PROPERTIES_BYTES:
+        return Rejected((excess("properties", brought, MAX_PROPERTIES_BYTES),))
     actor = ACTOR_OF_ROLE[work.who.role]
     situation = Situation(
         operation=setting.operation,
@@ -75,7 +79,12 @@ async def decide_properties(
         outcome = decide(schema, given, situation, stored=stored, answers=answers)
     if isinstance(outcome, Questions):
         raise RuntimeError("the engine asks once")
-    return outcome if isinstance(outcome, Rejected) else Decided(outcome, actor, taken)
+    if isinstance(outcome, Rejected):
+        return outcome
+    # What is too large already may still be used, and become smaller.
+    if (grown := size(outcome.properties)) > max(MAX_PROPERTIES_BYTES, size(stored)):
+        return Rejected((excess("properties", grown, MAX_PROPERTIES_BYTES),))
+    return Decided(outcome, actor, taken)
 
 
 async def accept_properties(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mainstay.control.domain.faults import Fault
+from mainstay.control.domain.faults import Fault, listed
 
 
 class Refused(Exception):
@@ -27,7 +27,7 @@ class Faulty(Refused):
     code = "validation_failed"
 
     def __init__(self, faults: Sequence[Fault], *, code: str | None = None) -> None:
-        super().__init__("; ".join(str(fault) for fault in faults), code=code)
+        super().__init__("; ".join(str(fault) for fault in listed(faults)), code=code)
         self.faults = tuple(faults)
 
 

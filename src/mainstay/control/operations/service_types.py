@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from mainstay.control.access import Role
-from mainstay.control.domain.faults import Fault
+from mainstay.control.domain.faults import Fault, listed
 from mainstay.control.domain.findings import Finding
 from mainstay.control.domain.lifecycle.change import LivingService, find_stranded
 from mainstay.control.domain.properties.contract import Actor, Operation, Situation
@@ -139,7 +139,7 @@ async def find_misfits(work: Work, service_type: ServiceType) -> list[Misfit]:
             situation = Situation(operation=Operation.UPDATE, actor=Actor.SYSTEM, now=work.now, entropy=b"")
             faults = misfits(definition.properties, service.properties, situation)
             if faults:
-                found.append(Misfit(service.id, "; ".join(str(fault) for fault in faults), forceable=True))
+                found.append(Misfit(service.id, "; ".join(str(fault) for fault in listed(faults)), forceable=True))
         if len(services) < CHECKED_AT_ONCE:
             break
         last = services[-1][0].id
@@ -170,7 +170,7 @@ async def validate(work: Work, service_type: ServiceType, order: Order) -> Verdi
     schema = work.tools.definitions.of_service_type(service_type).properties
     decided = await decide_properties(work, schema, order.properties, setting)
     faults: tuple[Fault, ...] = decided.faults if isinstance(decided, Rejected) else ()
-    return Verdict(not faults, [FaultShown(fault.path, fault.message) for fault in faults])
+    return Verdict(not faults, [FaultShown(fault.path, fault.message) for fault in listed(faults)])
 
 
 async def _order_setting(work: Work, order: Order) -> Setting:

@@ -20,6 +20,7 @@ from mainstay.control.domain.properties.stored import references_in
 from mainstay.control.domain.refusals import TerminalState
 from mainstay.control.domain.service_types import ServiceTypeDefinition
 from mainstay.control.operations import runs, vault
+from mainstay.control.operations.bounds import MAX_CONDITIONS_BYTES, refuse_large
 from mainstay.control.operations.inputs import NO_ZERO, Body, Id, Name
 from mainstay.control.operations.properties import Setting, accept_properties
 from mainstay.control.operations.refusals import BadInput, Conflict, InUse, NotYours, PlanOutdated, Stale
@@ -318,6 +319,7 @@ async def set_conditions(work: Work, service: ServiceRow, wanted: list[Condition
         same = before.get("status") == condition.status
         document["since"] = before["since"] if same and "since" in before else msgspec.to_builtins(work.now)
         conditions.append(document)
+    refuse_large("conditions", conditions, MAX_CONDITIONS_BYTES)
     definition = await runs.definition_of(work, service)
     after = msgspec.structs.replace(service, conditions=conditions)
     return await runs.save_service(work, service, after, definition.lifecycle)

@@ -28,6 +28,7 @@ from mainstay.control.domain.values import Properties, json_problem, shown, type
 
 # A schema is walked by recursion; a bound by name is better than Python's.
 MAX_SCHEMA_DEPTH = 32
+MAX_DEFINITIONS = 10_000
 
 TYPES = frozenset(PropertyType)
 KEYS = frozenset(
@@ -114,6 +115,7 @@ class _Reader:
         self.purpose = purpose
         self.states = states
         self.faults: list[Fault] = []
+        self.definitions = 0
 
     def fault(self, path: str, message: str) -> None:
         self.faults.append(Fault(path, message))
@@ -141,6 +143,10 @@ class _Reader:
         for name, definition in document.items():
             if definition is None:
                 continue
+            self.definitions += 1
+            if self.definitions > MAX_DEFINITIONS:
+                self.fault(definition_path, f"there are more than {MAX_DEFINITIONS} definitions in the schema")
+                break
             place = _Place(
                 locate(definition_path, name), locate(schema_path, name), name, depth, inherited, in_items=in_items
             )
