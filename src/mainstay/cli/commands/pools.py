@@ -1,7 +1,13 @@
-"""Lists pools and how full they are; with a name, the values of one and whose they are."""
+"""Lists pools and how full they are; with a name, the values of one and whose they are.
+
+`pools add POOL --type POOL-TYPE --agent AGENT --value VALUE` gives an agent values, each for one service at a time:
+`mainstay pools add ports --type appPort --agent host1 --value 8100-8199`. It makes what is missing (the pool set of the
+agent, the pool) and adds the values that are not there yet; agents may share a pool set."""
 
 from __future__ import annotations
 
+from mainstay.cli.display import printable
+from mainstay.cli.main import Refused
 from mainstay.cli.remote import connected, find_named, short, some
 from mainstay.cli.tables import BAD, BUSY, GOOD, age, bar, plain, print_table
 
@@ -14,21 +20,32 @@ if TYPE_CHECKING:
     from mainstay.agent.client import Client
     from mainstay.cli.tables import Cell
 
-SUMMARY = "list pools and how full they are, or show one"
+SUMMARY = "list pools and how full they are, show or fill one"
 SHOWN = 500
 AT_ONCE = 50
 NEARLY_FULL = 0.8
+MOST_VALUES = 1000
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="POOL", nargs="?", help="show the values of this one")
+    parser.add_argument("words", metavar="POOL", nargs="*", help="show the values of this one; `add POOL` adds some")
+    parser.add_argument("--type", metavar="POOL-TYPE", help="add: what generators call it, their poolType")
+    parser.add_argument("--agent", metavar="AGENT", help="add: the agent whose services take the values")
+    parser.add_argument(
+        "--value", metavar="VALUE", action="append", default=[], help="add: a value, or whole numbers as FIRST-LAST"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
 
 
 def run(arguments: argparse.Namespace) -> int:
+    name = read_words(arguments)
     with connected(arguments) as client:
-        if arguments.name:
-            pool = find_named(client, "/service-pools", "pool", arguments.name)
+        if name is not None:
+            pool = (
+                add(client, arguments, name)
+                if len(arguments.words) == 2
+                else find_named(client, "/service-pools", "pool", name)
+            )
             values = some(client, "/service-pool-values", {"servicePoolId": pool["id"]}, SHOWN)
             usage = client.get(f"/service-pools/{pool['id']}/usage")
             set_name = client.get(f"/service-pool-sets/{pool['servicePoolSetId']}")["name"]
@@ -49,8 +66,85 @@ def run(arguments: argparse.Namespace) -> int:
             [row(each, sets.get(each["servicePoolSetId"], "")) for each in pools],
         )
     else:
-        print("There is no pool here; those of a provider are seen by the provider and by admins.")
+        print(
+            "There is no pool here; those of a provider are seen by the provider and by admins. "
+            "`mainstay pools add POOL` makes one."
+        )
     return 0
+
+
+def read_words(arguments: argparse.Namespace) -> str | None:
+    """The name of the pool, None for all of them."""
+    if arguments.words == ["add"]:
+        raise Refused("say which: mainstay pools add POOL")
+    adds = len(arguments.words) == 2 and arguments.words[0] == "add"
+    if len(arguments.words) > 1 and not adds:
+        raise Refused("use `mainstay pools`, `mainstay pools POOL` or `mainstay pools add POOL`")
+    if not adds and (arguments.type or arguments.agent or arguments.value):
+        raise Refused("--type, --agent and --value go with `mainstay pools add POOL`")
+    if adds and not (arguments.type and arguments.agent and arguments.value):
+        raise Refused("say which values, for what and for whom: --value VALUE, --type POOL-TYPE and --agent AGENT")
+    return arguments.words[-1] if arguments.words else None
+
+
+def add(client: Client, arguments: argparse.Namespace, name: str) -> Any:
+    """The pool, with the values that it had and those that are given."""
+    values = read_values(arguments.value)
+    agent = find_named(client, "/agents", "agent", arguments.agent)
+    set_id = agent["servicePoolSetId"] or make_set(client, arguments, agent)
+    pool = find_pool(client, arguments, set_id, name, values)
+    if pool["propertyType"] == "string":
+        values = [str(value) for value in values]
+    known = {plain(each["value"]) for each in some(client, "/service-pool-values", {"servicePoolId": pool["id"]})}
+    for value in values:
+        if plain(value) not in known:
+            body = {"name": plain(value), "value": value, "servicePoolId": pool["id"]}
+            client.post("/service-pool-values", body)
+    return pool
+
+
+def read_values(words: list[str]) -> list[int | str]:
+    """Whole numbers where all are; otherwise texts as they are."""
+    found: list[int | str] = []
+    for word in words:
+        first, dash, last = word.partition("-")
+        if first.isdecimal() and last.isdecimal() and dash:
+            if not 0 <= int(last) - int(first) < MOST_VALUES:
+                raise Refused(f"--value {word} is no range of 1 to {MOST_VALUES} numbers")
+            found += range(int(first), int(last) + 1)
+        else:
+            found.append(int(word) if word.isdecimal() else word)
+    if len(found) > MOST_VALUES:
+        raise Refused(f"at most {MOST_VALUES} values at a time")
+    return found if all(isinstance(value, int) for value in found) else [str(value) for value in found]
+
+
+def make_set(client: Client, arguments: argparse.Namespace, agent: Mapping[str, Any]) -> str:
+    made = client.post("/service-pool-sets", {"name": agent["name"], "providerId": agent["providerId"]})
+    client.call("PATCH", f"/agents/{agent['id']}", {"servicePoolSetId": made["id"]})
+    say(arguments, f"Made pool set {made['name']}, and gave it to agent {agent['name']}.")
+    return str(made["id"])
+
+
+def find_pool(client: Client, arguments: argparse.Namespace, set_id: str, name: str, values: list[int | str]) -> Any:
+    """The pool of this type in the set; a generator knows only the type, so a second one would not be found."""
+    for pool in some(client, "/service-pools", {"servicePoolSetId": set_id}):
+        if pool["type"] == arguments.type:
+            if pool["name"] != name:
+                raise Refused(
+                    f"the agent's pool of type {arguments.type} is called {pool['name']!r}; add to that one"
+                )
+            return pool
+    kind = "integer" if isinstance(values[0], int) else "string"
+    body = {"name": name, "type": arguments.type, "propertyType": kind, "generatorType": "list"}
+    made = client.post("/service-pools", {**body, "servicePoolSetId": set_id})
+    say(arguments, f"Made pool {name} of type {arguments.type}.")
+    return made
+
+
+def say(arguments: argparse.Namespace, text: str) -> None:
+    if not arguments.json:
+        print(printable(text))
 
 
 def row(pool: Mapping[str, Any], set_name: str) -> list[Cell]:
@@ -81,9 +175,7 @@ def owner_names(client: Client, values: list[Any]) -> dict[str, str]:
     return names
 
 
-def show(
-    arguments: argparse.Namespace, pool: Mapping[str, Any], set_name: str, owners: Mapping[str, str]
-) -> int:
+def show(arguments: argparse.Namespace, pool: Mapping[str, Any], set_name: str, owners: Mapping[str, str]) -> int:
     if arguments.json:
         from mainstay.cli.runs import print_json
 
