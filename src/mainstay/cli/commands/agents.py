@@ -114,7 +114,9 @@ def add(client: Client, arguments: argparse.Namespace) -> Any:
             served = client.get(f"/agent-types/{agent['agentTypeId']}")["serviceTypeIds"]
             if not wanted <= set(served):
                 raise Refused(
-                    f"there is already an agent {arguments.name!r}, and it does not serve all of {', '.join(names)}"
+                    f"there is already an agent {arguments.name!r}, and it does not serve all of {', '.join(names)}; "
+                    "an admin adds them to its agent type: PATCH "
+                    f"{client.url}/api/v1/agent-types/{agent['agentTypeId']} with serviceTypeIds"
                 )
             say(arguments, f"Agent {arguments.name} is there already.")
             return agent
@@ -148,10 +150,18 @@ def find_provider(client: Client, arguments: argparse.Namespace) -> str:
 
 
 def find_agent_type(client: Client, arguments: argparse.Namespace, wanted: set[str], names: list[str]) -> str:
-    """One that lists just these service types, or else the one that lists the fewest more."""
+    """One that lists just these service types: orders of any other must not come to the host.
+
+    Only admins make agent types, so a provider may have to take one that lists more, and is told so."""
     fitting = [each for each in some(client, "/agent-types") if wanted <= set(each["serviceTypeIds"])]
-    if fitting:
-        return str(min(fitting, key=lambda each: len(each["serviceTypeIds"]))["id"])
+    closest = min(fitting, key=lambda each: len(each["serviceTypeIds"]), default=None)
+    if closest is not None and set(closest["serviceTypeIds"]) == wanted:
+        return str(closest["id"])
+    if closest is not None and client.get("/tokens/me")["role"] != "admin":
+        print_warning(
+            f"agent type {closest['name']} serves more than {', '.join(names)}; only an admin makes another"
+        )
+        return str(closest["id"])
     name = "+".join(names)[:LONGEST_NAME]
     taken = {each["name"] for each in some(client, "/agent-types", {"name": name})}
     body = {"name": f"{name} of {arguments.name}"[:LONGEST_NAME] if name in taken else name}
