@@ -125,6 +125,14 @@ def test_another_active_job_is_named_with_the_way_out(shell: Shell, world: World
     assert shell.run(world.consumer, "watch", "shop", code=1).stdout.startswith("shop: Stopped, start cancelled")
 
 
+def test_an_update_that_changes_nothing_tells_of_a_host_that_has_drifted(
+    shell: Shell, world: World, shop: Any
+) -> None:
+    world.agent.put(f"/services/{shop['id']}/conditions", [{"type": "InSync", "status": "False"}])
+    done = shell.run(world.consumer, "do", "shop", "update", "-p", "cpu=1")
+    assert "Its host is not as wanted, though: `mainstay show " in done.stdout
+
+
 def test_what_needs_no_job_does_not_follow_the_job_of_another(shell: Shell, world: World, shop: Any) -> None:
     shell.run(world.consumer, "do", "shop", "start", "--no-wait")
     done = shell.run(world.consumer, "do", "shop", "update", "-p", "cpu=1")

@@ -201,10 +201,16 @@ def finish(client: Client, service: Any, action: str, *, wait: bool, as_json: bo
     name, status = printable(service["name"]), printable(service["status"])
     if begun is None:
         print(f"{name}: {status}, nothing is left to do")
+        if is_drifted(service):
+            print(f"Its host is not as wanted, though: `mainstay show {short(service['id'])}` tells where.")
     else:
         action = printable(begun["action"])
         print(f"{name}: {status}, {action} is queued; `mainstay watch {short(service['id'])}` follows it")
     return 0
+
+
+def is_drifted(service: Any) -> bool:
+    return any(each.get("type") == "InSync" and each.get("status") == "False" for each in service["conditions"])
 
 
 def print_outcome(followed: Followed) -> None:
