@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import socket
 import stat
 import subprocess
 import sys
@@ -32,6 +33,15 @@ def test_the_exit_code_is_the_commands_own(tmp_path: Path) -> None:
     done = run_program("validate", str(tmp_path / "missing.yaml"))
     assert done.returncode == 2
     assert "cannot be read" in done.stderr
+
+
+def test_an_address_that_is_taken_is_named_with_the_way_out(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run_program("server", "--data-dir", str(tmp_path), "--port", str(port))
+    assert done.returncode == 2
+    told = f"mainstay: cannot listen on 127.0.0.1 port {port}: Address already in use; say another --host or --port\n"
+    assert done.stderr == told
 
 
 def test_what_waits_for_the_end_is_called() -> None:

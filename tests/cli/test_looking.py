@@ -153,6 +153,31 @@ def test_pools_show_how_full_they_are_and_whose_values_are(shell: Shell, world: 
     assert "There is no pool here" in shell.run(world.consumer, "pools").stdout
 
 
+def test_a_pool_is_made_and_filled_for_an_agent(shell: Shell, world: World) -> None:
+    words = ["pools", "add", "ports", "--type", "port", "--agent", world.agent_id, "--value"]
+    done = shell.run(world.provider, *words, "8100-8101", "--value", "8200")
+    assert "Made pool ports of type port.\n" in done.stdout
+    kind = world.service_type({"port": {"type": "integer", "servicePoolType": "port"}})
+    taken = [world.order(kind)["properties"]["port"] for _ in range(3)]
+    assert sorted(taken) == [8100, 8101, 8200]
+    rows = lines(shell.run(world.provider, *words, "8200-8201"))
+    assert rows[1][5:] == ["4", "3", "1"]
+    named = shell.run(world.provider, "pools", "add", "other", *words[3:], "1", code=2)
+    assert "is called 'ports'" in named.stderr
+
+
+@pytest.mark.parametrize("words", [["a", "b"], ["add"], ["add", "x"], ["x", "--type", "y"], ["add", "x", "y"]])
+def test_what_is_missing_for_a_pool_is_said(shell: Shell, world: World, words: list[str]) -> None:
+    shell.run(world.admin, "pools", *words, code=2)
+
+
+@pytest.mark.parametrize("value", ["9-1", "1-99999"])
+def test_a_range_that_is_none_makes_no_pool(shell: Shell, world: World, value: str) -> None:
+    words = ["pools", "add", unique("ports"), "--type", "port", "--agent", world.agent_id, "--value", value]
+    assert f"--value {value} is no range" in shell.run(world.admin, *words, code=2).stderr
+    assert world.provider.get("/service-pools")["items"] == []
+
+
 def test_events_tell_what_happened_to_a_service_and_its_jobs(shell: Shell, world: World) -> None:
     made = world.service_type()
     world.complete(world.order(made, name="shop"))
@@ -206,6 +231,19 @@ def test_an_agent_is_let_in_with_all_that_is_missing(shell: Shell, world: World)
     other = world.admin.post("/service-types", {"name": unique("other")})["name"]
     refused = shell.run(world.admin, "agents", "add", name, "--serves", other, "--provider", provider, code=2)
     assert "does not serve all of" in refused.stderr
+
+
+def test_an_agent_serves_what_was_said_and_nothing_else(shell: Shell, world: World) -> None:
+    one, other = (world.service_type()["name"] for _ in range(2))
+    provider = world.admin.get(f"/participants/{world.provider_id}")["name"]
+    both, single, own = unique("edge"), unique("edge"), unique("edge")
+    shell.run(world.admin, "agents", "add", both, "--serves", f"{one},{other}", "--provider", provider)
+    # A provider makes no agent type, and is told what it gets.
+    told = shell.run(world.provider, "agents", "add", own, "--serves", other)
+    assert f"serves more than {other}" in told.stderr
+    shell.run(world.admin, "agents", "add", single, "--serves", other, "--provider", provider)
+    rows = {row[0]: row[3] for row in lines(shell.run(world.admin, "agents"))}
+    assert (rows[both], rows[own], rows[single]) == (f"{one}, {other}", f"{one}, {other}", other)
 
 
 @pytest.mark.parametrize("words", [["add"], ["add", "x"], ["code"], ["--serves", "x"], ["remove", "x"]])

@@ -29,7 +29,7 @@ def test_a_file_that_was_not_replaced_leaves_no_backup(
         - ROOT/f: {ensure: present, content: new, owner: USER, group: GROUP, mode: "0644", backup: true, validate: grep nothing %}
     """
     assert apply(manifest).outcomes == ["failed"]
-    assert mainstay("restore", "--list", "f").stdout == ""
+    assert mainstay("restore", "--list", "f").stdout.startswith("Nothing is kept of ")
     assert apply(manifest.replace("nothing", "new")).outcomes == ["changed"]
     assert mainstay("restore", "--list", "f").stdout.count("3 bytes") == 1
 
@@ -81,6 +81,20 @@ def test_the_directory_of_the_report_is_looked_at_before_the_run(mainstay: Progr
     done = mainstay("apply", "m.yaml", "--report", "nowhere/r.json")
     assert (done.returncode, (root / "f").exists()) == (2, False)
     assert "its directory does not exist" in done.stderr
+
+
+def test_an_empty_list_of_backups_says_when_there_would_be_some(mainstay: Program, root: Path) -> None:
+    done = mainstay("restore", "--list", f"{root}/none")
+    assert (done.returncode, done.stdout) == (
+        0,
+        f"Nothing is kept of {root}/none; files are kept when their resource says `backup: true`.\n",
+    )
+
+
+def test_a_list_of_nothing_is_not_asked_for(mainstay: Program) -> None:
+    done = mainstay("history", "--limit", "0")
+    assert done.returncode == 2
+    assert "must be a number from 1 on, not '0'" in done.stderr
 
 
 def test_another_archive_is_told_what_a_bundle_is(mainstay: Program, root: Path) -> None:

@@ -207,6 +207,15 @@ def help_width() -> int:
         return 98
 
 
+def at_least_one(text: str) -> int:
+    """The value of an option that counts."""
+    from argparse import ArgumentTypeError
+
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise ArgumentTypeError(f"must be a number from 1 on, not {text!r}")
+    return int(text)
+
+
 def suggestion(word: str, known: Sequence[str]) -> str:
     from difflib import get_close_matches
 

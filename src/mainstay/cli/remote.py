@@ -32,9 +32,13 @@ NAMED_IN_A_MESSAGE = 10
 WAYS_OUT = {
     "unauthorized": "The token has ended or was withdrawn; get another one and `mainstay login {url}`.",
     "active_job": "`mainstay watch` follows it; `mainstay jobs cancel` ends it.",
+    "bad_plan_digest": "--plan-digest takes what the same command with --plan printed.",
     "forbidden": "`mainstay login` tells who you are logged in as.",
     "disabled": "An admin has disabled this participant or agent.",
 }
+
+# What the server calls it, and what the commands do.
+OPTIONS = {"?dryRun=true": "--dry-run", "?force=true": "--force"}
 
 
 def config_directory() -> Path:
@@ -147,8 +151,11 @@ def explain(refusal: ServerRefusal, url: str, members: Members | None = None) ->
             # Some messages of the server name the property themselves.
             lines.append(f"  {path}: {message.removeprefix(f'{path}: ')}{hint}" if path else f"  {message}")
         return "\n".join(lines)
+    text = str(refusal)
+    for query, option in OPTIONS.items():
+        text = text.replace(query, option)
     way_out = WAYS_OUT.get(refusal.code, "").format(url=url)
-    return f"{refusal}\n{way_out}" if way_out else str(refusal)
+    return f"{text}\n{way_out}" if way_out else text
 
 
 def print_warning(text: str) -> None:

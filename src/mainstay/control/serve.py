@@ -9,6 +9,7 @@ import logging
 import os
 import secrets
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -163,6 +164,19 @@ def stop_on_signals(servers: Sequence[Server], readiness: Readiness) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop)
 
 
+def listen(host: str, port: int) -> socket.socket:
+    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise BadSettings(
+            f"cannot listen on {host} port {port}: {error.strerror or error}; say another --host or --port"
+        ) from None
+    return listening
+
+
 class Server(uvicorn.Server):
     """uvicorn on a socket of ours; signals are not its business, since there may be two of it."""
 
@@ -187,7 +201,7 @@ class Server(uvicorn.Server):
             )
         )
         self.config.load()
-        self.listening = self.config.bind_socket()
+        self.listening = listen(settings.host, port)
 
     async def serve(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         await super().serve([self.listening])

@@ -73,7 +73,8 @@ def enroll(arguments: argparse.Namespace) -> int:
     except Unreachable as error:
         raise Refused(f"{error}; is the server running there?", exit_code=1) from None
     except ServerRefusal as refusal:
-        raise Refused(f"the server refuses: {refusal}", exit_code=1) from None
+        way_out = "\n`mainstay agents code AGENT`, where somebody is logged in, makes a new one."
+        raise Refused(f"the server refuses: {refusal}{way_out if 'this code' in str(refusal) else ''}") from None
     print(f"Enrolled as agent {enrolment.agent_id}; the token is kept in {place}.")
     print("`mainstay agent run` starts to work, `mainstay agent install` makes a unit of it.")
     return 0

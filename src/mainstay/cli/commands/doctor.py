@@ -16,7 +16,9 @@ SUMMARY = "list what is stuck in the control plane"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data-dir", metavar="DIR", help="where the server keeps its files")
+    parser.add_argument(
+        "--data-dir", metavar="DIR", help="where the server keeps its files; ~/.local/share/mainstay when not given"
+    )
     parser.add_argument("--database-url", metavar="URL", help="postgresql://… ; the embedded database when not given")
     parser.add_argument("--config", metavar="FILE", help="settings as TOML, as for `mainstay server`")
     parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.cli.display import printable
-from mainstay.cli.main import Refused
+from mainstay.cli.main import Refused, at_least_one
 from mainstay.cli.reports import print_report
 from mainstay.cli.runs import EXIT_FAILED, print_json
 
@@ -20,7 +20,7 @@ SHOWN = 20
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", metavar="show RUN", nargs="*", help="show one run; without it, list them")
     parser.add_argument(
-        "--limit", metavar="N", type=int, default=SHOWN, help=f"how many to list; {SHOWN} when not given"
+        "--limit", metavar="N", type=at_least_one, default=SHOWN, help=f"how many to list; {SHOWN} when not given"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
 
@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def list_runs(history: History, limit: int, *, as_json: bool) -> int:
-    kept = [found for run_id in history.runs()[: max(0, limit)] if (found := history.show(run_id)) is not None]
+    kept = [found for run_id in history.runs()[:limit] if (found := history.show(run_id)) is not None]
     if as_json:
         print_json([{key: found[key] for key in ("run_id", "manifest", "noop", "summary")} for found in kept])
         return 0

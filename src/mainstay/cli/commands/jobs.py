@@ -5,7 +5,7 @@ from __future__ import annotations
 from mainstay.agent.client import ServerRefusal
 from mainstay.cli.display import printable
 from mainstay.cli.follow import asked_to_stop, told_progress
-from mainstay.cli.main import Refused
+from mainstay.cli.main import Refused, at_least_one
 from mainstay.cli.remote import connected, find_job, find_service, short, some
 from mainstay.cli.tables import BAD, BUSY, DIM, GOOD, age, clock, lasted, print_fields, print_table
 
@@ -33,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--status", metavar="STATUS", action="append", default=[], choices=tuple(COLOURS), help=" | ".join(COLOURS)
     )
     parser.add_argument(
-        "--limit", metavar="N", type=int, default=SHOWN, help=f"how many at most; {SHOWN} if not given"
+        "--limit", metavar="N", type=at_least_one, default=SHOWN, help=f"how many at most; {SHOWN} if not given"
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="show: also what was as wanted")
     parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
@@ -56,7 +56,7 @@ def list_jobs(client: Client, arguments: argparse.Namespace) -> int:
         query["serviceId"] = find_service(client, arguments.service)["id"]
     if arguments.status:
         query["status"] = arguments.status
-    found = some(client, "/jobs", query, max(1, arguments.limit))
+    found = some(client, "/jobs", query, arguments.limit)
     if arguments.json:
         from mainstay.cli.runs import print_json
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 
+from mainstay.cli.display import printable
 from mainstay.cli.main import Refused
 from mainstay.cli.runs import EXIT_FAILED, print_json
 
@@ -37,6 +38,10 @@ def run(arguments: argparse.Namespace) -> int:
         ]
         if arguments.json:
             print_json(kept)
+        elif not kept:
+            print(
+                f"Nothing is kept of {printable(arguments.path)}; files are kept when their resource says `backup: true`."
+            )
         else:
             for row in kept:
                 print(f"{row['run_id']}  {row['mode']}  {row['size']} bytes")
@@ -50,7 +55,5 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"path": arguments.path, "run_id": restored.run_id, "size": restored.size})
     else:
-        from mainstay.cli.display import printable
-
         print(f"{printable(arguments.path)} is as it was before run {restored.run_id} ({restored.size} bytes)")
     return 0

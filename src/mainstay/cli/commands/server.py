@@ -29,7 +29,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port", metavar="N", type=int, help="port to listen on; 8420 when not given, 0 for a free one"
     )
-    parser.add_argument("--data-dir", metavar="DIR", help="where the database, the vault key and the token are kept")
+    parser.add_argument(
+        "--data-dir",
+        metavar="DIR",
+        help="where the database, the vault key and the token are kept; ~/.local/share/mainstay when not given",
+    )
     parser.add_argument("--database-url", metavar="URL", help="postgresql://… ; the embedded database when not given")
     parser.add_argument("--config", metavar="FILE", help="settings as TOML, under the names of the flags")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mainstay.cli.follow import ACTIVE, told_progress
+from mainstay.cli.main import at_least_one
 from mainstay.cli.remote import connected, find_agent, find_type, short, some
 from mainstay.cli.service_types import lifecycle_of, state_names, terminal_states
 from mainstay.cli.tables import BAD, BUSY, GOOD, age, print_table
@@ -31,14 +32,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", metavar="TEXT", help="only with this text in their name")
     parser.add_argument("--all", action="store_true", help="also those that have ended")
     parser.add_argument(
-        "--limit", metavar="N", type=int, default=SHOWN, help=f"how many at most; {SHOWN} if not given"
+        "--limit", metavar="N", type=at_least_one, default=SHOWN, help=f"how many at most; {SHOWN} if not given"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
 
 
 def run(arguments: argparse.Namespace) -> int:
     with connected(arguments) as client:
-        limit = max(1, arguments.limit)
+        limit = arguments.limit
         ended = {} if arguments.all or arguments.status else ended_states(client)
         found = some(client, "/services", wanted(client, arguments, ended), limit + 1)
         found = [each for each in found if each["status"] not in ended.get(each["serviceTypeId"], ((), ()))[1]]

@@ -18,7 +18,9 @@ SUMMARY = "change the key of the vault"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("verb", choices=("rotate",), metavar="rotate", help="seal every secret with a new key")
-    parser.add_argument("--data-dir", metavar="DIR", help="where the server keeps its files")
+    parser.add_argument(
+        "--data-dir", metavar="DIR", help="where the server keeps its files; ~/.local/share/mainstay when not given"
+    )
     parser.add_argument("--database-url", metavar="URL", help="postgresql://… ; the embedded database when not given")
     parser.add_argument("--config", metavar="FILE", help="settings as TOML, as for `mainstay server`")
 

@@ -81,7 +81,7 @@ def create_endpoint(
         path=path,
         act=act,
         access=(table.noun, "write"),
-        summary=f"Create a {named(table)}",
+        summary=f"Create {one(table)}",
         status=201,
         body=body,
         answer=answer or table.record,
@@ -107,7 +107,7 @@ def change_endpoint(
         path=f"{path}/{{id}}",
         act=act,
         access=(table.noun, action),
-        summary=f"Change a {named(table)}",
+        summary=f"Change {one(table)}",
         body=body,
         answer=table.record,
         refusals=(400, 404, 409),
@@ -126,7 +126,7 @@ def delete_endpoint(path: str, table: Table[R], delete: Callable[[Work, R], Awai
         path=f"{path}/{{id}}",
         act=act,
         access=(table.noun, "write"),
-        summary=f"Delete a {named(table)}",
+        summary=f"Delete {one(table)}",
         status=204,
         refusals=(404, 409),
     )
@@ -134,3 +134,7 @@ def delete_endpoint(path: str, table: Table[R], delete: Callable[[Work, R], Awai
 
 def named(table: Table[R]) -> str:
     return table.noun.replace("_", " ")
+
+
+def one(table: Table[R]) -> str:
+    return f"{'an' if table.noun[0] in 'aeio' else 'a'} {named(table)}"

@@ -247,7 +247,7 @@ class PosixFiles(Provider):
 
     def _note_parents(self, levels: list[str], host: Host) -> None:
         if len(levels) > 1:
-            host.note(f"parent directories were created with the same owner and mode: {', '.join(levels[:-1])}")
+            host.note(f"missing parent directories get the same owner and mode: {', '.join(levels[:-1])}")
 
     def _copy_tree(self, wanted: File, tree: tuple[Difference, ...], actual: FileState, host: Host) -> None:
         files = host.files
