@@ -32,7 +32,8 @@ SCHEMA = {
 }
 KILLS = 6
 OUTAGES = 4
-THREADS = 4
+# More than one, so that requests share commits where they can.
+THREADS = 8
 SEED = 7
 
 
