@@ -26,7 +26,7 @@ async def rotate_key(settings: Settings, environment: Mapping[str, str]) -> int:
     leaves the file only when nothing needs it."""
     path = settings.data_path / FILE
     from_file = VARIABLE not in environment
-    async with opened(settings, environment) as (store, tools):
+    async with opened(settings, environment, alone=from_file) as (store, tools):
         if tools.vault is None:
             raise BadSettings("there is no vault key to rotate")
         if from_file:

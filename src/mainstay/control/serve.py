@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import ipaddress
 import logging
 import os
@@ -98,18 +99,41 @@ async def migrate(settings: Settings) -> list[str]:
 
 
 @asynccontextmanager
-async def opened(settings: Settings, environment: Mapping[str, str]) -> AsyncIterator[tuple[Store, Tools]]:
+async def opened(
+    settings: Settings, environment: Mapping[str, str], *, alone: bool = False
+) -> AsyncIterator[tuple[Store, Tools]]:
     """The store, up to date, and what operations need; a key that does not fit the secrets stops here."""
     prepare_data_directory(settings.data_path)
-    store = await open_store(settings.store_url)
+    with held(settings.data_path, alone=alone):
+        store = await open_store(settings.store_url)
+        try:
+            await store.migrate()
+            vault = load_vault(settings, environment)
+            async with store.reading() as tx:
+                await check_keys(tx, vault)
+            yield store, Tools(Definitions(installed_rulebook()), vault)
+        finally:
+            await store.close()
+
+
+@contextlib.contextmanager
+def held(directory: Path, *, alone: bool) -> Iterator[None]:
+    """Servers share a data directory; who changes its key has it alone.
+
+    A server keeps the key in memory, and would go on sealing with one that nobody has any more."""
+    handle = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        await store.migrate()
-        vault = load_vault(settings, environment)
-        async with store.reading() as tx:
-            await check_keys(tx, vault)
-        yield store, Tools(Definitions(installed_rulebook()), vault)
+        fcntl.flock(handle, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        reason = (
+            "a server works with it; stop it first, and start it afterwards" if alone else "its key is being changed"
+        )
+        raise BadSettings(f"the data directory {directory} is in use: {reason}") from None
+    try:
+        yield
     finally:
-        await store.close()
+        os.close(handle)
 
 
 async def make_admin_token(store: Store, tools: Tools, settings: Settings) -> str | None:

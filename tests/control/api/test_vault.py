@@ -165,6 +165,17 @@ def test_without_a_vault_secrets_are_refused(tmp_path: Path) -> None:
         assert refused["errors"] == [{"path": "a", "message": "vault is not configured"}]
 
 
+def test_the_key_is_not_changed_under_a_running_server(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with running(data):
+        key = (data / "vault.key").read_text()
+        refused = subprocess.run(
+            [PROGRAM, "vault", "rotate", "--data-dir", data], capture_output=True, text=True, timeout=30
+        )
+        assert (refused.returncode, (data / "vault.key").read_text()) == (2, key)
+        assert "a server works with it; stop it first" in refused.stderr
+
+
 def test_the_wrong_key_stops_the_start_and_a_rotated_one_does_not(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with running(data) as server:
