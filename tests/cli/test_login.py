@@ -24,6 +24,19 @@ def kept(tmp_path: Path) -> Path:
     return tmp_path / "configuration" / "login.json"
 
 
+def test_an_address_from_the_environment_is_read_like_any_other(shell: Shell, world: World) -> None:
+    environment = shell.environment(world.consumer.token)
+    for address, code, told in (
+        (world.admin.url.removeprefix("http://"), 0, ""),
+        ("ftp://plane.example", 2, "mainstay: 'ftp://plane.example' is no address of a server"),
+        ("https://me:secret@plane.example", 2, "mainstay: 'https://plane.example' is no address of a server"),
+    ):
+        done = subprocess.run(
+            [PROGRAM, "services"], env={**environment, "MAINSTAY_URL": address}, capture_output=True, text=True
+        )
+        assert (done.returncode, done.stderr.partition(",")[0]) == (code, told)
+
+
 def test_a_login_is_kept_for_its_owner_only_and_used_by_other_commands(
     mainstay: Program, world: World, tmp_path: Path
 ) -> None:

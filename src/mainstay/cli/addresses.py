@@ -18,10 +18,14 @@ def read_url(text: str) -> str:
     except ValueError:
         fine = False
     if not fine or parts.query or parts.fragment or parts.username is not None:
-        raise Refused(
-            f"{printable(parts.hostname or text)!r} is no address of a server, such as https://plane.example"
-        )
+        raise Refused(f"{printable(shown(text))!r} is no address of a server, such as https://plane.example")
     return text.rstrip("/").removesuffix("/api/v1")
+
+
+def shown(text: str) -> str:
+    """Without what may be a password."""
+    scheme, _, rest = text.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}"
 
 
 def is_loopback(url: str) -> bool:

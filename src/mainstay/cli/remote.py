@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from mainstay.agent.client import Client, ServerRefusal, Unreachable
+from mainstay.cli.addresses import read_url
 from mainstay.cli.display import printable
 from mainstay.cli.main import Refused, suggestion
 from mainstay.cli.service_types import allowed, terminal_states, walk
@@ -53,6 +54,7 @@ def config_directory() -> Path:
 def read_login() -> tuple[str | None, str | None]:
     """Address and token. A token that was kept for one server is never sent to another."""
     url, token = os.environ.get(URL_VARIABLE), os.environ.get(TOKEN_VARIABLE)
+    url = read_url(url) if url else None
     if url and token:
         return url, token
     path = config_directory() / LOGIN_FILE
@@ -63,7 +65,7 @@ def read_login() -> tuple[str | None, str | None]:
         return url, token
     except (OSError, ValueError, LookupError, TypeError):
         raise Refused(f"{path} cannot be read; log in again: mainstay login URL") from None
-    if url and url.rstrip("/") != kept_url:
+    if url and url != kept_url:
         return url, token
     return kept_url, token or kept_token
 
