@@ -392,6 +392,19 @@ def test_a_cancelled_job_ends_after_the_command_at_hand(trial: Trial) -> None:
     trial.check_nothing_is_left()
 
 
+def test_a_cancel_that_nobody_heard_ends_the_job_when_it_is_resumed(trial: Trial) -> None:
+    trial.make({"create": [run_script("first", f"{trial.tell('first')}; sleep 60")]})
+    agent = trial.start()
+    service = trial.order()
+    trial.wait_for_line("first")
+    agent.kill()
+    trial.bridge.admin.post(f"/jobs/{service['activeJob']['id']}/cancel", expect=204)
+    agent = trial.start()
+    assert trial.wait_for_job(service, status="Cancelled")["errorMessage"] == "cancelled after 0 of 1"
+    assert trial.lines() == ["first"]
+    assert agent.stop() == 0
+
+
 # ---- timeouts ----
 def test_a_blueprints_timeout_ends_the_run_with_its_command(trial: Trial) -> None:
     sleep = new_mark()

@@ -108,7 +108,7 @@ class DriftWatch:
             return UNKNOWN, translate.fault_message(refusal, blueprint.directory)
         if mended.failed:
             return DRIFTED, translate.failure_message(mended, blueprint.directory)
-        return REPAIRED, message
+        return REPAIRED, judge(mended, blueprint.directory)[1]
 
     def _is_still(self, service: Mapping[str, Any], stop: StopFlag) -> bool:
         """Asked again right before something is changed: an order may have come meanwhile."""

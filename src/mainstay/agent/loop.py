@@ -15,7 +15,7 @@ from functools import partial
 from mainstay.agent.answers import JOB, LEASED, RENEWED, fit, fit_each
 from mainstay.agent.client import ServerRefusal, Unreachable
 from mainstay.agent.journal import Entry, Journal
-from mainstay.agent.lease import Holding, Lease, now
+from mainstay.agent.lease import CANCELLED, Holding, Lease, now
 from mainstay.agent.log import place_of
 from mainstay.agent.measures import Measures
 from mainstay.agent.shelf import Shelf
@@ -286,6 +286,9 @@ class Agent:
     def _hold(self, entry: Entry, job: Mapping[str, Any], sent_at: float, stop: Holding) -> None:
         begun = now()
         token = str(entry.lease_token)
+        if job.get("cancelRequested"):
+            # Asked for while nobody was there to hear it.
+            stop.request(CANCELLED)
         facts = {"job": entry.job_id, "action": job["action"], "service": job["service"]["name"]}
         self.log.info("a job begins", **facts, attempt=job["attempt"])
         with Lease(self.client, entry.job_id, token, self.settings.lease_seconds, sent_at, stop, self.log) as lease:

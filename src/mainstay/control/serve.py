@@ -121,19 +121,34 @@ def held(directory: Path, *, alone: bool) -> Iterator[None]:
     """Servers share a data directory; who changes its key has it alone.
 
     A server keeps the key in memory, and would go on sealing with one that nobody has any more."""
-    handle = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    reason = "a server works with it; stop it first, and start it afterwards" if alone else "its key is being changed"
+    with locked(directory / "lock", reason, alone=alone):
+        yield
+
+
+@contextlib.contextmanager
+def locked(path: Path, reason: str, *, alone: bool) -> Iterator[None]:
+    """Until the end, however the process ends. Raises `BadSettings` with the reason why it cannot be had."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
-        reason = (
-            "a server works with it; stop it first, and start it afterwards" if alone else "its key is being changed"
-        )
-        raise BadSettings(f"the data directory {directory} is in use: {reason}") from None
+        raise BadSettings(f"the data directory {path.parent} is in use: {reason}") from None
     try:
         yield
     finally:
         os.close(handle)
+
+
+def only_server(settings: Settings) -> contextlib.AbstractContextManager[None]:
+    """Two servers on one embedded database would not hear of each other's orders; replicas need PostgreSQL."""
+    if not settings.is_embedded:
+        return contextlib.nullcontext()
+    prepare_data_directory(settings.data_path)
+    return locked(
+        settings.data_path / "server.lock", "another server runs on it; replicas need PostgreSQL", alone=True
+    )
 
 
 async def make_admin_token(store: Store, tools: Tools, settings: Settings) -> str | None:
@@ -149,6 +164,11 @@ async def make_admin_token(store: Store, tools: Tools, settings: Settings) -> st
 
 async def serve(settings: Settings, environment: Mapping[str, str]) -> None:
     configure_logging(settings)
+    with only_server(settings):
+        await serve_alone(settings, environment)
+
+
+async def serve_alone(settings: Settings, environment: Mapping[str, str]) -> None:
     async with opened(settings, environment) as (store, tools):
         token = await make_admin_token(store, tools, settings)
         parts = Parts(

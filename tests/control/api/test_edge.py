@@ -155,6 +155,16 @@ def test_the_first_start_makes_private_files_and_prints_the_token_once(tmp_path:
         assert server.admin.get(f"/participants/{made['id']}")["name"] == "kept"
 
 
+def test_an_embedded_database_has_one_server(tmp_path: Path) -> None:
+    """Two would not hear of each other's orders."""
+    data = tmp_path / "data"
+    with running(data):
+        words = [str(PROGRAM), "server", "--port", "0", "--data-dir", str(data)]
+        second = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    assert second.returncode == 2
+    assert "another server runs on it; replicas need PostgreSQL" in second.stderr
+
+
 def test_settings_come_from_flags_the_environment_and_a_file(tmp_path: Path) -> None:
     def refused(*arguments: str, **environment: str) -> str:
         done = subprocess.run(
