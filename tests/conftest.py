@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -24,6 +25,9 @@ settings.register_profile(
 settings.load_profile("suite")
 
 PROGRAM = Path(sys.executable).with_name("mainstay")
+
+# A suite that is started in the background has it ignored, and so would have every program that a test starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -80,8 +80,9 @@ class Terminal:
         return bool(piece)
 
     def finish(self) -> int:
+        until = time.monotonic() + PATIENCE_SECONDS
         while self.read():
-            pass
+            assert time.monotonic() < until, f"does not end: {self.seen!r}"
         return self.process.wait(PATIENCE_SECONDS)
 
 
