@@ -18,8 +18,22 @@ from rows import Rows
 
 # A body of its own kind is bytes, whatever they are.
 schemathesis.serializer.alias("application/gzip", "application/octet-stream")
+
+
+def without_places(document: Any) -> Any:
+    """The description for a reader that knows no `prefixItems`: each item is one of those that may stand anywhere."""
+    if isinstance(document, list):
+        return [without_places(child) for child in document]
+    if not isinstance(document, dict):
+        return document
+    found = {name: without_places(child) for name, child in document.items()}
+    if "prefixItems" in found:
+        found["items"] = {"anyOf": found.pop("prefixItems")}
+    return found
+
+
 # A stream does not end by itself.
-schema = schemathesis.openapi.from_dict(describe_api()).exclude(path="/api/v1/events/stream")
+schema = schemathesis.openapi.from_dict(without_places(describe_api())).exclude(path="/api/v1/events/stream")
 CHECKS = [not_a_server_error, status_code_conformance, response_schema_conformance]
 ENDPOINTS = {endpoint.path: endpoint for endpoint in all_endpoints()}
 # An admin takes away nothing here: the next requests are about the same rows.
@@ -54,6 +68,6 @@ def point_at_rows(case: Any, rows: Rows) -> None:
         kept = {name: value for name, value in case.body.items() if name != "status"}
         case.body = {name: rows.named.get(name, value) for name, value in kept.items()}
     if isinstance(case.query, dict):
-        # Nobody has a minute to wait for a job.
-        known = {**rows.named, "wait": 0}
+        # Nobody has a minute to wait for a job, or for a plan: no agent here makes one, so the right answer is 504.
+        known = {**rows.named, "wait": 0, "plan": "false"}
         case.query = {name: known.get(name, value) for name, value in case.query.items()}
