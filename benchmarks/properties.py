@@ -98,21 +98,21 @@ class Tags(pydantic.BaseModel):
 
 class VirtualMachine(pydantic.BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
-    instanceName: Annotated[str, Field(min_length=3, max_length=50, pattern=r"^[a-zA-Z0-9-]+$")]  # noqa: N815
+    instanceName: Annotated[str, Field(min_length=3, max_length=50, pattern=r"^[a-zA-Z0-9-]+$")]  # noqa: N815  # the wire's name
     region: Literal["us-east-1", "us-west-2", "eu-west-1"]
     cpu: Annotated[Literal[1, 2, 4, 8, 16, 32], WholeNumber()]
     memory: Annotated[Literal[1, 2, 4, 8, 16, 32, 64], WholeNumber()]
-    diskSize: Annotated[int, Field(ge=10, le=1000)]  # noqa: N815
-    imageId: str  # noqa: N815
-    publicIp: str | None = None  # noqa: N815
-    instanceId: str | None = None  # noqa: N815
-    ipAddress: str | None = None  # noqa: N815
+    diskSize: Annotated[int, Field(ge=10, le=1000)]  # noqa: N815  # the wire's name
+    imageId: str  # noqa: N815  # the wire's name
+    publicIp: str | None = None  # noqa: N815  # the wire's name
+    instanceId: str | None = None  # noqa: N815  # the wire's name
+    ipAddress: str | None = None  # noqa: N815  # the wire's name
     hostname: str | None = None
     tags: Tags | None = None
     price: Annotated[float, Field(allow_inf_nan=False)] = 0.0
     enabled: bool = True
     ports: Annotated[list[Annotated[int, Field(ge=1, le=65535)]], Field(min_length=1, max_length=10)] | None = None
-    customData: JsonValue = None  # noqa: N815
+    customData: JsonValue = None  # noqa: N815  # the wire's name
 
 
 # What a contender makes of a document: the faults, or if there are none the document that is accepted.

@@ -13,10 +13,9 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
+from mainstay.agent.systemd_host import SEARCH_PATH, SystemdHost, why_not
 
-from system.systemd_host import SEARCH_PATH, SystemdHost, why_not  # noqa: E402
+ROOT = Path(__file__).resolve().parent.parent
 
 UNIT = "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
 RECORD = "/run/systemctl.log"

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from mainstay.agent.systemd_host import SystemdHost, why_not
 from parts import need
-from system.systemd_host import SystemdHost, why_not
 
 PROGRAM = Path(sys.executable).with_name("mainstay")
 # First on PATH: each writes down what it is asked, then is the real one.

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from bridge import LIFECYCLE, Bridge, wait_until, write_blueprint
+from mainstay.agent.systemd_host import GATEWAY
 from plane import Server, running
 from system.conftest import PROGRAM, ManagedHost
-from system.systemd_host import GATEWAY
 from world import World
 
 SCHEMA = {

@@ -48,7 +48,7 @@ class DriftWatch:
                 agent.log.warning("drift was not looked for", reason=str(error))
             except Exception as error:  # noqa: BLE001  # the next look comes all the same
                 agent.log.error("bug", task="drift", at=place_of(error))
-            pause = seconds * random.uniform(0.9, 1.1)  # noqa: S311
+            pause = seconds * random.uniform(0.9, 1.1)  # noqa: S311  # no secret
 
     def _try_to_look_at(self, service: Mapping[str, Any]) -> None:
         """What is wrong with one service must not keep the others from being looked at."""

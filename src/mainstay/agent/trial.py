@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -36,10 +37,11 @@ LOOK_EVERY_SECONDS = 0.03
 GRACE_SECONDS = 60.0
 MOST_STEPS = 200
 PROGRAM = "from mainstay.cli.main import program; program()"
+HOME = pwd.getpwuid(0).pw_dir
 # Where services put things; what is new there after the end of one was left behind.
-WATCHED = ("/etc", "/home", "/opt", "/root", "/srv", "/usr/local", "/var/lib", "/var/log", "/var/spool", "/var/www")
+WATCHED = ("/etc", "/home", "/opt", HOME, "/srv", "/usr/local", "/var/lib", "/var/log", "/var/spool", "/var/www")
 # What the host itself writes there meanwhile.
-OF_THE_HOST = ("/var/lib/systemd/", "/var/log/journal", "/var/lib/private", "/etc/.pwd.lock", "/root/.cache")
+OF_THE_HOST = ("/var/lib/systemd/", "/var/log/journal", "/var/lib/private", "/etc/.pwd.lock", f"{HOME}/.cache")
 MOST_LEFT = 20
 
 

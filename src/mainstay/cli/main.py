@@ -78,7 +78,7 @@ def mend_streams() -> None:
         stream = getattr(sys, name)
         if stream is None:
             place = os.open(os.devnull, os.O_RDWR)
-            setattr(sys, name, open(place, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115
+            setattr(sys, name, open(place, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115  # open to the end
         elif number and hasattr(stream, "reconfigure"):
             # Not every terminal knows every character.
             stream.reconfigure(errors="backslashreplace")

@@ -42,7 +42,7 @@ def read_yaml(text: str) -> object:
                 raise yaml.MarkedYAMLError(problem="aliases are not taken here", problem_mark=self.get_mark())
             return super().compose_node(parent, index)
 
-        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:  # noqa: FBT001, FBT002
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:  # noqa: FBT001, FBT002  # PyYAML's own
             seen: set[str] = set()
             for key, _ in node.value:
                 if key.tag != "tag:yaml.org,2002:str":

@@ -174,7 +174,7 @@ def test_complete_against_cancel_has_exactly_one_outcome(world: World) -> None:
         with ThreadPoolExecutor(3) as threads:
             replies = list(
                 threads.map(
-                    lambda call: world.agent.call("POST", f"{path}/{call[0]}", call[1]).status,  # noqa: B023
+                    lambda call: world.agent.call("POST", f"{path}/{call[0]}", call[1]).status,  # noqa: B023  # called before the loop goes on
                     [("complete", {}), ("fail", {"errorMessage": "x"}), ("cancel", None)],
                 )
             )

@@ -65,7 +65,7 @@ def describe_api() -> Document:
 def _anything(kind: type) -> Document:
     """A value that is the user's own may be any JSON."""
     if kind is not object:
-        raise NotImplementedError(kind)
+        raise TypeError(f"{kind} cannot be described")
     return {"description": "any JSON"}
 
 

@@ -18,7 +18,7 @@ R = TypeVar("R", bound=Record)
 async def dependants(work: Work, table: str, column: str, record_id: str) -> list[str]:
     """The first few rows that need this one, by id; `table` and `column` are written in this program."""
     rows = await work.tx.fetch(
-        f"SELECT id FROM {table} WHERE {column} = :id ORDER BY created_at LIMIT {NAMED}",  # noqa: S608
+        f"SELECT id FROM {table} WHERE {column} = :id ORDER BY created_at LIMIT {NAMED}",  # noqa: S608  # names of this program
         id=record_id,
     )
     return [str(row["id"]) for row in rows]

@@ -108,9 +108,9 @@ def finish(package: ModuleType) -> None:
 
 
 prepare()
-from yaml._yaml import CParser  # noqa: E402
-from yaml.error import MarkedYAMLError, YAMLError  # noqa: E402
-from yaml.events import (  # noqa: E402
+from yaml._yaml import CParser  # noqa: E402  # after what it needs
+from yaml.error import MarkedYAMLError, YAMLError  # noqa: E402  # after what it needs
+from yaml.events import (  # noqa: E402  # after what it needs
     AliasEvent,
     DocumentEndEvent,
     DocumentStartEvent,
