@@ -21,8 +21,10 @@ from mainstay.control.store.events import EVENTS, has_unnumbered
 from mainstay.control.store.jobs import JOBS
 from mainstay.control.store.open import open_store
 from mainstay.control.store.paging import list_page, parse_listing
+from mainstay.control.store.postgresql import PostgresqlStore
 from mainstay.control.store.services import SERVICES
 from mainstay.control.store.tokens import find_caller
+from plane import Cluster
 
 Ask = Callable[[Transaction], Awaitable[object]]
 CALLER = Caller(Role.PARTICIPANT, "t", participant_id="p")
@@ -199,3 +201,27 @@ def test_a_search_by_name_asks_the_index_of_names(plan_of: Callable[[Ask], list[
         assert "service_names VIRTUAL TABLE INDEX" in plan or "services_by_name" in plan, plan
         met = [line for line in lines if line.startswith(("SCAN services", "SEARCH services"))]
         assert set(met) <= {"SEARCH services USING INDEX sqlite_autoindex_services_1 (id=?)"}, plan
+
+
+def test_a_list_is_planned_for_whoever_asks(postgresql: Cluster) -> None:
+    """A plan for any caller would walk past a million services of everybody to find none of a caller's own."""
+
+    async def plans() -> dict[str, int]:
+        store = PostgresqlStore(postgresql.new_database(), pool_size=1)
+        await store.open()
+        await store.migrate()
+        async with store.transaction() as tx:
+            owners = await new_owners(tx)
+        await fill(store, owners, 1, SERVICES_THERE)
+        ask = services_after(("after", ""))
+        for open_transaction in (store.reading, store.transaction):
+            for _ in range(10):
+                async with open_transaction() as tx:
+                    await ask(tx)
+        async with store.asking() as tx:
+            found = await tx.fetch("SELECT statement, generic_plans FROM pg_prepared_statements")
+        await store.close()
+        return {str(row["statement"]): int(str(row["generic_plans"])) for row in found}
+
+    made = asyncio.run(plans())
+    assert {count for statement, count in made.items() if "part_0" in statement} == {0}

@@ -28,6 +28,8 @@ TOPICS_PER_NOTICE = 60
 RECONNECT_SECONDS = 1.0
 STATEMENT_SECONDS = 60
 MIGRATION_SECONDS = 3600
+# A plan for any values at all is made for none: whoever owns nothing would have a list look past what everybody owns.
+PLAN_FOR_THESE_VALUES = "SET LOCAL plan_cache_mode = force_custom_plan"
 KEY = re.compile(r"Key \((.*?)\)=")
 GONE = (
     OSError,
@@ -67,13 +69,17 @@ class PostgresqlTransaction:
     skip_locked = " FOR UPDATE SKIP LOCKED"
     asks_name_index = False
 
-    def __init__(self, connection: PoolConnectionProxy[Any]) -> None:
+    def __init__(self, connection: PoolConnectionProxy[Any], *, plans_for_values: bool = False) -> None:
         self._connection = connection
+        self._plans_for_values = plans_for_values
         self._batch = Batch()
         self.topics: set[str] = set()
 
     async def fetch(self, statement: str, *, slow: bool = False, **parameters: Value) -> Sequence[Row]:
         await self.flush()
+        if slow and not self._plans_for_values:
+            self._plans_for_values = True
+            await self._connection.execute(PLAN_FOR_THESE_VALUES)
         text, names = number_parameters(statement)
         return await self._connection.fetch(text, *[parameters[name] for name in names])
 
@@ -159,13 +165,15 @@ class PostgresqlStore:
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Transaction]:
         with _NamedRefusals():
-            async with (
-                self.pool.acquire() as connection,
-                connection.transaction(isolation="repeatable_read", readonly=True),
-            ):
-                transaction = PostgresqlTransaction(connection)
-                yield transaction
-                await transaction.flush()
+            async with self.pool.acquire() as connection:
+                # Both in one round trip.
+                await connection.execute(f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {PLAN_FOR_THESE_VALUES}")
+                try:
+                    transaction = PostgresqlTransaction(connection, plans_for_values=True)
+                    yield transaction
+                    await transaction.flush()
+                finally:
+                    await connection.execute("ROLLBACK")
 
     async def migrate(self) -> list[str]:
         with _NamedRefusals():
