@@ -1,55 +1,33 @@
 """YAML text to nodes, strictly: maps, lists, text as written, and plain scalars that could be more than text.
 
-Built on libyaml's events, because loaders that build values lose how a scalar was written and take
-duplicate keys silently. Nodes carry no positions: that would cost every run what only faults need.
-A fault names a path into the document, and `locate` reads the text again to find where that stands.
+The plainest YAML is read by `blocks`; everything else, and whatever is wrong, by the composer, which is loaded only
+then. Nodes carry no positions: that would cost every run what only faults need. A fault names a path into the
+document, and `locate` reads the text again to find where that stands.
 """
 
 from __future__ import annotations
 
 from mainstay.converge.contract import DoesNotLoad, Fault
-from mainstay.converge.kinds import CORE, Plain, shorten
-from mainstay.converge.manifest.libyaml import (
-    AliasEvent,
-    CParser,
-    DocumentEndEvent,
-    DocumentStartEvent,
-    MappingEndEvent,
-    MappingStartEvent,
-    MarkedYAMLError,
-    ScalarEvent,
-    SequenceEndEvent,
-    SequenceStartEvent,
-    StreamEndEvent,
-    YAMLError,
-)
+from mainstay.converge.manifest import blocks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any
+    from collections.abc import Iterable
 
     from mainstay.converge.contract import DocumentPath
     from mainstay.converge.kinds import Node
 
 LARGEST_DOCUMENT_BYTES = 256 * 1024 * 1024
-DEEPEST_NESTING = 60
-MOST_NODES_BY_ALIASES = 1_000_000
-MAY_BE_MORE_THAN_TEXT = frozenset("0123456789+-.~tTfFnN")
-# What to do about problems the parser names, by a part of its words.
-WAYS_OUT = (
-    ("mapping values are not allowed", "; quote a text that holds `: `, or indent the line below its key"),
-    ("expected key", "; indent the line like its neighbours"),
-    ("expected '-' indicator", "; indent the line like its neighbours, or begin it with `- `"),
-    ("expected ',' or", "; close the bracket, or quote a text that holds `: `"),
-    ("could not find expected ':'", "; a line in a map is `key: value`"),
-)
-CORE_TAGS = {"tag:yaml.org,2002:str", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq", "!"}
 
 
 def parse(text: str, file: str) -> Node:
     """The one document in `text`; raises `DoesNotLoad` with every fault found."""
-    return Composer(text, file).compose()
+    node = blocks.read(text)
+    if node is None:
+        from mainstay.converge.manifest.composer import compose
+
+        return compose(text, file)
+    return node
 
 
 def decode(content: bytes, file: str) -> str:
@@ -60,6 +38,8 @@ def decode(content: bytes, file: str) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        from mainstay.converge.manifest.composer import position
+
         line, column = position(content[: error.start])
         fault = Fault(
             file,
@@ -70,254 +50,11 @@ def decode(content: bytes, file: str) -> str:
         raise DoesNotLoad([fault]) from None
 
 
-def position(before: bytes) -> tuple[int, int]:
-    """Line and column, 1-based, of what follows these bytes."""
-    line = before[before.rfind(b"\n") + 1 :]
-    return before.count(b"\n") + 1, len(line.decode("utf-8", "replace")) + 1
-
-
-class Composer:
-    """One pass over the events. Faults are collected; only broken syntax ends the pass."""
-
-    def __init__(self, text: str, file: str) -> None:
-        self.file = file
-        self.faults: list[Fault] = []
-        self.anchors: dict[str, Node] = {}
-        # What aliases stand for: nodes by identity → (how many, how deep), and how many all of them bring.
-        self.measured: dict[int, tuple[int, int]] = {}
-        self.brought_by_aliases = 0
-        # A lone surrogate cannot be encoded; libyaml would raise a bare UnicodeEncodeError.
-        self.bytes = text.encode("utf-8", "replace")
-        self.next: Callable[[], Any] = CParser(self.bytes).get_event
-
-    def compose(self) -> Node:
-        try:
-            root = self.document()
-        except YAMLError as error:
-            self.faults.append(syntax_fault(error, self.file, self.bytes))
-            root = {}
-        if self.faults:
-            raise DoesNotLoad(self.faults)
-        return root
-
-    def document(self) -> Node:
-        self.next()
-        event = self.next()
-        if event.__class__ is StreamEndEvent:
-            return Plain("")
-        root = self.node(self.next(), 0)
-        while event.__class__ is not DocumentEndEvent:
-            event = self.next()
-        event = self.next()
-        if event.__class__ is DocumentStartEvent:
-            self.fault(event, "a second document begins here; a manifest is one document")
-        return root
-
-    def node(self, event: Any, depth: int) -> Node:
-        if depth > DEEPEST_NESTING:
-            raise BeyondBound(f"nested more than {DEEPEST_NESTING} levels deep", event)
-        kind = event.__class__
-        if kind is AliasEvent:
-            return self.alias(event, depth)
-        if event.tag is not None and event.tag not in CORE_TAGS:
-            self.fault(event, f"the tag {event.tag} is not supported; write the value without it")
-        node: Node
-        if kind is ScalarEvent:
-            node = scalar(event)
-        elif kind is MappingStartEvent:
-            node = self.mapping(depth)
-        else:
-            node = self.sequence(depth)
-        if event.anchor is not None:
-            self.anchors[event.anchor] = node
-        return node
-
-    def mapping(self, depth: int) -> Node:
-        entries: dict[str, Node] = {}
-        take = self.next
-        while True:
-            event = take()
-            # The commonest keys and nodes by far, kept out of the general way.
-            if type(event) is ScalarEvent and event.tag is None and event.anchor is None:
-                key = event.value
-                if key in entries or key == "<<":
-                    key = self.key(event, entries, depth)
-            elif type(event) is MappingEndEvent:
-                return entries
-            else:
-                key = self.key(event, entries, depth)
-            event = take()
-            if type(event) is ScalarEvent and event.tag is None and event.anchor is None:
-                value: Any = event.value
-                if not event.style and (not value or value[0] in MAY_BE_MORE_THAN_TEXT) and CORE.fullmatch(value):
-                    value = Plain(value)
-                entries[key] = value
-            else:
-                entries[key] = self.node(event, depth + 1)
-
-    def key(self, event: Any, entries: dict[str, Node], depth: int) -> str:
-        if event.__class__ is not ScalarEvent:
-            node = self.alias(event, depth) if event.__class__ is AliasEvent else self.node(event, depth + 1)
-            if isinstance(node, Plain):
-                node = node.text
-            if not isinstance(node, str):
-                self.fault(event, "a key must be text, not a map or a list; quote a text that begins with {{")
-                return f"\0{len(entries)}"
-            key: str = node
-        else:
-            key = event.value
-            if event.tag is not None and event.tag not in CORE_TAGS:
-                self.fault(event, f"the tag {event.tag} is not supported; write the key without it")
-            if event.anchor is not None:
-                self.anchors[event.anchor] = key
-        if key in entries:
-            self.fault(event, f"duplicate key {shorten(key)!r}; it stands in the same map above")
-        if key == "<<" and not event.style:
-            self.fault(event, "merge keys (<<) are not supported; use `defaults` or repeat the properties")
-        return key
-
-    def sequence(self, depth: int) -> Node:
-        items: list[Node] = []
-        while True:
-            event = self.next()
-            if event.__class__ is SequenceEndEvent:
-                return items
-            items.append(self.node(event, depth + 1))
-
-    def alias(self, event: Any, depth: int) -> Node:
-        if event.anchor not in self.anchors:
-            self.fault(event, f"the alias *{event.anchor} names no anchor that is complete before it")
-            return Plain("")
-        node = self.anchors[event.anchor]
-        size, height = measure(node, self.measured)
-        self.brought_by_aliases += size
-        if self.brought_by_aliases > MOST_NODES_BY_ALIASES:
-            raise BeyondBound("aliases expand to more than a million nodes", event)
-        if depth + height > DEEPEST_NESTING:
-            raise BeyondBound(f"nested more than {DEEPEST_NESTING} levels deep by aliases", event)
-        return node
-
-    def fault(self, event: Any, message: str) -> None:
-        mark = event.start_mark
-        self.faults.append(Fault(self.file, mark.line + 1, mark.column + 1, message))
-
-
-class BeyondBound(MarkedYAMLError):
-    """More than we read; an error of the parser's kind, since nothing after it can be read."""
-
-    def __init__(self, problem: str, event: Any) -> None:
-        super().__init__(problem=problem, problem_mark=event.start_mark)
-
-
-def scalar(event: Any) -> Node:
-    value: str = event.value
-    if not event.style and event.tag is None and CORE.fullmatch(value):
-        return Plain(value)
-    return value
-
-
-def measure(node: Node, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
-    """How many nodes there are once every alias is written out, and how deep they nest."""
-    children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-    if not children:
-        return 1, 0
-    if id(node) not in known:
-        sizes = [measure(child, known) for child in children]
-        known[id(node)] = 1 + sum(size for size, _ in sizes), 1 + max(height for _, height in sizes)
-    return known[id(node)]
-
-
-def syntax_fault(error: YAMLError, file: str, content: bytes) -> Fault:
-    from yaml.reader import ReaderError
-
-    if isinstance(error, ReaderError):
-        # The reader counts bytes and knows no lines.
-        line, column = position(content[: error.position])
-        code = error.character if isinstance(error.character, int) else ord(error.character)
-        message = (
-            f"not valid YAML: the character U+{code:04X} cannot stand here; in double quotes write \\u{code:04x}"
-        )
-        return Fault(file, line, column, message)
-    mark: Any = getattr(error, "problem_mark", None)
-    began: Any = getattr(error, "context_mark", None)
-    problem = getattr(error, "problem", None) or str(error)
-    context = getattr(error, "context", None) or ""
-    if mark is None:
-        return Fault(file, None, None, f"not valid YAML: {problem}")
-    if "quoted scalar" in context and began is not None:
-        # The end of the text tells nothing; where the quote stands does.
-        return Fault(
-            file, began.line + 1, began.column + 1, "not valid YAML: the quote that begins here is not closed"
-        )
-    if "cannot start any token" in problem:
-        character = character_at(content, mark)
-        message = (
-            "a tab cannot indent; use spaces"
-            if character == "\t"
-            else f"a value cannot begin with {character}; quote it"
-        )
-        return Fault(file, mark.line + 1, mark.column + 1, f"not valid YAML: {message}")
-    message = f"not valid YAML: {problem}"
-    if context and began is not None and began.line != mark.line:
-        message += f" ({context} that begins in line {began.line + 1})"
-    elif context:
-        message += f" ({context})"
-    return Fault(file, mark.line + 1, mark.column + 1, message + way_out(problem))
-
-
-def character_at(content: bytes, mark: Any) -> str:
-    """The character a mark points to; `index` counts characters."""
-    text = content.decode("utf-8", "replace")
-    return text[mark.index : mark.index + 1]
-
-
-def way_out(problem: str) -> str:
-    """What a reader can do about a problem that the parser words for itself."""
-    for part, words in WAYS_OUT:
-        if part in problem:
-            return words
-    return ""
-
-
 def locate(text: str, wanted: Iterable[DocumentPath]) -> dict[DocumentPath, tuple[tuple[int, int], tuple[int, int]]]:
     """Where paths stand, as (position of the key, position of the value), 1-based.
 
     A path that is not in the document is left out. The text is known to parse.
     """
-    paths = {path[:length] for path in wanted for length in range(len(path) + 1)}
-    found: dict[DocumentPath, tuple[tuple[int, int], tuple[int, int]]] = {}
-    texts: dict[str, str] = {}
-    take: Callable[[], Any] = CParser(text.encode("utf-8", "replace")).get_event
+    from mainstay.converge.manifest.composer import places
 
-    def place(event: Any) -> tuple[int, int]:
-        return event.start_mark.line + 1, event.start_mark.column + 1
-
-    def text_of(event: Any) -> str:
-        """A scalar's text; an alias stands for the text of its anchor."""
-        anchor: Any = event.anchor
-        if event.__class__ is AliasEvent:
-            return texts[anchor]
-        if anchor is not None:
-            texts[anchor] = event.value
-        text: str = event.value
-        return text
-
-    def walk(event: Any, path: DocumentPath, key: tuple[int, int]) -> None:
-        if path in paths:
-            found[path] = (key, place(event))
-        if event.__class__ is ScalarEvent:
-            text_of(event)
-        elif event.__class__ is MappingStartEvent:
-            while (inner := take()).__class__ is not MappingEndEvent:
-                walk(take(), (*path, text_of(inner)), place(inner))
-        elif event.__class__ is SequenceStartEvent:
-            index = 0
-            while (inner := take()).__class__ is not SequenceEndEvent:
-                walk(inner, (*path, index), place(inner))
-                index += 1
-
-    take()
-    if take().__class__ is DocumentStartEvent:
-        first = take()
-        walk(first, (), place(first))
-    return found
+    return places(text, wanted)

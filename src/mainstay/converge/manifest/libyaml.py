@@ -77,6 +77,7 @@ def put_in_place() -> None:
     package.__loader__ = spec.loader
     package.__package__ = "yaml"
     package.__file__ = spec.origin
+    package.__dict__["__cached__"] = spec.cached
     package.__path__ = spec.submodule_search_locations
     sys.modules["yaml"] = package
     for part in LIGHT_PARTS:

@@ -1,0 +1,223 @@
+"""The plainest YAML, read line by line: block maps and lists, keys and values on one line, literal blocks.
+
+Most manifests are written in nothing else, and libyaml's events would be more than half of what a stable run
+costs. `read` gives the very nodes that the composer gives, or declines: at the first line that may mean anything
+else, or is wrong, it gives None, and libyaml reads and judges the whole text. So it refuses nothing and knows
+no positions. Measured in docs/decisions/0007-plain-blocks.md.
+"""
+
+from __future__ import annotations
+
+import re
+
+from mainstay.converge.contract import DoesNotLoad
+from mainstay.converge.kinds import CORE, Plain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TypeAlias
+
+    from mainstay.converge.kinds import Node
+
+    # Where it begins, where what follows a dash begins (0 without one), the key, and the value if it stands there.
+    Line: TypeAlias = tuple[int, int, str | None, Any]
+
+# Unquoted text begins with what has no other meaning there; `: ` and ` #` would end it.
+UNQUOTED = r"(?!\.\.\.)[A-Za-z0-9_/.~$+(][!-9;-~]*+(?:(?::+(?=[!-~])|\ ++(?=[!\"$-9;-~]|:+[!-~]))[!-9;-~]*+)*+"
+QUOTED = r"\"[^\"\\\n]*\"|'[^'\n]*'"
+WORD = r"[A-Za-z0-9_/.~][A-Za-z0-9_/.~#@%+=-]*+"
+WORDS = rf"\[{WORD}(?:,\ {WORD})*+\]"
+# What is left to the composer, as a document of its own: other brackets, and quotes with escapes.
+PART = r"[\[{\"'].*"
+LINE = re.compile(
+    rf"(?P<indent>\ *)(?P<dash>-\ +)?"
+    rf"(?:(?P<key>{UNQUOTED}|{QUOTED}):(?=\ |$)"
+    rf"(?:\ +(?:(?P<value>{UNQUOTED}|{QUOTED}|{WORDS})|(?P<literal>\|-?)|(?P<part>{PART})))?"
+    rf"|(?P<item>{UNQUOTED}|{QUOTED}|{WORDS})|(?P<part_item>{PART}))"
+    r"\ *(?:(?<=\ )\#.*)?"
+)
+PART_KINDS: dict[str, Any] = {"[": list, "{": dict, '"': str, "'": str}
+QUOTES = frozenset("\"'")
+MAY_BE_MORE_THAN_TEXT = frozenset("0123456789+.~tTfFnN")
+# Well within what libyaml and the composer take.
+LONGEST_KEY = 500
+DEEPEST = 40
+MOST_BRACKETS = 15
+# Lines that come again are read once, and parts are left to the composer, as long as there are not too many of them.
+MOST_KNOWN_LINES = 1000
+CLIPPED, STRIPPED = object(), object()
+EMPTY = Plain("")
+BLANK: Line = (-1, 0, None, None)
+# What nearly every text is made of.
+COMMON = bytes([*range(32, 127), 10])
+
+
+class Declined(Exception):
+    """Something else than the plainest YAML, or a mistake."""
+
+
+def read(text: str) -> Node | None:
+    """The document, or None when libyaml has to read it."""
+    # What Python calls printable is never a control character or another kind of line break.
+    if text[-1:] != "\n" or (text.encode("utf-8", "replace").translate(None, COMMON) and not has_only_text(text)):
+        return None
+    try:
+        node: Node = read_lines(text)
+    except Declined:
+        return None
+    return node
+
+
+def has_only_text(text: str) -> bool:
+    return text.replace("\n", "").replace("\t", "").isprintable()
+
+
+def read_lines(text: str) -> Any:
+    lines = text.split("\n")
+    # After the last break nothing stands; there something that ends a literal block.
+    lines[-1] = "#"
+    if lines[0] == "---":
+        lines[0] = ""
+    known: dict[str, Line] = {}
+    root: Any = None
+    # The innermost open map or list, where it begins, and those around it.
+    top: Any = None
+    column = 0
+    above: list[tuple[int, Any]] = []
+    opened: Any
+    # The key whose value stands on the lines below it, and the lines of its literal block if it is one.
+    waiting: str | None = None
+    block: list[str] | None = None
+    chomping: object = None
+    indent, before = 0, ""
+    for line in lines:
+        if block is not None:
+            if not block:
+                indent = indent_of_literal(line, column)
+                before = line[:indent]
+            if line[:indent] == before:
+                block.append(line[indent:])
+                continue
+            if not line.strip(" "):
+                block.append("")
+                continue
+            top[waiting] = literal(block, chomping)
+            waiting = block = None
+        found = known.get(line) or read_line(line, known)
+        if found is BLANK:
+            continue
+        begin, inner, key, value = found
+        if waiting is not None:
+            # A list may begin right below its key, without more indent.
+            if begin > column or (inner and begin == column):
+                if len(above) > DEEPEST:
+                    raise Declined
+                above.append((column, top))
+                top[waiting] = opened = [] if inner else {}
+                column, top = begin, opened
+            waiting = None
+        elif root is None:
+            root = top = [] if inner else {}
+        if begin != column or inner or top.__class__ is list:
+            while begin < column:
+                column, top = above.pop()
+            if not inner and top.__class__ is list and above and above[-1][0] == column:
+                column, top = above.pop()
+            if begin != column or (top.__class__ is list) is not bool(inner):
+                raise Declined
+            if key is None:
+                top.append(value)
+                continue
+            if inner:
+                above.append((column, top))
+                opened = {}
+                top.append(opened)
+                column, top = inner, opened
+        if key in top:
+            raise Declined
+        if value is None:
+            waiting = key
+            # Its place among the keys is here, whatever stands below.
+            top[key] = EMPTY
+        elif value is CLIPPED or value is STRIPPED:
+            waiting, block, chomping = key, [], value
+        else:
+            top[key] = value
+    if root is None:
+        raise Declined
+    return root
+
+
+def read_line(line: str, known: dict[str, Line]) -> Line:
+    match = LINE.fullmatch(line)
+    if match is None:
+        rest = line.lstrip(" ")
+        if rest and rest[0] != "#":
+            raise Declined
+        return BLANK
+    indent, dash, key, value, literal, part, item, part_item = match.groups()
+    if key is None and dash is None:
+        raise Declined
+    if key is not None:
+        if len(key) > LONGEST_KEY:
+            raise Declined
+        if key[0] in QUOTES:
+            key = key[1:-1]
+    is_early = len(known) < MOST_KNOWN_LINES
+    given: Any = None
+    if value or item:
+        given = value_of(value or item)
+    elif part or part_item:
+        if not is_early:
+            raise Declined
+        given = compose_part(part or part_item)
+    elif literal:
+        given = STRIPPED if literal == "|-" else CLIPPED
+    column = len(indent)
+    found: Line = (column, column + len(dash) if dash else 0, key, given)
+    if is_early:
+        known[line] = found
+    return found
+
+
+def indent_of_literal(first: str, column: int) -> int:
+    rest = first.lstrip(" ")
+    indent = len(first) - len(rest)
+    if not rest or rest[0] == "\t" or indent <= column:
+        raise Declined
+    return indent
+
+
+def literal(lines: list[str], chomping: object) -> str:
+    while not lines[-1]:
+        lines.pop()
+    if chomping is CLIPPED:
+        lines.append("")
+    return "\n".join(lines)
+
+
+def compose_part(text: str) -> Any:
+    from mainstay.converge.manifest.composer import compose
+
+    # Aliases need an anchor before them; what they may bring is counted for a whole document.
+    if text.count("[") + text.count("{") > MOST_BRACKETS or "&" in text:
+        raise Declined
+    try:
+        node = compose(text, "")
+    except DoesNotLoad:
+        raise Declined from None
+    # Not `"a": b`, which is a map by itself, and wrong as a value.
+    if not isinstance(node, PART_KINDS[text[0]]):
+        raise Declined
+    return node
+
+
+def value_of(text: str) -> Any:
+    first = text[0]
+    if first in QUOTES:
+        return text[1:-1]
+    if first == "[":
+        return [value_of(word) for word in text[1:-1].split(", ")]
+    if first in MAY_BE_MORE_THAN_TEXT and CORE.fullmatch(text):
+        return Plain(text)
+    return text

@@ -1,0 +1,254 @@
+"""The reader of the plainest YAML gives what libyaml's events give, or declines; it never judges."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from mainstay.converge.contract import DoesNotLoad
+from mainstay.converge.kinds import Plain
+from mainstay.converge.manifest import blocks
+from mainstay.converge.manifest.composer import compose
+
+ROOT = Path(__file__).parents[3]
+# Lines that are plain, that look so, and that are wrong.
+BODIES = [
+    *("a: 1", "b:", "a", "c: |", "d: |-", 'e: "x y"', "'f': 'z'", "# c", "g: h # i", "j: k#l", "m: [1]", "n: {a: b}"),
+    *(
+        "...",
+        "---",
+        "o: a:b",
+        "p::q: r",
+        "s:: t",
+        "u : v",
+        "<<: a",
+        "~: ~",
+        "w: - x",
+        "x: -y",
+        'y: "a\\n"',
+        "z: ''''",
+    ),
+    *("aa: &a b", "bb: *a", "cc: !t d", "? a", ": b", "... a: b", "dd: >", "", "   ", "ee: a  b", "ff: a ", "gg: |+"),
+    *("/x/y.z:", "hh: a #", "ii:  j", "jj: $x", "kk: (a) b", "ll: 1: 2", "mm: a:", "nn: 0o7", '"oo"pp: a', "a b: c"),
+    *(
+        "- k: v",
+        "ä: ö",
+        "qq: ä",
+        'rr: "ä\u00a0"',
+        "ss: 'a",
+        "tt: a'b\"c",
+        "uu: a\tb",
+        "vv:\tb",
+        "| x",
+        "\tq",
+        "ww: %a",
+    ),
+    *("xx: a,b]", "--- a: b", "yy: :a", "zz: a :b", "ab: a: b:c", "k#: v", "k #: v", '"k": |', '- "a"', "- 'b' # c"),
+    *("- a: |", "- a:", "- ~", "h: [b, c#d, 1]", "- [a, ~, true]", "h: [b ,c]", "h: [a, b] # c", "h: [a]b", "h: []"),
+    *("h: [ a ]", "h: [a, ]", "h: [a: b]", "h: [a,b]", "l: 'a''b': c", 'l: "a": b', "l: {a: b}: c", "l: [&a b, *a]"),
+    *(
+        "-",
+        "- - a",
+        "-   a: b",
+        "a: \u2028b",
+        "a: b\r",
+        "a: \x85",
+        "a: \x01",
+        "!a b: c",
+        "a: |2",
+        "a: yes",
+        "a: .inf",
+    ),
+]
+INDENTS = st.sampled_from(["", "", " ", "  ", "  ", "   ", "    ", "      ", "\t"])
+LOOSE_LINES = st.lists(st.builds(lambda indent, body: indent + body, INDENTS, st.sampled_from(BODIES)), max_size=7)
+
+
+@st.composite
+def laid_out(draw: st.DrawFn, indent: int = 0, depth: int = 4) -> list[str]:
+    """Lines of a tree whose indents are right, most of the time."""
+    pad = " " * indent
+    if depth == 0 or draw(st.integers(0, 3)) == 0:
+        return [pad + draw(st.sampled_from(BODIES))]
+    lines: list[str] = []
+    is_map = draw(st.booleans())
+    for _ in range(draw(st.integers(1, 3))):
+        key = f"{pad}k{draw(st.integers(0, 9))}:"
+        form = draw(st.sampled_from(["nested", "literal", "line"])) if is_map else "item"
+        if form == "nested":
+            lines += [key, *draw(laid_out(indent + draw(st.sampled_from([0, 2, 2, 4, 1])), depth - 1))]
+        elif form == "literal":
+            body = draw(
+                st.lists(st.sampled_from(["x", "  y", "", "z: 1", "- q", "# c", "\tt"]), min_size=1, max_size=3)
+            )
+            lines += [f"{key} {draw(st.sampled_from(['|', '|-']))}", *(f"{pad}  {line}" for line in body)]
+        elif form == "line":
+            lines.append(pad + draw(st.sampled_from(BODIES)))
+        else:
+            first, *others = draw(laid_out(indent + 2, depth - 1))
+            lines += [f"{first[:indent]}- {first[indent + 2 :]}", *others]
+    return lines
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> str:
+    lines = list(draw(st.one_of(laid_out(), laid_out(), LOOSE_LINES)))
+    for _ in range(draw(st.sampled_from([0, 0, 0, 1, 2]))):
+        if lines:
+            at = draw(st.integers(0, len(lines) - 1))
+            line = lines[at]
+            changes = [f" {line}", f"  {line}", line[1:], f"{line} ", "", line.replace("- ", "  ", 1), f"{line} # c"]
+            lines[at] = draw(st.sampled_from(changes))
+    return "\n".join(lines) + draw(st.sampled_from(["\n", "\n", "\n\n", ""]))
+
+
+def written(node: Any) -> Any:
+    """A node as something that can be compared, in the order of its keys."""
+    if isinstance(node, dict):
+        return [(key, written(value)) for key, value in node.items()]
+    if isinstance(node, list):
+        return ["list", *map(written, node)]
+    return ("plain", node.text) if isinstance(node, Plain) else node
+
+
+def check(text: str) -> bool:
+    """Whether it was read, and then as libyaml reads it."""
+    found = blocks.read(text)
+    if found is None:
+        return False
+    try:
+        expected = compose(text, "f")
+    except DoesNotLoad as refusal:
+        pytest.fail(f"libyaml refuses {text!r}: {refusal}")
+    assert written(found) == written(expected), text
+    return True
+
+
+@settings(max_examples=3000, deadline=None)
+@given(texts())
+@example("k: |-\n    y\n  \n    # c\n")
+@example("c: |\n    \tq\nn: 1\n")
+@example("k: |\n  x\n   \n")
+@example("- u : v\n")
+@example("... a: b\n")
+@example("a:\n- b\n- c:\n  - d\n  e: f\ng:\n")
+def test_what_is_read_is_what_libyaml_reads(text: str) -> None:
+    check(text)
+
+
+PLAIN = {
+    "a manifest": "# c\nresources:\n  - file:\n      - /etc/a:\n          ensure: present\n          content: |\n            x\n\n             y\n      - b: 'c'\n",
+    "the start of a document": "---\na: 1\n",
+    "a list below its key": "a:\n- b\n- c: d\n  e:\n  - f\ng: h\n",
+    "nothing below a key": "a:\nb:\n  c:\nd: e\n",
+    "comments": "a: b # c\n# d\n\n   # e\nf: # g\n  - h # i\n",
+    "colons and number signs in words": "a: b:c\nd#e: f#g\nhttp://x/: y\n",
+    "brackets": "a: [b, c]\nd: {e: f, g: [1]}\nh: [{i: j}]\n",
+    "escapes": "a: \"\\u00e4\\n\"\nb: 'it''s'\n",
+    "text beyond ASCII": 'a: |\n  grüße\nb: "ö"\n# 日本\n',
+    "a tab in a literal block": "a: |\n  all:\n  \tmake\n",
+    "more than text": "a: 1\nb: ~\nc: true\nd: 0o7\ne: .5\nf: null\n",
+}
+
+
+@pytest.mark.parametrize("text", PLAIN.values(), ids=PLAIN)
+def test_plain_texts_are_read(text: str) -> None:
+    assert check(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "",
+            "\n",
+            "# only a comment\n",
+            "a",
+            "a: 1",
+            "a\n",
+            "'a'\n",
+            "[a]\n",
+            "a: b\na: c\n",
+            "a: b\n  c\n",
+            "a: *x\n",
+        ),
+        *(
+            "a: &x b\n",
+            "a: !t b\n",
+            "a: >\n  b\n",
+            "a: |+\n  b\n",
+            "a: |\n\n  b\n",
+            "a: 'b\n  c'\n",
+            "? a\n: b\n",
+            "<<: a\n",
+        ),
+        *(
+            "a: b\n---\nc: d\n",
+            "a: b\r\n",
+            "a: b\x85c: d\n",
+            "a:\tb\n",
+            "- a\n b: c\n",
+            "- - a\n",
+            f"{'k' * 600}: a\n",
+        ),
+        *("a: [b\n", "a: [b]]\n", "  a: b\n", "a: [&x b, *x]\n", "a: " + "[" * 20 + "]" * 20 + "\n", "a: \ud800\n"),
+    ],
+)
+def test_everything_else_is_left_to_libyaml(text: str) -> None:
+    assert blocks.read(text) is None
+
+
+@pytest.mark.parametrize("depth", [19, 39, 45, 70, 3000])
+@pytest.mark.parametrize(("step", "line", "each"), [(1, "k:", 1), (2, "- k:", 2)])
+def test_deep_nesting_is_left_to_who_bounds_it(depth: int, step: int, line: str, each: int) -> None:
+    text = "".join(f"{' ' * (step * level)}{line}\n" for level in range(depth))
+    assert check(text) is (depth * each < 40)
+
+
+def test_the_manifests_of_the_examples_are_read() -> None:
+    manifests = [*ROOT.glob("examples/*/*.yaml"), *ROOT.glob("examples/blueprints/*/manifests/*.yaml")]
+    assert len(manifests) > 8
+    for path in manifests:
+        assert check(path.read_text()), path
+
+
+def test_whatever_yaml_there_is_is_read_alike() -> None:
+    folders = [folder for folder in (ROOT / "tests", ROOT / "docs", ROOT / "examples") if folder.is_dir()]
+    texts = [path.read_text(errors="replace") for folder in folders for path in folder.rglob("*.yaml")]
+    for folder in folders:
+        for path in folder.rglob("*.md"):
+            texts += re.findall(r"```yaml\n(.*?)```", path.read_text(), re.DOTALL)
+    assert sum(map(check, texts)) > len(texts) // 2
+
+
+def test_a_plain_manifest_needs_no_libyaml(tmp_path: Path) -> None:
+    manifest = tmp_path / "m.yaml"
+    manifest.write_text(f"resources:\n  - file:\n      - {tmp_path}/x:\n          ensure: absent\n")
+    program = (
+        "import sys; from mainstay.cli.main import main\n"
+        "try: main()\nexcept SystemExit as end: assert not end.code\n"
+        "assert 'yaml' not in sys.modules, 'yaml was loaded'"
+    )
+    command = [sys.executable, "-c", program, "apply", "--noop", str(manifest)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={"HOME": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+
+
+def test_not_too_much_is_tried_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+    compose_part = blocks.compose_part
+
+    def counted(text: str) -> Any:
+        tried.append(text)
+        return compose_part(text)
+
+    monkeypatch.setattr(blocks, "compose_part", counted)
+    assert blocks.read("".join(f"- [a, {{b: {number}}}]\n" for number in range(20_000))) is None
+    assert len(tried) == blocks.MOST_KNOWN_LINES
