@@ -310,16 +310,16 @@ async def milliseconds(connection: Connection, path: str) -> float:
 
 
 async def measure_pages(scene: Scene, server: Server, database_url: str, sizes: Sizes) -> None:
-    ((agent_id, _),) = await scene.new_agents(1)
+    ((agent_id, agent_token),) = await scene.new_agents(1)
     store = await open_store(database_url)
     owners = Owners(scene.provider_id, scene.consumer_id, scene.group_id, agent_id, scene.type_id)
     filled = 0
     consumer = scene.consumer
     for size in sizes.services:
-        await fill(store, owners, filled + 1, size)
+        await fill(store, owners, filled + 1, size, with_jobs=True)
         if store.dialect == "postgresql":
             async with store.transaction() as tx:
-                await tx.execute("ANALYZE services")
+                await tx.execute("ANALYZE")
         filled = size
         first = f"/services?pageSize={PAGE_SIZE}&after="
         questions = {
@@ -336,7 +336,32 @@ async def measure_pages(scene: Scene, server: Server, database_url: str, sizes: 
             before = cpu_seconds(server)
             taken = await milliseconds(consumer, path)
             tell(what, taken, "ms", f"at {size:,} services, {cpu_each(server, before, PAGES)}")
+        await measure_one_by_one(scene, server, agent_id, agent_token, f"at {size:,} services")
     await store.close()
+
+
+async def measure_one_by_one(scene: Scene, server: Server, agent_id: str, agent_token: str, where: str) -> None:
+    """An order, and its agent's poll, claim and completion, with nobody else about."""
+    agent = Connection(scene.url, agent_token)
+    taken: dict[str, list[float]] = {"an order": [], "a poll": [], "a claim": [], "a completion": []}
+
+    async def timed_call(what: str, call: Awaitable[Any]) -> Any:
+        started = time.perf_counter()
+        found = await call
+        taken[what].append((time.perf_counter() - started) * 1000)
+        return found
+
+    before = cpu_seconds(server)
+    for _ in range(PAGES):
+        await timed_call("an order", scene.order(scene.consumer, agent_id))
+        (job,) = await timed_call("a poll", agent.call("GET", "/jobs/pending"))
+        path = f"/jobs/{job['id']}"
+        await timed_call("a claim", agent.call("POST", f"{path}/claim", expect=204))
+        await timed_call("a completion", agent.call("POST", f"{path}/complete", expect=204))
+    agent.close()
+    used = cpu_each(server, before, PAGES)
+    for what, times in taken.items():
+        tell(what, statistics.median(times), "ms", f"{where}, all four {used}")
 
 
 async def measure_jobs(scene: Scene, server: Server, sizes: Sizes, floor: float) -> None:

@@ -22,6 +22,20 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 BATCH = 50_000
 # Every tenth is of the one status, the others of the other.
 RARE, COMMON = "Stopped", "Started"
+RUN_OF_EACH = (
+    "INSERT INTO runs (id, created_at, updated_at, service_id, action, visited, origins, taken_values, released_values,"
+    " new_secrets, retired_secrets)"
+    " SELECT id, created_at, updated_at, id, 'create', '[]', '{}', '[]', '[]', '[]', '[]' FROM services"
+)
+
+
+def job_of_each(status: str) -> str:
+    """`status` is an expression over the service."""
+    return (
+        "INSERT INTO jobs (id, created_at, updated_at, action, priority, status, attempt, cancel_requested, run_id, step,"
+        f" agent_id, service_id, provider_id, consumer_id, group_id) SELECT id, created_at, updated_at, 'create', 1, {status},"
+        " 1, 0, id, 1, agent_id, id, provider_id, consumer_id, group_id FROM services"
+    )
 
 
 @dataclass(frozen=True)
@@ -81,19 +95,24 @@ async def insert_service(tx: Transaction, row: ServiceRow) -> None:
     await SERVICES.insert(tx, row, is_terminal=0, provenance="{}")
 
 
+def bulk_id(number: int) -> str:
+    return f"00000000-0000-4000-8000-{number:012}"
+
+
 def bulk_time(number: int) -> int:
     return 1_600_000_000_000_000 + 1_000_000 * number
 
 
 def cursor_at(number: int) -> str:
     """Where a list in the usual order goes on after this one."""
-    position = ("created_at", bulk_time(number), f"00000000-0000-4000-8000-{number:012}")
+    position = ("created_at", bulk_time(number), bulk_id(number))
     return base64.urlsafe_b64encode(msgspec.json.encode(position)).decode()
 
 
-async def fill(store: Store, owners: Owners, first: int, last: int) -> None:
-    """Services named `bulk N` for all these numbers, each a second after the one before it."""
+async def fill(store: Store, owners: Owners, first: int, last: int, *, with_jobs: bool = False) -> None:
+    """Services named `bulk N` for all these numbers, each a second after the one before it, with a job that is done or none."""
     for start in range(first, last + 1, BATCH):
+        stop = min(start + BATCH - 1, last)
         async with store.transaction() as tx:
             await tx.execute(
                 "INSERT INTO services (id, created_at, updated_at, name, name_folded, status, properties, provider_id,"
@@ -106,10 +125,14 @@ async def fill(store: Store, owners: Owners, first: int, last: int) -> None:
                 " '{}', :provider_id, :consumer_id, :group_id, :agent_id, :service_type_id, '[]', 1, 0, '{}'"
                 " FROM numbers",
                 start=start,
-                stop=min(start + BATCH - 1, last),
+                stop=stop,
                 provider_id=owners.provider_id,
                 consumer_id=owners.consumer_id,
                 group_id=owners.group_id,
                 agent_id=owners.agent_id,
                 service_type_id=owners.service_type_id,
             )
+            for each in (RUN_OF_EACH, job_of_each("'Completed'")) if with_jobs else ():
+                await tx.execute(
+                    f"{each} WHERE id BETWEEN :first AND :last", first=bulk_id(start), last=bulk_id(stop)
+                )

@@ -28,6 +28,8 @@ PROGRAM = Path(sys.executable).with_name("mainstay")
 
 # A suite that is started in the background has it ignored, and so would have every program that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# Where this is set, nobody would notice that a program keeps to itself what it should have told by now.
+os.environ.pop("PYTHONUNBUFFERED", None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -80,7 +80,7 @@ def test_what_is_followed_for_ever_tells_of_the_next_run_too(shell: Shell, world
         Work(world, ordered).complete()
         terminal.wait_for("shop: Stopped, create done in ")
         world.do(ordered, "start")
-        terminal.wait_for("shop: Stopped, start waits for agent")
+        terminal.wait_for("shop: Stopped, start waits for its turn on agent")
         Work(world, ordered).complete()
         terminal.wait_for("shop: Started, start done in ")
         terminal.type("\x03")

@@ -55,24 +55,24 @@ class RunDisplay(Observer):
         self.total = 0
         self.live = self.stream.isatty() and os.environ.get("TERM") != "dumb"
         self.shown_progress = False
+        # Kept here and not by the stream, which may have been told to write every piece at once.
+        self.unseen: list[str] = []
         self.flushed_at = 0.0
         # Why nothing can be written any more.
         self.lost: OSError | None = None
 
     def write(self, text: str) -> None:
-        """The run matters more than who watches it: it goes on when nobody can, and says so at its end."""
-        if self.lost is None:
-            try:
-                self.stream.write(text)
-            except OSError as error:
-                self.lost = error
+        self.unseen.append(text)
 
     def flush(self) -> None:
-        if self.lost is None:
+        """The run matters more than who watches it: it goes on when nobody can, and says so at its end."""
+        if self.lost is None and self.unseen:
             try:
+                self.stream.write("".join(self.unseen))
                 self.stream.flush()
             except OSError as error:
                 self.lost = error
+        self.unseen.clear()
 
     def told(self) -> None:
         """A terminal shows each line at once; in a pipe, lines that follow each other quickly go together."""

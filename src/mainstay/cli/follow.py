@@ -141,9 +141,10 @@ def present_line(screen: Screen, found: Followed) -> str:
         return head
     action, agent = printable(job["action"]), printable(service["agent"]["name"])
     if job["status"] == "Pending":
+        # One that is there may be at work for another service of the same group.
         status = service["agent"]["status"]
-        silent = "" if status == "Connected" else f" ({status})"
-        return f"{head}, {action} waits for agent {agent}{silent}"
+        waits_for = f"its turn on agent {agent}" if status == "Connected" else f"agent {agent} ({status})"
+        return f"{head}, {action} waits for {waits_for}"
     asked = asked_to_stop(job)
     if screen.live:
         return f"{head}, {action}{asked} {age(job['claimedAt'])} {shown_progress(job)}".rstrip()

@@ -124,6 +124,9 @@ def carry_out(
         raise Refused(str(busy), exit_code=EXIT_LOCKED) from None
     except Unusable as refusal:
         raise Refused(str(refusal)) from None
+    finally:
+        # Whatever ended it, what it did before is seen.
+        observer.about_to_wait()
     show_report(session, report, observer, as_json=as_json, report_file=report_file)
     return exit_code(report, detailed=detailed)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -59,18 +60,38 @@ def default_data_dir(environment: Mapping[str, str]) -> str:
 def load_settings(
     flags: Mapping[str, object], environment: Mapping[str, str], config_file: str | None = None
 ) -> Settings:
-    values: dict[str, object] = {"data_dir": default_data_dir(environment)}
+    # Each setting that was given, with where it came from.
+    given: dict[str, tuple[object, str]] = {"data_dir": (default_data_dir(environment), "")}
     if config_file is not None:
-        values |= _read_file(config_file)
+        given |= {name: (value, f"{name} in {config_file}") for name, value in _read_file(config_file).items()}
     for name in Settings.__struct_fields__:
-        text = environment.get(PREFIX + name.upper())
-        if text:
-            values[name] = text
-    values |= {name: value for name, value in flags.items() if value is not None}
+        variable = PREFIX + name.upper()
+        if environment.get(variable):
+            given[name] = (environment[variable], variable)
+        if flags.get(name) is not None:
+            given[name] = (flags[name], f"--{name.replace('_', '-')}")
+    kinds = get_type_hints(Settings, include_extras=True)
+    return Settings(**{name: _checked(name, value, origin, kinds) for name, (value, origin) in given.items()})
+
+
+def _checked(name: str, value: object, origin: str, kinds: Mapping[str, Any]) -> Any:
+    if name not in kinds:
+        close = difflib.get_close_matches(name, kinds, 1)
+        raise BadSettings(f"{origin}: there is no such setting{f'; did you mean {close[0]}?' if close else ''}")
     try:
-        return msgspec.convert(values, Settings, strict=False)
+        return msgspec.convert(value, kinds[name], strict=False)
     except msgspec.ValidationError as error:
-        raise BadSettings(f"bad setting: {error}") from None
+        raise BadSettings(f"{origin}: {_in_words(kinds[name])}, not {str(value)!r}") from error
+
+
+def _in_words(kind: Any) -> str:
+    """What a setting may be."""
+    if get_origin(kind) is Literal:
+        return f"must be one of {', '.join(get_args(kind))}"
+    if get_origin(kind) is Annotated:
+        _, bounds = get_args(kind)
+        return f"must be an integer from {bounds.ge}" + ("" if bounds.le is None else f" to {bounds.le}")
+    return "must be text"
 
 
 def _read_file(path: str) -> dict[str, object]:

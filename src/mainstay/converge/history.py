@@ -9,7 +9,7 @@ from mainstay.converge.host.state import AppendOnly, list_names, newest_sizes, r
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
     from mainstay.converge.contract import Report
@@ -22,6 +22,7 @@ LARGEST_HISTORY_BYTES = 100 * 1024 * 1024
 LARGEST_HASHED_BYTES = 16 * 1024 * 1024
 # The sizes of all reports are looked at once in so many runs.
 SIZES_LOOKED_AT_EVERY = 20
+EVENTS_PER_PIECE = 200
 
 
 KEPT_KEYS = {"run_id", "manifest", "noop", "summary", "errors", "events"}
@@ -160,14 +161,21 @@ class History:
             "errors": report.output_errors,
             "stable": [event.resource.id for event in report.events if event.outcome == STABLE],
         }
-        events = ",\n".join(
-            event.as_json_text(host, hash_up_to_bytes=LARGEST_HASHED_BYTES)
-            for event in report.events
-            if event.outcome != STABLE
-        )
-        text = f'{json.dumps(kept, ensure_ascii=False)[:-1]}, "events": [\n{events}]}}\n'
-        self.state.write(f"{folder}/{report.run_id}.json", text.encode("utf-8", "backslashreplace"))
+        self.state.write_pieces(f"{folder}/{report.run_id}.json", self._lines(kept, report, host))
         self._prune(folder, report.run_id)
+
+    def _lines(self, kept: Mapping[str, Any], report: Report, host: Host) -> Iterator[bytes]:
+        """The report as text, piece by piece: all of it at once would be most of a large run's memory."""
+        told = [event for event in report.events if event.outcome != STABLE]
+        before = f'{json.dumps(kept, ensure_ascii=False)[:-1]}, "events": [\n'
+        for start in range(0, len(told), EVENTS_PER_PIECE):
+            piece = ",\n".join(
+                event.as_json_text(host, hash_up_to_bytes=LARGEST_HASHED_BYTES)
+                for event in told[start : start + EVENTS_PER_PIECE]
+            )
+            yield (before + piece).encode("utf-8", "backslashreplace")
+            before = ",\n"
+        yield (b"]}\n" if told else f"{before}]}}\n".encode("utf-8", "backslashreplace"))
 
     def runs(self) -> list[str]:
         """The ids of kept runs, newest first."""

@@ -11,7 +11,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from bulk import NOW, fill, new_owners
+from bulk import NOW, RUN_OF_EACH, fill, job_of_each, new_owners
 from mainstay.control.access import Caller, Role, relation_of
 from mainstay.control.operations.work import scope
 from mainstay.control.store import jobs, subscriptions
@@ -31,18 +31,8 @@ CALLER = Caller(Role.PARTICIPANT, "t", participant_id="p")
 SERVICES_THERE = 3000
 # A job, an event and a token for each service, so that the databases have something to choose between.
 HISTORY = (
-    (
-        "INSERT INTO runs (id, created_at, updated_at, service_id, action, visited, origins, taken_values, released_values,"
-        " new_secrets, retired_secrets)"
-        " SELECT id, created_at, updated_at, id, 'create', '[]', '{}', '[]', '[]', '[]', '[]' FROM services"
-    ),
-    (
-        "INSERT INTO jobs (id, created_at, updated_at, action, priority, status, attempt, cancel_requested, run_id, step,"
-        " agent_id, service_id, provider_id, consumer_id, group_id)"
-        " SELECT id, created_at, updated_at, 'create', 1,"
-        " CASE WHEN status = 'Started' THEN 'Completed' ELSE 'Pending' END, 1, 0, id, 1,"
-        " agent_id, id, provider_id, consumer_id, group_id FROM services"
-    ),
+    RUN_OF_EACH,
+    job_of_each("CASE WHEN status = 'Started' THEN 'Completed' ELSE 'Pending' END"),
     (
         "INSERT INTO events (id, created_at, updated_at, ordinal, sequence_number, type, initiator_type, initiator_id,"
         " entity_id, properties, provider_id, consumer_id)"

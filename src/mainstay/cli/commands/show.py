@@ -75,12 +75,19 @@ def fields(service: Mapping[str, Any]) -> list[tuple[str, Cell]]:
         ("id", service["id"]),
         ("type", service["serviceType"]["name"]),
         ("status", (service["status"], BOLD)),
-        ("can now", ", ".join(service["availableActions"])),
+        ("can now", possible(service)),
         ("agent", (f"{agent['name']} ({agent['status']})", GOOD if agent["status"] == "Connected" else BUSY)),
         ("instance", service.get("agentInstanceId") or ""),
         ("blueprint", service.get("blueprintDigest") or ""),
         ("created", f"{clock(service['createdAt'])} ({age(service['createdAt'])} ago)"),
     ]
+
+
+def possible(service: Mapping[str, Any]) -> str:
+    active = service.get("activeJob")
+    if active is not None:
+        return f"nothing until {active['action']} has ended"
+    return ", ".join(service["availableActions"])
 
 
 def condition_lines(condition: Mapping[str, Any]) -> list[str]:

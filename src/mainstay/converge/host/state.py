@@ -76,11 +76,15 @@ class StateDirectory:
 
     def write(self, path: str, content: bytes, *, durable: bool = False) -> None:
         """Replaces a file whole."""
+        self.write_pieces(path, (content,), durable=durable)
+
+    def write_pieces(self, path: str, pieces: Iterable[bytes], *, durable: bool = False) -> None:
         temp = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.new"
         descriptor = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             try:
-                write_all(descriptor, content)
+                for piece in pieces:
+                    write_all(descriptor, piece)
                 if durable:
                     os.fsync(descriptor)
             finally:
