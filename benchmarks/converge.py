@@ -26,7 +26,8 @@ LARGEST_FOR_ALL = 10_000
 COMMAND_COUNT = 100
 FACTOR_BOUND = 2.0
 MEMORY_BOUND_MEGABYTES = 150.0
-# A last stretch that costs so much more per resource than the first would be a cost that does not grow linearly.
+# A last stretch that costs so much more per resource than the first, beside the floor, would be a cost that does not
+# grow linearly.
 LINEAR_BOUND = 1.3
 LOOKS = 3
 # Turns by size: small runs are short, and their noise is large.
@@ -179,19 +180,27 @@ def within(costs: Costs, action: str) -> tuple[bool, str] | None:
 
 
 def linear(costs: Costs, action: str) -> tuple[bool, str] | None:
-    """Whether a further resource costs the same in a small run and in a huge one; start-up drops out."""
+    """Whether a further resource costs the same in a small run and in a huge one; start-up drops out.
+
+    What grows for the floor too is the file system's: a file more costs it more the more it has."""
+    own, floor = steps(costs, action, Mainstay.name), steps(costs, action, Floor.name)
+    if len(own) < 2 or len(floor) != len(own):
+        return None
+    growth = [step / bare for step, bare in zip(own.values(), floor.values(), strict=True)]
+    sizes = " → ".join(f"{size:,}" for size in (SIZES[1], *own))
+    shown = ", ".join(f"{step * 1e6:.0f} (floor {floor[size] * 1e6:.0f})" for size, step in own.items())
+    text = f"{action} grows linearly, {sizes}: {shown} µs CPU per further resource"
+    return growth[-1] <= LINEAR_BOUND * min(growth[:-1]), text
+
+
+def steps(costs: Costs, action: str, contestant: str) -> dict[int, float]:
+    """Size → CPU seconds for each resource more than at the size before."""
     seconds = [
         (size, cost.cpu_seconds)
         for size in SIZES[1:]
-        if (cost := costs.get(Key(FILES, size, action, Mainstay.name))) is not None
+        if (cost := costs.get(Key(FILES, size, action, contestant))) is not None
     ]
-    if len(seconds) < 3:
-        return None
-    steps = [(after[1] - before[1]) / (after[0] - before[0]) for before, after in pairwise(seconds)]
-    shown = ", ".join(f"{step * 1e6:.0f}" for step in steps)
-    sizes = " → ".join(f"{size:,}" for size, _ in seconds)
-    growth = steps[-1] / min(steps[:-1])
-    return growth <= LINEAR_BOUND, f"{action} grows linearly, {sizes}: {shown} µs CPU per further resource"
+    return {after[0]: (after[1] - before[1]) / (after[0] - before[0]) for before, after in pairwise(seconds)}
 
 
 def never_slower(costs: Costs) -> list[tuple[bool, str]]:
