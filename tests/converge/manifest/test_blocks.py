@@ -199,17 +199,30 @@ def test_plain_texts_are_read(text: str) -> None:
             f"{'k' * 600}: a\n",
         ),
         *("a: [b\n", "a: [b]]\n", "  a: b\n", "a: [&x b, *x]\n", "a: " + "[" * 20 + "]" * 20 + "\n", "a: \ud800\n"),
+        *('a: "\ud800"\n', "a: |\n  \ud800\n", "# \ud800\na: b\n"),
     ],
 )
 def test_everything_else_is_left_to_libyaml(text: str) -> None:
     assert blocks.read(text) is None
 
 
-@pytest.mark.parametrize("depth", [19, 39, 45, 70, 3000])
+@pytest.mark.parametrize("depth", [12, 19, 39, 45, 70, 3000])
 @pytest.mark.parametrize(("step", "line", "each"), [(1, "k:", 1), (2, "- k:", 2)])
 def test_deep_nesting_is_left_to_who_bounds_it(depth: int, step: int, line: str, each: int) -> None:
     text = "".join(f"{' ' * (step * level)}{line}\n" for level in range(depth))
-    assert check(text) is (depth * each < 40)
+    assert check(text) is (depth * each < blocks.DEEPEST)
+
+
+@pytest.mark.parametrize("depth", range(20, 45))
+@pytest.mark.parametrize(("step", "line"), [(1, "k:"), (2, "- k:")])
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ("{a: ", "}"), ("[a: ", "]")])
+def test_brackets_in_deep_nesting_are_within_the_bound(
+    depth: int, step: int, line: str, opening: str, closing: str
+) -> None:
+    levels = depth // step
+    lines = [f"{' ' * (step * level)}{line}\n" for level in range(levels)]
+    value = opening * blocks.MOST_BRACKETS + "x" + closing * blocks.MOST_BRACKETS
+    check(f"{''.join(lines)}{' ' * (step * levels)}k: {value}\n")
 
 
 def test_the_manifests_of_the_examples_are_read() -> None:

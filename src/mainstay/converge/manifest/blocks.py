@@ -30,18 +30,18 @@ WORDS = rf"\[{WORD}(?:,\ {WORD})*+\]"
 # What is left to the composer, as a document of its own: other brackets, and quotes with escapes.
 PART = r"[\[{\"'].*"
 LINE = re.compile(
-    rf"(?P<indent>\ *)(?P<dash>-\ +)?"
+    rf"(?P<indent>\ *+)(?P<dash>-\ ++)?"
     rf"(?:(?P<key>{UNQUOTED}|{QUOTED}):(?=\ |$)"
-    rf"(?:\ +(?:(?P<value>{UNQUOTED}|{QUOTED}|{WORDS})|(?P<literal>\|-?)|(?P<part>{PART})))?"
+    rf"(?:\ ++(?:(?P<value>{UNQUOTED}|{QUOTED}|{WORDS})|(?P<literal>\|-?)|(?P<part>{PART})))?"
     rf"|(?P<item>{UNQUOTED}|{QUOTED}|{WORDS})|(?P<part_item>{PART}))"
-    r"\ *(?:(?<=\ )\#.*)?"
+    r"\ *+(?:(?<=\ )\#.*)?"
 )
 PART_KINDS: dict[str, Any] = {"[": list, "{": dict, '"': str, "'": str}
 QUOTES = frozenset("\"'")
 MAY_BE_MORE_THAN_TEXT = frozenset("0123456789+.~tTfFnN")
-# Well within what libyaml and the composer take.
+# Well within what libyaml and the composer take. A bracket is two levels where it holds a pair: `[a: b]`.
 LONGEST_KEY = 500
-DEEPEST = 40
+DEEPEST = 25
 MOST_BRACKETS = 15
 # Lines that come again are read once, and parts are left to the composer, as long as there are not too many of them.
 MOST_KNOWN_LINES = 1000
@@ -58,8 +58,10 @@ class Declined(Exception):
 
 def read(text: str) -> Node | None:
     """The document, or None when libyaml has to read it."""
-    # What Python calls printable is never a control character or another kind of line break.
-    if text[-1:] != "\n" or (text.encode("utf-8", "replace").translate(None, COMMON) and not has_only_text(text)):
+    # What Python calls printable is never a control character, a surrogate or another kind of line break.
+    if text[-1:] != "\n" or (
+        text.encode("utf-8", "surrogatepass").translate(None, COMMON) and not has_only_text(text)
+    ):
         return None
     try:
         node: Node = read_lines(text)
@@ -149,11 +151,14 @@ def read_lines(text: str) -> Any:
 
 
 def read_line(line: str, known: dict[str, Line]) -> Line:
+    is_early = len(known) < MOST_KNOWN_LINES
     match = LINE.fullmatch(line)
     if match is None:
         rest = line.lstrip(" ")
         if rest and rest[0] != "#":
             raise Declined
+        if is_early:
+            known[line] = BLANK
         return BLANK
     indent, dash, key, value, literal, part, item, part_item = match.groups()
     if key is None and dash is None:
@@ -163,7 +168,6 @@ def read_line(line: str, known: dict[str, Line]) -> Line:
             raise Declined
         if key[0] in QUOTES:
             key = key[1:-1]
-    is_early = len(known) < MOST_KNOWN_LINES
     given: Any = None
     if value or item:
         given = value_of(value or item)
