@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from applying import fill_in
+from mainstay.cli.display import RunDisplay
 
 PROGRAM = "import sys; sys.argv[0] = 'mainstay'; from mainstay.cli.main import program; {}; program()"
 
@@ -156,6 +157,22 @@ def test_what_was_done_is_shown_before_a_command_is_waited_for(root: Path, tmp_p
     done = run_shell(f"$M apply {manifest} > {tmp_path}/said", root)
     assert done.returncode == 0, done.stderr
     assert [line.split()[1] for line in (root / "seen").read_text().splitlines()] == ["exec#first", f"file#{root}/x"]
+
+
+def test_what_a_command_said_is_shown_while_it_is_silent(root: Path, tmp_path: Path) -> None:
+    """It waits for its own last line, which follows the one before too quickly to be written by itself."""
+    manifest = tmp_path / "waiting.yaml"
+    command = f"echo one; echo two; until grep -q two {tmp_path}/said; do sleep 0.05; done"
+    manifest.write_text(
+        f"- exec:\n    - wait: {{provider: shell, command: '{command}', logoutput: true, timeout: 20s}}\n"
+    )
+    done = run_shell(f"$M apply {manifest} > {tmp_path}/said", root)
+    assert done.returncode == 0, (tmp_path / "said").read_text()
+
+
+def test_a_message_is_shown_before_the_work_it_announces(capsys: pytest.CaptureFixture[str]) -> None:
+    RunDisplay(verbose=False).message("This takes a while")
+    assert capsys.readouterr().out == "This takes a while\n"
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,7 @@ class RunDisplay(Observer):
     def message(self, text: str) -> None:
         self.clear()
         self.write(printable(text.rstrip("\n"), keep_newlines=True) + "\n")
+        self.told()
 
     def output(self, resource: Resource, line: str) -> None:
         self.clear()

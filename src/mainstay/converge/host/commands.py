@@ -94,7 +94,7 @@ class Commands:
             raise Failure(f"command cannot be executed: {name}: {error}") from None
         except OSError as error:
             raise Failure(f"command cannot be executed: {program or name}: {error.strerror}") from None
-        conversation = Conversation(child, self.stop, timeout_seconds, on_line, keep_bytes)
+        conversation = Conversation(child, self.stop, timeout_seconds, on_line, self.about_to_wait, keep_bytes)
         if self.running is None or not ends_with_run:
             return conversation.finish(name)
         with self.running.noted(child.pid):
@@ -118,12 +118,14 @@ class Conversation:
         stop: StopFlag,
         timeout_seconds: float | None,
         on_line: Callable[[str], None] | None,
+        about_to_wait: Callable[[], None],
         keep_bytes: int,
     ) -> None:
         self.child = child
         self.stop = stop
         self.timeout_seconds = timeout_seconds
         self.on_line = on_line
+        self.about_to_wait = about_to_wait
         self.stdout = Tail(keep_bytes)
         self.output = Tail(keep_bytes)
         self.lines: dict[int, bytearray] = {}
@@ -179,7 +181,11 @@ class Conversation:
                     kill_at = None if not running else now + GRACE_SECONDS
                 waits = [STOP_CHECK_SECONDS]
                 waits += [moment - now for moment in (deadline if running else None, kill_at, output_until) if moment]
-                for descriptor, _ in poll.poll(max(0.0, min(waits)) * 1000 + 1):
+                heard = poll.poll(max(0.0, min(waits)) * 1000 + 1)
+                if not heard:
+                    # It may be silent for long; what it said is seen before.
+                    self.about_to_wait()
+                for descriptor, _ in heard:
                     if descriptor == process:
                         running = False
                         poll.unregister(process)
