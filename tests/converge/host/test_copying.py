@@ -11,6 +11,7 @@ import pytest
 
 from mainstay.converge.host import files as module
 from mainstay.converge.host.files import CHUNK_BYTES, Files
+from mainstay.converge.host.forecast import Forecast
 from mainstay.converge.host.state import StateDirectory
 
 CONTENT = os.urandom(2 * CHUNK_BYTES + 11)
@@ -88,11 +89,49 @@ def test_what_changed_after_the_copy_is_seen(
     assert not files.same(str(target), target.stat(), str(source))
 
 
+def change_secretly(path: Path) -> None:
+    """Its time of change is what it was."""
+    before = os.stat(path)
+    with open(path, "r+b") as file:
+        file.write(bytes([CONTENT[0] ^ 1]))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
 def test_a_source_that_was_just_written_is_read_again(files: Files, source: Path) -> None:
     """Its times may be the same after the next change."""
     target = copy(files, source)
-    before = os.stat(target)
-    with open(target, "r+b") as file:
-        file.write(bytes([CONTENT[0] ^ 1]))
-    os.utime(target, ns=(before.st_atime_ns, before.st_mtime_ns))
+    change_secretly(target)
     assert not files.same(str(target), target.stat(), str(source))
+
+
+def test_the_later_of_both_times_tells_when_a_source_was_written(
+    files: Files, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SETTLED_NANOSECONDS", -1_000_000_000)
+    soon = source.stat().st_mtime_ns + 3_600_000_000_000
+    os.utime(source, ns=(soon, soon))
+    target = copy(files, source)
+    change_secretly(target)
+    assert not files.same(str(target), target.stat(), str(source))
+
+
+def test_a_source_that_does_not_tell_its_size_is_read(files: Files, tmp_path: Path) -> None:
+    target, version = tmp_path / "version", Path("/proc/version")
+    assert version.stat().st_size == 0
+    target.write_bytes(b"")
+    assert not files.same(str(target), target.stat(), str(version))
+    files.replace(str(target), None, str(version), uid=os.getuid(), gid=os.getgid(), mode=0o644, old=target.stat())
+    assert target.read_bytes() == version.read_bytes()
+    assert files.same(str(target), target.stat(), str(version))
+    target.write_bytes(target.read_bytes() + b"x")
+    assert not files.same(str(target), target.stat(), str(version))
+
+
+def test_a_dry_run_compares_with_a_source_that_does_not_tell_its_size(tmp_path: Path) -> None:
+    target, version = tmp_path / "version", Path("/proc/version")
+    target.write_bytes(version.read_bytes())
+    files = Forecast("run", StateDirectory(str(tmp_path / "state")))
+    between = str(tmp_path / "between")
+    files.replace(between, None, str(version), uid=os.getuid(), gid=os.getgid(), mode=0o644, old=None)
+    assert files.same(str(target), target.stat(), between)
+    assert files.same(between, files.stat(between), str(target))

@@ -133,13 +133,17 @@ class Files:
     def same(self, path: str, found: Any, source: str) -> bool:
         """Whether two files have the same content, compared in pieces."""
         now = self.stat(source)
-        if found.st_size != now.st_size:
-            return False
         copied, self._copied = self._copied, None
-        if copied is not None and copied[2] == source and is_untouched(copied[0], copied[1], path, found):
+        if found.st_size != now.st_size:
+            # What the kernel makes up while it is read, as below /proc, has no blocks and does not tell its size.
+            if found.st_blocks and now.st_blocks:
+                return False
+        elif copied is not None and copied[2] == source and is_untouched(copied[0], copied[1], path, found):
             before = copied[3]
-            # One that was just changed may be changed again without its times telling so.
-            if is_unchanged(before, now) and found.st_mtime_ns - before.st_ctime_ns > SETTLED_NANOSECONDS:
+            # One that was just changed may be changed again without its times telling so; some file systems tell
+            # only one of the two.
+            changed_ns = max(before.st_mtime_ns, before.st_ctime_ns)
+            if is_unchanged(before, now) and found.st_mtime_ns - changed_ns > SETTLED_NANOSECONDS:
                 return True
         ours, theirs = Pieces(self.chunks(path)), Pieces(self.chunks(source))
         while True:

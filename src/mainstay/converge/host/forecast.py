@@ -42,6 +42,8 @@ class Entry:
         self.st_uid = uid
         self.st_gid = gid
         self.st_size = len(content) if content is not None else size
+        # The size may be one that a source does not tell.
+        self.st_blocks = 0
         self.st_mtime = 0.0
         self.st_dev = -1
         self.st_ino = 0
