@@ -463,6 +463,23 @@ def test_history_keeps_whole_events_of_what_was_not_stable(apply: Apply, root: P
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 
 
+def test_a_kept_run_is_summed_up_as_it_was_when_it_ran(mainstay: Mainstay, tmp_path: Path) -> None:
+    manifest = tmp_path / "m.yaml"
+    manifest.write_text("- file:\n    - /nowhere/x: {ensure: absent}\n- exec:\n    - 'true': {}\n")
+    said = mainstay("apply", str(manifest)).stdout.splitlines()
+    [run_id] = History(StateDirectory(os.environ["MAINSTAY_STATE_DIR"])).runs()
+    assert mainstay("history", "show", run_id).stdout.splitlines()[1:] == said
+    assert "1 changed, 1 stable" in said[-1]
+
+
+def test_a_kept_run_tells_what_stopped_it(mainstay: Mainstay) -> None:
+    history = History(StateDirectory(os.environ["MAINSTAY_STATE_DIR"]))
+    report = make_report(1)
+    report.stopped_by = "SIGTERM"
+    history.save(report, Host("run", history.state, StopFlag(), noop=False))
+    assert mainstay("history", "show", report.run_id).stdout.endswith(", stopped: SIGTERM\n")
+
+
 def test_history_keeps_the_same_of_an_event_as_a_report_says(apply: Apply) -> None:
     done = apply(
         "- file:\n    - defaults: {ensure: present, content: x, owner: USER, group: GROUP, mode: '0640'}\n"

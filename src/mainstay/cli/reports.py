@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from mainstay.cli.display import Palette, event_lines, indented, summary_line
+from mainstay.cli.display import Palette, event_lines, indented, printable, summary_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,8 +46,11 @@ def print_report(document: Mapping[str, Any], *, verbose: bool) -> None:
 
 
 def summary_of(palette: Palette, document: Mapping[str, Any], events: list[ToldEvent]) -> str:
-    counts = {word: sum(event.outcome == word for event in events) for word in COUNTED}
-    told = document.get("summary")
-    seconds = told.get("duration_seconds") if isinstance(told, dict) else None
+    summary: Any = document.get("summary")
+    told = summary if isinstance(summary, dict) else {}
+    numbers: dict[str, Any] = {key: each for key, each in told.items() if isinstance(each, (int, float))}
+    # Not every resource has an event in every document: the history keeps only names of what was stable.
+    counts = {word: numbers.get(word, sum(event.outcome == word for event in events)) for word in COUNTED}
     kind = "Dry run, nothing was touched" if document.get("noop") else "Run"
-    return f"{kind}: {summary_line(palette, counts, seconds if isinstance(seconds, (int, float)) else None)}"
+    stopped = f", stopped: {printable(str(document['stopped_by']))}" if document.get("stopped_by") else ""
+    return f"{kind}: {summary_line(palette, counts, numbers.get('duration_seconds'))}{stopped}"
