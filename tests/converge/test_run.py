@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -523,6 +523,26 @@ def test_history_is_bounded_in_size_however_many_runs_there_are(tmp_path: Path) 
     assert sum(path.stat().st_size for path in folder.iterdir()) <= LARGEST_HISTORY_BYTES == 100 * 1024 * 1024
     assert History(state).runs()[0] == make_report(1).run_id
     assert len(History(state).runs()) == 100
+
+
+def test_what_a_killed_run_left_of_its_report_goes(tmp_path: Path) -> None:
+    state = StateDirectory(str(tmp_path / "state"))
+    folder = Path(state.directory("history"))
+    report = make_report(1)
+
+    def killed() -> Iterator[bytes]:
+        yield b"{"
+        os._exit(9)
+
+    child = os.fork()
+    if not child:
+        state.write_pieces(f"{folder}/20250101T000000000000Z-abcdef.json", killed())
+    os.waitpid(child, 0)
+    assert len(list(folder.iterdir())) == 1
+    at_work = folder / f"20250101T000000000001Z-abcdef.json.{os.getpid()}.01234567.new"
+    at_work.write_text("{")
+    History(state).save(report, Host("run", state, StopFlag(), noop=False))
+    assert sorted(folder.iterdir()) == [at_work, folder / f"{report.run_id}.json"]
 
 
 def test_run_ids_are_ordered_in_time(apply: Apply, root: Path) -> None:

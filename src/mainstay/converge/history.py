@@ -5,7 +5,15 @@ from __future__ import annotations
 import json
 
 from mainstay.converge.contract import STABLE
-from mainstay.converge.host.state import AppendOnly, list_names, newest_sizes, read_text, remove, remove_temps
+from mainstay.converge.host.state import (
+    AppendOnly,
+    is_abandoned,
+    list_names,
+    newest_sizes,
+    read_text,
+    remove,
+    remove_temps,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +28,7 @@ MOST_REPORTS = 1000
 LARGEST_HISTORY_BYTES = 100 * 1024 * 1024
 # Hashing a large file takes longer than copying it: what is kept of every run does without.
 LARGEST_HASHED_BYTES = 16 * 1024 * 1024
-# The sizes of all reports are looked at once in so many runs.
+# The sizes of all reports, and what killed runs left beside them, are looked at once in so many runs.
 SIZES_LOOKED_AT_EVERY = 20
 EVENTS_PER_PIECE = 200
 
@@ -201,6 +209,9 @@ class History:
             return
         total = 0
         for path, size in newest_sizes(folder):
+            if is_abandoned(path):
+                remove(path)
+                continue
             total += size
             if total > LARGEST_HISTORY_BYTES and total != size:
                 remove(path)

@@ -215,6 +215,12 @@ def write_all(descriptor: int, content: bytes) -> None:
         content = content[os.write(descriptor, content) :]
 
 
+def is_abandoned(path: str) -> bool:
+    """Whether this is a part of a file, as `write_pieces` names it, whose process is gone."""
+    _, *told = path.rsplit(".", 3)
+    return len(told) == 3 and told[2] == "new" and not os.path.exists(f"/proc/{told[0]}")
+
+
 def is_replaceable(path: str) -> bool:
     """Whether a new file may take this place: where nothing or a regular file is, not a pipe, a device or a link."""
     try:
