@@ -163,6 +163,13 @@ def test_plain_texts_are_read(text: str) -> None:
     assert check(text)
 
 
+@pytest.mark.parametrize("text", PLAIN.values(), ids=PLAIN)
+def test_where_pieces_of_a_text_end_does_not_matter(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for length in range(len(text) + 2):
+        monkeypatch.setattr(blocks, "PIECE_LENGTH", length)
+        assert check(text)
+
+
 @pytest.mark.parametrize(
     "text",
     [

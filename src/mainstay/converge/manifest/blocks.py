@@ -9,12 +9,14 @@ no positions. Measured in docs/decisions/0007-plain-blocks.md.
 from __future__ import annotations
 
 import re
+from itertools import chain
 
 from mainstay.converge.contract import DoesNotLoad
 from mainstay.converge.kinds import CORE, Plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any, TypeAlias
 
     from mainstay.converge.kinds import Node
@@ -45,6 +47,7 @@ DEEPEST = 25
 MOST_BRACKETS = 15
 # Lines that come again are read once, and parts are left to the composer, as long as there are not too many of them.
 MOST_KNOWN_LINES = 1000
+PIECE_LENGTH = 100_000
 CLIPPED, STRIPPED = object(), object()
 EMPTY = Plain("")
 BLANK: Line = (-1, 0, None, None)
@@ -75,11 +78,6 @@ def has_only_text(text: str) -> bool:
 
 
 def read_lines(text: str) -> Any:
-    lines = text.split("\n")
-    # After the last break nothing stands; there something that ends a literal block.
-    lines[-1] = "#"
-    if lines[0] == "---":
-        lines[0] = ""
     known: dict[str, Line] = {}
     root: Any = None
     # The innermost open map or list, where it begins, and those around it.
@@ -92,7 +90,7 @@ def read_lines(text: str) -> Any:
     block: list[str] | None = None
     chomping: object = None
     indent, before = 0, ""
-    for line in lines:
+    for line in chain.from_iterable(lines_of(text)):
         if block is not None:
             if not block:
                 indent = indent_of_literal(line, column)
@@ -148,6 +146,19 @@ def read_lines(text: str) -> Any:
     if root is None:
         raise Declined
     return root
+
+
+def lines_of(text: str) -> Iterator[list[str]]:
+    """In pieces: short lines would take many times the memory of the text."""
+    start = len("---\n") if text.startswith("---\n") else 0
+    while start < len(text):
+        end = text.find("\n", start + PIECE_LENGTH)
+        if end < 0:
+            end = len(text) - 1
+        yield text[start:end].split("\n")
+        start = end + 1
+    # Ends a literal block.
+    yield ["#"]
 
 
 def read_line(line: str, known: dict[str, Line]) -> Line:
