@@ -104,3 +104,15 @@ def test_another_archive_is_told_what_a_bundle_is(mainstay: Program, root: Path)
 
 def test_help_of_a_command_can_be_asked_for_in_both_ways(mainstay: Program) -> None:
     assert mainstay("help", "apply").stdout == mainstay("apply", "--help").stdout
+
+
+def test_the_status_of_a_name_that_no_manifest_would_take_is_refused(mainstay: Program, root: Path) -> None:
+    (root / "f").write_text("here")
+    for words, told in (
+        (("file", "f"), "mainstay: file#f: file path must be absolute\n"),
+        (("file", f"{root}/./f"), f"mainstay: file#{root}/./f: file path must be canonical\n"),
+        (("fil", f"{root}/f"), "mainstay: unknown resource type 'fil' (did you mean 'file'?); there are "),
+    ):
+        done = mainstay("status", *words)
+        assert (done.returncode, done.stderr[: len(told)]) == (1, told)
+    assert mainstay("status", "file", f"{root}/f").returncode == 0

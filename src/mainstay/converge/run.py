@@ -351,9 +351,10 @@ def read_state(type_name: str, name: str, provider_name: str | None) -> dict[str
     session = Session(Request(options=Options(noop=True)))
     resource_type = resources.find(type_name)
     if resource_type is None:
-        raise Missing(f"unknown resource type {type_name!r}; there are {', '.join(resources.names())}")
+        meant = did_you_mean(type_name, resources.names())
+        raise Missing(f"unknown resource type {type_name!r}{meant}; there are {', '.join(resources.names())}")
     for problem in resource_type.check_name(name):
-        raise Failure(problem)
+        raise Failure(f"{type_name}#{name}: {problem}")
     given = {"type": type_name, "name": name, "id": f"{type_name}#{name}", "place": ()}
     wanted = resource_type.resource(given)
     provider = providers.choose(type_name, provider_name, session.host)

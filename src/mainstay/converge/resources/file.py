@@ -156,15 +156,17 @@ class FileType(ResourceType):
     }
 
     # ---- at load ----
-    def check(self, wanted: File) -> Iterator[tuple[str | None, str]]:
-        path = wanted.name
-        if path[:1] != "/":
-            yield None, "file path must be absolute"
-        elif ("/." in path or "//" in path or path[-1] == "/") and not is_canonical(path):
-            yield None, "file path must be canonical"
-        problem = path_problem(path)
+    def check_name(self, name: str) -> Iterator[str]:
+        if name[:1] != "/":
+            yield "file path must be absolute"
+        elif ("/." in name or "//" in name or name[-1] == "/") and not is_canonical(name):
+            yield "file path must be canonical"
+        problem = path_problem(name)
         if problem:
-            yield None, f"file path {problem}"
+            yield f"file path {problem}"
+
+    def check(self, wanted: File) -> Iterator[tuple[str | None, str]]:
+        yield from super().check(wanted)
         if wanted.ensure in (PRESENT, DIRECTORY) and None in (wanted.owner, wanted.group, wanted.mode):
             missing = [key for key in ("owner", "group", "mode") if getattr(wanted, key) is None]
             yield None, f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} required"
