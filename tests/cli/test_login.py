@@ -67,6 +67,16 @@ def test_a_token_that_the_server_does_not_take_is_not_kept(mainstay: Program, se
     assert "no token" in mainstay("login", server.url, stdin="").stderr
 
 
+def test_a_token_from_the_environment_that_the_server_does_not_take_is_said_to_be_from_there(
+    mainstay: Program, server: Server
+) -> None:
+    assert mainstay("login", server.url, "--data-dir", server.data_dir).returncode == 0
+    done = mainstay("services", env={**os.environ, "MAINSTAY_TOKEN": "wrong"})
+    assert done.returncode == 2
+    assert done.stderr.endswith("\nMAINSTAY_TOKEN is set, and wins over what `mainstay login` keeps.\n")
+    assert "MAINSTAY_TOKEN" not in mainstay("login", server.url, stdin="wrong").stderr
+
+
 def test_a_terminal_shows_nothing_of_the_token(world: World, tmp_path: Path) -> None:
     token = str(world.consumer.token)
     with on_terminal([str(PROGRAM), "login", world.admin.url], {}) as terminal:

@@ -31,7 +31,7 @@ SHORT_ID = 8
 LOOKED_THROUGH = 2000
 NAMED_IN_A_MESSAGE = 10
 WAYS_OUT = {
-    "unauthorized": "The token has ended or was withdrawn; get another one and `mainstay login {url}`.",
+    "unauthorized": "The token was mistyped, has ended or was withdrawn; get another one and `mainstay login {url}`.",
     "active_job": "`mainstay watch` follows it; `mainstay jobs cancel` ends it.",
     "bad_plan_digest": "--plan-digest takes what the same command with --plan printed.",
     "forbidden": "`mainstay login` tells who you are logged in as.",
@@ -157,6 +157,8 @@ def explain(refusal: ServerRefusal, url: str, members: Members | None = None) ->
     for query, option in OPTIONS.items():
         text = text.replace(query, option)
     way_out = WAYS_OUT.get(refusal.code, "").format(url=url)
+    if refusal.code == "unauthorized" and os.environ.get(TOKEN_VARIABLE):
+        way_out += f"\n{TOKEN_VARIABLE} is set, and wins over what `mainstay login` keeps."
     return f"{text}\n{way_out}" if way_out else text
 
 
