@@ -221,6 +221,8 @@ def test_an_agent_is_let_in_with_all_that_is_missing(shell: Shell, world: World)
     command = next(line for line in done.stdout.splitlines() if line.startswith("  mainstay agent enroll "))
     code = command.split()[-1]
     token = Client(world.admin.url).post("/enrol", {"code": code})["token"]
+    (row,) = (row for row in lines(shell.run(world.admin, "agents")) if row[0] == name)
+    assert row[1:3] == ["Disconnected", "never"]
     world.admin.as_token(token).get("/agents/me")
     (row,) = (row for row in lines(shell.run(world.admin, "agents")) if row[0] == name)
     assert [*row[:2], *row[3:]] == [name, "Connected", ", ".join(kinds), "eu", provider]

@@ -94,10 +94,11 @@ def list_agents(client: Client, arguments: argparse.Namespace) -> int:
 
 
 def row(agent: Mapping[str, Any], providers: Mapping[str, str], serves: str) -> list[Cell]:
+    seen = agent["lastStatusUpdate"]
     return [
         agent["name"],
         (agent["status"], COLOURS.get(agent["status"], "")),
-        f"{age(agent['lastStatusUpdate'])} ago",
+        "never" if seen == agent["createdAt"] else f"{age(seen)} ago",
         serves,
         ", ".join(agent["tags"]),
         providers.get(agent["providerId"], agent["providerId"]),
