@@ -58,6 +58,9 @@ def apply_text(
     """Writes the manifest beside `root` and applies it."""
     path = root.parent / name
     path.write_text(fill_in(text, root), encoding="utf-8")
+    if "environ" in request:
+        # Nobody's own directory, whatever else is in it.
+        request["environ"] = {"MAINSTAY_STATE_DIR": os.environ["MAINSTAY_STATE_DIR"], **request["environ"]}
     differences = bool(request.pop("differences", False))
     monitor_only = bool(request.pop("monitor_only", False))
     options = Options(noop=noop, differences=differences, tags=tags, monitor_only=monitor_only)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.agent.systemd_host import SystemdHost, why_not
+from mainstay.agent.systemd_host import SystemdHost, is_seen_in_host, why_not
 from parts import need
 
 PROGRAM = Path(sys.executable).with_name("mainstay")
@@ -105,8 +105,9 @@ def reason_not_to_run() -> str | None:
 
 def boot(name: str, *, network: bool = False, disk: Path | None = None) -> SystemdHost:
     # The project and its interpreter may lie where the host has something of its own, such as below /tmp.
-    lent = {Path(__file__).parents[2], Path(sys.prefix), Path(sys.base_prefix)}
-    return SystemdHost(name, read_only_binds=sorted(lent), network=network, disk=disk)
+    needed = {Path(__file__).parents[2], Path(sys.prefix), Path(sys.base_prefix)}
+    lent = [path for path in sorted(needed) if not is_seen_in_host(path)]
+    return SystemdHost(name, read_only_binds=lent, network=network, disk=disk)
 
 
 @pytest.fixture(scope="session")

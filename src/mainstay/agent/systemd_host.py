@@ -154,6 +154,12 @@ def why_not() -> str | None:
     return f"may not create namespaces: {attempt.stderr.strip()}" if attempt.returncode else None
 
 
+def is_seen_in_host(path: Path) -> bool:
+    """The host sees the file system of /, and has some directories of its own. What it sees it can also write to."""
+    own = ("/dev/", "/proc/", "/run/", "/sys/", "/tmp/")  # noqa: S108  # names to compare with
+    return path.stat().st_dev == os.stat("/").st_dev and not f"{path}/".startswith(own)
+
+
 class SystemdHost:
     """One host; `with SystemdHost("web") as host:` boots it and ends it with everything in it."""
 

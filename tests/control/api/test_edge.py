@@ -177,7 +177,9 @@ def test_settings_come_from_flags_the_environment_and_a_file(tmp_path: Path) -> 
         assert done.returncode == 2, done
         return done.stderr
 
-    assert "port" in refused("--data-dir", str(tmp_path), MAINSTAY_PORT="99999")
+    assert "MAINSTAY_PORT: must be an integer from 0 to 65535" in refused(
+        "--data-dir", str(tmp_path), MAINSTAY_PORT="99999"
+    )
     config = tmp_path / "server.toml"
     config.write_text('colour = "blue"')
     assert "colour" in refused("--config", str(config))

@@ -257,7 +257,9 @@ def test_a_plain_manifest_needs_no_libyaml(tmp_path: Path) -> None:
         "assert 'yaml' not in sys.modules, 'yaml was loaded'"
     )
     command = [sys.executable, "-c", program, "apply", "--noop", str(manifest)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={"HOME": str(tmp_path)})
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, env={"MAINSTAY_STATE_DIR": str(tmp_path)}
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -16,7 +16,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
-    from pathlib import Path
 
     from mainstay.agent.client import Client
 
@@ -137,7 +136,7 @@ def test_in_throw_away_host(arguments: argparse.Namespace, directory: str) -> in
     from pathlib import Path
 
     import mainstay
-    from mainstay.agent.systemd_host import HostError, SystemdHost
+    from mainstay.agent.systemd_host import HostError, SystemdHost, is_seen_in_host
 
     blueprint = Path(directory).resolve()
     needed = {blueprint, Path(mainstay.__file__).parents[1].resolve(), Path(sys.prefix), Path(sys.base_prefix)}
@@ -152,12 +151,6 @@ def test_in_throw_away_host(arguments: argparse.Namespace, directory: str) -> in
             return subprocess.run(host.command(words), stdin=subprocess.DEVNULL, check=False).returncode
     except HostError as error:
         raise Refused(f"the throw-away host does not run: {error}; --on scratch needs none") from None
-
-
-def is_seen_in_host(path: Path) -> bool:
-    """The host sees the file system of /, and has some directories of its own. What it sees it can also write to."""
-    own = ("/dev/", "/proc/", "/run/", "/sys/", "/tmp/")  # noqa: S108  # names to compare with
-    return path.stat().st_dev == os.stat("/").st_dev and not f"{path}/".startswith(own)
 
 
 def test_here(arguments: argparse.Namespace, directory: str, place: str) -> int:

@@ -74,31 +74,40 @@ class Commands:
         self.about_to_wait()
         if not only_looks:
             self.count += 1
-        try:
-            child = subprocess.Popen(
-                list(arguments),
-                executable=program,
-                cwd=cwd,
-                env=None if environment is None else dict(environment),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                process_group=0,
-                bufsize=0,
+
+        def start() -> subprocess.Popen[bytes]:
+            try:
+                return subprocess.Popen(
+                    list(arguments),
+                    executable=program,
+                    cwd=cwd,
+                    env=None if environment is None else dict(environment),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    process_group=0,
+                    bufsize=0,
+                )
+            except FileNotFoundError as error:
+                raise NotRunnable(self.explain_missing(program or name, cwd, error)) from None
+            except (PermissionError, NotADirectoryError) as error:
+                raise NotRunnable(f"command cannot be executed: {program or name}: {error.strerror}") from None
+            except ValueError as error:
+                raise Failure(f"command cannot be executed: {name}: {error}") from None
+            except OSError as error:
+                raise Failure(f"command cannot be executed: {program or name}: {error.strerror}") from None
+
+        def finish(child: subprocess.Popen[bytes]) -> Finished:
+            return Conversation(child, self.stop, timeout_seconds, on_line, self.about_to_wait, keep_bytes).finish(
+                name
             )
-        except FileNotFoundError as error:
-            raise NotRunnable(self.explain_missing(program or name, cwd, error)) from None
-        except (PermissionError, NotADirectoryError) as error:
-            raise NotRunnable(f"command cannot be executed: {program or name}: {error.strerror}") from None
-        except ValueError as error:
-            raise Failure(f"command cannot be executed: {name}: {error}") from None
-        except OSError as error:
-            raise Failure(f"command cannot be executed: {program or name}: {error.strerror}") from None
-        conversation = Conversation(child, self.stop, timeout_seconds, on_line, self.about_to_wait, keep_bytes)
+
         if self.running is None or not ends_with_run:
-            return conversation.finish(name)
-        with self.running.noted(child.pid):
-            return conversation.finish(name)
+            return finish(start())
+        with self.running.noted(arguments) as started:
+            child = start()
+            started(child.pid)
+            return finish(child)
 
     def explain_missing(self, program: str, cwd: str, error: OSError) -> str:
         """The kernel says only that something is not there: the program, its directory, or what its first line names."""

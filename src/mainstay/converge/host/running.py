@@ -7,30 +7,42 @@ import signal
 import time
 from contextlib import contextmanager
 
+from mainstay.converge.host.files import sha256_of
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 GRACE_SECONDS = 5.0
+STARTING = "starting"
 
 
 class RunningCommand:
-    """One small file that names the process while it runs; it is not made durable, since a reboot ends processes too."""
+    """One small file that names the process while it runs; it is not made durable, since a reboot ends processes too.
+
+    Before a command is started it is named by its words, as a digest, and afterwards by its number: a run may be killed
+    between the two."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
     @contextmanager
-    def noted(self, pid: int) -> Iterator[None]:
+    def noted(self, arguments: Sequence[str]) -> Iterator[Callable[[int], None]]:
+        """Gives what is to be told the number of the process as soon as there is one."""
         try:
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         except OSError:
             # A full disk is no reason not to run what may make room on it.
-            yield
+            yield lambda _: None
             return
+
+        def started(pid: int) -> None:
+            os.pwrite(descriptor, f"{pid} {birth(pid)} {boot_id()}\n".encode(), 0)
+
         try:
-            os.write(descriptor, f"{pid} {birth(pid)} {boot_id()}".encode())
-            yield
+            words = f"{STARTING} {os.getsid(0)} {len(arguments)} {digest(arguments)} {ticks()} {boot_id()}\n"
+            os.pwrite(descriptor, words.encode(), 0)
+            yield started
         finally:
             os.ftruncate(descriptor, 0)
             os.close(descriptor)
@@ -39,32 +51,74 @@ class RunningCommand:
         """The caller holds the lock, so whatever is named here belongs to a dead run."""
         try:
             with open(self._path, "rb") as file:
-                words = file.read(200).decode("ascii", "replace").split()
+                words = file.readline(300).decode("ascii", "replace").split()
         except OSError:
             return
-        if len(words) != 3 or not words[0].isdigit() or words[2] != boot_id():
+        if not words or words[-1] != boot_id():
             return
-        pid = int(words[0])
-        until = time.monotonic() + GRACE_SECONDS
-        number = signal.SIGTERM
-        while birth(pid) == words[1]:
-            try:
-                os.killpg(pid, number)
-            except (ProcessLookupError, PermissionError):
-                return
-            if time.monotonic() >= until:
-                number = signal.SIGKILL
-            time.sleep(0.05)
+        if len(words) == 3 and words[0].isdigit():
+            end_group(int(words[0]), words[1])
+        elif len(words) == 6 and words[0] == STARTING and "".join((words[1], words[2], words[4])).isdigit():
+            for pid in orphans(int(words[1]), int(words[2]), words[3], int(words[4])):
+                end_group(pid, birth(pid))
+
+
+def end_group(pid: int, born: str) -> None:
+    until = time.monotonic() + GRACE_SECONDS
+    number = signal.SIGTERM
+    while born and birth(pid) == born:
+        try:
+            os.killpg(pid, number)
+        except (ProcessLookupError, PermissionError):
+            return
+        if time.monotonic() >= until:
+            number = signal.SIGKILL
+        time.sleep(0.05)
+
+
+def orphans(session: int, count: int, wanted: str, not_before: int) -> Iterator[int]:
+    """Processes of a session that lead a group, have these words and began after that moment, and whose parent is gone."""
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        fields = status(int(entry))
+        if not fields or fields[2] != entry.encode() or int(fields[3]) != session or int(fields[19]) < not_before:
+            continue
+        parent = status(int(fields[1]))
+        if fields[1] != b"1" and parent and int(parent[3]) == session:
+            continue
+        try:
+            with open(f"/proc/{entry}/cmdline", "rb") as file:
+                words = file.read().decode("utf-8", "surrogateescape").split("\0")[:-1]
+        except OSError:
+            continue
+        # A script is run by what its first line names, with the script and its words after that.
+        if digest(words[-count:]) == wanted:
+            yield int(entry)
+
+
+def digest(arguments: Sequence[str]) -> str:
+    """Tells the words of a command without giving them away."""
+    words = [os.path.basename(arguments[0]), *arguments[1:]] if arguments else []
+    return sha256_of("\0".join(words).encode("utf-8", "surrogateescape"))
+
+
+def ticks() -> int:
+    """Now, as the kernel counts when processes begin."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+
+
+def status(pid: int) -> list[bytes]:
+    """The fields of a process from its state on; none if it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()
+    except OSError:
+        return []
 
 
 def birth(pid: int) -> str:
     """When a process began, in the kernel's own count: a number that is given out again has another. Empty: it is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-    except OSError:
-        return ""
-    return "" if fields[0] in (b"Z", b"X") else fields[19].decode()
+    fields = status(pid)
+    return "" if not fields or fields[0] in (b"Z", b"X") else fields[19].decode()
 
 
 def boot_id() -> str:
