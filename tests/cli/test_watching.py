@@ -125,3 +125,22 @@ def test_what_others_begin_later_does_not_change_how_a_run_ended(world: World, o
     client = Client(world.admin.url, world.consumer.token)
     followed = follow(client, ordered["id"], run_id=first["runId"], quiet=True)
     assert (followed.exit_code, followed.job["id"]) == (1, first["id"])
+
+
+def test_whoever_waits_for_an_absent_agent_is_told_what_else_to_do(
+    world: World, ordered: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    naps: list[float] = []
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) == 4:
+            Work(world, ordered).complete()
+
+    monkeypatch.setattr("mainstay.cli.follow.HINT_SECONDS", 0.0)
+    monkeypatch.setattr("mainstay.cli.follow.time.sleep", nap)
+    (job,) = world.jobs(ordered)
+    follow(Client(world.admin.url, world.consumer.token), ordered["id"])
+    told = capsys.readouterr().out
+    assert told.count("Nobody works on it until agent") == 1
+    assert f"`mainstay jobs cancel {job['id'][:8]}` takes it back" in told

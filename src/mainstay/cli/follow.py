@@ -23,6 +23,8 @@ ACTIVE = ("Pending", "Processing")
 SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 1.0
 # A server that restarts is waited for; one that is gone is not.
 PATIENCE_SECONDS = 120.0
+# Whoever waits that long for an agent that is not there is told what else there is to do.
+HINT_SECONDS = 10.0
 BAR_WIDTH = 20
 
 
@@ -98,7 +100,9 @@ def look(client: Client, service_id: str, of: Mapping[str, str], screen: Screen,
     pause = SHORTEST_PAUSE_SECONDS
     seen: object = None
     lost_at: float | None = None
-    told: set[str] = set()
+    ended: set[str] = set()
+    hinted: set[str] = set()
+    waiting_since = time.monotonic()
     while True:
         try:
             found = read(client, service_id, of)
@@ -111,14 +115,19 @@ def look(client: Client, service_id: str, of: Mapping[str, str], screen: Screen,
             time.sleep(LONGEST_PAUSE_SECONDS)
             continue
         job = found.job
-        if job is not None and job["id"] not in told and job["status"] not in ACTIVE:
+        if job is not None and job["id"] not in ended and job["status"] not in ACTIVE:
             if seen is not None or not forever:
                 screen.lasting(ended_line(screen.palette, found))
-            told.add(job["id"])
+            ended.add(job["id"])
         if not forever and (job is None or job["status"] not in ACTIVE):
             if job is None:
                 screen.lasting(present_line(screen, found))
             return found
+        if job is None or not waits_for_agent(found):
+            waiting_since = time.monotonic()
+        elif job["id"] not in hinted and time.monotonic() - waiting_since > HINT_SECONDS:
+            hinted.add(job["id"])
+            screen.lasting(hint(found))
         screen.now(present_line(screen, found))
         state = (found.service["version"], None if job is None else (job["id"], job["status"], job["progress"]))
         pause = SHORTEST_PAUSE_SECONDS if state != seen else min(pause * 1.5, LONGEST_PAUSE_SECONDS)
@@ -149,6 +158,18 @@ def present_line(screen: Screen, found: Followed) -> str:
     if screen.live:
         return f"{head}, {action}{asked} {age(job['claimedAt'])} {shown_progress(job)}".rstrip()
     return f"{head}, {action} runs on {agent}{asked}{told_progress(job)}"
+
+
+def waits_for_agent(found: Followed) -> bool:
+    return bool(found.job["status"] == "Pending" and found.service["agent"]["status"] != "Connected")
+
+
+def hint(found: Followed) -> str:
+    agent = printable(found.service["agent"]["name"])
+    return (
+        f"  Nobody works on it until agent {agent} is back. Ctrl-C leaves it standing;"
+        f" `mainstay jobs cancel {short(found.job['id'])}` takes it back."
+    )
 
 
 def asked_to_stop(job: Any) -> str:
