@@ -116,3 +116,15 @@ def test_the_status_of_a_name_that_no_manifest_would_take_is_refused(mainstay: P
         done = mainstay("status", *words)
         assert (done.returncode, done.stderr[: len(told)]) == (1, told)
     assert mainstay("status", "file", f"{root}/f").returncode == 0
+
+
+def test_statements_of_a_template_in_content_are_remarked_upon(apply: Callable[..., Applied], root: Path) -> None:
+    manifest = "- file: [ROOT/f: {ensure: present, content: CONTENT, owner: USER, group: GROUP, mode: '0644'}]"
+    meant = manifest.replace("CONTENT", "'{% if data.tls %}ssl{% endif %}'")
+    for noop in (True, False):
+        (remark,) = apply(meant, noop=noop).report.events[0].warnings
+        assert remark.startswith("{% … %} is written as it stands")
+        assert "{{ template('path') }}" in remark
+    assert (root / "f").read_text() == "{% if data.tls %}ssl{% endif %}"
+    assert apply(meant).report.events[0].warnings == ()
+    assert apply(manifest.replace("CONTENT", "'100 {% of it'")).report.events[0].warnings == ()

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from mainstay.converge.manifest.expressions import Scope
 
 
+# What there always is to use, for who mistyped it.
+USUAL_NAMES = ("lookup", "file", "template", "result", "facts", "data", "environ")
 # Methods that take a width; what they give is as long as that.
 WIDTH_METHODS = frozenset(("center", "expandtabs", "ljust", "rjust", "to_bytes", "zfill"))
 # Methods whose result no argument bounds.
@@ -147,6 +149,9 @@ class Undefined(jinja2.StrictUndefined):
             close = get_close_matches(name, [str(key) for key in holder], n=1) if len(holder) <= 2000 else []
             return f"{name!r} is not defined" + (f" (did you mean {close[0]!r}?)" if close else "")
         if holder is missing:
+            close = get_close_matches(name, USUAL_NAMES, n=1)
+            if close:
+                return f"there is no {name!r} to use (did you mean {close[0]!r}?)"
             return f"there is no {name!r} to use; text is quoted, and data is lookup('data.{name}')"
         return f"{name!r} is not defined"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 import stat as modes
 
 from mainstay.converge.contract import Change, DesiredStateFailed, Failure, Missing, Provider
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 FILE_BITS, DIRECTORY_BITS = 0o7777, 0o777
 KEPT_ON_DIRECTORIES = modes.S_ISGID | modes.S_ISVTX | modes.S_ISUID
 LARGEST_DIFF_BYTES = 512 * 1024
+# What somebody who knows templates of other tools may have meant.
+STATEMENT = rb"\{%-?\s*(?:if|for|set|include|macro|block|extends)\s"
 
 
 class PosixFiles(Provider):
@@ -205,6 +208,11 @@ class PosixFiles(Provider):
 
     def _store(self, wanted: File, actual: FileState, host: Host) -> None:
         content, source = self._new_content(wanted, host)
+        if content is not None and b"{%" in content and re.search(STATEMENT, content):
+            host.note(
+                "{% … %} is written as it stands, since only {{ … }} means something in content;"
+                " put it into a file and write {{ template('path') }}"
+            )
         remark = host.files.replace(
             actual.real_path,
             content,
