@@ -33,6 +33,7 @@ COLOURS = {
 }
 WIDTH = 9
 LONGEST_UNSEEN_SECONDS = 0.1
+LONGEST_UNSEEN = 64 * 1024
 
 
 class Palette:
@@ -57,12 +58,16 @@ class RunDisplay(Observer):
         self.shown_progress = False
         # Kept here and not by the stream, which may have been told to write every piece at once.
         self.unseen: list[str] = []
+        self.unseen_length = 0
         self.flushed_at = 0.0
         # Why nothing can be written any more.
         self.lost: OSError | None = None
 
     def write(self, text: str) -> None:
         self.unseen.append(text)
+        self.unseen_length += len(text)
+        if self.unseen_length > LONGEST_UNSEEN:
+            self.flush()
 
     def flush(self) -> None:
         """The run matters more than who watches it: it goes on when nobody can, and says so at its end."""
@@ -73,6 +78,7 @@ class RunDisplay(Observer):
             except OSError as error:
                 self.lost = error
         self.unseen.clear()
+        self.unseen_length = 0
 
     def told(self) -> None:
         """A terminal shows each line at once; in a pipe, lines that follow each other quickly go together."""
