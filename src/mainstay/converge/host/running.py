@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from mainstay.converge.host.files import sha256_of
 
@@ -36,13 +36,13 @@ class RunningCommand:
             yield lambda _: None
             return
 
-        def started(pid: int) -> None:
-            os.pwrite(descriptor, f"{pid} {birth(pid)} {boot_id()}\n".encode(), 0)
+        def note(text: str) -> None:
+            with suppress(OSError):
+                os.pwrite(descriptor, f"{text} {boot_id()}\n".encode(), 0)
 
         try:
-            words = f"{STARTING} {os.getsid(0)} {len(arguments)} {digest(arguments)} {ticks()} {boot_id()}\n"
-            os.pwrite(descriptor, words.encode(), 0)
-            yield started
+            note(f"{STARTING} {os.getsid(0)} {len(arguments)} {digest(arguments)} {ticks()}")
+            yield lambda pid: note(f"{pid} {birth(pid)}")
         finally:
             os.ftruncate(descriptor, 0)
             os.close(descriptor)
