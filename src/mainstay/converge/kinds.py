@@ -23,6 +23,8 @@ CORE = re.compile(
     r"|(?P<int>[-+]?[0-9]+)|(?P<oct>0o[0-7]+)|(?P<hex>0x[0-9a-fA-F]+)"
     r"|(?P<float>[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))"
 )
+# How such a scalar may begin; most texts begin otherwise, and need no match.
+FIRST_OF_CORE = frozenset("0123456789+-.~tTfFnN")
 LONGEST_NUMBER = 300
 
 

@@ -12,7 +12,7 @@ import re
 from itertools import chain
 
 from mainstay.converge.contract import DoesNotLoad
-from mainstay.converge.kinds import CORE, Plain
+from mainstay.converge.kinds import CORE, FIRST_OF_CORE, Plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ LINE = re.compile(
 )
 PART_KINDS: dict[str, Any] = {"[": list, "{": dict, '"': str, "'": str}
 QUOTES = frozenset("\"'")
-MAY_BE_MORE_THAN_TEXT = frozenset("0123456789+.~tTfFnN")
 # Well within what libyaml and the composer take. A bracket is two levels where it holds a pair: `[a: b]`.
 LONGEST_KEY = 500
 DEEPEST = 25
@@ -78,6 +77,7 @@ def has_only_text(text: str) -> bool:
 
 
 def read_lines(text: str) -> Any:
+    """One loop and no functions for its parts: a call for each line would take longer than most lines."""
     known: dict[str, Line] = {}
     root: Any = None
     # The innermost open map or list, where it begins, and those around it.
@@ -233,6 +233,6 @@ def value_of(text: str) -> Any:
         return text[1:-1]
     if first == "[":
         return [value_of(word) for word in text[1:-1].split(", ")]
-    if first in MAY_BE_MORE_THAN_TEXT and CORE.fullmatch(text):
+    if first in FIRST_OF_CORE and CORE.fullmatch(text):
         return Plain(text)
     return text

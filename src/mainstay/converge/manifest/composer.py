@@ -6,7 +6,7 @@ Loaders that build values lose how a scalar was written and take duplicate keys 
 from __future__ import annotations
 
 from mainstay.converge.contract import DoesNotLoad, Fault
-from mainstay.converge.kinds import CORE, Plain, shorten
+from mainstay.converge.kinds import CORE, FIRST_OF_CORE, Plain, shorten
 from mainstay.converge.manifest.libyaml import (
     AliasEvent,
     CParser,
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 DEEPEST_NESTING = 60
 MOST_NODES_BY_ALIASES = 1_000_000
-MAY_BE_MORE_THAN_TEXT = frozenset("0123456789+-.~tTfFnN")
 # What to do about problems the parser names, by a part of its words.
 WAYS_OUT = (
     ("mapping values are not allowed", "; quote a text that holds `: `, or indent the line below its key"),
@@ -128,7 +127,7 @@ class Composer:
             event = take()
             if type(event) is ScalarEvent and event.tag is None and event.anchor is None:
                 value: Any = event.value
-                if not event.style and (not value or value[0] in MAY_BE_MORE_THAN_TEXT) and CORE.fullmatch(value):
+                if not event.style and (not value or value[0] in FIRST_OF_CORE) and CORE.fullmatch(value):
                     value = Plain(value)
                 entries[key] = value
             else:
