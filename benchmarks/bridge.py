@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from applying import GROUP, USER
 from bridge import Bridge, bridge_on, write_blueprint
-from plane import running
+from control_plane import running
 
 SCHEMA = {"password": {"type": "string", "secret": {"type": "persistent"}}}
 ROOT = "{{ lookup('service.root') }}/{{ lookup('service.name') }}"

@@ -27,10 +27,10 @@ import uvloop
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from bulk import Owners, cursor_at, fill
+from bulk_services import Owners, cursor_at, fill
+from control_plane import Server, find_postgresql, postgresql_cluster, running
 from mainstay.control.serve import raise_file_limit
-from mainstay.control.store.open import open_store
-from plane import Server, find_postgresql, postgresql_cluster, running
+from mainstay.control.store.engine.open import open_store
 
 CLIENTS = 16
 PAGES = 40

@@ -29,12 +29,12 @@ from pydantic_core import CoreSchema, core_schema
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from mainstay.control.domain.patterns import compile_pattern
-from mainstay.control.domain.properties.contract import Actor, Operation, Situation
+from mainstay.control.domain.properties.contract import Actor, EvaluationContext, Operation
 from mainstay.control.domain.properties.engine import Accepted, Rejected, decide
 from mainstay.control.domain.properties.json_schema import export_json_schema
 from mainstay.control.domain.properties.parse import parse_property_schema
 from mainstay.control.rulebook import installed_rulebook
-from seed import block
+from seed_text import block
 
 # Short rounds, so that some of them are not interrupted on a machine that is shared.
 ROUNDS = 300
@@ -134,7 +134,7 @@ def contenders() -> dict[str, Judge]:
 
 def with_mainstay() -> Judge:
     schema = parse_property_schema(schema_document(), installed_rulebook())
-    asked_in = Situation(
+    asked_in = EvaluationContext(
         operation=Operation.CREATE, actor=Actor.USER, now=datetime.now(UTC), entropy=b"benchmark", dry=True
     )
 

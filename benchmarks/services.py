@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from mainstay.agent.systemd_host import SEARCH_PATH, SystemdHost, why_not
+from mainstay.blueprints.throw_away_host import SEARCH_PATH, SystemdHost, why_not
 
 ROOT = Path(__file__).resolve().parent.parent
 

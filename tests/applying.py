@@ -10,7 +10,7 @@ from typing import Any
 
 from mainstay.converge.apply import Options
 from mainstay.converge.contract import Event, Report
-from mainstay.converge.run import Request, Session, run
+from mainstay.converge.run import RunRequest, Session, run
 
 USER = pwd.getpwuid(os.geteuid()).pw_name
 GROUP = grp.getgrgid(os.getegid()).gr_name
@@ -64,4 +64,4 @@ def apply_text(
     differences = bool(request.pop("differences", False))
     monitor_only = bool(request.pop("monitor_only", False))
     options = Options(noop=noop, differences=differences, tags=tags, monitor_only=monitor_only)
-    return Applied(*run(Request(str(path), options=options, **request)))
+    return Applied(*run(RunRequest(str(path), options=options, **request)))

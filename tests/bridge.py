@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mainstay.agent.blueprints import pack
-from plane import Client, Server
-from world import World, unique
+from control_plane import Client, Server
+from mainstay.agent.blueprint import pack
+from scenario import Scenario, unique
 
 PROGRAM = Path(sys.executable).with_name("mainstay")
 START_SECONDS = 20
@@ -107,11 +107,11 @@ class Bridge:
 
     server: Server
     folder: Path
-    world: World = field(init=False)
+    world: Scenario = field(init=False)
     agents: list[AgentProcess] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.world = World(self.server.admin)
+        self.world = Scenario(self.server.admin)
 
     @property
     def admin(self) -> Client:

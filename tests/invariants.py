@@ -8,11 +8,11 @@ import ipaddress
 import msgspec
 
 from mainstay.control.domain.lifecycle.schema import Lifecycle
-from mainstay.control.operations.definitions import Definitions
-from mainstay.control.operations.pools import parse_subnet
+from mainstay.control.operations.machinery.definitions import Definitions
+from mainstay.control.operations.machinery.pool_allocation import parse_subnet
 from mainstay.control.rulebook import installed_rulebook
-from mainstay.control.store.contract import Transaction
-from mainstay.control.store.open import open_store
+from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.open import open_store
 from mainstay.control.store.service_pools import SERVICE_POOLS
 from mainstay.control.store.service_types import SERVICE_TYPES
 

@@ -10,7 +10,7 @@ import yaml
 from applying import fill_in
 from mainstay.converge.contract import DoesNotLoad, Resource
 from mainstay.converge.manifest.resolve import Manifest
-from mainstay.converge.run import Request, load
+from mainstay.converge.run import RunRequest, load
 
 CASES = Path(__file__).with_name("cases")
 
@@ -19,7 +19,7 @@ def load_text(text: str, root: Path, *, name: str = "manifest.yaml", **request: 
     """Writes the manifest beside `root` and loads it."""
     path = root.parent / name
     path.write_bytes(fill_in(text, root).encode())
-    return load(Request(str(path), **request))[1]
+    return load(RunRequest(str(path), **request))[1]
 
 
 def faults_of(text: str, root: Path, **request: Any) -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from plane import running
+from control_plane import running
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]

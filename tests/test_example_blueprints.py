@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from mainstay.agent.checks import check_blueprint
-from mainstay.agent.scaffold import files_of
-from parts import need
-from plane import find_postgresql
+from control_plane import find_postgresql
+from mainstay.blueprints.check import check_blueprint
+from mainstay.blueprints.scaffold import files_of
+from required_parts import need
 from system.conftest import need_systemd
 
 ROOT = Path(__file__).resolve().parent.parent

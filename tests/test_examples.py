@@ -10,7 +10,7 @@ import pytest
 
 from applying import GROUP, USER
 from mainstay.converge.apply import Options
-from mainstay.converge.run import Request, load, run
+from mainstay.converge.run import RunRequest, load, run
 
 ROOT = Path(__file__).resolve().parent.parent
 MANIFESTS = sorted((ROOT / "examples").rglob("manifest.yaml"))
@@ -20,7 +20,7 @@ IN_A_SCRATCH_DIRECTORY = ["website"]
 
 @pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda path: path.parent.name)
 def test_an_example_loads(manifest: Path) -> None:
-    assert load(Request(str(manifest)))[1].resources
+    assert load(RunRequest(str(manifest)))[1].resources
 
 
 @pytest.mark.parametrize("name", IN_A_SCRATCH_DIRECTORY)
@@ -28,7 +28,7 @@ def test_an_example_does_what_its_dry_run_says_and_then_is_stable(name: str, roo
     manifest = str(ROOT / "examples" / name / "manifest.yaml")
     data = [{"root": str(root / name), "owner": USER, "group": GROUP}]
     outcomes = [
-        [event.outcome for event in run(Request(manifest, data_layers=data, options=Options(noop=noop)))[1].events]
+        [event.outcome for event in run(RunRequest(manifest, data_layers=data, options=Options(noop=noop)))[1].events]
         for noop in (True, False, False)
     ]
     assert outcomes[0] == outcomes[1]

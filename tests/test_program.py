@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from applying import fill_in
-from mainstay.cli.display import RunDisplay
+from mainstay.cli.views.run_display import RunDisplay
 
 PROGRAM = "import sys; sys.argv[0] = 'mainstay'; from mainstay.cli.main import program; {}; program()"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bridge import Bridge, bridge_on
-from plane import Server, running
+from control_plane import Server, running
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bridge import Bridge, wait_until
-from trials import NAME, ROOT, Trial, file, run_script
+from fault_lab import NAME, ROOT, FaultLab, file, run_script
 
 OFTEN = ("--drift-interval", "300ms")
 SECRET = "canary-Pk47-drift"
@@ -23,29 +23,29 @@ KEYS = file(f"{ROOT}/{NAME}.key", "{{ lookup('properties.password') }}\n")
 
 
 @pytest.fixture
-def trial(bridge: Bridge, root: Path) -> Trial:
-    return Trial(bridge, root)
+def trial(bridge: Bridge, root: Path) -> FaultLab:
+    return FaultLab(bridge, root)
 
 
-def make(trial: Trial, *resources: dict[str, Any], **more: Any) -> Any:
+def make(trial: FaultLab, *resources: dict[str, Any], **more: Any) -> Any:
     kept = [CONFIG, KEYS, *resources]
     manifests = {"create": [CONFIG, KEYS], "start": kept, "stop": [CONFIG], "update": kept}
     trial.make(manifests, property_schema=SCHEMA, keeps={"Started": "manifests/start.yaml"}, **more)
     return trial.order({"size": 1, "password": SECRET})
 
 
-def bring_up(trial: Trial, service: Any) -> Any:
+def bring_up(trial: FaultLab, service: Any) -> Any:
     trial.bridge.wait_for(service, "Stopped")
     trial.bridge.world.do(service, "start")
     return trial.bridge.wait_for(service, "Started")
 
 
-def condition(trial: Trial, service: Any) -> dict[str, Any] | None:
+def condition(trial: FaultLab, service: Any) -> dict[str, Any] | None:
     found = trial.bridge.world.service(service["id"])["conditions"]
     return next((each for each in found if each["type"] == "InSync"), None)
 
 
-def wait_for_condition(trial: Trial, service: Any, status: str, reason: str) -> dict[str, Any]:
+def wait_for_condition(trial: FaultLab, service: Any, status: str, reason: str) -> dict[str, Any]:
     def is_so() -> bool:
         found = condition(trial, service)
         return found is not None and (found["status"], found["reason"]) == (status, reason)
@@ -54,11 +54,11 @@ def wait_for_condition(trial: Trial, service: Any, status: str, reason: str) -> 
     return condition(trial, service) or {}
 
 
-def versions(trial: Trial, service: Any) -> int:
+def versions(trial: FaultLab, service: Any) -> int:
     return int(trial.bridge.world.service(service["id"])["version"])
 
 
-def test_drift_is_told_once_with_its_difference_and_without_secrets(trial: Trial) -> None:
+def test_drift_is_told_once_with_its_difference_and_without_secrets(trial: FaultLab) -> None:
     always = run_script("always", "true")
     guarded = run_script("guarded", "false", creates=f"{ROOT}/marker")
     service = make(trial, always, guarded)
@@ -97,7 +97,7 @@ def test_drift_is_told_once_with_its_difference_and_without_secrets(trial: Trial
     wait_until(lambda: condition(trial, service) is None, "the condition is gone", trial.bridge.logs)
 
 
-def test_what_cannot_be_told_is_unknown(trial: Trial) -> None:
+def test_what_cannot_be_told_is_unknown(trial: FaultLab) -> None:
     service = make(trial, file(f"{ROOT}/folder/config", "x"))
     (trial.root / "folder").mkdir()
     trial.start(*OFTEN)
@@ -121,7 +121,7 @@ def test_what_cannot_be_told_is_unknown(trial: Trial) -> None:
     wait_for_condition(trial, service, "True", "InSync")
 
 
-def test_where_the_blueprint_says_so_drift_is_repaired(trial: Trial) -> None:
+def test_where_the_blueprint_says_so_drift_is_repaired(trial: FaultLab) -> None:
     restart = run_script("restart", trial.tell("restart"), refresh_only=True, subscribe=[f"file#{ROOT}/{NAME}.conf"])
     service = make(trial, restart, drift="repair")
     trial.start(*OFTEN)
@@ -137,7 +137,7 @@ def test_where_the_blueprint_says_so_drift_is_repaired(trial: Trial) -> None:
     assert trial.lines() == ["restart"]
 
 
-def test_a_job_that_comes_during_a_look_wins(trial: Trial) -> None:
+def test_a_job_that_comes_during_a_look_wins(trial: FaultLab) -> None:
     """The guard blocks the look until the job is there; the look then ends without a word, and changes nothing."""
     go = trial.root / "go"
     guard = f"sh -c '[ ! -e {trial.root}/block ] || {{ rm {trial.root}/block; echo looks >>{trial.told}; until [ -e {go} ]; do sleep 0.05; done; }}'"

@@ -16,14 +16,13 @@ from typing import Any
 import pytest
 
 from bridge import LIFECYCLE, AgentProcess, Bridge, bridge_on, wait_until
-from parts import need_root
-from plane import running, start
-from trials import (
+from control_plane import running, start
+from fault_lab import (
     ATTEMPT,
     NAME,
     ROOT,
     SHORT_LEASE,
-    Trial,
+    FaultLab,
     enrolment_over,
     file,
     is_running,
@@ -31,13 +30,14 @@ from trials import (
     run_script,
     wait_until_gone,
 )
+from required_parts import need_root
 
 SEEDS = range(2)
 
 
 @pytest.fixture
-def trial(bridge: Bridge, root: Path) -> Trial:
-    return Trial(bridge, root)
+def trial(bridge: Bridge, root: Path) -> FaultLab:
+    return FaultLab(bridge, root)
 
 
 def new_mark() -> str:
@@ -46,7 +46,7 @@ def new_mark() -> str:
 
 
 # ---- kill -9 ----
-def test_killed_at_every_resource_the_agent_goes_on_where_it_was(trial: Trial) -> None:
+def test_killed_at_every_resource_the_agent_goes_on_where_it_was(trial: FaultLab) -> None:
     sleep = new_mark()
     resources: list[dict[str, Any]] = []
     for step in range(5):
@@ -78,7 +78,7 @@ def test_killed_at_every_resource_the_agent_goes_on_where_it_was(trial: Trial) -
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_killed_at_any_instant_the_agent_loses_no_result_and_no_restart(trial: Trial, seed: int) -> None:
+def test_killed_at_any_instant_the_agent_loses_no_result_and_no_restart(trial: FaultLab, seed: int) -> None:
     chance = random.Random(seed)
     resources: list[dict[str, Any]] = []
     for step in range(8):
@@ -112,7 +112,7 @@ def test_killed_at_any_instant_the_agent_loses_no_result_and_no_restart(trial: T
 # ---- the server ----
 def test_a_server_killed_in_the_middle_of_a_job_gets_its_result_later(tmp_path: Path, root: Path) -> None:
     with running(tmp_path / "own" / "data") as server, bridge_on(server, tmp_path / "bridge") as bridge:
-        trial = Trial(bridge, root)
+        trial = FaultLab(bridge, root)
         go = root / "go"
         trial.make({"create": [run_script("wait", f"{trial.tell('begun')}; until [ -e {go} ]; do sleep 0.05; done")]})
         trial.start()
@@ -139,7 +139,7 @@ def test_a_server_killed_in_the_middle_of_a_job_gets_its_result_later(tmp_path: 
 
 
 # ---- the link ----
-def test_cut_off_for_longer_than_its_lease_an_agent_is_done_before_another_begins(trial: Trial) -> None:
+def test_cut_off_for_longer_than_its_lease_an_agent_is_done_before_another_begins(trial: FaultLab) -> None:
     """The command hears no SIGTERM, which is the longest that ending one can take."""
     bridge, chatter = trial.bridge, new_mark()
     beat = (
@@ -173,7 +173,7 @@ def test_cut_off_for_longer_than_its_lease_an_agent_is_done_before_another_begin
     trial.check_nothing_is_left()
 
 
-def test_a_result_that_comes_after_the_lease_is_dropped(trial: Trial) -> None:
+def test_a_result_that_comes_after_the_lease_is_dropped(trial: FaultLab) -> None:
     bridge = trial.bridge
     trial.make({"create": [run_script("once", f"{trial.tell('attempt', ATTEMPT)}; sleep 1")]})
     with link_to(bridge.server.url) as link:
@@ -210,7 +210,7 @@ def check_turns(lines: list[str]) -> dict[str, list[str]]:
     return order
 
 
-def make_turns(trial: Trial) -> None:
+def make_turns(trial: FaultLab) -> None:
     words = ("{{ lookup('properties.group') }}", NAME)
     script = f"{trial.tell('begin', *words)}; sleep 0.02; {trial.tell('end', *words)}"
     schema = {"group": {"type": "string"}, "size": {"type": "integer"}}
@@ -219,7 +219,7 @@ def make_turns(trial: Trial) -> None:
     )
 
 
-def test_many_services_run_side_by_side_and_those_of_a_group_in_order(trial: Trial) -> None:
+def test_many_services_run_side_by_side_and_those_of_a_group_in_order(trial: FaultLab) -> None:
     make_turns(trial)
     groups = [trial.new_group() for _ in range(8)]
     services = [
@@ -237,7 +237,7 @@ def test_many_services_run_side_by_side_and_those_of_a_group_in_order(trial: Tri
     trial.check_nothing_is_left()
 
 
-def test_two_agents_of_one_token_share_the_work_and_each_job_runs_once(trial: Trial) -> None:
+def test_two_agents_of_one_token_share_the_work_and_each_job_runs_once(trial: FaultLab) -> None:
     make_turns(trial)
     groups = [trial.new_group() for _ in range(25)]
     agents = [trial.start("--jobs", "6"), trial.start("--jobs", "6", state=trial.bridge.folder / "second")]
@@ -265,7 +265,7 @@ def test_two_agents_of_one_token_share_the_work_and_each_job_runs_once(trial: Tr
 
 # ---- signals ----
 @pytest.mark.parametrize("seed", SEEDS)
-def test_told_to_stop_at_any_instant_the_agent_gives_its_jobs_back(trial: Trial, seed: int) -> None:
+def test_told_to_stop_at_any_instant_the_agent_gives_its_jobs_back(trial: FaultLab, seed: int) -> None:
     chance = random.Random(seed)
     steps = [
         run_script(f"step {step}", f"sleep 0.05; touch {ROOT}/{NAME}-{step}", creates=f"{ROOT}/{NAME}-{step}")
@@ -289,7 +289,7 @@ def test_told_to_stop_at_any_instant_the_agent_gives_its_jobs_back(trial: Trial,
     assert agent.stop() == 0
 
 
-def test_a_second_signal_ends_the_command_as_well(trial: Trial) -> None:
+def test_a_second_signal_ends_the_command_as_well(trial: FaultLab) -> None:
     sleep = new_mark()
     trial.make(
         {"create": [run_script("long", f"{trial.tell('begun')}; {sleep}"), run_script("next", trial.tell("next"))]}
@@ -309,7 +309,7 @@ def test_a_second_signal_ends_the_command_as_well(trial: Trial) -> None:
     trial.check_nothing_is_left()
 
 
-def test_stopped_for_longer_than_its_lease_the_agent_does_nothing_more_for_it(trial: Trial) -> None:
+def test_stopped_for_longer_than_its_lease_the_agent_does_nothing_more_for_it(trial: FaultLab) -> None:
     steps = [run_script(f"step {step}", f"{trial.tell(ATTEMPT, str(step))}; sleep 0.3") for step in range(4)]
     trial.make({"create": steps})
     agent = trial.start(*SHORT_LEASE)
@@ -335,7 +335,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-def test_a_clock_that_jumps_by_years_does_no_harm(trial: Trial) -> None:
+def test_a_clock_that_jumps_by_years_does_no_harm(trial: FaultLab) -> None:
     """No clock of this machine is changed: the agent's process alone is told another time whenever it asks."""
     wrapper = trial.bridge.folder / "jumping.py"
     wrapper.write_text(JUMPING)
@@ -353,7 +353,7 @@ def test_a_clock_that_jumps_by_years_does_no_harm(trial: Trial) -> None:
 
 
 # ---- cancel ----
-def test_a_job_cancelled_before_it_is_taken_never_runs(trial: Trial) -> None:
+def test_a_job_cancelled_before_it_is_taken_never_runs(trial: FaultLab) -> None:
     trial.make({"create": [run_script("step", trial.tell("run"))]})
     one, other = trial.order(), trial.order(groupId=trial.new_group())
     trial.bridge.admin.post(f"/jobs/{one['activeJob']['id']}/cancel", expect=204)
@@ -363,7 +363,7 @@ def test_a_job_cancelled_before_it_is_taken_never_runs(trial: Trial) -> None:
     assert trial.job(one)["status"] == "Cancelled"
 
 
-def test_a_cancelled_job_ends_after_the_command_at_hand(trial: Trial) -> None:
+def test_a_cancelled_job_ends_after_the_command_at_hand(trial: FaultLab) -> None:
     first = f"{trial.tell('first')}; until [ -e {trial.root}/go ]; do sleep 0.05; done"
     trial.make(
         {
@@ -392,7 +392,7 @@ def test_a_cancelled_job_ends_after_the_command_at_hand(trial: Trial) -> None:
     trial.check_nothing_is_left()
 
 
-def test_a_cancel_that_nobody_heard_ends_the_job_when_it_is_resumed(trial: Trial) -> None:
+def test_a_cancel_that_nobody_heard_ends_the_job_when_it_is_resumed(trial: FaultLab) -> None:
     trial.make({"create": [run_script("first", f"{trial.tell('first')}; sleep 60")]})
     agent = trial.start()
     service = trial.order()
@@ -406,7 +406,7 @@ def test_a_cancel_that_nobody_heard_ends_the_job_when_it_is_resumed(trial: Trial
 
 
 # ---- timeouts ----
-def test_a_blueprints_timeout_ends_the_run_with_its_command(trial: Trial) -> None:
+def test_a_blueprints_timeout_ends_the_run_with_its_command(trial: FaultLab) -> None:
     sleep = new_mark()
     trial.make(
         {"create": [run_script("fast", "true"), run_script("long", sleep), run_script("next", trial.tell("next"))]},
@@ -420,7 +420,7 @@ def test_a_blueprints_timeout_ends_the_run_with_its_command(trial: Trial) -> Non
     assert trial.lines() == []
 
 
-def test_a_lifecycles_timeout_ends_the_run_with_its_command(trial: Trial) -> None:
+def test_a_lifecycles_timeout_ends_the_run_with_its_command(trial: FaultLab) -> None:
     sleep = new_mark()
     actions = [
         {**action, **({"timeoutSeconds": 2} if action["name"] == "create" else {})} for action in LIFECYCLE["actions"]
@@ -465,7 +465,7 @@ class SmallDisk:
         subprocess.run(["umount", "-l", self.place], check=True)
 
 
-def test_with_a_full_state_directory_nothing_is_claimed_until_there_is_room(trial: Trial) -> None:
+def test_with_a_full_state_directory_nothing_is_claimed_until_there_is_room(trial: FaultLab) -> None:
     disk = SmallDisk(trial.bridge.state)
     try:
         trial.make({"create": [file(f"{ROOT}/config", "x"), run_script("step", trial.tell("run"))]})
@@ -484,7 +484,7 @@ def test_with_a_full_state_directory_nothing_is_claimed_until_there_is_room(tria
         disk.close()
 
 
-def test_a_state_directory_that_fills_up_in_a_job_loses_no_result(trial: Trial) -> None:
+def test_a_state_directory_that_fills_up_in_a_job_loses_no_result(trial: FaultLab) -> None:
     disk = SmallDisk(trial.bridge.state)
     try:
         wait = f"{trial.tell('begun')}; until [ -e {trial.root}/go ]; do sleep 0.05; done"
@@ -503,7 +503,7 @@ def test_a_state_directory_that_fills_up_in_a_job_loses_no_result(trial: Trial) 
         disk.close()
 
 
-def test_a_full_disk_fails_the_job_and_the_next_one_succeeds_once_there_is_room(trial: Trial) -> None:
+def test_a_full_disk_fails_the_job_and_the_next_one_succeeds_once_there_is_room(trial: FaultLab) -> None:
     disk = SmallDisk(trial.root / "disk")
     try:
         config = file(f"{ROOT}/disk/config", "12345678\n" * 10_000)
@@ -535,7 +535,7 @@ def measure(agent: AgentProcess) -> tuple[int, int, int]:
     return int(status["VmRSS"].split()[0]), int(status["Threads"]), len(os.listdir(process / "fd"))
 
 
-def test_hundreds_of_jobs_leave_nothing_behind_in_the_agent(trial: Trial) -> None:
+def test_hundreds_of_jobs_leave_nothing_behind_in_the_agent(trial: FaultLab) -> None:
     config = file(f"{ROOT}/{NAME}", "size {{ lookup('properties.size', 0) }}\n")
     trial.make({"create": [config, run_script("step", "true")], "update": [config, run_script("step", "true")]})
     agent = trial.start("--jobs", "4")

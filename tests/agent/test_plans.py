@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from applying import GROUP, USER
 from bridge import Bridge, wait_until, write_blueprint
-from plane import Reply
+from control_plane import Reply
 from random_manifests import manifests, prior_trees
+from scenario import unique
 from scratch import Tree, fingerprint, make_tree, names_below
-from world import unique
 
 CANARY = "canary-Vd53-secret"
 SCHEMA = {

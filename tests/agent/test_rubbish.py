@@ -18,7 +18,7 @@ import pytest
 import urllib3
 
 from bridge import Bridge
-from trials import NAME, ROOT, Trial, enrolment_over, file, run_script
+from fault_lab import NAME, ROOT, FaultLab, enrolment_over, file, run_script
 
 # What is sent for a request and its true answer; None sends that.
 Answer = Callable[[str, bytes], bytes | None]
@@ -89,12 +89,12 @@ def middleman(url: str, before: Answer, after: Answer) -> Iterator[str]:
 
 
 @pytest.fixture
-def trial(bridge: Bridge, root: Path) -> Trial:
-    return Trial(bridge, root)
+def trial(bridge: Bridge, root: Path) -> FaultLab:
+    return FaultLab(bridge, root)
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_whatever_is_answered_each_job_runs_once_and_its_result_arrives(trial: Trial, seed: int) -> None:
+def test_whatever_is_answered_each_job_runs_once_and_its_result_arrives(trial: FaultLab, seed: int) -> None:
     chance, lock = random.Random(seed), threading.Lock()
 
     def sometimes(path: str, _: bytes) -> bytes | None:
@@ -167,7 +167,7 @@ BUNDLES: dict[str, tuple[Callable[[], bytes], str]] = {
 }
 
 
-def test_a_bundle_that_is_not_what_it_should_be_fails_the_job_and_touches_nothing(trial: Trial) -> None:
+def test_a_bundle_that_is_not_what_it_should_be_fails_the_job_and_touches_nothing(trial: FaultLab) -> None:
     bundles = {name: make() for name, (make, _) in BUNDLES.items()}
     digests = {name: f"sha256:{hashlib.sha256(bundle).hexdigest()}" for name, bundle in bundles.items()}
     digests["another"] = "sha256:" + "0" * 64

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from bridge import Bridge, bridge_on, wait_until
+from control_plane import running
+from fault_lab import ROOT, FaultLab, file, run_script
 from mainstay.agent.client import Client as AgentClient
-from plane import running
-from trials import ROOT, Trial, file, run_script
 
 MARK = "canary8Xw2"
 NUMBER = 7390284651
@@ -74,11 +74,11 @@ RUN = run_script("run", f"umask 077; {SHOUT}; printenv TEXT >{ROOT}/environment;
 
 
 @pytest.fixture
-def trial(tmp_path: Path, root: Path) -> Iterator[Trial]:
+def trial(tmp_path: Path, root: Path) -> Iterator[FaultLab]:
     """With a server of its own, whose files are searched as well."""
     debug = {"MAINSTAY_LOG_LEVEL": "debug"}
     with running(tmp_path / "own" / "data", environment=debug) as server, bridge_on(server, tmp_path / "b") as bridge:
-        yield Trial(bridge, root)
+        yield FaultLab(bridge, root)
 
 
 def secrets_in(content: bytes) -> bool:
@@ -98,7 +98,7 @@ def check_agent(bridge: Bridge) -> None:
         assert not secrets_in((process / name).read_bytes())
 
 
-def check_answers(trial: Trial) -> None:
+def check_answers(trial: FaultLab) -> None:
     """All that the server tells anybody of services, jobs, their reports and what happened."""
     admin = trial.bridge.admin
     said = [list(AgentClient(admin.url, admin.token).pages(path)) for path in ("/services", "/jobs", "/events")]
@@ -108,7 +108,7 @@ def check_answers(trial: Trial) -> None:
     assert not at
 
 
-def check_everything(trial: Trial) -> None:
+def check_everything(trial: FaultLab) -> None:
     bridge = trial.bridge
     check_answers(trial)
     check_files(bridge.folder, bridge.server.data_dir.parent)
@@ -125,7 +125,7 @@ def bad(name: str, script: str, **more: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("log_format", ["lines", "json"])
-def test_secrets_are_found_only_in_the_files_that_are_meant_to_hold_them(trial: Trial, log_format: str) -> None:
+def test_secrets_are_found_only_in_the_files_that_are_meant_to_hold_them(trial: FaultLab, log_format: str) -> None:
     bridge, outputs = trial.bridge, {"properties": {"made": f"made of {look('text')}"}}
     (trial.blueprint / "files").mkdir(parents=True)
     (trial.blueprint / "files" / "template").write_text(

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from applying import apply_text
 from mainstay.agent import translate
-from mainstay.agent.blueprints import find_secrets, schema_members
+from mainstay.agent.blueprint import find_secrets, schema_members
 from mainstay.converge.contract import Report
-from mainstay.converge.kinds import Tainted
 from mainstay.converge.manifest.expressions import holds_secret
+from mainstay.converge.value_kinds import Tainted
 
 SCHEMA = {
     "plain": {"type": "string"},

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from hands import Shell
-from plane import Server, running
-from world import World
+from command_line import Shell
+from control_plane import Server, running
+from scenario import Scenario
 
 
 @pytest.fixture(scope="session")
@@ -18,8 +18,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture
-def world(server: Server) -> World:
-    return World(server.admin)
+def world(server: Server) -> Scenario:
+    return Scenario(server.admin)
 
 
 @pytest.fixture

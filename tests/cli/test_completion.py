@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from hands import Shell, on_terminal
-from plane import PROGRAM
-from world import World, unique
+from command_line import Shell, on_terminal
+from control_plane import PROGRAM
+from scenario import Scenario, unique
 
 SCHEMA = {
     "cpu": {"type": "integer"},
@@ -23,17 +23,17 @@ SCHEMA = {
 
 
 @pytest.fixture
-def kind(world: World) -> Any:
+def kind(world: Scenario) -> Any:
     return world.service_type(SCHEMA, name=unique("web"))
 
 
-def offered(shell: Shell, world: World, *words: str) -> list[str]:
+def offered(shell: Shell, world: Scenario, *words: str) -> list[str]:
     done = shell.run(world.consumer, "completion", "--words", *words)
     assert done.stderr == ""
     return [line.partition("\t")[0] for line in done.stdout.splitlines()]
 
 
-def test_commands_options_and_choices_are_offered(shell: Shell, world: World) -> None:
+def test_commands_options_and_choices_are_offered(shell: Shell, world: Scenario) -> None:
     assert offered(shell, world, "wa") == ["watch"]
     assert offered(shell, world, "order", "--d") == ["--dry-run"]
     assert offered(shell, world, "jobs", "") == ["show", "cancel"]
@@ -43,7 +43,7 @@ def test_commands_options_and_choices_are_offered(shell: Shell, world: World) ->
     assert "order" in offered(shell, world)
 
 
-def test_names_of_types_services_actions_and_properties_are_offered(shell: Shell, world: World, kind: Any) -> None:
+def test_names_of_types_services_actions_and_properties_are_offered(shell: Shell, world: Scenario, kind: Any) -> None:
     service = world.complete(world.order(kind, name=unique("shop")))
     name, typed = service["name"], kind["name"]
     assert offered(shell, world, "order", typed[:-2]) == [typed]
@@ -57,19 +57,19 @@ def test_names_of_types_services_actions_and_properties_are_offered(shell: Shell
     assert offered(shell, world, "services", "--type", typed[:-1]) == [typed]
 
 
-def test_a_name_that_a_shell_would_run_is_not_offered(shell: Shell, world: World, kind: Any) -> None:
+def test_a_name_that_a_shell_would_run_is_not_offered(shell: Shell, world: Scenario, kind: Any) -> None:
     for name in ("shop;reboot", "shop$(reboot)", "shop reboot", "shop\x1b[2J", "shop`x`", "shop'", "shop-2"):
         world.order(kind, name=name)
     assert offered(shell, world, "do", "shop") == ["shop-2"]
 
 
-def test_without_an_answer_nothing_is_said(shell: Shell, world: World) -> None:
+def test_without_an_answer_nothing_is_said(shell: Shell, world: Scenario) -> None:
     done = shell.run(world.consumer, "completion", "--words", "do", "s", code=1, url="http://127.0.0.1:9")
     assert (done.stdout, done.stderr) == ("", "")
 
 
 @pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
-def test_each_script_is_one_that_its_shell_can_read(shell: Shell, world: World, name: str, tmp_path: Path) -> None:
+def test_each_script_is_one_that_its_shell_can_read(shell: Shell, world: Scenario, name: str, tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text(shell.run(world.consumer, "completion", name).stdout)
     assert "completion --words" in script.read_text()
@@ -77,7 +77,7 @@ def test_each_script_is_one_that_its_shell_can_read(shell: Shell, world: World, 
         subprocess.run([name, "-n", str(script)], check=True)
 
 
-def test_bash_completes_what_is_typed(shell: Shell, world: World, kind: Any) -> None:
+def test_bash_completes_what_is_typed(shell: Shell, world: Scenario, kind: Any) -> None:
     service = world.complete(world.order(kind, name=unique("shop")))
     environment = {
         **shell.environment(world.consumer.token),

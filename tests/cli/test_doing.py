@@ -7,28 +7,28 @@ from typing import Any
 
 import pytest
 
-from hands import Shell, at_work
-from world import World
+from command_line import Shell, at_work
+from scenario import Scenario
 
 
 @pytest.fixture
-def kind(world: World) -> Any:
+def kind(world: Scenario) -> Any:
     return world.service_type({"cpu": {"type": "integer"}, "size": {"type": "string"}})
 
 
 @pytest.fixture
-def shop(world: World, kind: Any) -> Any:
+def shop(world: Scenario, kind: Any) -> Any:
     """A service that is there."""
     return world.complete(world.order(kind, {"cpu": 1, "size": "small"}, name="shop"))
 
 
-def test_an_action_is_done_and_watched(shell: Shell, world: World, shop: Any) -> None:
+def test_an_action_is_done_and_watched(shell: Shell, world: Scenario, shop: Any) -> None:
     with at_work(world):
         done = shell.run(world.consumer, "do", "shop", "start")
     assert done.stdout.splitlines()[-1].startswith("shop: Started, start done in ")
 
 
-def test_an_action_that_cannot_be_done_says_what_can(shell: Shell, world: World, shop: Any) -> None:
+def test_an_action_that_cannot_be_done_says_what_can(shell: Shell, world: Scenario, shop: Any) -> None:
     done = shell.run(world.consumer, "do", "shop", "stop", code=2)
     assert "shop is Stopped; now you can: start, update, delete" in done.stderr
     done = shell.run(world.consumer, "do", "shop", "stert", code=2)
@@ -36,7 +36,7 @@ def test_an_action_that_cannot_be_done_says_what_can(shell: Shell, world: World,
     assert "now you can: start" in shell.run(world.consumer, "do", "shop", "a/../b", code=2).stderr
 
 
-def test_an_update_changes_and_clears_properties_and_renames(shell: Shell, world: World, shop: Any) -> None:
+def test_an_update_changes_and_clears_properties_and_renames(shell: Shell, world: Scenario, shop: Any) -> None:
     with at_work(world):
         shell.run(world.consumer, "do", "shop", "update", "-p", "cpu=8", "--unset", "size", "--rename", "store")
     after = world.service(shop["id"])
@@ -46,7 +46,7 @@ def test_an_update_changes_and_clears_properties_and_renames(shell: Shell, world
 
 
 def test_a_deleted_service_is_gone_from_the_list_and_can_still_be_looked_at(
-    shell: Shell, world: World, shop: Any
+    shell: Shell, world: Scenario, shop: Any
 ) -> None:
     with at_work(world):
         done = shell.run(world.consumer, "do", shop["id"][:8], "delete")
@@ -58,7 +58,7 @@ def test_a_deleted_service_is_gone_from_the_list_and_can_still_be_looked_at(
     assert "shop is Deleted; nothing can be done to it any more." in done.stderr
 
 
-def test_a_service_is_ended_without_its_agent_by_force(shell: Shell, world: World, shop: Any) -> None:
+def test_a_service_is_ended_without_its_agent_by_force(shell: Shell, world: Scenario, shop: Any) -> None:
     done = shell.run(world.admin, "do", shop["id"], "delete", "--force")
     assert done.stdout == "shop: Deleted, nothing is left to do\n"
 
@@ -73,11 +73,11 @@ def test_a_service_is_ended_without_its_agent_by_force(shell: Shell, world: Worl
         ["stop", "--rename", "x"],
     ],
 )
-def test_options_that_do_not_belong_together_are_refused(shell: Shell, world: World, words: list[str]) -> None:
+def test_options_that_do_not_belong_together_are_refused(shell: Shell, world: Scenario, words: list[str]) -> None:
     shell.run(world.consumer, "do", "shop", *words, code=2)
 
 
-def test_a_name_of_several_services_lists_them(shell: Shell, world: World, kind: Any, shop: Any) -> None:
+def test_a_name_of_several_services_lists_them(shell: Shell, world: Scenario, kind: Any, shop: Any) -> None:
     other = world.order(kind, name="shop")
     done = shell.run(world.consumer, "show", "shop", code=2)
     assert "2 services are called 'shop'; give the id of one:" in done.stderr
@@ -87,27 +87,27 @@ def test_a_name_of_several_services_lists_them(shell: Shell, world: World, kind:
 
 
 def test_a_name_that_was_used_before_means_the_living_service(
-    shell: Shell, world: World, kind: Any, shop: Any
+    shell: Shell, world: Scenario, kind: Any, shop: Any
 ) -> None:
     shell.run(world.admin, "do", shop["id"], "delete", "--force")
     living = world.order(kind, name="shop")
     assert living["id"] in shell.run(world.consumer, "show", "shop").stdout
 
 
-def test_an_unknown_service_is_said_with_what_there_is(shell: Shell, world: World, shop: Any) -> None:
+def test_an_unknown_service_is_said_with_what_there_is(shell: Shell, world: Scenario, shop: Any) -> None:
     assert "(did you mean 'shop'?)" in shell.run(world.consumer, "watch", "shpo", code=2).stderr
     assert "there is: shop" in shell.run(world.consumer, "watch", "zzz", code=2).stderr
     # What is not one's own is not there.
     assert "there is no service yet" in shell.run(world.stranger, "watch", "shop", code=2).stderr
 
 
-def test_an_unknown_job_is_said_with_the_way_out(shell: Shell, world: World, shop: Any) -> None:
+def test_an_unknown_job_is_said_with_the_way_out(shell: Shell, world: Scenario, shop: Any) -> None:
     for verb in ("show", "cancel"):
         refused = shell.run(world.consumer, "jobs", verb, "zz", code=2).stderr
         assert refused == "mainstay: there is no job 'zz'; `mainstay jobs` lists them\n"
 
 
-def test_a_job_that_was_asked_to_stop_says_so(shell: Shell, world: World, shop: Any) -> None:
+def test_a_job_that_was_asked_to_stop_says_so(shell: Shell, world: Scenario, shop: Any) -> None:
     shell.run(world.consumer, "do", "shop", "start", "--no-wait")
     job = world.next_job(shop)
     done = shell.run(world.consumer, "jobs", "cancel", job["id"])
@@ -115,7 +115,7 @@ def test_a_job_that_was_asked_to_stop_says_so(shell: Shell, world: World, shop: 
     assert "Processing (asked to stop)" in shell.run(world.consumer, "jobs", "show", job["id"]).stdout
 
 
-def test_another_active_job_is_named_with_the_way_out(shell: Shell, world: World, shop: Any) -> None:
+def test_another_active_job_is_named_with_the_way_out(shell: Shell, world: Scenario, shop: Any) -> None:
     shell.run(world.consumer, "do", "shop", "start", "--no-wait")
     done = shell.run(world.consumer, "do", "shop", "update", "-p", "cpu=2", code=2)
     assert "`mainstay jobs cancel` ends it" in done.stderr
@@ -126,20 +126,20 @@ def test_another_active_job_is_named_with_the_way_out(shell: Shell, world: World
 
 
 def test_an_update_that_changes_nothing_tells_of_a_host_that_has_drifted(
-    shell: Shell, world: World, shop: Any
+    shell: Shell, world: Scenario, shop: Any
 ) -> None:
     world.agent.put(f"/services/{shop['id']}/conditions", [{"type": "InSync", "status": "False"}])
     done = shell.run(world.consumer, "do", "shop", "update", "-p", "cpu=1")
     assert "Its host is not as wanted, though: `mainstay show " in done.stdout
 
 
-def test_what_needs_no_job_does_not_follow_the_job_of_another(shell: Shell, world: World, shop: Any) -> None:
+def test_what_needs_no_job_does_not_follow_the_job_of_another(shell: Shell, world: Scenario, shop: Any) -> None:
     shell.run(world.consumer, "do", "shop", "start", "--no-wait")
     done = shell.run(world.consumer, "do", "shop", "update", "-p", "cpu=1")
     assert done.stdout == "shop: Stopped, nothing is left to do\n"
 
 
-def test_a_dry_run_of_an_action_changes_nothing(shell: Shell, world: World, shop: Any) -> None:
+def test_a_dry_run_of_an_action_changes_nothing(shell: Shell, world: Scenario, shop: Any) -> None:
     done = shell.run(world.consumer, "do", "shop", "update", "-p", "cpu=9", "--dry-run")
     assert "  cpu   9\n" in done.stdout
     assert "Nothing was ordered." in done.stdout

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from hands import Shell, on_terminal
-from mainstay.cli.addresses import is_open, read_url
-from mainstay.cli.main import Refused
-from plane import PROGRAM, Server
-from world import World
+from command_line import Shell, on_terminal
+from control_plane import PROGRAM, Server
+from mainstay.cli.main import CommandRefused
+from mainstay.cli.remote.addresses import is_open, read_url
+from scenario import Scenario
 
 Program = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -24,7 +24,7 @@ def kept(tmp_path: Path) -> Path:
     return tmp_path / "configuration" / "login.json"
 
 
-def test_an_address_from_the_environment_is_read_like_any_other(shell: Shell, world: World) -> None:
+def test_an_address_from_the_environment_is_read_like_any_other(shell: Shell, world: Scenario) -> None:
     environment = shell.environment(world.consumer.token)
     for address, code, told in (
         (world.admin.url.removeprefix("http://"), 0, ""),
@@ -38,7 +38,7 @@ def test_an_address_from_the_environment_is_read_like_any_other(shell: Shell, wo
 
 
 def test_a_login_is_kept_for_its_owner_only_and_used_by_other_commands(
-    mainstay: Program, world: World, tmp_path: Path
+    mainstay: Program, world: Scenario, tmp_path: Path
 ) -> None:
     done = mainstay("login", world.admin.url, stdin=f"{world.consumer.token}\n")
     assert done.returncode == 0, done.stderr
@@ -77,7 +77,7 @@ def test_a_token_from_the_environment_that_the_server_does_not_take_is_said_to_b
     assert "MAINSTAY_TOKEN" not in mainstay("login", server.url, stdin="wrong").stderr
 
 
-def test_a_terminal_shows_nothing_of_the_token(world: World, tmp_path: Path) -> None:
+def test_a_terminal_shows_nothing_of_the_token(world: Scenario, tmp_path: Path) -> None:
     token = str(world.consumer.token)
     with on_terminal([str(PROGRAM), "login", world.admin.url], {}) as terminal:
         terminal.wait_for("Token for ")
@@ -110,7 +110,7 @@ def test_a_damaged_login_is_said(mainstay: Program, tmp_path: Path) -> None:
     assert (done.returncode, "log in again" in done.stderr) == (2, True)
 
 
-def test_a_server_that_does_not_answer_is_named(shell: Shell, world: World) -> None:
+def test_a_server_that_does_not_answer_is_named(shell: Shell, world: Scenario) -> None:
     done = shell.run(world.consumer, "services", code=1, url="http://127.0.0.1:9")
     assert "http://127.0.0.1:9 cannot be reached" in done.stderr
     assert "/healthz" in done.stderr
@@ -135,7 +135,7 @@ def test_addresses_are_taken_as_people_write_them(text: str, url: str) -> None:
 
 @pytest.mark.parametrize("text", ["ftp://x", "https://", "https://me:secret@plane.example", "http://x:port", "x?y=1"])
 def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(CommandRefused) as refusal:
         read_url(text)
     assert "secret" not in str(refusal.value)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from hands import Shell, on_terminal
-from plane import PROGRAM, Client, start
-from world import World, unique
+from command_line import Shell, on_terminal
+from control_plane import PROGRAM, Client, start
+from scenario import Scenario, unique
 
 SCHEMA = {
     "cpu": {"type": "integer", "required": True, "validators": [{"type": "min", "value": 1}]},
@@ -60,7 +60,7 @@ def lines(done: subprocess.CompletedProcess[str]) -> list[list[str]]:
     return [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in done.stdout.splitlines()]
 
 
-def test_a_type_tells_what_it_takes_and_how_its_services_live(shell: Shell, world: World) -> None:
+def test_a_type_tells_what_it_takes_and_how_its_services_live(shell: Shell, world: Scenario) -> None:
     made = world.service_type(SCHEMA, LIFECYCLE)
     world.agent.get("/agents/me")
     done = shell.run(world.consumer, "types", made["name"])
@@ -79,7 +79,7 @@ def test_a_type_tells_what_it_takes_and_how_its_services_live(shell: Shell, worl
     assert json.loads(shell.run(world.consumer, "types", made["name"], "--json").stdout)["propertySchema"] == SCHEMA
 
 
-def test_services_show_agent_condition_and_job(shell: Shell, world: World) -> None:
+def test_services_show_agent_condition_and_job(shell: Shell, world: Scenario) -> None:
     made = world.service_type({"cpu": {"type": "integer"}})
     drifted = world.complete(world.order(made, name="drifted"))
     found = {"type": "InSync", "status": "False", "reason": "Drifted", "message": "file#/etc/x differs\n-a\n+b"}
@@ -104,7 +104,7 @@ def test_services_show_agent_condition_and_job(shell: Shell, world: World) -> No
     assert "can now  start, update, delete\n" in shown.stdout
 
 
-def test_a_job_shows_what_it_did_as_the_run_itself_would(shell: Shell, world: World) -> None:
+def test_a_job_shows_what_it_did_as_the_run_itself_would(shell: Shell, world: Scenario) -> None:
     service = world.order(world.service_type(), name="shop")
     job = world.next_job(service)
     world.agent.post(f"/jobs/{job['id']}/complete", {"report": REPORT}, expect=204)
@@ -123,7 +123,7 @@ def test_a_job_shows_what_it_did_as_the_run_itself_would(shell: Shell, world: Wo
     assert "there is no job 'ffffffff'" in shell.run(world.consumer, "jobs", "show", "ffffffff", code=2).stderr
 
 
-def test_what_a_server_tells_cannot_steer_the_terminal(shell: Shell, world: World) -> None:
+def test_what_a_server_tells_cannot_steer_the_terminal(shell: Shell, world: Scenario) -> None:
     made = world.service_type()
     world.complete(world.order(made, {"a": "\x1b[2J", "b": {"\x1b]0;x": ["\x07"]}}, name="evil\x1b[31m"))
     failed = world.order(made, name="second\r\n")
@@ -135,7 +135,7 @@ def test_what_a_server_tells_cannot_steer_the_terminal(shell: Shell, world: Worl
         assert not set("\x1b\x07\x9b\r") & set(done.stdout + done.stderr), words
 
 
-def test_pools_show_how_full_they_are_and_whose_values_are(shell: Shell, world: World) -> None:
+def test_pools_show_how_full_they_are_and_whose_values_are(shell: Shell, world: Scenario) -> None:
     pool_set = world.admin.post("/service-pool-sets", {"name": "fra", "providerId": world.provider_id})
     body = {"name": unique("ips"), "type": "public_ip", "propertyType": "string", "generatorType": "list"}
     pool = world.admin.post("/service-pools", {**body, "servicePoolSetId": pool_set["id"]})
@@ -153,7 +153,7 @@ def test_pools_show_how_full_they_are_and_whose_values_are(shell: Shell, world: 
     assert "There is no pool here" in shell.run(world.consumer, "pools").stdout
 
 
-def test_a_pool_is_made_and_filled_for_an_agent(shell: Shell, world: World) -> None:
+def test_a_pool_is_made_and_filled_for_an_agent(shell: Shell, world: Scenario) -> None:
     words = ["pools", "add", "ports", "--type", "port", "--agent", world.agent_id, "--value"]
     done = shell.run(world.provider, *words, "8100-8101", "--value", "8200")
     assert "Made pool ports of type port.\n" in done.stdout
@@ -167,18 +167,18 @@ def test_a_pool_is_made_and_filled_for_an_agent(shell: Shell, world: World) -> N
 
 
 @pytest.mark.parametrize("words", [["a", "b"], ["add"], ["add", "x"], ["x", "--type", "y"], ["add", "x", "y"]])
-def test_what_is_missing_for_a_pool_is_said(shell: Shell, world: World, words: list[str]) -> None:
+def test_what_is_missing_for_a_pool_is_said(shell: Shell, world: Scenario, words: list[str]) -> None:
     shell.run(world.admin, "pools", *words, code=2)
 
 
 @pytest.mark.parametrize("value", ["9-1", "1-99999"])
-def test_a_range_that_is_none_makes_no_pool(shell: Shell, world: World, value: str) -> None:
+def test_a_range_that_is_none_makes_no_pool(shell: Shell, world: Scenario, value: str) -> None:
     words = ["pools", "add", unique("ports"), "--type", "port", "--agent", world.agent_id, "--value", value]
     assert f"--value {value} is no range" in shell.run(world.admin, *words, code=2).stderr
     assert world.provider.get("/service-pools")["items"] == []
 
 
-def test_events_tell_what_happened_to_a_service_and_its_jobs(shell: Shell, world: World) -> None:
+def test_events_tell_what_happened_to_a_service_and_its_jobs(shell: Shell, world: Scenario) -> None:
     made = world.service_type()
     world.complete(world.order(made, name="shop"))
     world.order(made, name="other")
@@ -193,7 +193,7 @@ def test_events_are_followed_through_a_restart_without_a_gap(tmp_path: Path) -> 
     folder = tmp_path / "plane" / "data"
     server = start(folder)
     try:
-        world = World(server.admin)
+        world = Scenario(server.admin)
         made = world.service_type()
         ordered = world.order(made)
         words = [str(PROGRAM), "events", "--follow", "--type", "service.created", "--json"]
@@ -211,7 +211,7 @@ def test_events_are_followed_through_a_restart_without_a_gap(tmp_path: Path) -> 
         server.process.wait()
 
 
-def test_an_agent_is_let_in_with_all_that_is_missing(shell: Shell, world: World) -> None:
+def test_an_agent_is_let_in_with_all_that_is_missing(shell: Shell, world: Scenario) -> None:
     kinds = [world.service_type()["name"] for _ in range(2)]
     name, provider = unique("edge"), unique("hosting")
     words = ["agents", "add", name, "--serves", ",".join(kinds), "--provider", provider, "--tag", "eu"]
@@ -235,7 +235,7 @@ def test_an_agent_is_let_in_with_all_that_is_missing(shell: Shell, world: World)
     assert "does not serve all of" in refused.stderr
 
 
-def test_an_agent_serves_what_was_said_and_nothing_else(shell: Shell, world: World) -> None:
+def test_an_agent_serves_what_was_said_and_nothing_else(shell: Shell, world: Scenario) -> None:
     one, other = (world.service_type()["name"] for _ in range(2))
     provider = world.admin.get(f"/participants/{world.provider_id}")["name"]
     both, single, own = unique("edge"), unique("edge"), unique("edge")
@@ -249,11 +249,11 @@ def test_an_agent_serves_what_was_said_and_nothing_else(shell: Shell, world: Wor
 
 
 @pytest.mark.parametrize("words", [["add"], ["add", "x"], ["code"], ["--serves", "x"], ["remove", "x"]])
-def test_what_is_missing_for_an_agent_is_said(shell: Shell, world: World, words: list[str]) -> None:
+def test_what_is_missing_for_an_agent_is_said(shell: Shell, world: Scenario, words: list[str]) -> None:
     shell.run(world.admin, "agents", *words, code=2)
 
 
-def test_a_participant_gets_a_token_that_is_shown_once(shell: Shell, world: World, tmp_path: Path) -> None:
+def test_a_participant_gets_a_token_that_is_shown_once(shell: Shell, world: Scenario, tmp_path: Path) -> None:
     name, file = unique("acme"), tmp_path / "token"
     done = shell.run(world.admin, "participants", "add", name)
     value = next(line.strip() for line in done.stdout.splitlines() if line.startswith("  "))

@@ -9,9 +9,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from hands import Shell, at_work, line_to
-from plane import Server
-from world import World, unique
+from command_line import Shell, at_work, line_to
+from control_plane import Server
+from scenario import Scenario, unique
 
 SCHEMA = {
     "cpu": {"type": "integer", "required": True, "validators": [{"type": "max", "value": 16}]},
@@ -28,23 +28,23 @@ SCHEMA = {
 
 
 @pytest.fixture
-def kind(world: World) -> str:
+def kind(world: Scenario) -> str:
     return str(world.service_type(SCHEMA)["name"])
 
 
-def only(world: World, name: str) -> Any:
+def only(world: Scenario, name: str) -> Any:
     (found,) = world.consumer.get("/services", query={"name": name})["items"]
     return found
 
 
-def order(shell: Shell, world: World, kind: str, *words: str, **more: Any) -> Any:
+def order(shell: Shell, world: Scenario, kind: str, *words: str, **more: Any) -> Any:
     """Orders without waiting; the service as the server then has it."""
     name = unique("shop")
     done = shell.run(world.consumer, "order", kind, name, "--agent", world.agent_id, "--no-wait", *words, **more)
     return only(world, name) if done.returncode == 0 else done
 
 
-def test_values_have_the_types_that_the_schema_says(shell: Shell, world: World, kind: str) -> None:
+def test_values_have_the_types_that_the_schema_says(shell: Shell, world: Scenario, kind: str) -> None:
     words = ["cpu=4", "image=80", "ratio=0.5", "debug=true", 'tags=["a", "b"]', "extra={a: [1, x]}", "db.port=5432"]
     made = order(shell, world, kind, *(word for text in words for word in ("-p", text)), "-p", "db.host=1.2")
     assert made["properties"] == {
@@ -58,14 +58,14 @@ def test_values_have_the_types_that_the_schema_says(shell: Shell, world: World, 
     }
 
 
-def test_without_a_schema_values_are_what_they_look_like(shell: Shell, world: World) -> None:
+def test_without_a_schema_values_are_what_they_look_like(shell: Shell, world: Scenario) -> None:
     free = world.service_type()["name"]
     made = order(shell, world, free, "-p", "a.b=1", "-p", "c=yes", "-p", "d=@@x", "-p", "e=[1, y]")
     assert made["properties"] == {"a": {"b": 1}, "c": "yes", "d": "@x", "e": [1, "y"]}
 
 
 def test_properties_come_from_files_and_single_ones_win(
-    shell: Shell, world: World, kind: str, tmp_path: Path
+    shell: Shell, world: Scenario, kind: str, tmp_path: Path
 ) -> None:
     (tmp_path / "many.yaml").write_text("cpu: 2\nimage: old\ndb: {host: h}\n")
     (tmp_path / "more.json").write_text('{"debug": false}')
@@ -76,7 +76,7 @@ def test_properties_come_from_files_and_single_ones_win(
 
 
 def test_a_secret_comes_from_standard_input_or_a_file_and_is_shown_nowhere(
-    shell: Shell, world: World, kind: str, tmp_path: Path
+    shell: Shell, world: Scenario, kind: str, tmp_path: Path
 ) -> None:
     (tmp_path / "secret").write_text("canary-1\n")
     made = order(shell, world, kind, "-p", "cpu=1", "--secret-file", f"password={tmp_path}/secret")
@@ -90,7 +90,7 @@ def test_a_secret_comes_from_standard_input_or_a_file_and_is_shown_nowhere(
         assert reference not in shown.stdout
 
 
-def test_a_secret_on_the_command_line_is_warned_about(shell: Shell, world: World, kind: str) -> None:
+def test_a_secret_on_the_command_line_is_warned_about(shell: Shell, world: Scenario, kind: str) -> None:
     name = unique("shop")
     words = ["order", kind, name, "--agent", world.agent_id, "-p", "cpu=1", "-p", "password=canary", "--no-wait"]
     done = shell.run(world.consumer, *words)
@@ -98,7 +98,7 @@ def test_a_secret_on_the_command_line_is_warned_about(shell: Shell, world: World
     assert "canary" not in done.stdout + done.stderr
 
 
-def test_all_faults_are_told_at_once_with_what_was_meant(shell: Shell, world: World, kind: str) -> None:
+def test_all_faults_are_told_at_once_with_what_was_meant(shell: Shell, world: Scenario, kind: str) -> None:
     words = ["-p", "cpu=four", "-p", "imgae=x", "-p", "size=huge", "-p", "db.prot=1", "-p", "debug=maybe"]
     done = order(shell, world, kind, *words, code=2)
     assert "the server refuses 5 things:" in done.stderr
@@ -112,24 +112,24 @@ def test_all_faults_are_told_at_once_with_what_was_meant(shell: Shell, world: Wo
 
 @pytest.mark.parametrize("text", ["cpu", "=4", "db..port=1"])
 def test_what_is_no_property_is_refused_before_anything_is_sent(
-    shell: Shell, world: World, kind: str, text: str
+    shell: Shell, world: Scenario, kind: str, text: str
 ) -> None:
     assert "takes NAME=VALUE" in order(shell, world, kind, "-p", text, code=2).stderr
 
 
-def test_a_reference_takes_the_name_of_a_service(shell: Shell, world: World, kind: str) -> None:
+def test_a_reference_takes_the_name_of_a_service(shell: Shell, world: Scenario, kind: str) -> None:
     first = order(shell, world, kind, "-p", "cpu=1")
     second = order(shell, world, kind, "-p", "cpu=1", "-p", f"peer={first['name']}")
     assert second["properties"]["peer"] == first["id"]
 
 
-def test_an_order_is_watched_until_it_is_there(shell: Shell, world: World, kind: str) -> None:
+def test_an_order_is_watched_until_it_is_there(shell: Shell, world: Scenario, kind: str) -> None:
     with at_work(world):
         done = shell.run(world.consumer, "order", kind, "shop", "-p", "cpu=1", "--agent", world.agent_id)
     assert done.stdout.splitlines()[-1].startswith("shop: Stopped, create done in ")
 
 
-def test_a_failed_order_says_why_and_exits_1(shell: Shell, world: World, kind: str) -> None:
+def test_a_failed_order_says_why_and_exits_1(shell: Shell, world: Scenario, kind: str) -> None:
     with at_work(world, lambda _job: {"errorMessage": "no \x1b[31mroute"}):
         done = shell.run(world.consumer, "order", kind, "shop", "-p", "cpu=1", "--agent", world.agent_id, code=1)
     assert "shop: New, create failed in " in done.stdout
@@ -138,7 +138,7 @@ def test_a_failed_order_says_why_and_exits_1(shell: Shell, world: World, kind: s
     assert "\x1b" not in done.stdout
 
 
-def test_with_json_the_outcome_is_one_document(shell: Shell, world: World, kind: str) -> None:
+def test_with_json_the_outcome_is_one_document(shell: Shell, world: Scenario, kind: str) -> None:
     words = ["order", kind, "shop", "-p", "cpu=1", "--agent", world.agent_id, "--json"]
     with at_work(world, lambda _job: {"errorMessage": "no route"}):
         done = shell.run(world.consumer, *words, code=1)
@@ -149,7 +149,7 @@ def test_with_json_the_outcome_is_one_document(shell: Shell, world: World, kind:
     assert refused.stderr == ""
 
 
-def test_an_admin_says_for_whom(shell: Shell, world: World, kind: str) -> None:
+def test_an_admin_says_for_whom(shell: Shell, world: Scenario, kind: str) -> None:
     words = ["order", kind, "shop", "-p", "cpu=1", "--agent", world.agent_id, "--no-wait"]
     assert "--for PARTICIPANT" in shell.run(world.admin, *words, code=2).stderr
     name = world.admin.get(f"/participants/{world.consumer_id}")["name"]
@@ -166,7 +166,7 @@ def test_an_admin_says_for_whom(shell: Shell, world: World, kind: str) -> None:
 
 
 def test_agents_are_chosen_by_name_or_tag_also_by_who_may_not_list_them(
-    shell: Shell, world: World, kind: str
+    shell: Shell, world: Scenario, kind: str
 ) -> None:
     tagged = world.new_agent(tags=["eu"])
     shell.run(world.consumer, "order", kind, "one", "-p", "cpu=1", "--no-wait", "--agent", tagged["name"])
@@ -177,7 +177,9 @@ def test_agents_are_chosen_by_name_or_tag_also_by_who_may_not_list_them(
     assert "mainstay types" in done.stderr
 
 
-def test_an_answer_that_was_lost_does_not_order_twice(shell: Shell, server: Server, world: World, kind: str) -> None:
+def test_an_answer_that_was_lost_does_not_order_twice(
+    shell: Shell, server: Server, world: Scenario, kind: str
+) -> None:
     lost = iter([None])
 
     def spoil(method: str, path: str) -> bool | None:
@@ -191,7 +193,7 @@ def test_an_answer_that_was_lost_does_not_order_twice(shell: Shell, server: Serv
 
 
 def test_an_order_that_never_gets_an_answer_can_be_repeated_safely(
-    shell: Shell, server: Server, world: World, kind: str
+    shell: Shell, server: Server, world: Scenario, kind: str
 ) -> None:
     words = ["order", kind, "shop", "-p", "cpu=1", "--agent", world.agent_id, "--no-wait"]
     with line_to(server, lambda method, _path: None if method == "POST" else True) as line:
@@ -202,7 +204,7 @@ def test_an_order_that_never_gets_an_answer_can_be_repeated_safely(
     assert only(world, "shop")["id"][:8] in again.stdout
 
 
-def test_a_dry_run_tells_and_leaves_nothing(shell: Shell, world: World, kind: str, tmp_path: Path) -> None:
+def test_a_dry_run_tells_and_leaves_nothing(shell: Shell, world: Scenario, kind: str, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("canary")
     words = ["order", kind, "shop", "-p", "cpu=1", "--secret-file", f"password={tmp_path}/secret"]
     done = shell.run(world.consumer, *words, "--agent", world.agent_id, "--dry-run")
@@ -236,7 +238,7 @@ PLAN = {
 
 
 def test_a_plan_shows_what_would_change_and_how_to_order_it(
-    shell: Shell, server: Server, world: World, kind: str
+    shell: Shell, server: Server, world: Scenario, kind: str
 ) -> None:
     def spoil(_method: str, path: str) -> bytes | bool:
         return json.dumps(PLAN).encode() if "plan=true" in path else True
@@ -256,7 +258,7 @@ def test_a_plan_shows_what_would_change_and_how_to_order_it(
     assert json.loads(told.stdout) == PLAN
 
 
-def test_a_plan_that_would_fail_exits_1(shell: Shell, server: Server, world: World, kind: str) -> None:
+def test_a_plan_that_would_fail_exits_1(shell: Shell, server: Server, world: Scenario, kind: str) -> None:
     failing = {**PLAN, "host": {"events": [{"type": "exec", "name": "x", "outcome": "failed", "errors": ["no"]}]}}
 
     def spoil(_method: str, path: str) -> bytes | bool:
@@ -267,6 +269,6 @@ def test_a_plan_that_would_fail_exits_1(shell: Shell, server: Server, world: Wor
     assert "failed    exec#x" in done.stdout
 
 
-def test_a_name_that_is_meant_is_suggested(shell: Shell, world: World, kind: str) -> None:
+def test_a_name_that_is_meant_is_suggested(shell: Shell, world: Scenario, kind: str) -> None:
     done = shell.run(world.consumer, "order", kind[:-1], "shop", code=2)
     assert f"there is no service type '{kind[:-1]}' (did you mean" in done.stderr

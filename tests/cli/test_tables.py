@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mainstay.cli.tables import age, bar, cut, fit, lasted, print_fields, print_table, tree_lines, width_of
+from mainstay.cli.views.tables import age, bar, cut, fit, lasted, print_fields, print_table, tree_lines, width_of
 
 
 def test_columns_are_aligned_whatever_the_script(capsys: pytest.CaptureFixture[str]) -> None:

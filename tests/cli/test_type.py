@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mainstay.cli.main import main
-from seed import block
+from seed_text import block
 
 ORDER = {"instanceName": "web-01", "region": "us-east-1", "cpu": 4, "memory": 8, "diskSize": 50, "imageId": "ami-1"}
 

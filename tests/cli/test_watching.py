@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from hands import Shell, on_terminal
+from command_line import Shell, on_terminal
+from control_plane import PROGRAM
 from mainstay.agent.client import Client
-from mainstay.cli.follow import follow
-from plane import PROGRAM
-from world import World
+from mainstay.cli.remote.job_progress import follow
+from scenario import Scenario
 
 
 class Work:
     """One job, done step by step as the test says."""
 
-    def __init__(self, world: World, service: Any) -> None:
+    def __init__(self, world: Scenario, service: Any) -> None:
         self.agent = world.agent
         (self.job,) = self.agent.get(f"/jobs/pending?serviceId={service['id']}")
         claim = self.agent.post(f"/jobs/{self.job['id']}/claim", {"leaseSeconds": 600}, expect=200)
@@ -32,11 +32,11 @@ class Work:
 
 
 @pytest.fixture
-def ordered(world: World) -> Any:
+def ordered(world: Scenario) -> Any:
     return world.order(world.service_type(), name="shop")
 
 
-def test_a_terminal_shows_a_bar_in_place(shell: Shell, world: World, ordered: Any) -> None:
+def test_a_terminal_shows_a_bar_in_place(shell: Shell, world: Scenario, ordered: Any) -> None:
     words = [str(PROGRAM), "watch", "shop"]
     with on_terminal(words, {**shell.environment(world.consumer.token), "NO_COLOR": ""}) as terminal:
         terminal.wait_for("create waits for agent")
@@ -57,14 +57,14 @@ def test_a_terminal_shows_a_bar_in_place(shell: Shell, world: World, ordered: An
     assert re.search(r"shop\x1b\[0m: Stopped, create \x1b\[32mdone\x1b\[0m in [\d.]+s\r\n$", terminal.seen)
 
 
-def test_without_colours_nothing_is_painted(shell: Shell, world: World, ordered: Any) -> None:
+def test_without_colours_nothing_is_painted(shell: Shell, world: Scenario, ordered: Any) -> None:
     with on_terminal([str(PROGRAM), "services"], shell.environment(world.consumer.token)) as terminal:
         assert terminal.finish() == 0
     assert "\x1b" not in terminal.seen
     assert all(len(line) <= 80 for line in terminal.seen.splitlines())
 
 
-def test_leaving_by_ctrl_c_leaves_the_run_alone(shell: Shell, world: World, ordered: Any) -> None:
+def test_leaving_by_ctrl_c_leaves_the_run_alone(shell: Shell, world: Scenario, ordered: Any) -> None:
     with on_terminal([str(PROGRAM), "watch", "shop"], shell.environment(world.consumer.token)) as terminal:
         terminal.wait_for("create waits for agent")
         terminal.type("\x03")
@@ -73,7 +73,7 @@ def test_leaving_by_ctrl_c_leaves_the_run_alone(shell: Shell, world: World, orde
     assert world.service(ordered["id"])["activeJob"]["status"] == "Pending"
 
 
-def test_what_is_followed_for_ever_tells_of_the_next_run_too(shell: Shell, world: World, ordered: Any) -> None:
+def test_what_is_followed_for_ever_tells_of_the_next_run_too(shell: Shell, world: Scenario, ordered: Any) -> None:
     words = [str(PROGRAM), "watch", "shop", "--follow"]
     with on_terminal(words, {**shell.environment(world.consumer.token), "TERM": "dumb"}) as terminal:
         terminal.wait_for("shop: New, create waits for agent")
@@ -87,7 +87,7 @@ def test_what_is_followed_for_ever_tells_of_the_next_run_too(shell: Shell, world
         assert terminal.finish() == 130
 
 
-def test_a_run_of_several_steps_is_followed_to_its_end(shell: Shell, world: World) -> None:
+def test_a_run_of_several_steps_is_followed_to_its_end(shell: Shell, world: Scenario) -> None:
     steps = [{"from": "New", "to": "Built"}, {"from": "Built", "to": "Ready"}]
     kind = world.service_type(
         None,
@@ -112,13 +112,13 @@ def test_a_run_of_several_steps_is_followed_to_its_end(shell: Shell, world: Worl
     assert "steps: Ready, create done in " in terminal.seen
 
 
-def test_a_service_at_rest_tells_how_its_last_job_ended(shell: Shell, world: World, ordered: Any) -> None:
+def test_a_service_at_rest_tells_how_its_last_job_ended(shell: Shell, world: Scenario, ordered: Any) -> None:
     world.fail(ordered, "no route")
     done = shell.run(world.consumer, "watch", "shop", code=1)
     assert done.stdout.startswith("shop: New, create failed in ")
 
 
-def test_what_others_begin_later_does_not_change_how_a_run_ended(world: World, ordered: Any) -> None:
+def test_what_others_begin_later_does_not_change_how_a_run_ended(world: Scenario, ordered: Any) -> None:
     (first,) = world.jobs(ordered)
     world.fail(ordered, "no route")
     world.consumer.delete(f"/services/{ordered['id']}")
@@ -128,7 +128,7 @@ def test_what_others_begin_later_does_not_change_how_a_run_ended(world: World, o
 
 
 def test_whoever_waits_for_an_absent_agent_is_told_what_else_to_do(
-    world: World, ordered: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    world: Scenario, ordered: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     naps: list[float] = []
 
@@ -137,8 +137,8 @@ def test_whoever_waits_for_an_absent_agent_is_told_what_else_to_do(
         if len(naps) == 4:
             Work(world, ordered).complete()
 
-    monkeypatch.setattr("mainstay.cli.follow.HINT_SECONDS", 0.0)
-    monkeypatch.setattr("mainstay.cli.follow.time.sleep", nap)
+    monkeypatch.setattr("mainstay.cli.remote.job_progress.HINT_SECONDS", 0.0)
+    monkeypatch.setattr("mainstay.cli.remote.job_progress.time.sleep", nap)
     (job,) = world.jobs(ordered)
     follow(Client(world.admin.url, world.consumer.token), ordered["id"])
     told = capsys.readouterr().out

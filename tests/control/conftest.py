@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from plane import Client, Cluster, Server, postgresql_cluster, running
-from world import World
+from control_plane import Client, Cluster, Server, postgresql_cluster, running
+from scenario import Scenario
 
 
 @pytest.fixture(scope="session")
@@ -51,5 +51,5 @@ def admin(server: Server) -> Client:
 
 
 @pytest.fixture
-def world(admin: Client) -> World:
-    return World(admin)
+def world(admin: Client) -> Scenario:
+    return Scenario(admin)

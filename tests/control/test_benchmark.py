@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from plane import find_postgresql, missing
+from control_plane import find_postgresql, missing
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-import seed
-from plane import PROGRAM, Client, Cluster, Server, running
-from world import World
+import seed_text
+from control_plane import PROGRAM, Client, Cluster, Server, running
+from scenario import Scenario
 
-SIMPLE: Any = seed.block("Example 1: Simple VM Lifecycle")
+SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
 CANARY = b"canary-7f3a9c"
 PLAIN = CANARY.decode()
 KEY = {"VAULT_ENCRYPTION_KEY": "56" * 32, "MAINSTAY_LOG_LEVEL": "debug"}
@@ -44,9 +44,9 @@ class Listening(Client):
         return Listening(self.url, token, self.pool)
 
 
-def busy_day(server: Server) -> World:
+def busy_day(server: Server) -> Scenario:
     """Orders, refusals, changes, failures, reports and ends, with a secret in each of them."""
-    world = World(Listening(server.url, server.admin.token))
+    world = Scenario(Listening(server.url, server.admin.token))
     kind = world.service_type(SCHEMA, SIMPLE)
     order = {
         "key": f"{PLAIN}-key",

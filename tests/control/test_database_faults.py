@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from plane import Client, Cluster, Server, running
-from world import World, unique
+from control_plane import Client, Cluster, Server, running
+from scenario import Scenario, unique
 
 # The database's own code of an error, and what becomes of it.
 FAULTS = {
@@ -44,7 +44,7 @@ FOR EACH ROW EXECUTE FUNCTION fault();
 @dataclass
 class Faulty:
     server: Server
-    world: World
+    world: Scenario
     url: str
 
     def run(self, statement: str) -> str:
@@ -62,7 +62,7 @@ def faulty(postgresql: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
     url = postgresql.new_database()
     data: Path = tmp_path_factory.mktemp("faults") / "data"
     with running(data, database_url=url) as server:
-        made = Faulty(server, World(server.admin), url)
+        made = Faulty(server, Scenario(server.admin), url)
         _ = (made.world.agent, made.world.consumer, made.world.group_id)
         made.world.agent.get("/jobs/pending")
         made.run(FAULTY)
@@ -74,7 +74,7 @@ def faulty(postgresql: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
 Act = tuple[Client, str, str, object]
 
 
-def changes(world: World) -> list[Act]:
+def changes(world: Scenario) -> list[Act]:
     """One call of every endpoint that changes something and would succeed."""
     admin, consumer, agent, provider = world.admin, world.consumer, world.agent, world.provider
     kind = world.service_type({"size": {"type": "integer"}}, None)
@@ -127,7 +127,7 @@ def changes(world: World) -> list[Act]:
     ]
 
 
-def new_group(world: World) -> str:
+def new_group(world: Scenario) -> str:
     """An agent works on one job of a group at a time."""
     return str(world.admin.post("/service-groups", {"name": "g", "consumerId": world.consumer_id})["id"])
 

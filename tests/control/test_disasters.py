@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 import urllib3
 
-import seed
+import seed_text
+from control_plane import Client, Cluster, postgresql_cluster, running, start
 from invariants import broken_promises
-from plane import Client, Cluster, postgresql_cluster, running, start
-from world import World
+from scenario import Scenario
 
-SIMPLE: Any = seed.block("Example 1: Simple VM Lifecycle")
+SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
 KEY = {"VAULT_ENCRYPTION_KEY": "12" * 32}
 SCHEMA = {
     "ip": {"type": "string", "generator": {"type": "pool", "config": {"poolType": "ip"}}},
@@ -37,7 +37,7 @@ THREADS = 8
 SEED = 7
 
 
-def prepare(world: World, cidr: str = "10.0.0.0/22") -> Any:
+def prepare(world: Scenario, cidr: str = "10.0.0.0/22") -> Any:
     """A type that takes an address and two secrets."""
     made = world.provider.post("/service-pool-sets", {"name": "s", "providerId": world.provider_id})
     world.provider.patch(f"/agents/{world.agent_id}", {"servicePoolSetId": made["id"]})
@@ -50,7 +50,7 @@ def prepare(world: World, cidr: str = "10.0.0.0/22") -> Any:
 class Load:
     """Orders, changes and removals by several threads; remembers what was acknowledged."""
 
-    def __init__(self, world: World, kind: Any) -> None:
+    def __init__(self, world: Scenario, kind: Any) -> None:
         self.world = world
         self.kind = kind
         self.stop = threading.Event()
@@ -141,7 +141,7 @@ def test_a_server_killed_at_any_instant_keeps_every_promise(
     data = tmp_path / "data"
     url = request.getfixturevalue("postgresql").new_database() if dialect == "postgresql" else None
     with running(data, database_url=url, environment=KEY) as server:
-        world = World(server.admin)
+        world = Scenario(server.admin)
         load = Load(world, prepare(world))
         server.stop()
     for _ in range(KILLS):
@@ -174,7 +174,7 @@ def test_a_database_killed_at_any_instant_costs_nothing_that_was_acknowledged(
     """The server says so while it is away, and goes on by itself when it is back."""
     url = durable_postgresql.new_database()
     with running(tmp_path / "data", database_url=url, environment=KEY) as server:
-        world = World(server.admin)
+        world = Scenario(server.admin)
         load = Load(world, prepare(world))
         with load.running(server.url):
             for _ in range(OUTAGES):
@@ -248,7 +248,7 @@ def test_two_replicas_share_one_queue_and_one_pool(tmp_path: Path, postgresql: C
         one = stack.enter_context(running(tmp_path / "one", database_url=url, environment=KEY))
         two = stack.enter_context(running(tmp_path / "two", database_url=url, environment=KEY))
         assert not (tmp_path / "two" / "admin.token").exists()
-        world = World(one.admin)
+        world = Scenario(one.admin)
         kind = prepare(world, "10.0.0.0/26")
         clients = [Client(each.url, world.consumer.token) for each in (one, two)]
         agents = [Client(each.url, world.agent.token) for each in (one, two)]
@@ -288,7 +288,7 @@ def test_two_replicas_share_one_queue_and_one_pool(tmp_path: Path, postgresql: C
 
 def test_a_shutdown_answers_those_who_wait(tmp_path: Path) -> None:
     with running(tmp_path / "data") as server:
-        world = World(server.admin)
+        world = Scenario(server.admin)
         agent = world.agent
         with ThreadPoolExecutor(1) as threads:
             waiting = threads.submit(lambda: agent.call("GET", "/api/v1/jobs/pending?wait=60"))

@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 
 import pytest
 
+from control_plane import Client, Server, running
 from invariants import broken_promises
-from plane import Client, Server, running
-from world import World, unique
+from scenario import Scenario, unique
 
 ENVIRONMENT = {"VAULT_ENCRYPTION_KEY": "34" * 32, "MAINSTAY_LOG_LEVEL": "error"}
 THREADS = 16
@@ -109,7 +109,7 @@ class Shop:
 
     def __init__(self, replicas: Replicas, cidr: str, ports: int, **create: Any) -> None:
         self.replicas = replicas
-        self.world = World(replicas.admin)
+        self.world = Scenario(replicas.admin)
         provider = self.world.provider
         made = provider.post("/service-pool-sets", {"name": "s", "providerId": self.world.provider_id})
         provider.patch(f"/agents/{self.world.agent_id}", {"servicePoolSetId": made["id"]})
@@ -278,7 +278,7 @@ def test_complete_timeout_cancel_and_force_have_exactly_one_outcome(replicas: Re
     assert [allocated for _, allocated in shop.usage()] == [living, living]
 
 
-def wait_for_end(world: World, job_id: str) -> Any:
+def wait_for_end(world: Scenario, job_id: str) -> Any:
     until = time.monotonic() + 20
     while True:
         job = world.admin.get(f"/jobs/{job_id}")
@@ -288,8 +288,8 @@ def wait_for_end(world: World, job_id: str) -> Any:
         time.sleep(0.05)
 
 
-def stopped_service(replicas: Replicas) -> tuple[World, Any]:
-    world = World(replicas.admin)
+def stopped_service(replicas: Replicas) -> tuple[Scenario, Any]:
+    world = Scenario(replicas.admin)
     service = world.order(world.service_type(None, lifecycle()), {"count": 0})
     world.complete(service)
     return world, service

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from plane import Cluster, running
-from wire import Wire, listened_to
-from world import World
+from control_plane import Cluster, running
+from query_counter import CountedConnection, listened_to
+from scenario import Scenario
 
 TURNS = 12
 
 
 class Counted:
-    def __init__(self, world: World, wire: Wire) -> None:
+    def __init__(self, world: Scenario, wire: CountedConnection) -> None:
         self.world = world
         self.kind = world.service_type({}, None)
         self._wire = wire
@@ -55,7 +55,7 @@ class Counted:
 def counted(postgresql: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Counted]:
     data: Path = tmp_path_factory.mktemp("round-trips") / "data"
     with listened_to(postgresql.new_database()) as (url, wire), running(data, database_url=url) as server:
-        yield Counted(World(server.admin), wire)
+        yield Counted(Scenario(server.admin), wire)
 
 
 @pytest.mark.parametrize(

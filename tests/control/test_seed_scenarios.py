@@ -7,28 +7,28 @@ from uuid import uuid4
 
 import pytest
 
-import seed
-from plane import Client
-from world import World, unique
+import seed_text
+from control_plane import Client
+from scenario import Scenario, unique
 
-SIMPLE: Any = seed.block("Example 1: Simple VM Lifecycle")
-ADVANCED: Any = seed.block("Example 2: Advanced Lifecycle with Error Handling")
-DATABASE: Any = seed.block("Example 3: Database Lifecycle with Maintenance States")
-VM: Any = seed.block("VM Service Type with Mixed Authorizers")
-MIXED: Any = seed.block("Property Secrets", "**Mixed Example:**")
+SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
+ADVANCED: Any = seed_text.block("Example 2: Advanced Lifecycle with Error Handling")
+DATABASE: Any = seed_text.block("Example 3: Database Lifecycle with Maintenance States")
+VM: Any = seed_text.block("VM Service Type with Mixed Authorizers")
+MIXED: Any = seed_text.block("Property Secrets", "**Mixed Example:**")
 GOOD_VM = {"instanceName": "web-01", "region": "us-east-1", "cpu": 4, "memory": 8, "diskSize": 50, "imageId": "ami-1"}
 
 
 def blocks(*headings: str) -> Any:
     """The properties of all blocks under these headings, together."""
     found: dict[str, Any] = {}
-    for each in seed.json_blocks():
+    for each in seed_text.json_blocks():
         if each.heading in headings:
             found |= each.parse()  # type: ignore[call-overload]
     return found
 
 
-def send(client: Client, request: seed.Request, expect: int) -> Any:
+def send(client: Client, request: seed_text.Request, expect: int) -> Any:
     return client.call(request.method, f"/api/v1{request.path}", request.body, expect=expect).body
 
 
@@ -36,28 +36,28 @@ def faults(reply: Any) -> dict[str, str]:
     return {fault["path"]: fault["message"] for fault in reply["errors"]}
 
 
-def refused_order(world: World, kind: Any, properties: Any, **more: Any) -> dict[str, str]:
+def refused_order(world: Scenario, kind: Any, properties: Any, **more: Any) -> dict[str, str]:
     body = {"serviceTypeId": kind["id"], "name": "x", "groupId": world.group_id, "agentId": world.agent_id, **more}
     return faults(world.consumer.post("/services", {**body, "properties": properties}, expect=400))
 
 
-def judged(world: World, kind: Any, properties: Any, **more: Any) -> dict[str, str]:
+def judged(world: Scenario, kind: Any, properties: Any, **more: Any) -> dict[str, str]:
     body = {"properties": properties, "agentId": world.agent_id, "groupId": world.group_id, **more}
     verdict = world.consumer.post(f"/service-types/{kind['id']}/validate", body, expect=200)
     assert verdict["valid"] is not bool(verdict["errors"])
     return faults(verdict)
 
 
-def patch(world: World, service: Any, properties: Any, *, expect: int = 200) -> Any:
+def patch(world: Scenario, service: Any, properties: Any, *, expect: int = 200) -> Any:
     return world.consumer.patch(f"/services/{service['id']}", {"properties": properties}, expect=expect)
 
 
-def remove(world: World, service: Any) -> Any:
+def remove(world: Scenario, service: Any) -> Any:
     world.consumer.delete(f"/services/{service['id']}")
     return world.complete(service)
 
 
-def refused_report(world: World, service: Any, properties: Any) -> dict[str, str]:
+def refused_report(world: Scenario, service: Any, properties: Any) -> dict[str, str]:
     """What the agent hears; its job is free again afterwards."""
     job = world.next_job(service)
     reply = world.agent.post(f"/jobs/{job['id']}/complete", {"properties": properties}, expect=400)
@@ -65,7 +65,7 @@ def refused_report(world: World, service: Any, properties: Any) -> dict[str, str
     return faults(reply)
 
 
-def as_named(world: World, name: str) -> Any:
+def as_named(world: Scenario, name: str) -> Any:
     """The text names service types; names are unique, and the server is shared."""
     found = [
         each for each in world.admin.get("/service-types", query={"name": name})["items"] if each["name"] == name
@@ -77,34 +77,34 @@ def as_named(world: World, name: str) -> Any:
     return found[0]
 
 
-def option_type(world: World, kind: str) -> Any:
+def option_type(world: Scenario, kind: str) -> Any:
     found: list[Any] = world.admin.get("/service-option-types", query={"type": kind})["items"]
     return found[0] if found else world.admin.post("/service-option-types", {"name": kind, "type": kind})
 
 
-def pool_set(world: World) -> str:
+def pool_set(world: Scenario) -> str:
     """Steps 1 and 4 of the text's pool setup."""
-    (new_set,) = seed.requests("Property Pool Allocation", "1. ", participant_uuid=world.provider_id)
+    (new_set,) = seed_text.requests("Property Pool Allocation", "1. ", participant_uuid=world.provider_id)
     set_id: str = send(world.provider, new_set, 201)["id"]
-    (configure,) = seed.requests("Property Pool Allocation", "4. ", pool_set_uuid=set_id)
+    (configure,) = seed_text.requests("Property Pool Allocation", "4. ", pool_set_uuid=set_id)
     world.provider.patch(f"/agents/{world.agent_id}", configure.body)
     return set_id
 
 
-def public_pool(world: World, set_id: str) -> Any:
+def public_pool(world: Scenario, set_id: str) -> Any:
     """Steps 2 and 3: a list with one address."""
-    (new_pool,) = seed.requests("Property Pool Allocation", "2. ", pool_set_uuid=set_id)
+    (new_pool,) = seed_text.requests("Property Pool Allocation", "2. ", pool_set_uuid=set_id)
     pool = send(world.provider, new_pool, 201)
-    (new_value,) = seed.requests("Property Pool Allocation", "3. ", pool_uuid=pool["id"])
+    (new_value,) = seed_text.requests("Property Pool Allocation", "3. ", pool_uuid=pool["id"])
     send(world.provider, new_value, 201)
     return pool
 
 
-def free(world: World, pool: Any) -> int:
+def free(world: Scenario, pool: Any) -> int:
     return int(world.provider.get(f"/service-pools/{pool['id']}/usage")["free"])
 
 
-def reveal(world: World, reference: str, expect: int = 200) -> Any:
+def reveal(world: Scenario, reference: str, expect: int = 200) -> Any:
     reply = world.agent.get(f"/vault/secrets/{reference.removeprefix('vault://')}", expect=expect)
     return reply.get("value")
 
@@ -115,7 +115,7 @@ def reveal(world: World, reference: str, expect: int = 200) -> Any:
 TYPES = blocks("String", "Integer", "Number (Float)", "Boolean", "JSON", "Object", "Array")
 
 
-def test_each_property_type_is_ordered_with_its_defaults(world: World) -> None:
+def test_each_property_type_is_ordered_with_its_defaults(world: Scenario) -> None:
     kind = world.service_type(TYPES)
     shown = world.consumer.get(f"/service-types/{kind['id']}")
     assert shown["propertySchema"] == TYPES
@@ -132,11 +132,11 @@ def test_each_property_type_is_ordered_with_its_defaults(world: World) -> None:
 
 
 @pytest.mark.parametrize("value", ["text", 1.5, {"a": [None]}, [1, "2"], False, None])
-def test_a_json_property_takes_any_value(world: World, value: object) -> None:
+def test_a_json_property_takes_any_value(world: Scenario, value: object) -> None:
     assert judged(world, world.service_type(blocks("JSON")), {"customData": value}) == {}
 
 
-def test_each_property_type_refuses_the_others(world: World) -> None:
+def test_each_property_type_refuses_the_others(world: Scenario) -> None:
     wrong = {"name": 1, "cpu": 1.5, "price": "1", "enabled": 0, "metadata": [], "ports": [0, "x", 65536]}
     assert refused_order(world, world.service_type(TYPES), wrong) == {
         "name": "expected string, got integer",
@@ -162,10 +162,10 @@ def test_each_property_type_refuses_the_others(world: World) -> None:
 # Authorizers
 
 
-def test_each_actor_sets_what_it_may(world: World) -> None:
+def test_each_actor_sets_what_it_may(world: Scenario) -> None:
     schema = {
         name: rule
-        for each in seed.json_blocks()
+        for each in seed_text.json_blocks()
         if each.heading == "Actor Authorizer" and each.lead.startswith("**Example")
         for name, rule in each.parse().items()  # type: ignore[attr-defined]
     }
@@ -190,11 +190,11 @@ def test_each_actor_sets_what_it_may(world: World) -> None:
     }
 
 
-def test_states_decide_when_a_property_changes_and_an_agent_sets_its_id_once(world: World) -> None:
+def test_states_decide_when_a_property_changes_and_an_agent_sets_its_id_once(world: Scenario) -> None:
     schema = {
         **blocks("Combining Authorizers"),
-        **seed.block("State Authorizer", "**Example - Update Only"),  # type: ignore[dict-item]
-        **seed.block("State Authorizer", "**Example - Hot"),  # type: ignore[dict-item]
+        **seed_text.block("State Authorizer", "**Example - Update Only"),  # type: ignore[dict-item]
+        **seed_text.block("State Authorizer", "**Example - Hot"),  # type: ignore[dict-item]
     }
     assert schema.keys() == {"cpu", "instanceId", "diskSize", "maxConnections"}
     service = world.order(world.service_type(schema), {"cpu": 1, "diskSize": 10, "maxConnections": 5})
@@ -219,11 +219,11 @@ def test_states_decide_when_a_property_changes_and_an_agent_sets_its_id_once(wor
 
 
 def validated(kind: str, heading: str, number: int = 0) -> Any:
-    found = [each for each in seed.json_blocks() if each.heading == heading and '"validators": [' in each.text]
+    found = [each for each in seed_text.json_blocks() if each.heading == heading and '"validators": [' in each.text]
     return {"type": kind, **found[number].parse()}  # type: ignore[dict-item]
 
 
-def test_every_validator_of_the_text_says_what_is_wrong(world: World) -> None:
+def test_every_validator_of_the_text_says_what_is_wrong(world: Scenario) -> None:
     schema = {
         "minLength": validated("string", "minLength"),
         "maxLength": validated("string", "maxLength"),
@@ -260,7 +260,7 @@ def test_every_validator_of_the_text_says_what_is_wrong(world: World) -> None:
     }
 
 
-def test_a_referenced_service_must_be_of_a_type_that_the_text_allows(world: World) -> None:
+def test_a_referenced_service_must_be_of_a_type_that_the_text_allows(world: Scenario) -> None:
     kind = world.service_type(blocks("serviceType"))
     mysql, mongo, redis = (world.order(as_named(world, name)) for name in ("MySQL", "MongoDB", "Redis"))
     order = {"database_service": mysql["id"], "storage_service": mongo["id"]}
@@ -276,7 +276,7 @@ def test_a_referenced_service_must_be_of_a_type_that_the_text_allows(world: Worl
     }
 
 
-def test_a_referenced_service_must_have_the_same_origin(world: World) -> None:
+def test_a_referenced_service_must_have_the_same_origin(world: Scenario) -> None:
     api = as_named(world, "Python-API")
     kind = world.service_type(blocks("sameOrigin"))
     other_group = world.consumer.post("/service-groups", {"name": "o", "consumerId": world.consumer_id})["id"]
@@ -301,22 +301,22 @@ def test_a_referenced_service_must_have_the_same_origin(world: World) -> None:
     }
 
 
-def test_the_options_of_the_provider_decide_what_can_be_ordered(world: World) -> None:
-    written: Any = seed.block("serviceOption", "Service type schema:")
+def test_the_options_of_the_provider_decide_what_can_be_ordered(world: Scenario) -> None:
+    written: Any = seed_text.block("serviceOption", "Service type schema:")
     kind = world.service_type(**{**written, "name": unique(written["name"])})
-    (new_type,) = seed.requests("serviceOption", "Administrators manage")
+    (new_type,) = seed_text.requests("serviceOption", "Administrators manage")
     if not world.admin.get("/service-option-types", query={"type": "os"})["items"]:
         send(world.admin, new_type, 201)
     option_type(world, "machine_type")
     region = option_type(world, "region")
-    order: Any = seed.block("serviceOption", "Valid service creation:")
+    order: Any = seed_text.block("serviceOption", "Valid service creation:")
     missing = "service option with value '{}' not found or not enabled for provider"
     given = order["properties"]
     assert refused_order(world, kind, given) == {name: missing.format(value) for name, value in given.items()}
-    options: Any = seed.block("serviceOption", "Provider's service options:")
+    options: Any = seed_text.block("serviceOption", "Provider's service options:")
     made = [world.provider.post("/service-options", {**each, "providerId": world.provider_id}) for each in options]
     names = {"participant_uuid": world.provider_id, "option_type_uuid": region["id"]}
-    (new_option,) = seed.requests("serviceOption", "Providers manage", **names)
+    (new_option,) = seed_text.requests("serviceOption", "Providers manage", **names)
     assert isinstance(new_option.body, dict)
     world.provider.post("/service-options", {**new_option.body, "name": "East", "value": "us-east-1"})
     service = world.order(kind, given, name=order["name"])
@@ -326,8 +326,8 @@ def test_the_options_of_the_provider_decide_what_can_be_ordered(world: World) ->
     world.order(kind, {**given, "operatingSystem": "ubuntu-24.04"})
 
 
-def test_an_option_matches_as_json_whatever_it_is(world: World) -> None:
-    kind = world.service_type(seed.block("serviceOption", "Disk type with complex value:"))
+def test_an_option_matches_as_json_whatever_it_is(world: Scenario) -> None:
+    kind = world.service_type(seed_text.block("serviceOption", "Disk type with complex value:"))
     disks = option_type(world, "disk_type")
     option = {"providerId": world.provider_id, "serviceOptionTypeId": disks["id"], "name": "ssd"}
     world.provider.post("/service-options", {**option, "value": {"type": "ssd", "size": 100}})
@@ -335,7 +335,7 @@ def test_an_option_matches_as_json_whatever_it_is(world: World) -> None:
     for wrong in ({"type": "ssd"}, {"type": "ssd", "size": "100"}, {"type": "ssd", "size": 100, "x": 1}):
         (message,) = refused_order(world, kind, {"diskConfig": wrong}).values()
         assert message.endswith("not found or not enabled for provider")
-    system: Any = seed.block("serviceOption", "**Basic Usage:**")
+    system: Any = seed_text.block("serviceOption", "**Basic Usage:**")
     zones = {**system["operatingSystem"], "type": "array", "items": {"type": "string"}}
     listed = world.service_type({"zones": zones})
     os_type = option_type(world, "os")
@@ -350,27 +350,27 @@ def test_an_option_matches_as_json_whatever_it_is(world: World) -> None:
 # Pools and generators
 
 
-def test_the_complete_pool_example_fills_an_order_and_takes_back(world: World) -> None:
+def test_the_complete_pool_example_fills_an_order_and_takes_back(world: Scenario) -> None:
     chapter = "Property Pool Allocation"
-    written: Any = seed.block(chapter, "Service type schema:")
+    written: Any = seed_text.block(chapter, "Service type schema:")
     kind = world.service_type(**{**written, "name": unique(written["name"])})
     assert set(refused_order(world, kind, {}).values()) == {"agent does not have a pool set configured"}
     set_id = pool_set(world)
     assert refused_order(world, kind, {})["publicIp"] == "no pool found with type public_ip in pool set"
     public = public_pool(world, set_id)
-    (subnet,) = seed.requests(chapter, "Pool setup (subnet pool)", pool_set_uuid=set_id)
+    (subnet,) = seed_text.requests(chapter, "Pool setup (subnet pool)", pool_set_uuid=set_id)
     private = send(world.provider, subnet, 201)
-    new_pool, _ = seed.requests(chapter, "Pool setup (complex JSON", pool_set_uuid=set_id)
+    new_pool, _ = seed_text.requests(chapter, "Pool setup (complex JSON", pool_set_uuid=set_id)
     hostnames = send(world.provider, new_pool, 201)
-    _, new_value = seed.requests(chapter, "Pool setup (complex JSON", hostname_pool_uuid=hostnames["id"])
+    _, new_value = seed_text.requests(chapter, "Pool setup (complex JSON", hostname_pool_uuid=hostnames["id"])
     send(world.provider, new_value, 201)
-    order: Any = seed.block(chapter, "Service creation (automatic allocation):")
+    order: Any = seed_text.block(chapter, "Service creation (automatic allocation):")
     service = world.order(kind, order["properties"], name=order["name"])
-    after: Any = seed.block(chapter, "After service creation")
+    after: Any = seed_text.block(chapter, "After service creation")
     assert service["properties"] == after["properties"]
-    (view,) = seed.requests(chapter, "View allocation status", public_ip_pool_uuid=public["id"])
+    (view,) = seed_text.requests(chapter, "View allocation status", public_ip_pool_uuid=public["id"])
     (shown,) = send(world.provider, view, 200)["items"]
-    answer: Any = seed.block(chapter, "Response shows allocated status:")
+    answer: Any = seed_text.block(chapter, "Response shows allocated status:")
     (expected,) = answer["items"]
     assert shown.keys() >= expected.keys()
     assert [shown[name] for name in ("name", "value", "propertyName", "serviceId")] == [
@@ -390,14 +390,14 @@ def test_the_complete_pool_example_fills_an_order_and_takes_back(world: World) -
     assert world.order(kind)["properties"] == after["properties"]
 
 
-def test_a_pool_of_integers_fills_integers_only(world: World) -> None:
+def test_a_pool_of_integers_fills_integers_only(world: Scenario) -> None:
     set_id = pool_set(world)
-    (written,) = seed.requests("Property Pool Allocation", "2. ", pool_set_uuid=set_id)
+    (written,) = seed_text.requests("Property Pool Allocation", "2. ", pool_set_uuid=set_id)
     assert isinstance(written.body, dict)
     pool = world.provider.post("/service-pools", {**written.body, "type": "port", "propertyType": "integer"})
     for port in (8080, 8081):
         world.provider.post("/service-pool-values", {"servicePoolId": pool["id"], "name": "p", "value": port})
-    rule: Any = seed.block("Property Pool Allocation", "**Basic Usage:**")
+    rule: Any = seed_text.block("Property Pool Allocation", "**Basic Usage:**")
     port_rule = {**rule["publicIp"], "type": "integer", "generator": {"type": "pool", "config": {"poolType": "port"}}}
     kind = world.service_type({"port": port_rule})
     assert [world.order(kind)["properties"]["port"] for _ in range(2)] == [8080, 8081]
@@ -407,11 +407,11 @@ def test_a_pool_of_integers_fills_integers_only(world: World) -> None:
     }
 
 
-def test_generators_in_the_old_and_the_new_spelling_make_values(world: World) -> None:
+def test_generators_in_the_old_and_the_new_spelling_make_values(world: Scenario) -> None:
     public_pool(world, pool_set(world))
     schema: Any = {
-        **seed.block("Generators", "**Example: Pool Generator"),  # type: ignore[dict-item]
-        **seed.block("Generators", "Generators would be configured"),  # type: ignore[dict-item]
+        **seed_text.block("Generators", "**Example: Pool Generator"),  # type: ignore[dict-item]
+        **seed_text.block("Generators", "Generators would be configured"),  # type: ignore[dict-item]
     }
     kind = world.service_type(schema)
     assert refused_order(world, kind, {"publicIp": "1.2.3.4", "hostname": "h"}) == {
@@ -425,10 +425,10 @@ def test_generators_in_the_old_and_the_new_spelling_make_values(world: World) ->
 # Secrets
 
 
-def test_the_web_application_of_the_text_keeps_its_secrets_as_long_as_it_says(world: World) -> None:
-    written: Any = seed.block("Property Secrets", "Service type with secrets:")
-    order: Any = seed.block("Property Secrets", "Service creation request:")
-    kept: Any = seed.block("Property Secrets", "Stored service properties")
+def test_the_web_application_of_the_text_keeps_its_secrets_as_long_as_it_says(world: Scenario) -> None:
+    written: Any = seed_text.block("Property Secrets", "Service type with secrets:")
+    order: Any = seed_text.block("Property Secrets", "Service creation request:")
+    kept: Any = seed_text.block("Property Secrets", "Stored service properties")
     kind = world.service_type(**{**written, "name": unique(written["name"])})
     service = world.order(kind, order["properties"], name=order["name"])
     found, given = service["properties"], order["properties"]
@@ -446,8 +446,8 @@ def test_the_web_application_of_the_text_keeps_its_secrets_as_long_as_it_says(wo
         reveal(world, reference, expect=404)
 
 
-def test_nested_secrets_of_both_kinds_go_in_their_time(world: World) -> None:
-    kind = world.service_type(seed.block("Property Secrets", "However, objects can contain"))
+def test_nested_secrets_of_both_kinds_go_in_their_time(world: Scenario) -> None:
+    kind = world.service_type(seed_text.block("Property Secrets", "However, objects can contain"))
     users = [{"username": name, "password": f"p-{name}"} for name in "ab"]
     service = world.order(kind, {"database": {"host": "h", "password": "p-db"}, "users": users})
     lasting = service["properties"]["database"]["password"]
@@ -470,7 +470,7 @@ def test_nested_secrets_of_both_kinds_go_in_their_time(world: World) -> None:
     reveal(world, lasting, expect=404)
 
 
-def test_each_job_has_ephemeral_secrets_of_its_own(world: World) -> None:
+def test_each_job_has_ephemeral_secrets_of_its_own(world: Scenario) -> None:
     service = world.order(world.service_type(MIXED), {"apiKey": "k", "setupPassword": "one"})
     key, first = service["properties"]["apiKey"], service["properties"]["setupPassword"]
     world.complete(service)
@@ -511,8 +511,8 @@ def test_each_job_has_ephemeral_secrets_of_its_own(world: World) -> None:
         ),
     ],
 )
-def test_a_definition_is_refused_in_the_words_of_the_text(world: World, definition: Any, message: str) -> None:
-    assert message in seed.listed_messages()
+def test_a_definition_is_refused_in_the_words_of_the_text(world: Scenario, definition: Any, message: str) -> None:
+    assert message in seed_text.listed_messages()
     body = {"name": unique("t"), "propertySchema": {"p": definition}}
     reply = world.admin.post("/service-types", body, expect=400)
     assert list(faults(reply).values()) == [message]
@@ -521,7 +521,7 @@ def test_a_definition_is_refused_in_the_words_of_the_text(world: World, definiti
 # The complete examples and the API's usage
 
 
-def test_the_vm_as_written_lives_its_whole_life(world: World) -> None:
+def test_the_vm_as_written_lives_its_whole_life(world: Scenario) -> None:
     kind = world.service_type(VM, SIMPLE)
     pool = public_pool(world, pool_set(world))
     service = world.order(kind, {**GOOD_VM, "tags": {"environment": "prod"}})
@@ -556,8 +556,8 @@ def test_the_vm_as_written_lives_its_whole_life(world: World) -> None:
     assert free(world, pool) == 1
 
 
-def test_the_disk_as_written_is_resized_by_the_user_and_measured_by_the_agent(world: World) -> None:
-    kind = world.service_type(seed.block("Disk Service Type"))
+def test_the_disk_as_written_is_resized_by_the_user_and_measured_by_the_agent(world: Scenario) -> None:
+    kind = world.service_type(seed_text.block("Disk Service Type"))
     assert refused_order(world, kind, {"name": "d", "sizeGb": 16385, "type": "tape"}) == {
         "sizeGb": "value 16385 exceeds maximum 16384",
         "type": "value is not in allowed enum values",
@@ -575,7 +575,7 @@ def test_the_disk_as_written_is_resized_by_the_user_and_measured_by_the_agent(wo
     }
 
 
-def test_the_validate_endpoint_answers_as_the_text_shows(world: World) -> None:
+def test_the_validate_endpoint_answers_as_the_text_shows(world: Scenario) -> None:
     schema = {
         "cpu": {"type": "integer", "required": True},
         "memory": {"type": "integer", "validators": [{"type": "enum", "config": {"values": [2048]}}]},
@@ -583,25 +583,26 @@ def test_the_validate_endpoint_answers_as_the_text_shows(world: World) -> None:
         "environment": {"type": "string"},
     }
     kind = world.service_type(schema)
-    (request,) = seed.requests("Validating Properties")
+    (request,) = seed_text.requests("Validating Properties")
     right = world.consumer.post(f"/service-types/{kind['id']}/validate", request.body, expect=200)
-    assert right == seed.block("Validating Properties", "Response:")
+    assert right == seed_text.block("Validating Properties", "Response:")
     wrong = world.consumer.post(f"/service-types/{kind['id']}/validate", {"properties": {"memory": 1}}, expect=200)
-    assert wrong == seed.block("Validating Properties", "Or with validation errors:")
+    assert wrong == seed_text.block("Validating Properties", "Or with validation errors:")
     assert world.consumer.get("/services")["totalItems"] == 0
 
 
 # Lifecycles
 
 
-def test_the_type_created_in_the_text_starts_when_asked_and_takes_no_other_action(world: World) -> None:
-    (request,) = seed.requests("Creating a ServiceType with Lifecycle")
+def test_the_type_created_in_the_text_starts_when_asked_and_takes_no_other_action(world: Scenario) -> None:
+    (request,) = seed_text.requests("Creating a ServiceType with Lifecycle")
     assert isinstance(request.body, dict)
     kind = world.service_type(**{**request.body, "name": unique("VM Instance")})
     service = world.order(kind)
     assert world.complete(service)["availableActions"] == ["start"]
     (start, restart) = (
-        seed.requests("Performing Lifecycle Actions", lead)[0] for lead in ("Start a service", "Restart a service")
+        seed_text.requests("Performing Lifecycle Actions", lead)[0]
+        for lead in ("Start a service", "Restart a service")
     )
     made_up = start.path.split("/")[2]
     world.consumer.post(start.path.replace(made_up, service["id"]), start.body, expect=200)
@@ -612,8 +613,8 @@ def test_the_type_created_in_the_text_starts_when_asked_and_takes_no_other_actio
     assert refused["error"] == "action 'start' cannot be performed in state 'Started'; it starts from: Stopped"
 
 
-def test_an_action_takes_properties_only_if_it_says_so(world: World) -> None:
-    (request,) = seed.requests("Performing Lifecycle Actions", "Backup with parameters")
+def test_an_action_takes_properties_only_if_it_says_so(world: Scenario) -> None:
+    (request,) = seed_text.requests("Performing Lifecycle Actions", "Backup with parameters")
     given = request.body["properties"]  # type: ignore[index]
     schema = {"backupName": {"type": "string"}, "compressionLevel": {"type": "integer"}}
 
@@ -637,7 +638,7 @@ def test_an_action_takes_properties_only_if_it_says_so(world: World) -> None:
     assert world.service(service["id"])["properties"] == given
 
 
-def walk(world: World, service: Any, action: str) -> list[str]:
+def walk(world: Scenario, service: Any, action: str) -> list[str]:
     """The states of one request's run."""
     if action == "delete":
         world.consumer.delete(f"/services/{service['id']}")
@@ -677,7 +678,9 @@ def walk(world: World, service: Any, action: str) -> list[str]:
     ],
     ids=["simple", "advanced", "database"],
 )
-def test_a_lifecycle_of_the_text_is_walked_from_end_to_end(world: World, lifecycle: Any, course: list[str]) -> None:
+def test_a_lifecycle_of_the_text_is_walked_from_end_to_end(
+    world: Scenario, lifecycle: Any, course: list[str]
+) -> None:
     kind = world.service_type(None, lifecycle)
     assert kind["lifecycleSchema"] == lifecycle
     service = world.order(kind)
@@ -692,7 +695,9 @@ def test_a_lifecycle_of_the_text_is_walked_from_end_to_end(world: World, lifecyc
 @pytest.mark.parametrize(
     ("course", "failing"), [("create", "create"), ("create start", "start"), ("create start stop", "stop")]
 )
-def test_the_second_step_of_the_advanced_lifecycle_fails_into_failed(world: World, course: str, failing: str) -> None:
+def test_the_second_step_of_the_advanced_lifecycle_fails_into_failed(
+    world: Scenario, course: str, failing: str
+) -> None:
     service = world.order(world.service_type(None, ADVANCED))
     for action in course.split()[:-1]:
         walk(world, service, action)
@@ -716,8 +721,8 @@ def with_actions(*actions: Any, states: str = "") -> Any:
     ("message", "state"),
     [("quota was exceeded", "QuotaExceeded"), ("Quota exceeded", "Failed"), ("disk full", "Failed"), ("", "Failed")],
 )
-def test_the_first_error_transition_that_matches_decides(world: World, message: str, state: str) -> None:
-    lifecycle = with_actions(seed.block("Error Regexp Matching"), states="QuotaExceeded Failed")
+def test_the_first_error_transition_that_matches_decides(world: Scenario, message: str, state: str) -> None:
+    lifecycle = with_actions(seed_text.block("Error Regexp Matching"), states="QuotaExceeded Failed")
     service = world.order(world.service_type(None, lifecycle))
     walk(world, service, "create")
     world.do(service, "start")
@@ -725,17 +730,17 @@ def test_the_first_error_transition_that_matches_decides(world: World, message: 
     assert world.jobs(service)[-1]["errorMessage"] == message
 
 
-def test_progressive_actions_pass_through_the_state_between(world: World) -> None:
+def test_progressive_actions_pass_through_the_state_between(world: Scenario) -> None:
     heading = "Pattern 1: Immediate vs Progressive Actions"
     for lead, states in (("**Immediate**", ["Started"]), ("**Progressive**", ["Starting", "Started"])):
-        lifecycle = with_actions(seed.block(heading, lead), states="Starting")
+        lifecycle = with_actions(seed_text.block(heading, lead), states="Starting")
         service = world.order(world.service_type(None, lifecycle))
         walk(world, service, "create")
         assert walk(world, service, "start") == states
 
 
-def test_a_restart_is_one_request_of_three_steps(world: World) -> None:
-    restart = seed.block("Pattern 2: Restart as Compound Action")
+def test_a_restart_is_one_request_of_three_steps(world: Scenario) -> None:
+    restart = seed_text.block("Pattern 2: Restart as Compound Action")
     service = world.order(world.service_type(None, with_actions(restart, states="Stopping Starting")))
     walk(world, service, "create")
     walk(world, service, "start")
@@ -743,9 +748,9 @@ def test_a_restart_is_one_request_of_three_steps(world: World) -> None:
 
 
 @pytest.mark.parametrize(("message", "state"), [("a minor network error", "Started"), ("major error", "Failed")])
-def test_minor_errors_degrade_and_a_failed_service_recovers(world: World, message: str, state: str) -> None:
-    upgrade = seed.block("Pattern 3: Graceful Degradation")
-    recover = seed.block("Pattern 4: Recovery Actions")
+def test_minor_errors_degrade_and_a_failed_service_recovers(world: Scenario, message: str, state: str) -> None:
+    upgrade = seed_text.block("Pattern 3: Graceful Degradation")
+    recover = seed_text.block("Pattern 4: Recovery Actions")
     service = world.order(world.service_type(None, with_actions(upgrade, recover, states="Upgrading Failed")))
     walk(world, service, "create")
     walk(world, service, "start")
@@ -760,8 +765,8 @@ def test_minor_errors_degrade_and_a_failed_service_recovers(world: World, messag
         world.do(service, "recover", expect=409)
 
 
-def test_the_old_keys_tie_a_property_to_states(world: World) -> None:
-    written: Any = seed.block("Lifecycle vs Property Schema Interaction")
+def test_the_old_keys_tie_a_property_to_states(world: Scenario) -> None:
+    written: Any = seed_text.block("Lifecycle vs Property Schema Interaction")
     service = world.order(world.service_type(written["propertySchema"], SIMPLE), {"diskSize": 1})
     walk(world, service, "create")
     patch(world, service, {"diskSize": 2})
@@ -801,7 +806,7 @@ def test_the_old_keys_tie_a_property_to_states(world: World) -> None:
     ],
     ids=["initial", "terminal", "running", "transition", "two successes", "out of the end"],
 )
-def test_the_rules_of_lifecycles_are_enforced_when_one_is_written(world: World, change: Any, path: str) -> None:
+def test_the_rules_of_lifecycles_are_enforced_when_one_is_written(world: Scenario, change: Any, path: str) -> None:
     body = {"name": unique("t"), "lifecycleSchema": {**SIMPLE, **change}}
     assert path in faults(world.admin.post("/service-types", body, expect=400))
 
@@ -823,7 +828,7 @@ ENDINGS = with_actions(
 )
 
 
-def end_by(world: World, service: Any, path: str) -> str:
+def end_by(world: Scenario, service: Any, path: str) -> str:
     """Ends the service this way; tells how its last job ended."""
     if path == "force":
         world.consumer.delete(f"/services/{service['id']}")
@@ -845,8 +850,8 @@ def end_by(world: World, service: Any, path: str) -> str:
 
 
 @pytest.mark.parametrize("path", ["complete", "fail", "timeout", "nobody", "cancel", "force"])
-def test_whatever_ends_a_service_cleans_up_after_it(world: World, path: str) -> None:
-    pooled: Any = seed.block("Property Pool Allocation", "**Basic Usage:**")
+def test_whatever_ends_a_service_cleans_up_after_it(world: Scenario, path: str) -> None:
+    pooled: Any = seed_text.block("Property Pool Allocation", "**Basic Usage:**")
     schema = {**MIXED, **pooled, "n": {"type": "integer"}}
     kind = world.service_type(schema, ENDINGS)
     pool = public_pool(world, pool_set(world))

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from applying import Applied, fill_in
-from machine import in_own_mounts
+from isolation import in_own_mounts
 from mainstay.converge.history import Ledger
 from mainstay.converge.host.state import StateDirectory
 

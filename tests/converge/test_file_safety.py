@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from applying import Applied, apply_text
-from machine import PROGRAM, as_plain_user, in_own_mounts, open_folder, traced
+from isolation import PROGRAM, as_plain_user, in_own_mounts, open_folder, traced
 from mainstay.converge.host.files import closed_list
-from parts import need_program, need_root
+from required_parts import need_program, need_root
 from scratch import describe_tree, fingerprint, temps_below
 
 Apply = Callable[..., Applied]

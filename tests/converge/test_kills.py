@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from applying import Applied, fill_in
-from parts import need_program
+from required_parts import need_program
 from scratch import names_below, temps_below
 
 PROGRAM = Path(sys.executable).with_name("mainstay")

@@ -17,17 +17,17 @@ from typing import Any
 import pytest
 
 from applying import Applied, apply_text, fill_in
-from machine import in_own_mounts
+from isolation import in_own_mounts
 from mainstay.converge import providers, resources
 from mainstay.converge.apply import Options, Run
 from mainstay.converge.contract import Change, Event, Observer, Provider, Report, Resource, StopFlag
 from mainstay.converge.history import LARGEST_HISTORY_BYTES, MOST_REPORTS, History, Ledger
 from mainstay.converge.host.clock import monotonic
-from mainstay.converge.host.door import Host
+from mainstay.converge.host.host import Host
 from mainstay.converge.host.state import StateDirectory
 from mainstay.converge.providers.file.posix import PosixFiles
 from mainstay.converge.redaction import Redactor
-from mainstay.converge.run import Locked, Request, load
+from mainstay.converge.run import Locked, RunRequest, load
 from scratch import fingerprint
 
 Apply = Callable[..., Applied]
@@ -641,7 +641,7 @@ def test_a_stop_flag_ends_a_run_between_two_resources(apply: Apply, root: Path) 
 
 def run_with(provider: Provider, root: Path, text: str) -> Report:
     """A run in which one provider is another: the door that a caller of the engine has."""
-    session, manifest = load(Request(str(write(root, text)), options=Options()))
+    session, manifest = load(RunRequest(str(write(root, text)), options=Options()))
 
     def choose(type_name: str, wanted: str | None, host: Host) -> Provider:
         return provider if type_name == "file" else providers.choose(type_name, wanted, host)

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from applying import Applied, fill_in
-from machine import PROGRAM
-from mainstay.cli.display import RunDisplay
+from isolation import PROGRAM
+from mainstay.cli.views.run_display import RunDisplay
 from mainstay.converge.contract import Observer, Resource
-from mainstay.converge.kinds import Tainted
+from mainstay.converge.value_kinds import Tainted
 
 Apply = Callable[..., Applied]
 Mainstay = Callable[..., subprocess.CompletedProcess[str]]

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from mainstay.agent.systemd_host import SystemdHost, is_seen_in_host, why_not
-from parts import need
+from mainstay.blueprints.throw_away_host import SystemdHost, is_seen_in_host, why_not
+from required_parts import need
 
 PROGRAM = Path(sys.executable).with_name("mainstay")
 # First on PATH: each writes down what it is asked, then is the real one.

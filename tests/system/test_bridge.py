@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from bridge import LIFECYCLE, Bridge, wait_until, write_blueprint
-from mainstay.agent.systemd_host import GATEWAY
-from plane import Server, running
+from control_plane import Server, running
+from mainstay.blueprints.throw_away_host import GATEWAY
+from scenario import Scenario
 from system.conftest import PROGRAM, ManagedHost
-from world import World
 
 SCHEMA = {
     "greeting": {"type": "string", "required": True},
@@ -104,7 +104,7 @@ def write_web(folder: Path) -> Path:
     )
 
 
-def join(host: ManagedHost, server: Server, world: World) -> str:
+def join(host: ManagedHost, server: Server, world: Scenario) -> str:
     """The host works for the server from now on, also after it was booted again."""
     agent_id: str = world.new_agent()["id"]
     code = server.admin.post(f"/agents/{agent_id}/enrolment-codes")["code"]

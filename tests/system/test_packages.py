@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from parts import need_program
+from required_parts import need_program
 from system.conftest import Done, ManagedHost, boot, need_systemd
 
 INSTALL = "apt-get --quiet --yes --option=Dpkg::Options::=--force-confdef --option=Dpkg::Options::=--force-confold"

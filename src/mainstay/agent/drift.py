@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 
 from mainstay.agent import translate
-from mainstay.agent.answers import SEEN, fit
+from mainstay.agent.blueprint_cache import NoBlueprint
 from mainstay.agent.client import ServerRefusal, Unreachable
+from mainstay.agent.job_runner import open_secrets, request_for
 from mainstay.agent.log import place_of
-from mainstay.agent.shelf import NoBlueprint
-from mainstay.agent.work import open_secrets, request_for
+from mainstay.agent.responses import SEEN, matching
 from mainstay.converge.contract import FAILED, UNMET, DoesNotLoad, Stopped
 from mainstay.converge.host.state import Unusable
 from mainstay.converge.run import Locked, run
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from mainstay.agent.blueprints import Blueprint
-    from mainstay.agent.loop import Agent
+    from mainstay.agent.blueprint import Blueprint
+    from mainstay.agent.loop import AgentLoop
     from mainstay.converge.contract import Event, Report, StopFlag
 
 CONDITION = "InSync"
@@ -31,7 +31,7 @@ LONGEST_MESSAGE = 10_000
 
 
 class DriftWatch:
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: AgentLoop) -> None:
         self._agent = agent
 
     def run(self) -> None:
@@ -53,7 +53,7 @@ class DriftWatch:
     def _try_to_look_at(self, service: Mapping[str, Any]) -> None:
         """What is wrong with one service must not keep the others from being looked at."""
         try:
-            self._look_at(fit(service, SEEN))
+            self._look_at(matching(service, SEEN))
         except ServerRefusal as refusal:
             self._agent.log.warning("a service was not looked at", service=service["name"], reason=str(refusal))
         except OSError as error:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mainstay.converge.host.state import StateDirectory
 
 
-class Entry:
+class JobJournalEntry:
     """`lease_token` None: asked again under the claim's name, the server tells it. `result` None: there is none yet."""
 
     def __init__(
@@ -38,12 +38,12 @@ class Entry:
         self.result = result
 
 
-class Journal:
+class JobJournal:
     def __init__(self, state: StateDirectory) -> None:
         self._state = state
         self._folder = state.directory("agent", "jobs")
 
-    def write(self, entry: Entry, *, durable: bool) -> None:
+    def write(self, entry: JobJournalEntry, *, durable: bool) -> None:
         document = {**vars(entry), "result": None if holds_secret(entry.result) else entry.result}
         content = json.dumps(document, ensure_ascii=False).encode("utf-8", "backslashreplace")
         self._state.write(self._place(entry.job_id), content, durable=durable)
@@ -51,7 +51,7 @@ class Journal:
     def remove(self, job_id: str) -> None:
         remove(self._place(job_id))
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[JobJournalEntry]:
         """What an earlier process began; a file that a full disk or a power cut spoilt is thrown away."""
         found = []
         for name in sorted(list_names(self._folder)):
@@ -69,10 +69,10 @@ class Journal:
         return os.path.join(self._folder, f"{job_id}.json")
 
 
-def read_entry(text: str) -> Entry | None:
+def read_entry(text: str) -> JobJournalEntry | None:
     try:
         document: Any = json.loads(text)
         result = document.pop("result")
-        return Entry(**document, result=None if result is None else (result[0], result[1]))
+        return JobJournalEntry(**document, result=None if result is None else (result[0], result[1]))
     except (ValueError, TypeError, KeyError, AttributeError, IndexError):
         return None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 
-from mainstay.agent.answers import RENEWED, fit
 from mainstay.agent.client import ServerRefusal, Unreachable
+from mainstay.agent.responses import RENEWED, matching
 from mainstay.converge.contract import StopFlag
 
 TYPE_CHECKING = False
@@ -30,7 +30,7 @@ def now() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-class Holding(StopFlag):
+class LeaseStopFlag(StopFlag):
     """Asks a run to end, and does so by itself at the last moment: whoever looks first, after a sleep or a SIGSTOP, is
     told in time."""
 
@@ -70,7 +70,7 @@ class Lease:
     """One job's lease from the moment that the claim was sent: counted from there, it never seems longer than it is."""
 
     def __init__(
-        self, client: Client, job_id: str, token: str, seconds: int, sent_at: float, stop: Holding, log: Log
+        self, client: Client, job_id: str, token: str, seconds: int, sent_at: float, stop: LeaseStopFlag, log: Log
     ) -> None:
         self._client = client
         self._job_id = job_id
@@ -132,7 +132,7 @@ class Lease:
         body = {"leaseToken": self.token, "leaseSeconds": self._seconds, "progress": progress}
         path = f"/jobs/{self._job_id}/renew"
         try:
-            answer = fit(self._client.post(path, body, timeout_seconds=LONGEST_RENEWAL_SECONDS), RENEWED)
+            answer = matching(self._client.post(path, body, timeout_seconds=LONGEST_RENEWAL_SECONDS), RENEWED)
         except ServerRefusal as refusal:
             if refusal.status in (409, 404):
                 return self._give_up(str(refusal))

@@ -12,15 +12,15 @@ import threading
 import uuid
 from functools import partial
 
-from mainstay.agent.answers import JOB, LEASED, RENEWED, fit, fit_each
+from mainstay.agent.blueprint_cache import BlueprintCache
 from mainstay.agent.client import ServerRefusal, Unreachable
-from mainstay.agent.journal import Entry, Journal
-from mainstay.agent.lease import CANCELLED, Holding, Lease, now
+from mainstay.agent.job_runner import STOPPING, Outcome, WorkArea, carry_out, failed, load_ahead
+from mainstay.agent.journal import JobJournal, JobJournalEntry
+from mainstay.agent.lease import CANCELLED, Lease, LeaseStopFlag, now
 from mainstay.agent.log import place_of
-from mainstay.agent.measures import Measures
-from mainstay.agent.shelf import Shelf
+from mainstay.agent.metrics import AgentMetrics
+from mainstay.agent.responses import JOB, LEASED, RENEWED, matching, matching_items
 from mainstay.agent.translate import message_of
-from mainstay.agent.work import STOPPING, Outcome, Place, carry_out, failed, load_ahead
 from mainstay.converge.contract import StopFlag
 from mainstay.converge.host.state import Busy, Lock, StateDirectory
 
@@ -46,7 +46,7 @@ class AlreadyRunning(Exception):
     """Another agent works with the same state directory."""
 
 
-class Settings:
+class AgentSettings:
     def __init__(
         self, *, jobs: int = 4, lease_seconds: int = 60, drift_seconds: float = 300.0, blueprints: Sequence[str] = ()
     ) -> None:
@@ -57,18 +57,20 @@ class Settings:
         self.blueprints = blueprints
 
 
-class Agent:
-    def __init__(self, client: Client, state: StateDirectory, place: Place, settings: Settings, log: Log) -> None:
+class AgentLoop:
+    def __init__(
+        self, client: Client, state: StateDirectory, place: WorkArea, settings: AgentSettings, log: Log
+    ) -> None:
         self.client = client
         self.state = state
         self.place = place
         self.settings = settings
         self.log = log
-        self.measures = Measures()
+        self.measures = AgentMetrics()
         self.stopping = threading.Event()
         self._changed = threading.Condition()
         # Services somebody is at work on, by id → how to ask him to stop.
-        self._at_work: dict[str, Holding] = {}
+        self._at_work: dict[str, LeaseStopFlag] = {}
         # Services with a job of ours.
         self._jobs: dict[str, threading.Thread] = {}
         self._claiming = False
@@ -82,8 +84,8 @@ class Agent:
         except Busy as busy:
             raise AlreadyRunning(f"another agent works with {self.state.path}: {busy}") from None
         try:
-            self.shelf = Shelf(self.state, self.client, self.settings.blueprints)
-            self.journal = Journal(self.state)
+            self.shelf = BlueprintCache(self.state, self.client, self.settings.blueprints)
+            self.journal = JobJournal(self.state)
             load_ahead()
             signals = Signals()
             self.log.info("the agent starts", server=self.client.url, pid=os.getpid())
@@ -120,7 +122,7 @@ class Agent:
             return bool(self._jobs or self._at_work or self._claiming)
 
     # ---- who works on what ----
-    def _begin(self, service_id: str, work: Callable[[Holding], None]) -> None:
+    def _begin(self, service_id: str, work: Callable[[LeaseStopFlag], None]) -> None:
         """A job in a thread of its own. Jobs of one service come one after the other from the server."""
         thread = threading.Thread(
             target=self._work, args=(service_id, work), name=f"job of {service_id}", daemon=True
@@ -129,7 +131,7 @@ class Agent:
             self._jobs[service_id] = thread
         thread.start()
 
-    def _work(self, service_id: str, work: Callable[[Holding], None]) -> None:
+    def _work(self, service_id: str, work: Callable[[LeaseStopFlag], None]) -> None:
         try:
             work(self._take_over(service_id))
         except Exception as error:  # noqa: BLE001  # one job's bug must not end the others
@@ -139,7 +141,7 @@ class Agent:
                 self._jobs.pop(service_id, None)
                 self.leave(service_id)
 
-    def _take_over(self, service_id: str) -> Holding:
+    def _take_over(self, service_id: str) -> LeaseStopFlag:
         """The service for a job alone: whoever only looks at it is asked to stop."""
         with self._changed:
             while (holder := self._at_work.get(service_id)) is not None:
@@ -147,7 +149,7 @@ class Agent:
                 self._changed.wait(1.0)
             return self._note_holder(service_id)
 
-    def take(self, service_id: str, wait_seconds: float = 0.0) -> Holding | None:
+    def take(self, service_id: str, wait_seconds: float = 0.0) -> LeaseStopFlag | None:
         """The service for somebody who only looks at it; None: there is, or will be, a job at work, or another looks."""
         with self._changed:
             # The server may know of a job's end before we do.
@@ -157,8 +159,8 @@ class Agent:
                 return None
             return self._note_holder(service_id)
 
-    def _note_holder(self, service_id: str) -> Holding:
-        self._at_work[service_id] = stop = Holding()
+    def _note_holder(self, service_id: str) -> LeaseStopFlag:
+        self._at_work[service_id] = stop = LeaseStopFlag()
         if self.stopping.is_set():
             stop.request(STOPPING)
         return stop
@@ -198,7 +200,7 @@ class Agent:
             query={"limit": free, "wait": POLL_SECONDS},
             timeout_seconds=POLL_SECONDS + POLL_GRACE_SECONDS,
         )
-        jobs = fit_each(found, JOB)
+        jobs = matching_items(found, JOB)
         self.measures.heard()
         begun = [job for job in jobs if self._claim(job)]
         return bool(begun) or not jobs
@@ -211,11 +213,11 @@ class Agent:
             # Whoever ends the agent waits for this, since a job that is won is given back.
             self._claiming = True
         try:
-            return self._try_to_claim(Entry(job["id"], job["serviceId"], str(uuid.uuid4())))
+            return self._try_to_claim(JobJournalEntry(job["id"], job["serviceId"], str(uuid.uuid4())))
         finally:
             self._claiming = False
 
-    def _try_to_claim(self, entry: Entry) -> bool:
+    def _try_to_claim(self, entry: JobJournalEntry) -> bool:
         self.journal.write(entry, durable=False)
         sent_at = now()
         try:
@@ -235,11 +237,11 @@ class Agent:
         with self._changed:
             return self._changed.wait_for(lambda: service_id not in self._jobs, JOB_ENDS_SECONDS)
 
-    def _ask_to_claim(self, entry: Entry) -> Mapping[str, Any] | None:
+    def _ask_to_claim(self, entry: JobJournalEntry) -> Mapping[str, Any] | None:
         """The job with its lease; None: it is another's."""
         body = {"leaseSeconds": self.settings.lease_seconds, "claimId": entry.claim_id}
         try:
-            answer = fit(self.client.post(f"/jobs/{entry.job_id}/claim", body), LEASED)
+            answer = matching(self.client.post(f"/jobs/{entry.job_id}/claim", body), LEASED)
         except ServerRefusal as refusal:
             self.log.info("a job was not ours to take", job=entry.job_id, reason=str(refusal))
             self.journal.remove(entry.job_id)
@@ -248,7 +250,7 @@ class Agent:
         job: Mapping[str, Any] = answer["job"]
         return job
 
-    def _resume(self, entry: Entry, stop: Holding) -> None:
+    def _resume(self, entry: JobJournalEntry, stop: LeaseStopFlag) -> None:
         """What an earlier process, or an answer that got lost, left: a result to send, or a job to go on with."""
         if entry.result is not None:
             self.log.info("a kept result is sent", job=entry.job_id)
@@ -268,22 +270,22 @@ class Agent:
                 self._hold(entry, job, sent_at, stop)
             return
 
-    def _ask_to_go_on(self, entry: Entry) -> Mapping[str, Any] | None:
+    def _ask_to_go_on(self, entry: JobJournalEntry) -> Mapping[str, Any] | None:
         """The job, with its lease renewed: one that was won earlier may be nearly over."""
         job = self._ask_to_claim(entry) if entry.lease_token is None else None
         if entry.lease_token is None:
             return None
         body = {"leaseToken": entry.lease_token, "leaseSeconds": self.settings.lease_seconds}
         try:
-            fit(self.client.post(f"/jobs/{entry.job_id}/renew", body), RENEWED)
-            return job or fit(self.client.get(f"/jobs/{entry.job_id}"), JOB)
+            matching(self.client.post(f"/jobs/{entry.job_id}/renew", body), RENEWED)
+            return job or matching(self.client.get(f"/jobs/{entry.job_id}"), JOB)
         except ServerRefusal as refusal:
             self.log.info("a job begun earlier is no longer ours", job=entry.job_id, reason=str(refusal))
             self.journal.remove(entry.job_id)
             return None
 
     # ---- working and telling ----
-    def _hold(self, entry: Entry, job: Mapping[str, Any], sent_at: float, stop: Holding) -> None:
+    def _hold(self, entry: JobJournalEntry, job: Mapping[str, Any], sent_at: float, stop: LeaseStopFlag) -> None:
         begun = now()
         token = str(entry.lease_token)
         if job.get("cancelRequested"):
@@ -309,7 +311,7 @@ class Agent:
             self._note(entry)
         self._deliver(entry, outcome)
 
-    def _carry_out(self, job: Mapping[str, Any], lease: Lease, stop: Holding) -> Outcome:
+    def _carry_out(self, job: Mapping[str, Any], lease: Lease, stop: LeaseStopFlag) -> Outcome:
         pause = Pause()
         while True:
             try:
@@ -325,14 +327,14 @@ class Agent:
                 self.log.error("bug", job=job["id"], at=place_of(error))
                 return failed(f"bug in the agent: {place_of(error)}")
 
-    def _note(self, entry: Entry) -> None:
+    def _note(self, entry: JobJournalEntry) -> None:
         """Without room on the disk the work goes on; a kill would then lose what could not be noted."""
         try:
             self.journal.write(entry, durable=True)
         except OSError as error:
             self.log.error("the journal cannot be written", job=entry.job_id, reason=error.strerror)
 
-    def _deliver(self, entry: Entry, outcome: Outcome) -> None:
+    def _deliver(self, entry: JobJournalEntry, outcome: Outcome) -> None:
         """Until the server has it, or does not want it. When the agent stops, the journal knows what is left to do."""
         pause = Pause()
         verb, body = str(outcome.verb), outcome.body

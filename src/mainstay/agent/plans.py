@@ -7,12 +7,12 @@ from __future__ import annotations
 import threading
 
 from mainstay.agent import translate
-from mainstay.agent.answers import PLAN, fit_each
+from mainstay.agent.blueprint_cache import NoBlueprint
 from mainstay.agent.client import ServerRefusal, Unreachable
+from mainstay.agent.job_runner import dry_run, find_manifest, time_limit
 from mainstay.agent.log import place_of
 from mainstay.agent.loop import Pause
-from mainstay.agent.shelf import NoBlueprint
-from mainstay.agent.work import find_manifest, foresee, time_limit
+from mainstay.agent.responses import PLAN, matching_items
 from mainstay.converge.contract import DoesNotLoad, Stopped
 from mainstay.converge.host.state import Unusable
 from mainstay.converge.run import Locked
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from mainstay.agent.loop import Agent
+    from mainstay.agent.loop import AgentLoop
     from mainstay.converge.contract import StopFlag
 
 POLL_SECONDS = 60
@@ -31,7 +31,7 @@ BUSY = "the agent is at work on this service; ask again when it is done"
 
 
 class Planner:
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: AgentLoop) -> None:
         self._agent = agent
         self._places = threading.Semaphore(agent.settings.jobs)
 
@@ -54,7 +54,7 @@ class Planner:
                 query={"limit": 1, "wait": POLL_SECONDS},
                 timeout_seconds=POLL_SECONDS + POLL_GRACE_SECONDS,
             )
-            plans = fit_each(found, PLAN)
+            plans = matching_items(found, PLAN)
             pause.reset()
             return plans[0] if plans else None
         except ServerRefusal as refusal:
@@ -100,7 +100,7 @@ class Planner:
             self._agent.log.info("an answer for a plan was not taken", plan=plan["id"], reason=str(error))
 
 
-def answer_to(plan: Mapping[str, Any], agent: Agent, stop: StopFlag) -> dict[str, Any]:
+def answer_to(plan: Mapping[str, Any], agent: AgentLoop, stop: StopFlag) -> dict[str, Any]:
     job, opened = plan["job"], plan["secrets"]
     try:
         blueprint, entry = find_manifest(agent.shelf, job)
@@ -113,7 +113,7 @@ def answer_to(plan: Mapping[str, Any], agent: Agent, stop: StopFlag) -> dict[str
     roots = translate.roots_of(job["service"], properties, job, agent.place.root)
     manifest = blueprint.place(entry.manifest)
     try:
-        session, report, digest = foresee(manifest, job["serviceId"], roots, agent.place, stop, agent.client)
+        session, report, digest = dry_run(manifest, job["serviceId"], roots, agent.place, stop, agent.client)
     except DoesNotLoad as refusal:
         return {"error": translate.fault_message(refusal, blueprint.directory)}
     except (Locked, Stopped):

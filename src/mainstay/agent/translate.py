@@ -7,8 +7,8 @@ import json
 import math
 
 from mainstay.converge.contract import FAILED, UNMET
-from mainstay.converge.kinds import Tainted, shorten
 from mainstay.converge.manifest.expressions import SecretMembers, holds_secret, taint
+from mainstay.converge.value_kinds import Tainted, shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from mainstay.cli.main import Refused
+from mainstay.cli.main import CommandRefused
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
 
@@ -17,7 +17,7 @@ def read_document(file: str) -> object:
     try:
         return read_json(text) if file.endswith(".json") else read_yaml(text)
     except BadDocument as error:
-        raise Refused(f"{file} {error}") from None
+        raise CommandRefused(f"{file} {error}") from None
 
 
 def read_text(file: str) -> str:
@@ -28,10 +28,10 @@ def read_text(file: str) -> str:
             with open(file, "rb") as source:
                 raw = source.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise Refused(f"cannot read {file}: {error.strerror}") from None
+        raise CommandRefused(f"cannot read {file}: {error.strerror}") from None
     if len(raw) > MAX_FILE_BYTES:
-        raise Refused(f"{file} is larger than {MAX_FILE_BYTES} bytes")
+        raise CommandRefused(f"{file} is larger than {MAX_FILE_BYTES} bytes")
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise Refused(f"{file} is not UTF-8: {error.reason} at byte {error.start}") from None
+        raise CommandRefused(f"{file} is not UTF-8: {error.reason} at byte {error.start}") from None

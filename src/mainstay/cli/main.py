@@ -19,7 +19,7 @@ EXIT_USAGE = 2
 OTHER_NAMES = {"--dry-run": "--noop", "--check": "--noop", "-n": "--noop", "--extra-vars": "--set"}
 
 
-class Refused(Exception):
+class CommandRefused(Exception):
     """The command cannot be carried out as asked; the text says what is wrong and what to do."""
 
     def __init__(self, message: str, *, exit_code: int = EXIT_USAGE) -> None:
@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code = dispatch(arguments)
         sys.stdout.flush()
-    except Refused as refusal:
+    except CommandRefused as refusal:
         complain(str(refusal))
         return refusal.exit_code
     except BrokenPipeError:
@@ -85,7 +85,7 @@ def mend_streams() -> None:
 
 
 def complain(text: str) -> None:
-    from mainstay.cli.display import printable
+    from mainstay.cli.views.run_display import printable
 
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -108,7 +108,7 @@ def dispatch(arguments: list[str]) -> int:
         return 0
     command = load(name)
     if command is None:
-        raise Refused(f"there is no command {name!r}{suggestion(name, names())}; `mainstay --help` lists them")
+        raise CommandRefused(f"there is no command {name!r}{suggestion(name, names())}; `mainstay --help` lists them")
     words = arguments[1:]
     parser = make_parser(name, command, words)
     try:
@@ -117,7 +117,7 @@ def dispatch(arguments: list[str]) -> int:
         if (error.name or "").startswith("mainstay"):
             raise
         # A host is installed without what only the control plane needs.
-        raise Refused(
+        raise CommandRefused(
             f"the server's parts are not installed ({error.name}): pip install 'mainstay[server]'"
         ) from None
     return code
@@ -155,7 +155,7 @@ def make_parser(name: str, command: ModuleType, words: Sequence[str] = ()) -> ar
         """argparse, with a way out in each message."""
 
         def error(self, message: str) -> NoReturn:
-            raise Refused(f"{message}{self.way_out(message)}\nSee `{self.prog} --help`.")
+            raise CommandRefused(f"{message}{self.way_out(message)}\nSee `{self.prog} --help`.")
 
         def way_out(self, message: str) -> str:
             hint = switch_hint(words, options_of(self))

@@ -108,7 +108,7 @@ ACCESS: Mapping[tuple[str, str], Mapping[Role, Relation]] = {
     ("service_pool", "write"): PROVIDERS,
     ("service_pool_value", "read"): {A: ALL, P: AS_PROVIDER, G: AS_PROVIDER},
     ("service_pool_value", "write"): PROVIDERS,
-    # Which of them, and when, depends on the owner: see operations/secrets.py.
+    # Which of them, and when, depends on the owner: see operations/vault.py.
     ("secret", "read"): {G: ALL},
     ("metric_type", "read"): EVERYBODY,
     ("metric_type", "write"): ADMIN_ONLY,

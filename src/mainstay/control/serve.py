@@ -23,18 +23,18 @@ from litestar import Litestar
 
 from mainstay.control.api.application import make_application
 from mainstay.control.api.connections import bounded_protocol
-from mainstay.control.api.contract import Parts, Readiness
+from mainstay.control.api.contract import Dependencies, Readiness
 from mainstay.control.api.limits import Limits
-from mainstay.control.api.measures import Measures
+from mainstay.control.api.prometheus import ServerMetrics
 from mainstay.control.background import all_tasks, run_task
-from mainstay.control.operations.definitions import Definitions
+from mainstay.control.operations.machinery.definitions import Definitions
+from mainstay.control.operations.machinery.secret_sealing import check_keys
+from mainstay.control.operations.machinery.unit_of_work import OperationTools, UnitOfWork
 from mainstay.control.operations.tokens import make_first_admin
-from mainstay.control.operations.vault import check_keys
-from mainstay.control.operations.work import Tools, Work
 from mainstay.control.rulebook import installed_rulebook
-from mainstay.control.settings import BadSettings, Settings
-from mainstay.control.store.contract import Store
-from mainstay.control.store.open import open_store
+from mainstay.control.settings import BadSettings, ServerSettings
+from mainstay.control.store.engine.contract import Store
+from mainstay.control.store.engine.open import open_store
 from mainstay.control.vault.keys import load_vault
 
 # Agents hold a request for up to a minute; their connection must outlive it.
@@ -51,7 +51,7 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def configure_logging(settings: Settings) -> None:
+def configure_logging(settings: ServerSettings) -> None:
     level = getattr(logging, settings.log_level.upper())
     renderer: structlog.types.Processor = (
         structlog.processors.JSONRenderer()
@@ -89,7 +89,7 @@ def write_private(path: Path, text: str) -> None:
     os.replace(draft, path)
 
 
-async def migrate(settings: Settings) -> list[str]:
+async def migrate(settings: ServerSettings) -> list[str]:
     prepare_data_directory(settings.data_path)
     store = await open_store(settings.store_url)
     try:
@@ -100,8 +100,8 @@ async def migrate(settings: Settings) -> list[str]:
 
 @asynccontextmanager
 async def opened(
-    settings: Settings, environment: Mapping[str, str], *, alone: bool = False
-) -> AsyncIterator[tuple[Store, Tools]]:
+    settings: ServerSettings, environment: Mapping[str, str], *, alone: bool = False
+) -> AsyncIterator[tuple[Store, OperationTools]]:
     """The store, up to date, and what operations need; a key that does not fit the secrets stops here."""
     prepare_data_directory(settings.data_path)
     with held(settings.data_path, alone=alone):
@@ -111,7 +111,7 @@ async def opened(
             vault = load_vault(settings, environment)
             async with store.reading() as tx:
                 await check_keys(tx, vault)
-            yield store, Tools(Definitions(installed_rulebook()), vault)
+            yield store, OperationTools(Definitions(installed_rulebook()), vault)
         finally:
             await store.close()
 
@@ -141,7 +141,7 @@ def locked(path: Path, reason: str, *, alone: bool) -> Iterator[None]:
         os.close(handle)
 
 
-def only_server(settings: Settings) -> contextlib.AbstractContextManager[None]:
+def only_server(settings: ServerSettings) -> contextlib.AbstractContextManager[None]:
     """Two servers on one embedded database would not hear of each other's orders; replicas need PostgreSQL."""
     if not settings.is_embedded:
         return contextlib.nullcontext()
@@ -151,32 +151,32 @@ def only_server(settings: Settings) -> contextlib.AbstractContextManager[None]:
     )
 
 
-async def make_admin_token(store: Store, tools: Tools, settings: Settings) -> str | None:
+async def make_admin_token(store: Store, tools: OperationTools, settings: ServerSettings) -> str | None:
     """The first start of a new database; None at every other."""
     path = settings.data_path / "admin.token"
     async with store.transaction() as tx:
-        value = await make_first_admin(Work(tx, now(), tools))
+        value = await make_first_admin(UnitOfWork(tx, now(), tools))
         if value is not None:
             # Before the commit: a token that nobody could ever read would lock everybody out.
             write_private(path, f"{value}\n")
     return value
 
 
-async def serve(settings: Settings, environment: Mapping[str, str]) -> None:
+async def serve(settings: ServerSettings, environment: Mapping[str, str]) -> None:
     configure_logging(settings)
     with only_server(settings):
         await serve_alone(settings, environment)
 
 
-async def serve_alone(settings: Settings, environment: Mapping[str, str]) -> None:
+async def serve_alone(settings: ServerSettings, environment: Mapping[str, str]) -> None:
     async with opened(settings, environment) as (store, tools):
         token = await make_admin_token(store, tools, settings)
-        parts = Parts(
+        parts = Dependencies(
             store,
             settings,
             tools,
             now,
-            Measures(),
+            ServerMetrics(),
             Limits(ENROLMENTS_PER_SECOND, ENROLMENT_BURST),
             Readiness(),
         )
@@ -224,7 +224,7 @@ def listen(host: str, port: int) -> socket.socket:
 class Server(uvicorn.Server):
     """uvicorn on a socket of ours; signals are not its business, since there may be two of it."""
 
-    def __init__(self, application: Litestar, settings: Settings, port: int) -> None:
+    def __init__(self, application: Litestar, settings: ServerSettings, port: int) -> None:
         super().__init__(
             uvicorn.Config(
                 application,
@@ -261,7 +261,7 @@ class Server(uvicorn.Server):
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
-def greet(settings: Settings, server: Server, token: str | None) -> None:
+def greet(settings: ServerSettings, server: Server, token: str | None) -> None:
     """The one thing printed for people: where it is, and at the very first start how to get in."""
     lines = [f"Mainstay listens on {server.address} (documentation: {server.address}/docs)"]
     if token is not None:
@@ -280,7 +280,7 @@ def is_loopback(host: str) -> bool:
     return host == "localhost"
 
 
-def run_server(settings: Settings, environment: Mapping[str, str]) -> None:
+def run_server(settings: ServerSettings, environment: Mapping[str, str]) -> None:
     import uvloop
 
     raise_file_limit()

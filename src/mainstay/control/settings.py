@@ -19,7 +19,7 @@ class BadSettings(Exception):
     """The server cannot start as told; the text names the setting and where it came from."""
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     host: str = "127.0.0.1"
     port: Port = 8420
     data_dir: str = ""
@@ -59,19 +59,19 @@ def default_data_dir(environment: Mapping[str, str]) -> str:
 
 def load_settings(
     flags: Mapping[str, object], environment: Mapping[str, str], config_file: str | None = None
-) -> Settings:
+) -> ServerSettings:
     # Each setting that was given, with where it came from.
     given: dict[str, tuple[object, str]] = {"data_dir": (default_data_dir(environment), "")}
     if config_file is not None:
         given |= {name: (value, f"{name} in {config_file}") for name, value in _read_file(config_file).items()}
-    for name in Settings.__struct_fields__:
+    for name in ServerSettings.__struct_fields__:
         variable = PREFIX + name.upper()
         if environment.get(variable):
             given[name] = (environment[variable], variable)
         if flags.get(name) is not None:
             given[name] = (flags[name], f"--{name.replace('_', '-')}")
-    kinds = get_type_hints(Settings, include_extras=True)
-    return Settings(**{name: _checked(name, value, origin, kinds) for name, (value, origin) in given.items()})
+    kinds = get_type_hints(ServerSettings, include_extras=True)
+    return ServerSettings(**{name: _checked(name, value, origin, kinds) for name, (value, origin) in given.items()})
 
 
 def _checked(name: str, value: object, origin: str, kinds: Mapping[str, Any]) -> Any:

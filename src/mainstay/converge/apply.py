@@ -16,10 +16,10 @@ from mainstay.converge.contract import (
     Report,
     Stopped,
 )
-from mainstay.converge.kinds import Unfit, conceal, shorten, to_text
 from mainstay.converge.manifest.expressions import Unresolved
 from mainstay.converge.manifest.values import accept_secret, render_tree
 from mainstay.converge.redaction import Redactor
+from mainstay.converge.value_kinds import Unfit, conceal, shorten, to_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from mainstay.converge.contract import Change, Observer, Provider, Resource, ResourceType, State, StopFlag
     from mainstay.converge.history import Ledger
-    from mainstay.converge.host.door import Host
+    from mainstay.converge.host.host import Host
     from mainstay.converge.manifest.expressions import Expression
     from mainstay.converge.manifest.resolve import Manifest
 
@@ -325,7 +325,7 @@ class Run:
             for change in changes:
                 provider.forecast(resource, before, change, self.host)
         except (Failure, OSError):
-            event.changed = self.left_traces(resource, event, provider, before)
+            event.changed = self.altered_despite_failure(resource, event, provider, before)
             raise
         mark_changed(event, changes)
         event.noop_message = resource_type.describe(resource, event.state, changes)
@@ -353,7 +353,9 @@ class Run:
                 raise DesiredStateFailed(reason, output=after.output)
         except BaseException:
             # What is seen from the resource's path tells little of a tree that was removed in part.
-            event.changed = host.files.altered != altered or self.left_traces(resource, event, provider, before)
+            event.changed = host.files.altered != altered or self.altered_despite_failure(
+                resource, event, provider, before
+            )
             if subscribers and not event.changed:
                 self.ledger.void(resource.id, subscribers)
             raise
@@ -423,7 +425,7 @@ class Run:
             self.refused_together.update(step[0].id for step in steps)
             for neighbour, actual, change in steps[1:]:
                 subscribers = owed[neighbour.id]
-                if self.left_traces(neighbour, Event(neighbour), provider, actual):
+                if self.altered_despite_failure(neighbour, Event(neighbour), provider, actual):
                     self.altered_ahead[neighbour.id] = change
                 elif subscribers:
                     self.ledger.void(neighbour.id, subscribers)
@@ -455,18 +457,18 @@ class Run:
             if changes:
                 yield later, actual, changes[0]
 
-    def left_traces(self, resource: Resource, event: Event, provider: Provider, before: Any) -> bool:
+    def altered_despite_failure(self, resource: Resource, event: Event, provider: Provider, before: Any) -> bool:
         """Whether a change that failed altered the host all the same."""
         try:
             event.state = after = provider.confirm(resource, before, self.host)
         except (Failure, OSError):
             return True
         resource_type = self.find_type(resource.type)
-        return resource_type is None or resource_type.leaves_traces(resource, before, after)
+        return resource_type is None or resource_type.was_altered(resource, before, after)
 
     # ---- health ----
     def check_health(self, resource: Resource, event: Event) -> None:
-        from mainstay.converge.health import ask
+        from mainstay.converge.health_checks.command import ask
 
         if self.options.noop and (event.changed or self.host.would_change is not None):
             names = ", ".join(check.name for check in resource.health_checks)

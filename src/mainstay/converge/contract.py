@@ -11,15 +11,15 @@ from functools import lru_cache
 from json import dumps
 from json.encoder import encode_basestring as quoted
 
-from mainstay.converge.kinds import conceal
+from mainstay.converge.value_kinds import conceal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from mainstay.converge.host.door import Host
-    from mainstay.converge.kinds import Kind
+    from mainstay.converge.host.host import Host
+    from mainstay.converge.value_kinds import ValueKind
 
     DocumentPath = tuple[str | int, ...]
 
@@ -88,7 +88,7 @@ class Property:
 
     def __init__(
         self,
-        kind: Kind,
+        kind: ValueKind,
         summary: str,
         *,
         choices: tuple[str, ...] = (),
@@ -215,7 +215,7 @@ class ResourceType(ABC):
         """What a dry run says about these changes."""
 
     @abstractmethod
-    def leaves_traces(self, wanted: Any, before: Any, after: Any) -> bool:
+    def was_altered(self, wanted: Any, before: Any, after: Any) -> bool:
         """Whether a failed change altered the host all the same, so that subscribers must hear of it."""
 
 
@@ -339,7 +339,7 @@ class Event:
         is_plain = is_plain and self.output is None and self.diff is None and resource.alias is None
         if not is_plain or state is None or provider is None or reason is None:
             return dumps(self.as_json(host, hash_up_to_bytes=hash_up_to_bytes), ensure_ascii=False)
-        before_name, after_name = around_name(resource.type, provider, resource.ensure, self.noop, reason)
+        before_name, after_name = plain_event_frame(resource.type, provider, resource.ensure, self.noop, reason)
         return (
             f"{before_name}{quoted(resource.name)}{after_name}{self.duration_seconds:.6f}, "
             f'"diff": null, "state": {state.as_json_text(host, hash_up_to_bytes=hash_up_to_bytes)}}}'
@@ -347,7 +347,7 @@ class Event:
 
 
 @lru_cache(maxsize=64)
-def around_name(type_name: str, provider: str, ensure: str, noop: bool, reason: str) -> tuple[str, str]:  # noqa: FBT001  # a key of the cache
+def plain_event_frame(type_name: str, provider: str, ensure: str, noop: bool, reason: str) -> tuple[str, str]:  # noqa: FBT001  # a key of the cache
     """What many plain events share: the text before their name, and from there to their duration."""
     before = f'{{"type": {quoted(type_name)}, "name": '
     after = (

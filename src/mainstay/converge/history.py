@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mainstay.converge.contract import Report
-    from mainstay.converge.host.door import Host
+    from mainstay.converge.host.host import Host
     from mainstay.converge.host.state import StateDirectory
 
 MOST_REPORTS = 1000
@@ -129,7 +129,7 @@ class Ledger:
             self._file.append(json.dumps([verb, trigger, list(subscribers)]), durable=durable)
 
 
-class Journal:
+class TempFileJournal:
     """Names each directory before a temporary file is made in it, so that the next run cleans up after a kill."""
 
     def __init__(self, path: str, run_id: str) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from mainstay.converge.kinds import REDACTED, Tainted, Unfit, shorten
-from mainstay.converge.words import split_words
+from mainstay.converge.command_words import split_words
+from mainstay.converge.value_kinds import REDACTED, Tainted, Unfit, shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

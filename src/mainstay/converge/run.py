@@ -8,9 +8,9 @@ from __future__ import annotations
 from mainstay.converge import providers, resources
 from mainstay.converge.apply import Options, Run
 from mainstay.converge.contract import DoesNotLoad, Failure, Fault, Missing, Observer, StopFlag
-from mainstay.converge.history import History, Journal, Ledger
+from mainstay.converge.history import History, Ledger, TempFileJournal
 from mainstay.converge.host.clock import monotonic
-from mainstay.converge.host.door import Host, process_environment
+from mainstay.converge.host.host import Host, process_environment
 from mainstay.converge.host.sources import ManifestText, open_manifest, read_bytes
 from mainstay.converge.host.state import (
     Busy,
@@ -22,13 +22,13 @@ from mainstay.converge.host.state import (
     state_path,
     write_through,
 )
-from mainstay.converge.kinds import describe, to_value
 from mainstay.converge.manifest.document import decode, parse
 from mainstay.converge.manifest.expressions import Unresolved, taint
 from mainstay.converge.manifest.faults import did_you_mean
 from mainstay.converge.manifest.hierarchy import overlay
 from mainstay.converge.manifest.resolve import Manifest, Source, resolve
 from mainstay.converge.redaction import Redactor, secret_values
+from mainstay.converge.value_kinds import describe, to_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
     from mainstay.converge.contract import Event, Report
     from mainstay.converge.host.backups import Backup
-    from mainstay.converge.kinds import Node
+    from mainstay.converge.value_kinds import Node
 
 OUTPUT_TAIL_CHARACTERS = 32 * 1024
 
 
-class Request:
+class RunRequest:
     """What a caller wants done, and what it brings along."""
 
     def __init__(
@@ -93,7 +93,7 @@ class Locked(Exception):
 class Session:
     """One request on its way: the host it runs on, and what expressions can see of it."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: RunRequest) -> None:
         self.request = request
         environ = request.environ if request.environ is not None else process_environment()
         self.state = StateDirectory(request.state_directory or state_path(environ))
@@ -196,7 +196,7 @@ def describe_result(event: Event, host: Host) -> dict[str, Any]:
     return found
 
 
-def load(request: Request) -> tuple[Session, Manifest]:
+def load(request: RunRequest) -> tuple[Session, Manifest]:
     """The manifest, checked as far as that is possible without a run; raises `DoesNotLoad`."""
     session = Session(request)
     text = open_text(session)
@@ -206,7 +206,7 @@ def load(request: Request) -> tuple[Session, Manifest]:
         text.close()
 
 
-def run(request: Request) -> tuple[Session, Report]:
+def run(request: RunRequest) -> tuple[Session, Report]:
     """One run. Raises `DoesNotLoad` or `Locked` before anything is touched."""
     session = Session(request)
     text = open_text(session)
@@ -278,7 +278,7 @@ def apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report:
             f"another run of {manifest.file} is going on ({busy}); wait for it, or use --lock-wait"
         ) from None
     try:
-        journal = Journal(f"{folder}/journal", host.run_id)
+        journal = TempFileJournal(f"{folder}/journal", host.run_id)
         journal.clean_up()
         host.watch_commands(f"{folder}/running")
         host.files.announce_directory = journal.announce
@@ -348,7 +348,7 @@ def say(current: Run, line: str) -> None:
 
 def read_state(type_name: str, name: str, provider_name: str | None) -> dict[str, Any]:
     """The actual state of one thing, whatever a manifest may want of it."""
-    session = Session(Request(options=Options(noop=True)))
+    session = Session(RunRequest(options=Options(noop=True)))
     resource_type = resources.find(type_name)
     if resource_type is None:
         meant = did_you_mean(type_name, resources.names())
@@ -365,12 +365,12 @@ def read_state(type_name: str, name: str, provider_name: str | None) -> dict[str
 def list_backups(path: str) -> list[Backup]:
     from mainstay.converge.host.backups import Backups
 
-    return Backups(Session(Request()).state).list(path)
+    return Backups(Session(RunRequest()).state).list(path)
 
 
 def restore_backup(path: str, run_id: str | None) -> Backup:
     """Puts back what was kept; what is there now is kept first."""
-    host = Session(Request()).host
+    host = Session(RunRequest()).host
     kept = [found for found in list_backups(path) if run_id is None or found.run_id.startswith(run_id)]
     if not kept:
         of_run = "" if run_id is None else f" from run {run_id}"

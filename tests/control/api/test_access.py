@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-import seed
+import seed_text
+from control_plane import Client, Server
 from mainstay.control.access import ACCESS, Role
 from mainstay.control.api.contract import Endpoint
 from mainstay.control.api.endpoints import all_endpoints
-from plane import Client, Server
-from rows import Rows
+from sample_rows import SampleRows
 
-SIMPLE: Any = seed.block("Example 1: Simple VM Lifecycle")
+SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
 GUARDED = [endpoint for endpoint in all_endpoints() if endpoint.access is not None]
 # A stream does not end by itself; its access row is the one of the list.
 NOT_CALLED = {"/api/v1/events/stream"}
@@ -24,8 +24,8 @@ def named(endpoint: Endpoint) -> str:
 
 
 @pytest.fixture(scope="module")
-def rows(server: Server) -> Rows:
-    return Rows(server.admin)
+def rows(server: Server) -> SampleRows:
+    return SampleRows(server.admin)
 
 
 # Which kinds of relation make a row of the fixture a caller's own.
@@ -74,7 +74,7 @@ def expected(endpoint: Endpoint, who: str) -> str:
 
 
 @pytest.mark.parametrize("endpoint", GUARDED, ids=named)
-def test_the_table_holds_over_http(rows: Rows, server: Server, endpoint: Endpoint) -> None:
+def test_the_table_holds_over_http(rows: SampleRows, server: Server, endpoint: Endpoint) -> None:
     if endpoint.path in NOT_CALLED:
         return
     path = rows.path(endpoint)
@@ -100,7 +100,7 @@ LISTS = [endpoint for endpoint in GUARDED if endpoint.lists is not None]
 
 
 @pytest.mark.parametrize("endpoint", LISTS, ids=named)
-def test_lists_never_show_a_foreign_row(rows: Rows, endpoint: Endpoint) -> None:
+def test_lists_never_show_a_foreign_row(rows: SampleRows, endpoint: Endpoint) -> None:
     """Under filters, orders and pages that would bring it up."""
     noun = endpoint.path.split("/")[3]
     if noun not in rows.ids:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from plane import Client, Server
-from world import World, unique
+from control_plane import Client, Server
+from scenario import Scenario, unique
 
 SCHEMA = {
     "endpoint": {"type": "string", "required": True, "validators": [{"type": "pattern", "pattern": "^https://"}]},
@@ -14,7 +14,7 @@ SCHEMA = {
 }
 
 
-def test_an_agent_is_made_by_its_provider(world: World) -> None:
+def test_an_agent_is_made_by_its_provider(world: Scenario) -> None:
     body = {"name": "a", "providerId": world.provider_id, "agentTypeId": world.agent_type_id, "tags": ["x"]}
     agent = world.provider.post("/agents", body)
     assert agent["status"] == "Disconnected"
@@ -26,7 +26,7 @@ def test_an_agent_is_made_by_its_provider(world: World) -> None:
     world.admin.post("/agents", {**body, "providerId": world.agent_type_id}, expect=400)
 
 
-def test_a_configuration_follows_the_schema_of_the_type(world: World) -> None:
+def test_a_configuration_follows_the_schema_of_the_type(world: Scenario) -> None:
     agent_type = world.agent_type(configurationSchema=SCHEMA)
     body = {"name": "a", "providerId": world.provider_id, "agentTypeId": agent_type["id"]}
     refused = world.provider.post("/agents", {**body, "configuration": {"endpoint": "ftp", "x": 1}}, expect=400)
@@ -45,7 +45,7 @@ def test_a_configuration_follows_the_schema_of_the_type(world: World) -> None:
     assert "canary" not in str(world.admin.get(f"/events?entityId={agent['id']}"))
 
 
-def test_a_configuration_schema_knows_no_pools_states_or_references(world: World) -> None:
+def test_a_configuration_schema_knows_no_pools_states_or_references(world: Scenario) -> None:
     for definition in (
         {"type": "reference"},
         {"type": "string", "generator": {"type": "pool", "config": {"poolType": "x"}}},
@@ -56,7 +56,7 @@ def test_a_configuration_schema_knows_no_pools_states_or_references(world: World
         assert refused["errors"][0]["path"].startswith("configurationSchema.x")
 
 
-def test_an_agent_type_names_service_types_that_exist(world: World) -> None:
+def test_an_agent_type_names_service_types_that_exist(world: Scenario) -> None:
     made = world.service_type()
     world.admin.post("/agent-types", {"name": unique("t"), "serviceTypeIds": [world.provider_id]}, expect=400)
     world.admin.post("/agent-types", {"name": unique("t"), "serviceTypeIds": [made["id"]]})
@@ -66,7 +66,7 @@ def test_an_agent_type_names_service_types_that_exist(world: World) -> None:
     assert world.admin.post("/agent-types", {"name": name}, expect=409)["code"] == "duplicate"
 
 
-def test_an_agent_tells_its_own_status(world: World) -> None:
+def test_an_agent_tells_its_own_status(world: Scenario) -> None:
     assert world.agent.get("/agents/me")["id"] == world.agent_id
     assert world.agent.put("/agents/me/status", {"status": "Error"})["status"] == "Error"
     before = len(world.admin.get(f"/events?entityId={world.agent_id}&pageSize=100")["items"])
@@ -77,7 +77,7 @@ def test_an_agent_tells_its_own_status(world: World) -> None:
     world.provider.put("/agents/me/status", {"status": "Error"}, expect=403)
 
 
-def test_any_request_is_a_sign_of_life_and_a_disabled_agent_is_refused(world: World) -> None:
+def test_any_request_is_a_sign_of_life_and_a_disabled_agent_is_refused(world: Scenario) -> None:
     assert world.admin.get(f"/agents/{world.agent_id}")["status"] == "Disconnected"
     world.agent.get("/service-types")
     assert world.admin.get(f"/agents/{world.agent_id}")["status"] == "Connected"
@@ -85,7 +85,7 @@ def test_any_request_is_a_sign_of_life_and_a_disabled_agent_is_refused(world: Wo
     assert world.agent.get("/service-types", expect=403)["code"] == "disabled"
 
 
-def test_a_code_lets_exactly_one_program_in(server: Server, world: World) -> None:
+def test_a_code_lets_exactly_one_program_in(server: Server, world: Scenario) -> None:
     world.stranger.post(f"/agents/{world.agent_id}/enrolment-codes", expect=404)
     code = world.provider.post(f"/agents/{world.agent_id}/enrolment-codes")
     anonymous = Client(server.url)
@@ -105,7 +105,7 @@ def test_guessing_codes_is_slowed_down(server: Server) -> None:
     assert statuses[-1] == 429
 
 
-def test_a_group_belongs_to_its_consumer(world: World) -> None:
+def test_a_group_belongs_to_its_consumer(world: Scenario) -> None:
     group = world.consumer.post("/service-groups", {"name": "g", "consumerId": world.consumer_id})
     world.consumer.post("/service-groups", {"name": "g", "consumerId": world.provider_id}, expect=403)
     world.admin.post("/service-groups", {"name": "g", "consumerId": group["id"]}, expect=400)
@@ -115,7 +115,7 @@ def test_a_group_belongs_to_its_consumer(world: World) -> None:
     world.consumer.delete(f"/service-groups/{group['id']}")
 
 
-def test_options_are_offered_by_providers_and_seen_by_consumers_once_enabled(world: World) -> None:
+def test_options_are_offered_by_providers_and_seen_by_consumers_once_enabled(world: Scenario) -> None:
     kind = unique("os").replace("-", "_")
     option_type = world.admin.post("/service-option-types", {"name": "OS", "type": kind, "description": "d"})
     world.admin.post("/service-option-types", {"name": "OS", "type": kind}, expect=409)

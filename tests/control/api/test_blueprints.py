@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-import seed
-from plane import Client, Server
-from world import World, unique
+import seed_text
+from control_plane import Client, Server
+from scenario import Scenario, unique
 
-LIFECYCLE: Any = seed.block("Example 1: Simple VM Lifecycle")
+LIFECYCLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
 SCHEMA = {"size": {"type": "integer"}}
 MOVES = {"start": {"manifest": "manifests/all.yaml", "moves": True}}
 
@@ -48,14 +48,14 @@ def push(client: Client, files: dict[str, Any], *, expect: int = 201, **query: s
     return client.call("POST", "/api/v1/blueprints", raw=bundle(files), query=query, expect=expect).body
 
 
-def offered(world: World, pushed: Any) -> Any:
+def offered(world: Scenario, pushed: Any) -> Any:
     """The pushed service type, served by the world's agent."""
     type_id = pushed["serviceType"]["id"]
     world.admin.patch(f"/agent-types/{world.agent_type_id}", {"serviceTypeIds": [type_id]})
     return world.admin.get(f"/service-types/{type_id}")
 
 
-def test_a_push_makes_the_type_and_keeps_the_bundle(world: World) -> None:
+def test_a_push_makes_the_type_and_keeps_the_bundle(world: Scenario) -> None:
     name = unique("web")
     files = blueprint(name)
     pushed = push(world.admin, files)
@@ -72,11 +72,11 @@ def test_a_push_makes_the_type_and_keeps_the_bundle(world: World) -> None:
     assert push(world.admin, files, expect=200) == {**pushed, "created": False}
 
 
-def test_a_type_without_a_blueprint_has_no_digest(world: World) -> None:
+def test_a_type_without_a_blueprint_has_no_digest(world: Scenario) -> None:
     assert world.service_type(SCHEMA, LIFECYCLE)["blueprintDigest"] is None
 
 
-def test_a_version_means_one_content(world: World) -> None:
+def test_a_version_means_one_content(world: Scenario) -> None:
     name = unique("web")
     first = push(world.admin, blueprint(name))
     other = blueprint(name, description="another")
@@ -90,7 +90,7 @@ def test_a_version_means_one_content(world: World) -> None:
     assert (shown["digest"], shown["version"], shown["isCurrent"]) == (second["digest"], "1.0.0", True)
 
 
-def test_versions_are_listed_with_the_current_one(world: World) -> None:
+def test_versions_are_listed_with_the_current_one(world: Scenario) -> None:
     name = unique("web")
     digests = [push(world.admin, blueprint(name, version))["digest"] for version in ("1.0.0", "1.1.0")]
     listed = world.consumer.get(f"/blueprints?name={name}&sort=version")["items"]
@@ -100,7 +100,7 @@ def test_versions_are_listed_with_the_current_one(world: World) -> None:
     }
 
 
-def test_a_service_stays_on_its_version_until_an_action_moves_it(world: World) -> None:
+def test_a_service_stays_on_its_version_until_an_action_moves_it(world: Scenario) -> None:
     name = unique("web")
     old = push(world.admin, blueprint(name))["digest"]
     kind = offered(world, push(world.admin, blueprint(name), expect=200))
@@ -127,7 +127,7 @@ def test_a_service_stays_on_its_version_until_an_action_moves_it(world: World) -
     assert world.complete(service)["blueprintDigest"] == newest
 
 
-def test_a_service_from_before_the_blueprint_is_moved_onto_it(world: World) -> None:
+def test_a_service_from_before_the_blueprint_is_moved_onto_it(world: Scenario) -> None:
     name = unique("web")
     kind = world.service_type(SCHEMA, LIFECYCLE, name=name)
     service = world.order(kind, {"size": 1})
@@ -138,7 +138,7 @@ def test_a_service_from_before_the_blueprint_is_moved_onto_it(world: World) -> N
     assert world.complete(service)["blueprintDigest"] == digest
 
 
-def test_a_move_of_several_steps_is_done_at_its_end(world: World) -> None:
+def test_a_move_of_several_steps_is_done_at_its_end(world: Scenario) -> None:
     name = unique("web")
     lifecycle = {
         "states": [{"name": each} for each in ("New", "Stopped", "Starting", "Started")],
@@ -169,7 +169,7 @@ def test_a_move_of_several_steps_is_done_at_its_end(world: World) -> None:
     assert world.complete(service)["blueprintDigest"] == new
 
 
-def test_services_that_do_not_fit_are_in_the_way(world: World) -> None:
+def test_services_that_do_not_fit_are_in_the_way(world: Scenario) -> None:
     name = unique("web")
     kind = offered(world, push(world.admin, blueprint(name)))
     service = world.order(kind, {"size": 1})
@@ -187,7 +187,7 @@ def test_services_that_do_not_fit_are_in_the_way(world: World) -> None:
     assert [each["serviceId"] for each in forced["misfits"]] == [service["id"]]
 
 
-def test_a_state_that_is_gone_is_not_forced(world: World) -> None:
+def test_a_state_that_is_gone_is_not_forced(world: Scenario) -> None:
     name = unique("web")
     kind = offered(world, push(world.admin, blueprint(name)))
     world.order(kind, {"size": 1})
@@ -195,7 +195,7 @@ def test_a_state_that_is_gone_is_not_forced(world: World) -> None:
     push(world.admin, blueprint(name, "2.0.0", lifecycle=lifecycle), expect=409, force="true")
 
 
-def test_a_dry_run_of_a_first_push_leaves_nothing(world: World) -> None:
+def test_a_dry_run_of_a_first_push_leaves_nothing(world: Scenario) -> None:
     name = unique("web")
     told = push(world.admin, blueprint(name), expect=200, dryRun="true")
     assert told["created"] is True
@@ -203,7 +203,7 @@ def test_a_dry_run_of_a_first_push_leaves_nothing(world: World) -> None:
     assert world.admin.get(f"/blueprints?name={name}")["items"] == []
 
 
-def test_the_bundle_outlives_its_type(world: World) -> None:
+def test_the_bundle_outlives_its_type(world: Scenario) -> None:
     name = unique("web")
     pushed = push(world.admin, blueprint(name))
     world.admin.delete(f"/service-types/{pushed['serviceType']['id']}")

@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-import seed
-from plane import Server
-from world import World, unique
+import seed_text
+from control_plane import Server
+from scenario import Scenario, unique
 
-SIMPLE: Any = seed.block("Example 1: Simple VM Lifecycle")
+SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
 KIB = 1024
 
 
 @pytest.fixture
-def world(embedded: Server) -> World:
-    return World(embedded.admin)
+def world(embedded: Server) -> Scenario:
+    return Scenario(embedded.admin)
 
 
-def order(world: World, kind: Any, properties: Any) -> Any:
+def order(world: Scenario, kind: Any, properties: Any) -> Any:
     body = {"serviceTypeId": kind["id"], "name": "x", "groupId": world.group_id, "agentId": world.agent_id}
     return world.consumer.post("/services", {**body, "properties": properties}, expect=400)
 
@@ -30,7 +30,7 @@ def too_large(reply: Any, what: str, limit: int) -> bool:
     return str(fault["message"]).startswith(what) and f"exceed the maximum of {limit}" in fault["message"]
 
 
-def test_the_first_faults_are_listed_and_the_rest_counted(world: World) -> None:
+def test_the_first_faults_are_listed_and_the_rest_counted(world: Scenario) -> None:
     kind = world.service_type({"p": {"type": "string"}}, SIMPLE)
     unknown = {f"k{number}": 1 for number in range(5000)}
     listed = [{"path": f"k{number}", "message": "unknown property"} for number in range(100)]
@@ -42,7 +42,7 @@ def test_the_first_faults_are_listed_and_the_rest_counted(world: World) -> None:
     assert order(world, kind, exactly)["errors"] == listed
 
 
-def test_faults_of_definitions_are_listed_up_to_the_same_number(world: World) -> None:
+def test_faults_of_definitions_are_listed_up_to_the_same_number(world: Scenario) -> None:
     body = {"name": unique("t"), "propertySchema": {f"k{number}": {} for number in range(300)}}
     found = world.admin.post("/service-types", body, expect=400)["errors"]
     assert (len(found), found[-1]) == (101, {"path": "", "message": "and 200 more"})
@@ -60,14 +60,14 @@ def test_faults_of_definitions_are_listed_up_to_the_same_number(world: World) ->
     ],
     ids=["unknown properties", "wrong items", "free form"],
 )
-def test_properties_beyond_the_limit_are_one_fault(world: World, schema: Any, properties: Any) -> None:
+def test_properties_beyond_the_limit_are_one_fault(world: Scenario, schema: Any, properties: Any) -> None:
     kind = world.service_type(schema, SIMPLE)
     assert too_large(order(world, kind, properties), "properties of ", 160 * KIB)
     path = f"/service-types/{kind['id']}/validate"
     assert too_large(world.consumer.post(path, {"properties": properties}, expect=200), "properties of ", 160 * KIB)
 
 
-def test_properties_do_not_grow_beyond_the_limit_by_and_by(world: World) -> None:
+def test_properties_do_not_grow_beyond_the_limit_by_and_by(world: Scenario) -> None:
     half = "x" * (90 * KIB)
     service = world.order(world.service_type(None, SIMPLE), {"a": half})
     job = world.next_job(service)
@@ -82,7 +82,7 @@ def test_properties_do_not_grow_beyond_the_limit_by_and_by(world: World) -> None
     assert world.complete(service)["properties"] == {"b": half}
 
 
-def test_a_secret_counts_as_its_reference_once_it_is_sealed(world: World) -> None:
+def test_a_secret_counts_as_its_reference_once_it_is_sealed(world: Scenario) -> None:
     secret = {"type": "string", "secret": {"type": "persistent"}}
     service = world.order(world.service_type({"a": secret, "b": secret}, SIMPLE), {"a": "x" * (100 * KIB)})
     world.complete(service)
@@ -90,7 +90,7 @@ def test_a_secret_counts_as_its_reference_once_it_is_sealed(world: World) -> Non
     assert world.complete(service)["properties"].keys() == {"a", "b"}
 
 
-def test_what_agents_tell_of_a_service_is_bounded_too(world: World) -> None:
+def test_what_agents_tell_of_a_service_is_bounded_too(world: Scenario) -> None:
     service = world.order(world.service_type(None, SIMPLE))
     job = world.next_job(service)
     path = f"/jobs/{job['id']}/complete"
@@ -105,7 +105,7 @@ def test_what_agents_tell_of_a_service_is_bounded_too(world: World) -> None:
     world.agent.put(path, [condition])
 
 
-def test_the_configuration_of_an_agent_is_bounded(world: World) -> None:
+def test_the_configuration_of_an_agent_is_bounded(world: Scenario) -> None:
     body = {"configuration": {"a": "x" * (160 * KIB)}}
     (fault,) = world.provider.patch(f"/agents/{world.agent_id}", body, expect=400)["errors"]
     assert fault["path"] == "configuration"

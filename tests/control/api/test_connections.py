@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from plane import Client, Server, running
+from control_plane import Client, Server, running
 
 SECONDS = "1"
 

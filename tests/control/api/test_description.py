@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
 
+from control_plane import Client, Server
 from mainstay.control.api.endpoints import all_endpoints
 from mainstay.control.api.openapi import describe_api
-from plane import Client, Server
-from rows import Rows
+from sample_rows import SampleRows
 
 # A body of its own kind is bytes, whatever they are.
 schemathesis.serializer.alias("application/gzip", "application/octet-stream")
@@ -41,8 +41,8 @@ ROLES = itertools.cycle(("consumer", "agent", "provider"))
 
 
 @pytest.fixture(scope="module")
-def rows(server: Server) -> Rows:
-    return Rows(server.admin)
+def rows(server: Server) -> SampleRows:
+    return SampleRows(server.admin)
 
 
 def check(case: Any, server: Server, client: Client) -> None:
@@ -52,14 +52,14 @@ def check(case: Any, server: Server, client: Client) -> None:
 
 @schema.parametrize()
 @settings(max_examples=3, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
-def test_requests_made_up_from_the_description(case: Any, server: Server, rows: Rows) -> None:
+def test_requests_made_up_from_the_description(case: Any, server: Server, rows: SampleRows) -> None:
     """As they are made up by an admin, and then about rows that exist by those who have to do with them, in turn."""
     check(case, server, rows.clients["admin"])
     point_at_rows(case, rows)
     check(case, server, rows.clients[next(ROLES)])
 
 
-def point_at_rows(case: Any, rows: Rows) -> None:
+def point_at_rows(case: Any, rows: SampleRows) -> None:
     """Puts ids that exist where the description knows only that an id stands there; nobody is disabled on the way."""
     if case.path_parameters:
         found = rows.values(ENDPOINTS[case.path])

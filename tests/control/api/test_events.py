@@ -8,14 +8,14 @@ from typing import Any
 
 import urllib3
 
-import seed
-from plane import Client
-from world import World, unique
+import seed_text
+from control_plane import Client
+from scenario import Scenario, unique
 
-SIMPLE: Any = seed.block("Example 1: Simple VM Lifecycle")
+SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
 
 
-def test_a_subscriber_gets_every_event_once_and_in_order(world: World) -> None:
+def test_a_subscriber_gets_every_event_once_and_in_order(world: Scenario) -> None:
     subscriber = unique("subscriber")
     body = {"subscriberId": subscriber, "instanceId": "one", "limit": 1000, "leaseDurationSeconds": 5}
     last, seen = 0, []
@@ -41,7 +41,7 @@ def test_a_subscriber_gets_every_event_once_and_in_order(world: World) -> None:
     world.admin.post("/events/lease", {"subscriberId": subscriber}, expect=400)
 
 
-def test_one_of_many_instances_gets_the_lease(world: World) -> None:
+def test_one_of_many_instances_gets_the_lease(world: Scenario) -> None:
     subscriber = unique("subscriber")
 
     def lease(number: int) -> int:
@@ -77,7 +77,7 @@ def read_events(reply: Any, count: int) -> list[Any]:
     return found
 
 
-def test_a_stream_tells_what_happens_and_continues_where_it_ended(world: World) -> None:
+def test_a_stream_tells_what_happens_and_continues_where_it_ended(world: Scenario) -> None:
     reply = lines_of(world.admin)
     assert reply.headers["content-type"].startswith("text/event-stream")
     assert reply.read1(100).startswith(b": connected")
@@ -91,7 +91,7 @@ def test_a_stream_tells_what_happens_and_continues_where_it_ended(world: World) 
     again.close()
 
 
-def test_a_stream_shows_only_what_is_ones_own(world: World) -> None:
+def test_a_stream_shows_only_what_is_ones_own(world: Scenario) -> None:
     reply = lines_of(world.consumer, 0)
     group = world.group_id
     world.admin.post("/participants", {"name": "foreign"})
@@ -104,7 +104,7 @@ def test_a_stream_shows_only_what_is_ones_own(world: World) -> None:
     world.admin.get("/events/stream", expect=400, headers={"Last-Event-ID": "x"})
 
 
-def test_metrics_are_told_by_agents_and_read_over_time(world: World) -> None:
+def test_metrics_are_told_by_agents_and_read_over_time(world: Scenario) -> None:
     name = unique("cpu")
     metric = world.admin.post("/metric-types", {"name": name, "entityType": "Resource"})
     world.provider.post("/metric-types", {"name": unique("x"), "entityType": "Resource"}, expect=403)
@@ -151,7 +151,7 @@ def test_metrics_are_told_by_agents_and_read_over_time(world: World) -> None:
     assert world.admin.delete(f"/metric-types/{metric['id']}", expect=409)["code"] == "in_use"
 
 
-def test_the_catalogue_tells_what_can_be_ordered(world: World) -> None:
+def test_the_catalogue_tells_what_can_be_ordered(world: Scenario) -> None:
     kind = world.service_type(None, SIMPLE)
     option_type = unique("os").replace("-", "_")
     world.admin.post("/service-option-types", {"name": "OS", "type": option_type})
@@ -167,7 +167,7 @@ def test_the_catalogue_tells_what_can_be_ordered(world: World) -> None:
     assert "configuration" not in offer["agents"][0]
 
 
-def test_an_order_sent_twice_is_one_order(world: World) -> None:
+def test_an_order_sent_twice_is_one_order(world: Scenario) -> None:
     kind = world.service_type(None, SIMPLE)
     body = {"serviceTypeId": kind["id"], "name": "x", "groupId": world.group_id, "agentId": world.agent_id}
     headers = {"Idempotency-Key": unique("key")}
@@ -190,7 +190,7 @@ def test_an_order_sent_twice_is_one_order(world: World) -> None:
     world.consumer.post("/services", body, headers=key)
 
 
-def test_a_dry_run_tells_and_keeps_nothing(world: World) -> None:
+def test_a_dry_run_tells_and_keeps_nothing(world: Scenario) -> None:
     made = world.provider.post("/service-pool-sets", {"name": "s", "providerId": world.provider_id})
     world.provider.patch(f"/agents/{world.agent_id}", {"servicePoolSetId": made["id"]})
     pool = world.provider.post(
@@ -209,7 +209,7 @@ def test_a_dry_run_tells_and_keeps_nothing(world: World) -> None:
         "key": {"type": "string", "secret": {"type": "persistent"}},
         "n": {"type": "integer", "default": 1},
     }
-    lifecycle = seed.block("Example 2: Advanced Lifecycle with Error Handling")
+    lifecycle = seed_text.block("Example 2: Advanced Lifecycle with Error Handling")
     kind = world.service_type(schema, lifecycle)
     body = {"serviceTypeId": kind["id"], "name": "x", "groupId": world.group_id, "agentId": world.agent_id}
     consumer = world.consumer
@@ -234,7 +234,7 @@ def test_a_dry_run_tells_and_keeps_nothing(world: World) -> None:
     assert world.service(service["id"])["activeJob"] is None
 
 
-def test_a_stuck_service_can_be_ended_without_its_agent(world: World) -> None:
+def test_a_stuck_service_can_be_ended_without_its_agent(world: Scenario) -> None:
     made = world.provider.post("/service-pool-sets", {"name": "s", "providerId": world.provider_id})
     world.provider.patch(f"/agents/{world.agent_id}", {"servicePoolSetId": made["id"]})
     pool = world.provider.post(

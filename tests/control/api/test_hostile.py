@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-import seed
-from world import World, unique
+import seed_text
+from scenario import Scenario, unique
 
-SIMPLE: Any = seed.block("Example 1: Simple VM Lifecycle")
+SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
 NOWHERE = "00000000-0000-4000-8000-000000000000"
 
 
@@ -33,12 +33,12 @@ NOWHERE = "00000000-0000-4000-8000-000000000000"
         "services?providerId)%20OR%20(1=1",
     ],
 )
-def test_odd_addresses_are_refused_clearly(world: World, path: str) -> None:
+def test_odd_addresses_are_refused_clearly(world: Scenario, path: str) -> None:
     assert world.agent.call("GET", f"/api/v1/{path}").status in (400, 404)
 
 
 @pytest.mark.parametrize("when", ["0001-01-01T00:00:00Z", "0001-01-01T00:00:00%2B14:00", "9999-12-31T23:59:59-14:00"])
-def test_times_at_the_ends_of_the_calendar_are_refused(world: World, when: str) -> None:
+def test_times_at_the_ends_of_the_calendar_are_refused(world: Scenario, when: str) -> None:
     service = world.order(world.service_type(None, SIMPLE))
     for end in ("start", "end"):
         world.consumer.get(f"/services/{service['id']}/uptime?{end}={when}", expect=400)
@@ -48,7 +48,7 @@ def test_times_at_the_ends_of_the_calendar_are_refused(world: World, when: str) 
     world.consumer.get(f"/services?createdAt={when}", expect=400)
 
 
-def test_metrics_never_leave_the_range_of_numbers(world: World) -> None:
+def test_metrics_never_leave_the_range_of_numbers(world: Scenario) -> None:
     service = world.order(world.service_type(None, SIMPLE))
     metric = world.admin.post("/metric-types", {"name": unique("m"), "entityType": "Service"})
     entry = {"serviceId": service["id"], "resourceId": "r", "typeName": metric["name"]}
@@ -61,7 +61,7 @@ def test_metrics_never_leave_the_range_of_numbers(world: World) -> None:
         assert all(isinstance(value, float) for _, value in found)
 
 
-def test_a_body_of_open_strings_is_read_in_linear_time(world: World) -> None:
+def test_a_body_of_open_strings_is_read_in_linear_time(world: Scenario) -> None:
     """Tried anew from each quote, a body of this size would keep the server busy for hours."""
     raw = b"[" * 65 + b'"\\' * 1_500_000
     assert world.consumer.call("POST", "/api/v1/services", raw=raw, expect=400).body["code"] == "too_deep"
@@ -69,7 +69,7 @@ def test_a_body_of_open_strings_is_read_in_linear_time(world: World) -> None:
     assert world.consumer.call("POST", "/api/v1/services", raw=raw, expect=400).body["code"] == "invalid_json"
 
 
-def test_a_lifecycle_too_large_for_a_picture_is_not_drawn(world: World) -> None:
+def test_a_lifecycle_too_large_for_a_picture_is_not_drawn(world: Scenario) -> None:
     count = 300
     first = [{"from": f"s{state}", "to": f"s{state + 1}"} for state in range(count - 1)]
     across = [
@@ -92,7 +92,7 @@ def test_a_lifecycle_too_large_for_a_picture_is_not_drawn(world: World) -> None:
     assert world.stranger.get(f"{path}/lifecycle-report")["findings"]
 
 
-def test_patterns_that_would_explode_elsewhere_are_searched_in_linear_time(world: World) -> None:
+def test_patterns_that_would_explode_elsewhere_are_searched_in_linear_time(world: Scenario) -> None:
     rule = {"type": "pattern", "pattern": "^(a+)+$"}
     kind = world.service_type({"p": {"type": "string", "validators": [rule]}}, SIMPLE)
     body = {"properties": {"p": "a" * 200_000 + "!"}}
@@ -102,11 +102,11 @@ def test_patterns_that_would_explode_elsewhere_are_searched_in_linear_time(world
     assert world.admin.post("/service-types", refused, expect=400)["code"] == "invalid_definition"
 
 
-def leased(world: World, job_id: str, **more: Any) -> str:
+def leased(world: Scenario, job_id: str, **more: Any) -> str:
     return str(world.agent.post(f"/jobs/{job_id}/claim", {"leaseSeconds": 30, **more}, expect=200)["leaseToken"])
 
 
-def test_a_lost_lease_ends_nothing(world: World) -> None:
+def test_a_lost_lease_ends_nothing(world: Scenario) -> None:
     """The worker that was too slow may come back while the job waits, and while another holds it either way."""
     service = world.order(world.service_type(None, SIMPLE))
     path = f"/jobs/{service['activeJob']['id']}"
@@ -126,7 +126,7 @@ def test_a_lost_lease_ends_nothing(world: World) -> None:
     assert world.agent.get(path)["status"] == "Processing"
 
 
-def test_the_same_claim_of_two_agents_or_jobs_makes_different_leases(world: World) -> None:
+def test_the_same_claim_of_two_agents_or_jobs_makes_different_leases(world: Scenario) -> None:
     kind = world.service_type(None, SIMPLE)
     jobs = [world.order(kind)["activeJob"]["id"] for _ in range(2)]
     tokens = {leased(world, job, claimId="same-name") for job in jobs}
@@ -135,7 +135,7 @@ def test_the_same_claim_of_two_agents_or_jobs_makes_different_leases(world: Worl
     other.post(f"/jobs/{jobs[0]}/claim", {"leaseSeconds": 30, "claimId": "same-name"}, expect=404)
 
 
-def test_a_key_of_one_token_means_nothing_to_another(world: World) -> None:
+def test_a_key_of_one_token_means_nothing_to_another(world: Scenario) -> None:
     kind = world.service_type(None, SIMPLE)
     body = {"serviceTypeId": kind["id"], "name": "x", "agentId": world.agent_id}
     key = {"Idempotency-Key": unique("key")}
@@ -150,7 +150,7 @@ def test_a_key_of_one_token_means_nothing_to_another(world: World) -> None:
 
 
 @pytest.mark.parametrize("tag", ['"0"', '"-1"', '"999999999999999999999"', "W/", '"1", "2"', "x", '""'])
-def test_a_tag_that_is_not_the_version_changes_nothing(world: World, tag: str) -> None:
+def test_a_tag_that_is_not_the_version_changes_nothing(world: Scenario, tag: str) -> None:
     service = world.order(world.service_type(None, SIMPLE))
     path = f"/services/{service['id']}"
     for number in range(3):
@@ -160,7 +160,7 @@ def test_a_tag_that_is_not_the_version_changes_nothing(world: World, tag: str) -
     assert world.service(service["id"])["name"] == "n2"
 
 
-def test_no_token_makes_a_stronger_one(world: World) -> None:
+def test_no_token_makes_a_stronger_one(world: Scenario) -> None:
     mine, other = world.consumer, world.stranger
     foreign_agent = world.agent_id
     for body in (
@@ -182,7 +182,7 @@ def test_no_token_makes_a_stronger_one(world: World) -> None:
     world.agent.get("/tokens", expect=403)
 
 
-def test_no_body_moves_a_row_to_another_owner(world: World) -> None:
+def test_no_body_moves_a_row_to_another_owner(world: Scenario) -> None:
     service = world.order(world.service_type(None, SIMPLE))
     ids = dict.fromkeys(("id", "providerId", "consumerId", "groupId", "agentId", "serviceTypeId"), NOWHERE)
     changed = world.consumer.patch(f"/services/{service['id']}", {**ids, "status": "Started", "name": "x"})
@@ -199,7 +199,7 @@ def test_no_body_moves_a_row_to_another_owner(world: World) -> None:
     world.stranger.post("/agents", body, expect=403)
 
 
-def test_an_agent_learns_nothing_about_groups_it_does_not_serve(world: World) -> None:
+def test_an_agent_learns_nothing_about_groups_it_does_not_serve(world: Scenario) -> None:
     anybody = [{"type": "actor", "config": {"actors": ["user", "agent"]}}]
     kind = world.service_type({"other": {"type": "reference", "authorizers": anybody}}, SIMPLE)
     hidden = world.order(kind)
@@ -216,7 +216,7 @@ def test_an_agent_learns_nothing_about_groups_it_does_not_serve(world: World) ->
 @pytest.mark.parametrize(
     "name", ["\u202egnp.exe", "\ufeff", "e\u0301", "🜁" * 255, "<script>", "'; DROP TABLE jobs; --"]
 )
-def test_any_text_is_a_name_and_nothing_more(world: World, name: str) -> None:
+def test_any_text_is_a_name_and_nothing_more(world: Scenario, name: str) -> None:
     service = world.order(world.service_type(None, SIMPLE))
     world.consumer.patch(f"/services/{service['id']}", {"name": name})
     found = world.consumer.get("/services", query={"name": name, "sort": "-name"})["items"]
@@ -225,7 +225,7 @@ def test_any_text_is_a_name_and_nothing_more(world: World, name: str) -> None:
     assert cursor["items"][0]["name"] == name
 
 
-def test_only_so_many_requests_of_one_caller_wait(world: World) -> None:
+def test_only_so_many_requests_of_one_caller_wait(world: Scenario) -> None:
     """Whichever of its tokens it uses; who gives up makes room."""
     tokens = [world.consumer, world.token("participant", world.consumer_id)]
     streams = [tokens[number % 2].open_stream("/api/v1/events/stream") for number in range(101)]

@@ -6,10 +6,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import seed
-from world import World
+import seed_text
+from scenario import Scenario
 
-SIMPLE: Any = seed.block("Example 1: Simple VM Lifecycle")
+SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
 
 
 def lifecycle(**create: Any) -> Any:
@@ -37,12 +37,12 @@ def lifecycle(**create: Any) -> Any:
     }
 
 
-def pending(world: World, query: str = "") -> list[Any]:
+def pending(world: Scenario, query: str = "") -> list[Any]:
     found: list[Any] = world.agent.get(f"/jobs/pending{query}")
     return found
 
 
-def test_an_old_agent_polls_claims_without_a_body_and_completes_with_nulls(world: World) -> None:
+def test_an_old_agent_polls_claims_without_a_body_and_completes_with_nulls(world: Scenario) -> None:
     service = world.order(world.service_type(None, SIMPLE), {"a": 1})
     world.agent.put("/agents/me/status", {"status": "Connected"})
     (job,) = pending(world)
@@ -56,7 +56,7 @@ def test_an_old_agent_polls_claims_without_a_body_and_completes_with_nulls(world
     assert pending(world) == []
 
 
-def test_one_job_of_each_group_and_none_of_a_busy_one(world: World) -> None:
+def test_one_job_of_each_group_and_none_of_a_busy_one(world: Scenario) -> None:
     kind = world.service_type(None, SIMPLE)
     first, second = world.order(kind), world.order(kind)
     other_group = world.consumer.post("/service-groups", {"name": "o", "consumerId": world.consumer_id})["id"]
@@ -72,7 +72,7 @@ def test_one_job_of_each_group_and_none_of_a_busy_one(world: World) -> None:
     world.consumer.get("/jobs/pending", expect=403)
 
 
-def test_exactly_one_of_many_claimers_wins(world: World) -> None:
+def test_exactly_one_of_many_claimers_wins(world: Scenario) -> None:
     service = world.order(world.service_type(None, SIMPLE))
     (job,) = world.jobs(service)
     with ThreadPoolExecutor(16) as threads:
@@ -84,7 +84,7 @@ def test_exactly_one_of_many_claimers_wins(world: World) -> None:
     assert sorted(reply.status for reply in replies) == [200] + [409] * 49
 
 
-def test_a_lease_is_renewed_and_lost(world: World) -> None:
+def test_a_lease_is_renewed_and_lost(world: Scenario) -> None:
     service = world.order(world.service_type(None, SIMPLE))
     (job,) = pending(world)
     path = f"/jobs/{job['id']}"
@@ -117,7 +117,7 @@ def test_a_lease_is_renewed_and_lost(world: World) -> None:
     assert len([each for each in world.jobs(service) if each["status"] == "Completed"]) == 1
 
 
-def test_a_plain_claim_times_out_into_the_failure_path(world: World) -> None:
+def test_a_plain_claim_times_out_into_the_failure_path(world: Scenario) -> None:
     service = world.order(world.service_type(None, lifecycle(timeoutSeconds=1)))
     job = world.next_job(service)
     done = world.consumer.wait_for(f"/services/{service['id']}", {"status": "Late"})
@@ -126,13 +126,13 @@ def test_a_plain_claim_times_out_into_the_failure_path(world: World) -> None:
     assert world.agent.post(f"/jobs/{job['id']}/complete", expect=409)["code"] == "not_processing"
 
 
-def test_a_job_that_nobody_claims_times_out_where_the_action_says_so(world: World) -> None:
+def test_a_job_that_nobody_claims_times_out_where_the_action_says_so(world: Scenario) -> None:
     service = world.order(world.service_type(None, lifecycle(pendingTimeoutSeconds=1)))
     world.consumer.wait_for(f"/services/{service['id']}", {"status": "Late"})
     assert world.jobs(service)[0]["errorMessage"] == "job not claimed in time"
 
 
-def test_a_job_never_claimed_may_be_failed_directly(world: World) -> None:
+def test_a_job_never_claimed_may_be_failed_directly(world: Scenario) -> None:
     service = world.order(world.service_type(None, lifecycle()))
     (job,) = pending(world)
     world.agent.post(f"/jobs/{job['id']}/complete", expect=409)
@@ -142,7 +142,7 @@ def test_a_job_never_claimed_may_be_failed_directly(world: World) -> None:
     assert world.service(service["id"])["status"] == "Failed"
 
 
-def test_cancelling_a_pending_job_ends_it_and_keeps_the_state(world: World) -> None:
+def test_cancelling_a_pending_job_ends_it_and_keeps_the_state(world: Scenario) -> None:
     service = world.order(world.service_type(None, lifecycle()))
     (job,) = world.jobs(service)
     world.stranger.post(f"/jobs/{job['id']}/cancel", expect=404)
@@ -152,7 +152,7 @@ def test_cancelling_a_pending_job_ends_it_and_keeps_the_state(world: World) -> N
     assert world.consumer.post(f"/jobs/{job['id']}/cancel", expect=409)["code"] == "not_processing"
 
 
-def test_cancelling_a_running_job_asks_its_agent(world: World) -> None:
+def test_cancelling_a_running_job_asks_its_agent(world: Scenario) -> None:
     service = world.order(world.service_type(None, lifecycle()))
     (job,) = pending(world)
     lease = world.agent.post(f"/jobs/{job['id']}/claim", {"leaseSeconds": 30}, expect=200)
@@ -165,7 +165,7 @@ def test_cancelling_a_running_job_asks_its_agent(world: World) -> None:
     assert world.service(service["id"])["status"] == "Failed"
 
 
-def test_complete_against_cancel_has_exactly_one_outcome(world: World) -> None:
+def test_complete_against_cancel_has_exactly_one_outcome(world: Scenario) -> None:
     kind = world.service_type(None, lifecycle())
     for _ in range(5):
         service = world.order(kind)
@@ -184,7 +184,7 @@ def test_complete_against_cancel_has_exactly_one_outcome(world: World) -> None:
         assert replies[:2].count(204) == 1
 
 
-def test_a_long_poll_answers_as_soon_as_there_is_a_job(world: World) -> None:
+def test_a_long_poll_answers_as_soon_as_there_is_a_job(world: Scenario) -> None:
     kind = world.service_type(None, SIMPLE)
     _ = (world.agent.get("/agents/me"), world.consumer, world.group_id)
     with ThreadPoolExecutor(1) as threads:
@@ -198,13 +198,13 @@ def test_a_long_poll_answers_as_soon_as_there_is_a_job(world: World) -> None:
     assert answered - committed < 1.0
 
 
-def test_a_long_poll_without_a_job_ends_in_time(world: World) -> None:
+def test_a_long_poll_without_a_job_ends_in_time(world: Scenario) -> None:
     started = time.monotonic()
     assert pending(world, "?wait=1") == []
     assert 0.9 < time.monotonic() - started < 5
 
 
-def test_the_report_is_kept_with_the_job(world: World) -> None:
+def test_the_report_is_kept_with_the_job(world: Scenario) -> None:
     service = world.order(world.service_type(None, SIMPLE))
     job = world.next_job(service)
     world.agent.get(f"/jobs/{job['id']}/report", expect=404)
@@ -213,7 +213,7 @@ def test_the_report_is_kept_with_the_job(world: World) -> None:
     assert world.consumer.get(f"/jobs/{job['id']}/report") == report
 
 
-def test_an_instance_id_belongs_to_one_living_service_of_an_agent(world: World) -> None:
+def test_an_instance_id_belongs_to_one_living_service_of_an_agent(world: Scenario) -> None:
     kind = world.service_type(None, SIMPLE)
     first, second = world.order(kind), world.order(kind)
     world.complete(first, agentInstanceId="i-1")
@@ -228,7 +228,7 @@ def test_an_instance_id_belongs_to_one_living_service_of_an_agent(world: World) 
     world.complete(third, agentInstanceId="i-1")
 
 
-def test_jobs_belong_to_their_agent(world: World) -> None:
+def test_jobs_belong_to_their_agent(world: Scenario) -> None:
     service = world.order(world.service_type(None, SIMPLE))
     (job,) = world.jobs(service)
     other = world.token("agent", world.new_agent()["id"])

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-import seed
-from plane import Client, Server
-from world import World, unique
+import seed_text
+from control_plane import Client, Server
+from scenario import Scenario, unique
 
-SIMPLE: Any = seed.block("Example 1: Simple VM Lifecycle")
+SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
 SEED = 11
 QUERIES = 12
 # Written by hand and not taken from the access table, which is what is under test: which fields name an owner.
@@ -37,7 +37,7 @@ class Market:
 
     def __init__(self, admin: Client) -> None:
         self.chance = random.Random(SEED)
-        worlds = [World(admin) for _ in range(3)]
+        worlds = [Scenario(admin) for _ in range(3)]
         kind = worlds[0].service_type(None, SIMPLE)
         self.mark = unique("market")
         self.people: dict[str, Client] = {}

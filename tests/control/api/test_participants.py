@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from world import World
+from scenario import Scenario
 
 
-def test_a_participant_sees_itself_and_nobody_else(world: World) -> None:
+def test_a_participant_sees_itself_and_nobody_else(world: Scenario) -> None:
     assert [each["id"] for each in world.consumer.get("/participants")["items"]] == [world.consumer_id]
     assert world.consumer.get(f"/participants?id={world.provider_id}")["items"] == []
     world.consumer.get(f"/participants/{world.provider_id}", expect=404)
 
 
-def test_a_participant_renames_itself_and_cannot_touch_its_status(world: World) -> None:
+def test_a_participant_renames_itself_and_cannot_touch_its_status(world: Scenario) -> None:
     assert world.consumer.patch(f"/participants/{world.consumer_id}", {"name": "renamed"})["name"] == "renamed"
     world.consumer.patch(f"/participants/{world.consumer_id}", {"status": "Disabled"}, expect=403)
     world.consumer.patch(f"/participants/{world.provider_id}", {"name": "x"}, expect=404)
@@ -21,7 +21,7 @@ def test_a_participant_renames_itself_and_cannot_touch_its_status(world: World) 
     world.consumer.delete(f"/participants/{world.consumer_id}", expect=403)
 
 
-def test_whoever_is_disabled_is_turned_away_and_so_are_its_agents(world: World) -> None:
+def test_whoever_is_disabled_is_turned_away_and_so_are_its_agents(world: Scenario) -> None:
     world.agent.get("/agents/me")
     world.admin.patch(f"/participants/{world.provider_id}", {"status": "Disabled"})
     assert world.provider.get("/participants", expect=403)["code"] == "disabled"
@@ -30,7 +30,7 @@ def test_whoever_is_disabled_is_turned_away_and_so_are_its_agents(world: World) 
     world.agent.get("/agents/me")
 
 
-def test_every_change_is_told_with_a_patch(world: World) -> None:
+def test_every_change_is_told_with_a_patch(world: Scenario) -> None:
     made = world.admin.post("/participants", {"name": "one"})
     world.admin.patch(f"/participants/{made['id']}", {"name": "two"})
     world.admin.patch(f"/participants/{made['id']}", {"name": "two"})
@@ -48,7 +48,7 @@ def test_every_change_is_told_with_a_patch(world: World) -> None:
     assert all(event["participantId"] == made["id"] for event in events)
 
 
-def test_events_of_others_stay_unseen(world: World) -> None:
+def test_events_of_others_stay_unseen(world: Scenario) -> None:
     _ = world.provider_id
     own = world.consumer.get("/events?pageSize=100")["items"]
     assert own
@@ -58,14 +58,14 @@ def test_events_of_others_stay_unseen(world: World) -> None:
     world.agent.get("/events", expect=403)
 
 
-def test_one_that_is_needed_stays_and_the_answer_names_by_whom(world: World) -> None:
+def test_one_that_is_needed_stays_and_the_answer_names_by_whom(world: Scenario) -> None:
     agent_id = world.agent_id
     refused = world.admin.delete(f"/participants/{world.provider_id}", expect=409)
     assert refused["code"] == "in_use"
     assert refused["dependants"] == {"agents": [agent_id]}
 
 
-def test_lists_are_paged_sorted_and_filtered(world: World) -> None:
+def test_lists_are_paged_sorted_and_filtered(world: Scenario) -> None:
     mark = uuid4().hex
     ids = [world.admin.post("/participants", {"name": f"{mark}-{number:02}"})["id"] for number in range(12)]
     first = world.admin.get(f"/participants?name={mark.upper()}")
@@ -88,7 +88,7 @@ def test_lists_are_paged_sorted_and_filtered(world: World) -> None:
         assert world.admin.get(f"/participants?{query}", expect=400)["code"] == "bad_query"
 
 
-def test_an_id_that_is_none_is_not_found(world: World) -> None:
+def test_an_id_that_is_none_is_not_found(world: Scenario) -> None:
     world.admin.get(f"/participants/{uuid4()}", expect=404)
     world.admin.get("/participants/rubbish", expect=404)
     assert world.admin.get(f"/participants/{world.consumer_id.upper()}")["id"] == world.consumer_id

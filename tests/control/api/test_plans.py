@@ -13,12 +13,12 @@ from uuid import uuid4
 
 import pytest
 
-import seed
-from plane import Client, Cluster, Reply, Server, running
-from planning import ANSWER, DIGEST, all_rows, with_agent
-from world import World, unique
+import seed_text
+from control_plane import Client, Cluster, Reply, Server, running
+from planning_agent import ANSWER, DIGEST, all_rows, with_agent
+from scenario import Scenario, unique
 
-SIMPLE: Any = seed.block("Example 1: Simple VM Lifecycle")
+SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
 CANARY = "canary-Kq77-secret"
 SCHEMA = {
     "size": {"type": "integer", "default": 1},
@@ -34,7 +34,7 @@ SCHEMA = {
 class Desk:
     """A consumer who orders, and the agent that is asked."""
 
-    def __init__(self, world: World, schema: object = None) -> None:
+    def __init__(self, world: Scenario, schema: object = None) -> None:
         self.world = world
         made = world.provider.post("/service-pool-sets", {"name": "s", "providerId": world.provider_id})
         world.provider.patch(f"/agents/{world.agent_id}", {"servicePoolSetId": made["id"]})
@@ -77,7 +77,7 @@ class Desk:
 
 
 @pytest.fixture
-def desk(world: World) -> Desk:
+def desk(world: Scenario) -> Desk:
     return Desk(world)
 
 
@@ -92,7 +92,7 @@ def alone(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Serv
 
 def test_a_plan_leaves_nothing_behind(alone: tuple[Server, str | None], tmp_path: Path) -> None:
     server, url = alone
-    desk = Desk(World(server.admin))
+    desk = Desk(Scenario(server.admin))
     service = desk.world.order(desk.kind, {"key": "first-Zq1-key"})
     desk.world.complete(service)
     before = all_rows(server.data_dir, url, tmp_path / "before")
@@ -290,7 +290,7 @@ def test_what_would_be_refused_is_refused_and_no_agent_is_asked(desk: Desk) -> N
 
 
 def test_another_agent_neither_sees_nor_answers(desk: Desk) -> None:
-    other = World(desk.world.admin).agent
+    other = Scenario(desk.world.admin).agent
     with ThreadPoolExecutor(1) as pool:
         reply = pool.submit(desk.call, "POST", "?plan=true", desk.body)
         (question,) = desk.world.agent.get("/plans/pending?wait=30")
@@ -310,7 +310,7 @@ def test_the_agent_may_ask_another_replica(postgresql: Cluster, tmp_path: Path) 
         one, two = (
             stack.enter_context(running(tmp_path / name, database_url=url, environment=key)) for name in ("a", "b")
         )
-        desk = Desk(World(one.admin))
+        desk = Desk(Scenario(one.admin))
         there = Client(two.url, desk.world.agent.token)
         reply, _ = with_agent(there, lambda: desk.call("POST", "?plan=true", desk.body))
         assert reply.status == 200

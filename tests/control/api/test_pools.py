@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-import seed
-from world import World, unique
+import seed_text
+from scenario import Scenario, unique
 
-SIMPLE: Any = seed.block("Example 1: Simple VM Lifecycle")
+SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
 SYSTEM = [{"type": "actor", "config": {"actors": ["system"]}}]
 
 
@@ -19,13 +19,13 @@ def pooled(pool_type: str, kind: str = "string", **more: Any) -> dict[str, Any]:
     return {"type": kind, "authorizers": SYSTEM, "generator": generator, "immutable": True, **more}
 
 
-def pool_set(world: World) -> str:
+def pool_set(world: Scenario) -> str:
     made = world.provider.post("/service-pool-sets", {"name": unique("set"), "providerId": world.provider_id})
     world.provider.patch(f"/agents/{world.agent_id}", {"servicePoolSetId": made["id"]})
     return str(made["id"])
 
 
-def list_pool(world: World, set_id: str, kind: str, values: list[Any], property_type: str = "string") -> Any:
+def list_pool(world: Scenario, set_id: str, kind: str, values: list[Any], property_type: str = "string") -> Any:
     body = {"name": kind, "type": kind, "propertyType": property_type, "generatorType": "list"}
     pool = world.provider.post("/service-pools", {**body, "servicePoolSetId": set_id})
     for number, value in enumerate(values):
@@ -35,7 +35,7 @@ def list_pool(world: World, set_id: str, kind: str, values: list[Any], property_
     return pool
 
 
-def subnet_pool(world: World, set_id: str, kind: str, cidr: str, expect: int = 201, **config: Any) -> Any:
+def subnet_pool(world: Scenario, set_id: str, kind: str, cidr: str, expect: int = 201, **config: Any) -> Any:
     body = {"name": kind, "type": kind, "propertyType": "string", "generatorType": "subnet"}
     config = {"cidr": cidr, **config}
     return world.provider.post(
@@ -43,17 +43,17 @@ def subnet_pool(world: World, set_id: str, kind: str, cidr: str, expect: int = 2
     )
 
 
-def usage(world: World, pool: Any) -> tuple[int, int, int]:
+def usage(world: Scenario, pool: Any) -> tuple[int, int, int]:
     found = world.provider.get(f"/service-pools/{pool['id']}/usage")
     return found["total"], found["allocated"], found["free"]
 
 
-def remove(world: World, service: Any) -> Any:
+def remove(world: Scenario, service: Any) -> Any:
     world.consumer.delete(f"/services/{service['id']}")
     return world.complete(service)
 
 
-def test_the_seeds_three_pools_fill_an_order(world: World) -> None:
+def test_the_seeds_three_pools_fill_an_order(world: Scenario) -> None:
     set_id = pool_set(world)
     public = list_pool(world, set_id, "public_ip", ["185.123.45.10", "185.123.45.11"])
     private = subnet_pool(world, set_id, "private_ip", "192.168.1.0/24", excludeFirst=1, excludeLast=1)
@@ -89,7 +89,7 @@ def test_the_seeds_three_pools_fill_an_order(world: World) -> None:
     assert usage(world, private) == (254, 0, 254)
 
 
-def test_the_lowest_free_address_is_given_and_comes_back(world: World) -> None:
+def test_the_lowest_free_address_is_given_and_comes_back(world: Scenario) -> None:
     set_id = pool_set(world)
     pool = subnet_pool(world, set_id, "ip", "10.0.0.0/29")
     kind = world.service_type({"ip": pooled("ip")}, SIMPLE)
@@ -102,7 +102,7 @@ def test_the_lowest_free_address_is_given_and_comes_back(world: World) -> None:
     assert [world.order(kind)["properties"]["ip"] for _ in range(3)] == ["10.0.0.2", "10.0.0.3", "10.0.0.5"]
 
 
-def test_networks_of_any_size_cost_the_same(world: World) -> None:
+def test_networks_of_any_size_cost_the_same(world: Scenario) -> None:
     set_id = pool_set(world)
     pool = subnet_pool(world, set_id, "six", "2001:db8::/32", excludeFirst=16)
     whole = subnet_pool(world, set_id, "all", "0.0.0.0/0")
@@ -112,7 +112,7 @@ def test_networks_of_any_size_cost_the_same(world: World) -> None:
     assert usage(world, whole)[0] == 2**32
 
 
-def test_a_value_may_be_asked_for_where_users_may_set_it(world: World) -> None:
+def test_a_value_may_be_asked_for_where_users_may_set_it(world: Scenario) -> None:
     set_id = pool_set(world)
     subnet_pool(world, set_id, "ip", "10.1.0.0/24", excludeFirst=1)
     list_pool(world, set_id, "port", [8080, 8081], "integer")
@@ -130,7 +130,7 @@ def test_a_value_may_be_asked_for_where_users_may_set_it(world: World) -> None:
     assert world.order(kind)["properties"] == {"ip": "10.1.0.1", "port": 8080}
 
 
-def test_an_update_takes_with_the_request_and_gives_back_by_its_outcome(world: World) -> None:
+def test_an_update_takes_with_the_request_and_gives_back_by_its_outcome(world: Scenario) -> None:
     set_id = pool_set(world)
     pool = subnet_pool(world, set_id, "ip", "10.2.0.0/29")
     schema = {"ip": {"type": "string", "generator": {"type": "pool", "config": {"poolType": "ip"}}}}
@@ -153,7 +153,7 @@ def test_an_update_takes_with_the_request_and_gives_back_by_its_outcome(world: W
     assert [value["value"] for value in values] == ["10.2.0.0"]
 
 
-def test_the_words_of_the_seed_say_what_is_missing(world: World) -> None:
+def test_the_words_of_the_seed_say_what_is_missing(world: Scenario) -> None:
     kind = world.service_type({"ip": pooled("ip")}, SIMPLE)
     body = {"serviceTypeId": kind["id"], "name": "x", "groupId": world.group_id, "agentId": world.agent_id}
 
@@ -167,7 +167,7 @@ def test_the_words_of_the_seed_say_what_is_missing(world: World) -> None:
     assert message() == "property ip has type string but pool ip provides type integer"
 
 
-def test_a_network_cannot_shrink_over_what_is_taken(world: World) -> None:
+def test_a_network_cannot_shrink_over_what_is_taken(world: Scenario) -> None:
     set_id = pool_set(world)
     pool = subnet_pool(world, set_id, "ip", "10.3.0.0/24", excludeFirst=10)
     kind = world.service_type({"ip": pooled("ip")}, SIMPLE)
@@ -191,13 +191,13 @@ def test_a_network_cannot_shrink_over_what_is_taken(world: World) -> None:
         {"cidr": "10.0.0.0/30", "colour": "blue"},
     ],
 )
-def test_a_network_that_makes_no_sense_is_refused(world: World, config: Any) -> None:
+def test_a_network_that_makes_no_sense_is_refused(world: Scenario, config: Any) -> None:
     made = world.provider.post("/service-pool-sets", {"name": "s", "providerId": world.provider_id})
     body = {"name": "p", "type": "ip", "propertyType": "string", "generatorType": "subnet", "generatorConfig": config}
     world.provider.post("/service-pools", {**body, "servicePoolSetId": made["id"]}, expect=400)
 
 
-def test_values_are_unique_typed_and_their_providers_own(world: World) -> None:
+def test_values_are_unique_typed_and_their_providers_own(world: Scenario) -> None:
     set_id = pool_set(world)
     pool = list_pool(world, set_id, "port", [80], "integer")
     body = {"servicePoolId": pool["id"], "name": "v"}
@@ -231,7 +231,7 @@ def test_values_are_unique_typed_and_their_providers_own(world: World) -> None:
     assert world.provider.patch(f"/agents/{world.agent_id}", {"servicePoolSetId": None})["servicePoolSetId"] is None
 
 
-def test_many_orders_at_once_never_share_a_value(world: World) -> None:
+def test_many_orders_at_once_never_share_a_value(world: Scenario) -> None:
     set_id = pool_set(world)
     subnet = subnet_pool(world, set_id, "ip", "10.9.0.0/25")
     ports = list_pool(world, set_id, "port", list(range(40)), "integer")

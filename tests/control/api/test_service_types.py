@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import seed
-from world import World, unique
+import seed_text
+from scenario import Scenario, unique
 
-VM: Any = seed.block("VM Service Type with Mixed Authorizers")
+VM: Any = seed_text.block("VM Service Type with Mixed Authorizers")
 
 
-def test_a_definition_comes_back_as_it_was_written(world: World) -> None:
-    lifecycle = seed.block("Example 2: Advanced Lifecycle with Error Handling")
+def test_a_definition_comes_back_as_it_was_written(world: Scenario) -> None:
+    lifecycle = seed_text.block("Example 2: Advanced Lifecycle with Error Handling")
     made = world.service_type(VM, lifecycle)
     assert made["propertySchema"] == VM
     assert list(made["propertySchema"]) == list(VM)
@@ -20,7 +20,7 @@ def test_a_definition_comes_back_as_it_was_written(world: World) -> None:
     world.provider.post("/service-types", {"name": unique("t")}, expect=403)
 
 
-def test_a_bad_definition_is_refused_with_all_its_faults(world: World) -> None:
+def test_a_bad_definition_is_refused_with_all_its_faults(world: Scenario) -> None:
     body = {
         "name": unique("t"),
         "propertySchema": {
@@ -36,8 +36,8 @@ def test_a_bad_definition_is_refused_with_all_its_faults(world: World) -> None:
     assert any(path.startswith("lifecycleSchema") for path in paths)
 
 
-def test_what_follows_from_a_definition_can_be_read(world: World) -> None:
-    made = world.service_type(VM, seed.block("Example 2: Advanced Lifecycle with Error Handling"))
+def test_what_follows_from_a_definition_can_be_read(world: Scenario) -> None:
+    made = world.service_type(VM, seed_text.block("Example 2: Advanced Lifecycle with Error Handling"))
     schema = world.consumer.get(f"/service-types/{made['id']}/json-schema")
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert "cpu" in schema["properties"]
@@ -48,7 +48,7 @@ def test_what_follows_from_a_definition_can_be_read(world: World) -> None:
     assert b"Provisioning" in picture.body
 
 
-def test_an_order_can_be_tried_without_being_placed(world: World) -> None:
+def test_an_order_can_be_tried_without_being_placed(world: Scenario) -> None:
     made = world.service_type(VM)
     path = f"/service-types/{made['id']}/validate"
     good = {"instanceName": "vm-1", "region": "us-east-1", "cpu": 4, "memory": 8, "diskSize": 50, "imageId": "i"}
@@ -66,7 +66,7 @@ def test_an_order_can_be_tried_without_being_placed(world: World) -> None:
     world.consumer.post(path, {"properties": good, "agentId": world.group_id}, expect=400)
 
 
-def test_options_are_checked_against_the_provider(world: World) -> None:
+def test_options_are_checked_against_the_provider(world: Scenario) -> None:
     kind = unique("os").replace("-", "_")
     rule = {"type": "string", "validators": [{"type": "serviceOption", "config": {"value": kind}}]}
     made = world.service_type({"os": rule})
@@ -92,7 +92,7 @@ def test_options_are_checked_against_the_provider(world: World) -> None:
     assert messages(providerId=world.consumer_id) == missing
 
 
-def test_a_type_is_renamed_and_deleted(world: World) -> None:
+def test_a_type_is_renamed_and_deleted(world: Scenario) -> None:
     made = world.admin.post("/service-types", {"name": unique("t")})
     changed = world.admin.patch(f"/service-types/{made['id']}", {"name": unique("u"), "propertySchema": {}})
     assert changed["propertySchema"] == {}

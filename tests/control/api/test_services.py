@@ -5,19 +5,19 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import seed
-from world import World, unique
+import seed_text
+from scenario import Scenario, unique
 
-SIMPLE: Any = seed.block("Example 1: Simple VM Lifecycle")
-ADVANCED: Any = seed.block("Example 2: Advanced Lifecycle with Error Handling")
-DATABASE: Any = seed.block("Example 3: Database Lifecycle with Maintenance States")
-BLOCK: Any = seed.block("VM Service Type with Mixed Authorizers")
+SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
+ADVANCED: Any = seed_text.block("Example 2: Advanced Lifecycle with Error Handling")
+DATABASE: Any = seed_text.block("Example 3: Database Lifecycle with Maintenance States")
+BLOCK: Any = seed_text.block("VM Service Type with Mixed Authorizers")
 VM: Any = {name: rule for name, rule in BLOCK.items() if name != "publicIp"}
-DISK: Any = seed.block("Disk Service Type")
+DISK: Any = seed_text.block("Disk Service Type")
 GOOD = {"instanceName": "vm-1", "region": "us-east-1", "cpu": 4, "memory": 8, "diskSize": 50, "imageId": "i"}
 
 
-def test_an_order_becomes_a_service_and_a_job(world: World) -> None:
+def test_an_order_becomes_a_service_and_a_job(world: Scenario) -> None:
     kind = world.service_type(VM, SIMPLE)
     service = world.order(kind, GOOD)
     assert service["status"] == "New"
@@ -41,7 +41,7 @@ def test_an_order_becomes_a_service_and_a_job(world: World) -> None:
     assert types == ["service.created", "service.transitioned"]
 
 
-def test_bad_properties_are_refused_all_at_once_and_leave_nothing(world: World) -> None:
+def test_bad_properties_are_refused_all_at_once_and_leave_nothing(world: Scenario) -> None:
     kind = world.service_type(VM, SIMPLE)
     body = {"serviceTypeId": kind["id"], "name": "x", "groupId": world.group_id, "agentId": world.agent_id}
     refused = world.consumer.post("/services", {**body, "properties": {"cpu": "four", "x": 1}}, expect=400)
@@ -51,7 +51,7 @@ def test_bad_properties_are_refused_all_at_once_and_leave_nothing(world: World) 
     assert world.consumer.get("/services")["totalItems"] == 0
 
 
-def test_an_update_applies_when_its_run_completes(world: World) -> None:
+def test_an_update_applies_when_its_run_completes(world: Scenario) -> None:
     service = world.order(world.service_type(VM, SIMPLE), GOOD)
     world.complete(service)
     asked = world.consumer.patch(f"/services/{service['id']}", {"properties": {"cpu": 8}})
@@ -66,7 +66,7 @@ def test_an_update_applies_when_its_run_completes(world: World) -> None:
     assert world.fail(service, "no room")["properties"]["cpu"] == 8
 
 
-def test_rules_about_states_and_actors_hold_over_http(world: World) -> None:
+def test_rules_about_states_and_actors_hold_over_http(world: Scenario) -> None:
     service = world.order(world.service_type(VM, SIMPLE), GOOD)
     world.complete(service)
     world.do(service, "start")
@@ -81,7 +81,7 @@ def test_rules_about_states_and_actors_hold_over_http(world: World) -> None:
     ]
 
 
-def test_what_the_agent_owes_is_demanded_at_the_end_of_the_create_run(world: World) -> None:
+def test_what_the_agent_owes_is_demanded_at_the_end_of_the_create_run(world: Scenario) -> None:
     schema = {
         "address": {
             "type": "string",
@@ -98,7 +98,7 @@ def test_what_the_agent_owes_is_demanded_at_the_end_of_the_create_run(world: Wor
     assert world.service(service["id"])["properties"] == {"address": "a"}
 
 
-def test_one_request_may_be_several_jobs(world: World) -> None:
+def test_one_request_may_be_several_jobs(world: Scenario) -> None:
     service = world.order(world.service_type(None, ADVANCED))
     assert world.complete(service)["status"] == "Provisioning"
     assert world.complete(service)["status"] == "Stopped"
@@ -114,7 +114,7 @@ def test_one_request_may_be_several_jobs(world: World) -> None:
     assert len({job["runId"] for job in jobs}) == 3
 
 
-def test_failures_follow_the_first_error_transition_that_matches(world: World) -> None:
+def test_failures_follow_the_first_error_transition_that_matches(world: Scenario) -> None:
     service = world.order(world.service_type(None, ADVANCED))
     world.complete(service)
     assert world.fail(service, "quota was exceeded")["status"] == "Failed"
@@ -124,7 +124,7 @@ def test_failures_follow_the_first_error_transition_that_matches(world: World) -
     assert done["availableActions"] == []
 
 
-def test_a_failure_without_a_transition_keeps_the_state(world: World) -> None:
+def test_a_failure_without_a_transition_keeps_the_state(world: Scenario) -> None:
     service = world.order(world.service_type(None, SIMPLE))
     failed = world.fail(service, "boom")
     assert failed["status"] == "New"
@@ -134,7 +134,7 @@ def test_a_failure_without_a_transition_keeps_the_state(world: World) -> None:
     assert world.complete(service)["properties"] == {"a": 1}
 
 
-def test_the_database_lifecycle_goes_round(world: World) -> None:
+def test_the_database_lifecycle_goes_round(world: Scenario) -> None:
     service = world.order(world.service_type(None, DATABASE))
     world.complete(service)
     world.do(service, "start")
@@ -144,7 +144,7 @@ def test_the_database_lifecycle_goes_round(world: World) -> None:
     assert world.complete(service)["status"] == "Started"
 
 
-def test_checks_come_in_the_order_of_the_contract(world: World) -> None:
+def test_checks_come_in_the_order_of_the_contract(world: Scenario) -> None:
     kind = world.service_type(VM, SIMPLE)
     service = world.order(kind, GOOD)
     path = f"/services/{service['id']}"
@@ -170,7 +170,7 @@ def test_checks_come_in_the_order_of_the_contract(world: World) -> None:
     assert world.consumer.patch(path, {"name": "x"}, expect=409)["code"] == "terminal_state"
 
 
-def test_an_update_back_to_what_is_stored_is_refused_while_another_update_runs(world: World) -> None:
+def test_an_update_back_to_what_is_stored_is_refused_while_another_update_runs(world: Scenario) -> None:
     service = world.order(world.service_type(VM, SIMPLE), GOOD)
     world.complete(service)
     path = f"/services/{service['id']}"
@@ -183,7 +183,7 @@ def test_an_update_back_to_what_is_stored_is_refused_while_another_update_runs(w
     assert world.consumer.patch(path, {"properties": {"cpu": 8}})["properties"]["cpu"] == 8
 
 
-def test_a_version_that_is_no_longer_there_is_refused(world: World) -> None:
+def test_a_version_that_is_no_longer_there_is_refused(world: Scenario) -> None:
     service = world.order(world.service_type(VM, SIMPLE), GOOD)
     world.complete(service)
     path = f"/api/v1/services/{service['id']}"
@@ -197,7 +197,7 @@ def test_a_version_that_is_no_longer_there_is_refused(world: World) -> None:
     assert world.service(service["id"])["name"] == "a"
 
 
-def test_patches_at_once_lose_nothing(world: World) -> None:
+def test_patches_at_once_lose_nothing(world: Scenario) -> None:
     service = world.order(world.service_type(VM, SIMPLE), GOOD)
     world.complete(service)
     path = f"/api/v1/services/{service['id']}"
@@ -211,7 +211,7 @@ def test_patches_at_once_lose_nothing(world: World) -> None:
     assert sorted(statuses) == [200] + [412] * 15
 
 
-def test_only_one_of_many_actions_at_once_is_queued(world: World) -> None:
+def test_only_one_of_many_actions_at_once_is_queued(world: Scenario) -> None:
     service = world.order(world.service_type(VM, SIMPLE), GOOD)
     world.complete(service)
 
@@ -225,7 +225,7 @@ def test_only_one_of_many_actions_at_once_is_queued(world: World) -> None:
     assert len(world.jobs(service)) == 2
 
 
-def test_services_are_seen_by_their_three_parties_only(world: World) -> None:
+def test_services_are_seen_by_their_three_parties_only(world: Scenario) -> None:
     service = world.order(world.service_type(None, SIMPLE))
     for client in (world.admin, world.provider, world.consumer, world.agent):
         assert client.get(f"/services/{service['id']}")["id"] == service["id"]
@@ -238,7 +238,7 @@ def test_services_are_seen_by_their_three_parties_only(world: World) -> None:
     other.get(f"/services/{service['id']}", expect=404)
 
 
-def test_an_admin_orders_for_a_consumer_into_its_default_group(world: World) -> None:
+def test_an_admin_orders_for_a_consumer_into_its_default_group(world: Scenario) -> None:
     kind = world.service_type()
     body = {"serviceTypeId": kind["id"], "name": "a", "agentId": world.agent_id}
     assert "groupId or consumerId" in world.admin.post("/services", body, expect=400)["error"]
@@ -251,7 +251,7 @@ def test_an_admin_orders_for_a_consumer_into_its_default_group(world: World) -> 
     world.admin.post("/services", {**body, "consumerId": kind["id"]}, expect=400)
 
 
-def test_an_order_without_a_group_lands_in_the_default_group(world: World) -> None:
+def test_an_order_without_a_group_lands_in_the_default_group(world: Scenario) -> None:
     kind = world.service_type(None, SIMPLE)
 
     def order(number: int) -> Any:
@@ -266,7 +266,7 @@ def test_an_order_without_a_group_lands_in_the_default_group(world: World) -> No
     world.admin.post("/services", {"serviceTypeId": kind["id"], "name": "x", "agentId": world.agent_id}, expect=400)
 
 
-def test_an_agent_is_found_by_its_tags(world: World) -> None:
+def test_an_agent_is_found_by_its_tags(world: Scenario) -> None:
     kind = world.service_type(None, SIMPLE)
     mark = unique("tag")
     busy, idle = (world.new_agent(tags=[mark, "b"])["id"] for _ in range(2))
@@ -283,7 +283,7 @@ def test_an_agent_is_found_by_its_tags(world: World) -> None:
     assert refused["error"].endswith(f"does not support service type {other['name']}")
 
 
-def test_references_hold_what_they_refer_to(world: World) -> None:
+def test_references_hold_what_they_refer_to(world: Scenario) -> None:
     plain = world.service_type(None, SIMPLE)
     rule = {"type": "reference", "validators": [{"type": "serviceType", "config": {"value": plain["name"]}}]}
     kind = world.service_type({"disk": rule}, SIMPLE)
@@ -306,7 +306,7 @@ def test_references_hold_what_they_refer_to(world: World) -> None:
     world.consumer.delete(f"/services/{disk['id']}")
 
 
-def test_the_disk_grows_when_stopped(world: World) -> None:
+def test_the_disk_grows_when_stopped(world: Scenario) -> None:
     service = world.order(world.service_type(DISK, SIMPLE), {"name": "d", "sizeGb": 20, "type": "ssd"})
     world.complete(service, properties={"diskId": "d-1", "actualSizeGb": 20, "devicePath": "/dev/x"})
     world.consumer.patch(f"/services/{service['id']}", {"properties": {"sizeGb": 40}})
@@ -314,7 +314,7 @@ def test_the_disk_grows_when_stopped(world: World) -> None:
     assert (done["properties"]["sizeGb"], done["properties"]["actualSizeGb"]) == (40, 40)
 
 
-def test_provenance_tells_who_set_what(world: World) -> None:
+def test_provenance_tells_who_set_what(world: Scenario) -> None:
     service = world.order(world.service_type(VM, SIMPLE), GOOD)
     job = world.next_job(service)
     world.agent.post(f"/jobs/{job['id']}/complete", {"properties": {"hostname": "h"}}, expect=204)
@@ -326,7 +326,7 @@ def test_provenance_tells_who_set_what(world: World) -> None:
     assert found["cpu"]["at"] > found["memory"]["at"]
 
 
-def test_uptime_counts_running_states(world: World) -> None:
+def test_uptime_counts_running_states(world: Scenario) -> None:
     service = world.order(world.service_type(None, SIMPLE))
     world.complete(service)
     world.do(service, "start")
@@ -341,7 +341,7 @@ def test_uptime_counts_running_states(world: World) -> None:
     world.consumer.get(f"/services/{service['id']}/uptime?start=yesterday", expect=400)
 
 
-def test_an_agent_tells_conditions(world: World) -> None:
+def test_an_agent_tells_conditions(world: Scenario) -> None:
     service = world.order(world.service_type(None, SIMPLE))
     path = f"/services/{service['id']}/conditions"
     told = world.agent.put(path, [{"type": "InSync", "status": "False", "reason": "Drifted", "message": "x"}])
@@ -353,7 +353,7 @@ def test_an_agent_tells_conditions(world: World) -> None:
     world.consumer.put(path, [], expect=403)
 
 
-def test_a_type_cannot_be_changed_under_living_services(world: World) -> None:
+def test_a_type_cannot_be_changed_under_living_services(world: Scenario) -> None:
     kind = world.service_type({"a": {"type": "integer"}}, SIMPLE)
     service = world.order(kind, {"a": 5})
     path = f"/service-types/{kind['id']}"
@@ -388,7 +388,7 @@ def test_a_type_cannot_be_changed_under_living_services(world: World) -> None:
     )
 
 
-def test_terminal_services_go_with_what_they_belonged_to(world: World) -> None:
+def test_terminal_services_go_with_what_they_belonged_to(world: Scenario) -> None:
     service = world.order(world.service_type(None, SIMPLE))
     assert world.consumer.delete(f"/service-groups/{world.group_id}", expect=409)["dependants"] == {
         "services": [service["id"]]
@@ -403,7 +403,7 @@ def test_terminal_services_go_with_what_they_belonged_to(world: World) -> None:
     assert world.admin.get(f"/events?entityId={service['id']}")["items"]
 
 
-def test_a_list_of_living_services_leaves_out_those_at_their_end(world: World) -> None:
+def test_a_list_of_living_services_leaves_out_those_at_their_end(world: Scenario) -> None:
     kind = world.service_type(None, SIMPLE)
     ended, living = world.order(kind), world.order(kind)
     world.admin.delete(f"/services/{ended['id']}?force=true")

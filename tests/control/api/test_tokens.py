@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
-from plane import Client, Server
-from world import World
+from control_plane import Client, Server
+from scenario import Scenario
 
 
 def test_nobody_gets_in_without_a_token(server: Server) -> None:
@@ -21,7 +21,7 @@ def test_nobody_gets_in_without_a_token(server: Server) -> None:
         assert (reply.status, reply.body["code"]) == (401, "unauthorized")
 
 
-def test_the_value_is_shown_once_and_kept_nowhere(server: Server, world: World) -> None:
+def test_the_value_is_shown_once_and_kept_nowhere(server: Server, world: Scenario) -> None:
     token = world.admin.post("/tokens", {"name": "t", "role": "participant", "scopeId": world.consumer_id})
     assert world.admin.as_token(token["value"]).get(f"/participants/{world.consumer_id}")
     shown = world.admin.get(f"/tokens/{token['id']}")
@@ -33,7 +33,7 @@ def test_the_value_is_shown_once_and_kept_nowhere(server: Server, world: World) 
         assert token["value"].encode() not in file.read_bytes()
 
 
-def test_a_caller_may_ask_who_he_is(world: World) -> None:
+def test_a_caller_may_ask_who_he_is(world: Scenario) -> None:
     assert world.admin.get("/tokens/me")["role"] == "admin"
     mine = world.consumer.get("/tokens/me")
     assert (mine["role"], mine["participantId"]) == ("participant", world.consumer_id)
@@ -41,7 +41,7 @@ def test_a_caller_may_ask_who_he_is(world: World) -> None:
     assert world.agent.get("/tokens/me")["agentId"] == world.agent_id
 
 
-def test_a_token_lives_a_day_unless_told_otherwise(world: World) -> None:
+def test_a_token_lives_a_day_unless_told_otherwise(world: Scenario) -> None:
     body = {"name": "t", "role": "participant", "scopeId": world.consumer_id}
     token = world.admin.post("/tokens", body)
     left = datetime.fromisoformat(token["expireAt"]) - datetime.now(UTC)
@@ -51,7 +51,7 @@ def test_a_token_lives_a_day_unless_told_otherwise(world: World) -> None:
     assert refused["code"] == "token_expired"
 
 
-def test_a_regenerated_token_replaces_the_old_value(world: World) -> None:
+def test_a_regenerated_token_replaces_the_old_value(world: Scenario) -> None:
     token = world.admin.post("/tokens", {"name": "t", "role": "participant", "scopeId": world.consumer_id})
     renewed = world.admin.post(f"/tokens/{token['id']}/regenerate", expect=200)
     assert renewed["value"] != token["value"]
@@ -61,7 +61,7 @@ def test_a_regenerated_token_replaces_the_old_value(world: World) -> None:
     assert types == ["token.created", "token.regenerate"]
 
 
-def test_a_participant_makes_tokens_for_itself_and_its_agents_only(world: World) -> None:
+def test_a_participant_makes_tokens_for_itself_and_its_agents_only(world: Scenario) -> None:
     consumer, provider = world.consumer, world.provider
     consumer.post("/tokens", {"name": "mine", "role": "participant", "scopeId": world.consumer_id})
     provider.post("/tokens", {"name": "agent", "role": "agent", "scopeId": world.agent_id})
@@ -76,24 +76,24 @@ def test_a_participant_makes_tokens_for_itself_and_its_agents_only(world: World)
         assert refused["code"] == "escalation"
 
 
-def test_an_agent_makes_no_tokens(world: World) -> None:
+def test_an_agent_makes_no_tokens(world: Scenario) -> None:
     world.agent.post("/tokens", {"name": "x", "role": "agent", "scopeId": world.agent_id}, expect=403)
 
 
-def test_a_deleted_token_is_worth_nothing(world: World) -> None:
+def test_a_deleted_token_is_worth_nothing(world: Scenario) -> None:
     token = world.admin.post("/tokens", {"name": "t", "role": "participant", "scopeId": world.consumer_id})
     world.admin.delete(f"/tokens/{token['id']}")
     world.admin.as_token(token["value"]).get("/participants", expect=401)
     world.admin.get(f"/tokens/{token['id']}", expect=404)
 
 
-def test_a_token_can_be_renamed_and_prolonged(world: World) -> None:
+def test_a_token_can_be_renamed_and_prolonged(world: Scenario) -> None:
     token = world.admin.post("/tokens", {"name": "t", "role": "participant", "scopeId": world.consumer_id})
     changed = world.admin.patch(f"/tokens/{token['id']}", {"name": "u", "expireAt": "2099-01-01T00:00:00+01:00"})
     assert (changed["name"], changed["expireAt"]) == ("u", "2098-12-31T23:00:00Z")
 
 
-def test_scopes_that_make_no_sense_are_refused(world: World) -> None:
+def test_scopes_that_make_no_sense_are_refused(world: Scenario) -> None:
     for body in (
         {"name": "x", "role": "admin", "scopeId": world.consumer_id},
         {"name": "x", "role": "participant"},

@@ -6,13 +6,13 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import seed
-from plane import PROGRAM, Server, running
-from world import World
+import seed_text
+from control_plane import PROGRAM, Server, running
+from scenario import Scenario
 
-SIMPLE: Any = seed.block("Example 1: Simple VM Lifecycle")
-ADVANCED: Any = seed.block("Example 2: Advanced Lifecycle with Error Handling")
-BLOCK: Any = seed.block("Property Secrets", "Service type with secrets")
+SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
+ADVANCED: Any = seed_text.block("Example 2: Advanced Lifecycle with Error Handling")
+BLOCK: Any = seed_text.block("Property Secrets", "Service type with secrets")
 WEB: Any = BLOCK["propertySchema"]
 PLAIN = {
     "appName": "MyApp",
@@ -22,11 +22,11 @@ PLAIN = {
 }
 
 
-def reveal(world: World, reference: str, expect: int = 200) -> Any:
+def reveal(world: Scenario, reference: str, expect: int = 200) -> Any:
     return world.agent.get(f"/vault/secrets/{reference.removeprefix('vault://')}", expect=expect)
 
 
-def test_the_seeds_web_application(world: World) -> None:
+def test_the_seeds_web_application(world: Scenario) -> None:
     service = world.order(world.service_type(WEB, SIMPLE), PLAIN)
     kept = service["properties"]
     references = [kept["apiKey"], kept["initialPassword"], kept["databaseConfig"]["password"]]
@@ -49,7 +49,7 @@ def test_the_seeds_web_application(world: World) -> None:
     assert missing["error"] == f"secret with reference {references[0][8:]} not found"
 
 
-def test_ephemeral_secrets_last_for_the_whole_run(world: World) -> None:
+def test_ephemeral_secrets_last_for_the_whole_run(world: Scenario) -> None:
     schema = {"once": {"type": "string", "required": True, "secret": {"type": "ephemeral"}}}
     service = world.order(world.service_type(schema, ADVANCED), {"once": "canary-once"})
     reference = service["properties"]["once"]
@@ -62,7 +62,7 @@ def test_ephemeral_secrets_last_for_the_whole_run(world: World) -> None:
     reveal(world, reference, expect=404)
 
 
-def test_a_reference_may_only_be_sent_back_where_it_is_stored(world: World) -> None:
+def test_a_reference_may_only_be_sent_back_where_it_is_stored(world: Scenario) -> None:
     schema = {
         "a": {"type": "string", "secret": {"type": "persistent"}},
         "b": {"type": "string", "secret": {"type": "persistent"}},
@@ -81,7 +81,7 @@ def test_a_reference_may_only_be_sent_back_where_it_is_stored(world: World) -> N
     assert world.complete(service)["properties"] == {"a": a, "b": b, "n": 1}
 
 
-def test_the_old_value_is_kept_until_the_update_succeeds(world: World) -> None:
+def test_the_old_value_is_kept_until_the_update_succeeds(world: Scenario) -> None:
     schema = {"a": {"type": "json", "secret": {"type": "persistent"}}}
     service = world.order(world.service_type(schema, SIMPLE), {"a": {"k": [1, None]}})
     world.complete(service)
@@ -100,7 +100,7 @@ def test_the_old_value_is_kept_until_the_update_succeeds(world: World) -> None:
     assert reveal(world, done["properties"]["a"])["value"] == 43
 
 
-def test_secrets_in_arrays_are_sealed_one_by_one(world: World) -> None:
+def test_secrets_in_arrays_are_sealed_one_by_one(world: Scenario) -> None:
     item = {
         "type": "object",
         "properties": {"name": {"type": "string"}, "password": {"type": "string", "secret": {"type": "persistent"}}},
@@ -113,7 +113,7 @@ def test_secrets_in_arrays_are_sealed_one_by_one(world: World) -> None:
     assert found == ["canary-1", "canary-2"]
 
 
-def test_an_agent_reads_the_secrets_of_its_own_configuration(world: World) -> None:
+def test_an_agent_reads_the_secrets_of_its_own_configuration(world: Scenario) -> None:
     agent_type = world.agent_type(configurationSchema={"key": {"type": "string", "secret": {"type": "persistent"}}})
     agent = world.new_agent(agentTypeId=agent_type["id"], configuration={"key": "canary-own"})
     reference = agent["configuration"]["key"]
@@ -122,7 +122,7 @@ def test_an_agent_reads_the_secrets_of_its_own_configuration(world: World) -> No
     world.agent.get(f"/vault/secrets/{reference[8:]}", expect=404)
 
 
-def test_readings_are_told_once_for_each_job(world: World) -> None:
+def test_readings_are_told_once_for_each_job(world: Scenario) -> None:
     schema = {"a": {"type": "string", "secret": {"type": "persistent"}}}
     service = world.order(world.service_type(schema, SIMPLE), {"a": "canary-t"})
     reference = service["properties"]["a"]
@@ -136,7 +136,7 @@ def test_readings_are_told_once_for_each_job(world: World) -> None:
     assert "canary" not in str(events)
 
 
-def test_no_secret_is_ever_to_be_seen(server: Server, world: World) -> None:
+def test_no_secret_is_ever_to_be_seen(server: Server, world: Scenario) -> None:
     service = world.order(world.service_type(WEB, SIMPLE), PLAIN)
     world.consumer.patch(f"/services/{service['id']}", {"properties": {"apiKey": 5}}, expect=400)
     world.complete(service)
@@ -158,7 +158,7 @@ def test_no_secret_is_ever_to_be_seen(server: Server, world: World) -> None:
 
 def test_without_a_vault_secrets_are_refused(tmp_path: Path) -> None:
     with running(tmp_path / "data", environment={"MAINSTAY_VAULT": "off"}) as server:
-        world = World(server.admin)
+        world = Scenario(server.admin)
         kind = world.service_type({"a": {"type": "string", "secret": {"type": "persistent"}}}, SIMPLE)
         body = {"serviceTypeId": kind["id"], "name": "x", "groupId": world.group_id, "agentId": world.agent_id}
         refused = world.consumer.post("/services", {**body, "properties": {"a": "x"}}, expect=400)
@@ -179,7 +179,7 @@ def test_the_key_is_not_changed_under_a_running_server(tmp_path: Path) -> None:
 def test_the_wrong_key_stops_the_start_and_a_rotated_one_does_not(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with running(data) as server:
-        world = World(server.admin)
+        world = Scenario(server.admin)
         kind = world.service_type({"a": {"type": "string", "secret": {"type": "persistent"}}}, SIMPLE)
         reference = world.order(kind, {"a": "canary-r"})["properties"]["a"]
         agent = world.agent.token

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from documents import members, properties_for
 from mainstay.control.domain.properties.json_schema import export_json_schema
-from orders import faults, schema_of
-from seed import block
+from property_requests import faults, schema_of
+from seed_text import block
 
 RELATIONS: list[list[dict[str, Any]]] = [
     [],

@@ -17,8 +17,9 @@ from mainstay.control.domain.lifecycle.mermaid import draw_mermaid
 from mainstay.control.domain.lifecycle.parse import parse_lifecycle
 from mainstay.control.domain.lifecycle.report import report_lifecycle
 from mainstay.control.domain.lifecycle.schema import Lifecycle
-from mainstay.control.domain.lifecycle.steps import (
-    Run,
+from mainstay.control.domain.lifecycle.svg import draw_svg
+from mainstay.control.domain.lifecycle.transitions import (
+    LifecycleRun,
     Step,
     after_failure,
     after_success,
@@ -27,10 +28,9 @@ from mainstay.control.domain.lifecycle.steps import (
     is_last_step,
     run_path,
 )
-from mainstay.control.domain.lifecycle.svg import draw_svg
 from mainstay.control.domain.lifecycle.uptime import Entered, uptime
 from mainstay.control.domain.refusals import InvalidDefinition, TerminalState, UnknownAction, WrongState
-from seed import block
+from seed_text import block
 
 SIMPLE = "Example 1: Simple VM Lifecycle"
 ADVANCED = "Example 2: Advanced Lifecycle with Error Handling"
@@ -210,8 +210,8 @@ def test_one_step_per_request_where_the_author_says_so() -> None:
 
 def test_a_job_whose_transition_was_taken_away_leaves_the_service_where_it_is() -> None:
     vm = of_the_text(SIMPLE)
-    assert after_success(vm, Run("gone", ("Stopped",)), "Stopped") == Step("Stopped", goes_on=False)
-    assert after_success(vm, Run("start", ("Started",)), "Started") == Step("Started", goes_on=False)
+    assert after_success(vm, LifecycleRun("gone", ("Stopped",)), "Stopped") == Step("Stopped", goes_on=False)
+    assert after_success(vm, LifecycleRun("start", ("Started",)), "Started") == Step("Started", goes_on=False)
     assert after_failure(vm, "gone", "Stopped", "x") is None
 
 

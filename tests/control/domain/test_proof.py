@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import orders
+import property_requests
 from documents import definitions, properties_for
 from mainstay.control.domain.properties.compile import compile_members
 from mainstay.control.domain.properties.contract import ASSUMED, Actor
-from mainstay.control.domain.properties.run import Run, SecretSlot
+from mainstay.control.domain.properties.evaluation import Evaluation, SecretSlot
 from mainstay.control.domain.properties.schema import PropertySchema
 
 NEVER = 1000
@@ -21,7 +21,7 @@ NEVER = 1000
 def admitted(
     schema: PropertySchema, properties: dict[str, Any], actor: Actor, prove_from: int
 ) -> tuple[object, object]:
-    run = Run(orders.situation(actor=actor), ASSUMED)
+    run = Evaluation(property_requests.situation(actor=actor), ASSUMED)
     out = compile_members(schema.members or (), prove_from).admit(properties, run, "")
     shown = {name: "sealed" if isinstance(value, SecretSlot) else value for name, value in out.items()}
     return run.faults, None if run.faults else shown
@@ -38,7 +38,7 @@ def admitted(
 def test_a_proof_changes_no_outcome(data: st.DataObject, plain: bool, actor: Actor) -> None:
     names = st.sampled_from(["a", "b", "class", "a-b", "member_0", "日本"])
     document = data.draw(st.dictionaries(names, definitions(plain=plain), min_size=1, max_size=6))
-    schema = orders.schema_of(document)
+    schema = property_requests.schema_of(document)
     for _ in range(4):
         properties = data.draw(properties_for(document))
         expected = admitted(schema, properties, actor, NEVER)
@@ -72,7 +72,7 @@ def test_a_proof_is_not_taken_in_by_odd_values(kind: str, odd: object) -> None:
         definition["items"] = {"type": "integer"}
     if kind == "object":
         definition["properties"] = {"t": {"type": "string"}}
-    schema = orders.schema_of({"p": definition})
+    schema = property_requests.schema_of({"p": definition})
     outcomes = [admitted(schema, {"p": odd}, Actor.USER, prove_from) for prove_from in (1, NEVER)]
     assert repr(outcomes[0]) == repr(outcomes[1])
 
@@ -90,7 +90,7 @@ def test_a_proof_is_not_taken_in_by_odd_values(kind: str, odd: object) -> None:
     ],
 )
 def test_a_proof_leaves_no_rule_out(validators: list[dict[str, Any]]) -> None:
-    schema = orders.schema_of({"p": {"type": "integer", "validators": validators}})
+    schema = property_requests.schema_of({"p": {"type": "integer", "validators": validators}})
     for value in (0, 1, 2, 3, 5, 9, 2**70, 2**71):
         outcomes = [admitted(schema, {"p": value}, Actor.USER, prove_from) for prove_from in (1, NEVER)]
         assert outcomes[0] == outcomes[1]

@@ -12,9 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from documents import CANARY, POOL, STATES, members, properties_for
 from mainstay.control.domain.properties.contract import Actor, Operation, SecretKind
 from mainstay.control.domain.properties.engine import Accepted, Rejected
-from mainstay.control.domain.properties.stored import secrets_in, without_secrets
+from mainstay.control.domain.properties.traversal import secrets_in, without_secrets
 from mainstay.control.domain.values import equal
-from orders import World, schema_of, situation
+from property_requests import AnsweringOutside, schema_of, situation
 
 ADDRESSES = tuple(f"10.0.0.{number}" for number in range(1, 40))
 
@@ -26,7 +26,7 @@ class Histories(RuleBasedStateMachine):
     def write_schema(self, document: dict[str, Any]) -> None:
         self.document = document
         self.schema = schema_of(document)
-        self.world = World(pools={POOL: ("string", list(ADDRESSES))})
+        self.world = AnsweringOutside(pools={POOL: ("string", list(ADDRESSES))})
         self.stored: dict[str, Any] | None = None
 
     @precondition(lambda self: self.stored is None)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from mainstay.control.domain.properties.compatibility import misfits
 from mainstay.control.domain.properties.contract import Operation, Purpose
-from mainstay.control.domain.properties.fitness import misfits
-from orders import World, create, faults, schema_faults, schema_of, situation
+from property_requests import AnsweringOutside, create, faults, schema_faults, schema_of, situation
 
 STRING = {"type": "string"}
 
@@ -214,8 +214,8 @@ def test_a_bad_schema_validator_is_refused(validator: dict[str, Any], expected: 
 def test_a_default_may_be_an_option_because_the_provider_is_asked_when_it_is_used() -> None:
     system = {"type": "string", "default": "debian", "validators": [{"type": "serviceOption", "value": "os"}]}
     assert schema_faults({"os": system}) == {}
-    assert create({"os": system}, {}, World(options={"os": ("debian",)})) == {"os": "debian"}
-    assert faults({"os": system}, {}, world=World(options={"os": ("arch",)})) == {
+    assert create({"os": system}, {}, AnsweringOutside(options={"os": ("debian",)})) == {"os": "debian"}
+    assert faults({"os": system}, {}, world=AnsweringOutside(options={"os": ("arch",)})) == {
         "os": "service option with value 'debian' not found or not enabled for provider"
     }
     nobody = situation(Operation.UPDATE, provider_id=None)

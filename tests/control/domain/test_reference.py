@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-import orders
+import property_requests
 from mainstay.control.domain.lifecycle.parse import parse_lifecycle
 from mainstay.control.domain.lifecycle.report import report_lifecycle
-from mainstay.control.domain.lifecycle.steps import after_failure, run_path
+from mainstay.control.domain.lifecycle.transitions import after_failure, run_path
 from mainstay.control.domain.properties.report import report_properties
 from mainstay.control.rulebook import installed_rulebook, rule_descriptions
 
@@ -26,8 +26,8 @@ def example(page: str, kind: str, name: str) -> Any:
 
 def test_the_schemas_of_the_page_are_accepted_and_judge_as_it_says() -> None:
     for name in ("flat", "wrapped", "vm"):
-        assert orders.schema_faults(example(SCHEMA_PAGE, "schema", name)) == {}
-    found = orders.faults(example(SCHEMA_PAGE, "schema", "vm"), example(SCHEMA_PAGE, "order", "vm"))
+        assert property_requests.schema_faults(example(SCHEMA_PAGE, "schema", name)) == {}
+    found = property_requests.faults(example(SCHEMA_PAGE, "schema", "vm"), example(SCHEMA_PAGE, "order", "vm"))
     assert [{"path": path, "message": message} for path, message in found.items()] == example(
         SCHEMA_PAGE, "faults", "vm"
     )
@@ -68,7 +68,7 @@ def test_the_report_names_properties_that_nobody_can_set_and_states_that_nobody_
         "s": {"type": "string", "updatable": "statuses", "updatableIn": ["Stopped", "Lost"]},
         "k": {"type": "string", "secret": {"type": "persistent"}, "default": "changeme"},
     }
-    found = report_properties(orders.schema_of(document), frozenset({"New", "Stopped"}))
+    found = report_properties(property_requests.schema_of(document), frozenset({"New", "Stopped"}))
     assert [(finding.code, finding.subject) for finding in found] == [
         ("unsettable-property", "property never"),
         ("unsettable-property", "property o.u"),

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-import orders
+import property_requests
 from mainstay.control.domain.properties.contract import Actor, Operation, ReferencedService, SecretKind
 from mainstay.control.domain.properties.engine import Accepted
-from mainstay.control.domain.properties.stored import secrets_in, without_secrets
-from seed import Block, block, json_blocks
+from mainstay.control.domain.properties.traversal import secrets_in, without_secrets
+from seed_text import Block, block, json_blocks
 
 # Patterns with dots or remarks in place of values; they show a shape and are not JSON.
 SHAPES = 5
@@ -44,7 +44,7 @@ def property_schemas() -> list[object]:
 
 @pytest.mark.parametrize("document", property_schemas())
 def test_a_property_schema_of_the_text_is_accepted(document: object) -> None:
-    assert orders.schema_faults(document) == {}
+    assert property_requests.schema_faults(document) == {}
 
 
 def validator_blocks() -> list[Block]:
@@ -61,15 +61,15 @@ FITTING = {
 def test_a_validator_of_the_text_is_accepted_on_the_type_it_is_for(each: Block) -> None:
     document = json.loads(each.text)
     name = document["validators"][0]["type"]
-    assert orders.schema_faults({"value": {"type": FITTING[name], **document}}) == {}
+    assert property_requests.schema_faults({"value": {"type": FITTING[name], **document}}) == {}
     wrong = "boolean" if name != "enum" else "string"
-    refused = orders.schema_faults({"value": {"type": wrong, **document}})
+    refused = property_requests.schema_faults({"value": {"type": wrong, **document}})
     assert bool(refused) == (name != "enum")
 
 
 def test_the_vm_is_created_with_its_public_address() -> None:
     vm = block("VM Service Type with Mixed Authorizers")
-    world = orders.World(pools={"public_ip": ("string", ["185.123.45.10"])})
+    world = property_requests.AnsweringOutside(pools={"public_ip": ("string", ["185.123.45.10"])})
     given = {
         "instanceName": "web-01",
         "region": "us-east-1",
@@ -78,13 +78,15 @@ def test_the_vm_is_created_with_its_public_address() -> None:
         "diskSize": 50,
         "imageId": "ami-1",
     }
-    stored = orders.create(vm, given, world)
+    stored = property_requests.create(vm, given, world)
     assert stored == {**given, "publicIp": "185.123.45.10"}
 
 
 def test_the_vm_refuses_what_others_must_set() -> None:
     vm = block("VM Service Type with Mixed Authorizers")
-    found = orders.faults(vm, {"publicIp": "1.2.3.4", "instanceId": "i-1", "tags": {"environment": "test"}})
+    found = property_requests.faults(
+        vm, {"publicIp": "1.2.3.4", "instanceId": "i-1", "tags": {"environment": "test"}}
+    )
     assert found["publicIp"] == "publicIp: property can only be set by: [system]"
     assert found["instanceId"] == "instanceId: property can only be set by: [agent]"
     assert found["tags.environment"] == "value is not in allowed enum values"
@@ -101,24 +103,24 @@ def test_the_vm_may_grow_only_while_it_is_stopped() -> None:
         "diskSize": 50,
     }
     stored |= {"imageId": "ami-1", "publicIp": "185.123.45.10"}
-    assert orders.faults(vm, {"cpu": 8}, stored, state="Started") == {
+    assert property_requests.faults(vm, {"cpu": 8}, stored, state="Started") == {
         "cpu": "cpu: property cannot be updated in state 'Started'"
     }
-    assert orders.update(vm, {"cpu": 8}, stored, state="Stopped").properties == {**stored, "cpu": 8}
-    assert orders.faults(vm, {"region": "us-west-2"}, stored, state="Stopped") == {
+    assert property_requests.update(vm, {"cpu": 8}, stored, state="Stopped").properties == {**stored, "cpu": 8}
+    assert property_requests.faults(vm, {"region": "us-west-2"}, stored, state="Stopped") == {
         "region": "region: property is immutable and cannot be changed"
     }
 
 
 def test_the_disk_learns_its_identity_from_the_agent_once() -> None:
     disk = block("Disk Service Type")
-    stored = orders.create(disk, {"name": "data", "sizeGb": 100, "type": "ssd"})
+    stored = property_requests.create(disk, {"name": "data", "sizeGb": 100, "type": "ssd"})
     report: dict[str, Any] = {"operation": Operation.REPORT, "actor": Actor.AGENT, "state": "New", "create_run": True}
-    learned = orders.update(disk, {"diskId": "d-1", "actualSizeGb": 100}, stored, **report).properties
+    learned = property_requests.update(disk, {"diskId": "d-1", "actualSizeGb": 100}, stored, **report).properties
     assert learned["diskId"] == "d-1"
     later: dict[str, Any] = {"operation": Operation.REPORT, "actor": Actor.AGENT, "state": "Stopped"}
-    assert orders.update(disk, {"actualSizeGb": 101}, learned, **later).properties["actualSizeGb"] == 101
-    assert orders.faults(disk, {"diskId": "d-2"}, learned, **later) == {
+    assert property_requests.update(disk, {"actualSizeGb": 101}, learned, **later).properties["actualSizeGb"] == 101
+    assert property_requests.faults(disk, {"diskId": "d-2"}, learned, **later) == {
         "diskId": "diskId: property is immutable and cannot be changed"
     }
 
@@ -134,17 +136,19 @@ def test_the_options_of_the_provider_decide_what_can_be_ordered() -> None:
     offered: dict[str, tuple[object, ...]] = {"region": ("us-east-1",)}
     for option in options:
         offered[option["serviceOptionType"]] = (*offered.get(option["serviceOptionType"], ()), option["value"])
-    world = orders.World(options=offered)
-    assert orders.create(document["propertySchema"], order["properties"], world) == order["properties"]
-    found = orders.faults(document["propertySchema"], {**order["properties"], "operatingSystem": "beos"}, world=world)
+    world = property_requests.AnsweringOutside(options=offered)
+    assert property_requests.create(document["propertySchema"], order["properties"], world) == order["properties"]
+    found = property_requests.faults(
+        document["propertySchema"], {**order["properties"], "operatingSystem": "beos"}, world=world
+    )
     assert found == {"operatingSystem": "service option with value 'beos' not found or not enabled for provider"}
 
 
 def test_an_option_may_be_any_json_value_and_matches_as_json() -> None:
     disk = block("serviceOption", "Disk type with complex value:")
-    world = orders.World(options={"disk_type": ({"type": "ssd", "size": 100},)})
-    assert orders.create(disk, {"diskConfig": {"size": 100.0, "type": "ssd"}}, world)
-    assert orders.faults(disk, {"diskConfig": {"type": "ssd", "size": 101}}, world=world) == {
+    world = property_requests.AnsweringOutside(options={"disk_type": ({"type": "ssd", "size": 100},)})
+    assert property_requests.create(disk, {"diskConfig": {"size": 100.0, "type": "ssd"}}, world)
+    assert property_requests.faults(disk, {"diskConfig": {"type": "ssd", "size": 101}}, world=world) == {
         "diskConfig": 'service option with value \'{"type": "ssd", "size": 101}\' not found or not enabled for provider'
     }
 
@@ -157,15 +161,15 @@ def test_pools_of_all_three_kinds_fill_the_properties() -> None:
     assert isinstance(order, dict)
     assert isinstance(expected, dict)
     values = expected["properties"]
-    world = orders.World(
+    world = property_requests.AnsweringOutside(
         pools={
             "public_ip": ("string", [values["publicIp"]]),
             "private_ip": ("string", [values["privateIp"]]),
             "hostname": ("json", [values["hostname"]]),
         }
     )
-    assert orders.create(document["propertySchema"], order["properties"], world) == values
-    assert orders.faults(document["propertySchema"], {}, world=world) == {
+    assert property_requests.create(document["propertySchema"], order["properties"], world) == values
+    assert property_requests.faults(document["propertySchema"], {}, world=world) == {
         "publicIp": "failed to allocate from pool public_ip",
         "privateIp": "failed to allocate from pool private_ip",
         "hostname": "failed to allocate from pool hostname",
@@ -174,17 +178,17 @@ def test_pools_of_all_three_kinds_fill_the_properties() -> None:
 
 def test_the_old_spelling_of_a_pool_property_means_the_new_one() -> None:
     old = block("Generators", "**Example: Pool Generator")
-    world = orders.World(pools={"public_ip": ("string", ["185.123.45.10"])})
-    assert orders.create(old, {}, world) == {"publicIp": "185.123.45.10"}
-    assert orders.faults(old, {"publicIp": "9.9.9.9"}, world=world) == {
+    world = property_requests.AnsweringOutside(pools={"public_ip": ("string", ["185.123.45.10"])})
+    assert property_requests.create(old, {}, world) == {"publicIp": "185.123.45.10"}
+    assert property_requests.faults(old, {"publicIp": "9.9.9.9"}, world=world) == {
         "publicIp": "publicIp: property can only be set by: [system]"
     }
 
 
 def test_the_hostname_follows_from_the_prefix_and_the_service() -> None:
     document = block("Generators", "Generators would be configured")
-    assert orders.create(document, {}) == {"hostname": f"server-{orders.SERVICE_ID}"}
-    assert orders.schema_faults({"h": {"type": "string", "generator": {"type": "hostname"}}}) == {
+    assert property_requests.create(document, {}) == {"hostname": f"server-{property_requests.SERVICE_ID}"}
+    assert property_requests.schema_faults({"h": {"type": "string", "generator": {"type": "hostname"}}}) == {
         "h.generator.config.prefix": "prefix is required"
     }
 
@@ -194,9 +198,9 @@ def test_secrets_are_sealed_wherever_they_stand() -> None:
     order = block("Property Secrets", "Service creation request:")
     assert isinstance(document, dict)
     assert isinstance(order, dict)
-    world = orders.World()
-    schema = orders.schema_of(document["propertySchema"])
-    outcome = world.ask(schema, order["properties"], orders.situation())
+    world = property_requests.AnsweringOutside()
+    schema = property_requests.schema_of(document["propertySchema"])
+    outcome = world.ask(schema, order["properties"], property_requests.situation())
     assert isinstance(outcome, Accepted)
     assert [(slot.path, slot.kind) for slot in outcome.secrets] == [
         ("apiKey", SecretKind.PERSISTENT),
@@ -221,7 +225,7 @@ def test_secrets_are_sealed_wherever_they_stand() -> None:
 
 def test_secrets_inside_arrays_of_objects_are_sealed_one_by_one() -> None:
     document = block("Property Secrets", "However, objects can contain")
-    stored = orders.create(
+    stored = property_requests.create(
         document, {"users": [{"username": "a", "password": "pa"}, {"username": "b", "password": "pb"}]}
     )
     assert stored == {
@@ -230,7 +234,7 @@ def test_secrets_inside_arrays_of_objects_are_sealed_one_by_one() -> None:
             {"username": "b", "password": "vault://00000001"},
         ]
     }
-    schema = orders.schema_of(document)
+    schema = property_requests.schema_of(document)
     assert {declared.schema_path for declared, _ in secrets_in(schema, stored)} == {"users[].password"}
 
 
@@ -241,12 +245,12 @@ def test_a_reference_must_be_of_an_allowed_service_type(lead: str) -> None:
     (name,) = document
     mine = ReferencedService("33333333-3333-4333-8333-333333333333", "MySQL", "consumer", "group")
     other = ReferencedService("44444444-4444-4444-8444-444444444444", "Redis", "consumer", "group")
-    world = orders.World(services=[mine, other])
-    assert orders.create(document, {name: mine.id.upper()}, world) == {name: mine.id.upper()}
-    assert orders.faults(document, {name: other.id}, world=world) == {
+    world = property_requests.AnsweringOutside(services=[mine, other])
+    assert property_requests.create(document, {name: mine.id.upper()}, world) == {name: mine.id.upper()}
+    assert property_requests.faults(document, {name: other.id}, world=world) == {
         name: "referenced service is not of the allowed service type"
     }
-    assert orders.faults(document, {name: orders.SERVICE_ID}, world=world) == {
+    assert property_requests.faults(document, {name: property_requests.SERVICE_ID}, world=world) == {
         name: "referenced service does not exist"
     }
 
@@ -258,7 +262,7 @@ def test_the_validate_answer_of_the_text_comes_from_such_a_schema() -> None:
         "cpu": {"type": "integer", "required": True},
         "memory": {"type": "integer", "validators": [{"type": "enum", "values": [1024]}]},
     }
-    found = orders.faults(document, {"memory": 2048})
+    found = property_requests.faults(document, {"memory": 2048})
     assert [{"path": path, "message": message} for path, message in found.items()] == answer["errors"]
 
 
@@ -266,10 +270,10 @@ def test_the_old_keys_name_states_of_the_lifecycle() -> None:
     document = block("Lifecycle vs Property Schema Interaction")
     assert isinstance(document, dict)
     states = frozenset(state["name"] for state in document["lifecycleSchema"]["states"])
-    assert orders.schema_faults(document["propertySchema"], states=states) == {}
-    assert orders.faults(document["propertySchema"], {"diskSize": 2}, {"diskSize": 1}, state="Started") == {
-        "diskSize": "diskSize: property cannot be updated in state 'Started'"
-    }
-    assert orders.schema_faults(document["propertySchema"], states=states - {"Stopped"}) == {
+    assert property_requests.schema_faults(document["propertySchema"], states=states) == {}
+    assert property_requests.faults(
+        document["propertySchema"], {"diskSize": 2}, {"diskSize": 1}, state="Started"
+    ) == {"diskSize": "diskSize: property cannot be updated in state 'Started'"}
+    assert property_requests.schema_faults(document["propertySchema"], states=states - {"Stopped"}) == {
         "diskSize.updatableIn[0]": "state 'Stopped' is not in the lifecycle"
     }

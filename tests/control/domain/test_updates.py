@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from mainstay.control.domain.properties.compatibility import misfits
 from mainstay.control.domain.properties.contract import Actor, Operation, Questions, SecretKind
 from mainstay.control.domain.properties.engine import Accepted, decide
-from mainstay.control.domain.properties.fitness import misfits
+from mainstay.control.domain.properties.evaluation import PoolTake, ValueSource
 from mainstay.control.domain.properties.provenance import Origin, provenance
-from mainstay.control.domain.properties.run import How, PoolTake
-from mainstay.control.domain.properties.stored import without_secrets
-from orders import World, create, faults, schema_of, situation, update
+from mainstay.control.domain.properties.traversal import without_secrets
+from property_requests import AnsweringOutside, create, faults, schema_of, situation, update
 
 OPTIONAL = {"type": "string"}
 FIXED = {"type": "string", "immutable": True}
@@ -150,7 +150,7 @@ def test_a_report_generates_nothing_that_nobody_asked_for() -> None:
 
 
 def test_null_on_a_pool_property_takes_another_value_and_gives_the_old_one_back() -> None:
-    world = World(pools={"ip": ("string", ["10.0.0.2"])})
+    world = AnsweringOutside(pools={"ip": ("string", ["10.0.0.2"])})
     accepted = update({"p": OPEN_POOL}, {"p": None}, {"p": "10.0.0.1"}, world)
     assert accepted.properties == {"p": "10.0.0.2"}
     assert accepted.pool_takes == (PoolTake("p", "ip", "10.0.0.2"),)
@@ -158,7 +158,7 @@ def test_null_on_a_pool_property_takes_another_value_and_gives_the_old_one_back(
 
 
 def test_a_value_given_for_a_pool_property_must_be_free_in_the_pool() -> None:
-    world = World(pools={"ip": ("string", ["10.0.0.1", "10.0.0.2"])})
+    world = AnsweringOutside(pools={"ip": ("string", ["10.0.0.1", "10.0.0.2"])})
     assert create({"p": OPEN_POOL}, {"p": "10.0.0.2"}, world) == {"p": "10.0.0.2"}
     assert faults({"p": OPEN_POOL}, {"p": "10.0.0.2"}, world=world) == {"p": "failed to allocate from pool ip"}
     assert world.pools["ip"][1] == ["10.0.0.1"]
@@ -173,7 +173,7 @@ def test_an_immutable_pool_value_stays() -> None:
 
 def test_a_pool_value_must_pass_the_validators_of_its_property() -> None:
     document = {"p": {**POOLED, "validators": [{"type": "pattern", "pattern": "^192"}]}}
-    assert faults(document, {}, world=World(pools={"ip": ("string", ["10.0.0.1"])})) == {
+    assert faults(document, {}, world=AnsweringOutside(pools={"ip": ("string", ["10.0.0.1"])})) == {
         "p": "string does not match pattern ^192"
     }
 
@@ -197,7 +197,7 @@ def test_what_only_the_agent_can_set_is_demanded_at_the_last_step_of_the_create_
 def test_an_ephemeral_secret_is_demanded_at_creation_only_and_may_be_given_again() -> None:
     document = {"p": PASSING, "a": OPTIONAL}
     assert faults(document, {}) == {"p": "required field is missing"}
-    world = World()
+    world = AnsweringOutside()
     stored = create(document, {"p": "first", "a": "x"}, world)
     gone = without_secrets(schema_of(document), stored, SecretKind.EPHEMERAL)
     assert gone == {"a": "x"}
@@ -206,7 +206,7 @@ def test_an_ephemeral_secret_is_demanded_at_creation_only_and_may_be_given_again
 
 
 def test_a_secret_that_is_already_stored_is_not_sealed_again() -> None:
-    world = World(vault={"vault://1": "pa55"})
+    world = AnsweringOutside(vault={"vault://1": "pa55"})
     document = {"s": SECRET, "fixed": {**SECRET, "immutable": True}}
     stored: dict[str, object] = {"s": "vault://1"}
     assert not update(document, {"s": "pa55"}, stored, world).changed
@@ -217,7 +217,7 @@ def test_a_secret_that_is_already_stored_is_not_sealed_again() -> None:
 
 
 def test_an_immutable_secret_is_compared_and_not_shown() -> None:
-    world = World(vault={"vault://1": "pa55"})
+    world = AnsweringOutside(vault={"vault://1": "pa55"})
     document = {"s": {**SECRET, "immutable": True}}
     assert not update(document, {"s": "pa55"}, {"s": "vault://1"}, world).changed
     assert faults(document, {"s": "other"}, {"s": "vault://1"}, world) == {
@@ -251,7 +251,7 @@ def test_a_message_about_a_secret_does_not_show_it(rule: str) -> None:
     document = {
         "s": {"type": "integer", "secret": {"type": "persistent"}, "validators": [{"type": rule, "value": value}]}
     }
-    message = faults(document, {"s": 424242}, world=World(options={"os": (1,)}))["s"]
+    message = faults(document, {"s": 424242}, world=AnsweringOutside(options={"os": (1,)}))["s"]
     assert "424242" not in message
     assert "***" in message
 
@@ -351,17 +351,17 @@ def test_provenance_tells_who_set_each_value_and_why() -> None:
     outcome = decide(schema, {"a": "1", "o": {"s": "x"}, "kept": "k"}, situation())
     assert isinstance(outcome, Accepted)
     assert provenance(schema, {}, outcome, Actor.USER) == {
-        "a": Origin(Actor.USER, How.GIVEN),
-        "d": Origin(Actor.SYSTEM, How.DEFAULT),
-        "id": Origin(Actor.SYSTEM, How.GENERATED),
-        "o.s": Origin(Actor.USER, How.GIVEN),
-        "o.port": Origin(Actor.SYSTEM, How.DEFAULT),
-        "kept": Origin(Actor.USER, How.GIVEN),
+        "a": Origin(Actor.USER, ValueSource.GIVEN),
+        "d": Origin(Actor.SYSTEM, ValueSource.DEFAULT),
+        "id": Origin(Actor.SYSTEM, ValueSource.GENERATED),
+        "o.s": Origin(Actor.USER, ValueSource.GIVEN),
+        "o.port": Origin(Actor.SYSTEM, ValueSource.DEFAULT),
+        "kept": Origin(Actor.USER, ValueSource.GIVEN),
     }
     changed = decide(schema, {"a": "2"}, situation(Operation.UPDATE), stored={"a": "1", "id": "i", "kept": "k"})
     assert isinstance(changed, Accepted)
     assert provenance(schema, {"a": "1", "id": "i", "kept": "k"}, changed, Actor.USER) == {
-        "a": Origin(Actor.USER, How.GIVEN)
+        "a": Origin(Actor.USER, ValueSource.GIVEN)
     }
 
 
@@ -444,7 +444,7 @@ def test_a_value_that_is_refused_is_not_missed_by_the_rules_between_properties()
     }
     stored: dict[str, object] = {"image": "a", "size": "1"}
     given = {"image": "b", "size": None}
-    outcome = World().ask(schema_of(document), given, situation(Operation.UPDATE, state="Stopped"), stored)
+    outcome = AnsweringOutside().ask(schema_of(document), given, situation(Operation.UPDATE, state="Stopped"), stored)
     assert [str(fault) for fault in outcome.faults] == [  # type: ignore[union-attr]
         "image: property is immutable and cannot be changed",
         "size: required field is missing",
@@ -465,7 +465,7 @@ def test_a_value_that_the_schema_no_longer_knows_may_be_sent_back_unchanged() ->
 def test_a_message_about_a_value_that_holds_a_secret_does_not_show_it() -> None:
     option = [{"type": "serviceOption", "config": {"value": "disk"}}]
     document = {"disk": {**an_object(key=SECRET, kind=OPTIONAL, address=POOLED), "validators": option}}
-    world = World(options={"disk": ("ssd",)}, pools={"ip": ("string", [])})
+    world = AnsweringOutside(options={"disk": ("ssd",)}, pools={"ip": ("string", [])})
     given = {"disk": {"key": "hunter2", "kind": "hdd"}}
     found = faults(document, given, world=world, dry=True, agent_id=None)["disk"]
     assert found.startswith("service option with value")

@@ -9,7 +9,7 @@ import pytest
 
 from mainstay.control.domain.patterns import compile_pattern
 from mainstay.control.domain.values import MAX_DEPTH, canonical, equal, json_problem
-from orders import create, faults, schema_faults
+from property_requests import create, faults, schema_faults
 
 TYPES = ("string", "integer", "number", "boolean", "object", "array", "json", "reference", "uuid")
 

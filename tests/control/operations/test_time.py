@@ -18,21 +18,21 @@ from mainstay.control.operations import (
     jobs,
     participants,
     plans,
-    runs,
     service_groups,
     service_types,
     services,
 )
-from mainstay.control.operations.definitions import Definitions
-from mainstay.control.operations.refusals import Conflict, NotYours
-from mainstay.control.operations.runs import agent_topic
-from mainstay.control.operations.work import Tools, Work
+from mainstay.control.operations.machinery import runs
+from mainstay.control.operations.machinery.definitions import Definitions
+from mainstay.control.operations.machinery.refusals import Conflict, NotPermitted
+from mainstay.control.operations.machinery.runs import agent_topic
+from mainstay.control.operations.machinery.unit_of_work import OperationTools, UnitOfWork
 from mainstay.control.rulebook import installed_rulebook
 from mainstay.control.store import plans as plan_store
-from mainstay.control.store.agents import AGENTS, Agent
-from mainstay.control.store.contract import Store
+from mainstay.control.store.agents import AGENTS, AgentRow
+from mainstay.control.store.engine.contract import Store
+from mainstay.control.store.engine.open import open_store
 from mainstay.control.store.jobs import JOBS, JobRow, active_job
-from mainstay.control.store.open import open_store
 from mainstay.control.store.services import SERVICES, ServiceRow
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -62,12 +62,12 @@ class Scene:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.now = START
-        self.tools = Tools(Definitions(installed_rulebook()))
+        self.tools = OperationTools(Definitions(installed_rulebook()))
 
     @asynccontextmanager
     async def work(self, caller: Caller | None = ADMIN) -> Any:
         async with self.store.transaction() as tx:
-            yield Work(tx, self.now, self.tools, caller)
+            yield UnitOfWork(tx, self.now, self.tools, caller)
 
     async def prepare(self) -> None:
         async with self.work() as work:
@@ -154,7 +154,7 @@ def test_a_lease_not_renewed_puts_the_job_back_until_it_has_been_tried_enough(pl
                 async with scene.work() as work:
                     with pytest.raises(Conflict):
                         await jobs.complete(
-                            Work(work.tx, scene.now, scene.tools, scene.holder),
+                            UnitOfWork(work.tx, scene.now, scene.tools, scene.holder),
                             job,
                             jobs.Completion(lease_token=token),
                         )
@@ -183,7 +183,7 @@ def test_a_lease_that_is_renewed_lives_until_the_timeout_of_the_action(play: Pla
     play(test)
 
 
-async def scene_job(work: Work, scene: Scene) -> JobRow:
+async def scene_job(work: UnitOfWork, scene: Scene) -> JobRow:
     found = await active_job(work.tx, scene.service.id)
     assert found is not None
     return found
@@ -205,7 +205,7 @@ def test_a_job_held_without_a_lease_that_was_asked_to_stop_is_cancelled_at_its_t
     play(test)
 
 
-async def read_agent(scene: Scene) -> Agent:
+async def read_agent(scene: Scene) -> AgentRow:
     async with scene.work() as work:
         found = await AGENTS.find(work.tx, scene.agent.id)
     assert found is not None
@@ -236,9 +236,9 @@ def test_an_enrolment_code_lives_a_quarter_of_an_hour(play: Play) -> None:
         async with scene.work() as work:
             code = await agents.make_code(work, scene.agent)
         scene.later(15 * 60 + 1)
-        with pytest.raises(NotYours):
+        with pytest.raises(NotPermitted):
             async with scene.work(None) as work:
-                await agents.enrol(work, agents.Enrolment(code=code.code))
+                await agents.enrol(work, agents.EnrolmentRequest(code=code.code))
 
     play(test)
 
@@ -260,9 +260,9 @@ def test_an_agent_is_told_again_of_work_that_has_waited(play: Play) -> None:
 def test_a_question_of_a_dead_server_is_announced_again_and_then_forgotten(play: Play) -> None:
     async def test(scene: Scene) -> None:
         async with scene.work() as work:
-            carried = plans.Carried(scene.service, "create", runs.Plan(None), is_order=True)
-            draft = plans.new_draft(work.now)
-            rehearsal = await plans.rehearse(work, carried, None, draft)
+            carried = plans.Carried(scene.service, "create", runs.RunPlan(None), is_order=True)
+            draft = plans.new_plan_seed(work.now)
+            rehearsal = await plans.preview(work, carried, None, draft)
             await plans.ask(work, rehearsal, 60)
         with scene.store.bus.listening(plans.question_topic(scene.agent.id)) as news:
             scene.later(5)

@@ -10,12 +10,12 @@ import pytest
 
 from mainstay.control.access import Caller, Role
 from mainstay.control.operations import agent_types, agents, participants
-from mainstay.control.operations.definitions import Definitions
-from mainstay.control.operations.refusals import Faulty
-from mainstay.control.operations.work import Tools, Work
+from mainstay.control.operations.machinery.definitions import Definitions
+from mainstay.control.operations.machinery.refusals import InvalidProperties
+from mainstay.control.operations.machinery.unit_of_work import OperationTools, UnitOfWork
 from mainstay.control.rulebook import installed_rulebook
-from mainstay.control.store.open import open_store
-from mainstay.control.vault.seal import CannotSeal, Place, Sealed, Vault
+from mainstay.control.store.engine.open import open_store
+from mainstay.control.vault.seal import CannotSeal, SealContext, Sealed, Vault
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ADMIN = Caller(Role.ADMIN, "00000000-0000-4000-8000-00000000000a")
@@ -24,7 +24,7 @@ ADMIN = Caller(Role.ADMIN, "00000000-0000-4000-8000-00000000000a")
 class FullVault(Vault):
     """Opens what it has, and takes nothing more."""
 
-    def seal(self, value: object, place: Place) -> Sealed:
+    def seal(self, value: object, place: SealContext) -> Sealed:
         raise CannotSeal
 
 
@@ -32,18 +32,18 @@ def test_a_vault_that_takes_nothing_is_told_for_each_secret(tmp_path: Path) -> N
     async def main() -> None:
         store = await open_store(f"sqlite:///{tmp_path}/store.db")
         await store.migrate()
-        tools = Tools(Definitions(installed_rulebook()), FullVault([b"k" * 32]))
+        tools = OperationTools(Definitions(installed_rulebook()), FullVault([b"k" * 32]))
         secret = {"type": "string", "secret": {"type": "persistent"}}
         try:
             async with store.transaction() as tx:
-                work = Work(tx, NOW, tools, ADMIN)
+                work = UnitOfWork(tx, NOW, tools, ADMIN)
                 person = await participants.create(work, participants.NewParticipant(name="p"))
                 schema: dict[str, object] = {"a": secret, "b": secret}
                 kind = await agent_types.create(work, agent_types.NewAgentType(name="t", configuration_schema=schema))
                 wanted = agents.NewAgent(
                     name="a", provider_id=person.id, agent_type_id=kind.id, configuration={"a": "x", "b": "y"}
                 )
-                with pytest.raises(Faulty) as refused:
+                with pytest.raises(InvalidProperties) as refused:
                     await agents.create(work, wanted)
         finally:
             await store.close()

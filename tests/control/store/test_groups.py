@@ -14,10 +14,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bulk import NOW, Owners, insert_service, new_owners, service
-from mainstay.control.store.contract import Duplicate, StillReferenced, Transaction, Unavailable
-from mainstay.control.store.dialects import Batch
-from mainstay.control.store.open import open_store
+from bulk_services import NOW, Owners, insert_service, new_owners, service
+from mainstay.control.store.engine.contract import Duplicate, StillReferenced, Transaction, Unavailable
+from mainstay.control.store.engine.dialects import Batch
+from mainstay.control.store.engine.open import open_store
 from mainstay.control.store.participants import PARTICIPANTS, Participant
 
 
@@ -297,7 +297,7 @@ def test_a_full_disk_is_told_as_such_and_takes_nothing_that_was_acknowledged(tmp
 WRITERS = """
 import asyncio, sys
 sys.path[:0] = {folders!r}
-from mainstay.control.store.open import open_store
+from mainstay.control.store.engine.open import open_store
 from mainstay.control.store.participants import PARTICIPANTS
 from test_groups import participant
 

@@ -15,16 +15,16 @@ import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bulk import Owners, bulk_time, fill, insert_service, new_owners, service
+from bulk_services import Owners, bulk_time, fill, insert_service, new_owners, service
+from control_plane import Cluster
 from mainstay.control.access import Caller, Role, relation_of
-from mainstay.control.operations.work import scope
-from mainstay.control.store import trigrams
-from mainstay.control.store.contract import Store, Transaction
-from mainstay.control.store.open import open_store
-from mainstay.control.store.paging import Condition, CursorPage, Page, list_page, parse_listing
-from mainstay.control.store.records import fold
+from mainstay.control.operations.machinery.unit_of_work import scope
+from mainstay.control.store.engine import trigrams
+from mainstay.control.store.engine.contract import Store, Transaction
+from mainstay.control.store.engine.open import open_store
+from mainstay.control.store.engine.paging import CursorPage, Page, SqlCondition, list_page, parse_listing
+from mainstay.control.store.engine.records import fold
 from mainstay.control.store.services import SERVICES, ServiceRow
-from plane import Cluster
 
 # What means something to LIKE, to the language of the index, or to whoever folds.
 PIECES = [
@@ -103,13 +103,13 @@ def inside(
 
 
 async def search(
-    tx: Transaction, query: Sequence[tuple[str, str]], own: Sequence[Condition] = ()
+    tx: Transaction, query: Sequence[tuple[str, str]], own: Sequence[SqlCondition] = ()
 ) -> Page[ServiceRow] | CursorPage[ServiceRow]:
     return await list_page(tx, SERVICES, parse_listing(SERVICES, query), own)
 
 
 async def all_after(
-    tx: Transaction, query: Sequence[tuple[str, str]], own: Sequence[Condition] = ()
+    tx: Transaction, query: Sequence[tuple[str, str]], own: Sequence[SqlCondition] = ()
 ) -> list[ServiceRow]:
     found: list[ServiceRow] = []
     after: str | None = ""

@@ -11,20 +11,20 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from bulk import NOW, RUN_OF_EACH, fill, job_of_each, new_owners
+from bulk_services import NOW, RUN_OF_EACH, fill, job_of_each, new_owners
+from control_plane import Cluster
 from mainstay.control.access import Caller, Role, relation_of
-from mainstay.control.operations.work import scope
+from mainstay.control.operations.machinery.unit_of_work import scope
 from mainstay.control.store import jobs, subscriptions
 from mainstay.control.store.agents import silent_agents
-from mainstay.control.store.contract import Row, Transaction, Value
+from mainstay.control.store.engine.contract import Row, Transaction, Value
+from mainstay.control.store.engine.open import open_store
+from mainstay.control.store.engine.paging import list_page, parse_listing
+from mainstay.control.store.engine.postgresql import PostgresqlStore
 from mainstay.control.store.events import EVENTS, has_unnumbered
 from mainstay.control.store.jobs import JOBS
-from mainstay.control.store.open import open_store
-from mainstay.control.store.paging import list_page, parse_listing
-from mainstay.control.store.postgresql import PostgresqlStore
 from mainstay.control.store.services import SERVICES
 from mainstay.control.store.tokens import find_caller
-from plane import Cluster
 
 Ask = Callable[[Transaction], Awaitable[object]]
 CALLER = Caller(Role.PARTICIPANT, "t", participant_id="p")

@@ -11,12 +11,12 @@ from uuid import uuid4
 
 import pytest
 
-from mainstay.control.store.contract import Duplicate, StillReferenced, Store
-from mainstay.control.store.dialects import number_parameters
-from mainstay.control.store.events import EVENTS, Event, number_events
-from mainstay.control.store.migrations import ChangedMigration, Migration, NewerDatabase, migrations, pending
-from mainstay.control.store.open import open_store
-from mainstay.control.store.paging import BadQuery, CursorPage, Page, list_page, parse_listing
+from mainstay.control.store.engine.contract import Duplicate, StillReferenced, Store
+from mainstay.control.store.engine.dialects import number_parameters
+from mainstay.control.store.engine.migrations import ChangedMigration, Migration, NewerDatabase, migrations, pending
+from mainstay.control.store.engine.open import open_store
+from mainstay.control.store.engine.paging import BadQuery, CursorPage, Page, list_page, parse_listing
+from mainstay.control.store.events import EVENTS, EventRow, number_events
 from mainstay.control.store.participants import PARTICIPANTS, Participant
 from mainstay.control.store.service_groups import SERVICE_GROUPS, ServiceGroup
 from mainstay.control.store.service_options import SERVICE_OPTION_TYPES, ServiceOptionType
@@ -197,8 +197,8 @@ def test_replicas_hear_each_other(postgresql: object) -> None:
     asyncio.run(main())
 
 
-def event(at: datetime) -> Event:
-    return Event(
+def event(at: datetime) -> EventRow:
+    return EventRow(
         id=str(uuid4()),
         created_at=at,
         updated_at=at,

@@ -16,7 +16,7 @@ import pytest
 from applying import GROUP, USER
 from mainstay.converge.apply import Options
 from mainstay.converge.contract import DoesNotLoad
-from mainstay.converge.run import Request, run
+from mainstay.converge.run import RunRequest, run
 
 MANIFEST = """
 - file:
@@ -69,7 +69,7 @@ def unpacked(root: Path) -> list[Path]:
 
 def refusal(path: Path, root: Path) -> str:
     with pytest.raises(DoesNotLoad) as refused:
-        run(Request(str(path)))
+        run(RunRequest(str(path)))
     assert unpacked(root) == []
     assert list(root.iterdir()) == []
     (fault,) = refused.value.faults
@@ -84,7 +84,7 @@ def test_a_bundle_is_applied_with_its_own_files_and_leaves_nothing(
 ) -> None:
     path = root.parent / name
     (zip_ if name.endswith(".zip") else tar)(path, members)
-    _, report = run(Request(str(path)))
+    _, report = run(RunRequest(str(path)))
     assert [event.outcome for event in report.events] == ["changed", "stable"]
     assert (root / "out").read_bytes() == b"from the bundle"
     assert unpacked(root) == []
@@ -93,7 +93,7 @@ def test_a_bundle_is_applied_with_its_own_files_and_leaves_nothing(
 
 def test_directories_and_dot_names_are_fine(root: Path, members: list[Member]) -> None:
     path = tar(root.parent / "b.tgz", members, entry("./empty", tarfile.DIRTYPE), prefix="./")
-    assert len(run(Request(str(path), options=Options(noop=True)))[1].events) == 2
+    assert len(run(RunRequest(str(path), options=Options(noop=True)))[1].events) == 2
 
 
 def test_a_bundle_behind_a_link_of_another_name_is_read_by_the_name_that_was_given(
@@ -102,7 +102,7 @@ def test_a_bundle_behind_a_link_of_another_name_is_read_by_the_name_that_was_giv
     stored = zip_(root.parent / "3f9a", members)
     link = root.parent / "site.zip"
     link.symlink_to(stored)
-    assert len(run(Request(str(link), options=Options(noop=True)))[1].events) == 2
+    assert len(run(RunRequest(str(link), options=Options(noop=True)))[1].events) == 2
 
 
 def test_what_is_unpacked_is_private_and_programs_stay_programs(root: Path) -> None:
@@ -112,7 +112,7 @@ def test_what_is_unpacked_is_private_and_programs_stay_programs(root: Path) -> N
     program = zipfile.ZipInfo("tool")
     program.external_attr = (stat.S_IFREG | 0o4755) << 16
     members = [("manifest.yaml", f'- exec:\n    - look: {{command: "{command}"}}\n'.encode())]
-    run(Request(str(zip_(root.parent / "b.zip", members, (program, b"#!/bin/sh\n")))))
+    run(RunRequest(str(zip_(root.parent / "b.zip", members, (program, b"#!/bin/sh\n")))))
     assert seen.read_text().split() == ["700", "700", "600"]
 
 
@@ -121,7 +121,7 @@ def test_what_a_killed_run_left_is_removed_by_the_next(root: Path, members: list
     folder.mkdir(parents=True)
     (folder / "20200101T000000-aaaaaa-999999999").mkdir()
     (folder / f"20200101T000000-bbbbbb-{os.getpid()}").mkdir()
-    run(Request(str(tar(root.parent / "b.tgz", members)), options=Options(noop=True)))
+    run(RunRequest(str(tar(root.parent / "b.tgz", members)), options=Options(noop=True)))
     assert [path.name for path in folder.iterdir()] == [f"20200101T000000-bbbbbb-{os.getpid()}"]
 
 
@@ -249,6 +249,6 @@ def test_an_encrypted_zip_is_refused(root: Path, members: list[Member]) -> None:
 def test_faults_in_a_bundles_manifest_name_the_bundle(root: Path) -> None:
     path = tar(root.parent / "b.tgz", [("manifest.yaml", b"- fil: []\n")])
     with pytest.raises(DoesNotLoad) as refused:
-        run(Request(str(path)))
+        run(RunRequest(str(path)))
     assert str(refused.value).startswith(f"{path}/manifest.yaml:1:3: unknown resource type 'fil'")
     assert unpacked(root) == []

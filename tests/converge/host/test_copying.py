@@ -11,7 +11,7 @@ import pytest
 
 from mainstay.converge.host import files as module
 from mainstay.converge.host.files import CHUNK_BYTES, Files
-from mainstay.converge.host.forecast import Forecast
+from mainstay.converge.host.forecast_files import ForecastFiles
 from mainstay.converge.host.state import StateDirectory
 
 CONTENT = os.urandom(2 * CHUNK_BYTES + 11)
@@ -130,7 +130,7 @@ def test_a_source_that_does_not_tell_its_size_is_read(files: Files, tmp_path: Pa
 def test_a_dry_run_compares_with_a_source_that_does_not_tell_its_size(tmp_path: Path) -> None:
     target, version = tmp_path / "version", Path("/proc/version")
     target.write_bytes(version.read_bytes())
-    files = Forecast("run", StateDirectory(str(tmp_path / "state")))
+    files = ForecastFiles("run", StateDirectory(str(tmp_path / "state")))
     between = str(tmp_path / "between")
     files.replace(between, None, str(version), uid=os.getuid(), gid=os.getgid(), mode=0o644, old=None)
     assert files.same(str(target), target.stat(), between)

@@ -12,7 +12,7 @@ import pytest
 
 from applying import GROUP, USER
 from mainstay.converge.contract import DoesNotLoad
-from mainstay.converge.run import Request, load
+from mainstay.converge.run import RunRequest, load
 
 Program = Callable[..., "subprocess.CompletedProcess[str]"]
 MANIFEST = (
@@ -94,7 +94,7 @@ def test_a_manifest_that_cannot_be_read_is_a_fault(root: Path, name: str, says: 
     (root.parent / "folder").mkdir()
     (root.parent / "loop").symlink_to(root.parent / "loop")
     with pytest.raises(DoesNotLoad) as refused:
-        load(Request(f"{root.parent}/{name}"))
+        load(RunRequest(f"{root.parent}/{name}"))
     assert str(refused.value) == f"{root.parent}/{name}: {says}"
 
 

@@ -13,9 +13,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mainstay.converge.contract import DoesNotLoad
-from mainstay.converge.kinds import Plain
 from mainstay.converge.manifest import blocks
 from mainstay.converge.manifest.composer import compose
+from mainstay.converge.value_kinds import PlainScalar
 
 ROOT = Path(__file__).parents[3]
 # Lines that are plain, that look so, and that are wrong.
@@ -115,7 +115,7 @@ def written(node: Any) -> Any:
         return [(key, written(value)) for key, value in node.items()]
     if isinstance(node, list):
         return ["list", *map(written, node)]
-    return ("plain", node.text) if isinstance(node, Plain) else node
+    return ("plain", node.text) if isinstance(node, PlainScalar) else node
 
 
 def check(text: str) -> bool:

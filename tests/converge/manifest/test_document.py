@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mainstay.converge.contract import DoesNotLoad
-from mainstay.converge.kinds import Plain, to_value
 from mainstay.converge.manifest.document import decode, locate, parse
+from mainstay.converge.value_kinds import PlainScalar, to_value
 
 
 def faults(text: str) -> list[str]:
@@ -22,10 +22,10 @@ def test_scalars_keep_how_they_were_written() -> None:
     node: Any = parse(
         "[0644, '0644', yes, ~, \"\", 1e3, !!str 0644, ! 1, &a 0x10, |\n  0644\n]".replace("|\n  0644\n", "'x'"), "f"
     )
-    assert [found.text if isinstance(found, Plain) else found for found in node] == [
+    assert [found.text if isinstance(found, PlainScalar) else found for found in node] == [
         *("0644", "0644", "yes", "~", "", "1e3", "0644", "1", "0x10", "x"),
     ]
-    assert [isinstance(found, Plain) for found in node] == [
+    assert [isinstance(found, PlainScalar) for found in node] == [
         *(True, False, False, True, False, True, False, False, True, False),
     ]
 

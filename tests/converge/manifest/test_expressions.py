@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from loading import cases
-from mainstay.converge.kinds import Tainted
-from mainstay.converge.manifest.expressions import BadExpression, Scope, Template, Unresolved
+from mainstay.converge.manifest.expressions import BadExpression, Template, TemplateScope, Unresolved
+from mainstay.converge.value_kinds import Tainted
 
 DATA: dict[str, Any] = {
     "text": "some text",
@@ -21,8 +21,8 @@ FACTS = {"os": {"family": "debian"}}
 ENVIRON = {"HOME": "/home/ada"}
 
 
-def scope() -> Scope:
-    return Scope({"data": lambda: DATA, "facts": lambda: FACTS, "environ": lambda: ENVIRON})
+def scope() -> TemplateScope:
+    return TemplateScope({"data": lambda: DATA, "facts": lambda: FACTS, "environ": lambda: ENVIRON})
 
 
 @pytest.mark.parametrize("case", cases("manifest/templates"), ids=lambda case: repr(case["text"]))
@@ -74,7 +74,7 @@ def test_a_root_is_read_when_it_is_first_used_and_then_no_more() -> None:
         reads.append("facts")
         return {"a": 1}
 
-    watched = Scope({"data": lambda: {"x": 1}, "facts": read})
+    watched = TemplateScope({"data": lambda: {"x": 1}, "facts": read})
     assert Template("{{ lookup('data.x') }} {{ Data.x }} {{ 1 + 1 }}").render(watched) == "1 1 2"
     assert reads == []
     assert Template("{{ Facts.a }}{{ facts.a }}{{ lookup('facts.a') }}").render(watched) == "111"
@@ -96,7 +96,7 @@ def test_look_ups_without_a_default_say_where_the_path_went_astray() -> None:
 
 
 def test_further_roots_may_be_anything() -> None:
-    wide = Scope({"token": lambda: "abc", "many": lambda: [1, 2], "tree": lambda: {"a": {"b": 1}}})
+    wide = TemplateScope({"token": lambda: "abc", "many": lambda: [1, 2], "tree": lambda: {"a": {"b": 1}}})
     assert Template("{{ lookup('token') }}").render(wide) == "abc"
     assert Template("{{ token }}").render(wide) == "abc"
     assert Template("<{{ Token }}>").render(wide) == "<abc>"
@@ -140,7 +140,7 @@ def test_plain_names_below_data_are_found_before_they_are_evaluated() -> None:
 def test_what_comes_from_a_secret_is_a_secret(expression: str) -> None:
     vault = {"token": Tainted("s3cret-token"), "nested": {"list": [Tainted("other-secret")]}, "plain": "open"}
     for text in ("{{ " + expression + " }}", "a {{ " + expression + " }} b"):
-        watched = Scope({"vault": lambda: vault})
+        watched = TemplateScope({"vault": lambda: vault})
         value = Template(text).render(watched)
         assert watched.tainted
         assert isinstance(value, Tainted)
@@ -149,7 +149,7 @@ def test_what_comes_from_a_secret_is_a_secret(expression: str) -> None:
 
 def test_a_value_beside_a_secret_is_none() -> None:
     vault = {"token": Tainted("s3cret-token"), "plain": "open"}
-    watched = Scope({"vault": lambda: vault})
+    watched = TemplateScope({"vault": lambda: vault})
     value = Template("{{ vault.plain | upper }} {{ lookup('vault.plain') }} {{ 'token' in vault }}").render(watched)
     assert value == "OPEN open true"
     assert not isinstance(value, Tainted)
@@ -164,7 +164,7 @@ def test_an_error_about_a_secret_does_not_show_it() -> None:
         "vault.token | upper | nope2(1)",
         "1 / (vault.token | int)",
     ):
-        watched = Scope({"vault": lambda: vault})
+        watched = TemplateScope({"vault": lambda: vault})
         with pytest.raises((Unresolved, BadExpression)) as refusal:
             Template("{{ " + expression + " }}").render(watched)
         assert "s3cret" not in str(refusal.value).lower().replace(expression, "")

@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from loading import cases
 from mainstay.converge.apply import Options
 from mainstay.converge.contract import DoesNotLoad
-from mainstay.converge.kinds import Tainted
 from mainstay.converge.manifest.rendering import render_manifest
-from mainstay.converge.run import Request, load, run
+from mainstay.converge.run import RunRequest, load, run
+from mainstay.converge.value_kinds import Tainted
 
 Program = Callable[..., "subprocess.CompletedProcess[str]"]
 LONGEST_SECONDS = 20
@@ -134,7 +134,7 @@ def load_bytes(content: bytes, folder: Path) -> list[str]:
     path.write_bytes(content)
     started = time.process_time()
     try:
-        _, manifest = load(Request(str(path), roots=ROOTS))
+        _, manifest = load(RunRequest(str(path), roots=ROOTS))
     except DoesNotLoad as refusal:
         faults = refusal.faults
     else:
@@ -288,7 +288,7 @@ def test_what_loads_can_be_foreseen_without_a_bug_and_without_a_trace(folder: Pa
     path = folder / "manifest.yaml"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     try:
-        session, report = run(Request(str(path), roots=ROOTS, options=Options(noop=True, differences=True)))
+        session, report = run(RunRequest(str(path), roots=ROOTS, options=Options(noop=True, differences=True)))
     except DoesNotLoad:
         return
     for event in report.events:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from mainstay.cli.main import Refused
+from mainstay.cli.main import CommandRefused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.verb == "enroll":
         return enroll(arguments)
     if arguments.verb == "install":
-        from mainstay.cli.unit import install
+        from mainstay.cli.agent_unit import install
 
         return install(arguments)
     return work(arguments)
@@ -67,30 +67,32 @@ def enroll(arguments: argparse.Namespace) -> int:
 
     place = arguments.config or default_place(os.environ)
     if not arguments.url.startswith(("http://", "https://")):
-        raise Refused(f"{arguments.url} is not an address; it begins with https:// or http://")
+        raise CommandRefused(f"{arguments.url} is not an address; it begins with https:// or http://")
     try:
         enrolment = enrol(arguments.url, arguments.code, place, arguments.ca_file)
     except Unreachable as error:
-        raise Refused(f"{error}; is the server running there?", exit_code=1) from None
+        raise CommandRefused(f"{error}; is the server running there?", exit_code=1) from None
     except ServerRefusal as refusal:
         way_out = "\n`mainstay agents code AGENT`, where somebody is logged in, makes a new one."
-        raise Refused(f"the server refuses: {refusal}{way_out if 'this code' in str(refusal) else ''}") from None
+        raise CommandRefused(
+            f"the server refuses: {refusal}{way_out if 'this code' in str(refusal) else ''}"
+        ) from None
     print(f"Enrolled as agent {enrolment.agent_id}; the token is kept in {place}.")
     print("`mainstay agent run` starts to work, `mainstay agent install` makes a unit of it.")
     return 0
 
 
 def work(arguments: argparse.Namespace) -> int:
+    from mainstay.agent.blueprint_cache import check_local
     from mainstay.agent.enrolment import NotEnrolled, default_place, read_enrolment
+    from mainstay.agent.job_runner import WorkArea
     from mainstay.agent.log import Log
-    from mainstay.agent.loop import Agent, AlreadyRunning, Settings
-    from mainstay.agent.measures import serve_measures
-    from mainstay.agent.shelf import check_local
-    from mainstay.agent.work import Place
-    from mainstay.cli.runs import or_exit
+    from mainstay.agent.loop import AgentLoop, AgentSettings, AlreadyRunning
+    from mainstay.agent.metrics import serve_metrics
+    from mainstay.cli.local_run import or_exit
     from mainstay.converge.host.state import StateDirectory, state_path
 
-    settings = Settings(
+    settings = AgentSettings(
         jobs=count(arguments.jobs),
         lease_seconds=lease_seconds(arguments.lease),
         drift_seconds=drift_seconds(arguments.drift_interval),
@@ -99,27 +101,27 @@ def work(arguments: argparse.Namespace) -> int:
     try:
         enrolment = read_enrolment(arguments.config or default_place(os.environ))
     except NotEnrolled as problem:
-        raise Refused(str(problem)) from None
+        raise CommandRefused(str(problem)) from None
     with or_exit(as_json=False):
         check_local(arguments.blueprint)
         state = StateDirectory(state_path(os.environ))
         root = os.path.abspath(arguments.root) if arguments.root else ""
         log = Log(as_json=arguments.log_format == "json")
         client = enrolment.client(connections=settings.jobs * 2 + 4)
-        agent = Agent(client, state, Place(state.path, root, os.environ), settings, log)
+        agent = AgentLoop(client, state, WorkArea(state.path, root, os.environ), settings, log)
         if arguments.metrics_port is not None:
-            page = serve_measures(agent.measures, arguments.metrics_port)
+            page = serve_metrics(agent.measures, arguments.metrics_port)
             log.info("measures are shown", address=f"http://127.0.0.1:{page.server_port}/metrics")
         try:
             agent.run()
         except AlreadyRunning as problem:
-            raise Refused(str(problem), exit_code=3) from None
+            raise CommandRefused(str(problem), exit_code=3) from None
     return 0
 
 
 def count(jobs: int) -> int:
     if not 1 <= jobs <= 100:
-        raise Refused("--jobs must be from 1 to 100")
+        raise CommandRefused("--jobs must be from 1 to 100")
     return jobs
 
 
@@ -131,14 +133,14 @@ def drift_seconds(text: str) -> float:
 def lease_seconds(text: str) -> int:
     found = seconds(text, "--lease")
     if not LEAST_LEASE_SECONDS <= found <= LONGEST_LEASE_SECONDS:
-        raise Refused(f"--lease must be from {LEAST_LEASE_SECONDS}s to {LONGEST_LEASE_SECONDS // 60}m")
+        raise CommandRefused(f"--lease must be from {LEAST_LEASE_SECONDS}s to {LONGEST_LEASE_SECONDS // 60}m")
     return int(found)
 
 
 def seconds(text: str, option: str) -> float:
-    from mainstay.converge.kinds import Unfit, parse_duration
+    from mainstay.converge.value_kinds import Unfit, parse_duration
 
     try:
         return parse_duration(text)
     except Unfit as error:
-        raise Refused(f"{option}: {error}") from None
+        raise CommandRefused(f"{option}: {error}") from None

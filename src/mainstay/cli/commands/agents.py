@@ -4,11 +4,11 @@ an agent type that lists the service types, the agent) and prints the code to en
 
 from __future__ import annotations
 
-from mainstay.cli.addresses import is_loopback
-from mainstay.cli.display import printable
-from mainstay.cli.main import Refused
-from mainstay.cli.remote import connected, find_named, find_type, print_warning, some
-from mainstay.cli.tables import BAD, BUSY, DIM, GOOD, age, print_table
+from mainstay.cli.main import CommandRefused
+from mainstay.cli.remote.addresses import is_loopback
+from mainstay.cli.remote.connection import connected, find_named, find_type, print_warning, some
+from mainstay.cli.views.run_display import printable
+from mainstay.cli.views.tables import BAD, BUSY, DIM, GOOD, age, print_table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mainstay.agent.client import Client
-    from mainstay.cli.tables import Cell
+    from mainstay.cli.views.tables import Cell
 
 SUMMARY = "list agents, or let a new one in"
 PROVIDER = "operator"
@@ -41,11 +41,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.verb and not arguments.name:
-        raise Refused(f"say which: mainstay agents {arguments.verb} NAME")
+        raise CommandRefused(f"say which: mainstay agents {arguments.verb} NAME")
     if arguments.verb == "add" and not arguments.serves:
-        raise Refused("say what it serves: --serves TYPE; `mainstay types` lists them")
+        raise CommandRefused("say what it serves: --serves TYPE; `mainstay types` lists them")
     if arguments.verb != "add" and (arguments.serves or arguments.provider or arguments.tag):
-        raise Refused("--serves, --provider and --tag go with `mainstay agents add NAME`")
+        raise CommandRefused("--serves, --provider and --tag go with `mainstay agents add NAME`")
     with connected(arguments) as client:
         if arguments.verb is None:
             return list_agents(client, arguments)
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
         code = client.post(f"/agents/{agent['id']}/enrolment-codes")
         if arguments.json:
-            from mainstay.cli.runs import print_json
+            from mainstay.cli.local_run import print_json
 
             print_json({**agent, "enrolment": {**code, "url": client.url}})
             return 0
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
 def list_agents(client: Client, arguments: argparse.Namespace) -> int:
     found = some(client, "/agents", {"sort": "name"})
     if arguments.json:
-        from mainstay.cli.runs import print_json
+        from mainstay.cli.local_run import print_json
 
         print_json(found)
         return 0
@@ -114,7 +114,7 @@ def add(client: Client, arguments: argparse.Namespace) -> Any:
         if agent["name"] == arguments.name:
             served = client.get(f"/agent-types/{agent['agentTypeId']}")["serviceTypeIds"]
             if not wanted <= set(served):
-                raise Refused(
+                raise CommandRefused(
                     f"there is already an agent {arguments.name!r}, and it does not serve all of {', '.join(names)}; "
                     "an admin adds them to its agent type: PATCH "
                     f"{client.url}/api/v1/agent-types/{agent['agentTypeId']} with serviceTypeIds"

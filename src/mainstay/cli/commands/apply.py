@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import os
 
-from mainstay.cli.main import Refused
-from mainstay.cli.runs import add_value_options, carry_out, catch_signals, duration, value_layers
+from mainstay.cli.local_run import add_value_options, carry_out, catch_signals, duration, value_layers
+from mainstay.cli.main import CommandRefused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
     from mainstay.converge.contract import Observer, StopFlag
-    from mainstay.converge.run import Request
+    from mainstay.converge.run import RunRequest
 
 SUMMARY = "bring this host to what a manifest says"
 
@@ -43,19 +43,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from mainstay.converge.apply import Options
     from mainstay.converge.contract import Observer
-    from mainstay.converge.run import Request
+    from mainstay.converge.run import RunRequest
 
     if arguments.report is not None and not os.path.isdir(os.path.dirname(os.path.abspath(arguments.report))):
-        raise Refused(f"--report {arguments.report}: its directory does not exist")
+        raise CommandRefused(f"--report {arguments.report}: its directory does not exist")
     if arguments.json:
         observer = Observer()
     else:
-        from mainstay.cli.display import RunDisplay
+        from mainstay.cli.views.run_display import RunDisplay
 
         observer = RunDisplay(verbose=arguments.verbose)
 
-    def make_request(observer: Observer, stop: StopFlag) -> Request:
-        return Request(
+    def make_request(observer: Observer, stop: StopFlag) -> RunRequest:
+        return RunRequest(
             arguments.manifest,
             options=Options(
                 noop=arguments.noop,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 
-from mainstay.cli.main import Refused
+from mainstay.cli.main import CommandRefused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,12 +66,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def new(arguments: argparse.Namespace) -> int:
-    from mainstay.agent.blueprints import NAME
-    from mainstay.agent.scaffold import files_of
+    from mainstay.agent.blueprint import NAME
+    from mainstay.blueprints.scaffold import files_of
 
     name, directory = arguments.name, arguments.dir or arguments.name
     if not NAME.fullmatch(name):
-        raise Refused(f"{name!r} is no name of a blueprint: letters, digits, dots, dashes and underscores")
+        raise CommandRefused(f"{name!r} is no name of a blueprint: letters, digits, dots, dashes and underscores")
     refuse_filled(directory)
     for path, content in files_of(name).items():
         place = os.path.join(directory, path)
@@ -84,13 +84,13 @@ def new(arguments: argparse.Namespace) -> int:
 
 def refuse_filled(directory: str) -> None:
     if os.path.exists(directory) and (not os.path.isdir(directory) or os.listdir(directory)):
-        raise Refused(f"{directory} is there already; name a directory that does not exist, or is empty")
+        raise CommandRefused(f"{directory} is there already; name a directory that does not exist, or is empty")
 
 
 def check(arguments: argparse.Namespace) -> int:
-    from mainstay.agent.checks import check_blueprint
-    from mainstay.cli.display import printable
-    from mainstay.cli.runs import print_json
+    from mainstay.blueprints.check import check_blueprint
+    from mainstay.cli.local_run import print_json
+    from mainstay.cli.views.run_display import printable
 
     directory = existing(arguments.directory)
     blueprint, found = check_blueprint(directory)
@@ -115,7 +115,7 @@ def check(arguments: argparse.Namespace) -> int:
 
 
 def test(arguments: argparse.Namespace) -> int:
-    from mainstay.agent.systemd_host import why_not
+    from mainstay.blueprints.throw_away_host import why_not
 
     directory = existing(arguments.directory)
     place = arguments.on
@@ -124,7 +124,7 @@ def test(arguments: argparse.Namespace) -> int:
         if problem is None:
             return test_in_throw_away_host(arguments, directory)
         if place == "throw-away":
-            raise Refused(f"no throw-away host can run here: {problem}; --on scratch needs none")
+            raise CommandRefused(f"no throw-away host can run here: {problem}; --on scratch needs none")
         place = "scratch"
     return test_here(arguments, directory, place)
 
@@ -136,7 +136,7 @@ def test_in_throw_away_host(arguments: argparse.Namespace, directory: str) -> in
     from pathlib import Path
 
     import mainstay
-    from mainstay.agent.systemd_host import HostError, SystemdHost, is_seen_in_host
+    from mainstay.blueprints.throw_away_host import HostError, SystemdHost, is_seen_in_host
 
     blueprint = Path(directory).resolve()
     needed = {blueprint, Path(mainstay.__file__).parents[1].resolve(), Path(sys.prefix), Path(sys.base_prefix)}
@@ -150,20 +150,20 @@ def test_in_throw_away_host(arguments: argparse.Namespace, directory: str) -> in
         with SystemdHost("blueprint", read_only_binds=lent) as host:
             return subprocess.run(host.command(words), stdin=subprocess.DEVNULL, check=False).returncode
     except HostError as error:
-        raise Refused(f"the throw-away host does not run: {error}; --on scratch needs none") from None
+        raise CommandRefused(f"the throw-away host does not run: {error}; --on scratch needs none") from None
 
 
 def test_here(arguments: argparse.Namespace, directory: str, place: str) -> int:
     from contextlib import ExitStack
     from tempfile import TemporaryDirectory
 
-    from mainstay.agent.blueprints import read_blueprint
-    from mainstay.agent.checks import check_blueprint
+    from mainstay.agent.blueprint import read_blueprint
     from mainstay.agent.client import Unreachable
-    from mainstay.agent.orders import read_orders
-    from mainstay.agent.trial import CannotTry, try_out
-    from mainstay.cli.runs import or_exit, print_json, show_faults
-    from mainstay.cli.trials import TrialDisplay
+    from mainstay.blueprints.check import check_blueprint
+    from mainstay.blueprints.example_orders import read_orders
+    from mainstay.blueprints.test_runner import CannotTest, run_blueprint_test
+    from mainstay.cli.local_run import or_exit, print_json, show_faults
+    from mainstay.cli.views.blueprint_tests import BlueprintTestDisplay
     from mainstay.converge.contract import DoesNotLoad
 
     _, found = check_blueprint(directory)
@@ -176,16 +176,16 @@ def test_here(arguments: argparse.Namespace, directory: str, place: str) -> int:
     unknown = sorted(set(arguments.order) - {order.name for order in orders})
     if unknown or not orders:
         there = ", ".join(order.name for order in orders) or "none"
-        raise Refused(f"there is no example order {', '.join(unknown)}; orders/ holds: {there}")
+        raise CommandRefused(f"there is no example order {', '.join(unknown)}; orders/ holds: {there}")
     chosen = [order for order in orders if not arguments.order or order.name in arguments.order]
-    display = TrialDisplay(blueprint, chosen, quiet=arguments.json)
+    display = BlueprintTestDisplay(blueprint, chosen, quiet=arguments.json)
     with ExitStack() as stack:
         root = None if place == "here" else stack.enter_context(TemporaryDirectory(prefix="mainstay-root-"))
         display.begins(arguments.shown_as if root is None else "a scratch directory")
         try:
-            steps = try_out(blueprint, chosen, root, display.tell)
-        except (CannotTry, Unreachable) as problem:
-            raise Refused(str(problem), exit_code=EXIT_FAULTS) from None
+            steps = run_blueprint_test(blueprint, chosen, root, display.tell)
+        except (CannotTest, Unreachable) as problem:
+            raise CommandRefused(str(problem), exit_code=EXIT_FAULTS) from None
     if arguments.json:
         print_json(display.document(steps))
     else:
@@ -195,7 +195,7 @@ def test_here(arguments: argparse.Namespace, directory: str, place: str) -> int:
 
 def existing(directory: str) -> str:
     if not os.path.isdir(directory):
-        raise Refused(f"{directory} is not a directory; a blueprint is one")
+        raise CommandRefused(f"{directory} is not a directory; a blueprint is one")
     return directory.rstrip("/") or "/"
 
 
@@ -204,8 +204,8 @@ def counted(number: int, noun: str) -> str:
 
 
 def push(arguments: argparse.Namespace) -> int:
-    from mainstay.agent.blueprints import pack, read_blueprint
-    from mainstay.cli.runs import or_exit, print_json
+    from mainstay.agent.blueprint import pack, read_blueprint
+    from mainstay.cli.local_run import or_exit, print_json
 
     directory = existing(arguments.directory)
     with or_exit(as_json=arguments.json):
@@ -231,15 +231,15 @@ def push(arguments: argparse.Namespace) -> int:
 
 
 def pull(arguments: argparse.Namespace) -> int:
-    from mainstay.agent.blueprints import digest_of, unpack
-    from mainstay.cli.runs import or_exit, print_json
+    from mainstay.agent.blueprint import digest_of, unpack
+    from mainstay.cli.local_run import or_exit, print_json
 
     refuse_filled(arguments.directory)
     with connected(arguments) as client:
         digest = find_digest(client, arguments.what)
         bundle = client.get(f"/blueprints/{digest}", headers={"Accept": "*/*"})
     if not isinstance(bundle, bytes) or digest_of(bundle) != digest:
-        raise Refused(f"what the server sent is not {digest}; nothing is kept", exit_code=EXIT_UNREACHABLE)
+        raise CommandRefused(f"what the server sent is not {digest}; nothing is kept", exit_code=EXIT_UNREACHABLE)
     with or_exit(as_json=arguments.json):
         unpack(bundle, arguments.directory)
     if arguments.json:
@@ -260,7 +260,7 @@ def find_digest(client: Client, what: str) -> str:
         found = [each for each in found if each["isCurrent"]]
     if len(found) == 1:
         return str(found[0]["digest"])
-    raise Refused(
+    raise CommandRefused(
         f"there is no blueprint {what}" if not found else f"{name} has several current versions; say NAME@VERSION"
     )
 
@@ -269,8 +269,8 @@ def find_digest(client: Client, what: str) -> str:
 def connected(arguments: argparse.Namespace) -> Iterator[Client]:
     """Who and where: as told, or as logged in. What the server refuses is said in words."""
     from mainstay.agent.client import Client
-    from mainstay.cli.addresses import read_url
-    from mainstay.cli.remote import TOKEN_VARIABLE, open_client, read_login, speaking
+    from mainstay.cli.remote.addresses import read_url
+    from mainstay.cli.remote.connection import TOKEN_VARIABLE, open_client, read_login, speaking
 
     if not arguments.server and not arguments.token_file:
         client = open_client()
@@ -282,7 +282,7 @@ def connected(arguments: argparse.Namespace) -> Iterator[Client]:
         if arguments.token_file:
             token = read_token(arguments.token_file)
         if not url or not token:
-            raise Refused(
+            raise CommandRefused(
                 f"no {'token for ' + url if url else 'login'}: `mainstay login URL`, or --server and --token-file"
             )
         client = Client(url, token)
@@ -295,4 +295,4 @@ def read_token(path: str) -> str:
         with open(path, encoding="utf-8") as file:
             return file.read(10_000).strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise Refused(f"cannot read {path}: {getattr(error, 'strerror', error)}") from None
+        raise CommandRefused(f"cannot read {path}: {getattr(error, 'strerror', error)}") from None

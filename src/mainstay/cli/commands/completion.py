@@ -172,7 +172,7 @@ def values_of(action: argparse.Action, given: list[str], current: str) -> list[s
     ask = SOURCES.get(str(action.metavar))
     if ask is None:
         return []
-    from mainstay.cli.remote import open_client
+    from mainstay.cli.remote.connection import open_client
 
     return ask(open_client(), given, current)
 
@@ -186,7 +186,7 @@ def named(path: str) -> Callable[[Client, list[str], str], list[str]]:
 
 
 def service_names(client: Client, _given: list[str], current: str) -> list[str]:
-    from mainstay.cli.remote import living
+    from mainstay.cli.remote.connection import living
 
     query = {"sort": "name", "pageSize": 100, **({"name": current} if current else {})}
     found = living(client, client.get("/services", query=query, timeout_seconds=SECONDS)["items"])
@@ -194,7 +194,7 @@ def service_names(client: Client, _given: list[str], current: str) -> list[str]:
 
 
 def actions_now(client: Client, given: list[str], _current: str) -> list[str]:
-    from mainstay.cli.remote import find_service
+    from mainstay.cli.remote.connection import find_service
 
     return list(find_service(client, given[0])["availableActions"])
 
@@ -202,13 +202,13 @@ def actions_now(client: Client, given: list[str], _current: str) -> list[str]:
 def property_names(client: Client, given: list[str], current: str) -> list[str]:
     """The first argument is a service type when ordering, and else a service."""
     from mainstay.agent.client import ServerRefusal
-    from mainstay.cli.main import Refused
-    from mainstay.cli.remote import find_service, find_type
-    from mainstay.cli.service_types import allowed_values, members_of, set_by, type_of, walk
+    from mainstay.cli.main import CommandRefused
+    from mainstay.cli.remote.connection import find_service, find_type
+    from mainstay.cli.remote.service_types import allowed_values, members_of, set_by, type_of, walk
 
     try:
         kind = find_type(client, given[0])
-    except (Refused, ServerRefusal):
+    except (CommandRefused, ServerRefusal):
         kind = client.get(f"/service-types/{find_service(client, given[0])['serviceTypeId']}")
     lines = []
     for path, definition in walk(members_of(kind) or {}):
@@ -222,7 +222,7 @@ def property_names(client: Client, given: list[str], current: str) -> list[str]:
 
 
 def job_ids(client: Client, _given: list[str], _current: str) -> list[str]:
-    from mainstay.cli.remote import short
+    from mainstay.cli.remote.connection import short
 
     found = client.get("/jobs", query={"sort": "-createdAt", "pageSize": 50}, timeout_seconds=SECONDS)["items"]
     return [f"{short(job['id'])}\t{job['action']} of {job['service']['name']}, {job['status']}" for job in found]

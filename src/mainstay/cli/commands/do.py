@@ -8,18 +8,18 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from mainstay.agent.client import ServerRefusal
-from mainstay.cli.follow import finish
-from mainstay.cli.forecasts import (
+from mainstay.cli.main import CommandRefused, suggestion
+from mainstay.cli.remote.connection import connected, explain, find_service
+from mainstay.cli.remote.job_progress import finish
+from mainstay.cli.remote.plan_options import (
     PLAN_SECONDS,
     add_forecast_options,
     forecast_query,
     is_forecast,
     show_forecast,
 )
-from mainstay.cli.given import add_property_options, is_given, put, read_given
-from mainstay.cli.main import Refused, suggestion
-from mainstay.cli.remote import connected, explain, find_service
-from mainstay.cli.service_types import members_of
+from mainstay.cli.remote.property_options import add_property_options, has_properties, put, read_properties
+from mainstay.cli.remote.service_types import members_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,14 +56,14 @@ def run(arguments: argparse.Namespace) -> int:
     with connected(arguments) as client:
         service = find_service(client, arguments.service)
         members = members_of(client.get(f"/service-types/{service['serviceTypeId']}"))
-        properties = read_given(client, arguments, members)
+        properties = read_properties(client, arguments, members)
         for name in arguments.unset:
             put(properties, name.split("."), None)
         try:
             answer = send(client, arguments, service, properties)
         except ServerRefusal as refusal:
             text = explain(refusal, client.url, members)
-            raise Refused(text + way_out(refusal, service, arguments.action)) from refusal
+            raise CommandRefused(text + way_out(refusal, service, arguments.action)) from refusal
         if is_forecast(arguments):
             return show_forecast(arguments, answer, members)
         return finish(client, answer, arguments.action, wait=arguments.wait, as_json=arguments.json)
@@ -71,13 +71,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def refuse_misplaced(arguments: argparse.Namespace) -> None:
     if arguments.action != "update" and (arguments.unset or arguments.rename):
-        raise Refused("--unset and --rename go with `update`")
+        raise CommandRefused("--unset and --rename go with `update`")
     if arguments.action != "delete" and arguments.force:
-        raise Refused("--force goes with `delete`")
-    if arguments.action == "delete" and is_given(arguments):
-        raise Refused("`delete` takes no properties")
-    if arguments.action == "update" and not (is_given(arguments) or arguments.unset or arguments.rename):
-        raise Refused("say what to change: -p NAME=VALUE, --unset NAME or --rename NAME")
+        raise CommandRefused("--force goes with `delete`")
+    if arguments.action == "delete" and has_properties(arguments):
+        raise CommandRefused("`delete` takes no properties")
+    if arguments.action == "update" and not (has_properties(arguments) or arguments.unset or arguments.rename):
+        raise CommandRefused("say what to change: -p NAME=VALUE, --unset NAME or --rename NAME")
 
 
 def send(client: Client, arguments: argparse.Namespace, service: Any, properties: dict[str, Any]) -> Any:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 
-from mainstay.cli.main import Refused
+from mainstay.cli.main import CommandRefused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,20 +29,20 @@ def run(arguments: argparse.Namespace) -> int:
 
     import msgspec
 
-    from mainstay.control.rescue import look_over
+    from mainstay.control.maintenance import look_over
     from mainstay.control.settings import BadSettings, load_settings
-    from mainstay.control.store.contract import Unavailable
+    from mainstay.control.store.engine.contract import Unavailable
 
     flags = {name: getattr(arguments, name) for name in ("data_dir", "database_url")}
     try:
         settings = load_settings(flags, os.environ, arguments.config)
         if settings.is_embedded and not os.path.exists(settings.store_url.removeprefix("sqlite://")):
-            raise Refused(f"there is no database in {settings.data_dir}; give --data-dir")
+            raise CommandRefused(f"there is no database in {settings.data_dir}; give --data-dir")
         found = asyncio.run(look_over(settings))
     except BadSettings as error:
-        raise Refused(str(error)) from None
+        raise CommandRefused(str(error)) from None
     except Unavailable as error:
-        raise Refused(f"the database cannot be reached: {error}", exit_code=1) from None
+        raise CommandRefused(f"the database cannot be reached: {error}", exit_code=1) from None
     if arguments.json:
         print(msgspec.json.encode(found).decode())
     else:

@@ -5,15 +5,15 @@ mainstay ensure exec 'systemctl daemon-reload' --noop"""
 
 from __future__ import annotations
 
-from mainstay.cli.runs import carry_out, catch_signals, duration
+from mainstay.cli.local_run import carry_out, catch_signals, duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
     from mainstay.converge.contract import Observer, Property, StopFlag
-    from mainstay.converge.kinds import Node
-    from mainstay.converge.run import Request
+    from mainstay.converge.run import RunRequest
+    from mainstay.converge.value_kinds import Node
 
 SUMMARY = "bring one resource to its state"
 LEFT_OUT = ("require", "subscribe", "alias", "tags")
@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def add_property(group: argparse._ArgumentGroup, key: str, entry: Property, choices: tuple[str, ...]) -> None:
     import argparse
 
-    from mainstay.converge.kinds import BOOLEAN, EXIT_CODES, TEXTS
+    from mainstay.converge.value_kinds import BOOLEAN, EXIT_CODES, TEXTS
 
     option, destination = f"--{key.replace('_', '-')}", f"property_{key}"
     help_text = entry.summary.replace("%", "%%") + (f" ({', '.join(choices)})" if choices else "")
@@ -62,8 +62,8 @@ def add_property(group: argparse._ArgumentGroup, key: str, entry: Property, choi
 def make_document(arguments: argparse.Namespace) -> Node:
     """The one-resource manifest that the options stand for."""
     from mainstay.converge import resources
-    from mainstay.converge.kinds import BOOLEAN, EXIT_CODES, Plain
     from mainstay.converge.manifest.entries import COMMON
+    from mainstay.converge.value_kinds import BOOLEAN, EXIT_CODES, PlainScalar
 
     found = resources.find(arguments.type)
     table = {**COMMON, **(found.properties if found else {})}
@@ -73,25 +73,25 @@ def make_document(arguments: argparse.Namespace) -> Node:
         if value is None:
             continue
         if entry.kind is BOOLEAN:
-            properties[key] = Plain(str(value).lower())
+            properties[key] = PlainScalar(str(value).lower())
         elif entry.kind is EXIT_CODES:
-            properties[key] = [Plain(item) for item in value]
+            properties[key] = [PlainScalar(item) for item in value]
         else:
             properties[key] = value
     return [{arguments.type: [{arguments.name: properties}]}]
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from mainstay.cli.display import RunDisplay
+    from mainstay.cli.views.run_display import RunDisplay
     from mainstay.converge.apply import Options
     from mainstay.converge.contract import Observer
     from mainstay.converge.host.sources import current_directory
-    from mainstay.converge.run import Request
+    from mainstay.converge.run import RunRequest
 
     observer = Observer() if arguments.json else RunDisplay(verbose=True)
 
-    def make_request(observer: Observer, stop: StopFlag) -> Request:
-        return Request(
+    def make_request(observer: Observer, stop: StopFlag) -> RunRequest:
+        return RunRequest(
             "mainstay ensure",
             document=make_document(arguments),
             identity=f"ensure:{arguments.type}#{arguments.name}",

@@ -9,9 +9,9 @@ import sys
 import time
 
 from mainstay.agent.client import Unreachable
-from mainstay.cli.display import Palette, printable
-from mainstay.cli.remote import connected, find_service, print_warning, short, some
-from mainstay.cli.tables import BAD, BOLD, BUSY, DIM, GOOD, clock, cut, plain, terminal_width
+from mainstay.cli.remote.connection import connected, find_service, print_warning, short, some
+from mainstay.cli.views.run_display import Palette, printable
+from mainstay.cli.views.tables import BAD, BOLD, BUSY, DIM, GOOD, clock, cut, plain, terminal_width
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def coming(client: Client, last: int) -> Iterator[Any]:
 
 def tell(events: list[Any], *, as_json: bool) -> int:
     if as_json:
-        from mainstay.cli.runs import print_json
+        from mainstay.cli.local_run import print_json
 
         print_json(events)
         return 0

@@ -4,8 +4,8 @@ mainstay facts os.family"""
 
 from __future__ import annotations
 
-from mainstay.cli.main import Refused
-from mainstay.cli.runs import EXIT_FAILED, assignment, print_json
+from mainstay.cli.local_run import EXIT_FAILED, assignment, print_json
+from mainstay.cli.main import CommandRefused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,23 +24,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from mainstay.cli.runs import or_exit
-    from mainstay.converge.manifest.expressions import Scope, Unresolved
-    from mainstay.converge.run import Request, Session, read_values
+    from mainstay.cli.local_run import or_exit
+    from mainstay.converge.manifest.expressions import TemplateScope, Unresolved
+    from mainstay.converge.run import RunRequest, Session, read_values
 
     with or_exit(as_json=arguments.json):
         layers = [read_values(path) for path in arguments.facts]
         layers += [assignment(text, "--fact") for text in arguments.fact]
-        session = Session(Request(facts_layers=layers))
+        session = Session(RunRequest(facts_layers=layers))
         path = arguments.path.removeprefix("facts.")
         try:
-            value = Scope({"facts": session.facts}).lookup(f"facts.{path}" if path else "facts")
+            value = TemplateScope({"facts": session.facts}).lookup(f"facts.{path}" if path else "facts")
         except Unresolved as error:
-            raise Refused(str(error), exit_code=EXIT_FAILED) from None
+            raise CommandRefused(str(error), exit_code=EXIT_FAILED) from None
     if arguments.json or isinstance(value, (dict, list)):
         print_json(value)
     elif value is not None:
-        from mainstay.cli.display import printable
+        from mainstay.cli.views.run_display import printable
 
         print(str(value).lower() if isinstance(value, bool) else printable(str(value), keep_newlines=True))
     return 0

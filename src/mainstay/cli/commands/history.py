@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mainstay.cli.display import printable
-from mainstay.cli.main import Refused, at_least_one
-from mainstay.cli.reports import print_report
-from mainstay.cli.runs import EXIT_FAILED, print_json
+from mainstay.cli.local_run import EXIT_FAILED, print_json
+from mainstay.cli.main import CommandRefused, at_least_one
+from mainstay.cli.views.reports import print_report
+from mainstay.cli.views.run_display import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,13 +27,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from mainstay.converge.history import History
-    from mainstay.converge.run import Request, Session
+    from mainstay.converge.run import RunRequest, Session
 
-    history = History(Session(Request()).state)
+    history = History(Session(RunRequest()).state)
     if not arguments.words:
         return list_runs(history, arguments.limit, as_json=arguments.json)
     if len(arguments.words) != 2 or arguments.words[0] != "show":
-        raise Refused("use `mainstay history` or `mainstay history show RUN`")
+        raise CommandRefused("use `mainstay history` or `mainstay history show RUN`")
     return show_run(history, arguments.words[1], as_json=arguments.json)
 
 
@@ -61,12 +61,12 @@ def show_run(history: History, wanted: str, *, as_json: bool) -> int:
     matching = [run_id for run_id in history.runs() if run_id.startswith(wanted)]
     if len(matching) != 1:
         how_many = "no run" if not matching else f"{len(matching)} runs"
-        raise Refused(
+        raise CommandRefused(
             f"{how_many} with an id that begins with {wanted!r}; `mainstay history` lists them", exit_code=EXIT_FAILED
         )
     found = history.show(matching[0])
     if found is None:
-        raise Refused(f"what is kept of run {matching[0]} is damaged", exit_code=EXIT_FAILED)
+        raise CommandRefused(f"what is kept of run {matching[0]} is damaged", exit_code=EXIT_FAILED)
     if as_json:
         print_json(found)
         return 0

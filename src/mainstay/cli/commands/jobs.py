@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from mainstay.agent.client import ServerRefusal
-from mainstay.cli.display import printable
-from mainstay.cli.follow import asked_to_stop, told_progress
-from mainstay.cli.main import Refused, at_least_one
-from mainstay.cli.remote import connected, find_job, find_service, short, some
-from mainstay.cli.tables import BAD, BUSY, DIM, GOOD, age, clock, lasted, print_fields, print_table
+from mainstay.cli.main import CommandRefused, at_least_one
+from mainstay.cli.remote.connection import connected, find_job, find_service, short, some
+from mainstay.cli.remote.job_progress import asked_to_stop, told_progress
+from mainstay.cli.views.run_display import printable
+from mainstay.cli.views.tables import BAD, BUSY, DIM, GOOD, age, clock, lasted, print_fields, print_table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mainstay.agent.client import Client
-    from mainstay.cli.tables import Cell
+    from mainstay.cli.views.tables import Cell
 
 SUMMARY = "list jobs, show or cancel one"
 SHOWN = 20
@@ -41,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.verb and not arguments.job:
-        raise Refused(f"say which: mainstay jobs {arguments.verb} JOB")
+        raise CommandRefused(f"say which: mainstay jobs {arguments.verb} JOB")
     with connected(arguments) as client:
         if arguments.verb == "show":
             return show(client, arguments)
@@ -58,7 +58,7 @@ def list_jobs(client: Client, arguments: argparse.Namespace) -> int:
         query["status"] = arguments.status
     found = some(client, "/jobs", query, arguments.limit)
     if arguments.json:
-        from mainstay.cli.runs import print_json
+        from mainstay.cli.local_run import print_json
 
         print_json(found)
     elif found:
@@ -105,18 +105,18 @@ def show(client: Client, arguments: argparse.Namespace) -> int:
             raise
         report = None
     if arguments.json:
-        from mainstay.cli.runs import print_json
+        from mainstay.cli.local_run import print_json
 
         print_json({**job, "report": report})
         return 0
     print_fields(fields(job))
     if isinstance(report, dict) and isinstance(report.get("events"), list):
-        from mainstay.cli.reports import print_report
+        from mainstay.cli.views.reports import print_report
 
         print()
         print_report(report, verbose=arguments.verbose)
     elif report is not None:
-        from mainstay.cli.tables import tree_lines
+        from mainstay.cli.views.tables import tree_lines
 
         print("\n".join(["", *tree_lines({"report": report}, "")]))
     return 0
@@ -144,7 +144,7 @@ def cancel(client: Client, arguments: argparse.Namespace) -> int:
     client.post(f"/jobs/{job['id']}/cancel")
     after = client.get(f"/jobs/{job['id']}")
     if arguments.json:
-        from mainstay.cli.runs import print_json
+        from mainstay.cli.local_run import print_json
 
         print_json(after)
     elif after["status"] == "Cancelled":

@@ -9,13 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from mainstay.agent.client import Client
-from mainstay.cli.addresses import is_open, read_url
-from mainstay.cli.asking import ask_secret, without_last_newline
-from mainstay.cli.display import printable
 from mainstay.cli.documents import read_text
-from mainstay.cli.main import Refused
-from mainstay.cli.remote import forget_login, open_client, print_warning, save_login, speaking
-from mainstay.cli.tables import clock
+from mainstay.cli.main import CommandRefused
+from mainstay.cli.remote.addresses import is_open, read_url
+from mainstay.cli.remote.connection import forget_login, open_client, print_warning, save_login, speaking
+from mainstay.cli.secret_input import ask_secret, without_last_newline
+from mainstay.cli.views.run_display import printable
+from mainstay.cli.views.tables import clock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def read_token(arguments: argparse.Namespace, url: str) -> str:
         text = ask_secret(f"Token for {url}")
     token = without_last_newline(text).strip()
     if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise Refused("that is no token; an admin makes one with `mainstay participants add NAME`")
+        raise CommandRefused("that is no token; an admin makes one with `mainstay participants add NAME`")
     return token
 
 
@@ -64,7 +64,7 @@ def tell(client: Client) -> int:
     with speaking(client):
         me = client.get("/tokens/me")
         if not isinstance(me, dict) or "role" not in me:
-            raise Refused(f"{client.url} is no control plane: it answers something else")
+            raise CommandRefused(f"{client.url} is no control plane: it answers something else")
         who = me["role"]
         if me.get("participantId") and me["role"] == "participant":
             who += " " + client.get(f"/participants/{me['participantId']}")["name"]

@@ -10,17 +10,8 @@ import time
 from uuid import uuid4
 
 from mainstay.agent.client import ServerRefusal, Unreachable
-from mainstay.cli.follow import finish
-from mainstay.cli.forecasts import (
-    PLAN_SECONDS,
-    add_forecast_options,
-    forecast_query,
-    is_forecast,
-    show_forecast,
-)
-from mainstay.cli.given import add_property_options, read_given
-from mainstay.cli.main import Refused
-from mainstay.cli.remote import (
+from mainstay.cli.main import CommandRefused
+from mainstay.cli.remote.connection import (
     EXIT_FAILED,
     connected,
     explain,
@@ -30,7 +21,16 @@ from mainstay.cli.remote import (
     print_warning,
     some,
 )
-from mainstay.cli.service_types import members_of
+from mainstay.cli.remote.job_progress import finish
+from mainstay.cli.remote.plan_options import (
+    PLAN_SECONDS,
+    add_forecast_options,
+    forecast_query,
+    is_forecast,
+    show_forecast,
+)
+from mainstay.cli.remote.property_options import add_property_options, read_properties
+from mainstay.cli.remote.service_types import members_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         body: dict[str, Any] = {
             "serviceTypeId": service_type["id"],
             "name": arguments.name,
-            "properties": read_given(client, arguments, members),
+            "properties": read_properties(client, arguments, members),
             **place(client, arguments),
         }
         if arguments.plan_digest:
@@ -84,8 +84,10 @@ def run(arguments: argparse.Namespace) -> int:
             answer = send(client, arguments, body)
         except ServerRefusal as refusal:
             if "for whom" in str(refusal):
-                raise Refused(FOR_WHOM) from refusal
-            raise Refused(explain(refusal, client.url, members) + way_out(refusal, service_type["name"])) from refusal
+                raise CommandRefused(FOR_WHOM) from refusal
+            raise CommandRefused(
+                explain(refusal, client.url, members) + way_out(refusal, service_type["name"])
+            ) from refusal
         if is_forecast(arguments):
             return show_forecast(arguments, answer, members)
         return finish(client, answer, "create", wait=arguments.wait, as_json=arguments.json)
@@ -122,12 +124,12 @@ def find_group(client: Client, consumer: str | None, name: str, *, make: bool) -
         client.get("/tokens/me").get("participantId") if consumer is None else find_consumer(client, consumer)
     )
     if consumer_id is None:
-        raise Refused(FOR_WHOM)
+        raise CommandRefused(FOR_WHOM)
     for group in some(client, "/service-groups", {"name": name, "consumerId": consumer_id}):
         if group["name"] == name:
             return str(group["id"])
     if not make:
-        raise Refused(f"there is no group {name}; the order itself would make it, a forecast makes nothing")
+        raise CommandRefused(f"there is no group {name}; the order itself would make it, a forecast makes nothing")
     made = client.post("/service-groups", {"name": name, "consumerId": consumer_id})
     print_warning(f"there was no group {name}; it has been made")
     return str(made["id"])
@@ -144,7 +146,7 @@ def send(client: Client, arguments: argparse.Namespace, body: dict[str, Any]) ->
             return client.post("/services", body, headers={"Idempotency-Key": key})
         except Unreachable as error:
             if pause is None:
-                raise Refused(
+                raise CommandRefused(
                     f"{error}\nThe order may have arrived. The same command with --idempotency-key {key} "
                     "asks again without ordering twice.",
                     exit_code=EXIT_FAILED,

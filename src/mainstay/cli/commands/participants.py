@@ -6,10 +6,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from mainstay.cli.display import printable
-from mainstay.cli.main import Refused
-from mainstay.cli.remote import connected, find_named, short, some, write_private
-from mainstay.cli.tables import BAD, GOOD, age, clock, print_table
+from mainstay.cli.main import CommandRefused
+from mainstay.cli.remote.connection import connected, find_named, short, some, write_private
+from mainstay.cli.views.run_display import printable
+from mainstay.cli.views.tables import BAD, GOOD, age, clock, print_table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.verb and not arguments.name:
-        raise Refused(f"say which: mainstay participants {arguments.verb} NAME")
+        raise CommandRefused(f"say which: mainstay participants {arguments.verb} NAME")
     if arguments.verb is None and arguments.token_file:
-        raise Refused("--token-file goes with `add` and `token`")
+        raise CommandRefused("--token-file goes with `add` and `token`")
     with connected(arguments) as client:
         if arguments.verb is None:
             return list_participants(client, arguments)
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
 def list_participants(client: Client, arguments: argparse.Namespace) -> int:
     found = some(client, "/participants", {"sort": "name"})
     if arguments.json:
-        from mainstay.cli.runs import print_json
+        from mainstay.cli.local_run import print_json
 
         print_json(found)
     elif found:
@@ -74,7 +74,9 @@ def list_participants(client: Client, arguments: argparse.Namespace) -> int:
 
 def add(client: Client, name: str) -> Any:
     if any(each["name"] == name for each in some(client, "/participants", {"name": name})):
-        raise Refused(f"there is already a participant {name!r}; `mainstay participants token {name}` makes a token")
+        raise CommandRefused(
+            f"there is already a participant {name!r}; `mainstay participants token {name}` makes a token"
+        )
     return client.post("/participants", {"name": name})
 
 
@@ -83,7 +85,7 @@ def tell(arguments: argparse.Namespace, url: str, participant: Any, token: Any) 
     if arguments.token_file:
         write_private(Path(arguments.token_file), value + "\n")
     if arguments.json:
-        from mainstay.cli.runs import print_json
+        from mainstay.cli.local_run import print_json
 
         shown = {} if arguments.token_file else {"value": value}
         print_json({**participant, "token": {**token, **shown}})

@@ -6,10 +6,10 @@ agent, the pool) and adds the values that are not there yet; agents may share a 
 
 from __future__ import annotations
 
-from mainstay.cli.display import printable
-from mainstay.cli.main import Refused
-from mainstay.cli.remote import connected, find_named, short, some
-from mainstay.cli.tables import BAD, BUSY, GOOD, age, bar, plain, print_table
+from mainstay.cli.main import CommandRefused
+from mainstay.cli.remote.connection import connected, find_named, short, some
+from mainstay.cli.views.run_display import printable
+from mainstay.cli.views.tables import BAD, BUSY, GOOD, age, bar, plain, print_table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mainstay.agent.client import Client
-    from mainstay.cli.tables import Cell
+    from mainstay.cli.views.tables import Cell
 
 SUMMARY = "list pools and how full they are, show or fill one"
 SHOWN = 500
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
             for each in some(client, "/service-pools", {"sort": "name"}, SHOWN)
         ]
     if arguments.json:
-        from mainstay.cli.runs import print_json
+        from mainstay.cli.local_run import print_json
 
         print_json(pools)
     elif pools:
@@ -76,14 +76,16 @@ def run(arguments: argparse.Namespace) -> int:
 def read_words(arguments: argparse.Namespace) -> str | None:
     """The name of the pool, None for all of them."""
     if arguments.words == ["add"]:
-        raise Refused("say which: mainstay pools add POOL")
+        raise CommandRefused("say which: mainstay pools add POOL")
     adds = len(arguments.words) == 2 and arguments.words[0] == "add"
     if len(arguments.words) > 1 and not adds:
-        raise Refused("use `mainstay pools`, `mainstay pools POOL` or `mainstay pools add POOL`")
+        raise CommandRefused("use `mainstay pools`, `mainstay pools POOL` or `mainstay pools add POOL`")
     if not adds and (arguments.type or arguments.agent or arguments.value):
-        raise Refused("--type, --agent and --value go with `mainstay pools add POOL`")
+        raise CommandRefused("--type, --agent and --value go with `mainstay pools add POOL`")
     if adds and not (arguments.type and arguments.agent and arguments.value):
-        raise Refused("say which values, for what and for whom: --value VALUE, --type POOL-TYPE and --agent AGENT")
+        raise CommandRefused(
+            "say which values, for what and for whom: --value VALUE, --type POOL-TYPE and --agent AGENT"
+        )
     return arguments.words[-1] if arguments.words else None
 
 
@@ -110,12 +112,12 @@ def read_values(words: list[str]) -> list[int | str]:
         first, dash, last = word.partition("-")
         if first.isdecimal() and last.isdecimal() and dash:
             if not 0 <= int(last) - int(first) < MOST_VALUES:
-                raise Refused(f"--value {word} is no range of 1 to {MOST_VALUES} numbers")
+                raise CommandRefused(f"--value {word} is no range of 1 to {MOST_VALUES} numbers")
             found += range(int(first), int(last) + 1)
         else:
             found.append(int(word) if word.isdecimal() else word)
     if len(found) > MOST_VALUES:
-        raise Refused(f"at most {MOST_VALUES} values at a time")
+        raise CommandRefused(f"at most {MOST_VALUES} values at a time")
     return found if all(isinstance(value, int) for value in found) else [str(value) for value in found]
 
 
@@ -131,7 +133,7 @@ def find_pool(client: Client, arguments: argparse.Namespace, set_id: str, name: 
     for pool in some(client, "/service-pools", {"servicePoolSetId": set_id}):
         if pool["type"] == arguments.type:
             if pool["name"] != name:
-                raise Refused(
+                raise CommandRefused(
                     f"the agent's pool of type {arguments.type} is called {pool['name']!r}; add to that one"
                 )
             return pool
@@ -177,7 +179,7 @@ def owner_names(client: Client, values: list[Any]) -> dict[str, str]:
 
 def show(arguments: argparse.Namespace, pool: Mapping[str, Any], set_name: str, owners: Mapping[str, str]) -> int:
     if arguments.json:
-        from mainstay.cli.runs import print_json
+        from mainstay.cli.local_run import print_json
 
         print_json(pool)
         return 0

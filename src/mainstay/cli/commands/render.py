@@ -4,7 +4,7 @@ Templates that wait for their resource's turn are shown as written; sensitive va
 
 from __future__ import annotations
 
-from mainstay.cli.runs import add_value_options, load_or_exit, print_json, value_layers
+from mainstay.cli.local_run import add_value_options, load_or_exit, print_json, value_layers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import os
 
-from mainstay.cli.display import printable
-from mainstay.cli.main import Refused
-from mainstay.cli.runs import EXIT_FAILED, print_json
+from mainstay.cli.local_run import EXIT_FAILED, print_json
+from mainstay.cli.main import CommandRefused
+from mainstay.cli.views.run_display import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,9 +49,9 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         restored = restore_backup(arguments.path, arguments.run_id)
     except Failure as failure:
-        raise Refused(str(failure), exit_code=EXIT_FAILED) from None
+        raise CommandRefused(str(failure), exit_code=EXIT_FAILED) from None
     except OSError as error:
-        raise Refused(f"{error.strerror}: {arguments.path}", exit_code=EXIT_FAILED) from None
+        raise CommandRefused(f"{error.strerror}: {arguments.path}", exit_code=EXIT_FAILED) from None
     if arguments.json:
         print_json({"path": arguments.path, "run_id": restored.run_id, "size": restored.size})
     else:

@@ -4,7 +4,7 @@ mainstay schema manifest > manifest.schema.json"""
 
 from __future__ import annotations
 
-from mainstay.cli.runs import print_json
+from mainstay.cli.local_run import print_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 
-from mainstay.cli.main import Refused
+from mainstay.cli.main import CommandRefused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from mainstay.control.settings import Settings
+    from mainstay.control.settings import ServerSettings
 
 SUMMARY = "run the control plane"
 VERBS = ("run", "migrate", "backup", "restore")
@@ -41,12 +41,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from mainstay.control.serve import migrate, run_server
     from mainstay.control.settings import BadSettings, load_settings
-    from mainstay.control.store.backup import BadBackup
-    from mainstay.control.store.contract import Unavailable
-    from mainstay.control.store.migrations import ChangedMigration, NewerDatabase
+    from mainstay.control.store.engine.backup import BadBackup
+    from mainstay.control.store.engine.contract import Unavailable
+    from mainstay.control.store.engine.migrations import ChangedMigration, NewerDatabase
 
     if (arguments.file is None) == (arguments.verb in ("backup", "restore")):
-        raise Refused("use `mainstay server backup FILE` or `mainstay server restore FILE`")
+        raise CommandRefused("use `mainstay server backup FILE` or `mainstay server restore FILE`")
     flags = {name: getattr(arguments, name) for name in ("host", "port", "data_dir", "database_url")}
     try:
         settings = load_settings(flags, os.environ, arguments.config)
@@ -60,21 +60,21 @@ def run(arguments: argparse.Namespace) -> int:
             return carry(arguments.verb, settings, arguments.file)
         run_server(settings, os.environ)
     except (BadBackup, BadSettings, ChangedMigration, NewerDatabase) as error:
-        raise Refused(str(error)) from None
+        raise CommandRefused(str(error)) from None
     except Unavailable as error:
-        raise Refused(f"the database cannot be reached: {error}", exit_code=1) from None
+        raise CommandRefused(f"the database cannot be reached: {error}", exit_code=1) from None
     except OSError as error:
-        raise Refused(
+        raise CommandRefused(
             f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", exit_code=1
         ) from None
     return 0
 
 
-def carry(verb: str, settings: Settings, file: str) -> int:
+def carry(verb: str, settings: ServerSettings, file: str) -> int:
     import asyncio
     from pathlib import Path
 
-    from mainstay.control.rescue import back_up, restore
+    from mainstay.control.maintenance import back_up, restore
 
     if verb == "backup":
         asyncio.run(back_up(settings, Path(file)))

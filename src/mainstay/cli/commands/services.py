@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from mainstay.cli.follow import ACTIVE, told_progress
 from mainstay.cli.main import at_least_one
-from mainstay.cli.remote import connected, find_agent, find_type, short, some
-from mainstay.cli.service_types import lifecycle_of, state_names, terminal_states
-from mainstay.cli.tables import BAD, BUSY, GOOD, age, print_table
+from mainstay.cli.remote.connection import connected, find_agent, find_type, short, some
+from mainstay.cli.remote.job_progress import ACTIVE, told_progress
+from mainstay.cli.remote.service_types import lifecycle_of, state_names, terminal_states
+from mainstay.cli.views.tables import BAD, BUSY, GOOD, age, print_table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mainstay.agent.client import Client
-    from mainstay.cli.tables import Cell
+    from mainstay.cli.views.tables import Cell
 
     States = tuple[tuple[str, ...], tuple[str, ...]]
 
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         found = [each for each in found if each["status"] not in ended.get(each["serviceTypeId"], ((), ()))[1]]
         jobs = active_jobs(client) if any(each["activeJob"] for each in found) else {}
     if arguments.json:
-        from mainstay.cli.runs import print_json
+        from mainstay.cli.local_run import print_json
 
         print_json([{**each, "activeJob": jobs.get(each["id"], each["activeJob"])} for each in found[:limit]])
         return 0

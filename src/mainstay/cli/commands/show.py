@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 
 from mainstay.cli.commands.jobs import print_jobs
-from mainstay.cli.display import Palette, diff_line, printable
-from mainstay.cli.remote import connected, find_service, short
-from mainstay.cli.service_types import conceal, members_of
-from mainstay.cli.tables import BAD, BOLD, BUSY, GOOD, age, clock, print_fields, print_table, tree_lines
+from mainstay.cli.remote.connection import connected, find_service, short
+from mainstay.cli.remote.service_types import conceal, members_of
+from mainstay.cli.views.run_display import Palette, diff_line, printable
+from mainstay.cli.views.tables import BAD, BOLD, BUSY, GOOD, age, clock, print_fields, print_table, tree_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from mainstay.cli.tables import Cell
+    from mainstay.cli.views.tables import Cell
 
 SUMMARY = "show one service"
 LAST_JOBS = 5
@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
         jobs = client.get("/jobs", query=newest)["items"]
         origins = client.get(f"{path}/provenance")["properties"] if arguments.verbose else None
     if arguments.json:
-        from mainstay.cli.runs import print_json
+        from mainstay.cli.local_run import print_json
 
         without = [{key: value for key, value in job.items() if key != "service"} for job in jobs]
         print_json({**service, "jobs": without, **({} if origins is None else {"provenance": origins})})

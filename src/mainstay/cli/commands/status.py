@@ -4,8 +4,8 @@ mainstay status file /etc/hosts"""
 
 from __future__ import annotations
 
-from mainstay.cli.main import Refused
-from mainstay.cli.runs import EXIT_FAILED, print_json
+from mainstay.cli.local_run import EXIT_FAILED, print_json
+from mainstay.cli.main import CommandRefused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         state = read_state(arguments.type, arguments.name, arguments.provider)
     except Failure as failure:
-        raise Refused(str(failure), exit_code=EXIT_FAILED) from None
+        raise CommandRefused(str(failure), exit_code=EXIT_FAILED) from None
     except OSError as error:
-        raise Refused(f"{error.strerror}: {arguments.name}", exit_code=EXIT_FAILED) from None
+        raise CommandRefused(f"{error.strerror}: {arguments.name}", exit_code=EXIT_FAILED) from None
     if arguments.json:
         print_json(state)
         return 0
-    from mainstay.cli.display import printable
+    from mainstay.cli.views.run_display import printable
 
     width = max(len(key) for key in state)
     for key, value in state.items():

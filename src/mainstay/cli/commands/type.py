@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from mainstay.cli.documents import read_document
-from mainstay.cli.main import Refused
+from mainstay.cli.main import CommandRefused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from mainstay.control.domain.properties.contract import Questions, Situation
+    from mainstay.control.domain.properties.contract import EvaluationContext, Questions
     from mainstay.control.domain.service_types import ServiceTypeDefinition
 
 SUMMARY = "check, draw and try out a service type without a server"
@@ -81,7 +81,7 @@ def draw(file: str, form: str, output: str | None) -> int:
     try:
         Path(output).write_text(picture, encoding="utf-8")
     except OSError as error:
-        raise Refused(f"cannot write {output}: {error.strerror}") from None
+        raise CommandRefused(f"cannot write {output}: {error.strerror}") from None
     return 0
 
 
@@ -122,12 +122,14 @@ def validate(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def situation(arguments: argparse.Namespace, definition: ServiceTypeDefinition) -> Situation:
-    from mainstay.control.domain.properties.contract import ACTOR_OF_ROLE, Actor, Operation, Situation
+def situation(arguments: argparse.Namespace, definition: ServiceTypeDefinition) -> EvaluationContext:
+    from mainstay.control.domain.properties.contract import ACTOR_OF_ROLE, Actor, EvaluationContext, Operation
 
     state, initial = arguments.state, definition.lifecycle.initial_state
     if state is not None and state not in definition.lifecycle.states:
-        raise Refused(f"there is no state {state!r}; the lifecycle has: {', '.join(definition.lifecycle.states)}")
+        raise CommandRefused(
+            f"there is no state {state!r}; the lifecycle has: {', '.join(definition.lifecycle.states)}"
+        )
     actor = ACTOR_OF_ROLE.get(arguments.actor, Actor.USER)
     if actor is Actor.AGENT:
         operation = Operation.REPORT
@@ -136,10 +138,10 @@ def situation(arguments: argparse.Namespace, definition: ServiceTypeDefinition) 
     else:
         operation = Operation.UPDATE
     if operation is Operation.UPDATE and state is None:
-        raise Refused("an update is judged by the state the service is in: say --state")
+        raise CommandRefused("an update is judged by the state the service is in: say --state")
     if operation is Operation.CREATE and state is not None:
-        raise Refused("--state is for an update: say --old FILE with the stored properties")
-    return Situation(
+        raise CommandRefused("--state is for an update: say --old FILE with the stored properties")
+    return EvaluationContext(
         operation=operation,
         actor=actor,
         now=datetime.now(UTC),
@@ -155,11 +157,13 @@ def situation(arguments: argparse.Namespace, definition: ServiceTypeDefinition) 
 def read_type_document(file: str) -> dict[str, object]:
     document = read_document(file)
     if not isinstance(document, dict):
-        raise Refused(f"{file} is not a service type: expected an object with {', '.join(sorted(KEYS))}")
+        raise CommandRefused(f"{file} is not a service type: expected an object with {', '.join(sorted(KEYS))}")
     unknown = sorted(set(document) - KEYS)
     if unknown:
         hint = "" if KEYS & set(document) else "; a bare property schema goes below `propertySchema`"
-        raise Refused(f"{file} has unknown keys: {', '.join(unknown)} (known: {', '.join(sorted(KEYS))}){hint}")
+        raise CommandRefused(
+            f"{file} has unknown keys: {', '.join(unknown)} (known: {', '.join(sorted(KEYS))}){hint}"
+        )
     return document
 
 
@@ -170,7 +174,7 @@ def parse_type(document: dict[str, object]) -> ServiceTypeDefinition | None:
         from mainstay.control.domain.service_types import parse_service_type
         from mainstay.control.rulebook import installed_rulebook
     except ModuleNotFoundError as error:
-        raise Refused(
+        raise CommandRefused(
             f"this command needs the server's parts ({error.name} is missing): pip install 'mainstay[server]'"
         ) from None
     try:
@@ -183,13 +187,13 @@ def parse_type(document: dict[str, object]) -> ServiceTypeDefinition | None:
         return None
     except Refusal as refusal:
         # A rule of another package is in the way, so no verdict would be true.
-        raise Refused(str(refusal)) from None
+        raise CommandRefused(str(refusal)) from None
 
 
 def read_properties(file: str) -> dict[str, object]:
     document = read_document(file)
     if not isinstance(document, dict):
-        raise Refused(f"{file} does not hold properties: expected an object")
+        raise CommandRefused(f"{file} does not hold properties: expected an object")
     return document
 
 

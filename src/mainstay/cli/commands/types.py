@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from mainstay.cli.display import Palette, printable
-from mainstay.cli.remote import connected, find_type, some
-from mainstay.cli.service_types import (
+from mainstay.cli.remote.connection import connected, find_type, some
+from mainstay.cli.remote.service_types import (
     allowed,
     is_secret,
     lifecycle_of,
@@ -18,7 +17,8 @@ from mainstay.cli.service_types import (
     type_of,
     walk,
 )
-from mainstay.cli.tables import BAD, BOLD, DIM, GOOD, print_table
+from mainstay.cli.views.run_display import Palette, printable
+from mainstay.cli.views.tables import BAD, BOLD, DIM, GOOD, print_table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from mainstay.cli.tables import Cell
+    from mainstay.cli.views.tables import Cell
 
 SUMMARY = "list service types, or show one"
 DIGEST_SHOWN = 19
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     offers = {item["serviceType"]["id"]: item["offers"] for item in catalogue["items"]}
     if arguments.json:
-        from mainstay.cli.runs import print_json
+        from mainstay.cli.local_run import print_json
 
         told = [{**each, "offers": offers.get(each["id"], [])} for each in found]
         print_json(told[0] if arguments.name else told)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.cli.runs import add_value_options, load_or_exit, print_json, value_layers
+from mainstay.cli.local_run import add_value_options, load_or_exit, print_json, value_layers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"faults": [], "warnings": manifest.warnings, "resources": count})
         return 0
-    from mainstay.cli.display import printable
+    from mainstay.cli.views.run_display import printable
 
     for warning in manifest.warnings:
         print(f"{printable(manifest.file)}: warning: {printable(warning)}")

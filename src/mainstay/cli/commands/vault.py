@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from mainstay.cli.main import Refused
+from mainstay.cli.main import CommandRefused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,17 +28,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
-    from mainstay.control.rescue import rotate_key
+    from mainstay.control.maintenance import rotate_key
     from mainstay.control.settings import BadSettings, load_settings
-    from mainstay.control.store.contract import Unavailable
+    from mainstay.control.store.engine.contract import Unavailable
     from mainstay.control.vault.seal import CannotOpen
 
     flags = {name: getattr(arguments, name) for name in ("data_dir", "database_url")}
     try:
         count = asyncio.run(rotate_key(load_settings(flags, os.environ, arguments.config), os.environ))
     except (BadSettings, CannotOpen) as error:
-        raise Refused(str(error)) from None
+        raise CommandRefused(str(error)) from None
     except Unavailable as error:
-        raise Refused(f"the database cannot be reached: {error}", exit_code=1) from None
+        raise CommandRefused(f"the database cannot be reached: {error}", exit_code=1) from None
     print(f"sealed {count} secret{'' if count == 1 else 's'} with the current key")
     return 0

@@ -5,8 +5,8 @@ Exit code: 0 the last job is done, 1 it failed or was cancelled."""
 
 from __future__ import annotations
 
-from mainstay.cli.follow import follow
-from mainstay.cli.remote import connected, find_service
+from mainstay.cli.remote.connection import connected, find_service
+from mainstay.cli.remote.job_progress import follow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from litestar.types import ControllerRouterHandler
 
 from mainstay.control.access import relation_of
 from mainstay.control.api.authentication import authenticate
-from mainstay.control.api.contract import Answer, Call, Endpoint, Parts
+from mainstay.control.api.contract import Answer, Call, Dependencies, Endpoint
 from mainstay.control.api.endpoints import all_endpoints
 from mainstay.control.api.endpoints.root import HEALTH_PATHS
 from mainstay.control.api.errors import PHRASES, HttpRefusal, bug_answer, refusal_answer
@@ -35,8 +35,8 @@ HttpRequest = Request[Any, Any, Any]
 log = structlog.get_logger("mainstay.api")
 
 
-def make_application(parts: Parts, *, health_only: bool = False) -> Litestar:
-    door = Door(parts)
+def make_application(parts: Dependencies, *, health_only: bool = False) -> Litestar:
+    door = RequestPipeline(parts)
     served = [each for each in all_endpoints() if not health_only or each.path in HEALTH_PATHS]
     origins = [origin.strip() for origin in parts.settings.cors_origins.split(",") if origin.strip()]
     handlers: list[ControllerRouterHandler] = [door.handler(endpoint) for endpoint in served]
@@ -51,8 +51,8 @@ def make_application(parts: Parts, *, health_only: bool = False) -> Litestar:
     )
 
 
-class Door:
-    def __init__(self, parts: Parts) -> None:
+class RequestPipeline:
+    def __init__(self, parts: Dependencies) -> None:
         self._parts = parts
         self._limits = Limits(parts.settings.rate_limit)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from mainstay.control.access import Caller, Role
-from mainstay.control.api.contract import Parts
+from mainstay.control.api.contract import Dependencies
 from mainstay.control.api.errors import HttpRefusal
 from mainstay.control.operations import agents
-from mainstay.control.operations.work import Work
-from mainstay.control.store.records import to_time
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
+from mainstay.control.store.engine.records import to_time
 from mainstay.control.store.tokens import find_caller
 
 MAX_TOKEN = 512
@@ -23,7 +23,7 @@ def bearer(header: str | None) -> str:
     return value.strip()
 
 
-async def authenticate(parts: Parts, header: str | None) -> Caller:
+async def authenticate(parts: Dependencies, header: str | None) -> Caller:
     value = bearer(header)
     now = parts.clock()
     async with parts.store.asking() as tx:
@@ -46,9 +46,9 @@ async def authenticate(parts: Parts, header: str | None) -> Caller:
     return caller
 
 
-async def _note_life(parts: Parts, caller: Caller, status: str, last: object, now: datetime) -> None:
+async def _note_life(parts: Dependencies, caller: Caller, status: str, last: object, now: datetime) -> None:
     """Any request of an agent is a sign of life; writing it down every time would cost more than the request."""
     if isinstance(last, int) and to_time(last) > now - SIGN_OF_LIFE_EVERY and status not in agents.COMES_BACK_FROM:
         return
     async with parts.store.transaction() as tx:
-        await agents.note_sign_of_life(Work(tx, now, parts.tools, caller), str(caller.agent_id))
+        await agents.note_sign_of_life(UnitOfWork(tx, now, parts.tools, caller), str(caller.agent_id))

@@ -8,9 +8,9 @@ from typing import TypeVar, get_type_hints
 
 import msgspec
 
-from mainstay.control.domain.faults import Fault, locate
-from mainstay.control.operations.inputs import Body
-from mainstay.control.operations.refusals import BadInput, Faulty
+from mainstay.control.domain.faults import PathFault, locate
+from mainstay.control.operations.machinery.bodies import Body
+from mainstay.control.operations.machinery.refusals import BadInput, InvalidProperties
 
 MAX_DEPTH = 64
 # Possessive, and content with a string that never ends: tried from every quote anew, it would take quadratic time.
@@ -66,26 +66,26 @@ def parse_body(raw: bytes, body: type[B]) -> B:
         document = {}
     if not isinstance(document, dict):
         raise BadInput("the body must be a JSON object", code="invalid_body")
-    faults: list[Fault] = []
+    faults: list[PathFault] = []
     values: dict[str, object] = {}
     for wire, name, wanted, required, keeps_null in _fields(body):
         value = document.get(wire)
         if value is None and not (keeps_null and wire in document):
             if required:
-                faults.append(Fault(wire, "required field is missing"))
+                faults.append(PathFault(wire, "required field is missing"))
             continue
         try:
             values[name] = msgspec.convert(value, wanted)
         except msgspec.ValidationError as error:
             faults.append(_fault(wire, error))
     if faults:
-        raise Faulty(faults, code="invalid_body")
+        raise InvalidProperties(faults, code="invalid_body")
     return body(**values)
 
 
-def _fault(wire: str, error: msgspec.ValidationError) -> Fault:
+def _fault(wire: str, error: msgspec.ValidationError) -> PathFault:
     found = WHERE.match(str(error))
     message = str(error) if found is None else found["message"]
     inner = "" if found is None else found["path"] or ""
     message = NAMES.sub(lambda name: JSON_NAMES[name[1]], message).replace("`", "'")
-    return Fault(f"{locate('', wire)}{inner}", message[:1].lower() + message[1:])
+    return PathFault(f"{locate('', wire)}{inner}", message[:1].lower() + message[1:])

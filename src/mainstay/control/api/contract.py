@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, TypeVar
 from mainstay.control.access import Caller
 from mainstay.control.api.bodies import parse_body
 from mainstay.control.api.limits import Limits
-from mainstay.control.api.measures import Measures
-from mainstay.control.api.waiting import Seats
-from mainstay.control.operations.inputs import Body
-from mainstay.control.operations.refusals import BadInput
-from mainstay.control.operations.work import Tools, Work
-from mainstay.control.store.contract import Store, Transaction
+from mainstay.control.api.long_poll import LongPollSlots
+from mainstay.control.api.prometheus import ServerMetrics
+from mainstay.control.operations.machinery.bodies import Body
+from mainstay.control.operations.machinery.refusals import BadInput
+from mainstay.control.operations.machinery.unit_of_work import OperationTools, UnitOfWork
+from mainstay.control.store.engine.contract import Store, Transaction
 
 if TYPE_CHECKING:
-    from mainstay.control.settings import Settings
+    from mainstay.control.settings import ServerSettings
 
 B = TypeVar("B", bound=Body)
 
@@ -33,19 +33,19 @@ class Readiness:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class Dependencies:
     """What the composition root hands in: everything an endpoint may reach."""
 
     store: Store
-    settings: Settings
-    tools: Tools
+    settings: ServerSettings
+    tools: OperationTools
     clock: Callable[[], datetime]
-    measures: Measures
+    measures: ServerMetrics
     # Guessing a code must take longer than a code lives.
     enrolments: Limits
     # Whether the server takes requests; a load balancer asks.
     readiness: Readiness
-    seats: Seats = field(default_factory=Seats)
+    seats: LongPollSlots = field(default_factory=LongPollSlots)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    parts: Parts
+    parts: Dependencies
     path: Mapping[str, str]
     query: Sequence[tuple[str, str]]
     headers: Mapping[str, str]
@@ -92,20 +92,20 @@ class Call:
             raise BadInput(f"{name} must be an integer from {least} to {most}", code="bad_query")
         return int(text)
 
-    def working(self) -> AbstractAsyncContextManager[Work]:
+    def working(self) -> AbstractAsyncContextManager[UnitOfWork]:
         return self._work(self.parts.store.transaction())
 
-    def asking(self) -> AbstractAsyncContextManager[Work]:
+    def asking(self) -> AbstractAsyncContextManager[UnitOfWork]:
         return self._work(self.parts.store.asking())
 
-    def reading(self) -> AbstractAsyncContextManager[Work]:
+    def reading(self) -> AbstractAsyncContextManager[UnitOfWork]:
         return self._work(self.parts.store.reading())
 
     @asynccontextmanager
-    async def _work(self, transaction: AbstractAsyncContextManager[Transaction]) -> AsyncIterator[Work]:
+    async def _work(self, transaction: AbstractAsyncContextManager[Transaction]) -> AsyncIterator[UnitOfWork]:
         async with transaction as tx:
             # The clock is read inside, so that on one writer times follow the order of commits.
-            yield Work(tx, self.parts.clock(), self.parts.tools, self.caller)
+            yield UnitOfWork(tx, self.parts.clock(), self.parts.tools, self.caller)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from mainstay.control.access import RoleRefused
 from mainstay.control.domain import refusals as domain
-from mainstay.control.domain.faults import Fault, listed
-from mainstay.control.operations import refusals as operations
-from mainstay.control.store.contract import Duplicate, StillReferenced, Unavailable
-from mainstay.control.store.paging import BadQuery
+from mainstay.control.domain.faults import PathFault, listed
+from mainstay.control.operations.machinery import refusals as operations
+from mainstay.control.store.engine.contract import Duplicate, StillReferenced, Unavailable
+from mainstay.control.store.engine.paging import BadQuery
 
 PHRASES = {
     400: "Invalid request",
@@ -38,12 +38,12 @@ class HttpRefusal(Exception):
 
 
 STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
-    (operations.NotYours, 403, ""),
+    (operations.NotPermitted, 403, ""),
     (operations.NotFound, 404, ""),
     (operations.Conflict, 409, ""),
     (operations.Stale, 412, ""),
     (operations.AgentSilent, 504, ""),
-    (operations.Refused, 400, ""),
+    (operations.OperationRefused, 400, ""),
     (RoleRefused, 403, "forbidden"),
     (BadQuery, 400, "bad_query"),
     (domain.TooLargeToDraw, 400, "too_large_to_draw"),
@@ -61,7 +61,7 @@ def refusal_answer(error: Exception) -> tuple[int, Document, dict[str, str]] | N
     """Status, body and headers; None for what is no refusal but a bug."""
     if isinstance(error, HttpRefusal):
         return error.status, _body(error.status, error.code, str(error)), error.headers
-    if isinstance(error, operations.Faulty):
+    if isinstance(error, operations.InvalidProperties):
         return 400, _faults(error.faults, error.code), {}
     if isinstance(error, domain.InvalidDefinition):
         return 400, _faults(error.faults, "invalid_definition"), {}
@@ -88,7 +88,7 @@ def _body(status: int, code: str, message: str) -> Document:
     return {"status": PHRASES[status], "error": message, "code": code}
 
 
-def _faults(faults: tuple[Fault, ...], code: str) -> Document:
+def _faults(faults: tuple[PathFault, ...], code: str) -> Document:
     return {
         "status": "Validation failed",
         "error": "; ".join(str(fault) for fault in faults[:20]),

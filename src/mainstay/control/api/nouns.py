@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from mainstay.control.api.contract import Answer, Call, Endpoint
-from mainstay.control.operations.inputs import Body
-from mainstay.control.operations.work import Work
-from mainstay.control.store.paging import Page, parse_listing
-from mainstay.control.store.records import Record, Table
+from mainstay.control.operations.machinery.bodies import Body
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
+from mainstay.control.store.engine.paging import Page, parse_listing
+from mainstay.control.store.engine.records import Record, Table
 
 R = TypeVar("R", bound=Record)
 N = TypeVar("N", bound=Body)
@@ -19,9 +19,9 @@ C = TypeVar("C", bound=Body)
 def noun_endpoints(
     path: str,
     table: Table[R],
-    new: tuple[type[N], Callable[[Work, N], Awaitable[object]]],
-    change: tuple[type[C], Callable[[Work, R, C], Awaitable[R]]],
-    delete: Callable[[Work, R], Awaitable[None]],
+    new: tuple[type[N], Callable[[UnitOfWork, N], Awaitable[object]]],
+    change: tuple[type[C], Callable[[UnitOfWork, R, C], Awaitable[R]]],
+    delete: Callable[[UnitOfWork, R], Awaitable[None]],
 ) -> tuple[Endpoint, ...]:
     return (
         list_endpoint(path, table),
@@ -69,7 +69,11 @@ def show_endpoint(path: str, table: Table[R]) -> Endpoint:
 
 
 def create_endpoint(
-    path: str, table: Table[R], body: type[N], create: Callable[[Work, N], Awaitable[object]], answer: object = None
+    path: str,
+    table: Table[R],
+    body: type[N],
+    create: Callable[[UnitOfWork, N], Awaitable[object]],
+    answer: object = None,
 ) -> Endpoint:
     async def act(call: Call) -> Answer:
         wanted = call.read(body)
@@ -93,7 +97,7 @@ def change_endpoint(
     path: str,
     table: Table[R],
     body: type[C],
-    change: Callable[[Work, R, C], Awaitable[R]],
+    change: Callable[[UnitOfWork, R, C], Awaitable[R]],
     *,
     action: str = "write",
 ) -> Endpoint:
@@ -114,7 +118,7 @@ def change_endpoint(
     )
 
 
-def delete_endpoint(path: str, table: Table[R], delete: Callable[[Work, R], Awaitable[None]]) -> Endpoint:
+def delete_endpoint(path: str, table: Table[R], delete: Callable[[UnitOfWork, R], Awaitable[None]]) -> Endpoint:
     async def act(call: Call) -> Answer:
         async with call.working() as work:
             record = await work.find(table, call.path["id"], "write", lock=True)

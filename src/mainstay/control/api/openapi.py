@@ -13,14 +13,16 @@ from mainstay.control.access import ACCESS
 from mainstay.control.api.contract import Endpoint
 from mainstay.control.api.endpoints import all_endpoints
 from mainstay.control.api.errors import PHRASES
-from mainstay.control.store.paging import MAX_PAGE, MAX_PAGE_SIZE, CursorPage
-from mainstay.control.store.records import Kind, Table, wire_names
+from mainstay.control.store.engine.paging import MAX_PAGE, MAX_PAGE_SIZE, CursorPage
+from mainstay.control.store.engine.records import ColumnKind, Table, wire_names
 
 Document = dict[str, Any]
 COMPONENT = "#/components/schemas/{name}"
+# Python tells a noun's row from its view; clients know one noun.
+INTERNAL_SUFFIX = re.compile(r"(?<=[a-z])(?:View|Row)(?=_?$)")
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class ErrorBody(msgspec.Struct, frozen=True):
     """Every refusal: `code` is stable and for programs, `error` is a sentence for people."""
 
     status: str
@@ -31,9 +33,10 @@ class Refusal(msgspec.Struct, frozen=True):
 @cache
 def describe_api() -> Document:
     endpoints = all_endpoints()
-    kinds = [Refusal, *(kind for endpoint in endpoints for kind in _types(endpoint))]
+    kinds = [ErrorBody, *(kind for endpoint in endpoints for kind in _types(endpoint))]
     schemas, components = msgspec.json.schema_components(kinds, schema_hook=_anything, ref_template=COMPONENT)
-    found = iter(schemas[1:])
+    components = {INTERNAL_SUFFIX.sub("", name): _public_names(schema) for name, schema in components.items()}
+    found = (_public_names(schema) for schema in schemas[1:])
     # In the order of `_types`.
     paths: dict[str, Document] = {}
     for endpoint in endpoints:
@@ -55,10 +58,22 @@ def describe_api() -> Document:
             "schemas": components,
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
             "responses": {
-                str(status): {"description": phrase, "content": _json({"$ref": COMPONENT.format(name="Refusal")})}
+                str(status): {"description": phrase, "content": _json({"$ref": COMPONENT.format(name="ErrorBody")})}
                 for status, phrase in PHRASES.items()
             },
         },
+    }
+
+
+def _public_names(value: Any) -> Any:
+    """Drops the internal suffix from the titles of schemas and the references to them."""
+    if isinstance(value, list):
+        return [_public_names(child) for child in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: INTERNAL_SUFFIX.sub("", child) if key in ("title", "$ref") else _public_names(child)
+        for key, child in value.items()
     }
 
 
@@ -157,7 +172,7 @@ def _query_parameters(endpoint: Endpoint) -> list[Document]:
 
 
 def _list_parameters(table: Table[Any]) -> list[Document]:
-    scalars = [name for name, field in wire_names(table.record).items() if table.kinds[field] is not Kind.JSON]
+    scalars = [name for name, field in wire_names(table.record).items() if table.kinds[field] is not ColumnKind.JSON]
     paging = [
         {"name": "page", "in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": MAX_PAGE}},
         {"name": "pageSize", "in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": MAX_PAGE_SIZE}},
@@ -189,10 +204,10 @@ def _list_parameters(table: Table[Any]) -> list[Document]:
     return [*paging, *filters]
 
 
-def _filter_schema(kind: Kind) -> Document:
+def _filter_schema(kind: ColumnKind) -> Document:
     return {
-        Kind.INTEGER: {"type": "integer"},
-        Kind.REAL: {"type": "number"},
-        Kind.BOOLEAN: {"type": "boolean"},
-        Kind.TIME: {"type": "string", "format": "date-time"},
+        ColumnKind.INTEGER: {"type": "integer"},
+        ColumnKind.REAL: {"type": "number"},
+        ColumnKind.BOOLEAN: {"type": "boolean"},
+        ColumnKind.TIME: {"type": "string", "format": "date-time"},
     }.get(kind, {"type": "string"})

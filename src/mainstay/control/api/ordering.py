@@ -9,17 +9,17 @@ from typing import TypeVar
 import msgspec
 
 from mainstay.control.api.contract import Answer, Call
-from mainstay.control.api.waiting import until_found
+from mainstay.control.api.long_poll import wait_until_found
 from mainstay.control.operations import plans
-from mainstay.control.operations.plans import Carried, HostAnswer, Promise, Rehearsal
-from mainstay.control.operations.refusals import AgentSilent
-from mainstay.control.operations.work import Work
-from mainstay.control.store.contract import Unavailable
+from mainstay.control.operations.machinery.refusals import AgentSilent
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
+from mainstay.control.operations.plans import Carried, HostAnswer, PlanDigest, PlanPreview
+from mainstay.control.store.engine.contract import Unavailable
 from mainstay.control.store.plans import PLAN_REQUESTS
 
 T = TypeVar("T")
-Carry = Callable[[Work], Awaitable[Carried]]
-Tell = Callable[[Work, Carried], Awaitable[Answer]]
+Carry = Callable[[UnitOfWork], Awaitable[Carried]]
+Tell = Callable[[UnitOfWork, Carried], Awaitable[Answer]]
 LONGEST_PLAN_SECONDS = 60
 
 
@@ -57,14 +57,14 @@ async def fulfil(call: Call, order: Order) -> Answer:
         if call.flag("dryRun"):
             return Answer(await _undone(call, lambda work: _forecast(work, order)), status=200)
         if order.plan_digest is not None:
-            return await _carry_out_as_planned(call, order, plans.parse_promise(order.plan_digest))
+            return await _carry_out_as_planned(call, order, plans.parse_plan_digest(order.plan_digest))
         async with call.working() as work:
             return await order.answer(work, await order.carry(work))
     except AnsweredBefore as again:
         return again.answer
 
 
-async def _undone(call: Call, look: Callable[[Work], Awaitable[T]]) -> T:
+async def _undone(call: Call, look: Callable[[UnitOfWork], Awaitable[T]]) -> T:
     found: list[T] = []
     try:
         async with call.working() as work:
@@ -74,33 +74,33 @@ async def _undone(call: Call, look: Callable[[Work], Awaitable[T]]) -> T:
         return found[0]
 
 
-async def _forecast(work: Work, order: Order) -> object:
+async def _forecast(work: UnitOfWork, order: Order) -> object:
     return await (await order.carry(work)).forecast(work)
 
 
-async def _rehearse(call: Call, order: Order, draft: plans.Draft) -> Rehearsal:
-    async def look(work: Work) -> Rehearsal:
-        plans.foresee(work, draft)
-        return await plans.rehearse(work, await order.carry(work), order.wanted, draft)
+async def _rehearse(call: Call, order: Order, draft: plans.PlanSeed) -> PlanPreview:
+    async def look(work: UnitOfWork) -> PlanPreview:
+        plans.pin_to_plan(work, draft)
+        return await plans.preview(work, await order.carry(work), order.wanted, draft)
 
     return await _undone(call, look)
 
 
 async def _plan(call: Call, order: Order) -> Answer:
     seconds = call.number("planWait", LONGEST_PLAN_SECONDS, 1, LONGEST_PLAN_SECONDS)
-    draft = plans.new_draft(call.parts.clock())
+    draft = plans.new_plan_seed(call.parts.clock())
     rehearsal = await _rehearse(call, order, draft)
     host = await _ask_agent(call, rehearsal, seconds)
     told = msgspec.structs.replace(
         rehearsal.forecast,
-        plan_digest=str(Promise(draft, rehearsal.inputs, host.digest)),
+        plan_digest=str(PlanDigest(draft, rehearsal.inputs, host.digest)),
         expires_at=draft.expires_at,
         host=host.forecast,
     )
     return Answer(told, status=200)
 
 
-async def _carry_out_as_planned(call: Call, order: Order, promise: Promise) -> Answer:
+async def _carry_out_as_planned(call: Call, order: Order, promise: PlanDigest) -> Answer:
     """Refused as soon as anything is not as planned. The agent looks again before it acts, which is the last word."""
     seconds = call.number("planWait", LONGEST_PLAN_SECONDS, 1, LONGEST_PLAN_SECONDS)
     rehearsal = await _rehearse(call, order, promise.draft)
@@ -108,13 +108,13 @@ async def _carry_out_as_planned(call: Call, order: Order, promise: Promise) -> A
     plans.refuse_other_inputs(promise, rehearsal.inputs)
     plans.refuse_other_host(promise, await _ask_agent(call, rehearsal, seconds))
     async with call.working() as work:
-        plans.foresee(work, promise.draft, promise.host)
+        plans.pin_to_plan(work, promise.draft, promise.host)
         carried = await order.carry(work)
         await plans.check_inputs(work, carried, order.wanted, promise)
         return await order.answer(work, carried)
 
 
-async def _ask_agent(call: Call, rehearsal: Rehearsal, seconds: float) -> HostAnswer:
+async def _ask_agent(call: Call, rehearsal: PlanPreview, seconds: float) -> HostAnswer:
     if rehearsal.question is None:
         return plans.NOTHING_TO_DO
     async with call.working() as work:
@@ -131,7 +131,7 @@ async def _wait(call: Call, request_id: str, seconds: float) -> HostAnswer:
         async with call.reading() as work:
             return await plans.read_answer(work, request_id)
 
-    found = await until_found(call, plans.answer_topic(request_id), look, seconds)
+    found = await wait_until_found(call, plans.answer_topic(request_id), look, seconds)
     if found is not None:
         return found
     if call.parts.readiness.stopping.is_set():

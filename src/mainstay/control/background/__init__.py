@@ -1,4 +1,4 @@
-"""On a timer; one file is one task. Each offers `SECONDS` between its turns and `turn`, which is one transaction."""
+"""On a timer; one file is one task. Each offers `INTERVAL_SECONDS` between its turns and `run_once`, which is one transaction."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from importlib import import_module
 
 import structlog
 
-from mainstay.control.operations.work import Tools, Work
-from mainstay.control.store.contract import Store, Unavailable
+from mainstay.control.operations.machinery.unit_of_work import OperationTools, UnitOfWork
+from mainstay.control.store.engine.contract import Store, Unavailable
 
 log = structlog.get_logger("mainstay.background")
 
@@ -21,30 +21,30 @@ log = structlog.get_logger("mainstay.background")
 @dataclass(frozen=True, slots=True)
 class Task:
     name: str
-    seconds: float
+    interval_seconds: float
     # Whether there is more to do at once.
-    turn: Callable[[Work], Awaitable[bool]]
+    run_once: Callable[[UnitOfWork], Awaitable[bool]]
 
 
 def all_tasks() -> list[Task]:
     found = []
     for module in pkgutil.iter_modules(__path__):
         task = import_module(f"{__name__}.{module.name}")
-        found.append(Task(module.name, task.SECONDS, task.turn))
+        found.append(Task(module.name, task.INTERVAL_SECONDS, task.run_once))
     return found
 
 
-async def run_task(task: Task, store: Store, tools: Tools, clock: Callable[[], datetime]) -> None:
+async def run_task(task: Task, store: Store, tools: OperationTools, clock: Callable[[], datetime]) -> None:
     """For ever; a turn that fails is told, and the next one comes all the same."""
     while True:
         try:
             more = True
             while more:
                 async with store.transaction() as tx:
-                    more = await task.turn(Work(tx, clock(), tools))
+                    more = await task.run_once(UnitOfWork(tx, clock(), tools))
         except Unavailable as error:
             log.warning("database unavailable", task=task.name, reason=str(error))
         except Exception:
             log.exception("bug", task=task.name)
         # Replicas that started together must not all come at once.
-        await asyncio.sleep(task.seconds * random.uniform(0.9, 1.1))  # noqa: S311  # no secret
+        await asyncio.sleep(task.interval_seconds * random.uniform(0.9, 1.1))  # noqa: S311  # no secret

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from mainstay.control.domain.faults import Fault, locate
+from mainstay.control.domain.faults import PathFault, locate
 from mainstay.control.domain.lifecycle.schema import Lifecycle
 from mainstay.control.domain.properties.contract import Rulebook
 from mainstay.control.domain.refusals import InvalidDefinition
@@ -42,7 +42,7 @@ def parse_blueprint(
     blueprint: object, service_type: object, files: Collection[str], rulebook: Rulebook
 ) -> BlueprintDefinition:
     """`files` are the names of all that the bundle holds. Raises `InvalidDefinition` with every fault."""
-    faults: list[Fault] = []
+    faults: list[PathFault] = []
     given = _map(blueprint, ROOT, faults)
     typed = _map(service_type, "", faults)
     _refuse_unknown(given, KEYS, ROOT, faults)
@@ -50,12 +50,12 @@ def parse_blueprint(
     name = _text(given, "name", NAME, faults)
     version = _text(given, "version", VERSION, faults)
     if len(version) > MAX_VERSION:
-        faults.append(Fault(f"{ROOT}.version", f"must have at most {MAX_VERSION} characters"))
+        faults.append(PathFault(f"{ROOT}.version", f"must have at most {MAX_VERSION} characters"))
     type_name = given.get("service_type") or typed.get("name") or name
     if not isinstance(type_name, str) or len(type_name) > MAX_TYPE_NAME or "\0" in type_name:
-        faults.append(Fault(f"{ROOT}.service_type", f"must be text of at most {MAX_TYPE_NAME} characters"))
+        faults.append(PathFault(f"{ROOT}.service_type", f"must be text of at most {MAX_TYPE_NAME} characters"))
     if given.get("drift") not in (None, *DRIFT_POLICIES):
-        faults.append(Fault(f"{ROOT}.drift", f"must be {' or '.join(DRIFT_POLICIES)}"))
+        faults.append(PathFault(f"{ROOT}.drift", f"must be {' or '.join(DRIFT_POLICIES)}"))
     schemas = {key: _schema(typed, key, faults) for key in ("propertySchema", "lifecycleSchema")}
     actions = _map(given.get("actions"), f"{ROOT}.actions", faults)
     keeps = _map(given.get("keeps") or {}, f"{ROOT}.keeps", faults)
@@ -74,49 +74,51 @@ def parse_blueprint(
     )
 
 
-def foreign_names(lifecycle: Lifecycle, actions: Collection[str], keeps: Collection[str]) -> Iterator[Fault]:
+def foreign_names(lifecycle: Lifecycle, actions: Collection[str], keeps: Collection[str]) -> Iterator[PathFault]:
     """Actions and states that a blueprint speaks of and the lifecycle does not know."""
     for action in actions:
         if action not in lifecycle.actions:
             known = ", ".join(lifecycle.actions)
-            yield Fault(locate(f"{ROOT}.actions", action), f"the lifecycle has no action {action}; it has: {known}")
+            yield PathFault(
+                locate(f"{ROOT}.actions", action), f"the lifecycle has no action {action}; it has: {known}"
+            )
     for state in keeps:
         if state not in lifecycle.states:
             known = ", ".join(lifecycle.states)
-            yield Fault(locate(f"{ROOT}.keeps", state), f"the lifecycle has no state {state}; it has: {known}")
+            yield PathFault(locate(f"{ROOT}.keeps", state), f"the lifecycle has no state {state}; it has: {known}")
 
 
-def _map(value: object, path: str, faults: list[Fault]) -> Mapping[str, object]:
+def _map(value: object, path: str, faults: list[PathFault]) -> Mapping[str, object]:
     if isinstance(value, dict):
         return value
-    faults.append(Fault(path, "required field is missing" if value is None else "must be a map"))
+    faults.append(PathFault(path, "required field is missing" if value is None else "must be a map"))
     return {}
 
 
-def _refuse_unknown(given: Mapping[str, object], known: frozenset[str], path: str, faults: list[Fault]) -> None:
+def _refuse_unknown(given: Mapping[str, object], known: frozenset[str], path: str, faults: list[PathFault]) -> None:
     for key in given:
         if key not in known:
-            faults.append(Fault(locate(path, key), f"unknown key; known are: {', '.join(sorted(known))}"))
+            faults.append(PathFault(locate(path, key), f"unknown key; known are: {', '.join(sorted(known))}"))
 
 
-def _text(given: Mapping[str, object], key: str, form: re.Pattern[str], faults: list[Fault]) -> str:
+def _text(given: Mapping[str, object], key: str, form: re.Pattern[str], faults: list[PathFault]) -> str:
     value = given.get(key)
     if isinstance(value, str) and form.fullmatch(value):
         return value
     wanted = "a version such as 1.4.0" if key == "version" else "letters, digits, dots, dashes and underscores"
-    faults.append(Fault(f"{ROOT}.{key}", "required field is missing" if value is None else f"must be {wanted}"))
+    faults.append(PathFault(f"{ROOT}.{key}", "required field is missing" if value is None else f"must be {wanted}"))
     return ""
 
 
-def _schema(typed: Mapping[str, object], key: str, faults: list[Fault]) -> dict[str, object] | None:
+def _schema(typed: Mapping[str, object], key: str, faults: list[PathFault]) -> dict[str, object] | None:
     value = typed.get(key)
     if value is None or isinstance(value, dict):
         return value
-    faults.append(Fault(key, "must be a map"))
+    faults.append(PathFault(key, "must be a map"))
     return None
 
 
-def _moves(action: str, entry: object, files: Collection[str], faults: list[Fault]) -> bool:
+def _moves(action: str, entry: object, files: Collection[str], faults: list[PathFault]) -> bool:
     path = locate(f"{ROOT}.actions", action)
     if isinstance(entry, str):
         entry = {"manifest": entry}
@@ -126,12 +128,12 @@ def _moves(action: str, entry: object, files: Collection[str], faults: list[Faul
         _check_manifest(found.get("manifest"), f"{path}.manifest", files, faults)
     moves = found.get("moves", False)
     if not isinstance(moves, bool):
-        faults.append(Fault(f"{path}.moves", "must be true or false"))
+        faults.append(PathFault(f"{path}.moves", "must be true or false"))
     return moves is True
 
 
-def _check_manifest(manifest: object, path: str, files: Collection[str], faults: list[Fault]) -> None:
+def _check_manifest(manifest: object, path: str, files: Collection[str], faults: list[PathFault]) -> None:
     if not isinstance(manifest, str):
-        faults.append(Fault(path, "must be the path of a manifest in the blueprint"))
+        faults.append(PathFault(path, "must be the path of a manifest in the blueprint"))
     elif posixpath.normpath(manifest) not in files:
-        faults.append(Fault(path, f"there is no {manifest[:200]} in the blueprint"))
+        faults.append(PathFault(path, f"there is no {manifest[:200]} in the blueprint"))

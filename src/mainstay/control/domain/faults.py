@@ -14,7 +14,7 @@ MAX_LISTED = 100
 AMBIGUOUS = frozenset(".[]\"'\\ \t\r\n")
 
 
-class Fault(NamedTuple):
+class PathFault(NamedTuple):
     """A tuple, because documents with thousands of faults are made of them."""
 
     path: str
@@ -28,13 +28,13 @@ class Fault(NamedTuple):
 
 
 # From a pair, at half the cost of the class: for the hot path.
-make_fault: Callable[[tuple[str, str]], Fault] = partial(tuple.__new__, Fault)
+make_fault: Callable[[tuple[str, str]], PathFault] = partial(tuple.__new__, PathFault)
 
 
-def listed(faults: Sequence[Fault]) -> list[Fault]:
+def listed(faults: Sequence[PathFault]) -> list[PathFault]:
     """The faults as an answer tells them: the first ones, and how many more there are."""
     more = len(faults) - MAX_LISTED
-    return [*faults[:MAX_LISTED], Fault("", f"and {more} more")] if more > 0 else list(faults)
+    return [*faults[:MAX_LISTED], PathFault("", f"and {more} more")] if more > 0 else list(faults)
 
 
 def locate(parent: str, key: str | int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mainstay.control.domain.faults import Fault, listed
+from mainstay.control.domain.faults import PathFault, listed
 
 
 class Refusal(Exception):
@@ -14,7 +14,7 @@ class Refusal(Exception):
 class InvalidDefinition(Refusal):
     """A schema that may not be written, with every fault in it."""
 
-    def __init__(self, faults: Sequence[Fault]) -> None:
+    def __init__(self, faults: Sequence[PathFault]) -> None:
         super().__init__("; ".join(str(fault) for fault in listed(faults)))
         self.faults = tuple(faults)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mainstay.control.domain.faults import Fault
+from mainstay.control.domain.faults import PathFault
 from mainstay.control.domain.findings import Finding
 from mainstay.control.domain.lifecycle.default import DEFAULT_LIFECYCLE
 from mainstay.control.domain.lifecycle.graph import reachable
@@ -28,7 +28,7 @@ def parse_service_type(
     property_schema: object, lifecycle_schema: object, rulebook: Rulebook
 ) -> ServiceTypeDefinition:
     """None stands for a schema that was not given: free-form properties, the built-in lifecycle."""
-    faults: list[Fault] = []
+    faults: list[PathFault] = []
     lifecycle = _lifecycle(lifecycle_schema, faults)
     # With a lifecycle that is itself wrong nothing true can be said about the states that authorizers name.
     states = None if lifecycle is None else frozenset(lifecycle.states)
@@ -41,13 +41,13 @@ def parse_service_type(
     return ServiceTypeDefinition(properties, lifecycle)
 
 
-def _lifecycle(document: object, faults: list[Fault]) -> Lifecycle | None:
+def _lifecycle(document: object, faults: list[PathFault]) -> Lifecycle | None:
     if document is None:
         return DEFAULT_LIFECYCLE
     try:
         return parse_lifecycle(document)
     except InvalidDefinition as refusal:
-        faults += [Fault(f"lifecycleSchema.{fault.path}".rstrip("."), fault.message) for fault in refusal.faults]
+        faults += [PathFault(f"lifecycleSchema.{fault.path}".rstrip("."), fault.message) for fault in refusal.faults]
         return None
 
 

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import msgspec
 
-from mainstay.control.domain.faults import Fault
+from mainstay.control.domain.faults import PathFault
 from mainstay.control.domain.refusals import InvalidDefinition
-from mainstay.control.operations.inputs import Body, Id, Name, Text
-from mainstay.control.operations.refusals import BadInput, Conflict
-from mainstay.control.operations.removal import refuse_if_needed
-from mainstay.control.operations.work import Work, new_id
+from mainstay.control.operations.machinery.bodies import Body, Id, Name, Text
+from mainstay.control.operations.machinery.refusals import BadInput, Conflict
+from mainstay.control.operations.machinery.removal import refuse_if_needed
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.store.agent_types import AGENT_TYPES, AgentType, link_service_types
 from mainstay.control.store.service_types import SERVICE_TYPES
 
@@ -36,7 +36,7 @@ class AgentTypeChange(Body, frozen=True, kw_only=True):
     config_content_type: Name | None = None
 
 
-async def create(work: Work, wanted: NewAgentType) -> AgentType:
+async def create(work: UnitOfWork, wanted: NewAgentType) -> AgentType:
     _check_schema(work, wanted.configuration_schema)
     agent_type = AgentType(
         id=new_id(),
@@ -54,15 +54,17 @@ async def create(work: Work, wanted: NewAgentType) -> AgentType:
     return agent_type
 
 
-def _check_schema(work: Work, schema: dict[str, object] | None) -> None:
+def _check_schema(work: UnitOfWork, schema: dict[str, object] | None) -> None:
     try:
         work.tools.definitions.parse_configuration_schema(schema)
     except InvalidDefinition as refusal:
-        faults = [Fault(f"configurationSchema.{fault.path}".rstrip("."), fault.message) for fault in refusal.faults]
+        faults = [
+            PathFault(f"configurationSchema.{fault.path}".rstrip("."), fault.message) for fault in refusal.faults
+        ]
         raise InvalidDefinition(faults) from None
 
 
-async def _service_types(work: Work, ids: list[str]) -> list[str]:
+async def _service_types(work: UnitOfWork, ids: list[str]) -> list[str]:
     found = list(dict.fromkeys(each.lower() for each in ids))
     for service_type_id in found:
         if await SERVICE_TYPES.find(work.tx, service_type_id) is None:
@@ -70,7 +72,7 @@ async def _service_types(work: Work, ids: list[str]) -> list[str]:
     return found
 
 
-async def change(work: Work, before: AgentType, wanted: AgentTypeChange) -> AgentType:
+async def change(work: UnitOfWork, before: AgentType, wanted: AgentTypeChange) -> AgentType:
     _check_schema(work, wanted.configuration_schema)
     given = {
         name: value
@@ -85,7 +87,7 @@ async def change(work: Work, before: AgentType, wanted: AgentTypeChange) -> Agen
     return await work.update(AGENT_TYPES, before, after)
 
 
-async def _refuse_orphans(work: Work, before: AgentType, after: AgentType) -> None:
+async def _refuse_orphans(work: UnitOfWork, before: AgentType, after: AgentType) -> None:
     """A type that an agent still serves cannot be taken from it."""
     for service_type_id in set(before.service_type_ids) - set(after.service_type_ids):
         rows = await work.tx.fetch(
@@ -103,6 +105,6 @@ async def _refuse_orphans(work: Work, before: AgentType, after: AgentType) -> No
             )
 
 
-async def delete(work: Work, agent_type: AgentType) -> None:
+async def delete(work: UnitOfWork, agent_type: AgentType) -> None:
     await refuse_if_needed(work, AGENT_TYPES, agent_type, {"agents": ("agents", "agent_type_id")})
     await work.delete(AGENT_TYPES, agent_type)

@@ -9,18 +9,19 @@ from typing import Annotated, Literal
 import msgspec
 
 from mainstay.control.access import Role
-from mainstay.control.domain.faults import Fault
+from mainstay.control.domain.faults import PathFault
 from mainstay.control.domain.properties.contract import Operation
-from mainstay.control.operations import tokens, vault
-from mainstay.control.operations.inputs import Body, Id, Name
-from mainstay.control.operations.properties import Setting, accept_properties
-from mainstay.control.operations.refusals import BadInput, Faulty, InUse, NotYours
-from mainstay.control.operations.vault import Owner
-from mainstay.control.operations.work import Work, new_id
+from mainstay.control.operations import tokens
+from mainstay.control.operations.machinery import secret_sealing
+from mainstay.control.operations.machinery.bodies import Body, Id, Name
+from mainstay.control.operations.machinery.property_decisions import PropertyTarget, accept_properties
+from mainstay.control.operations.machinery.refusals import BadInput, InUse, InvalidProperties, NotPermitted
+from mainstay.control.operations.machinery.secret_sealing import Owner
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.store import agents as store
 from mainstay.control.store import secrets as secret_store
 from mainstay.control.store.agent_types import AGENT_TYPES, AgentType
-from mainstay.control.store.agents import AGENTS, Agent, AgentStatus
+from mainstay.control.store.agents import AGENTS, AgentRow, AgentStatus
 from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.service_pools import SERVICE_POOL_SETS
 from mainstay.control.store.services import delete_terminal, living_ids
@@ -60,7 +61,7 @@ class EnrolmentCode(msgspec.Struct, frozen=True, rename="camel"):
     expires_at: datetime
 
 
-class Enrolment(Body, frozen=True, kw_only=True):
+class EnrolmentRequest(Body, frozen=True, kw_only=True):
     code: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
@@ -69,18 +70,18 @@ class Enrolled(msgspec.Struct, frozen=True, rename="camel"):
     token: str
 
 
-async def create(work: Work, wanted: NewAgent) -> Agent:
+async def create(work: UnitOfWork, wanted: NewAgent) -> AgentRow:
     provider_id = wanted.provider_id.lower()
     provider = await PARTICIPANTS.find(work.tx, provider_id)
     if work.who.role is not Role.ADMIN and provider_id != work.who.participant_id:
-        raise NotYours("an agent can be made only for your own participant")
+        raise NotPermitted("an agent can be made only for your own participant")
     if provider is None:
         raise BadInput(f"there is no participant {provider_id}")
     agent_type = await AGENT_TYPES.find(work.tx, wanted.agent_type_id.lower())
     if agent_type is None:
         raise BadInput(f"there is no agent type {wanted.agent_type_id}")
     agent_id = new_id()
-    agent = Agent(
+    agent = AgentRow(
         id=agent_id,
         created_at=work.now,
         updated_at=work.now,
@@ -96,19 +97,19 @@ async def create(work: Work, wanted: NewAgent) -> Agent:
     return await work.insert(AGENTS, agent)
 
 
-async def _pool_set(work: Work, pool_set_id: str | None, provider_id: str) -> str | None:
+async def _pool_set(work: UnitOfWork, pool_set_id: str | None, provider_id: str) -> str | None:
     if pool_set_id is None:
         return None
     found = await SERVICE_POOL_SETS.find(work.tx, pool_set_id.lower())
     if found is None or found.provider_id != provider_id:
         if work.who.role is not Role.ADMIN:
-            raise NotYours("the pool set must be one of the agent's own provider")
+            raise NotPermitted("the pool set must be one of the agent's own provider")
         raise BadInput(f"provider {provider_id} has no service pool set {pool_set_id}")
     return found.id
 
 
 async def _configure(
-    work: Work,
+    work: UnitOfWork,
     agent_type: AgentType,
     given: dict[str, object] | None,
     agent_id: str,
@@ -119,23 +120,23 @@ async def _configure(
     schema = work.tools.definitions.of_agent_type(agent_type)
     if given is None and (stored is not None or schema.members is None):
         return stored
-    setting = Setting(
+    setting = PropertyTarget(
         Operation.CREATE if stored is None else Operation.UPDATE, agent_id=agent_id, provider_id=provider_id
     )
     try:
         decided = await accept_properties(work, schema, given or {}, setting, stored)
-        configuration, _ = await vault.seal_all(work, decided.accepted, Owner("agent", agent_id))
-    except Faulty as refusal:
-        raise Faulty([_inside(fault) for fault in refusal.faults]) from None
-    await vault.forget(work, decided.accepted.retired_references)
+        configuration, _ = await secret_sealing.seal_all(work, decided.accepted, Owner("agent", agent_id))
+    except InvalidProperties as refusal:
+        raise InvalidProperties([_inside(fault) for fault in refusal.faults]) from None
+    await secret_sealing.forget(work, decided.accepted.retired_references)
     return configuration
 
 
-def _inside(fault: Fault) -> Fault:
-    return Fault(f"configuration.{fault.path}" if fault.path else "configuration", fault.message)
+def _inside(fault: PathFault) -> PathFault:
+    return PathFault(f"configuration.{fault.path}" if fault.path else "configuration", fault.message)
 
 
-async def change(work: Work, before: Agent, wanted: AgentChange) -> Agent:
+async def change(work: UnitOfWork, before: AgentRow, wanted: AgentChange) -> AgentRow:
     agent_type = await AGENT_TYPES.find(work.tx, before.agent_type_id)
     if agent_type is None:
         raise RuntimeError("an agent has a type")
@@ -155,10 +156,10 @@ async def change(work: Work, before: Agent, wanted: AgentChange) -> Agent:
     return await work.update(AGENTS, before, after)
 
 
-async def set_own_status(work: Work, wanted: OwnStatus) -> Agent:
+async def set_own_status(work: UnitOfWork, wanted: OwnStatus) -> AgentRow:
     before = await find_own(work, lock=True)
     if wanted.status == "Disabled":
-        raise NotYours("an agent cannot disable itself; its provider can")
+        raise NotPermitted("an agent cannot disable itself; its provider can")
     if wanted.status == before.status:
         await store.note_sign_of_life(work.tx, before.id, work.now)
         return msgspec.structs.replace(before, last_status_update=work.now)
@@ -167,14 +168,14 @@ async def set_own_status(work: Work, wanted: OwnStatus) -> Agent:
     )
 
 
-async def find_own(work: Work, *, lock: bool = False) -> Agent:
+async def find_own(work: UnitOfWork, *, lock: bool = False) -> AgentRow:
     found = await AGENTS.find(work.tx, str(work.who.agent_id), lock=lock)
     if found is None:
         raise RuntimeError("an agent's token goes with the agent")
     return found
 
 
-async def note_sign_of_life(work: Work, agent_id: str) -> None:
+async def note_sign_of_life(work: UnitOfWork, agent_id: str) -> None:
     if await store.note_sign_of_life(work.tx, agent_id, work.now):
         return
     agent = await AGENTS.find(work.tx, agent_id, lock=True)
@@ -183,7 +184,7 @@ async def note_sign_of_life(work: Work, agent_id: str) -> None:
         await work.update(AGENTS, agent, after)
 
 
-async def disconnect_silent(work: Work) -> int:
+async def disconnect_silent(work: UnitOfWork) -> int:
     """Who was not heard of for a while is not there; how many that were."""
     silent = await store.silent_agents(work.tx, work.now - SILENCE, SWEEP)
     for agent in silent:
@@ -191,7 +192,7 @@ async def disconnect_silent(work: Work) -> int:
     return len(silent)
 
 
-async def delete(work: Work, agent: Agent) -> None:
+async def delete(work: UnitOfWork, agent: AgentRow) -> None:
     living = await living_ids(work.tx, "agent_id", agent.id)
     if living:
         raise InUse(f"agent {agent.id}", {"services": living})
@@ -200,7 +201,7 @@ async def delete(work: Work, agent: Agent) -> None:
     await work.delete(AGENTS, agent)
 
 
-async def make_code(work: Work, agent: Agent) -> EnrolmentCode:
+async def make_code(work: UnitOfWork, agent: AgentRow) -> EnrolmentCode:
     """A code lets one program in once; a newer code replaces it."""
     # It is typed on a command line, where a leading minus would make it an option.
     code = EnrolmentCode(secrets.token_hex(16), work.now + CODE_LIFETIME)
@@ -208,11 +209,11 @@ async def make_code(work: Work, agent: Agent) -> EnrolmentCode:
     return code
 
 
-async def enrol(work: Work, wanted: Enrolment) -> Enrolled:
+async def enrol(work: UnitOfWork, wanted: EnrolmentRequest) -> Enrolled:
     agent_id = await store.use_code(work.tx, hash_token(wanted.code), work.now)
     agent = None if agent_id is None else await AGENTS.find(work.tx, agent_id)
     if agent is None:
-        raise NotYours("this code is unknown, used or expired; ask for a new one", code="bad_code")
+        raise NotPermitted("this code is unknown, used or expired; ask for a new one", code="bad_code")
     token = Token(
         id=new_id(),
         created_at=work.now,

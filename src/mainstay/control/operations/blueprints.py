@@ -11,13 +11,13 @@ from mainstay.control.documents import BadDocument, read_yaml
 from mainstay.control.domain.blueprints import BlueprintDefinition, parse_blueprint
 from mainstay.control.domain.properties.contract import Rulebook
 from mainstay.control.operations import service_types
-from mainstay.control.operations.bundles import NotABundle, open_bundle
-from mainstay.control.operations.refusals import BadInput, Conflict
+from mainstay.control.operations.machinery.bundles import NotABundle, open_bundle
+from mainstay.control.operations.machinery.refusals import BadInput, Conflict
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
+from mainstay.control.operations.machinery.views import Named
 from mainstay.control.operations.service_types import Misfit
-from mainstay.control.operations.shown import Named
-from mainstay.control.operations.work import Work, new_id
 from mainstay.control.store import blueprints as store
-from mainstay.control.store.service_types import SERVICE_TYPES, ServiceType
+from mainstay.control.store.service_types import SERVICE_TYPES, ServiceTypeRow
 
 DEFINITION = "blueprint.yaml"
 SERVICE_TYPE = "service-type.yaml"
@@ -64,7 +64,7 @@ def _document(files: dict[str, bytes], name: str) -> object:
         raise BadInput(f"{name} {error}", code="invalid_definition") from None
 
 
-async def push(work: Work, bundle: Bundle, *, force: bool, dry_run: bool) -> PushedBlueprint:
+async def push(work: UnitOfWork, bundle: Bundle, *, force: bool, dry_run: bool) -> PushedBlueprint:
     """A dry run tells what is in the way instead of refusing it; the caller undoes it."""
     wanted = bundle.definition
     # Two first versions at once must not make two types, nor two bundles one version.
@@ -91,11 +91,13 @@ async def push(work: Work, bundle: Bundle, *, force: bool, dry_run: bool) -> Pus
     )
 
 
-async def _write_type(work: Work, bundle: Bundle, *, force: bool, dry_run: bool) -> tuple[ServiceType, list[Misfit]]:
+async def _write_type(
+    work: UnitOfWork, bundle: Bundle, *, force: bool, dry_run: bool
+) -> tuple[ServiceTypeRow, list[Misfit]]:
     wanted = bundle.definition
     before = await SERVICE_TYPES.find_by(work.tx, "name", wanted.type_name, lock=True)
     if before is None:
-        made = ServiceType(
+        made = ServiceTypeRow(
             id=new_id(),
             created_at=work.now,
             updated_at=work.now,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from mainstay.control.operations.shown import Named
-from mainstay.control.operations.work import Work
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
+from mainstay.control.operations.machinery.views import Named
 from mainstay.control.store.service_options import SERVICE_OPTION_TYPES, SERVICE_OPTIONS
 from mainstay.control.store.services import catalogue_rows
 
@@ -40,7 +40,7 @@ class Catalogue(msgspec.Struct, frozen=True):
     items: list[CatalogueItem]
 
 
-async def read_catalogue(work: Work) -> Catalogue:
+async def read_catalogue(work: UnitOfWork) -> Catalogue:
     items: dict[str, CatalogueItem] = {}
     offers: dict[tuple[str, str], Offer] = {}
     options: dict[str, list[OfferedOption]] = {}
@@ -60,7 +60,7 @@ async def read_catalogue(work: Work) -> Catalogue:
     return Catalogue(list(items.values()))
 
 
-async def _options(work: Work, provider_id: str) -> list[OfferedOption]:
+async def _options(work: UnitOfWork, provider_id: str) -> list[OfferedOption]:
     found = [each for each in await SERVICE_OPTIONS.all_by(work.tx, "provider_id", provider_id) if each.enabled]
     types = await SERVICE_OPTION_TYPES.many(work.tx, (each.service_option_type_id for each in found))
     ordered = sorted(found, key=lambda each: (types[each.service_option_type_id].type, each.display_order))

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import msgspec
 
-from mainstay.control.domain.lifecycle.steps import available_actions
-from mainstay.control.operations import pools
-from mainstay.control.operations.work import Work
+from mainstay.control.domain.lifecycle.transitions import available_actions
+from mainstay.control.operations.machinery import pool_allocation
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store import doctor as store
 from mainstay.control.store.service_pools import count_values
 from mainstay.control.store.service_types import SERVICE_TYPES
@@ -18,13 +18,13 @@ WAITED = timedelta(minutes=5)
 LISTED = 1000
 
 
-class Complaint(msgspec.Struct, frozen=True):
+class DoctorFinding(msgspec.Struct, frozen=True):
     code: str
     subject: str
     message: str
 
 
-async def examine(work: Work) -> list[Complaint]:
+async def examine(work: UnitOfWork) -> list[DoctorFinding]:
     return [
         *await _waiting_jobs(work),
         *await _stuck_services(work),
@@ -33,9 +33,9 @@ async def examine(work: Work) -> list[Complaint]:
     ]
 
 
-async def _waiting_jobs(work: Work) -> list[Complaint]:
+async def _waiting_jobs(work: UnitOfWork) -> list[DoctorFinding]:
     return [
-        Complaint(
+        DoctorFinding(
             "job-waits-for-silent-agent",
             f"job {row['job_id']}",
             f"'{row['action']}' of service {row['service_id']} waits for agent {row['agent_name']},"
@@ -45,34 +45,36 @@ async def _waiting_jobs(work: Work) -> list[Complaint]:
     ]
 
 
-async def _stuck_services(work: Work) -> list[Complaint]:
+async def _stuck_services(work: UnitOfWork) -> list[DoctorFinding]:
     """A living service in a state that no action leads out of."""
-    found: list[Complaint] = []
+    found: list[DoctorFinding] = []
     types = await SERVICE_TYPES.many(work.tx, await store.used_types(work.tx))
     for service_type in types.values():
         lifecycle = work.tools.definitions.of_service_type(service_type).lifecycle
         for service_id, state in await store.living_states(work.tx, service_type.id, LISTED):
             if not available_actions(lifecycle, state):
                 message = f"no action of {service_type.name} leads out of '{state}'; change the lifecycle, or delete it with force"
-                found.append(Complaint("no-way-out", f"service {service_id}", message))
+                found.append(DoctorFinding("no-way-out", f"service {service_id}", message))
     return found
 
 
-async def _empty_pools(work: Work) -> list[Complaint]:
-    found: list[Complaint] = []
+async def _empty_pools(work: UnitOfWork) -> list[DoctorFinding]:
+    found: list[DoctorFinding] = []
     for pool in await store.all_pools(work.tx, LISTED):
         total, allocated = await count_values(work.tx, pool.id)
         if pool.generator_type == "subnet":
-            total = pools.parse_subnet(pool.generator_config).size
+            total = pool_allocation.parse_subnet(pool.generator_config).size
         free = total - allocated
         if free <= total * NEARLY:
             message = f"{free} of {total} values are free; add values or a larger network"
-            found.append(Complaint("pool-nearly-empty", f"pool {pool.name} ({pool.type})", message))
+            found.append(DoctorFinding("pool-nearly-empty", f"pool {pool.name} ({pool.type})", message))
     return found
 
 
-async def _lost_secrets(work: Work) -> list[Complaint]:
+async def _lost_secrets(work: UnitOfWork) -> list[DoctorFinding]:
     return [
-        Complaint("secret-without-owner", f"secret {reference}", f"its {kind} {owner} does not exist or has ended")
+        DoctorFinding(
+            "secret-without-owner", f"secret {reference}", f"its {kind} {owner} does not exist or has ended"
+        )
         for reference, kind, owner in await store.secrets_without_owner(work.tx, LISTED)
     ]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from mainstay.control.operations.work import Work, scope
-from mainstay.control.store.contract import Store
-from mainstay.control.store.events import EVENTS, Event, has_unnumbered, number_events
-from mainstay.control.store.paging import Condition, CursorPage, Listing, Page, list_page
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, scope
+from mainstay.control.store.engine.contract import Store
+from mainstay.control.store.engine.paging import CursorPage, Listing, Page, SqlCondition, list_page
+from mainstay.control.store.events import EVENTS, EventRow, has_unnumbered, number_events
 
-NUMBERED = Condition("sequence_number IS NOT NULL")
+NUMBERED = SqlCondition("sequence_number IS NOT NULL")
 
 
 async def number(store: Store) -> None:
@@ -19,6 +19,6 @@ async def number(store: Store) -> None:
         await number_events(tx)
 
 
-async def page(work: Work, listing: Listing) -> Page[Event] | CursorPage[Event]:
+async def page(work: UnitOfWork, listing: Listing) -> Page[EventRow] | CursorPage[EventRow]:
     own = scope(work.relation("event", "read"), work.who)
     return await list_page(work.tx, EVENTS, listing, [*own, NUMBERED])

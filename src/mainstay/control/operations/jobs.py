@@ -14,23 +14,23 @@ from typing import Annotated
 import msgspec
 
 from mainstay.control.access import Role
-from mainstay.control.domain.lifecycle import steps
+from mainstay.control.domain.lifecycle import transitions
 from mainstay.control.domain.lifecycle.schema import Lifecycle
 from mainstay.control.domain.properties.contract import Operation
 from mainstay.control.domain.refusals import TerminalState
 from mainstay.control.domain.service_types import ServiceTypeDefinition
-from mainstay.control.operations import pools, runs, vault
-from mainstay.control.operations.bounds import MAX_INSTANCE_DATA_BYTES, refuse_large
-from mainstay.control.operations.inputs import NO_ZERO, Body, Name, Text
-from mainstay.control.operations.properties import Setting, accept_properties
-from mainstay.control.operations.refusals import Conflict, InUse, NotYours
-from mainstay.control.operations.vault import Owner
-from mainstay.control.operations.work import Work
+from mainstay.control.operations.machinery import pool_allocation, runs, secret_sealing
+from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, Name, Text
+from mainstay.control.operations.machinery.bounds import MAX_INSTANCE_DATA_BYTES, refuse_large
+from mainstay.control.operations.machinery.property_decisions import PropertyTarget, accept_properties
+from mainstay.control.operations.machinery.refusals import Conflict, InUse, NotPermitted
+from mainstay.control.operations.machinery.secret_sealing import Owner
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store import jobs as store
-from mainstay.control.store.jobs import JOBS, RUNS, Holding, JobRow, JobStatus, Run
-from mainstay.control.store.records import to_microseconds
+from mainstay.control.store.engine.records import to_microseconds
+from mainstay.control.store.jobs import JOBS, RUNS, JobHold, JobRow, JobStatus, RunRow
 from mainstay.control.store.service_pools import values_of_service
-from mainstay.control.store.services import ServiceRow, find_whole, living_referrers
+from mainstay.control.store.services import ServiceRow, find_for_update, living_referrers
 from mainstay.control.store.tokens import hash_token
 
 TIMED_OUT = "job timed out"
@@ -74,7 +74,7 @@ class Completion(Body, frozen=True, kw_only=True):
     lease_token: LeaseToken | None = None
 
 
-class Failure(Body, frozen=True, kw_only=True):
+class FailureReport(Body, frozen=True, kw_only=True):
     error_message: Text = ""
     report: object = None
     lease_token: LeaseToken | None = None
@@ -86,12 +86,12 @@ class Renewed(msgspec.Struct, frozen=True, rename="camel"):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class LockedJob:
     """A job with all that belongs to it, locked until the end of the transaction."""
 
     service: ServiceRow
     job: JobRow
-    holding: Holding
+    holding: JobHold
     definition: ServiceTypeDefinition
     pool_set_id: str | None
 
@@ -103,18 +103,18 @@ class Leased:
     job: JobRow
 
 
-async def hold(work: Work, job_id: str, service_id: str) -> Held:
-    found = await find_whole(work.tx, service_id, lock=True)
-    held = await store.find_held(work.tx, job_id, lock=True)
+async def lock_job(work: UnitOfWork, job_id: str, service_id: str) -> LockedJob:
+    found = await find_for_update(work.tx, service_id, lock=True)
+    held = await store.find_job_with_hold(work.tx, job_id, lock=True)
     if found is None or held is None:
         raise Conflict("the job has just been deleted with its service")
     definition = await work.tools.definitions.read(work.tx, found.service.service_type_id, found.type_version)
-    return Held(found.service, *held, definition, found.pool_set_id)
+    return LockedJob(found.service, *held, definition, found.pool_set_id)
 
 
-async def claim(work: Work, job: JobRow, wanted: Claim) -> Leased | None:
+async def claim(work: UnitOfWork, job: JobRow, wanted: Claim) -> Leased | None:
     """None is a claim without a lease."""
-    found = await find_whole(work.tx, job.service_id)
+    found = await find_for_update(work.tx, job.service_id)
     if found is None:
         raise Conflict("the job has just been deleted with its service")
     definition = await work.tools.definitions.read(work.tx, found.service.service_type_id, found.type_version)
@@ -123,7 +123,7 @@ async def claim(work: Work, job: JobRow, wanted: Claim) -> Leased | None:
         won = await store.claim(work.tx, job.id, work.now, work.now + timeout, None)
         if won is None:
             raise await _not_pending(work, job)
-        await work.tell("job.claimed", "job", job, won)
+        await work.record_event("job.claimed", "job", job, won)
         return None
     token = _lease_token(job, wanted.claim_id)
     expires = work.now + timedelta(seconds=wanted.lease_seconds)
@@ -131,7 +131,7 @@ async def claim(work: Work, job: JobRow, wanted: Claim) -> Leased | None:
     won = await store.claim(work.tx, job.id, work.now, min(expires, work.now + timeout), lease)
     if won is None:
         return await _same_claim(work, job, wanted, token)
-    await work.tell("job.claimed", "job", job, won)
+    await work.record_event("job.claimed", "job", job, won)
     return Leased(token, expires, won)
 
 
@@ -152,8 +152,8 @@ def _kept_claim_id(wanted: Claim) -> str | None:
     return None if wanted.claim_id is None else hash_token(wanted.claim_id)
 
 
-async def _same_claim(work: Work, job: JobRow, wanted: Claim, token: str) -> Leased:
-    found = await store.find_held(work.tx, job.id)
+async def _same_claim(work: UnitOfWork, job: JobRow, wanted: Claim, token: str) -> Leased:
+    found = await store.find_job_with_hold(work.tx, job.id)
     if found is not None and wanted.claim_id is not None:
         current, held = found
         if (
@@ -167,13 +167,13 @@ async def _same_claim(work: Work, job: JobRow, wanted: Claim, token: str) -> Lea
     raise await _not_pending(work, job)
 
 
-async def _not_pending(work: Work, job: JobRow) -> Conflict:
+async def _not_pending(work: UnitOfWork, job: JobRow) -> Conflict:
     current = await JOBS.find(work.tx, job.id)
     status = "gone" if current is None else current.status
     return Conflict(f"the job is {status}, so it cannot be claimed", code="not_pending")
 
 
-def _check_lease(held: Held, token: str | None) -> None:
+def _check_lease(held: LockedJob, token: str | None) -> None:
     """Whoever held the job until his lease ran out may not end what another holds now, with a lease or without."""
     kept = held.holding.lease_hash
     if kept is None and token is None:
@@ -182,13 +182,13 @@ def _check_lease(held: Held, token: str | None) -> None:
         raise Conflict("this lease is no longer yours; drop the job", code="lease_lost")
 
 
-def _check_processing(held: Held) -> None:
+def _check_processing(held: LockedJob) -> None:
     if held.job.status != "Processing":
         raise Conflict(f"the job is {held.job.status}, not Processing", code="not_processing")
 
 
-async def renew(work: Work, job: JobRow, wanted: Renewal) -> Renewed:
-    held = await hold(work, job.id, job.service_id)
+async def renew(work: UnitOfWork, job: JobRow, wanted: Renewal) -> Renewed:
+    held = await lock_job(work, job.id, job.service_id)
     _check_lease(held, wanted.lease_token)
     _check_processing(held)
     current = held.job
@@ -207,8 +207,8 @@ async def renew(work: Work, job: JobRow, wanted: Renewal) -> Renewed:
     return Renewed(expires, current.cancel_requested)
 
 
-async def release(work: Work, job: JobRow, wanted: Release) -> None:
-    held = await hold(work, job.id, job.service_id)
+async def release(work: UnitOfWork, job: JobRow, wanted: Release) -> None:
+    held = await lock_job(work, job.id, job.service_id)
     _check_lease(held, wanted.lease_token)
     _check_processing(held)
     if held.job.cancel_requested:
@@ -217,7 +217,7 @@ async def release(work: Work, job: JobRow, wanted: Release) -> None:
     await _put_back(work, held, "job.released", attempt=held.job.attempt)
 
 
-async def _put_back(work: Work, held: Held, event: str, *, attempt: int) -> None:
+async def _put_back(work: UnitOfWork, held: LockedJob, event: str, *, attempt: int) -> None:
     after = msgspec.structs.replace(
         held.job,
         status="Pending",
@@ -231,31 +231,31 @@ async def _put_back(work: Work, held: Held, event: str, *, attempt: int) -> None
     wait = None if action is None else action.pending_timeout_seconds
     deadline = None if wait is None else to_microseconds(work.now + timedelta(seconds=wait))
     await JOBS.update(work.tx, after, deadline_at=deadline, lease_hash=None, claim_id=None)
-    await work.tell(event, "job", held.job, after)
+    await work.record_event(event, "job", held.job, after)
     work.tx.announce(runs.agent_topic(held.job.agent_id))
 
 
-async def complete(work: Work, job: JobRow, wanted: Completion) -> None:
-    held = await hold(work, job.id, job.service_id)
+async def complete(work: UnitOfWork, job: JobRow, wanted: Completion) -> None:
+    held = await lock_job(work, job.id, job.service_id)
     _check_lease(held, wanted.lease_token)
     told = (wanted.properties, wanted.agent_instance_id, wanted.agent_instance_data)
-    outcome = vault.digest_of(work, "complete", *told)
+    outcome = secret_sealing.digest_of(work, "complete", *told)
     if held.job.status == "Completed" and held.holding.outcome == outcome:
         return
     _check_processing(held)
     refuse_large("agentInstanceData", wanted.agent_instance_data, MAX_INSTANCE_DATA_BYTES)
     run = await runs.find_run(work, held.job)
     lifecycle, schema = held.definition.lifecycle, held.definition.properties
-    course = steps.Run(run.action, tuple(run.visited))
-    step = steps.after_success(lifecycle, course, held.service.status)
+    course = transitions.LifecycleRun(run.action, tuple(run.visited))
+    step = transitions.after_success(lifecycle, course, held.service.status)
     last = not step.goes_on
     base = held.service.properties if run.properties is None else run.properties
     decided = await accept_properties(work, schema, wanted.properties, _report_setting(held, last=last), base)
-    result, _ = await vault.seal_all(work, decided.accepted, Owner("service", held.service.id))
+    result, _ = await secret_sealing.seal_all(work, decided.accepted, Owner("service", held.service.id))
     reported = runs.origins_of(work, schema, base, decided, held.job.id)
     origins = run.origins | reported
     await _give_back_replaced(work, held.service, decided.accepted.pool_releases, decided.taken_values)
-    await vault.forget(work, decided.accepted.retired_references)
+    await secret_sealing.forget(work, decided.accepted.retired_references)
     properties = result if last else runs.overlay(held.service.properties, result, wanted.properties)
     if last:
         await runs.finish_run(work, run)
@@ -278,7 +278,7 @@ async def complete(work: Work, job: JobRow, wanted: Completion) -> None:
     )
     if step.goes_on:
         kept = None if run.properties is None else result
-        advanced = steps.advance(course, step)
+        advanced = transitions.advance(course, step)
         run = msgspec.structs.replace(
             run, visited=list(advanced.visited), properties=kept, origins=origins, updated_at=work.now
         )
@@ -287,9 +287,9 @@ async def complete(work: Work, job: JobRow, wanted: Completion) -> None:
         await runs.queue(work, service, lifecycle, run, params, step=held.job.step + 1)
 
 
-def _report_setting(held: Held, *, last: bool) -> Setting:
+def _report_setting(held: LockedJob, *, last: bool) -> PropertyTarget:
     service = held.service
-    return Setting(
+    return PropertyTarget(
         Operation.REPORT,
         state=service.status,
         create_run=held.job.action == "create",
@@ -304,32 +304,34 @@ def _report_setting(held: Held, *, last: bool) -> Setting:
 
 
 async def _give_back_replaced(
-    work: Work, service: ServiceRow, leaving: tuple[object, ...], taken: tuple[str, ...]
+    work: UnitOfWork, service: ServiceRow, leaving: tuple[object, ...], taken: tuple[str, ...]
 ) -> None:
     """An agent that may set a pool property has replaced the value there."""
     if not leaving:
         return
     paths = {getattr(take, "path", None) for take in leaving}
     values = await values_of_service(work.tx, service.id)
-    await pools.give_back(work, [value for value in values if value.property_name in paths and value.id not in taken])
+    await pool_allocation.give_back(
+        work, [value for value in values if value.property_name in paths and value.id not in taken]
+    )
 
 
 async def _end_job(
-    work: Work, held: Held, status: JobStatus, message: str | None, outcome: str | None, report: object
+    work: UnitOfWork, held: LockedJob, status: JobStatus, message: str | None, outcome: str | None, report: object
 ) -> None:
     after = msgspec.structs.replace(
         held.job, status=status, error_message=message, completed_at=work.now, updated_at=work.now
     )
     kept = None if report is None else msgspec.json.encode(report).decode()
     await JOBS.update(work.tx, after, outcome=outcome, report=kept, deadline_at=None)
-    await work.tell(f"job.{status.lower()}", "job", held.job, after)
+    await work.record_event(f"job.{status.lower()}", "job", held.job, after)
     # A group that was busy may have more to do.
     work.tx.announce(runs.agent_topic(held.job.agent_id))
 
 
-async def fail(work: Work, job: JobRow, wanted: Failure) -> None:
-    held = await hold(work, job.id, job.service_id)
-    outcome = vault.digest_of(work, "fail", wanted.error_message)
+async def fail(work: UnitOfWork, job: JobRow, wanted: FailureReport) -> None:
+    held = await lock_job(work, job.id, job.service_id)
+    outcome = secret_sealing.digest_of(work, "fail", wanted.error_message)
     _check_lease(held, wanted.lease_token)
     if held.job.status in ("Failed", "Cancelled") and held.holding.outcome == outcome:
         return
@@ -340,15 +342,15 @@ async def fail(work: Work, job: JobRow, wanted: Failure) -> None:
 
 
 async def _end_badly(
-    work: Work, held: Held, status: JobStatus, message: str, *, outcome: str | None, report: object
+    work: UnitOfWork, held: LockedJob, status: JobStatus, message: str, *, outcome: str | None, report: object
 ) -> None:
     """The failure path: an error transition if one matches, and whatever was taken for the run is given back."""
-    to = steps.after_failure(held.definition.lifecycle, held.job.action, held.service.status, message)
+    to = transitions.after_failure(held.definition.lifecycle, held.job.action, held.service.status, message)
     await _end_job(work, held, status, message, outcome, report)
     await _abandon(work, held, await runs.find_run(work, held.job), to)
 
 
-async def _abandon(work: Work, held: Held, run: Run, to: str | None) -> None:
+async def _abandon(work: UnitOfWork, held: LockedJob, run: RunRow, to: str | None) -> None:
     await runs.abandon_run(work, run)
     schema, lifecycle = held.definition.properties, held.definition.lifecycle
     properties = await runs.drop_ephemeral(work, schema, held.service.properties)
@@ -356,9 +358,9 @@ async def _abandon(work: Work, held: Held, run: Run, to: str | None) -> None:
     await runs.save_service(work, held.service, after, lifecycle, schema=schema)
 
 
-async def cancel(work: Work, job: JobRow) -> None:
+async def cancel(work: UnitOfWork, job: JobRow) -> None:
     """Pending: it is over at once. Processing: the agent is asked, and answers with `fail`."""
-    held = await hold(work, job.id, job.service_id)
+    held = await lock_job(work, job.id, job.service_id)
     if held.job.status == "Pending":
         await _end_job(work, held, "Cancelled", None, None, None)
         await _abandon(work, held, await runs.find_run(work, held.job), None)
@@ -368,16 +370,16 @@ async def cancel(work: Work, job: JobRow) -> None:
         # `updatedAt` stays: it tells when the lease was last renewed, and so how long it is.
         after = msgspec.structs.replace(held.job, cancel_requested=True)
         await JOBS.update(work.tx, after)
-        await work.tell("job.cancel_requested", "job", held.job, after)
+        await work.record_event("job.cancel_requested", "job", held.job, after)
 
 
-async def wake_agents(work: Work) -> None:
+async def wake_agents(work: UnitOfWork) -> None:
     """A notice may get lost between replicas, when one of them ends between a commit and its telling."""
     for agent_id in await store.waited_for_agents(work.tx, work.now - NOTICED_WITHIN, WOKEN_AT_ONCE):
         work.tx.announce(runs.agent_topic(agent_id))
 
 
-async def time_out_overdue(work: Work) -> bool:
+async def time_out_overdue(work: UnitOfWork) -> bool:
     """One of the jobs whose time is up; whether there are more.
 
     One in each transaction, because whoever holds the pools of one service must not wait for another service. Any of
@@ -385,11 +387,11 @@ async def time_out_overdue(work: Work) -> bool:
     ids = await store.overdue_ids(work.tx, work.now, SWEEP)
     job = await JOBS.find(work.tx, secrets.choice(ids)) if ids else None
     if job is not None:
-        await _time_out(work, await hold(work, job.id, job.service_id))
+        await _time_out(work, await lock_job(work, job.id, job.service_id))
     return len(ids) > 1
 
 
-async def _time_out(work: Work, held: Held) -> None:
+async def _time_out(work: UnitOfWork, held: LockedJob) -> None:
     """Judged again under the lock: a completion may have come first."""
     job, deadline = held.job, held.holding.deadline_at
     if deadline is None or deadline > work.now or job.status not in ("Pending", "Processing"):
@@ -409,18 +411,18 @@ async def _time_out(work: Work, held: Held) -> None:
         await _put_back(work, held, "job.requeued", attempt=job.attempt + 1)
 
 
-async def pending(work: Work, limit: int, service_id: str | None) -> list[JobRow]:
+async def pending(work: UnitOfWork, limit: int, service_id: str | None) -> list[JobRow]:
     return await store.pending_jobs(work.tx, str(work.who.agent_id), limit, service_id)
 
 
-async def force_delete(work: Work, service: ServiceRow) -> None:
+async def force_delete(work: UnitOfWork, service: ServiceRow) -> None:
     """Without the agent: the active job is cancelled, and the service comes to its first terminal state."""
     definition = await runs.definition_of(work, service)
     lifecycle = definition.lifecycle
     if service.status in lifecycle.terminal_states:
         raise TerminalState(service.status)
     if work.who.role is not Role.ADMIN and await store.ever_completed(work.tx, service.id):
-        raise NotYours("only an admin may force the end of a service that an agent has worked on")
+        raise NotPermitted("only an admin may force the end of a service that an agent has worked on")
     end = _first_terminal(lifecycle)
     if end is None:
         raise Conflict("the lifecycle has no terminal state", code="no_terminal_state")
@@ -429,7 +431,7 @@ async def force_delete(work: Work, service: ServiceRow) -> None:
         raise InUse(f"service {service.id}", {"services": referrers})
     active = await store.active_job(work.tx, service.id)
     if active is not None:
-        held = await hold(work, active.id, service.id)
+        held = await lock_job(work, active.id, service.id)
         await _end_job(work, held, "Cancelled", None, None, None)
         await runs.abandon_run(work, await runs.find_run(work, held.job))
     after = msgspec.structs.replace(service, status=end)

@@ -7,11 +7,12 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from mainstay.control.operations.inputs import NO_ZERO, Body, Id, Name
-from mainstay.control.operations.refusals import BadInput, NotYours
-from mainstay.control.operations.removal import refuse_if_needed
-from mainstay.control.operations.work import Work, new_id, scope
+from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, Id, Name
+from mainstay.control.operations.machinery.refusals import BadInput, NotPermitted
+from mainstay.control.operations.machinery.removal import refuse_if_needed
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id, scope
 from mainstay.control.store import metrics as store
+from mainstay.control.store.engine.paging import Page, SqlCondition
 from mainstay.control.store.metrics import (
     METRIC_ENTRIES,
     METRIC_TYPES,
@@ -20,7 +21,6 @@ from mainstay.control.store.metrics import (
     MetricEntry,
     MetricType,
 )
-from mainstay.control.store.paging import Condition, Page
 from mainstay.control.store.services import SERVICES, ServiceRow, find_instance
 
 # So that no sum over a series leaves the range of numbers, not even one of squares, which a database may need.
@@ -60,23 +60,23 @@ class Series(msgspec.Struct, frozen=True):
     end: datetime
 
 
-async def create_type(work: Work, wanted: NewMetricType) -> MetricType:
+async def create_type(work: UnitOfWork, wanted: NewMetricType) -> MetricType:
     made = MetricType(
         id=new_id(), created_at=work.now, updated_at=work.now, name=wanted.name, entity_type=wanted.entity_type
     )
     return await work.insert(METRIC_TYPES, made)
 
 
-async def change_type(work: Work, before: MetricType, wanted: MetricTypeChange) -> MetricType:
+async def change_type(work: UnitOfWork, before: MetricType, wanted: MetricTypeChange) -> MetricType:
     return await work.update(METRIC_TYPES, before, msgspec.structs.replace(before, name=wanted.name or before.name))
 
 
-async def delete_type(work: Work, metric_type: MetricType) -> None:
+async def delete_type(work: UnitOfWork, metric_type: MetricType) -> None:
     await refuse_if_needed(work, METRIC_TYPES, metric_type, {"metricEntries": ("metric_entries", "type_id")})
     await work.delete(METRIC_TYPES, metric_type)
 
 
-async def add(work: Work, wanted: NewMetricEntry) -> MetricEntry:
+async def add(work: UnitOfWork, wanted: NewMetricEntry) -> MetricEntry:
     service = await _service(work, wanted)
     metric_type = await METRIC_TYPES.find_by(work.tx, "name", wanted.type_name)
     if metric_type is None:
@@ -100,12 +100,12 @@ async def add(work: Work, wanted: NewMetricEntry) -> MetricEntry:
     return entry
 
 
-async def _service(work: Work, wanted: NewMetricEntry) -> ServiceRow:
+async def _service(work: UnitOfWork, wanted: NewMetricEntry) -> ServiceRow:
     agent_id = str(work.who.agent_id)
     if wanted.service_id is not None:
         service = await SERVICES.find(work.tx, wanted.service_id.lower())
         if service is None or service.agent_id != agent_id:
-            raise NotYours("the service must be one that you serve")
+            raise NotPermitted("the service must be one that you serve")
         return service
     if wanted.agent_instance_id is None:
         raise BadInput("give serviceId, or agentInstanceId")
@@ -115,7 +115,7 @@ async def _service(work: Work, wanted: NewMetricEntry) -> ServiceRow:
     return service
 
 
-async def resource_ids(work: Work, page: int, page_size: int, filters: list[Condition]) -> Page[str]:
+async def resource_ids(work: UnitOfWork, page: int, page_size: int, filters: list[SqlCondition]) -> Page[str]:
     own = scope(work.relation("metric_entry", "read"), work.who)
     items, total = await store.resource_ids(work.tx, [*own, *filters], page_size, (page - 1) * page_size)
     pages = -(-total // page_size)
@@ -123,7 +123,7 @@ async def resource_ids(work: Work, page: int, page_size: int, filters: list[Cond
 
 
 async def aggregate(
-    work: Work,
+    work: UnitOfWork,
     series: tuple[str, str, str],
     kind: Aggregate,
     bucket: Bucket,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from mainstay.control.operations.inputs import Body, Name
-from mainstay.control.operations.refusals import NotYours
-from mainstay.control.operations.removal import remove_participant
-from mainstay.control.operations.work import Work, new_id
+from mainstay.control.operations.machinery.bodies import Body, Name
+from mainstay.control.operations.machinery.refusals import NotPermitted
+from mainstay.control.operations.machinery.removal import remove_participant
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.store.participants import PARTICIPANTS, Participant, ParticipantStatus
 
 
@@ -21,20 +21,20 @@ class ParticipantChange(Body, frozen=True, kw_only=True):
     status: ParticipantStatus | None = None
 
 
-async def create(work: Work, wanted: NewParticipant) -> Participant:
+async def create(work: UnitOfWork, wanted: NewParticipant) -> Participant:
     participant = Participant(
         id=new_id(), created_at=work.now, updated_at=work.now, name=wanted.name, status=wanted.status
     )
     return await work.insert(PARTICIPANTS, participant)
 
 
-async def change(work: Work, before: Participant, wanted: ParticipantChange) -> Participant:
+async def change(work: UnitOfWork, before: Participant, wanted: ParticipantChange) -> Participant:
     if wanted.status not in (None, before.status) and work.who.participant_id is not None:
         # Whoever could disable itself could never undo it, and one that is disabled must not enable itself.
-        raise NotYours("only an admin may change the status of a participant")
+        raise NotPermitted("only an admin may change the status of a participant")
     after = msgspec.structs.replace(before, name=wanted.name or before.name, status=wanted.status or before.status)
     return await work.update(PARTICIPANTS, before, after)
 
 
-async def delete(work: Work, participant: Participant) -> None:
+async def delete(work: UnitOfWork, participant: Participant) -> None:
     await remove_participant(work, participant)

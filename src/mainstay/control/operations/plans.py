@@ -13,21 +13,21 @@ from typing import Annotated
 
 import msgspec
 
-from mainstay.control.domain.properties.stored import secrets_in
-from mainstay.control.operations import runs
-from mainstay.control.operations.forecast import Forecast, HostForecast, forecast_action, forecast_order
-from mainstay.control.operations.inputs import Body, Text
-from mainstay.control.operations.refusals import BadInput, PlanFailed, PlanOutdated
-from mainstay.control.operations.shown import Job, show_jobs
-from mainstay.control.operations.vault import PREFIX, digest_of, open_secret
-from mainstay.control.operations.work import Foreseen, Work, new_id
+from mainstay.control.domain.properties.traversal import secrets_in
+from mainstay.control.operations.machinery import runs
+from mainstay.control.operations.machinery.bodies import Body, Text
+from mainstay.control.operations.machinery.forecast import Forecast, HostForecast, forecast_action, forecast_order
+from mainstay.control.operations.machinery.refusals import BadInput, PlanFailed, PlanOutdated
+from mainstay.control.operations.machinery.secret_sealing import PREFIX, digest_of, open_secret
+from mainstay.control.operations.machinery.unit_of_work import PlannedValues, UnitOfWork, new_id
+from mainstay.control.operations.machinery.views import JobView, show_jobs
 from mainstay.control.store import plans as store
 from mainstay.control.store import secrets as secret_store
 from mainstay.control.store.jobs import JobRow, active_job, latest_job_id
 from mainstay.control.store.plans import PLAN_REQUESTS, PlanRequest
 from mainstay.control.store.service_types import find_version
 from mainstay.control.store.services import ServiceRow
-from mainstay.control.vault.seal import CannotOpen, Place, Sealed, Vault
+from mainstay.control.vault.seal import CannotOpen, SealContext, Sealed, Vault
 
 LIFETIME = timedelta(minutes=10)
 GRACE = timedelta(seconds=10)
@@ -43,7 +43,7 @@ MAX_EVENTS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class PlanSeed:
     """A plan before anything is known of it. All that it leaves to chance follows from these two."""
 
     nonce: str
@@ -55,10 +55,10 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class PlanDigest:
     """A plan by its digest: what went in, and what the host said to it."""
 
-    draft: Draft
+    draft: PlanSeed
     inputs: str
     host: str
 
@@ -67,28 +67,28 @@ class Promise:
         return f"{self.draft.nonce}.{seconds}.{self.inputs}.{self.host}"
 
 
-def new_draft(now: datetime) -> Draft:
-    return Draft(secrets.token_hex(NONCE_BYTES), now.replace(microsecond=0) + LIFETIME)
+def new_plan_seed(now: datetime) -> PlanSeed:
+    return PlanSeed(secrets.token_hex(NONCE_BYTES), now.replace(microsecond=0) + LIFETIME)
 
 
-def parse_promise(text: str) -> Promise:
+def parse_plan_digest(text: str) -> PlanDigest:
     found = DIGEST.fullmatch(text)
     if found is None:
         raise BadInput("planDigest is not the planDigest of a plan", code="bad_plan_digest")
     nonce, seconds, inputs, host = found.groups()
-    return Promise(Draft(nonce, datetime.fromtimestamp(int(seconds), UTC)), inputs, host)
+    return PlanDigest(PlanSeed(nonce, datetime.fromtimestamp(int(seconds), UTC)), inputs, host)
 
 
-def refuse_expired(promise: Promise, now: datetime) -> None:
+def refuse_expired(promise: PlanDigest, now: datetime) -> None:
     expires_at = promise.draft.expires_at
     if not now < expires_at <= now + LIFETIME:
         raise PlanOutdated("expired", f"the plan was good until {expires_at.isoformat().replace('+00:00', 'Z')}")
 
 
-def foresee(work: Work, draft: Draft, host: str | None = None) -> None:
+def pin_to_plan(work: UnitOfWork, draft: PlanSeed, host: str | None = None) -> None:
     """From here on the request draws what the plan has drawn. Only who has the vault's key knows what that is."""
     parts = [draft.nonce, int(draft.expires_at.timestamp()), work.who.token_id]
-    work.foreseen = Foreseen(digest_of(work, "plan", *parts).encode(), draft.made_at, host)
+    work.planned = PlannedValues(digest_of(work, "plan", *parts).encode(), draft.made_at, host)
 
 
 # ---- rehearsing ----
@@ -98,10 +98,10 @@ class Carried:
 
     service: ServiceRow
     action: str
-    plan: runs.Plan | None
+    plan: runs.RunPlan | None
     is_order: bool = False
 
-    async def forecast(self, work: Work) -> Forecast:
+    async def forecast(self, work: UnitOfWork) -> Forecast:
         if self.is_order:
             return await forecast_order(work, self.service)
         return await forecast_action(work, self.service, self.action, self.plan)
@@ -110,12 +110,12 @@ class Carried:
 class Question(msgspec.Struct, frozen=True):
     """The job as the agent would get it, and the secrets in its properties by their references."""
 
-    job: Job
+    job: JobView
     secrets: dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class Rehearsal:
+class PlanPreview:
     forecast: Forecast
     inputs: str
     agent_id: str
@@ -123,11 +123,11 @@ class Rehearsal:
     question: Question | None
 
 
-async def rehearse(work: Work, carried: Carried, wanted: object, draft: Draft) -> Rehearsal:
+async def preview(work: UnitOfWork, carried: Carried, wanted: object, draft: PlanSeed) -> PlanPreview:
     """Tells what was done from inside the transaction that will be undone."""
     job = None if carried.plan is None else await active_job(work.tx, carried.service.id)
     forecast = await carried.forecast(work)
-    return Rehearsal(
+    return PlanPreview(
         forecast,
         await inputs_of(work, carried, forecast, job, wanted, draft),
         carried.service.agent_id,
@@ -135,14 +135,14 @@ async def rehearse(work: Work, carried: Carried, wanted: object, draft: Draft) -
     )
 
 
-async def check_inputs(work: Work, carried: Carried, wanted: object, promise: Promise) -> None:
+async def check_inputs(work: UnitOfWork, carried: Carried, wanted: object, promise: PlanDigest) -> None:
     """Once more, in the transaction that will stay."""
     job = None if carried.plan is None else await active_job(work.tx, carried.service.id)
     inputs = await inputs_of(work, carried, await carried.forecast(work), job, wanted, promise.draft)
     refuse_other_inputs(promise, inputs)
 
 
-def refuse_other_inputs(promise: Promise, inputs: str) -> None:
+def refuse_other_inputs(promise: PlanDigest, inputs: str) -> None:
     if inputs != promise.inputs:
         raise PlanOutdated(
             "inputs", "the request, the service, its type or what pools offer is not what the plan was made for"
@@ -150,7 +150,7 @@ def refuse_other_inputs(promise: Promise, inputs: str) -> None:
 
 
 async def inputs_of(
-    work: Work, carried: Carried, forecast: Forecast, job: JobRow | None, wanted: object, draft: Draft
+    work: UnitOfWork, carried: Carried, forecast: Forecast, job: JobRow | None, wanted: object, draft: PlanSeed
 ) -> str:
     """A digest of all that the outcome follows from. What an agent says of a service's condition is not among it."""
     service = carried.service
@@ -169,7 +169,7 @@ async def inputs_of(
     return digest_of(work, "inputs", inputs)[:32]
 
 
-async def _question(work: Work, service: ServiceRow, job: JobRow) -> Question:
+async def _question(work: UnitOfWork, service: ServiceRow, job: JobRow) -> Question:
     (shown,) = await show_jobs(work, [job])
     properties = shown.service.properties if job.params is None else job.params
     schema = (await runs.definition_of(work, service)).properties
@@ -219,7 +219,7 @@ def answer_topic(request_id: str) -> str:
     return f"plan:{request_id}"
 
 
-async def ask(work: Work, rehearsal: Rehearsal, seconds: float) -> str:
+async def ask(work: UnitOfWork, rehearsal: PlanPreview, seconds: float) -> str:
     """Puts the question where the agent finds it, on whichever replica it asks."""
     request = PlanRequest(
         id=new_id(),
@@ -234,11 +234,11 @@ async def ask(work: Work, rehearsal: Rehearsal, seconds: float) -> str:
     return request.id
 
 
-async def is_asked(work: Work) -> bool:
+async def is_asked(work: UnitOfWork) -> bool:
     return await store.is_waiting(work.tx, str(work.who.agent_id), work.now)
 
 
-async def take_questions(work: Work, limit: int) -> list[PlanQuestion]:
+async def take_questions(work: UnitOfWork, limit: int) -> list[PlanQuestion]:
     found = []
     for request, sealed in await store.take(work.tx, str(work.who.agent_id), limit, work.now):
         question = _open(work.tools.vault, sealed, request, "question")
@@ -248,7 +248,7 @@ async def take_questions(work: Work, limit: int) -> list[PlanQuestion]:
     return found
 
 
-async def answer(work: Work, request: PlanRequest, given: PlanAnswer) -> None:
+async def answer(work: UnitOfWork, request: PlanRequest, given: PlanAnswer) -> None:
     if (given.digest is None) == (given.error is None):
         raise BadInput("an answer has either a digest or an error")
     sealed = _seal(work.tools.vault, msgspec.to_builtins(given), request, "answer")
@@ -256,7 +256,7 @@ async def answer(work: Work, request: PlanRequest, given: PlanAnswer) -> None:
     work.tx.announce(answer_topic(request.id))
 
 
-async def read_answer(work: Work, request_id: str) -> HostAnswer | None:
+async def read_answer(work: UnitOfWork, request_id: str) -> HostAnswer | None:
     """None: there is none yet. Raises `PlanFailed` if the agent cannot say."""
     request = await PLAN_REQUESTS.find(work.tx, request_id)
     sealed = await store.answer_of(work.tx, request_id)
@@ -269,26 +269,26 @@ async def read_answer(work: Work, request_id: str) -> HostAnswer | None:
     return HostAnswer(given.digest, HostForecast(given.manifest, given.events, given.summary))
 
 
-async def forget_abandoned(work: Work) -> None:
+async def forget_abandoned(work: UnitOfWork) -> None:
     """Whoever waits takes his own question away; only what is long over was left by a crash."""
     await store.forget_older(work.tx, work.now - GRACE)
 
 
-async def wake(work: Work) -> None:
+async def wake(work: UnitOfWork) -> None:
     """A notice may get lost between replicas, when one of them ends between a commit and its telling."""
     for request in await store.older(work.tx, work.now - NOTICED_WITHIN, WOKEN_AT_ONCE):
         work.tx.announce(question_topic(request.agent_id))
         work.tx.announce(answer_topic(request.id))
 
 
-def refuse_other_host(promise: Promise, found: HostAnswer) -> None:
+def refuse_other_host(promise: PlanDigest, found: HostAnswer) -> None:
     if found.digest != promise.host:
         raise PlanOutdated("host", "on the host something else would be done now than the plan says")
 
 
 # ---- sealing ----
-def _place(request: PlanRequest, part: str) -> Place:
-    return Place(request.id, "agent", request.agent_id, f"plan {part}")
+def _place(request: PlanRequest, part: str) -> SealContext:
+    return SealContext(request.id, "agent", request.agent_id, f"plan {part}")
 
 
 def _seal(vault: Vault | None, document: object, request: PlanRequest, part: str) -> bytes:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from mainstay.control.access import Role
-from mainstay.control.operations.inputs import Body, Id, Name
-from mainstay.control.operations.refusals import BadInput, InUse, NotYours
-from mainstay.control.operations.work import Work, new_id
+from mainstay.control.operations.machinery.bodies import Body, Id, Name
+from mainstay.control.operations.machinery.refusals import BadInput, InUse, NotPermitted
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.service_groups import SERVICE_GROUPS, ServiceGroup
 from mainstay.control.store.services import delete_terminal, living_ids
@@ -22,10 +22,10 @@ class ServiceGroupChange(Body, frozen=True, kw_only=True):
     name: Name | None = None
 
 
-async def create(work: Work, wanted: NewServiceGroup) -> ServiceGroup:
+async def create(work: UnitOfWork, wanted: NewServiceGroup) -> ServiceGroup:
     consumer_id = wanted.consumer_id.lower()
     if work.who.role is not Role.ADMIN and consumer_id != work.who.participant_id:
-        raise NotYours("a group can be made only for your own participant")
+        raise NotPermitted("a group can be made only for your own participant")
     if await PARTICIPANTS.find(work.tx, consumer_id) is None:
         raise BadInput(f"there is no participant {consumer_id}")
     group = ServiceGroup(
@@ -34,11 +34,11 @@ async def create(work: Work, wanted: NewServiceGroup) -> ServiceGroup:
     return await work.insert(SERVICE_GROUPS, group)
 
 
-async def change(work: Work, before: ServiceGroup, wanted: ServiceGroupChange) -> ServiceGroup:
+async def change(work: UnitOfWork, before: ServiceGroup, wanted: ServiceGroupChange) -> ServiceGroup:
     return await work.update(SERVICE_GROUPS, before, msgspec.structs.replace(before, name=wanted.name or before.name))
 
 
-async def delete(work: Work, group: ServiceGroup) -> None:
+async def delete(work: UnitOfWork, group: ServiceGroup) -> None:
     living = await living_ids(work.tx, "group_id", group.id)
     if living:
         raise InUse(f"service group {group.id}", {"services": living})

@@ -7,10 +7,10 @@ from typing import Annotated
 import msgspec
 
 from mainstay.control.access import Role
-from mainstay.control.operations.inputs import Body, Id, Name, Text
-from mainstay.control.operations.refusals import BadInput, NotYours
-from mainstay.control.operations.removal import refuse_if_needed
-from mainstay.control.operations.work import Work, new_id
+from mainstay.control.operations.machinery.bodies import Body, Id, Name, Text
+from mainstay.control.operations.machinery.refusals import BadInput, NotPermitted
+from mainstay.control.operations.machinery.removal import refuse_if_needed
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.service_options import (
     SERVICE_OPTION_TYPES,
@@ -53,7 +53,7 @@ class ServiceOptionChange(Body, frozen=True, kw_only=True):
     display_order: Order | None = None
 
 
-async def create_type(work: Work, wanted: NewServiceOptionType) -> ServiceOptionType:
+async def create_type(work: UnitOfWork, wanted: NewServiceOptionType) -> ServiceOptionType:
     option_type = ServiceOptionType(
         id=new_id(),
         created_at=work.now,
@@ -65,7 +65,9 @@ async def create_type(work: Work, wanted: NewServiceOptionType) -> ServiceOption
     return await work.insert(SERVICE_OPTION_TYPES, option_type)
 
 
-async def change_type(work: Work, before: ServiceOptionType, wanted: ServiceOptionTypeChange) -> ServiceOptionType:
+async def change_type(
+    work: UnitOfWork, before: ServiceOptionType, wanted: ServiceOptionTypeChange
+) -> ServiceOptionType:
     after = msgspec.structs.replace(
         before,
         name=wanted.name or before.name,
@@ -75,16 +77,16 @@ async def change_type(work: Work, before: ServiceOptionType, wanted: ServiceOpti
     return await work.update(SERVICE_OPTION_TYPES, before, after)
 
 
-async def delete_type(work: Work, option_type: ServiceOptionType) -> None:
+async def delete_type(work: UnitOfWork, option_type: ServiceOptionType) -> None:
     needed = {"serviceOptions": ("service_options", "service_option_type_id")}
     await refuse_if_needed(work, SERVICE_OPTION_TYPES, option_type, needed)
     await work.delete(SERVICE_OPTION_TYPES, option_type)
 
 
-async def create(work: Work, wanted: NewServiceOption) -> ServiceOption:
+async def create(work: UnitOfWork, wanted: NewServiceOption) -> ServiceOption:
     provider_id = wanted.provider_id.lower()
     if work.who.role is not Role.ADMIN and provider_id != work.who.participant_id:
-        raise NotYours("an option can be made only for your own participant")
+        raise NotPermitted("an option can be made only for your own participant")
     if await PARTICIPANTS.find(work.tx, provider_id) is None:
         raise BadInput(f"there is no participant {provider_id}")
     option = ServiceOption(
@@ -101,7 +103,7 @@ async def create(work: Work, wanted: NewServiceOption) -> ServiceOption:
     return await work.insert(SERVICE_OPTIONS, option)
 
 
-async def _find_type(work: Work, wanted: NewServiceOption) -> ServiceOptionType:
+async def _find_type(work: UnitOfWork, wanted: NewServiceOption) -> ServiceOptionType:
     if wanted.service_option_type_id is not None:
         found = await SERVICE_OPTION_TYPES.find(work.tx, wanted.service_option_type_id.lower())
     elif wanted.service_option_type is not None:
@@ -114,7 +116,7 @@ async def _find_type(work: Work, wanted: NewServiceOption) -> ServiceOptionType:
     return found
 
 
-async def change(work: Work, before: ServiceOption, wanted: ServiceOptionChange) -> ServiceOption:
+async def change(work: UnitOfWork, before: ServiceOption, wanted: ServiceOptionChange) -> ServiceOption:
     after = msgspec.structs.replace(
         before,
         name=wanted.name or before.name,
@@ -125,5 +127,5 @@ async def change(work: Work, before: ServiceOption, wanted: ServiceOptionChange)
     return await work.update(SERVICE_OPTIONS, before, after)
 
 
-async def delete(work: Work, option: ServiceOption) -> None:
+async def delete(work: UnitOfWork, option: ServiceOption) -> None:
     await work.delete(SERVICE_OPTIONS, option)

@@ -8,11 +8,11 @@ import msgspec
 
 from mainstay.control.access import Role
 from mainstay.control.domain.values import is_integer, is_number, type_name
-from mainstay.control.operations import pools
-from mainstay.control.operations.inputs import Body, Id, Name
-from mainstay.control.operations.refusals import BadInput, Conflict, NotYours
-from mainstay.control.operations.removal import refuse_if_needed
-from mainstay.control.operations.work import Work, new_id
+from mainstay.control.operations.machinery import pool_allocation
+from mainstay.control.operations.machinery.bodies import Body, Id, Name
+from mainstay.control.operations.machinery.refusals import BadInput, Conflict, NotPermitted
+from mainstay.control.operations.machinery.removal import refuse_if_needed
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.service_pools import (
     SERVICE_POOL_SETS,
@@ -71,10 +71,10 @@ class Usage(msgspec.Struct, frozen=True):
     free: int
 
 
-async def create_set(work: Work, wanted: NewPoolSet) -> ServicePoolSet:
+async def create_set(work: UnitOfWork, wanted: NewPoolSet) -> ServicePoolSet:
     provider_id = wanted.provider_id.lower()
     if work.who.role is not Role.ADMIN and provider_id != work.who.participant_id:
-        raise NotYours("a pool set can be made only for your own participant")
+        raise NotPermitted("a pool set can be made only for your own participant")
     if await PARTICIPANTS.find(work.tx, provider_id) is None:
         raise BadInput(f"there is no participant {provider_id}")
     made = ServicePoolSet(
@@ -83,21 +83,21 @@ async def create_set(work: Work, wanted: NewPoolSet) -> ServicePoolSet:
     return await work.insert(SERVICE_POOL_SETS, made)
 
 
-async def change_set(work: Work, before: ServicePoolSet, wanted: PoolSetChange) -> ServicePoolSet:
+async def change_set(work: UnitOfWork, before: ServicePoolSet, wanted: PoolSetChange) -> ServicePoolSet:
     after = msgspec.structs.replace(before, name=wanted.name or before.name)
     return await work.update(SERVICE_POOL_SETS, before, after)
 
 
-async def delete_set(work: Work, pool_set: ServicePoolSet) -> None:
+async def delete_set(work: UnitOfWork, pool_set: ServicePoolSet) -> None:
     needed = {"servicePools": ("service_pools", "service_pool_set_id"), "agents": ("agents", "service_pool_set_id")}
     await refuse_if_needed(work, SERVICE_POOL_SETS, pool_set, needed)
     await work.delete(SERVICE_POOL_SETS, pool_set)
 
 
-async def create_pool(work: Work, wanted: NewPool) -> ServicePool:
+async def create_pool(work: UnitOfWork, wanted: NewPool) -> ServicePool:
     pool_set = await SERVICE_POOL_SETS.find(work.tx, wanted.service_pool_set_id.lower())
     if work.who.role is not Role.ADMIN and (pool_set is None or pool_set.provider_id != work.who.participant_id):
-        raise NotYours("the pool set must be one of your own")
+        raise NotPermitted("the pool set must be one of your own")
     if pool_set is None:
         raise BadInput(f"there is no service pool set {wanted.service_pool_set_id}")
     pool = ServicePool(
@@ -115,7 +115,7 @@ async def create_pool(work: Work, wanted: NewPool) -> ServicePool:
     _check_generator(pool)
     await work.insert(SERVICE_POOLS, pool)
     if pool.generator_type == "subnet":
-        await pools.lay_out_ranges(work, pool)
+        await pool_allocation.lay_out_ranges(work, pool)
     return pool
 
 
@@ -126,19 +126,19 @@ def _check_generator(pool: ServicePool) -> None:
         return
     if pool.property_type not in ("string", "json"):
         raise BadInput(f"a subnet pool gives strings, so its propertyType cannot be {pool.property_type}")
-    pools.parse_subnet(pool.generator_config)
+    pool_allocation.parse_subnet(pool.generator_config)
 
 
-async def change_pool(work: Work, before: ServicePool, wanted: PoolChange) -> ServicePool:
+async def change_pool(work: UnitOfWork, before: ServicePool, wanted: PoolChange) -> ServicePool:
     config = before.generator_config if wanted.generator_config is None else wanted.generator_config
     after = msgspec.structs.replace(before, name=wanted.name or before.name, generator_config=config)
     _check_generator(after)
     if after.generator_type == "subnet" and after.generator_config != before.generator_config:
-        await pools.lay_out_ranges(work, after)
+        await pool_allocation.lay_out_ranges(work, after)
     return await work.update(SERVICE_POOLS, before, after)
 
 
-async def delete_pool(work: Work, pool: ServicePool) -> None:
+async def delete_pool(work: UnitOfWork, pool: ServicePool) -> None:
     allocated = await allocated_ids(work.tx, pool.id)
     if allocated:
         raise Conflict(
@@ -149,10 +149,10 @@ async def delete_pool(work: Work, pool: ServicePool) -> None:
     await work.delete(SERVICE_POOLS, pool)
 
 
-async def create_value(work: Work, wanted: NewPoolValue) -> ServicePoolValue:
+async def create_value(work: UnitOfWork, wanted: NewPoolValue) -> ServicePoolValue:
     pool = await SERVICE_POOLS.find(work.tx, wanted.service_pool_id.lower())
     if work.who.role is not Role.ADMIN and (pool is None or pool.provider_id != work.who.participant_id):
-        raise NotYours("the pool must be one of your own")
+        raise NotPermitted("the pool must be one of your own")
     if pool is None:
         raise BadInput(f"there is no service pool {wanted.service_pool_id}")
     if pool.generator_type == "subnet":
@@ -168,7 +168,7 @@ async def create_value(work: Work, wanted: NewPoolValue) -> ServicePoolValue:
         service_pool_id=pool.id,
         provider_id=pool.provider_id,
     )
-    return await work.insert(SERVICE_POOL_VALUES, value, value_key=pools.value_key(wanted.value))
+    return await work.insert(SERVICE_POOL_VALUES, value, value_key=pool_allocation.value_key(wanted.value))
 
 
 def fits(kind: PoolPropertyType, value: object) -> bool:
@@ -181,12 +181,12 @@ def fits(kind: PoolPropertyType, value: object) -> bool:
     return kind == "json" or is_number(value)
 
 
-async def change_value(work: Work, before: ServicePoolValue, wanted: PoolValueChange) -> ServicePoolValue:
+async def change_value(work: UnitOfWork, before: ServicePoolValue, wanted: PoolValueChange) -> ServicePoolValue:
     after = msgspec.structs.replace(before, name=wanted.name or before.name)
     return await work.update(SERVICE_POOL_VALUES, before, after)
 
 
-async def delete_value(work: Work, value: ServicePoolValue) -> None:
+async def delete_value(work: UnitOfWork, value: ServicePoolValue) -> None:
     if value.service_id is not None:
         raise Conflict(
             f"{value.name} is allocated to service {value.service_id}",
@@ -196,8 +196,8 @@ async def delete_value(work: Work, value: ServicePoolValue) -> None:
     await work.delete(SERVICE_POOL_VALUES, value)
 
 
-async def usage(work: Work, pool: ServicePool) -> Usage:
+async def usage(work: UnitOfWork, pool: ServicePool) -> Usage:
     total, allocated = await count_values(work.tx, pool.id)
     if pool.generator_type == "subnet":
-        total = pools.parse_subnet(pool.generator_config).size
+        total = pool_allocation.parse_subnet(pool.generator_config).size
     return Usage(total, allocated, total - allocated)

@@ -5,21 +5,21 @@ from __future__ import annotations
 import msgspec
 
 from mainstay.control.access import Role
-from mainstay.control.domain.faults import Fault, listed
+from mainstay.control.domain.faults import PathFault, listed
 from mainstay.control.domain.findings import Finding
 from mainstay.control.domain.lifecycle.change import LivingService, find_stranded
-from mainstay.control.domain.properties.contract import Actor, Operation, Situation
+from mainstay.control.domain.properties.compatibility import misfits
+from mainstay.control.domain.properties.contract import Actor, EvaluationContext, Operation
 from mainstay.control.domain.properties.engine import Rejected
-from mainstay.control.domain.properties.fitness import misfits
 from mainstay.control.domain.service_types import parse_service_type, report_service_type
-from mainstay.control.operations.inputs import Body, Id, Name
-from mainstay.control.operations.properties import Setting, decide_properties
-from mainstay.control.operations.refusals import BadInput, Conflict, InUse, NotYours
-from mainstay.control.operations.work import Work, new_id
-from mainstay.control.store.agents import AGENTS, Agent
+from mainstay.control.operations.machinery.bodies import Body, Id, Name
+from mainstay.control.operations.machinery.property_decisions import PropertyTarget, decide_properties
+from mainstay.control.operations.machinery.refusals import BadInput, Conflict, InUse, NotPermitted
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
+from mainstay.control.store.agents import AGENTS, AgentRow
 from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.service_groups import SERVICE_GROUPS
-from mainstay.control.store.service_types import SERVICE_TYPES, ServiceType
+from mainstay.control.store.service_types import SERVICE_TYPES, ServiceTypeRow
 from mainstay.control.store.services import delete_terminal, living_ids, living_with_jobs, serves_group
 
 CHECKED_AT_ONCE = 500
@@ -38,7 +38,7 @@ class ServiceTypeChange(Body, frozen=True, kw_only=True):
     lifecycle_schema: dict[str, object] | None = None
 
 
-class Order(Body, frozen=True, kw_only=True):
+class OrderCheck(Body, frozen=True, kw_only=True):
     """Properties as somebody would order them."""
 
     properties: dict[str, object] = {}
@@ -47,24 +47,24 @@ class Order(Body, frozen=True, kw_only=True):
     provider_id: Id | None = None
 
 
-class FaultShown(msgspec.Struct, frozen=True):
+class FaultView(msgspec.Struct, frozen=True):
     path: str
     message: str
 
 
 class Verdict(msgspec.Struct, frozen=True):
     valid: bool
-    errors: list[FaultShown]
+    errors: list[FaultView]
 
 
-class FindingShown(msgspec.Struct, frozen=True):
+class FindingView(msgspec.Struct, frozen=True):
     code: str
     subject: str
     message: str
 
 
-class Report(msgspec.Struct, frozen=True):
-    findings: list[FindingShown]
+class DefinitionReport(msgspec.Struct, frozen=True):
+    findings: list[FindingView]
 
 
 class Misfit(msgspec.Struct, frozen=True, rename="camel"):
@@ -77,13 +77,13 @@ class Misfit(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ChangeForecast(msgspec.Struct, frozen=True, rename="camel"):
-    service_type: ServiceType
+    service_type: ServiceTypeRow
     misfits: list[Misfit]
 
 
-async def create(work: Work, wanted: NewServiceType) -> ServiceType:
+async def create(work: UnitOfWork, wanted: NewServiceType) -> ServiceTypeRow:
     parse_service_type(wanted.property_schema, wanted.lifecycle_schema, work.tools.definitions.rulebook)
-    service_type = ServiceType(
+    service_type = ServiceTypeRow(
         id=new_id(),
         created_at=work.now,
         updated_at=work.now,
@@ -95,8 +95,8 @@ async def create(work: Work, wanted: NewServiceType) -> ServiceType:
 
 
 async def change(
-    work: Work, before: ServiceType, wanted: ServiceTypeChange, *, force: bool, dry_run: bool
-) -> ServiceType | ChangeForecast:
+    work: UnitOfWork, before: ServiceTypeRow, wanted: ServiceTypeChange, *, force: bool, dry_run: bool
+) -> ServiceTypeRow | ChangeForecast:
     after = msgspec.structs.replace(
         before,
         name=wanted.name or before.name,
@@ -121,7 +121,7 @@ def refuse_misfits(found: list[Misfit], *, force: bool) -> None:
         )
 
 
-async def find_misfits(work: Work, service_type: ServiceType) -> list[Misfit]:
+async def find_misfits(work: UnitOfWork, service_type: ServiceTypeRow) -> list[Misfit]:
     """Every living service that this new definition of its type would strand, up to a bound."""
     definition = parse_service_type(
         service_type.property_schema, service_type.lifecycle_schema, work.tools.definitions.rulebook
@@ -136,7 +136,7 @@ async def find_misfits(work: Work, service_type: ServiceType) -> list[Misfit]:
             for stranded in find_stranded(definition.lifecycle, living)
         ]
         for service, _ in services:
-            situation = Situation(operation=Operation.UPDATE, actor=Actor.SYSTEM, now=work.now, entropy=b"")
+            situation = EvaluationContext(operation=Operation.UPDATE, actor=Actor.SYSTEM, now=work.now, entropy=b"")
             faults = misfits(definition.properties, service.properties, situation)
             if faults:
                 found.append(Misfit(service.id, "; ".join(str(fault) for fault in listed(faults)), forceable=True))
@@ -146,7 +146,7 @@ async def find_misfits(work: Work, service_type: ServiceType) -> list[Misfit]:
     return found[:LISTED]
 
 
-async def delete(work: Work, service_type: ServiceType) -> None:
+async def delete(work: UnitOfWork, service_type: ServiceTypeRow) -> None:
     living = await living_ids(work.tx, "service_type_id", service_type.id)
     served = await work.tx.fetch(
         "SELECT agent_type_id AS id FROM agent_type_service_types WHERE service_type_id = :id LIMIT 10",
@@ -159,21 +159,21 @@ async def delete(work: Work, service_type: ServiceType) -> None:
     await work.delete(SERVICE_TYPES, service_type)
 
 
-def report(work: Work, service_type: ServiceType) -> Report:
+def report(work: UnitOfWork, service_type: ServiceTypeRow) -> DefinitionReport:
     findings: tuple[Finding, ...] = report_service_type(work.tools.definitions.of_service_type(service_type))
-    return Report([FindingShown(each.code, each.subject, each.message) for each in findings])
+    return DefinitionReport([FindingView(each.code, each.subject, each.message) for each in findings])
 
 
-async def validate(work: Work, service_type: ServiceType, order: Order) -> Verdict:
+async def validate(work: UnitOfWork, service_type: ServiceTypeRow, order: OrderCheck) -> Verdict:
     """As a creation by the caller, with nothing taken and nothing kept."""
     setting = await _order_setting(work, order)
     schema = work.tools.definitions.of_service_type(service_type).properties
     decided = await decide_properties(work, schema, order.properties, setting)
-    faults: tuple[Fault, ...] = decided.faults if isinstance(decided, Rejected) else ()
-    return Verdict(not faults, [FaultShown(fault.path, fault.message) for fault in listed(faults)])
+    faults: tuple[PathFault, ...] = decided.faults if isinstance(decided, Rejected) else ()
+    return Verdict(not faults, [FaultView(fault.path, fault.message) for fault in listed(faults)])
 
 
-async def _order_setting(work: Work, order: Order) -> Setting:
+async def _order_setting(work: UnitOfWork, order: OrderCheck) -> PropertyTarget:
     caller = work.who
     agent = await _agent(work, order.agent_id)
     provider_id = None if order.provider_id is None else order.provider_id.lower()
@@ -186,15 +186,15 @@ async def _order_setting(work: Work, order: Order) -> Setting:
     if order.group_id is not None:
         group = await SERVICE_GROUPS.find(work.tx, order.group_id.lower())
         if caller.role is Role.PARTICIPANT and (group is None or group.consumer_id != caller.participant_id):
-            raise NotYours("the group must be one of your own")
+            raise NotPermitted("the group must be one of your own")
         if caller.role is Role.AGENT and not await serves_group(
             work.tx, str(caller.agent_id), order.group_id.lower()
         ):
-            raise NotYours("the group must be one that you serve")
+            raise NotPermitted("the group must be one that you serve")
         if group is None:
             raise BadInput(f"there is no service group {order.group_id}")
         group_id, consumer_id = group.id, group.consumer_id
-    return Setting(
+    return PropertyTarget(
         Operation.CREATE,
         dry=True,
         agent_id=None if agent is None else agent.id,
@@ -205,7 +205,7 @@ async def _order_setting(work: Work, order: Order) -> Setting:
     )
 
 
-async def _agent(work: Work, agent_id: str | None) -> Agent | None:
+async def _agent(work: UnitOfWork, agent_id: str | None) -> AgentRow | None:
     if agent_id is None:
         return None
     found = await AGENTS.find(work.tx, agent_id.lower())

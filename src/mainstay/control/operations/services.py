@@ -11,24 +11,31 @@ from uuid import UUID
 import msgspec
 
 from mainstay.control.access import Role
-from mainstay.control.domain.lifecycle import steps
+from mainstay.control.domain.lifecycle import transitions
 from mainstay.control.domain.lifecycle.schema import Action, Lifecycle
 from mainstay.control.domain.lifecycle.uptime import Entered, uptime
 from mainstay.control.domain.properties.contract import Operation
 from mainstay.control.domain.properties.schema import PropertySchema
-from mainstay.control.domain.properties.stored import references_in
+from mainstay.control.domain.properties.traversal import references_in
 from mainstay.control.domain.refusals import TerminalState
 from mainstay.control.domain.service_types import ServiceTypeDefinition
-from mainstay.control.operations import runs, vault
-from mainstay.control.operations.bounds import MAX_CONDITIONS_BYTES, refuse_large
-from mainstay.control.operations.inputs import NO_ZERO, Body, Id, Name
-from mainstay.control.operations.properties import Setting, accept_properties
-from mainstay.control.operations.refusals import BadInput, Conflict, InUse, NotYours, PlanOutdated, Stale
-from mainstay.control.operations.runs import Plan
-from mainstay.control.operations.vault import Owner
-from mainstay.control.operations.work import Work, new_id
+from mainstay.control.operations.machinery import runs, secret_sealing
+from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, Id, Name
+from mainstay.control.operations.machinery.bounds import MAX_CONDITIONS_BYTES, refuse_large
+from mainstay.control.operations.machinery.property_decisions import PropertyTarget, accept_properties
+from mainstay.control.operations.machinery.refusals import (
+    BadInput,
+    Conflict,
+    InUse,
+    NotPermitted,
+    PlanOutdated,
+    Stale,
+)
+from mainstay.control.operations.machinery.runs import RunPlan
+from mainstay.control.operations.machinery.secret_sealing import Owner
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.store import services as store
-from mainstay.control.store.agents import AGENTS, Agent, find_for
+from mainstay.control.store.agents import AGENTS, AgentRow, find_for
 from mainstay.control.store.jobs import JobRow, active_job
 from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.service_groups import SERVICE_GROUPS, ServiceGroup
@@ -41,7 +48,7 @@ MAX_WINDOW = timedelta(days=366 * 5)
 Tag = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
 Short = Annotated[str, msgspec.Meta(max_length=1000, pattern=NO_ZERO)]
 # Only if it would still come out as that plan said.
-PlanDigest = Annotated[str, msgspec.Meta(max_length=200)]
+PlanDigestText = Annotated[str, msgspec.Meta(max_length=200)]
 
 
 class NewService(Body, frozen=True, kw_only=True):
@@ -53,21 +60,21 @@ class NewService(Body, frozen=True, kw_only=True):
     consumer_id: Id | None = None
     agent_id: Id | None = None
     agent_tags: Annotated[list[Tag], msgspec.Meta(max_length=100)] = []
-    plan_digest: PlanDigest | None = None
+    plan_digest: PlanDigestText | None = None
 
 
 class ServiceChange(Body, frozen=True, kw_only=True):
     name: Name | None = None
     properties: dict[str, object] | None = None
-    plan_digest: PlanDigest | None = None
+    plan_digest: PlanDigestText | None = None
 
 
 class ActionRequest(Body, frozen=True, kw_only=True):
     properties: dict[str, object] | None = None
-    plan_digest: PlanDigest | None = None
+    plan_digest: PlanDigestText | None = None
 
 
-class Condition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ServiceCondition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What an agent found out about a service, beside its status."""
 
     type: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
@@ -76,7 +83,7 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     message: Annotated[str, msgspec.Meta(max_length=100_000)] = ""
 
 
-class Uptime(msgspec.Struct, frozen=True, rename="camel"):
+class UptimeView(msgspec.Struct, frozen=True, rename="camel"):
     start: datetime
     end: datetime
     running_seconds: float
@@ -84,7 +91,7 @@ class Uptime(msgspec.Struct, frozen=True, rename="camel"):
     share: float
 
 
-async def create(work: Work, wanted: NewService) -> ServiceRow:
+async def create(work: UnitOfWork, wanted: NewService) -> ServiceRow:
     type_id = wanted.service_type_id.lower()
     found = await find_version(work.tx, type_id)
     if found is None:
@@ -94,7 +101,7 @@ async def create(work: Work, wanted: NewService) -> ServiceRow:
     definition = await work.tools.definitions.read(work.tx, type_id, found.updated_at)
     lifecycle, schema = definition.lifecycle, definition.properties
     service_id = await _service_id(work)
-    setting = Setting(
+    setting = PropertyTarget(
         Operation.CREATE,
         service_id=service_id,
         agent_id=agent.id,
@@ -104,7 +111,7 @@ async def create(work: Work, wanted: NewService) -> ServiceRow:
         group_id=group.id,
     )
     decided = await accept_properties(work, schema, wanted.properties, setting)
-    properties, _ = await vault.seal_all(work, decided.accepted, Owner("service", service_id))
+    properties, _ = await secret_sealing.seal_all(work, decided.accepted, Owner("service", service_id))
     service = ServiceRow(
         id=service_id,
         created_at=work.now,
@@ -126,32 +133,32 @@ async def create(work: Work, wanted: NewService) -> ServiceRow:
     await _save_references(work, schema, service)
     await store.note_state(work.tx, service.id, service.status, work.now)
     # The properties are the service's own from the start, so the run has nothing to apply and nothing to give back.
-    await runs.start(work, service, lifecycle, "create", properties, Plan(None))
+    await runs.start(work, service, lifecycle, "create", properties, RunPlan(None))
     return service
 
 
-async def _service_id(work: Work) -> str:
+async def _service_id(work: UnitOfWork) -> str:
     """A new one; that of a plan is good for one order."""
     service_id = str(UUID(bytes=work.draw("service")[:16], version=4))
-    if work.foreseen is not None:
+    if work.planned is not None:
         await work.tx.lock(f"service {service_id}")
         if await SERVICES.find(work.tx, service_id) is not None:
             raise PlanOutdated("inputs", "the plan was carried out before")
     return service_id
 
 
-async def _save_references(work: Work, schema: PropertySchema, service: ServiceRow) -> None:
+async def _save_references(work: UnitOfWork, schema: PropertySchema, service: ServiceRow) -> None:
     if schema.has_references:
         found = references_in(schema, service.properties)
         await store.set_references(work.tx, service.id, [(each.path, each.service_id) for each in found])
 
 
-async def _group(work: Work, wanted: NewService) -> ServiceGroup:
+async def _group(work: UnitOfWork, wanted: NewService) -> ServiceGroup:
     caller = work.who
     if wanted.group_id is not None:
         group = await SERVICE_GROUPS.find(work.tx, wanted.group_id.lower())
         if caller.role is Role.PARTICIPANT and (group is None or group.consumer_id != caller.participant_id):
-            raise NotYours("the group must be one of your own")
+            raise NotPermitted("the group must be one of your own")
         if group is None:
             raise BadInput(f"there is no service group {wanted.group_id}")
         if wanted.consumer_id is not None and wanted.consumer_id.lower() != group.consumer_id:
@@ -161,7 +168,7 @@ async def _group(work: Work, wanted: NewService) -> ServiceGroup:
     if consumer_id is None:
         raise BadInput("an admin must say for whom: give groupId or consumerId")
     if caller.role is Role.PARTICIPANT and consumer_id != caller.participant_id:
-        raise NotYours("a participant orders for itself")
+        raise NotPermitted("a participant orders for itself")
     if await PARTICIPANTS.find(work.tx, consumer_id) is None:
         raise BadInput(f"there is no participant {consumer_id}")
     # Two first orders at once must not make two groups.
@@ -179,7 +186,7 @@ async def _group(work: Work, wanted: NewService) -> ServiceGroup:
     return await work.insert(SERVICE_GROUPS, made)
 
 
-async def _agent(work: Work, wanted: NewService, type_id: str, type_name: str) -> Agent:
+async def _agent(work: UnitOfWork, wanted: NewService, type_id: str, type_name: str) -> AgentRow:
     if wanted.agent_id is not None:
         named = await find_for(work.tx, wanted.agent_id.lower(), type_id)
         if named is None:
@@ -200,7 +207,7 @@ async def _agent(work: Work, wanted: NewService, type_id: str, type_name: str) -
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ActionOrder:
     """An action asked of a service. `properties` None: none were given."""
 
     action: str
@@ -209,14 +216,16 @@ class Request:
     if_version: int | None = None
 
 
-async def change(work: Work, service: ServiceRow, wanted: ServiceChange, if_version: int | None) -> Plan | None:
+async def change(
+    work: UnitOfWork, service: ServiceRow, wanted: ServiceChange, if_version: int | None
+) -> RunPlan | None:
     """The name at once, properties through a job `update`; what changes nothing needs none."""
     definition = await runs.definition_of(work, service)
     if service.status in definition.lifecycle.terminal_states:
         raise TerminalState(service.status)
     plan = None
     if wanted.properties is not None:
-        plan = await _request(work, service, definition, Request("update", wanted.properties, if_version))
+        plan = await _request(work, service, definition, ActionOrder("update", wanted.properties, if_version))
     refuse_stale(service, if_version)
     if wanted.name is not None:
         after = msgspec.structs.replace(service, name=wanted.name)
@@ -224,18 +233,18 @@ async def change(work: Work, service: ServiceRow, wanted: ServiceChange, if_vers
     return plan
 
 
-async def act(work: Work, service: ServiceRow, request: Request) -> Plan | None:
+async def act(work: UnitOfWork, service: ServiceRow, request: ActionOrder) -> RunPlan | None:
     return await _request(work, service, await runs.definition_of(work, service), request)
 
 
 async def _request(
-    work: Work, service: ServiceRow, definition: ServiceTypeDefinition, request: Request
-) -> Plan | None:
+    work: UnitOfWork, service: ServiceRow, definition: ServiceTypeDefinition, request: ActionOrder
+) -> RunPlan | None:
     """Checks in the order of the contract: action, terminal state, properties, version, state, active job.
 
     None: nothing had to be queued."""
     lifecycle = definition.lifecycle
-    action = steps.find_action(lifecycle, request.action)
+    action = transitions.find_action(lifecycle, request.action)
     if service.status in lifecycle.terminal_states:
         raise TerminalState(service.status)
     active = await active_job(work.tx, service.id)
@@ -254,7 +263,7 @@ async def _request(
             # What is stored now will not be for long: who asks for it would be told it is so, and then it is not.
             raise active_job_refusal(active)
         return None
-    steps.begin(lifecycle, action.name, service.status)
+    transitions.begin(lifecycle, action.name, service.status)
     if active is not None:
         raise active_job_refusal(active)
     if action.name == "delete":
@@ -276,22 +285,24 @@ def refuse_stale(service: ServiceRow, if_version: int | None) -> None:
         raise Stale(f"the service is at version {service.version}, not {if_version}; read it again")
 
 
-async def _plan(work: Work, service: ServiceRow, schema: PropertySchema, action: Action, request: Request) -> Plan:
+async def _plan(
+    work: UnitOfWork, service: ServiceRow, schema: PropertySchema, action: Action, request: ActionOrder
+) -> RunPlan:
     if not action.takes_properties:
         if request.properties:
             raise BadInput(f"action '{action.name}' takes no properties")
-        return Plan(None)
+        return RunPlan(None)
     decided = await accept_properties(
         work, schema, dict(request.properties or {}), await update_setting(work, service), service.properties
     )
-    properties, new_secrets = await vault.seal_all(work, decided.accepted, Owner("service", service.id))
+    properties, new_secrets = await secret_sealing.seal_all(work, decided.accepted, Owner("service", service.id))
     origins = runs.origins_of(work, schema, service.properties, decided, None)
-    return Plan(properties, decided, new_secrets, origins)
+    return RunPlan(properties, decided, new_secrets, origins)
 
 
-async def update_setting(work: Work, service: ServiceRow) -> Setting:
+async def update_setting(work: UnitOfWork, service: ServiceRow) -> PropertyTarget:
     agent = await AGENTS.find(work.tx, service.agent_id)
-    return Setting(
+    return PropertyTarget(
         Operation.UPDATE,
         state=service.status,
         service_id=service.id,
@@ -303,13 +314,13 @@ async def update_setting(work: Work, service: ServiceRow) -> Setting:
     )
 
 
-async def _refuse_if_referenced(work: Work, service: ServiceRow) -> None:
+async def _refuse_if_referenced(work: UnitOfWork, service: ServiceRow) -> None:
     referrers = await store.living_referrers(work.tx, service.id)
     if referrers:
         raise InUse(f"service {service.id}", {"services": referrers})
 
 
-async def set_conditions(work: Work, service: ServiceRow, wanted: list[Condition]) -> ServiceRow:
+async def set_conditions(work: UnitOfWork, service: ServiceRow, wanted: list[ServiceCondition]) -> ServiceRow:
     """What the agent says now replaces what it said before; since when is kept where nothing changed."""
     known = {str(each["type"]): each for each in service.conditions}
     conditions: list[dict[str, object]] = []
@@ -325,7 +336,9 @@ async def set_conditions(work: Work, service: ServiceRow, wanted: list[Condition
     return await runs.save_service(work, service, after, definition.lifecycle)
 
 
-async def measure_uptime(work: Work, service: ServiceRow, start: datetime | None, end: datetime | None) -> Uptime:
+async def measure_uptime(
+    work: UnitOfWork, service: ServiceRow, start: datetime | None, end: datetime | None
+) -> UptimeView:
     end = min(end or work.now, work.now)
     start = start or max(service.created_at, end - MAX_WINDOW)
     if start > end:
@@ -333,8 +346,8 @@ async def measure_uptime(work: Work, service: ServiceRow, start: datetime | None
     lifecycle: Lifecycle = (await runs.definition_of(work, service)).lifecycle
     history = [Entered(at, state) for at, state in await store.state_history(work.tx, service.id)]
     found = uptime(lifecycle, history, start, end)
-    return Uptime(start, end, found.running.total_seconds(), found.total.total_seconds(), found.share)
+    return UptimeView(start, end, found.running.total_seconds(), found.total.total_seconds(), found.share)
 
 
-async def read_provenance(work: Work, service: ServiceRow) -> dict[str, dict[str, object]]:
+async def read_provenance(work: UnitOfWork, service: ServiceRow) -> dict[str, dict[str, object]]:
     return await store.read_provenance(work.tx, service.id)

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import msgspec
 
-from mainstay.control.operations.inputs import Body, Name
-from mainstay.control.operations.refusals import Conflict
-from mainstay.control.operations.work import Work, scope
+from mainstay.control.operations.machinery.bodies import Body, Name
+from mainstay.control.operations.machinery.refusals import Conflict
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, scope
 from mainstay.control.store import subscriptions as store
-from mainstay.control.store.events import Event
+from mainstay.control.store.events import EventRow
 
 Sequence = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 
@@ -31,7 +31,7 @@ class Acknowledgement(Body, frozen=True, kw_only=True):
 
 
 class LeasedEvents(msgspec.Struct, frozen=True, rename="camel"):
-    events: list[Event]
+    events: list[EventRow]
     lease_expires_at: datetime
     last_event_sequence_processed: int
 
@@ -40,7 +40,7 @@ class Acknowledged(msgspec.Struct, frozen=True, rename="camel"):
     last_event_sequence_processed: int
 
 
-async def lease(work: Work, wanted: LeaseRequest) -> LeasedEvents:
+async def lease(work: UnitOfWork, wanted: LeaseRequest) -> LeasedEvents:
     seconds = min(max(wanted.lease_duration_seconds, 30), 3600)
     until = work.now + timedelta(seconds=seconds)
     last = await store.lease(work.tx, wanted.subscriber_id, wanted.instance_id, work.now, until)
@@ -50,7 +50,7 @@ async def lease(work: Work, wanted: LeaseRequest) -> LeasedEvents:
     return LeasedEvents(events, until, last)
 
 
-async def acknowledge(work: Work, wanted: Acknowledgement) -> Acknowledged:
+async def acknowledge(work: UnitOfWork, wanted: Acknowledgement) -> Acknowledged:
     number = wanted.last_event_sequence_processed
     if not await store.acknowledge(work.tx, wanted.subscriber_id, wanted.instance_id, number):
         raise Conflict(
@@ -60,6 +60,6 @@ async def acknowledge(work: Work, wanted: Acknowledgement) -> Acknowledged:
     return Acknowledged(number)
 
 
-async def events_after(work: Work, sequence: int, limit: int) -> list[Event]:
+async def events_after(work: UnitOfWork, sequence: int, limit: int) -> list[EventRow]:
     """What the caller may see of the events after this number."""
     return await store.events_after(work.tx, sequence, limit, scope(work.relation("event", "read"), work.who))

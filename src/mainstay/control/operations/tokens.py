@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from mainstay.control.access import Role
-from mainstay.control.operations.inputs import Body, Id, Name
-from mainstay.control.operations.refusals import BadInput, NotFound, NotYours
-from mainstay.control.operations.work import Work, new_id
+from mainstay.control.operations.machinery.bodies import Body, Id, Name
+from mainstay.control.operations.machinery.refusals import BadInput, NotFound, NotPermitted
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.store import tokens as store
 from mainstay.control.store.agents import AGENTS
 from mainstay.control.store.participants import PARTICIPANTS
@@ -36,7 +36,7 @@ def new_value() -> str:
     return secrets.token_urlsafe(32)
 
 
-async def create(work: Work, wanted: NewToken) -> TokenWithValue:
+async def create(work: UnitOfWork, wanted: NewToken) -> TokenWithValue:
     participant_id, agent_id = await _resolve_scope(work, wanted)
     token = Token(
         id=new_id(),
@@ -51,7 +51,7 @@ async def create(work: Work, wanted: NewToken) -> TokenWithValue:
     return await save(work, token)
 
 
-async def save(work: Work, token: Token) -> TokenWithValue:
+async def save(work: UnitOfWork, token: Token) -> TokenWithValue:
     value = new_value()
     await work.insert(TOKENS, token, hash=hash_token(value))
     return with_value(token, value)
@@ -65,12 +65,12 @@ def check_time(time: datetime | None) -> datetime | None:
     return time.astimezone(UTC)
 
 
-async def _resolve_scope(work: Work, wanted: NewToken) -> tuple[str | None, str | None]:
+async def _resolve_scope(work: UnitOfWork, wanted: NewToken) -> tuple[str | None, str | None]:
     """The participant and the agent that the token speaks for."""
     is_admin = work.who.role is Role.ADMIN
     if wanted.role == "admin":
         if not is_admin:
-            raise NotYours("only an admin may make a token of role admin", code="escalation")
+            raise NotPermitted("only an admin may make a token of role admin", code="escalation")
         if wanted.scope_id is not None:
             raise BadInput("a token of role admin has no scopeId")
         return None, None
@@ -80,26 +80,26 @@ async def _resolve_scope(work: Work, wanted: NewToken) -> tuple[str | None, str 
     if wanted.role == "participant":
         participant = await PARTICIPANTS.find(work.tx, scope_id)
         if not is_admin and scope_id != work.who.participant_id:
-            raise NotYours("a token can be made only for yourself or your own agents", code="escalation")
+            raise NotPermitted("a token can be made only for yourself or your own agents", code="escalation")
         if participant is None:
             raise BadInput(f"there is no participant {scope_id}")
         return participant.id, None
     agent = await AGENTS.find(work.tx, scope_id)
     if not is_admin and (agent is None or agent.provider_id != work.who.participant_id):
-        raise NotYours("a token can be made only for yourself or your own agents", code="escalation")
+        raise NotPermitted("a token can be made only for yourself or your own agents", code="escalation")
     if agent is None:
         raise BadInput(f"there is no agent {scope_id}")
     return agent.provider_id, agent.id
 
 
-async def find_own(work: Work) -> Token:
+async def find_own(work: UnitOfWork) -> Token:
     found = await TOKENS.find(work.tx, work.who.token_id)
     if found is None:
         raise NotFound("token", work.who.token_id)
     return found
 
 
-async def change(work: Work, before: Token, wanted: TokenChange) -> Token:
+async def change(work: UnitOfWork, before: Token, wanted: TokenChange) -> Token:
     after = msgspec.structs.replace(
         before,
         name=wanted.name or before.name,
@@ -108,21 +108,21 @@ async def change(work: Work, before: Token, wanted: TokenChange) -> Token:
     return await work.update(TOKENS, before, after)
 
 
-async def regenerate(work: Work, before: Token) -> TokenWithValue:
+async def regenerate(work: UnitOfWork, before: Token) -> TokenWithValue:
     """A new value for the same token; the old one is worth nothing from the commit on."""
     value = new_value()
     expire_at = None if before.expire_at is None else max(before.expire_at, work.now + LIFETIME)
     after = msgspec.structs.replace(before, updated_at=work.now, expire_at=expire_at)
     await TOKENS.update(work.tx, after, hash=hash_token(value))
-    await work.tell("token.regenerate", "token", before, after)
+    await work.record_event("token.regenerate", "token", before, after)
     return with_value(after, value)
 
 
-async def delete(work: Work, token: Token) -> None:
+async def delete(work: UnitOfWork, token: Token) -> None:
     await work.delete(TOKENS, token)
 
 
-async def make_first_admin(work: Work) -> str | None:
+async def make_first_admin(work: UnitOfWork) -> str | None:
     """The first admin token of a new database, over all replicas exactly one; None where there is one already."""
     await work.tx.lock("first admin")
     if await store.has_admin(work.tx):

@@ -1,122 +1,75 @@
-"""Secrets between the engine and the tables: sealed when a change is saved, opened for the agent that may."""
+"""Secrets for the agent that needs them: whose it is and when decides, and each reading leaves a trace."""
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-from collections.abc import Sequence
-from dataclasses import dataclass
+from datetime import timedelta
 
 import msgspec
 
-from mainstay.control.domain.faults import Fault
-from mainstay.control.domain.properties.contract import SecretQuestion
-from mainstay.control.domain.properties.engine import Accepted, fill
-from mainstay.control.domain.values import Properties, equal
-from mainstay.control.operations.refusals import Faulty
-from mainstay.control.operations.work import Work
-from mainstay.control.settings import BadSettings
+from mainstay.control.operations.machinery.refusals import NotFound
+from mainstay.control.operations.machinery.secret_sealing import PREFIX, open_secret
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store import secrets as store
-from mainstay.control.store.contract import Transaction
+from mainstay.control.store.agents import AGENTS
+from mainstay.control.store.engine.records import Record
+from mainstay.control.store.jobs import active_job
 from mainstay.control.store.secrets import StoredSecret
-from mainstay.control.vault.keys import FILE, VARIABLE
-from mainstay.control.vault.seal import CannotOpen, CannotSeal, Place, Sealed, Vault, new_reference
+from mainstay.control.store.services import SERVICES
 
-PREFIX = "vault://"
-NOT_CONFIGURED = "vault is not configured"
-NOT_STORED = "failed to store secret in vault"
-RESEALED_AT_ONCE = 500
+TRACE_EVERY = timedelta(hours=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
-    kind: str
-    id: str
+class Revealed(msgspec.Struct, frozen=True):
+    # Any JSON: a secret may be a number, or a whole document.
+    value: object
 
 
-def place_of(secret: StoredSecret) -> Place:
-    return Place(secret.reference, secret.owner_kind, secret.owner_id, secret.schema_path)
+class NoSecret(NotFound):
+    def __init__(self, reference: str) -> None:
+        super().__init__("secret", reference)
+        self.args = (f"secret with reference {reference} not found",)
 
 
-def open_secret(vault: Vault, secret: StoredSecret) -> object:
-    return vault.open(Sealed(secret.key_id, secret.ciphertext), place_of(secret))
-
-
-async def seal_all(work: Work, accepted: Accepted, owner: Owner) -> tuple[Properties, tuple[str, ...]]:
-    """The properties with references where values were, and the references that are new."""
-    if not accepted.secrets:
-        return accepted.properties, ()
+async def reveal(work: UnitOfWork, reference: str) -> Revealed:
+    name = reference.removeprefix(PREFIX)
+    secret = await store.find(work.tx, name)
     vault = work.tools.vault
-    if vault is None:
-        raise Faulty([Fault(slot.path, NOT_CONFIGURED) for slot in accepted.secrets])
-    references: dict[str, str] = {}
-    faults: list[Fault] = []
-    for slot in accepted.secrets:
-        reference = new_reference()
-        try:
-            sealed = vault.seal(slot.plain.reveal(), Place(reference, owner.kind, owner.id, slot.schema_path))
-        except CannotSeal:
-            faults.append(Fault(slot.path, NOT_STORED))
-            continue
-        secret = StoredSecret(
-            reference, sealed.ciphertext, sealed.key_id, owner.kind, owner.id, slot.schema_path, str(slot.kind)
-        )
-        await store.add(work.tx, secret, work.now)
-        references[slot.path] = f"{PREFIX}{reference}"
-    if faults:
-        raise Faulty(faults)
-    return fill(accepted.properties, references), tuple(references.values())
+    if secret is None or vault is None:
+        raise NoSecret(reference)
+    owner, job_id = await _owner(work, secret, reference)
+    await _trace(work, secret, owner, job_id)
+    return Revealed(open_secret(vault, secret))
 
 
-async def same_secrets(work: Work, questions: Sequence[SecretQuestion]) -> frozenset[str]:
-    """The paths whose stored secret is the one that was given."""
-    vault = work.tools.vault
-    if vault is None:
-        return frozenset()
-    same: set[str] = set()
-    for question in questions:
-        found = await store.find(work.tx, question.reference.removeprefix(PREFIX))
-        if found is not None and same_value(open_secret(vault, found), question.plain.reveal()):
-            same.add(question.path)
-    return frozenset(same)
+async def _owner(work: UnitOfWork, secret: StoredSecret, reference: str) -> tuple[Record, str | None]:
+    """The agent or service that owns it, and the job it is read for; refused where it is not the caller's to read."""
+    agent_id = work.who.agent_id
+    if secret.owner_kind == "agent":
+        agent = await AGENTS.find(work.tx, secret.owner_id)
+        if agent is None or agent.id != agent_id:
+            raise NoSecret(reference)
+        return agent, None
+    service = await SERVICES.find(work.tx, secret.owner_id)
+    if service is None or service.agent_id != agent_id:
+        raise NoSecret(reference)
+    job = await active_job(work.tx, service.id)
+    if job is None and secret.type == "ephemeral":
+        raise NoSecret(reference)
+    return service, None if job is None else job.id
 
 
-def same_value(left: object, right: object) -> bool:
-    """As for any other property; two texts in a time that tells nothing about where they differ."""
-    if isinstance(left, str) and isinstance(right, str):
-        return hmac.compare_digest(left.encode(), right.encode())
-    return equal(left, right)
-
-
-def digest_of(work: Work, *parts: object) -> str:
-    """Of something that may hold secrets: keyed, so that nobody can find a short one by trying."""
-    text = msgspec.json.encode(parts, order="sorted")
-    vault = work.tools.vault
-    # Without a vault there are no secrets.
-    return hashlib.sha256(text).hexdigest() if vault is None else vault.digest(text)
-
-
-async def forget(work: Work, references: Sequence[str]) -> None:
-    await store.delete(work.tx, [reference.removeprefix(PREFIX) for reference in references])
-
-
-async def check_keys(tx: Transaction, vault: Vault | None) -> None:
-    """A key that cannot open the newest secret is the wrong one, and every secret sealed with it would be one more."""
-    newest = await store.newest(tx)
-    if vault is None or newest is None:
+async def _trace(work: UnitOfWork, secret: StoredSecret, owner: Record, job_id: str | None) -> None:
+    """One event for each secret and job; outside jobs at most one an hour."""
+    known = await store.note_reading(work.tx, secret.reference, job_id or "", work.now, TRACE_EVERY)
+    if known:
         return
-    try:
-        open_secret(vault, newest)
-    except CannotOpen:
-        raise BadSettings(
-            f"the vault key does not open the secrets in this database; give the right {VARIABLE} or {FILE}"
-        ) from None
-
-
-async def reseal_all(tx: Transaction, vault: Vault) -> int:
-    """Seals some of what another key sealed with the current one; how many that were, none when it is done."""
-    found = await store.not_sealed_by(tx, vault.current, RESEALED_AT_ONCE)
-    for secret in found:
-        sealed = vault.seal(open_secret(vault, secret), place_of(secret))
-        await store.reseal(tx, secret.reference, sealed.key_id, sealed.ciphertext)
-    return len(found)
+    noun = "agent" if secret.owner_kind == "agent" else "service"
+    await work.record_event(
+        "vault.read",
+        noun,
+        owner,
+        owner,
+        reference=f"{PREFIX}{secret.reference}",
+        schemaPath=secret.schema_path,
+        jobId=job_id,
+    )

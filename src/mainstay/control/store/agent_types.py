@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mainstay.control.store.contract import Transaction
-from mainstay.control.store.records import Record, Table
+from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.records import Record, Table
 
 
 class AgentType(Record, frozen=True, kw_only=True):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from mainstay.control.store.contract import Transaction
-from mainstay.control.store.records import Record, Table, to_microseconds
+from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.records import Record, Table, to_microseconds
 
 AgentStatus = Literal["New", "Connected", "Disconnected", "Error", "Disabled"]
 
 
-class Agent(Record, frozen=True, kw_only=True):
+class AgentRow(Record, frozen=True, kw_only=True):
     name: str
     status: AgentStatus
     last_status_update: datetime
@@ -23,10 +23,10 @@ class Agent(Record, frozen=True, kw_only=True):
     service_pool_set_id: str | None = None
 
 
-AGENTS = Table("agents", "agent", Agent)
+AGENTS = Table("agents", "agent", AgentRow)
 
 
-async def find_for(tx: Transaction, agent_id: str, service_type_id: str) -> tuple[Agent, str, bool] | None:
+async def find_for(tx: Transaction, agent_id: str, service_type_id: str) -> tuple[AgentRow, str, bool] | None:
     """The agent, the name of its type, and whether that serves the service type."""
     rows = await tx.fetch(
         f"SELECT {AGENTS.select('agents')}, agent_types.name AS type_name, CASE WHEN EXISTS"
@@ -50,7 +50,7 @@ async def note_sign_of_life(tx: Transaction, agent_id: str, now: datetime) -> bo
     return changed > 0
 
 
-async def silent_agents(tx: Transaction, before: datetime, limit: int) -> list[Agent]:
+async def silent_agents(tx: Transaction, before: datetime, limit: int) -> list[AgentRow]:
     rows = await tx.fetch(
         f"SELECT {AGENTS.select()} FROM agents WHERE status = 'Connected' AND last_status_update < :before"
         f" ORDER BY last_status_update LIMIT {limit}{tx.skip_locked}",

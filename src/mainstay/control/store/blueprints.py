@@ -7,8 +7,8 @@ from datetime import datetime
 
 import msgspec
 
-from mainstay.control.store.contract import Transaction
-from mainstay.control.store.records import Record, Table, fold, to_microseconds
+from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.records import Record, Table, fold, to_microseconds
 
 
 class BlueprintVersion(Record, frozen=True, kw_only=True):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from mainstay.control.store.contract import Row, Transaction
-from mainstay.control.store.records import to_microseconds
+from mainstay.control.store.engine.contract import Row, Transaction
+from mainstay.control.store.engine.records import to_microseconds
 from mainstay.control.store.service_pools import SERVICE_POOLS, ServicePool
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from mainstay.control.store.contract import Transaction
-from mainstay.control.store.records import Record, Table
+from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.records import Record, Table
 
 
-class Event(Record, frozen=True, kw_only=True):
+class EventRow(Record, frozen=True, kw_only=True):
     # None while nobody has read it.
     sequence_number: int | None = None
     type: str
@@ -22,7 +22,7 @@ class Event(Record, frozen=True, kw_only=True):
     participant_id: str | None = None
 
 
-EVENTS = Table("events", "event", Event)
+EVENTS = Table("events", "event", EventRow)
 
 
 async def number_events(tx: Transaction) -> None:

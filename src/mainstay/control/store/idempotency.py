@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from mainstay.control.store.contract import Transaction
-from mainstay.control.store.records import to_microseconds
+from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.records import to_microseconds
 
 
 async def reserve(tx: Transaction, token_id: str, key: str, digest: str, now: datetime) -> tuple[str, str] | None:

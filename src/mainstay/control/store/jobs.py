@@ -7,8 +7,8 @@ from typing import Literal
 
 import msgspec
 
-from mainstay.control.store.contract import Row, Transaction
-from mainstay.control.store.records import Record, Table, to_microseconds, to_time
+from mainstay.control.store.engine.contract import Row, Transaction
+from mainstay.control.store.engine.records import Record, Table, to_microseconds, to_time
 
 JobStatus = Literal["Pending", "Processing", "Completed", "Failed", "Cancelled"]
 ACTIVE = "('Pending', 'Processing')"
@@ -38,7 +38,7 @@ class JobRow(Record, frozen=True, kw_only=True):
     consumer_id: str
 
 
-class Run(Record, frozen=True, kw_only=True):
+class RunRow(Record, frozen=True, kw_only=True):
     service_id: str
     action: str
     visited: list[str]
@@ -57,10 +57,10 @@ class Run(Record, frozen=True, kw_only=True):
 
 
 JOBS = Table("jobs", "job", JobRow)
-RUNS = Table("runs", "run", Run)
+RUNS = Table("runs", "run", RunRow)
 
 
-class Holding(msgspec.Struct, frozen=True):
+class JobHold(msgspec.Struct, frozen=True):
     """What a job row holds that is nobody else's business."""
 
     deadline_at: datetime | None
@@ -70,7 +70,7 @@ class Holding(msgspec.Struct, frozen=True):
     outcome: str | None
 
 
-async def find_held(tx: Transaction, job_id: str, *, lock: bool = False) -> tuple[JobRow, Holding] | None:
+async def find_job_with_hold(tx: Transaction, job_id: str, *, lock: bool = False) -> tuple[JobRow, JobHold] | None:
     ending = tx.for_update if lock else ""
     rows = await tx.fetch(
         f"SELECT {JOBS.select()}, deadline_at, lease_hash, claim_id, outcome FROM jobs WHERE id = :id{ending}",
@@ -80,7 +80,7 @@ async def find_held(tx: Transaction, job_id: str, *, lock: bool = False) -> tupl
         return None
     (row,) = rows
     deadline = row["deadline_at"]
-    return JOBS.decode(row), Holding(
+    return JOBS.decode(row), JobHold(
         to_time(deadline) if isinstance(deadline, int) else None,
         *(None if row[name] is None else str(row[name]) for name in ("lease_hash", "claim_id", "outcome")),
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from mainstay.control.store.contract import Transaction, Value
-from mainstay.control.store.paging import Condition
-from mainstay.control.store.records import Record, Table, to_microseconds
+from mainstay.control.store.engine.contract import Transaction, Value
+from mainstay.control.store.engine.paging import SqlCondition
+from mainstay.control.store.engine.records import Record, Table, to_microseconds
 
 EntityType = Literal["Agent", "Service", "Resource"]
 Aggregate = Literal["min", "max", "sum", "avg", "diff"]
@@ -74,7 +74,7 @@ async def aggregate(
     return [(int(str(row["bucket"])), float(str(row["value"]))) for row in rows]
 
 
-async def resource_ids(tx: Transaction, scope: list[Condition], limit: int, offset: int) -> tuple[list[str], int]:
+async def resource_ids(tx: Transaction, scope: list[SqlCondition], limit: int, offset: int) -> tuple[list[str], int]:
     parameters: dict[str, Value] = {}
     for condition in scope:
         parameters |= condition.parameters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from mainstay.control.store.records import Record, Table
+from mainstay.control.store.engine.records import Record, Table
 
 ParticipantStatus = Literal["Enabled", "Disabled"]
 

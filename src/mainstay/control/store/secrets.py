@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from mainstay.control.store.contract import Row, Transaction
-from mainstay.control.store.records import to_microseconds
+from mainstay.control.store.engine.contract import Row, Transaction
+from mainstay.control.store.engine.records import to_microseconds
 
 
 @dataclass(frozen=True, slots=True)

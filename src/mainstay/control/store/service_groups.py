@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.control.store.records import Record, Table
+from mainstay.control.store.engine.records import Record, Table
 
 
 class ServiceGroup(Record, frozen=True, kw_only=True):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from mainstay.control.store.contract import Transaction
-from mainstay.control.store.records import Record, Table, to_microseconds
+from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.records import Record, Table, to_microseconds
 
 PoolPropertyType = Literal["string", "integer", "number", "boolean", "json"]
 GeneratorType = Literal["list", "subnet"]

@@ -6,11 +6,11 @@ from datetime import datetime
 
 import msgspec
 
-from mainstay.control.store.contract import Transaction
-from mainstay.control.store.records import Record, Table, to_time
+from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.records import Record, Table, to_time
 
 
-class ServiceType(Record, frozen=True, kw_only=True):
+class ServiceTypeRow(Record, frozen=True, kw_only=True):
     name: str
     # None is free-form, or the built-in lifecycle. Kept exactly as written.
     property_schema: dict[str, object] | None = None
@@ -19,7 +19,7 @@ class ServiceType(Record, frozen=True, kw_only=True):
     blueprint_digest: str | None = None
 
 
-SERVICE_TYPES = Table("service_types", "service_type", ServiceType)
+SERVICE_TYPES = Table("service_types", "service_type", ServiceTypeRow)
 
 
 class TypeVersion(msgspec.Struct, frozen=True):

@@ -8,8 +8,8 @@ from datetime import datetime
 
 import msgspec
 
-from mainstay.control.store.contract import Row, Transaction, Value
-from mainstay.control.store.records import Record, Table, to_microseconds, to_time
+from mainstay.control.store.engine.contract import Row, Transaction, Value
+from mainstay.control.store.engine.records import Record, Table, to_microseconds, to_time
 
 
 class ServiceRow(Record, frozen=True, kw_only=True):
@@ -31,7 +31,7 @@ class ServiceRow(Record, frozen=True, kw_only=True):
 SERVICES = Table("services", "service", ServiceRow, name_index="service_names")
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class ServiceContext(msgspec.Struct, frozen=True):
     """What is shown of a service beside its own row."""
 
     agent_name: str
@@ -43,14 +43,14 @@ class Surroundings(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ServiceForUpdate:
     service: ServiceRow
     # Which form of its type's definition holds.
     type_version: datetime
     pool_set_id: str | None
 
 
-async def find_whole(tx: Transaction, service_id: str, *, lock: bool = False) -> Found | None:
+async def find_for_update(tx: Transaction, service_id: str, *, lock: bool = False) -> ServiceForUpdate | None:
     """A service with what is needed to do something with it, in one go."""
     ending = f"{tx.for_update} OF services" if lock and tx.for_update else ""
     rows = await tx.fetch(
@@ -63,7 +63,7 @@ async def find_whole(tx: Transaction, service_id: str, *, lock: bool = False) ->
     if not rows:
         return None
     pool_set_id = rows[0]["pool_set_id"]
-    return Found(
+    return ServiceForUpdate(
         SERVICES.decode(rows[0]),
         to_time(int(str(rows[0]["type_version"]))),
         None if pool_set_id is None else str(pool_set_id),
@@ -81,7 +81,7 @@ _WITH_AROUND = (
 )
 
 
-async def surroundings(tx: Transaction, ids: Sequence[str]) -> dict[str, Surroundings]:
+async def read_contexts(tx: Transaction, ids: Sequence[str]) -> dict[str, ServiceContext]:
     marks: dict[str, Value] = {f"id_{index}": service_id for index, service_id in enumerate(ids)}
     if not marks:
         return {}
@@ -93,16 +93,16 @@ async def surroundings(tx: Transaction, ids: Sequence[str]) -> dict[str, Surroun
     return {str(row["id"]): _around(row) for row in rows}
 
 
-class Whole(msgspec.Struct, frozen=True):
+class ServiceWithParties(msgspec.Struct, frozen=True):
     """A service with all that is shown of it beside a job."""
 
     service: ServiceRow
-    around: Surroundings
+    around: ServiceContext
     provider_name: str
     consumer_name: str
 
 
-async def with_surroundings(tx: Transaction, ids: Iterable[str]) -> dict[str, Whole]:
+async def read_with_parties(tx: Transaction, ids: Iterable[str]) -> dict[str, ServiceWithParties]:
     """Those that are there, in one go."""
     marks: dict[str, Value] = {f"id_{index}": service_id for index, service_id in enumerate(dict.fromkeys(ids))}
     if not marks:
@@ -116,15 +116,15 @@ async def with_surroundings(tx: Transaction, ids: Iterable[str]) -> dict[str, Wh
         **marks,  # type: ignore[arg-type]
     )
     return {
-        str(row["id"]): Whole(
+        str(row["id"]): ServiceWithParties(
             SERVICES.decode(row), _around(row), str(row["provider_name"]), str(row["consumer_name"])
         )
         for row in rows
     }
 
 
-def _around(row: Row) -> Surroundings:
-    return Surroundings(
+def _around(row: Row) -> ServiceContext:
+    return ServiceContext(
         str(row["agent_name"]),
         str(row["agent_status"]),
         str(row["type_name"]),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from mainstay.control.store.contract import Transaction
-from mainstay.control.store.events import EVENTS, Event
-from mainstay.control.store.paging import Condition, walk
-from mainstay.control.store.records import to_microseconds
+from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.paging import SqlCondition, walk
+from mainstay.control.store.engine.records import to_microseconds
+from mainstay.control.store.events import EVENTS, EventRow
 
 
 async def lease(tx: Transaction, subscriber_id: str, instance_id: str, now: datetime, until: datetime) -> int | None:
@@ -39,7 +39,7 @@ async def acknowledge(tx: Transaction, subscriber_id: str, instance_id: str, seq
     return changed > 0
 
 
-async def events_after(tx: Transaction, sequence: int, limit: int, scope: list[Condition]) -> list[Event]:
+async def events_after(tx: Transaction, sequence: int, limit: int, scope: list[SqlCondition]) -> list[EventRow]:
     parameters: dict[str, object] = {}
     for condition in scope:
         parameters |= condition.parameters

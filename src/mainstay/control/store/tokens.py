@@ -8,8 +8,8 @@ from typing import Literal
 
 import msgspec
 
-from mainstay.control.store.contract import Row, Transaction
-from mainstay.control.store.records import Record, Table
+from mainstay.control.store.engine.contract import Row, Transaction
+from mainstay.control.store.engine.records import Record, Table
 
 Role = Literal["admin", "participant", "agent"]
 

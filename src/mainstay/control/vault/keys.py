@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-from mainstay.control.settings import BadSettings, Settings
+from mainstay.control.settings import BadSettings, ServerSettings
 from mainstay.control.vault.seal import BadKey, Vault, new_key, parse_keys
 
 VARIABLE = "VAULT_ENCRYPTION_KEY"
@@ -16,7 +16,7 @@ OLD_VARIABLE = "VAULT_ENCRYPTION_KEYS_OLD"
 FILE = "vault.key"
 
 
-def load_vault(settings: Settings, environment: Mapping[str, str]) -> Vault | None:
+def load_vault(settings: ServerSettings, environment: Mapping[str, str]) -> Vault | None:
     """None is no vault: secrets are refused with `vault is not configured`."""
     if settings.vault == "off":
         return None
@@ -27,7 +27,7 @@ def load_vault(settings: Settings, environment: Mapping[str, str]) -> Vault | No
     return Vault(keys) if keys else None
 
 
-def load_keys(settings: Settings, environment: Mapping[str, str]) -> tuple[bytes, ...]:
+def load_keys(settings: ServerSettings, environment: Mapping[str, str]) -> tuple[bytes, ...]:
     if VARIABLE in environment:
         keys = parse_keys([environment[VARIABLE]], VARIABLE)
         old = environment.get(OLD_VARIABLE, "")

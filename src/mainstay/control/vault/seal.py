@@ -32,7 +32,7 @@ class CannotOpen(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SealContext:
     reference: str
     owner_kind: str
     owner_id: str
@@ -84,7 +84,7 @@ class Vault:
         """Tells whether two texts are the same, and nothing to whoever reads it and guesses."""
         return hmac.digest(self._digest_key, text, "sha256").hex()
 
-    def seal(self, value: object, place: Place) -> Sealed:
+    def seal(self, value: object, place: SealContext) -> Sealed:
         nonce = os.urandom(NONCE_BYTES)
         try:
             ciphertext = self._ring[self.current].encrypt(nonce, msgspec.json.encode(value), place.bytes())
@@ -93,7 +93,7 @@ class Vault:
             raise CannotSeal from None
         return Sealed(self.current, nonce + ciphertext)
 
-    def open(self, sealed: Sealed, place: Place) -> object:
+    def open(self, sealed: Sealed, place: SealContext) -> object:
         cipher = self._ring.get(sealed.key_id)
         if cipher is None:
             raise CannotOpen(f"the key {sealed.key_id} is not in the key ring")

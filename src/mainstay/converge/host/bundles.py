@@ -9,7 +9,7 @@ import tarfile
 import zipfile
 
 from mainstay.converge.contract import DoesNotLoad, Fault
-from mainstay.converge.kinds import shorten
+from mainstay.converge.value_kinds import shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ LARGEST_BYTES = 1024 * 1024 * 1024
 CHUNK_BYTES = 1024 * 1024
 
 
-class Refused(Exception):
+class BundleRefused(Exception):
     """An entry that must not be unpacked."""
 
 
@@ -41,8 +41,8 @@ def unpack(real: str, name: str, state: StateDirectory, run_id: str) -> tuple[st
         entries = zip_entries(real) if name.endswith(".zip") else tar_entries(real)
         write_entries(entries, target)
         if not os.path.isfile(os.path.join(target, "manifest.yaml")):
-            raise Refused("there is no manifest.yaml at its root")
-    except (Refused, OSError) as error:
+            raise BundleRefused("there is no manifest.yaml at its root")
+    except (BundleRefused, OSError) as error:
         close()
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise DoesNotLoad([Fault(name, None, None, f"the bundle cannot be unpacked: {reason}")]) from None
@@ -64,7 +64,7 @@ def remove_dead(parent: str) -> None:
             shutil.rmtree(os.path.join(parent, entry), ignore_errors=True)
 
 
-class Entry:
+class BundleEntry:
     """One thing in a bundle; `content` is None for a directory."""
 
     def __init__(self, name: str, content: IO[bytes] | None = None, size: int = 0, mode: int = 0) -> None:
@@ -84,67 +84,67 @@ class PlainTar:
 
     def read(self, size: int) -> bytes:
         if size > CHUNK_BYTES:
-            raise Refused("a header in it is too large")
+            raise BundleRefused("a header in it is too large")
         return self.stream.read(size)
 
 
-def tar_entries(path: str) -> Iterator[Entry]:
+def tar_entries(path: str) -> Iterator[BundleEntry]:
     import gzip
 
     with gzip.open(path) as stream:
         with tarfile.TarFile(fileobj=PlainTar(stream), mode="r") as archive:  # type: ignore[arg-type]
             for member in archive:
                 if member.isdir():
-                    yield Entry(member.name)
+                    yield BundleEntry(member.name)
                 elif member.isreg():
-                    yield Entry(member.name, archive.extractfile(member), member.size, member.mode)
+                    yield BundleEntry(member.name, archive.extractfile(member), member.size, member.mode)
                 else:
-                    raise Refused(f"{shorten(member.name)!r} is neither a file nor a directory")
+                    raise BundleRefused(f"{shorten(member.name)!r} is neither a file nor a directory")
         # Only the end of the stream tells whether what was read is what was packed.
         for _ in range(LARGEST_BYTES // CHUNK_BYTES):
             if not stream.read(CHUNK_BYTES):
                 return
-        raise Refused(f"it holds more than {LARGEST_BYTES // 1024 // 1024} MB")
+        raise BundleRefused(f"it holds more than {LARGEST_BYTES // 1024 // 1024} MB")
 
 
-def zip_entries(path: str) -> Iterator[Entry]:
+def zip_entries(path: str) -> Iterator[BundleEntry]:
     with zipfile.ZipFile(path) as archive:
         for member in archive.infolist():
             mode = member.external_attr >> 16
             if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
-                raise Refused(f"{shorten(member.filename)!r} is neither a file nor a directory")
+                raise BundleRefused(f"{shorten(member.filename)!r} is neither a file nor a directory")
             if member.is_dir():
-                yield Entry(member.filename)
+                yield BundleEntry(member.filename)
             else:
                 with archive.open(member) as content:
-                    yield Entry(member.filename, content, member.file_size, mode)
+                    yield BundleEntry(member.filename, content, member.file_size, mode)
 
 
-def write_entries(entries: Iterator[Entry], target: str, largest_bytes: int = LARGEST_BYTES) -> None:
+def write_entries(entries: Iterator[BundleEntry], target: str, largest_bytes: int = LARGEST_BYTES) -> None:
     room = largest_bytes
     for count, entry in enumerate(entries):
         if count >= MOST_ENTRIES:
-            raise Refused(f"it has more than {MOST_ENTRIES} entries")
+            raise BundleRefused(f"it has more than {MOST_ENTRIES} entries")
         place = safe_place(entry.name, target)
         try:
             os.makedirs(os.path.dirname(place) if entry.content else place, mode=0o700, exist_ok=True)
         except FileExistsError:
-            raise Refused(f"{shorten(entry.name)!r} stands below a file") from None
+            raise BundleRefused(f"{shorten(entry.name)!r} stands below a file") from None
         if entry.content is None:
             continue
         # Neither reader gives more than the size an entry says it has.
         room -= entry.size
         if room < 0:
-            raise Refused(f"it holds more than {largest_bytes // 1024 // 1024} MB")
+            raise BundleRefused(f"it holds more than {largest_bytes // 1024 // 1024} MB")
         write(place, entry, entry.content)
 
 
-def write(place: str, entry: Entry, content: IO[bytes]) -> None:
+def write(place: str, entry: BundleEntry, content: IO[bytes]) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         descriptor = os.open(place, flags, 0o700 if entry.mode & 0o100 else 0o600)
     except FileExistsError:
-        raise Refused(f"{shorten(entry.name)!r} stands in it twice") from None
+        raise BundleRefused(f"{shorten(entry.name)!r} stands in it twice") from None
     with open(descriptor, "wb") as file:
         shutil.copyfileobj(content, file, CHUNK_BYTES)
 
@@ -152,5 +152,5 @@ def write(place: str, entry: Entry, content: IO[bytes]) -> None:
 def safe_place(name: str, target: str) -> str:
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or "\\" in name or "\0" in name or ".." in parts:
-        raise Refused(f"{shorten(name)!r} would leave the target")
+        raise BundleRefused(f"{shorten(name)!r} would leave the target")
     return os.path.join(target, *parts) if parts else target

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from mainstay.converge.contract import StopFlag
     from mainstay.converge.host.files import Files
-    from mainstay.converge.host.running import RunningCommand
+    from mainstay.converge.host.running_command import RunningCommand
 
 DEFAULT_SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 BUILTINS = {".", "alias", "cd", "eval", "exec", "exit", "export", "set", "source", "ulimit", "umask", "unset"}

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mainstay.converge.host.commands import Finished
-    from mainstay.converge.host.door import Host
+    from mainstay.converge.host.host import Host
 
 LOOK_TIMEOUT_SECONDS = 300.0
 CHANGE_TIMEOUT_SECONDS = 3600.0

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mainstay.converge.host.commands import Finished
-    from mainstay.converge.host.door import Host
+    from mainstay.converge.host.host import Host
     from mainstay.converge.host.state import Lock
 
 RUNTIME_DIRECTORY = "/run/systemd/system"

@@ -16,7 +16,7 @@ MOST_ENTRIES = 100_000
 DEEPEST = 100
 
 
-class Difference:
+class TreeDifference:
     """One entry that is not as in the source."""
 
     __slots__ = ("mode", "old", "path", "source", "target", "verb")
@@ -32,7 +32,7 @@ class Difference:
         self.target = target
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Difference) and str(self) == str(other)
+        return isinstance(other, TreeDifference) and str(self) == str(other)
 
     __hash__ = None  # type: ignore[assignment]  # compared, never collected
 
@@ -42,9 +42,9 @@ class Difference:
 
 def compare_trees(
     files: Files, source: str, target: str, *, uid: int, gid: int, mode: int, purge: bool
-) -> tuple[Difference, ...]:
-    found: list[Difference] = []
-    Comparison(files, uid, gid, mode, purge=purge, found=found).directory(source, target, 0, exists=True)
+) -> tuple[TreeDifference, ...]:
+    found: list[TreeDifference] = []
+    TreeComparison(files, uid, gid, mode, purge=purge, found=found).directory(source, target, 0, exists=True)
     return tuple(found)
 
 
@@ -53,8 +53,10 @@ def file_mode(mode: int, source_mode: int) -> int:
     return mode if source_mode & modes.S_IXUSR else mode & ~0o111
 
 
-class Comparison:
-    def __init__(self, files: Files, uid: int, gid: int, mode: int, *, purge: bool, found: list[Difference]) -> None:
+class TreeComparison:
+    def __init__(
+        self, files: Files, uid: int, gid: int, mode: int, *, purge: bool, found: list[TreeDifference]
+    ) -> None:
         self.files = files
         self.uid = uid
         self.gid = gid
@@ -75,7 +77,7 @@ class Comparison:
 
     def remove(self, path: str) -> None:
         is_directory = modes.S_ISDIR(self.files.lstat(path).st_mode)
-        self.found.append(Difference("remove tree" if is_directory else "remove", path))
+        self.found.append(TreeDifference("remove tree" if is_directory else "remove", path))
 
     def entry(self, source: str, target: str, depth: int, *, exists: bool) -> None:
         wanted = self.files.lstat(source)
@@ -89,18 +91,18 @@ class Comparison:
             old = None
         if modes.S_ISDIR(kind):
             if old is None:
-                self.found.append(Difference("directory", target, mode=self.mode))
+                self.found.append(TreeDifference("directory", target, mode=self.mode))
             else:
                 self.attributes(target, old, self.mode, modes.S_IMODE(old.st_mode) & 0o777)
             self.directory(source, target, depth + 1, exists=old is not None)
         elif modes.S_ISLNK(kind):
             leads_to = self.files.readlink(source)
             if old is None or self.files.readlink(target) != leads_to:
-                self.found.append(Difference("link", target, target=leads_to))
+                self.found.append(TreeDifference("link", target, target=leads_to))
         elif modes.S_ISREG(kind):
             mode = file_mode(self.mode, wanted.st_mode)
             if old is None or not self.files.same(target, old, source):
-                self.found.append(Difference("file", target, source=source, mode=mode, old=old))
+                self.found.append(TreeDifference("file", target, source=source, mode=mode, old=old))
             else:
                 self.attributes(target, old, mode, modes.S_IMODE(old.st_mode))
         else:
@@ -108,4 +110,4 @@ class Comparison:
 
     def attributes(self, target: str, old: Any, mode: int, bits: int) -> None:
         if bits != mode or old.st_uid != self.uid or old.st_gid != self.gid:
-            self.found.append(Difference("attributes", target, mode=mode, old=old))
+            self.found.append(TreeDifference("attributes", target, mode=mode, old=old))

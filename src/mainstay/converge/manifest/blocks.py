@@ -12,14 +12,14 @@ import re
 from itertools import chain
 
 from mainstay.converge.contract import DoesNotLoad
-from mainstay.converge.kinds import CORE, FIRST_OF_CORE, Plain
+from mainstay.converge.value_kinds import CORE, FIRST_OF_CORE, PlainScalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, TypeAlias
 
-    from mainstay.converge.kinds import Node
+    from mainstay.converge.value_kinds import Node
 
     # Where it begins, where what follows a dash begins (0 without one), the key, and the value if it stands there.
     Line: TypeAlias = tuple[int, int, str | None, Any]
@@ -48,7 +48,7 @@ MOST_BRACKETS = 15
 MOST_KNOWN_LINES = 1000
 PIECE_LENGTH = 100_000
 CLIPPED, STRIPPED = object(), object()
-EMPTY = Plain("")
+EMPTY = PlainScalar("")
 BLANK: Line = (-1, 0, None, None)
 # What nearly every text is made of.
 COMMON = bytes([*range(32, 127), 10])
@@ -234,5 +234,5 @@ def value_of(text: str) -> Any:
     if first == "[":
         return [value_of(word) for word in text[1:-1].split(", ")]
     if first in FIRST_OF_CORE and CORE.fullmatch(text):
-        return Plain(text)
+        return PlainScalar(text)
     return text

@@ -6,7 +6,6 @@ Loaders that build values lose how a scalar was written and take duplicate keys 
 from __future__ import annotations
 
 from mainstay.converge.contract import DoesNotLoad, Fault
-from mainstay.converge.kinds import CORE, FIRST_OF_CORE, Plain, shorten
 from mainstay.converge.manifest.libyaml import (
     AliasEvent,
     CParser,
@@ -21,6 +20,7 @@ from mainstay.converge.manifest.libyaml import (
     StreamEndEvent,
     YAMLError,
 )
+from mainstay.converge.value_kinds import CORE, FIRST_OF_CORE, PlainScalar, shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mainstay.converge.contract import DocumentPath
-    from mainstay.converge.kinds import Node
+    from mainstay.converge.value_kinds import Node
 
 DEEPEST_NESTING = 60
 MOST_NODES_BY_ALIASES = 1_000_000
@@ -82,7 +82,7 @@ class Composer:
         self.next()
         event = self.next()
         if event.__class__ is StreamEndEvent:
-            return Plain("")
+            return PlainScalar("")
         root = self.node(self.next(), 0)
         while event.__class__ is not DocumentEndEvent:
             event = self.next()
@@ -128,7 +128,7 @@ class Composer:
             if type(event) is ScalarEvent and event.tag is None and event.anchor is None:
                 value: Any = event.value
                 if not event.style and (not value or value[0] in FIRST_OF_CORE) and CORE.fullmatch(value):
-                    value = Plain(value)
+                    value = PlainScalar(value)
                 entries[key] = value
             else:
                 entries[key] = self.node(event, depth + 1)
@@ -136,7 +136,7 @@ class Composer:
     def key(self, event: Any, entries: dict[str, Node], depth: int) -> str:
         if event.__class__ is not ScalarEvent:
             node = self.alias(event, depth) if event.__class__ is AliasEvent else self.node(event, depth + 1)
-            if isinstance(node, Plain):
+            if isinstance(node, PlainScalar):
                 node = node.text
             if not isinstance(node, str):
                 self.fault(event, "a key must be text, not a map or a list; quote a text that begins with {{")
@@ -165,7 +165,7 @@ class Composer:
     def alias(self, event: Any, depth: int) -> Node:
         if event.anchor not in self.anchors:
             self.fault(event, f"the alias *{event.anchor} names no anchor that is complete before it")
-            return Plain("")
+            return PlainScalar("")
         node = self.anchors[event.anchor]
         size, height = measure(node, self.measured)
         self.brought_by_aliases += size
@@ -190,7 +190,7 @@ class BeyondBound(MarkedYAMLError):
 def scalar(event: Any) -> Node:
     value: str = event.value
     if not event.style and event.tag is None and CORE.fullmatch(value):
-        return Plain(value)
+        return PlainScalar(value)
     return value
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from mainstay.converge.contract import DocumentPath
-    from mainstay.converge.kinds import Node
+    from mainstay.converge.value_kinds import Node
 
 LARGEST_DOCUMENT_BYTES = 256 * 1024 * 1024
 

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+from mainstay.converge.command_words import split_words
 from mainstay.converge.contract import HealthCheck, Property, Resource
-from mainstay.converge.kinds import (
+from mainstay.converge.manifest.expressions import BadExpression, Expression, split
+from mainstay.converge.manifest.faults import did_you_mean, one_of
+from mainstay.converge.manifest.values import ValueReader, check_shape, holds_template
+from mainstay.converge.redaction import PRIVATE_PROPERTIES, clean_of
+from mainstay.converge.value_kinds import (
     BOOLEAN,
     DURATION_SECONDS,
     REDACTED,
     TEXT,
     TEXTS,
-    Kind,
-    Plain,
+    PlainScalar,
     Tainted,
     Unfit,
+    ValueKind,
     describe,
     read_text,
     shorten,
     to_text,
 )
-from mainstay.converge.manifest.expressions import BadExpression, Expression, split
-from mainstay.converge.manifest.faults import did_you_mean, one_of
-from mainstay.converge.manifest.values import ValueReader, check_shape, holds_template
-from mainstay.converge.redaction import PRIVATE_PROPERTIES, clean_of
-from mainstay.converge.words import split_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     from mainstay.converge.contract import DocumentPath, ResourceType
-    from mainstay.converge.kinds import Kind, Node
     from mainstay.converge.manifest.faults import Faults
     from mainstay.converge.manifest.resolve import Manifest, Source
+    from mainstay.converge.value_kinds import Node, ValueKind
 
     # A type, its properties, and the kinds of those among them that take a constant text as it stands.
-    Known: TypeAlias = tuple[ResourceType, dict[str, Property], dict[str, Kind]]
+    Known: TypeAlias = tuple[ResourceType, dict[str, Property], dict[str, ValueKind]]
 
 # Types of a related manifest family that we know and do not have.
 UNSUPPORTED_TYPES = {"archive", "scaffold", "apply"}
@@ -57,13 +57,13 @@ def parse_command(text: str) -> str:
     return text
 
 
-def parsed(name: str, parse: Callable[[str], Any]) -> Kind:
+def parsed(name: str, parse: Callable[[str], Any]) -> ValueKind:
     """A kind that is written as text."""
 
     def accept(value: Any) -> Any:
         return None if value is None else parse(to_text(value))
 
-    return Kind(name, lambda node: accept(read_text(node)), accept, {})
+    return ValueKind(name, lambda node: accept(read_text(node)), accept, {})
 
 
 HEALTH_CHECK_KEYS = {
@@ -103,7 +103,7 @@ class ResourceReader:
         self.referring: list[Resource] = []
 
     def read(self, node: Node, path: DocumentPath) -> None:
-        if isinstance(node, Plain) and node.value is None:
+        if isinstance(node, PlainScalar) and node.value is None:
             node = []
         if not isinstance(node, list):
             self.faults.add(path, f"`resources` must be a list, got {describe(node)}; begin each entry with `- `")
@@ -171,7 +171,7 @@ class ResourceReader:
                 if name == "defaults":
                     continue
                 where = (*path, index, name)
-                properties = {} if given.__class__ is Plain and given.value is None else given
+                properties = {} if given.__class__ is PlainScalar and given.value is None else given
                 if not isinstance(properties, dict):
                     self.faults.add(
                         where, f"{type_name}#{shorten(name)}: properties must be a map, got {describe(properties)}"
@@ -191,7 +191,7 @@ class ResourceReader:
             defaults = item["defaults"]
             if isinstance(defaults, dict):
                 found = defaults
-            elif not (isinstance(defaults, Plain) and defaults.value is None):
+            elif not (isinstance(defaults, PlainScalar) and defaults.value is None):
                 self.faults.add(place, f"`defaults` must be a map, got {describe(defaults)}")
             found_path = place
         return found, found_path
@@ -377,7 +377,7 @@ class ResourceReader:
             if key not in ("if", "unless"):
                 self.faults.unknown_key(key, place, ("if", "unless"), f"{of}control: ")
                 continue
-            if isinstance(child, Plain) and isinstance(child.value, bool):
+            if isinstance(child, PlainScalar) and isinstance(child.value, bool):
                 child = child.text.lower()
             if not isinstance(child, str):
                 self.faults.add(place, f"{of}control.{key} must be an expression, got {describe(child)}")
@@ -496,7 +496,7 @@ def known_of(resource_type: ResourceType) -> Known:
 
 def says_sensitive(properties: dict[str, Node]) -> bool:
     node = properties.get("sensitive")
-    return isinstance(node, Plain) and node.value is True
+    return isinstance(node, PlainScalar) and node.value is True
 
 
 def whose(identity: str) -> str:
@@ -512,7 +512,7 @@ def first_key(body: dict[str, Node]) -> str:
     return shorten(next(iter(body), "name"))
 
 
-def read_or_none(kind: Kind, text: str) -> Any:
+def read_or_none(kind: ValueKind, text: str) -> Any:
     """None also where it is unfit: whoever reads it in the general way then says why."""
     try:
         return kind.read(text)
@@ -522,9 +522,9 @@ def read_or_none(kind: Kind, text: str) -> Any:
 
 def bare_name(item: Node) -> Node:
     """A name without a colon is a resource without properties."""
-    if isinstance(item, Plain):
-        return {item.text: Plain("")}
-    return {item: Plain("")} if isinstance(item, str) else item
+    if isinstance(item, PlainScalar):
+        return {item.text: PlainScalar("")}
+    return {item: PlainScalar("")} if isinstance(item, str) else item
 
 
 def as_expression(text: str) -> Expression:

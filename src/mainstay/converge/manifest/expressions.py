@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 
 from mainstay.converge.contract import DoesNotLoad, Failure
-from mainstay.converge.kinds import Tainted, shorten, to_text
+from mainstay.converge.value_kinds import Tainted, shorten, to_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class SecretMembers(dict[str, "Any"]):
         self.secrets = secrets
 
 
-class Scope:
+class TemplateScope:
     """What expressions see: named roots (read when first asked for) and functions.
 
     `tainted` turns true when an evaluation touches a value that comes from a secret.
@@ -107,7 +107,7 @@ class Scope:
 class RootView:
     """A root as a name in expressions, read only when it is used."""
 
-    def __init__(self, scope: Scope, name: str) -> None:
+    def __init__(self, scope: TemplateScope, name: str) -> None:
         self._scope = scope
         self._name = name
 
@@ -160,7 +160,7 @@ class Template:
             if isinstance(part, Expression):
                 part.check()
 
-    def render(self, scope: Scope) -> Any:
+    def render(self, scope: TemplateScope) -> Any:
         """The value: of the expression's own type when the text is nothing but one expression."""
         if len(self.parts) == 1 and isinstance(self.parts[0], Expression):
             return tainted_if(scope, lambda: self.parts[0].evaluate(scope))  # type: ignore[union-attr]
@@ -194,7 +194,7 @@ class Expression:
         if self.constant is None:
             self._compiled = compile_expression(self.source)
 
-    def evaluate(self, scope: Scope) -> Any:
+    def evaluate(self, scope: TemplateScope) -> Any:
         if self.constant is not None:
             return scope.lookup(self.constant)
         compiled = self._compiled or compile_expression(self.source)
@@ -255,7 +255,7 @@ def end_of_expression(text: str, start: int) -> int:
     raise BadExpression(f"{{{{ is never closed: {shorten(text[start - 2 :])!r}; a literal is {{{{ '{{{{' }}}}")
 
 
-def tainted_if(scope: Scope, produce: Callable[[], Any]) -> Any:
+def tainted_if(scope: TemplateScope, produce: Callable[[], Any]) -> Any:
     """The produced value; text that touched a secret is marked as such."""
     before, scope.tainted = scope.tainted, False
     try:
@@ -365,7 +365,7 @@ def reworded(message: str) -> str:
     return message
 
 
-def evaluate(compiled: Callable[..., Any], scope: Scope, source: str) -> Any:
+def evaluate(compiled: Callable[..., Any], scope: TemplateScope, source: str) -> Any:
     import jinja2
 
     before, scope.tainted = scope.tainted, False

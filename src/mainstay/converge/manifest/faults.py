@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mainstay.converge.contract import DoesNotLoad, Fault
-from mainstay.converge.kinds import shorten
 from mainstay.converge.manifest.document import locate
+from mainstay.converge.value_kinds import shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

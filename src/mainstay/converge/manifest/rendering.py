@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mainstay.converge.kinds import REDACTED, Tainted
 from mainstay.converge.manifest.expressions import Template
 from mainstay.converge.redaction import PRIVATE_PROPERTIES
+from mainstay.converge.value_kinds import REDACTED, Tainted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,13 +5,13 @@ Everything a manifest says is checked here, before anything is touched.
 
 from __future__ import annotations
 
-from mainstay.converge.kinds import BOOLEAN, TEXT, Plain, describe, shorten
 from mainstay.converge.manifest.document import locate
 from mainstay.converge.manifest.entries import ResourceReader
-from mainstay.converge.manifest.expressions import Scope
+from mainstay.converge.manifest.expressions import TemplateScope
 from mainstay.converge.manifest.faults import Faults
 from mainstay.converge.manifest.hierarchy import DEEP, FIRST, apply_hierarchy, overlay
 from mainstay.converge.manifest.values import ValueReader
+from mainstay.converge.value_kinds import BOOLEAN, TEXT, PlainScalar, describe, shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mainstay.converge.contract import DocumentPath, Resource, ResourceType
-    from mainstay.converge.kinds import Node
+    from mainstay.converge.value_kinds import Node
 
 TOP_KEYS = (
     "data",
@@ -46,7 +46,7 @@ class Manifest:
         self.post_message: Any = None
         self.outputs: Any = None
         self.warnings: list[str] = []
-        self.scope = Scope({})
+        self.scope = TemplateScope({})
 
     def position(self, path: DocumentPath) -> str:
         """`file:line` of a path, for messages at run time."""
@@ -93,7 +93,7 @@ class Resolver:
         sections = self.sections(root)
         manifest = self.manifest
         self.read_data(sections)
-        manifest.scope = Scope({**self.source.roots, "data": lambda: manifest.data}, self.source.functions)
+        manifest.scope = TemplateScope({**self.source.roots, "data": lambda: manifest.data}, self.source.functions)
         self.read_settings(sections)
         reader = ResourceReader(manifest, self.faults, self.source)
         if "resources" in sections:
@@ -109,7 +109,7 @@ class Resolver:
         if isinstance(root, list):
             return {"resources": (root, ())}
         if not isinstance(root, dict):
-            got = "an empty document" if isinstance(root, Plain) and root.value is None else describe(root)
+            got = "an empty document" if isinstance(root, PlainScalar) and root.value is None else describe(root)
             self.faults.add((), f"a manifest is a list of resources or a map with `resources`, not {got}")
             return {}
         found: dict[str, tuple[Node, DocumentPath]] = {}
@@ -132,7 +132,7 @@ class Resolver:
         return found
 
     def read_data(self, sections: Mapping[str, tuple[Node, DocumentPath]]) -> None:
-        scope = Scope(self.source.roots, {})
+        scope = TemplateScope(self.source.roots, {})
         base = self.values_of(sections.get("data"), "data", scope)
         overrides = self.values_of(sections.get("overrides"), "overrides", scope)
         for key, value in overrides.items():
@@ -145,8 +145,8 @@ class Resolver:
             data = overlay(data, layer)
         self.manifest.data = data
 
-    def values_of(self, section: tuple[Node, DocumentPath] | None, name: str, scope: Scope) -> dict[str, Any]:
-        if section is None or (isinstance(section[0], Plain) and section[0].value is None):
+    def values_of(self, section: tuple[Node, DocumentPath] | None, name: str, scope: TemplateScope) -> dict[str, Any]:
+        if section is None or (isinstance(section[0], PlainScalar) and section[0].value is None):
             return {}
         node, path = section
         if not isinstance(node, dict):
@@ -183,10 +183,10 @@ class Resolver:
         if not isinstance(node, list):
             self.faults.add(path, f"hierarchy.order must be a list, got {describe(node)}")
             return []
-        scope = Scope({"facts": self.source.roots["facts"]}, {})
+        scope = TemplateScope({"facts": self.source.roots["facts"]}, {})
         order = []
         for index, child in enumerate(node):
-            text = child.text if isinstance(child, Plain) else child
+            text = child.text if isinstance(child, PlainScalar) else child
             if not isinstance(text, str):
                 self.faults.add((*path, index), f"hierarchy.order holds text, got {describe(child)}")
             elif "{{" in text:

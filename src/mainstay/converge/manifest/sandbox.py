@@ -16,7 +16,6 @@ from jinja2.sandbox import SandboxedEnvironment
 from jinja2.utils import missing
 
 from mainstay.converge.contract import DoesNotLoad, Failure
-from mainstay.converge.kinds import shorten, to_text
 from mainstay.converge.manifest.expressions import (
     LONGEST_REPETITION,
     Budget,
@@ -26,11 +25,12 @@ from mainstay.converge.manifest.expressions import (
     measure,
     reworded,
 )
+from mainstay.converge.value_kinds import shorten, to_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from mainstay.converge.manifest.expressions import Scope
+    from mainstay.converge.manifest.expressions import TemplateScope
 
 
 # What there always is to use, for who mistyped it.
@@ -43,7 +43,7 @@ WIDE_FORMAT = re.compile(r"%[^%a-zA-Z]*(?:\d{7}|\*)|\{[^{}]*:[^{}]*(?:\d{7}|\{)"
 # Filters that repeat something, with the largest number they take.
 BOUNDED_FILTERS = {"batch": 100_000, "center": 100_000, "indent": 1000, "round": 300, "slice": 100_000, "tojson": 100}
 # Runs may go on side by side in threads, each with its own scope.
-WATCHER: ContextVar[Scope | None] = ContextVar("WATCHER", default=None)
+WATCHER: ContextVar[TemplateScope | None] = ContextVar("WATCHER", default=None)
 
 
 class Sandbox(SandboxedEnvironment):
@@ -52,7 +52,7 @@ class Sandbox(SandboxedEnvironment):
     intercepted_binops = frozenset(("*", "**", "%"))
 
     @contextmanager
-    def watched_by(self, scope: Scope) -> Iterator[None]:
+    def watched_by(self, scope: TemplateScope) -> Iterator[None]:
         """Tells `scope` when a value that comes from a secret is touched."""
         token = WATCHER.set(scope)
         try:
@@ -246,7 +246,7 @@ def _measured_join(join: Callable[..., Any]) -> Callable[..., Any]:
     return measured
 
 
-def render_file(source: str, name: str, scope: Scope, read: Callable[[str], str]) -> str:
+def render_file(source: str, name: str, scope: TemplateScope, read: Callable[[str], str]) -> str:
     """A file rendered by `template()`: full Jinja2, with includes from the working directory."""
     from mainstay.converge.manifest.expressions import Unresolved, environment
 

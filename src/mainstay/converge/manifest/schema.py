@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mainstay.converge.kinds import SCALAR_SCHEMA, TEMPLATE_SCHEMA
 from mainstay.converge.manifest.entries import COMMON, STRUCTURED
+from mainstay.converge.value_kinds import SCALAR_SCHEMA, TEMPLATE_SCHEMA
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

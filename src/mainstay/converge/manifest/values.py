@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from mainstay.converge.contract import Failure
-from mainstay.converge.kinds import TEXT, TEXTS, Unfit, to_value
 from mainstay.converge.manifest.expressions import BadExpression, Template, Unresolved
+from mainstay.converge.value_kinds import TEXT, TEXTS, Unfit, to_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from mainstay.converge.contract import DocumentPath
-    from mainstay.converge.kinds import Kind, Node
-    from mainstay.converge.manifest.expressions import Scope
+    from mainstay.converge.manifest.expressions import TemplateScope
     from mainstay.converge.manifest.faults import Faults
+    from mainstay.converge.value_kinds import Node, ValueKind
 
 
 class ValueReader:
@@ -24,7 +24,7 @@ class ValueReader:
         # Whether what is being read must not be shown, even where it is wrong.
         self.private = False
 
-    def typed(self, kind: Kind, node: Node, path: DocumentPath, of: str, scope: Scope) -> Any:
+    def typed(self, kind: ValueKind, node: Node, path: DocumentPath, of: str, scope: TemplateScope) -> Any:
         """A value of `kind`, templates rendered now; None when not given or wrong."""
         try:
             if not holds_template(node):
@@ -62,7 +62,7 @@ class ValueReader:
             return template
         return to_value(node)
 
-    def render_values(self, node: Node, path: DocumentPath, name: str, scope: Scope) -> Any:
+    def render_values(self, node: Node, path: DocumentPath, name: str, scope: TemplateScope) -> Any:
         """Free-form values; templates in them see everything but `data` itself."""
         if isinstance(node, dict):
             return {key: self.render_values(child, (*path, key), name, scope) for key, child in node.items()}
@@ -72,7 +72,7 @@ class ValueReader:
             return self.rendered(node, path, f"{name}: ", scope)
         return to_value(node)
 
-    def rendered(self, text: str, path: DocumentPath, of: str, scope: Scope, *, at_key: bool = False) -> Any:
+    def rendered(self, text: str, path: DocumentPath, of: str, scope: TemplateScope, *, at_key: bool = False) -> Any:
         try:
             return Template(text).render(scope)
         except (BadExpression, Unresolved, Failure) as error:
@@ -80,13 +80,13 @@ class ValueReader:
             return None
 
 
-def check_shape(kind: Kind, node: Node) -> None:
+def check_shape(kind: ValueKind, node: Node) -> None:
     """A map or a list where text belongs is wrong, whatever the templates in it give."""
     if kind in (TEXT, TEXTS) and not isinstance(node, str):
         kind.read(node)
 
 
-def accept_secret(kind: Kind, value: Any) -> Any:
+def accept_secret(kind: ValueKind, value: Any) -> Any:
     """As `accept`; what does not fit is not shown."""
     try:
         return kind.accept(value)
@@ -120,7 +120,7 @@ def compile_tree(node: Node) -> Any:
     return to_value(node)
 
 
-def render_tree(tree: Any, scope: Scope) -> Any:
+def render_tree(tree: Any, scope: TemplateScope) -> Any:
     """A tree of values and templates, rendered."""
     if isinstance(tree, Template):
         return tree.render(scope)

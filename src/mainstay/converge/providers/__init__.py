@@ -5,12 +5,12 @@ from __future__ import annotations
 from importlib import import_module
 
 from mainstay.converge.contract import Missing
-from mainstay.converge.host.folders import module_names
+from mainstay.foundation.module_names import module_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mainstay.converge.contract import Provider
-    from mainstay.converge.host.door import Host
+    from mainstay.converge.host.host import Host
 
 
 def find_all(type_name: str) -> list[Provider]:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from mainstay.converge.command_words import split_words
 from mainstay.converge.contract import Change, Failure, Property, Resource, ResourceType, State
-from mainstay.converge.kinds import BOOLEAN, DURATION_SECONDS, EXIT_CODES, TEXT, TEXTS, Unfit, shorten, text_problem
-from mainstay.converge.words import split_words
+from mainstay.converge.value_kinds import (
+    BOOLEAN,
+    DURATION_SECONDS,
+    EXIT_CODES,
+    TEXT,
+    TEXTS,
+    Unfit,
+    shorten,
+    text_problem,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from mainstay.converge.host.door import Host
+    from mainstay.converge.host.host import Host
 
 EXECUTE = "execute"
 SHELL = "shell"
@@ -145,7 +154,7 @@ class ExecType(ResourceType):
     def describe(self, wanted: Exec, actual: ExecState, changes: tuple[Change, ...]) -> str:
         return "Would have executed via subscribe" if changes[0].refresh else "Would have executed"
 
-    def leaves_traces(self, wanted: Exec, before: ExecState, after: ExecState) -> bool:
+    def was_altered(self, wanted: Exec, before: ExecState, after: ExecState) -> bool:
         # What a failed command did is not known; by contract it triggers nobody.
         return False
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from functools import lru_cache
 from json.encoder import encode_basestring as quoted
 
+from mainstay.converge.command_words import split_words
 from mainstay.converge.contract import Change, Failure, Property, Resource, ResourceType, State, file_word
-from mainstay.converge.kinds import BOOLEAN, MODE_BITS, REDACTED, TEXT, Unfit, text_problem
-from mainstay.converge.words import split_words
+from mainstay.converge.value_kinds import BOOLEAN, MODE_BITS, REDACTED, TEXT, Unfit, text_problem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from mainstay.converge.host.door import Host
+    from mainstay.converge.host.host import Host
 
 PRESENT, ABSENT, DIRECTORY, LINK = "present", "absent", "directory", "link"
 REFUSE, FOLLOW, REPLACE = "refuse", "follow", "replace"
@@ -118,7 +118,7 @@ class FileState(State):
         if hash_up_to_bytes is not None and size > hash_up_to_bytes:
             return super().as_json_text(host, hash_up_to_bytes=hash_up_to_bytes)
         accounts = host.accounts
-        whose = whose_text(accounts.user(found.st_uid), accounts.group(found.st_gid), self.mode)
+        whose = ownership_text(accounts.user(found.st_uid), accounts.group(found.st_gid), self.mode)
         return (
             f'{{"ensure": "present", "name": {quoted(self.name)}, "checksum": "{checksum}", {whose}'
             f'"mtime": "{host.timestamp(found.st_mtime)}", "size": {size}, "type": "file"}}'
@@ -306,7 +306,7 @@ class FileType(ResourceType):
             MAKE_LINK: "Would have created the link",
         }[verb]
 
-    def leaves_traces(self, wanted: File, before: FileState, after: FileState) -> bool:
+    def was_altered(self, wanted: File, before: FileState, after: FileState) -> bool:
         if before.kind == PRESENT == after.kind and before.stat.st_mtime != after.stat.st_mtime:
             return True
         return before.kind != after.kind or any(
@@ -316,7 +316,7 @@ class FileType(ResourceType):
 
 
 @lru_cache(maxsize=64)
-def whose_text(owner: str, group: str, mode: int) -> str:
+def ownership_text(owner: str, group: str, mode: int) -> str:
     """A part of the state as text that many files share."""
     return f'"owner": {quoted(owner)}, "group": {quoted(group)}, "mode": "{mode:04o}", "provider": "posix", '
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 
 from mainstay.converge.contract import Change, Failure, Missing, Property, Resource, ResourceType, State
-from mainstay.converge.kinds import shorten
+from mainstay.converge.value_kinds import shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
-    from mainstay.converge.host.door import Host
+    from mainstay.converge.host.host import Host
 
 PRESENT, ABSENT, LATEST = "present", "absent", "latest"
 INSTALL, REMOVE = "install", "remove"
@@ -117,7 +117,7 @@ class PackageType(ResourceType):
             return f"Would have installed version {version}" if version else "Would have installed"
         return f"Would have changed version {actual.versions[0]} to {version}"
 
-    def leaves_traces(self, wanted: Package, before: PackageState, after: PackageState) -> bool:
+    def was_altered(self, wanted: Package, before: PackageState, after: PackageState) -> bool:
         return (before.versions, before.broken) != (after.versions, after.broken)
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 
 from mainstay.converge.contract import Change, Failure, Missing, Property, Resource, ResourceType, State
-from mainstay.converge.kinds import BOOLEAN, TEXT, TEXTS, shorten
+from mainstay.converge.value_kinds import BOOLEAN, TEXT, TEXTS, shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from mainstay.converge.host.door import Host
+    from mainstay.converge.host.host import Host
 
 RUNNING, STOPPED = "running", "stopped"
 START, STOP, RESTART, RELOAD, ENABLE, DISABLE = "start", "stop", "restart", "reload", "enable", "disable"
@@ -167,7 +167,7 @@ class ServiceType(ResourceType):
         text = ", would have ".join(DONE_WORDS[change.verb] for change in changes)
         return f"Would have {text}"
 
-    def leaves_traces(self, wanted: Service, before: ServiceState, after: ServiceState) -> bool:
+    def was_altered(self, wanted: Service, before: ServiceState, after: ServiceState) -> bool:
         return (before.ensure, before.enabled) != (after.ensure, after.enabled)
 
 

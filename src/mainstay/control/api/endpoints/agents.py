@@ -5,8 +5,8 @@ from __future__ import annotations
 from mainstay.control.api.contract import Answer, Call, Endpoint
 from mainstay.control.api.nouns import noun_endpoints
 from mainstay.control.operations import agents
-from mainstay.control.operations.agents import Enrolled, Enrolment, EnrolmentCode, OwnStatus
-from mainstay.control.store.agents import AGENTS, Agent
+from mainstay.control.operations.agents import Enrolled, EnrolmentCode, EnrolmentRequest, OwnStatus
+from mainstay.control.store.agents import AGENTS, AgentRow
 
 PATH = "/api/v1/agents"
 
@@ -30,7 +30,7 @@ async def make_code(call: Call) -> Answer:
 
 async def enrol(call: Call) -> Answer:
     call.parts.enrolments.admit(call.client)
-    wanted = call.read(Enrolment)
+    wanted = call.read(EnrolmentRequest)
     async with call.working() as work:
         return Answer(await agents.enrol(work, wanted))
 
@@ -42,7 +42,7 @@ ENDPOINTS = (
         act=show_me,
         access=("agent", "be"),
         summary="Show the agent whose token this is",
-        answer=Agent,
+        answer=AgentRow,
     ),
     Endpoint(
         method="PUT",
@@ -51,7 +51,7 @@ ENDPOINTS = (
         access=("agent", "be"),
         summary="Tell how the agent is",
         body=OwnStatus,
-        answer=Agent,
+        answer=AgentRow,
         refusals=(400,),
     ),
     *noun_endpoints(
@@ -74,7 +74,7 @@ ENDPOINTS = (
         access=None,
         summary="Trade an enrolment code for the agent's token",
         status=201,
-        body=Enrolment,
+        body=EnrolmentRequest,
         answer=Enrolled,
         refusals=(400, 403, 429),
     ),

@@ -7,9 +7,9 @@ import asyncio
 from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
 from mainstay.control.operations import blueprints
 from mainstay.control.operations.blueprints import PushedBlueprint
-from mainstay.control.operations.refusals import NotFound
+from mainstay.control.operations.machinery.refusals import NotFound
 from mainstay.control.store.blueprints import BLUEPRINT_VERSIONS, BlueprintVersion, find
-from mainstay.control.store.paging import Page, list_page, parse_listing
+from mainstay.control.store.engine.paging import Page, list_page, parse_listing
 
 PATH = "/api/v1/blueprints"
 BOOLEAN = {"type": "boolean"}

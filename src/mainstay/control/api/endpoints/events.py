@@ -9,13 +9,13 @@ import msgspec
 from mainstay.control.api.authentication import authenticate
 from mainstay.control.api.contract import Answer, Call, Endpoint
 from mainstay.control.api.errors import HttpRefusal
-from mainstay.control.api.waiting import first_of
+from mainstay.control.api.long_poll import first_of
 from mainstay.control.operations import events, subscriptions
-from mainstay.control.operations.refusals import BadInput
+from mainstay.control.operations.machinery.refusals import BadInput
+from mainstay.control.operations.machinery.unit_of_work import EVENT_TOPIC
 from mainstay.control.operations.subscriptions import Acknowledged, Acknowledgement, LeasedEvents, LeaseRequest
-from mainstay.control.operations.work import EVENT_TOPIC
-from mainstay.control.store.events import EVENTS, Event
-from mainstay.control.store.paging import Page, parse_listing
+from mainstay.control.store.engine.paging import Page, parse_listing
+from mainstay.control.store.events import EVENTS, EventRow
 from mainstay.control.store.subscriptions import last_number
 
 PATH = "/api/v1/events"
@@ -120,7 +120,7 @@ ENDPOINTS = (
         act=list_events,
         access=("event", "read"),
         summary="List events",
-        answer=Page[Event],
+        answer=Page[EventRow],
         lists=EVENTS,
         refusals=(400,),
     ),

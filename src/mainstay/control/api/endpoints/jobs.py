@@ -7,14 +7,14 @@ from datetime import datetime
 import msgspec
 
 from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
-from mainstay.control.api.waiting import until_found
+from mainstay.control.api.long_poll import wait_until_found
 from mainstay.control.operations import jobs
-from mainstay.control.operations.jobs import Claim, Completion, Failure, Release, Renewal, Renewed
-from mainstay.control.operations.refusals import NotFound
-from mainstay.control.operations.runs import agent_topic
-from mainstay.control.operations.shown import Job, show_jobs
+from mainstay.control.operations.jobs import Claim, Completion, FailureReport, Release, Renewal, Renewed
+from mainstay.control.operations.machinery.refusals import NotFound
+from mainstay.control.operations.machinery.runs import agent_topic
+from mainstay.control.operations.machinery.views import JobView, show_jobs
+from mainstay.control.store.engine.paging import Page, parse_listing
 from mainstay.control.store.jobs import JOBS, report_of
-from mainstay.control.store.paging import Page, parse_listing
 
 PATH = "/api/v1/jobs"
 MAX_WAIT_SECONDS = 60
@@ -23,7 +23,7 @@ MAX_WAIT_SECONDS = 60
 class LeasedJob(msgspec.Struct, frozen=True, rename="camel"):
     lease_token: str
     lease_expires_at: datetime
-    job: Job
+    job: JobView
 
 
 async def list_jobs(call: Call) -> Answer:
@@ -54,12 +54,12 @@ async def list_pending(call: Call) -> Answer:
     wait = call.number("wait", 0, 0, MAX_WAIT_SECONDS)
     service_id = next((value.lower() for key, value in call.query if key == "serviceId"), None)
 
-    async def look() -> list[Job]:
+    async def look() -> list[JobView]:
         # Whatever changes between the two questions may as well change before the agent acts on the answer.
         async with call.asking() as work:
             return await show_jobs(work, await jobs.pending(work, limit, service_id))
 
-    return Answer(await until_found(call, agent_topic(str(call.who.agent_id)), look, wait))
+    return Answer(await wait_until_found(call, agent_topic(str(call.who.agent_id)), look, wait))
 
 
 async def claim(call: Call) -> Answer:
@@ -95,7 +95,7 @@ async def complete(call: Call) -> Answer:
 async def fail(call: Call) -> Answer:
     async with call.working() as work:
         job = await work.find(JOBS, call.path["id"], "work")
-        await jobs.fail(work, job, call.read(Failure))
+        await jobs.fail(work, job, call.read(FailureReport))
     return Answer()
 
 
@@ -116,7 +116,7 @@ ENDPOINTS = (
         act=list_jobs,
         access=READ,
         summary="List jobs",
-        answer=Page[Job],
+        answer=Page[JobView],
         lists=JOBS,
         refusals=(400,),
     ),
@@ -126,7 +126,7 @@ ENDPOINTS = (
         act=list_pending,
         access=WORK,
         summary="What the agent may take now; with `wait` it answers as soon as there is something",
-        answer=list[Job],
+        answer=list[JobView],
         query=(
             QueryParameter("limit", "How many at most", {"type": "integer", "minimum": 1, "maximum": 100}),
             QueryParameter("wait", "Seconds to wait", {"type": "integer", "minimum": 0, "maximum": MAX_WAIT_SECONDS}),
@@ -140,7 +140,7 @@ ENDPOINTS = (
         act=show,
         access=READ,
         summary="Show one job",
-        answer=Job,
+        answer=JobView,
         refusals=(404,),
     ),
     Endpoint(
@@ -186,7 +186,7 @@ ENDPOINTS = (
         for name, act, access, summary, body in (
             ("release", release, WORK, "Give a job back", Release),
             ("complete", complete, WORK, "Tell that a job is done, and what was found out", Completion),
-            ("fail", fail, WORK, "Tell that a job failed", Failure),
+            ("fail", fail, WORK, "Tell that a job failed", FailureReport),
             ("cancel", cancel, ("job", "cancel"), "End a run: at once if pending, else by asking the agent", None),
         )
     ),

@@ -8,10 +8,10 @@ from typing import get_args
 from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
 from mainstay.control.api.nouns import create_endpoint, list_endpoint, noun_endpoints
 from mainstay.control.operations import metrics
+from mainstay.control.operations.machinery.refusals import BadInput
 from mainstay.control.operations.metrics import Bucket, NewMetricEntry, Series
-from mainstay.control.operations.refusals import BadInput
+from mainstay.control.store.engine.paging import Page, parse_listing, parse_time
 from mainstay.control.store.metrics import METRIC_ENTRIES, METRIC_TYPES, Aggregate
-from mainstay.control.store.paging import Page, parse_listing, parse_time
 
 PATH = "/api/v1/metric-entries"
 TIME = {"type": "string", "format": "date-time"}

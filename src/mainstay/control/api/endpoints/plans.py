@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
-from mainstay.control.api.waiting import until_found
+from mainstay.control.api.long_poll import wait_until_found
 from mainstay.control.operations import plans
 from mainstay.control.operations.plans import PlanAnswer, PlanQuestion
 from mainstay.control.store.plans import PLAN_REQUESTS
@@ -24,7 +24,7 @@ async def list_pending(call: Call) -> Answer:
         async with call.working() as work:
             return await plans.take_questions(work, limit)
 
-    return Answer(await until_found(call, plans.question_topic(str(call.who.agent_id)), look, wait))
+    return Answer(await wait_until_found(call, plans.question_topic(str(call.who.agent_id)), look, wait))
 
 
 async def answer(call: Call) -> Answer:

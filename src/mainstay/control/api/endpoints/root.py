@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from mainstay.control.api.contract import Answer, Call, Endpoint
-from mainstay.control.store.contract import Unavailable
+from mainstay.control.store.engine.contract import Unavailable
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -40,8 +40,8 @@ async def describe(_call: Call) -> Answer:
 
 
 async def show_docs(_call: Call) -> Answer:
+    from mainstay.control.api.docs_page import docs_page
     from mainstay.control.api.openapi import describe_api
-    from mainstay.control.api.pages import docs_page
 
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     page = docs_page(describe_api()).encode()

@@ -7,8 +7,8 @@ from mainstay.control.api.nouns import create_endpoint, delete_endpoint, list_en
 from mainstay.control.domain.lifecycle.svg import draw_svg
 from mainstay.control.domain.properties.json_schema import export_json_schema
 from mainstay.control.operations import service_types
-from mainstay.control.operations.service_types import Order, Report, ServiceTypeChange, Verdict
-from mainstay.control.store.service_types import SERVICE_TYPES, ServiceType
+from mainstay.control.operations.service_types import DefinitionReport, OrderCheck, ServiceTypeChange, Verdict
+from mainstay.control.store.service_types import SERVICE_TYPES, ServiceTypeRow
 
 PATH = "/api/v1/service-types"
 BOOLEAN = {"type": "boolean"}
@@ -26,7 +26,7 @@ async def change(call: Call) -> Answer:
 async def validate(call: Call) -> Answer:
     async with call.reading() as work:
         service_type = await work.find(SERVICE_TYPES, call.path["id"])
-        return Answer(await service_types.validate(work, service_type, call.read(Order)))
+        return Answer(await service_types.validate(work, service_type, call.read(OrderCheck)))
 
 
 async def show_json_schema(call: Call) -> Answer:
@@ -59,7 +59,7 @@ ENDPOINTS = (
         access=("service_type", "write"),
         summary="Change a service type; refused where living services would not fit it",
         body=ServiceTypeChange,
-        answer=ServiceType,
+        answer=ServiceTypeRow,
         also=(service_types.ChangeForecast,),
         query=(
             QueryParameter(
@@ -76,7 +76,7 @@ ENDPOINTS = (
         act=validate,
         access=("service_type", "read"),
         summary="Tell whether properties would be accepted in an order",
-        body=Order,
+        body=OrderCheck,
         answer=Verdict,
         refusals=(400, 404),
     ),
@@ -95,7 +95,7 @@ ENDPOINTS = (
         act=show_report,
         access=("service_type", "read"),
         summary="What may not be meant in the definition",
-        answer=Report,
+        answer=DefinitionReport,
         refusals=(404,),
     ),
     Endpoint(

@@ -18,24 +18,32 @@ from mainstay.control.api.ordering import (
     fulfil,
     is_rehearsal,
 )
-from mainstay.control.operations import services, vault
-from mainstay.control.operations.forecast import Forecast
+from mainstay.control.operations import services
 from mainstay.control.operations.jobs import force_delete
+from mainstay.control.operations.machinery import secret_sealing
+from mainstay.control.operations.machinery.forecast import Forecast
+from mainstay.control.operations.machinery.refusals import BadInput, Conflict, OperationRefused
+from mainstay.control.operations.machinery.runs import RunPlan
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
+from mainstay.control.operations.machinery.views import ServiceView, show_service, show_services
 from mainstay.control.operations.plans import Carried
-from mainstay.control.operations.refusals import BadInput, Conflict, Refused
-from mainstay.control.operations.runs import Plan
-from mainstay.control.operations.services import ActionRequest, Condition, NewService, Request, ServiceChange, Uptime
-from mainstay.control.operations.shown import Service, show_service, show_services
-from mainstay.control.operations.work import Work
-from mainstay.control.store import paging
+from mainstay.control.operations.services import (
+    ActionOrder,
+    ActionRequest,
+    NewService,
+    ServiceChange,
+    ServiceCondition,
+    UptimeView,
+)
+from mainstay.control.store.engine import paging
+from mainstay.control.store.engine.paging import Page, parse_listing, parse_time
 from mainstay.control.store.idempotency import keep_answer, reserve
-from mainstay.control.store.paging import Page, parse_listing, parse_time
 from mainstay.control.store.services import SERVICES, ServiceRow
 
 PATH = "/api/v1/services"
 ALIASES = {"currentStatus": "status"}
 LIVING = QueryParameter("living", "Only services that have not come to their end", {"type": "boolean"})
-LIVING_ONLY = paging.Condition("is_terminal = 0")
+LIVING_ONLY = paging.SqlCondition("is_terminal = 0")
 MAX_CONDITIONS = 100
 MAX_KEY = 255
 B = TypeVar("B", ServiceChange, ActionRequest)
@@ -54,14 +62,14 @@ def if_version(call: Call) -> int | None:
     return int(number) if number.isascii() and number.isdigit() and len(number) < 19 else -1
 
 
-async def shown(work: Work, service_id: str) -> Answer:
+async def shown(work: UnitOfWork, service_id: str) -> Answer:
     row = await SERVICES.find(work.tx, service_id)
     if row is None:
         raise RuntimeError("a service does not go within the request that changes it")
     return await shown_row(work, row)
 
 
-async def shown_row(work: Work, row: ServiceRow) -> Answer:
+async def shown_row(work: UnitOfWork, row: ServiceRow) -> Answer:
     return Answer(await show_service(work, row), headers=etag(row))
 
 
@@ -92,15 +100,15 @@ async def create(call: Call) -> Answer:
     # What leaves nothing cannot be done twice.
     key = None if is_rehearsal(call) else idempotency_key(call)
 
-    async def carry(work: Work) -> Carried:
+    async def carry(work: UnitOfWork) -> Carried:
         if key is not None:
-            digest = vault.digest_of(work, wanted)
+            digest = secret_sealing.digest_of(work, wanted)
             known = await reserve(work.tx, work.who.token_id, key, digest, work.now)
             if known is not None:
                 raise AnsweredBefore(_again(known, digest))
-        return Carried(await services.create(work, wanted), "create", Plan(None), is_order=True)
+        return Carried(await services.create(work, wanted), "create", RunPlan(None), is_order=True)
 
-    async def answer(work: Work, carried: Carried) -> Answer:
+    async def answer(work: UnitOfWork, carried: Carried) -> Answer:
         answer = await shown_row(work, carried.service)
         if key is not None:
             await keep_answer(work.tx, work.who.token_id, key, msgspec.json.encode(answer.body).decode())
@@ -124,16 +132,16 @@ def _peek(call: Call, body: type[B]) -> B:
     """A body with faults is an empty one here: whose service it is is judged first, and then it is read again."""
     try:
         return call.read(body)
-    except Refused:
+    except OperationRefused:
         return body()
 
 
-async def _shown(work: Work, carried: Carried) -> Answer:
+async def _shown(work: UnitOfWork, carried: Carried) -> Answer:
     return await shown(work, carried.service.id)
 
 
 async def change(call: Call) -> Answer:
-    async def carry(work: Work) -> Carried:
+    async def carry(work: UnitOfWork) -> Carried:
         row = await work.find(SERVICES, call.path["id"], "order", lock=True)
         plan = await services.change(work, row, call.read(ServiceChange), if_version(call))
         return Carried(row, "update", plan)
@@ -142,15 +150,15 @@ async def change(call: Call) -> Answer:
 
 
 async def delete(call: Call) -> Answer:
-    async def carry(work: Work) -> Carried:
+    async def carry(work: UnitOfWork) -> Carried:
         row = await work.find(SERVICES, call.path["id"], "order", lock=True)
         if call.flag("force"):
             services.refuse_stale(row, if_version(call))
             await force_delete(work, row)
             return Carried(row, "delete", None)
-        return Carried(row, "delete", await services.act(work, row, Request("delete", None, if_version(call))))
+        return Carried(row, "delete", await services.act(work, row, ActionOrder("delete", None, if_version(call))))
 
-    async def answer(_work: Work, _carried: Carried) -> Answer:
+    async def answer(_work: UnitOfWork, _carried: Carried) -> Answer:
         return Answer()
 
     digest = next((value for key, value in call.query if key == "planDigest"), None)
@@ -159,18 +167,18 @@ async def delete(call: Call) -> Answer:
 
 
 async def act(call: Call) -> Answer:
-    async def carry(work: Work) -> Carried:
+    async def carry(work: UnitOfWork) -> Carried:
         row = await work.find(SERVICES, call.path["id"], "order", lock=True)
         action = call.path["action"]
-        request = Request(action, call.read(ActionRequest).properties, if_version(call))
+        request = ActionOrder(action, call.read(ActionRequest).properties, if_version(call))
         return Carried(row, action, await services.act(work, row, request))
 
     return await fulfil(call, order_of(call, carry, _shown, _peek(call, ActionRequest)))
 
 
-def _conditions(raw: bytes) -> list[Condition]:
+def _conditions(raw: bytes) -> list[ServiceCondition]:
     try:
-        found = msgspec.convert(decode_json(raw or b"[]"), list[Condition])
+        found = msgspec.convert(decode_json(raw or b"[]"), list[ServiceCondition])
     except msgspec.ValidationError as error:
         raise BadInput(f"the conditions are not as they should be: {error}", code="invalid_body") from None
     if len(found) > MAX_CONDITIONS:
@@ -227,7 +235,7 @@ ENDPOINTS = (
         act=list_services,
         access=READ,
         summary="List services",
-        answer=Page[Service],
+        answer=Page[ServiceView],
         lists=SERVICES,
         query=(QueryParameter("currentStatus", "The same as status"), LIVING),
         refusals=(400,),
@@ -238,7 +246,7 @@ ENDPOINTS = (
         act=show,
         access=READ,
         summary="Show one service",
-        answer=Service,
+        answer=ServiceView,
         refusals=(404,),
     ),
     Endpoint(
@@ -249,7 +257,7 @@ ENDPOINTS = (
         summary="Order a service; its first job is `create`",
         status=201,
         body=NewService,
-        answer=Service,
+        answer=ServiceView,
         dry=Forecast,
         query=(DRY_RUN, *PLAN),
         refusals=(400, 409, 504),
@@ -261,7 +269,7 @@ ENDPOINTS = (
         access=ORDER,
         summary="Rename a service, or change its properties through a job `update`",
         body=ServiceChange,
-        answer=Service,
+        answer=ServiceView,
         also=(Forecast,),
         query=(DRY_RUN, *PLAN),
         refusals=(400, 404, 409, 412, 504),
@@ -284,7 +292,7 @@ ENDPOINTS = (
         access=ORDER,
         summary="Start any action of the service's lifecycle",
         body=ActionRequest,
-        answer=Service,
+        answer=ServiceView,
         also=(Forecast,),
         query=(DRY_RUN, *PLAN),
         refusals=(400, 404, 409, 412, 504),
@@ -295,7 +303,7 @@ ENDPOINTS = (
         act=set_conditions,
         access=("service", "condition"),
         summary="Tell what the agent found out about a service",
-        answer=Service,
+        answer=ServiceView,
         refusals=(400, 404),
     ),
     Endpoint(
@@ -304,7 +312,7 @@ ENDPOINTS = (
         act=show_uptime,
         access=READ,
         summary="The share of time that a service was running",
-        answer=Uptime,
+        answer=UptimeView,
         query=(QueryParameter("start", "From when", TIME), QueryParameter("end", "Until when", TIME)),
         refusals=(400, 404),
     ),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from mainstay.control.api.contract import Answer, Call, Endpoint
-from mainstay.control.operations import secrets
-from mainstay.control.operations.secrets import Revealed
+from mainstay.control.operations import vault
+from mainstay.control.operations.vault import Revealed
 
 
 async def reveal(call: Call) -> Answer:
     async with call.working() as work:
-        found = await secrets.reveal(work, call.path["reference"])
+        found = await vault.reveal(work, call.path["reference"])
     return Answer(found, headers={"Cache-Control": "no-store"})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.control.domain.lifecycle.arrows import arrows_of
+from mainstay.control.domain.lifecycle.diagram_edges import diagram_edges
 from mainstay.control.domain.lifecycle.schema import Lifecycle
 
 
@@ -12,7 +12,7 @@ def draw_mermaid(lifecycle: Lifecycle) -> str:
     lines = ["stateDiagram-v2"]
     lines += [f'    state "{_quoted(state)}" as {number[state]}' for state in lifecycle.states]
     lines.append(f"    [*] --> {number[lifecycle.initial_state]}")
-    for arrow in arrows_of(lifecycle):
+    for arrow in diagram_edges(lifecycle):
         text = _quoted(", ".join(arrow.labels))
         lines.append(f"    {number[arrow.origin]} --> {number[arrow.to]} : {text}")
     lines += [f"    {number[state]} --> [*]" for state in lifecycle.states if state in lifecycle.terminal_states]

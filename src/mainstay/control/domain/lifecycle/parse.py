@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.control.domain.faults import Fault, locate
+from mainstay.control.domain.faults import PathFault, locate
 from mainstay.control.domain.lifecycle.schema import Action, Lifecycle, Transition
 from mainstay.control.domain.patterns import BadPattern, Search, compile_pattern
 from mainstay.control.domain.refusals import InvalidDefinition
@@ -31,7 +31,7 @@ MAX_NAME_LENGTH = 100
 def parse_lifecycle(document: object) -> Lifecycle:
     problem = json_problem(document)
     if problem is not None or not isinstance(document, dict):
-        raise InvalidDefinition([Fault("", f"expected object, got {problem or type_name(document)}")])
+        raise InvalidDefinition([PathFault("", f"expected object, got {problem or type_name(document)}")])
     reader = _Reader()
     lifecycle = reader.read_lifecycle(document)
     if reader.faults:
@@ -41,10 +41,10 @@ def parse_lifecycle(document: object) -> Lifecycle:
 
 class _Reader:
     def __init__(self) -> None:
-        self.faults: list[Fault] = []
+        self.faults: list[PathFault] = []
 
     def fault(self, path: str, message: str) -> None:
-        self.faults.append(Fault(path, message))
+        self.faults.append(PathFault(path, message))
 
     def read_lifecycle(self, document: Properties) -> Lifecycle:
         root = self.known(document, ROOT_KEYS, "")

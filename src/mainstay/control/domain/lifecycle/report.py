@@ -8,7 +8,7 @@ from itertools import combinations
 from mainstay.control.domain.findings import Finding
 from mainstay.control.domain.lifecycle.graph import leading_to, reachable
 from mainstay.control.domain.lifecycle.schema import Action, Lifecycle, Transition
-from mainstay.control.domain.lifecycle.steps import available_actions, run_path
+from mainstay.control.domain.lifecycle.transitions import available_actions, run_path
 from mainstay.control.domain.lifecycle.witness import literal, witnesses
 
 

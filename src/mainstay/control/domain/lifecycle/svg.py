@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.sax.saxutils import escape
 
-from mainstay.control.domain.lifecycle.arrows import Arrow, arrows_of
+from mainstay.control.domain.lifecycle.diagram_edges import DiagramEdge, diagram_edges
 from mainstay.control.domain.lifecycle.layout import Line, Spot, lay_out
 from mainstay.control.domain.lifecycle.schema import Lifecycle
 
@@ -20,7 +20,7 @@ FILLS = {"initial": "#dbeafe", "running": "#d8f3dc", "terminal": "#e5e7eb", "oth
 
 def draw_svg(lifecycle: Lifecycle, title: str = "Lifecycle") -> str:
     numbers = {state: index for index, state in enumerate(lifecycle.states)}
-    arrows = arrows_of(lifecycle)
+    arrows = diagram_edges(lifecycle)
     loops = {
         state: tuple(arrow for arrow in arrows if arrow.origin == arrow.to == state) for state in lifecycle.states
     }
@@ -66,7 +66,7 @@ def _text(text: str) -> str:
 
 def _description(lifecycle: Lifecycle) -> str:
     """The picture in words, for those who cannot see it."""
-    moves = (f"{', '.join(arrow.labels)}: {arrow.origin} to {arrow.to}" for arrow in arrows_of(lifecycle))
+    moves = (f"{', '.join(arrow.labels)}: {arrow.origin} to {arrow.to}" for arrow in diagram_edges(lifecycle))
     return f"Starts in {lifecycle.initial_state}. {'. '.join(moves)}."
 
 
@@ -81,15 +81,15 @@ def _state_width(state: str) -> float:
     return max(64.0, len(state) * CHARACTER_WIDTH + 28)
 
 
-def _labels(arrow: Arrow) -> list[str]:
+def _labels(arrow: DiagramEdge) -> list[str]:
     return [text if len(text) <= MAX_LABEL_LENGTH else f"{text[: MAX_LABEL_LENGTH - 1]}…" for text in arrow.labels]
 
 
-def _label_width(arrow: Arrow) -> float:
+def _label_width(arrow: DiagramEdge) -> float:
     return max(len(text) for text in _labels(arrow)) * CHARACTER_WIDTH + 8
 
 
-def _loop_width(loops: tuple[Arrow, ...]) -> float:
+def _loop_width(loops: tuple[DiagramEdge, ...]) -> float:
     return max((_label_width(arrow) for arrow in loops), default=0.0) + (28 if loops else 0)
 
 
@@ -115,13 +115,13 @@ def _state(lifecycle: Lifecycle, state: str, spot: Spot) -> str:
     return f'{box}\n<text x="{x:.1f}" y="{y + 4.5:.1f}" text-anchor="middle" fill="#0f172a">{_text(state)}</text>'
 
 
-def _stroke(arrow: Arrow) -> str:
+def _stroke(arrow: DiagramEdge) -> str:
     if arrow.on_error:
         return f'fill="none" stroke="{ERROR_INK}" stroke-width="1.3" stroke-dasharray="5 4" marker-end="url(#error-head)"'
     return f'fill="none" stroke="{INK}" stroke-width="1.3" marker-end="url(#head)"'
 
 
-def _arrow(arrow: Arrow, route: tuple[Spot, ...]) -> str:
+def _arrow(arrow: DiagramEdge, route: tuple[Spot, ...]) -> str:
     points = [(spot.x, _y(spot)) for spot in route]
     points[0] = _edge_of_box(points[0], points[1])
     points[-1] = _edge_of_box(points[-1], points[-2])
@@ -147,11 +147,11 @@ def _label_spot(route: tuple[Spot, ...]) -> tuple[float, float]:
     return widest.x, _y(widest)
 
 
-def _label(arrow: Arrow, at: tuple[float, float]) -> str:
+def _label(arrow: DiagramEdge, at: tuple[float, float]) -> str:
     return _lines(arrow, *at, anchor="middle")
 
 
-def _lines(arrow: Arrow, x: float, y: float, *, anchor: str) -> str:
+def _lines(arrow: DiagramEdge, x: float, y: float, *, anchor: str) -> str:
     texts = _labels(arrow)
     top = y - (len(texts) - 1) * LABEL_HEIGHT / 2 + 4
     colour = ERROR_INK if arrow.on_error else LABEL_INK
@@ -162,7 +162,7 @@ def _lines(arrow: Arrow, x: float, y: float, *, anchor: str) -> str:
     )
 
 
-def _loop(arrow: Arrow, spot: Spot, state: str) -> str:
+def _loop(arrow: DiagramEdge, spot: Spot, state: str) -> str:
     """Beside its state: success on the right, errors on the left."""
     side = -1 if arrow.on_error else 1
     x, y = spot.x + side * _state_width(state) / 2, _y(spot)

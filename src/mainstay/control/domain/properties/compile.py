@@ -10,20 +10,21 @@ from datetime import UTC, datetime
 from itertools import product
 from typing import NamedTuple
 
-from mainstay.control.domain.faults import Fault, locate, make_fault
+from mainstay.control.domain.faults import PathFault, locate, make_fault
 from mainstay.control.domain.properties.contract import (
     Actor,
     Check,
+    EvaluationContext,
     Generate,
     GenerationFailed,
     Operation,
-    Plain,
     PropertyType,
+    RevealedSecret,
     SecretKind,
-    Situation,
     Unknown,
 )
-from mainstay.control.domain.properties.declared import Property
+from mainstay.control.domain.properties.declaration import PropertyDeclaration
+from mainstay.control.domain.properties.evaluation import COUNTED, CREATE, DEFAULT, GENERATED, Evaluation, SecretSlot
 from mainstay.control.domain.properties.proof import (
     LEAST_MEMBERS,
     Prove,
@@ -32,7 +33,6 @@ from mainstay.control.domain.properties.proof import (
     make_prove,
     make_prove_value,
 )
-from mainstay.control.domain.properties.run import COUNTED, CREATE, DEFAULT, GENERATED, Run, SecretSlot
 from mainstay.control.domain.values import JSON_TYPES, Properties, is_text, is_uuid, json_problem, type_name, whole
 
 VAULT_PREFIX = "vault://"
@@ -45,10 +45,10 @@ ITEM = "[]"
 
 # (value, run, outer path) → the value as it will be kept. The outer path is that of the array item around the property,
 # and empty where there is none: it goes in front of the path that the closure knows.
-Admit = Callable[[object, Run, str], object]
+Admit = Callable[[object, Evaluation, str], object]
 # (run, outer path, the object being built): what happens where no value was given
-Absent = Callable[[Run, str, Properties], None]
-AdmitMembers = Callable[[Properties, Run, str], Properties]
+Absent = Callable[[Evaluation, str, Properties], None]
+AdmitMembers = Callable[[Properties, Evaluation, str], Properties]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +66,7 @@ class Members:
 class Node:
     """A property with its closures."""
 
-    declared: Property
+    declared: PropertyDeclaration
     # Behind the outer path; empty for the items of an array.
     path: str
     # For a value that somebody gives.
@@ -79,7 +79,9 @@ class Node:
     items: Node | None
 
 
-def compile_members(members: tuple[Property, ...], prove_from: int = LEAST_MEMBERS, path: str = "") -> Members:
+def compile_members(
+    members: tuple[PropertyDeclaration, ...], prove_from: int = LEAST_MEMBERS, path: str = ""
+) -> Members:
     """`prove_from` is the number of plain members from which a proof is tried; the outcome does not hang on it."""
     paths = {member.name: locate(path, member.name).removeprefix(ITEM) for member in members}
     nodes = {member.name: compile_property(member, paths[member.name], prove_from) for member in members}
@@ -87,7 +89,7 @@ def compile_members(members: tuple[Property, ...], prove_from: int = LEAST_MEMBE
     return Members(own_path, nodes, frozenset(nodes), _members(nodes, own_path, prove_from))
 
 
-def compile_property(declared: Property, path: str, prove_from: int = LEAST_MEMBERS) -> Node:
+def compile_property(declared: PropertyDeclaration, path: str, prove_from: int = LEAST_MEMBERS) -> Node:
     members = None if declared.members is None else compile_members(declared.members, prove_from, path or ITEM)
     items = None if declared.items is None else compile_property(declared.items, "", prove_from)
     made = _typed(declared, path, members, items, prove_from)
@@ -98,16 +100,16 @@ def compile_property(declared: Property, path: str, prove_from: int = LEAST_MEMB
     return Node(declared, path, given, _absent(declared, path, made, make), make, members, items)
 
 
-def faults_of_default(declared: Property) -> list[Fault]:
+def faults_of_default(declared: PropertyDeclaration) -> list[PathFault]:
     """A default must pass its own type and validators; what the outside decides is asked when the default is used."""
     run = _unasked_run()
     compile_property(declared, "").admit(declared.default, run, locate(declared.definition_path, "default"))
     return run.faults
 
 
-def _unasked_run() -> Run:
+def _unasked_run() -> Evaluation:
     """For what the schema itself puts in place: nobody is judged."""
-    situation = Situation(
+    situation = EvaluationContext(
         operation=Operation.UPDATE,
         actor=Actor.SYSTEM,
         now=datetime.min.replace(tzinfo=UTC),
@@ -116,12 +118,12 @@ def _unasked_run() -> Run:
         # Nobody knows yet which provider; that there will be one is enough.
         provider_id="",
     )
-    run = Run(situation, None)
+    run = Evaluation(situation, None)
     run.actor = None
     return run
 
 
-def refused(declared: Property, run: Run, path: str) -> bool:
+def refused(declared: PropertyDeclaration, run: Evaluation, path: str) -> bool:
     """Notes what every authorizer has against the value; True if any has."""
     found = False
     for judge in declared.judges:
@@ -162,7 +164,7 @@ def _members(nodes: dict[str, Node], object_path: str, prove_from: int) -> Admit
         for creating in (True, False)
     )
 
-    def admit_members(given: Properties, run: Run, outer: str) -> Properties:
+    def admit_members(given: Properties, run: Evaluation, outer: str) -> Properties:
         rows, prove, uncovered, rows_left, rows_absent = (to_create if run.creating else to_change)[run.actor]
         if prove is None or not prove(given, run):
             if not names.issuperset(given):
@@ -224,33 +226,35 @@ def _proved_row(node: Node) -> _Row:
     return (node.declared.name, None, node.path, (), _keep, node.absent)
 
 
-def _keep(value: object, _run: Run, _outer: str) -> object:
+def _keep(value: object, _run: Evaluation, _outer: str) -> object:
     return value
 
 
 def _judging(node: Node) -> Admit:
     declared, path, admit_value = node.declared, node.path, node.admit
 
-    def admit(value: object, run: Run, outer: str) -> object:
+    def admit(value: object, run: Evaluation, outer: str) -> object:
         return COUNTED if refused(declared, run, outer + path) else admit_value(value, run, outer)
 
     return admit
 
 
-def is_judged(declared: Property, actor: Actor | None, *, creating: bool) -> bool:
+def is_judged(declared: PropertyDeclaration, actor: Actor | None, *, creating: bool) -> bool:
     """Whether an authorizer could object. Nobody is judged for what the schema itself puts in place: its actor is None."""
     if actor is None:
         return False
     return actor not in declared.actors or any(not (creating and each.updates_only) for each in declared.further)
 
 
-def refuse_unknown(given: Properties, names: frozenset[str], run: Run, path: str) -> None:
+def refuse_unknown(given: Properties, names: frozenset[str], run: Evaluation, path: str) -> None:
     for name in given:
         if name not in names:
             run.refuse(locate(path, name), UNKNOWN)
 
 
-def _typed(declared: Property, path: str, members: Members | None, items: Node | None, prove_from: int) -> Admit:
+def _typed(
+    declared: PropertyDeclaration, path: str, members: Members | None, items: Node | None, prove_from: int
+) -> Admit:
     checks = declared.checks
     match declared.type:
         case PropertyType.STRING:
@@ -271,7 +275,7 @@ def _typed(declared: Property, path: str, members: Members | None, items: Node |
             return _references(path, checks) if declared.refers else _uuids(path, checks)
 
 
-def run_checks(checks: tuple[Check, ...], value: object, run: Run, path: str) -> None:
+def run_checks(checks: tuple[Check, ...], value: object, run: Evaluation, path: str) -> None:
     for check in checks:
         message = check(value, run)
         if message is not None:
@@ -280,15 +284,15 @@ def run_checks(checks: tuple[Check, ...], value: object, run: Run, path: str) ->
 
 def _mismatch(path: str, expected: str) -> Admit:
     """Refuses a value of another type. There are few types, so there are few faults, and they are made here."""
-    faults = {kind: Fault(path, f"expected {expected}, got {name}") for kind, name in JSON_TYPES.items()}
+    faults = {kind: PathFault(path, f"expected {expected}, got {name}") for kind, name in JSON_TYPES.items()}
     # Some floats are no JSON at all, and some strings neither; of these `type_name` knows more.
     del faults[float]
 
-    def refuse(value: object, run: Run, outer: str) -> Unknown:
+    def refuse(value: object, run: Evaluation, outer: str) -> Unknown:
         kind = type(value)
         fault = faults.get(kind)
         if outer or fault is None or (kind is str and not value.isascii()):  # type: ignore[attr-defined]
-            fault = Fault(outer + path, f"expected {expected}, got {type_name(value)}")
+            fault = PathFault(outer + path, f"expected {expected}, got {type_name(value)}")
         run.faults.append(fault)
         return COUNTED
 
@@ -298,7 +302,7 @@ def _mismatch(path: str, expected: str) -> Admit:
 def _strings(path: str, checks: tuple[Check, ...]) -> Admit:
     mismatch = _mismatch(path, "string")
 
-    def admit(value: object, run: Run, outer: str) -> object:
+    def admit(value: object, run: Evaluation, outer: str) -> object:
         if type(value) is not str or not (value.isascii() or is_text(value)):
             return mismatch(value, run, outer)
         # The loop of `run_checks`, without the call, as for integers: most items of arrays are of these types.
@@ -314,7 +318,7 @@ def _strings(path: str, checks: tuple[Check, ...]) -> Admit:
 def _integers(path: str, checks: tuple[Check, ...]) -> Admit:
     mismatch = _mismatch(path, "integer")
 
-    def admit(value: object, run: Run, outer: str) -> object:
+    def admit(value: object, run: Evaluation, outer: str) -> object:
         if type(value) is not int:
             if type(value) is not float or not value.is_integer():
                 return mismatch(value, run, outer)
@@ -331,7 +335,7 @@ def _integers(path: str, checks: tuple[Check, ...]) -> Admit:
 def _numbers(path: str, checks: tuple[Check, ...]) -> Admit:
     mismatch = _mismatch(path, "number")
 
-    def admit(value: object, run: Run, outer: str) -> object:
+    def admit(value: object, run: Evaluation, outer: str) -> object:
         # A float minus itself is zero, unless it is infinite or no number at all.
         if type(value) is not int and (type(value) is not float or value - value != 0):
             return mismatch(value, run, outer)
@@ -345,7 +349,7 @@ def _numbers(path: str, checks: tuple[Check, ...]) -> Admit:
 def _booleans(path: str, checks: tuple[Check, ...]) -> Admit:
     mismatch = _mismatch(path, "boolean")
 
-    def admit(value: object, run: Run, outer: str) -> object:
+    def admit(value: object, run: Evaluation, outer: str) -> object:
         if type(value) is not bool:
             return mismatch(value, run, outer)
         if checks:
@@ -359,7 +363,7 @@ def _free(expected: str, wanted: type, path: str, checks: tuple[Check, ...]) -> 
     """A value whose inside nobody described: it must be JSON within the bounds, and nothing more."""
     mismatch = _mismatch(path, expected)
 
-    def admit(value: object, run: Run, outer: str) -> object:
+    def admit(value: object, run: Evaluation, outer: str) -> object:
         if not isinstance(value, wanted):
             return mismatch(value, run, outer)
         problem = json_problem(value)
@@ -376,7 +380,7 @@ def _objects(members: Members, checks: tuple[Check, ...]) -> Admit:
     path, admit_members = members.path, members.admit
     mismatch = _mismatch(path, "object")
 
-    def admit(value: object, run: Run, outer: str) -> object:
+    def admit(value: object, run: Evaluation, outer: str) -> object:
         if type(value) is not dict:
             return mismatch(value, run, outer)
         if not checks:
@@ -390,7 +394,7 @@ def _objects(members: Members, checks: tuple[Check, ...]) -> Admit:
     return admit
 
 
-def _arrays(declared: Property, items: Node, path: str, prove_from: int) -> Admit:
+def _arrays(declared: PropertyDeclaration, items: Node, path: str, prove_from: int) -> Admit:
     checks = declared.checks
     # Many plain items are proved at once, whatever the rest of the document is like.
     prove = make_prove_value(declared) if prove_from <= LEAST_MEMBERS and is_provable(declared) else None
@@ -400,7 +404,7 @@ def _arrays(declared: Property, items: Node, path: str, prove_from: int) -> Admi
     judged = {who for who in everybody if is_judged(items.declared, who[0], creating=who[1])}
     admit_quickly = items.admit if _needs_no_path(items.declared) else None
 
-    def admit(value: object, run: Run, outer: str) -> object:
+    def admit(value: object, run: Evaluation, outer: str) -> object:
         if type(value) is not list:
             return mismatch(value, run, outer)
         if prove is not None and prove(value, run):
@@ -430,11 +434,11 @@ def _arrays(declared: Property, items: Node, path: str, prove_from: int) -> Admi
     return admit
 
 
-def _each(admit: Admit, values: list[object], run: Run, path: str) -> list[object]:
+def _each(admit: Admit, values: list[object], run: Evaluation, path: str) -> list[object]:
     return [admit(value, run, f"{path}[{index}]") for index, value in enumerate(values)]
 
 
-def _needs_no_path(items: Property) -> bool:
+def _needs_no_path(items: PropertyDeclaration) -> bool:
     """Whether a right item leaves nothing behind that is known by its path."""
     return items.members is None and items.items is None and items.secret is None and items.generate is None
 
@@ -442,7 +446,7 @@ def _needs_no_path(items: Property) -> bool:
 def _uuids(path: str, checks: tuple[Check, ...]) -> Admit:
     mismatch = _mismatch(path, "string")
 
-    def admit(value: object, run: Run, outer: str) -> object:
+    def admit(value: object, run: Evaluation, outer: str) -> object:
         if type(value) is not str:
             return mismatch(value, run, outer)
         if not is_uuid(value):
@@ -456,7 +460,7 @@ def _uuids(path: str, checks: tuple[Check, ...]) -> Admit:
 def _references(path: str, checks: tuple[Check, ...]) -> Admit:
     mismatch = _mismatch(path, "string")
 
-    def admit(value: object, run: Run, outer: str) -> object:
+    def admit(value: object, run: Evaluation, outer: str) -> object:
         if type(value) is not str:
             return mismatch(value, run, outer)
         if not is_uuid(value):
@@ -471,7 +475,7 @@ def _references(path: str, checks: tuple[Check, ...]) -> Admit:
 
 
 def _sealing(admit_plain: Admit, kind: SecretKind, schema_path: str, path: str) -> Admit:
-    def admit(value: object, run: Run, outer: str) -> object:
+    def admit(value: object, run: Evaluation, outer: str) -> object:
         if type(value) is str and value.startswith(VAULT_PREFIX):
             if value in run.own_references.get(schema_path, ()):
                 return value
@@ -479,7 +483,7 @@ def _sealing(admit_plain: Admit, kind: SecretKind, schema_path: str, path: str) 
         admitted = admit_plain(value, run, outer)
         if isinstance(admitted, Unknown):
             return admitted
-        return run.seal(SecretSlot(outer + path, schema_path, kind, Plain(admitted)))
+        return run.seal(SecretSlot(outer + path, schema_path, kind, RevealedSecret(admitted)))
 
     return admit
 
@@ -487,7 +491,7 @@ def _sealing(admit_plain: Admit, kind: SecretKind, schema_path: str, path: str) 
 def _claiming(admit_value: Admit, generate: Generate, path: str) -> Admit:
     """A generator also sees a value that was given: a pool must own what a user picks from it."""
 
-    def admit(value: object, run: Run, outer: str) -> object:
+    def admit(value: object, run: Evaluation, outer: str) -> object:
         before = len(run.faults)
         admitted = admit_value(value, run, outer)
         if len(run.faults) > before or isinstance(admitted, SecretSlot):
@@ -503,7 +507,7 @@ def _claiming(admit_value: Admit, generate: Generate, path: str) -> Admit:
 def _making(name: str, generate: Generate, own_path: str, admit_made: Admit) -> Absent:
     """Lets the generator make a value where there is none; it passes the type and validators like any other."""
 
-    def make(run: Run, outer: str, out: Properties) -> None:
+    def make(run: Evaluation, outer: str, out: Properties) -> None:
         path = outer + own_path
         try:
             value = generate(path, None, run)
@@ -520,7 +524,7 @@ def _making(name: str, generate: Generate, own_path: str, admit_made: Admit) -> 
     return make
 
 
-def _unjudged(admit: Admit, value: object, run: Run, outer: str) -> object:
+def _unjudged(admit: Admit, value: object, run: Evaluation, outer: str) -> object:
     judged, run.actor = run.actor, None
     try:
         return admit(value, run, outer)
@@ -528,16 +532,16 @@ def _unjudged(admit: Admit, value: object, run: Run, outer: str) -> object:
         run.actor = judged
 
 
-def _absent(declared: Property, path: str, admit_made: Admit, make: Absent | None) -> Absent | None:
+def _absent(declared: PropertyDeclaration, path: str, admit_made: Admit, make: Absent | None) -> Absent | None:
     if declared.default is not None:
         return _default(declared, path, admit_made)
     if make is not None or not declared.required:
         return make
-    fault = Fault(path, MISSING)
+    fault = PathFault(path, MISSING)
     # Asked here for the request that is most frequent.
     demanded_by_creation = is_demanded_of_new(declared, CREATE, owed_by_agent=False)
 
-    def demand(run: Run, outer: str, _out: Properties) -> None:
+    def demand(run: Evaluation, outer: str, _out: Properties) -> None:
         situation = run.situation
         if situation.operation is CREATE:
             demanded = demanded_by_creation
@@ -550,10 +554,10 @@ def _absent(declared: Property, path: str, admit_made: Admit, make: Absent | Non
     return demand
 
 
-def _default(declared: Property, path: str, admit_made: Admit) -> Absent:
+def _default(declared: PropertyDeclaration, path: str, admit_made: Admit) -> Absent:
     name, default = declared.name, declared.default
 
-    def use_default(run: Run, outer: str, out: Properties) -> None:
+    def use_default(run: Evaluation, outer: str, out: Properties) -> None:
         run.made[outer + path] = DEFAULT
         out[name] = _unjudged(admit_made, default, run, outer)
 
@@ -561,20 +565,20 @@ def _default(declared: Property, path: str, admit_made: Admit) -> Absent:
         return use_default
     value = admit_made(default, _unasked_run(), "")
 
-    def use_settled_default(run: Run, outer: str, out: Properties) -> None:
+    def use_settled_default(run: Evaluation, outer: str, out: Properties) -> None:
         run.made[outer + path] = DEFAULT
         out[name] = value
 
     return use_settled_default
 
 
-def _is_settled(declared: Property) -> bool:
+def _is_settled(declared: PropertyDeclaration) -> bool:
     """Whether a default is the same each time: a plain value, and no check of it can ask the outside."""
     plain = isinstance(declared.default, str | int | float) and declared.secret is None and not declared.refers
     return plain and all(keywords is not None for keywords in declared.keywords_of_checks)
 
 
-def is_demanded_of_new(declared: Property, operation: Operation, *, owed_by_agent: bool) -> bool:
+def is_demanded_of_new(declared: PropertyDeclaration, operation: Operation, *, owed_by_agent: bool) -> bool:
     """Whether a required property must be in an object that is newly given: it is asked only of those who could set it."""
     if declared.secret is SecretKind.EPHEMERAL:
         return operation is Operation.CREATE

@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import Enum, StrEnum
 from typing import Final, Protocol
 
-from mainstay.control.domain.faults import Fault, locate
+from mainstay.control.domain.faults import PathFault, locate
 from mainstay.control.domain.values import Properties, hidden, is_integer, is_number, json_problem, shown, whole
 
 
@@ -60,7 +60,7 @@ class Unknown(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+class EvaluationContext:
     """Who asks for what, and where the service stands. None means that it is not known, as in a dry validation."""
 
     operation: Operation
@@ -124,7 +124,7 @@ class PoolAnswer:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plain:
+class RevealedSecret:
     """A secret in the open. It is shown by no repr and no message, and equal to nothing; only who seals it reveals it."""
 
     _value: object = field(repr=False)
@@ -139,7 +139,7 @@ class SecretQuestion:
 
     path: str
     reference: str
-    plain: Plain
+    plain: RevealedSecret
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class Outside(Protocol):
     """What a rule may ask while it looks at one value. `PENDING` is the answer of the first pass: judge later."""
 
     @property
-    def situation(self) -> Situation: ...
+    def situation(self) -> EvaluationContext: ...
 
     def service(self, service_id: str) -> ReferencedService | Unknown | None: ...
 
@@ -184,9 +184,9 @@ class Outside(Protocol):
 # A message if the value is wrong, None if it is fine.
 Check = Callable[[object, Outside], str | None]
 # A message without the path if the value may not be set now, None if it may.
-Judge = Callable[[Situation], str | None]
+Judge = Callable[[EvaluationContext], str | None]
 # Everything wrong between properties, given the merged result.
-Compare = Callable[[Properties], list[Fault]]
+Compare = Callable[[Properties], list[PathFault]]
 # (path, what was given or None, outside) → the value; raises GenerationFailed.
 Generate = Callable[[str, object, Outside], object]
 
@@ -222,7 +222,7 @@ class Placement:
 class Config:
     """A rule's configuration as it was written. A rule reads the keys it knows; whatever it did not read is a fault."""
 
-    def __init__(self, rule: str, values: Mapping[str, object], path: str, faults: list[Fault]) -> None:
+    def __init__(self, rule: str, values: Mapping[str, object], path: str, faults: list[PathFault]) -> None:
         self.rule = rule
         self._values = values
         self._path = path
@@ -234,7 +234,7 @@ class Config:
         return self._values.get(key)
 
     def fault(self, key: str, message: str) -> None:
-        self._faults.append(Fault(locate(self._path, key), message))
+        self._faults.append(PathFault(locate(self._path, key), message))
 
     def fault_unread(self) -> None:
         for key, value in self._values.items():
@@ -323,7 +323,7 @@ class NamedProperty:
     secret: bool
 
 
-class Scope(Protocol):
+class PropertyScope(Protocol):
     """The properties a schema validator may name."""
 
     def find(self, path: str) -> NamedProperty | None: ...
@@ -332,7 +332,7 @@ class Scope(Protocol):
 @dataclass(frozen=True, slots=True)
 class SchemaValidator:
     name: str
-    compile: Callable[[Config, Scope], Compare | None]
+    compile: Callable[[Config, PropertyScope], Compare | None]
     # The JSON Schema that says the same; `present` gives the schema for "this property is set".
     keywords: Callable[[Mapping[str, object], Callable[[str], Properties]], Properties] | None = None
 

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from mainstay.control.domain.faults import Fault
-from mainstay.control.domain.properties.contract import Answers, Questions, Situation, Unknown
-from mainstay.control.domain.properties.revise import find_own_references, revise_root
-from mainstay.control.domain.properties.run import CREATE, How, PoolTake, Run, SecretSlot
+from mainstay.control.domain.faults import PathFault
+from mainstay.control.domain.properties.contract import Answers, EvaluationContext, Questions, Unknown
+from mainstay.control.domain.properties.evaluation import CREATE, Evaluation, PoolTake, SecretSlot, ValueSource
 from mainstay.control.domain.properties.schema import PropertySchema
-from mainstay.control.domain.properties.stored import Reference, pool_values_in, references_in, secrets_in
+from mainstay.control.domain.properties.traversal import StoredReference, pool_values_in, references_in, secrets_in
+from mainstay.control.domain.properties.update import find_own_references, revise_root
 from mainstay.control.domain.values import Properties, comparable, equal, json_problem, type_name
 
 
@@ -30,13 +30,13 @@ class Accepted(NamedTuple):
     pool_takes: tuple[PoolTake, ...] = ()
     pool_releases: tuple[PoolTake, ...] = ()
     # Every service that the properties refer to, not only the new ones.
-    references: tuple[Reference, ...] = ()
+    references: tuple[StoredReference, ...] = ()
     # The paths whose value nobody gave.
-    made: Mapping[str, How] = MappingProxyType({})
+    made: Mapping[str, ValueSource] = MappingProxyType({})
 
 
 class Rejected(NamedTuple):
-    faults: tuple[Fault, ...]
+    faults: tuple[PathFault, ...]
 
 
 Outcome = Accepted | Rejected | Questions
@@ -45,15 +45,15 @@ Outcome = Accepted | Rejected | Questions
 def decide(
     schema: PropertySchema,
     given: object,
-    situation: Situation,
+    situation: EvaluationContext,
     *,
     stored: Properties | None = None,
     answers: Answers | None = None,
 ) -> Outcome:
     """`given` is what the request brings, `stored` what the service has; a creation has nothing stored."""
     if type(given) is not dict:
-        return Rejected((Fault("", f"expected object, got {type_name(given)}"),))
-    run = Run(situation, answers)
+        return Rejected((PathFault("", f"expected object, got {type_name(given)}"),))
+    run = Evaluation(situation, answers)
     before = stored or {}
     if schema.members is None:
         properties = _merge_free_form(given, before, run)
@@ -73,7 +73,7 @@ def decide(
     return _accept(schema, properties, before, run)
 
 
-def _accept(schema: PropertySchema, properties: Properties, before: Properties, run: Run) -> Accepted:
+def _accept(schema: PropertySchema, properties: Properties, before: Properties, run: Evaluation) -> Accepted:
     for container, name in run.counted:
         if isinstance(container.get(name), Unknown):
             del container[name]
@@ -103,7 +103,7 @@ def _released(schema: PropertySchema, properties: Properties, before: Properties
     )
 
 
-def _merge_free_form(given: Properties, before: Properties, run: Run) -> Properties:
+def _merge_free_form(given: Properties, before: Properties, run: Evaluation) -> Properties:
     """Without a schema every name is an optional property of any JSON value, open to everybody."""
     problem = json_problem(given)
     if problem is not None:

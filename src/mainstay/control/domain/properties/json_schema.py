@@ -6,7 +6,7 @@ are not for JSON Schema to say; such properties are marked `readOnly` or describ
 from __future__ import annotations
 
 from mainstay.control.domain.properties.contract import Actor, PropertyType
-from mainstay.control.domain.properties.declared import NamedProperties, Property
+from mainstay.control.domain.properties.declaration import NamedProperties, PropertyDeclaration
 from mainstay.control.domain.properties.schema import PropertySchema
 from mainstay.control.domain.values import Properties
 
@@ -26,7 +26,7 @@ def export_json_schema(schema: PropertySchema, title: str | None = None) -> Prop
     return {**exported, "allOf": rules} if rules else exported
 
 
-def _object(members: tuple[Property, ...]) -> Properties:
+def _object(members: tuple[PropertyDeclaration, ...]) -> Properties:
     exported: Properties = {
         "type": "object",
         "properties": {member.name: _member(member) for member in members},
@@ -36,16 +36,16 @@ def _object(members: tuple[Property, ...]) -> Properties:
     return {**exported, "required": required} if required else exported
 
 
-def _is_demanded(declared: Property) -> bool:
+def _is_demanded(declared: PropertyDeclaration) -> bool:
     """At creation, of the user: what is made by the schema, or set by others, need not be sent."""
     return declared.required and not _is_made(declared) and Actor.USER in declared.actors
 
 
-def _is_made(declared: Property) -> bool:
+def _is_made(declared: PropertyDeclaration) -> bool:
     return declared.default is not None or declared.generate is not None
 
 
-def _member(declared: Property) -> Properties:
+def _member(declared: PropertyDeclaration) -> Properties:
     exported = _value(declared)
     if declared.label:
         exported = {"title": declared.label, **exported}
@@ -61,7 +61,7 @@ def _member(declared: Property) -> Properties:
     return exported if "type" in exported else {**exported, "not": {"type": "null"}}
 
 
-def _value(declared: Property) -> Properties:
+def _value(declared: PropertyDeclaration) -> Properties:
     kind = declared.type
     exported: Properties = {} if kind is PropertyType.JSON else {"type": JSON_TYPES.get(kind, str(kind))}
     if kind in JSON_TYPES:
@@ -88,7 +88,7 @@ def _enum_or_null(exported: Properties) -> Properties:
     return exported
 
 
-def _relations(schema: PropertySchema, members: tuple[Property, ...]) -> list[Properties]:
+def _relations(schema: PropertySchema, members: tuple[PropertyDeclaration, ...]) -> list[Properties]:
     """The schema validators that can be said; the others are left to the server."""
     scope = NamedProperties(members)
     made = frozenset(declared.schema_path for declared in schema.every() if _is_made(declared))
@@ -105,7 +105,7 @@ def _relations(schema: PropertySchema, members: tuple[Property, ...]) -> list[Pr
     ]
 
 
-def _names_nested(config: object, members: tuple[Property, ...]) -> bool:
+def _names_nested(config: object, members: tuple[PropertyDeclaration, ...]) -> bool:
     names = {member.schema_path for member in members}
     paths = config.get("properties") if isinstance(config, dict) else None
     return not isinstance(paths, list) or not names.issuperset(paths)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mainstay.control.domain.properties.contract import Config, NamedProperty, Scope, Unknown
+from mainstay.control.domain.properties.contract import Config, NamedProperty, PropertyScope, Unknown
 from mainstay.control.domain.values import Properties
 
 
@@ -27,13 +27,13 @@ def _walk(properties: Properties, named: NamedProperty) -> object | None:
     return value
 
 
-def read_property(config: Config, key: str, scope: Scope, *, compared: bool) -> NamedProperty | None:
+def read_property(config: Config, key: str, scope: PropertyScope, *, compared: bool) -> NamedProperty | None:
     path = config.string(key)
     return None if path is None else _resolve(config, key, path, scope, compared=compared)
 
 
 def read_properties(
-    config: Config, key: str, scope: Scope, *, at_least: int, compared: bool
+    config: Config, key: str, scope: PropertyScope, *, at_least: int, compared: bool
 ) -> tuple[NamedProperty, ...] | None:
     paths = config.strings(key)
     if paths is None:
@@ -46,7 +46,7 @@ def read_properties(
     return complete if len(complete) == len(found) else None
 
 
-def _resolve(config: Config, key: str, path: str, scope: Scope, *, compared: bool) -> NamedProperty | None:
+def _resolve(config: Config, key: str, path: str, scope: PropertyScope, *, compared: bool) -> NamedProperty | None:
     named = scope.find(path)
     if named is None:
         config.fault(key, f"unknown property '{path}'")

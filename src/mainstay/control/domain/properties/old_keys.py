@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mainstay.control.domain.faults import Fault, locate
+from mainstay.control.domain.faults import PathFault, locate
 from mainstay.control.domain.properties.contract import Actor, Config, Permission
 from mainstay.control.domain.properties.rules.authorizers import state
 from mainstay.control.domain.properties.rules.authorizers.actor import permit
@@ -15,21 +15,21 @@ SOURCES = {"input": Actor.USER, "agent": Actor.AGENT, "system": Actor.SYSTEM}
 UPDATABLE = ("always", "never", "statuses")
 
 
-def immutable(definition: Properties, path: str, faults: list[Fault], *, written: bool) -> bool:
+def immutable(definition: Properties, path: str, faults: list[PathFault], *, written: bool) -> bool:
     updatable = definition.get("updatable")
     if updatable is None:
         return written
     if updatable not in UPDATABLE:
-        faults.append(Fault(locate(path, "updatable"), f"updatable must be one of: {', '.join(UPDATABLE)}"))
+        faults.append(PathFault(locate(path, "updatable"), f"updatable must be one of: {', '.join(UPDATABLE)}"))
         return written
     never = updatable == "never"
     if type(definition.get("immutable")) is bool and written != never:
-        faults.append(Fault(locate(path, "updatable"), f"updatable '{updatable}' contradicts immutable"))
+        faults.append(PathFault(locate(path, "updatable"), f"updatable '{updatable}' contradicts immutable"))
     return never
 
 
 def permissions(
-    definition: Properties, written: Iterable[Permission], path: str, faults: list[Fault]
+    definition: Properties, written: Iterable[Permission], path: str, faults: list[PathFault]
 ) -> tuple[Permission, ...]:
     """What the old keys add to the authorizers that were written; saying the same twice is fine."""
     written = tuple(written)
@@ -37,7 +37,7 @@ def permissions(
 
 
 def _of_actors(
-    definition: Properties, written: tuple[Permission, ...], path: str, faults: list[Fault]
+    definition: Properties, written: tuple[Permission, ...], path: str, faults: list[PathFault]
 ) -> list[Permission]:
     wanted: dict[str, Actor] = {}
     source = definition.get("source")
@@ -45,14 +45,14 @@ def _of_actors(
         if isinstance(source, str) and source in SOURCES:
             wanted["source"] = SOURCES[source]
         else:
-            faults.append(Fault(locate(path, "source"), f"source must be one of: {', '.join(SOURCES)}"))
+            faults.append(PathFault(locate(path, "source"), f"source must be one of: {', '.join(SOURCES)}"))
     if definition.get("servicePoolType") is not None:
         wanted["servicePoolType"] = Actor.SYSTEM
     actors = next((permission.actors for permission in written if permission.actors is not None), None)
     for key, actor in wanted.items():
         if actors is not None and actors != (actor,):
             faults.append(
-                Fault(locate(path, key), f"{key} contradicts who may set the property: [{', '.join(actors)}]")
+                PathFault(locate(path, key), f"{key} contradicts who may set the property: [{', '.join(actors)}]")
             )
         else:
             actors = (actor,)
@@ -62,31 +62,31 @@ def _of_actors(
 
 
 def _of_states(
-    definition: Properties, written: tuple[Permission, ...], path: str, faults: list[Fault]
+    definition: Properties, written: tuple[Permission, ...], path: str, faults: list[PathFault]
 ) -> list[Permission]:
     states = definition.get("updatableIn")
     if definition.get("updatable") != "statuses":
         if states is not None:
-            faults.append(Fault(locate(path, "updatableIn"), "updatableIn needs updatable 'statuses'"))
+            faults.append(PathFault(locate(path, "updatableIn"), "updatableIn needs updatable 'statuses'"))
         return []
     # Its own faults would speak of a key that nobody wrote.
     permission = state.compile_rule(Config("updatable", {"allowedStates": states}, path, []))
     if permission is None:
         faults.append(
-            Fault(
+            PathFault(
                 locate(path, "updatableIn"), "updatable 'statuses' needs a non-empty array of states in updatableIn"
             )
         )
         return []
     for other in written:
         if other.states is not None and set(other.states) != set(permission.states or ()):
-            faults.append(Fault(locate(path, "updatableIn"), "updatableIn contradicts the state authorizer"))
+            faults.append(PathFault(locate(path, "updatableIn"), "updatableIn contradicts the state authorizer"))
         if other.states is not None:
             return []
     return [permission]
 
 
-def generator(definition: Properties, path: str, faults: list[Fault]) -> tuple[object, str] | None:
+def generator(definition: Properties, path: str, faults: list[PathFault]) -> tuple[object, str] | None:
     """The generator and the path to speak of it; None if there is none."""
     written = definition.get("generator")
     pool_type = definition.get("servicePoolType")
@@ -96,5 +96,5 @@ def generator(definition: Properties, path: str, faults: list[Fault]) -> tuple[o
     if written is None:
         return translated, locate(path, "servicePoolType")
     if written != translated:
-        faults.append(Fault(locate(path, "servicePoolType"), "servicePoolType contradicts generator"))
+        faults.append(PathFault(locate(path, "servicePoolType"), "servicePoolType contradicts generator"))
     return written, locate(path, "generator")

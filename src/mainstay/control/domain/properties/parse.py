@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from mainstay.control.domain.faults import Fault, locate
+from mainstay.control.domain.faults import PathFault, locate
 from mainstay.control.domain.properties import old_keys
 from mainstay.control.domain.properties.compile import faults_of_default
 from mainstay.control.domain.properties.contract import (
@@ -20,9 +20,9 @@ from mainstay.control.domain.properties.contract import (
     Rulebook,
     SecretKind,
 )
-from mainstay.control.domain.properties.declared import NamedProperties, Property
+from mainstay.control.domain.properties.declaration import NamedProperties, PropertyDeclaration
 from mainstay.control.domain.properties.rules.authorizers.actor import permit
-from mainstay.control.domain.properties.schema import FREE_FORM, Comparison, PropertySchema
+from mainstay.control.domain.properties.schema import FREE_FORM, PropertyComparison, PropertySchema
 from mainstay.control.domain.refusals import InvalidDefinition
 from mainstay.control.domain.values import Properties, json_problem, shown, type_name
 
@@ -66,9 +66,9 @@ def parse_property_schema(
         return FREE_FORM
     problem = json_problem(document)
     if problem is not None:
-        raise InvalidDefinition([Fault("", f"expected object, got {problem}")])
+        raise InvalidDefinition([PathFault("", f"expected object, got {problem}")])
     if not isinstance(document, dict):
-        raise InvalidDefinition([Fault("", f"expected object, got {type_name(document)}")])
+        raise InvalidDefinition([PathFault("", f"expected object, got {type_name(document)}")])
     reader = _Reader(rulebook, purpose, states)
     schema = reader.read_schema(document)
     if reader.faults:
@@ -114,11 +114,11 @@ class _Reader:
         self.rulebook = rulebook
         self.purpose = purpose
         self.states = states
-        self.faults: list[Fault] = []
+        self.faults: list[PathFault] = []
         self.definitions = 0
 
     def fault(self, path: str, message: str) -> None:
-        self.faults.append(Fault(path, message))
+        self.faults.append(PathFault(path, message))
 
     def read_schema(self, document: Properties) -> PropertySchema:
         if not is_wrapped(document):
@@ -138,7 +138,7 @@ class _Reader:
         inherited: tuple[Actor, ...],
         *,
         in_items: bool,
-    ) -> tuple[Property, ...]:
+    ) -> tuple[PropertyDeclaration, ...]:
         members = []
         for name, definition in document.items():
             if definition is None:
@@ -153,7 +153,7 @@ class _Reader:
             members.append(self.read_property(definition, place))
         return tuple(member for member in members if member is not None)
 
-    def read_property(self, document: object, place: _Place) -> Property | None:
+    def read_property(self, document: object, place: _Place) -> PropertyDeclaration | None:
         path = place.definition_path
         if not isinstance(document, dict):
             self.fault(path, f"expected object, got {type_name(document)}")
@@ -178,7 +178,7 @@ class _Reader:
         members = self.read_nested(definition, declared_type, place, inherited)
         items = self.read_items(definition, declared_type, place, inherited)
         actors, judges = _judges(permissions, explicit, place.inherited, members)
-        declared = Property(
+        declared = PropertyDeclaration(
             name=place.name,
             schema_path=place.schema_path,
             definition_path=path,
@@ -409,7 +409,7 @@ class _Reader:
 
     def read_nested(
         self, definition: Properties, declared: PropertyType, place: _Place, inherited: tuple[Actor, ...]
-    ) -> tuple[Property, ...] | None:
+    ) -> tuple[PropertyDeclaration, ...] | None:
         nested = self.read_container(definition, "properties", declared, PropertyType.OBJECT, place)
         if nested is None:
             return None
@@ -418,7 +418,7 @@ class _Reader:
 
     def read_items(
         self, definition: Properties, declared: PropertyType, place: _Place, inherited: tuple[Actor, ...]
-    ) -> Property | None:
+    ) -> PropertyDeclaration | None:
         items = self.read_container(definition, "items", declared, PropertyType.ARRAY, place)
         if items is None:
             return None
@@ -441,7 +441,9 @@ class _Reader:
             return None
         return inner
 
-    def read_comparisons(self, document: object, members: tuple[Property, ...]) -> tuple[Comparison, ...]:
+    def read_comparisons(
+        self, document: object, members: tuple[PropertyDeclaration, ...]
+    ) -> tuple[PropertyComparison, ...]:
         scope = NamedProperties(members)
         comparisons = []
         for path, entry in self.read_list({"validators": document}, "validators", ""):
@@ -457,7 +459,7 @@ class _Reader:
             compare = rule.compile(config, scope)
             config.fault_unread()
             if compare is not None:
-                comparisons.append(Comparison(rule, values, compare))
+                comparisons.append(PropertyComparison(rule, values, compare))
         return tuple(comparisons)
 
 
@@ -473,7 +475,7 @@ def _judges(
     permissions: tuple[Permission, ...],
     explicit: tuple[Actor, ...] | None,
     inherited: tuple[Actor, ...],
-    members: tuple[Property, ...] | None,
+    members: tuple[PropertyDeclaration, ...] | None,
 ) -> tuple[frozenset[Actor], tuple[Permission, ...]]:
     """Without a written rule a property is as open as the object it stands in, and the outermost is the user's.
     An object is also open to whoever may set something inside: the members judge the rest."""

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from mainstay.control.domain.properties.contract import Check, Outside, PropertyType
-from mainstay.control.domain.properties.declared import Property
+from mainstay.control.domain.properties.declaration import PropertyDeclaration
 from mainstay.control.domain.values import Properties, is_text, json_problem
 
 # True if every member that it covers is right.
@@ -61,7 +61,7 @@ class _Proof:
 _ANYTHING = _Proof(Any)
 
 
-def is_provable(declared: Property) -> bool:
+def is_provable(declared: PropertyDeclaration) -> bool:
     """Whether a value of it, if right, is kept as it came and leaves nothing to note."""
     if declared.secret is not None or declared.generate is not None:
         return False
@@ -74,18 +74,18 @@ def is_provable(declared: Property) -> bool:
     return declared.type in _TYPES
 
 
-def _is_provable_inside(inner: Property, outer: Property) -> bool:
+def _is_provable_inside(inner: PropertyDeclaration, outer: PropertyDeclaration) -> bool:
     """Whoever may set what is around it may set it too, and nothing is made where it is absent."""
     open_to_all = inner.actors >= outer.actors and not inner.further
     return open_to_all and inner.default is None and is_provable(inner)
 
 
-def is_owed(declared: Property) -> bool:
+def is_owed(declared: PropertyDeclaration) -> bool:
     """Whether a document without it may be at fault: then nothing is proved."""
     return declared.required and declared.default is None
 
 
-def make_prove(members: Mapping[str, Property], covered: frozenset[str]) -> Prove:
+def make_prove(members: Mapping[str, PropertyDeclaration], covered: frozenset[str]) -> Prove:
     """`members` are all that the object may have; of those that are not covered only the name is checked."""
     shape, follow_up = _shape(members, covered)
     owed = frozenset(name for name in covered if is_owed(members[name]))
@@ -104,7 +104,7 @@ def make_prove(members: Mapping[str, Property], covered: frozenset[str]) -> Prov
     return prove
 
 
-def make_prove_value(declared: Property) -> Callable[[object, Outside], bool]:
+def make_prove_value(declared: PropertyDeclaration) -> Callable[[object, Outside], bool]:
     """The same for a single value."""
     proof = _proof_of(declared)
     # The native form of a type is kept only with a struct; without one it would be made again for each value.
@@ -121,7 +121,7 @@ def make_prove_value(declared: Property) -> Callable[[object, Outside], bool]:
     return prove
 
 
-def _shape(members: Mapping[str, Property], covered: frozenset[str]) -> tuple[Any, Check]:
+def _shape(members: Mapping[str, PropertyDeclaration], covered: frozenset[str]) -> tuple[Any, Check]:
     """The native type of the object, and a check for what that type cannot say."""
     proofs = {name: _proof_of(member) for name, member in members.items() if name in covered}
     fields = {name: (f"member_{index}", proofs.get(name, _ANYTHING).native) for index, name in enumerate(members)}
@@ -151,7 +151,7 @@ def _shape(members: Mapping[str, Property], covered: frozenset[str]) -> tuple[An
     return shape, follow_up
 
 
-def _proof_of(declared: Property) -> _Proof:
+def _proof_of(declared: PropertyDeclaration) -> _Proof:
     if declared.members is not None:
         members = {member.name: member for member in declared.members}
         shape, follow_up = _shape(members, frozenset(members))

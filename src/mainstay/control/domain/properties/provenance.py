@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 from mainstay.control.domain.properties.contract import Actor
 from mainstay.control.domain.properties.engine import Accepted
-from mainstay.control.domain.properties.run import How
+from mainstay.control.domain.properties.evaluation import ValueSource
 from mainstay.control.domain.properties.schema import PropertySchema
-from mainstay.control.domain.properties.stored import Value, values_in
+from mainstay.control.domain.properties.traversal import StoredValue, values_in
 from mainstay.control.domain.values import Properties, equal
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
     actor: Actor
-    how: How
+    how: ValueSource
 
 
 def provenance(schema: PropertySchema, before: Properties, accepted: Accepted, actor: Actor) -> dict[str, Origin]:
@@ -28,9 +28,9 @@ def provenance(schema: PropertySchema, before: Properties, accepted: Accepted, a
     }
 
 
-def _origin(value: Value, accepted: Accepted, actor: Actor) -> Origin:
+def _origin(value: StoredValue, accepted: Accepted, actor: Actor) -> Origin:
     """What stands in an object that was made as a whole was made with it."""
     for path in (value.path, *value.around):
         if path in accepted.made:
             return Origin(Actor.SYSTEM, accepted.made[path])
-    return Origin(actor, How.GIVEN)
+    return Origin(actor, ValueSource.GIVEN)

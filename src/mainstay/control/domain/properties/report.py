@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mainstay.control.domain.findings import Finding
 from mainstay.control.domain.properties.contract import Actor
-from mainstay.control.domain.properties.declared import Property
+from mainstay.control.domain.properties.declaration import PropertyDeclaration
 from mainstay.control.domain.properties.schema import PropertySchema
 
 # Nobody sends a request as the system: it sets values only through generators and defaults.
@@ -23,7 +23,7 @@ def report_properties(schema: PropertySchema, reachable_states: frozenset[str]) 
     return tuple(findings)
 
 
-def _unsettable(declared: Property, outer: frozenset[Actor]) -> Iterator[Finding]:
+def _unsettable(declared: PropertyDeclaration, outer: frozenset[Actor]) -> Iterator[Finding]:
     """A value gets in only past the rules of every object around it."""
     open_to = outer & declared.actors
     if declared.default is not None:
@@ -39,7 +39,7 @@ def _unsettable(declared: Property, outer: frozenset[Actor]) -> Iterator[Finding
         yield from _unsettable(inner, open_to)
 
 
-def _unreachable_states(declared: Property, reachable_states: frozenset[str]) -> Iterator[Finding]:
+def _unreachable_states(declared: PropertyDeclaration, reachable_states: frozenset[str]) -> Iterator[Finding]:
     for permission in declared.permissions:
         for state in permission.states or ():
             if state not in reachable_states:
@@ -50,7 +50,7 @@ def _unreachable_states(declared: Property, reachable_states: frozenset[str]) ->
                 )
 
 
-def _open_secrets(declared: Property) -> Iterator[Finding]:
+def _open_secrets(declared: PropertyDeclaration) -> Iterator[Finding]:
     if declared.secret is not None and declared.default is not None:
         yield Finding(
             "open-secret",

@@ -8,11 +8,11 @@ from functools import cached_property
 
 from mainstay.control.domain.properties.compile import Members, compile_members
 from mainstay.control.domain.properties.contract import Compare, SchemaValidator
-from mainstay.control.domain.properties.declared import Property
+from mainstay.control.domain.properties.declaration import PropertyDeclaration
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Comparison:
+class PropertyComparison:
     """A schema validator, compiled, with what the export needs to say it again."""
 
     rule: SchemaValidator
@@ -26,15 +26,15 @@ class PropertySchema:
 
     # The document exactly as it came in, in its own shape.
     source: object
-    members: tuple[Property, ...] | None
-    comparisons: tuple[Comparison, ...] = ()
+    members: tuple[PropertyDeclaration, ...] | None
+    comparisons: tuple[PropertyComparison, ...] = ()
 
     @cached_property
     def root(self) -> Members:
         """The compiled form; made once, at the first use."""
         return compile_members(self.members or ())
 
-    def every(self) -> Iterator[Property]:
+    def every(self) -> Iterator[PropertyDeclaration]:
         for member in self.members or ():
             yield from member.below()
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import stat as modes
 
+from mainstay.converge.command_words import split_words
 from mainstay.converge.contract import Change, Failure, Missing, Provider
 from mainstay.converge.host.commands import DEFAULT_SEARCH_PATH, find_program, refuse_without_interpreter
 from mainstay.converge.resources.exec import ExecState
-from mainstay.converge.words import split_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mainstay.converge.host.commands import Finished
-    from mainstay.converge.host.door import Host
+    from mainstay.converge.host.host import Host
     from mainstay.converge.resources.exec import Exec
 
 

@@ -8,8 +8,7 @@ import stat as modes
 
 from mainstay.converge.contract import Change, DesiredStateFailed, Failure, Missing, Provider
 from mainstay.converge.host.files import require_parent, sha256_of
-from mainstay.converge.host.trees import Difference, compare_trees
-from mainstay.converge.kinds import shorten
+from mainstay.converge.host.trees import TreeDifference, compare_trees
 from mainstay.converge.resources.file import (
     ABSENT,
     ATTRIBUTES,
@@ -26,13 +25,14 @@ from mainstay.converge.resources.file import (
     TYPE,
     FileState,
 )
+from mainstay.converge.value_kinds import shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from mainstay.converge.host.door import Host
+    from mainstay.converge.host.host import Host
     from mainstay.converge.resources.file import File
 
 FILE_BITS, DIRECTORY_BITS = 0o7777, 0o777
@@ -148,7 +148,7 @@ class PosixFiles(Provider):
             raise Failure(f"source {source} is not a regular file")
         return found
 
-    def _tree(self, wanted: File, state: FileState, host: Host) -> tuple[Difference, ...]:
+    def _tree(self, wanted: File, state: FileState, host: Host) -> tuple[TreeDifference, ...]:
         self._source_status(wanted, host)
         return compare_trees(
             host.files,
@@ -257,7 +257,7 @@ class PosixFiles(Provider):
         if len(levels) > 1:
             host.note(f"missing parent directories get the same owner and mode: {', '.join(levels[:-1])}")
 
-    def _copy_tree(self, wanted: File, tree: tuple[Difference, ...], actual: FileState, host: Host) -> None:
+    def _copy_tree(self, wanted: File, tree: tuple[TreeDifference, ...], actual: FileState, host: Host) -> None:
         files = host.files
         uid, gid = actual.wanted_uid, actual.wanted_gid
         for entry in tree:
@@ -281,8 +281,8 @@ class PosixFiles(Provider):
         return lambda path: self._validate(wanted, path, host)
 
     def _validate(self, wanted: File, path: str, host: Host) -> None:
+        from mainstay.converge.command_words import split_words
         from mainstay.converge.host.commands import DEFAULT_SEARCH_PATH, find_program
-        from mainstay.converge.words import split_words
 
         words = [fill_in(word, path) for word in split_words(wanted.validate or "")]
         search = host.environ.get("PATH", DEFAULT_SEARCH_PATH)

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mainstay.converge.host.door import Host
+    from mainstay.converge.host.host import Host
     from mainstay.converge.resources.package import Package
 
 DATABASE = "/var/lib/dpkg/status"

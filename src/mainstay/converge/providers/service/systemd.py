@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from mainstay.converge.host.door import Host
+    from mainstay.converge.host.host import Host
     from mainstay.converge.resources.service import Service
 
 ACTIVE_WORDS = {
@@ -111,7 +111,7 @@ class SystemdUnits(Provider):
             shown = self._systemctl.show([wanted.name], host)[0]
         state = self._interpret(wanted.name, shown, host)
         if host.noop:
-            foresee(state, self._systemctl.touched_unit_files(host), host)
+            forecast_unit(state, self._systemctl.touched_unit_files(host), host)
         if not state.found and wanted.ensure == STOPPED and not wanted.enable:
             if host.uncertain:
                 raise Missing(f"service not found: {wanted.name}")
@@ -209,7 +209,7 @@ def is_missing(shown: dict[str, str]) -> bool:
 
 
 # ---- foreseeing ----
-def foresee(state: UnitState, unit_files: list[str], host: Host) -> None:
+def forecast_unit(state: UnitState, unit_files: list[str], host: Host) -> None:
     """What would be known of a unit once the unit files that a dry run would write are read."""
     unit = unit_name(state.name)
     touched = [path for path in unit_files if path.endswith(f"/{unit}")]
@@ -221,7 +221,7 @@ def foresee(state: UnitState, unit_files: list[str], host: Host) -> None:
         state.found = state.ensure == RUNNING
         return
     state.found = True
-    state.enabled_word = foreseen_word(state.enabled_word, place, host)
+    state.enabled_word = forecast_enablement(state.enabled_word, place, host)
     if state.enabled_word in ("disabled", "static") and is_linked(unit, host):
         state.enabled_word = "enabled"
     elif (
@@ -229,11 +229,11 @@ def foresee(state: UnitState, unit_files: list[str], host: Host) -> None:
         and any(path.rpartition("/")[0].endswith(LINK_SUFFIXES) for path in touched)
         and not is_linked(unit, host)
     ):
-        state.enabled_word = foreseen_word("", place, host)
+        state.enabled_word = forecast_enablement("", place, host)
     state.enabled = ENABLED_WORDS.get(state.enabled_word, state.enabled)
 
 
-def foreseen_word(word: str, place: str, host: Host) -> str:
+def forecast_enablement(word: str, place: str, host: Host) -> str:
     file = host.files.real_path(place)
     if file == "/dev/null" or host.files.stat(place).st_size == 0:
         return "masked"

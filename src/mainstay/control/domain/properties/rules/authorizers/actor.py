@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.control.domain.properties.contract import Actor, Authorizer, Config, Permission, Situation
+from mainstay.control.domain.properties.contract import Actor, Authorizer, Config, EvaluationContext, Permission
 
 KNOWN = tuple(Actor)
 
@@ -11,7 +11,7 @@ def permit(actors: tuple[Actor, ...]) -> Permission:
     message = f"property can only be set by: [{', '.join(actors)}]"
     allowed = frozenset(actors)
 
-    def judge(situation: Situation) -> str | None:
+    def judge(situation: EvaluationContext) -> str | None:
         return None if situation.actor in allowed else message
 
     return Permission(judge, actors=actors)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.control.domain.properties.contract import Authorizer, Config, Permission, Situation
+from mainstay.control.domain.properties.contract import Authorizer, Config, EvaluationContext, Permission
 
 
 def compile_rule(config: Config) -> Permission | None:
@@ -11,7 +11,7 @@ def compile_rule(config: Config) -> Permission | None:
         return None
     allowed = frozenset(states)
 
-    def judge(situation: Situation) -> str | None:
+    def judge(situation: EvaluationContext) -> str | None:
         if situation.creating or situation.state in allowed:
             return None
         return f"property cannot be updated in state '{situation.state}'"

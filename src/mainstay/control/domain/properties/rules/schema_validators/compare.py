@@ -6,14 +6,14 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from mainstay.control.domain.faults import Fault
+from mainstay.control.domain.faults import PathFault
 from mainstay.control.domain.properties.contract import (
     Compare,
     Config,
     NamedProperty,
+    PropertyScope,
     PropertyType,
     SchemaValidator,
-    Scope,
 )
 from mainstay.control.domain.properties.lookup import find_value, read_property
 from mainstay.control.domain.values import Properties, equal
@@ -34,7 +34,7 @@ ORDERED = {
 }
 
 
-def compile_rule(config: Config, scope: Scope) -> Compare | None:
+def compile_rule(config: Config, scope: PropertyScope) -> Compare | None:
     left = read_property(config, "left", scope, compared=True)
     right = read_property(config, "right", scope, compared=True)
     symbol = config.get("operator")
@@ -49,9 +49,9 @@ def compile_rule(config: Config, scope: Scope) -> Compare | None:
         )
         return None
     words, relation = OPERATORS[symbol]
-    fault = Fault(left.path, f"value must be {words} {right.path}")
+    fault = PathFault(left.path, f"value must be {words} {right.path}")
 
-    def compare(properties: Properties) -> list[Fault]:
+    def compare(properties: Properties) -> list[PathFault]:
         first, second = find_value(properties, left), find_value(properties, right)
         return [] if first is None or second is None or relation(first, second) else [fault]
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from mainstay.control.domain.faults import Fault
-from mainstay.control.domain.properties.contract import Compare, Config, SchemaValidator, Scope
+from mainstay.control.domain.faults import PathFault
+from mainstay.control.domain.properties.contract import Compare, Config, PropertyScope, SchemaValidator
 from mainstay.control.domain.properties.lookup import is_set, named_paths, read_properties
 from mainstay.control.domain.values import Properties
 
 
-def compile_rule(config: Config, scope: Scope) -> Compare | None:
+def compile_rule(config: Config, scope: PropertyScope) -> Compare | None:
     choices = read_properties(config, "properties", scope, at_least=2, compared=False)
     if choices is None:
         return None
-    fault = Fault(choices[0].path, f"exactly one of [{', '.join(choice.path for choice in choices)}] must be set")
+    fault = PathFault(choices[0].path, f"exactly one of [{', '.join(choice.path for choice in choices)}] must be set")
 
-    def compare(properties: Properties) -> list[Fault]:
+    def compare(properties: Properties) -> list[PathFault]:
         return [] if sum(is_set(properties, choice) for choice in choices) == 1 else [fault]
 
     return compare

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from mainstay.control.domain.faults import Fault
-from mainstay.control.domain.properties.contract import Compare, Config, SchemaValidator, Scope
+from mainstay.control.domain.faults import PathFault
+from mainstay.control.domain.properties.contract import Compare, Config, PropertyScope, SchemaValidator
 from mainstay.control.domain.properties.lookup import find_value, is_set, read_properties, read_property
 from mainstay.control.domain.values import Properties, equal, json_problem, shown
 
 
-def compile_rule(config: Config, scope: Scope) -> Compare | None:
+def compile_rule(config: Config, scope: PropertyScope) -> Compare | None:
     wanted = config.get("value")
     if json_problem(wanted) is not None:
         config.fault("value", "requiredIf value must be a JSON value")
@@ -18,12 +18,12 @@ def compile_rule(config: Config, scope: Scope) -> Compare | None:
         return None
     when = f"{condition.path} is set" if wanted is None else f"{condition.path} is {shown(wanted)}"
 
-    def compare(properties: Properties) -> list[Fault]:
+    def compare(properties: Properties) -> list[PathFault]:
         found = find_value(properties, condition)
         if found is None or (wanted is not None and not equal(found, wanted)):
             return []
         missing = [named for named in required if not is_set(properties, named)]
-        return [Fault(named.path, f"required field is missing when {when}") for named in missing]
+        return [PathFault(named.path, f"required field is missing when {when}") for named in missing]
 
     return compare
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from mainstay.control.domain.faults import Fault
-from mainstay.control.domain.properties.contract import Compare, Config, SchemaValidator, Scope
+from mainstay.control.domain.faults import PathFault
+from mainstay.control.domain.properties.contract import Compare, Config, PropertyScope, SchemaValidator
 from mainstay.control.domain.properties.lookup import find_value, read_properties
 from mainstay.control.domain.values import Properties, canonical
 
 
-def compile_rule(config: Config, scope: Scope) -> Compare | None:
+def compile_rule(config: Config, scope: PropertyScope) -> Compare | None:
     compared = read_properties(config, "properties", scope, at_least=2, compared=True)
     if compared is None:
         return None
 
-    def compare(properties: Properties) -> list[Fault]:
+    def compare(properties: Properties) -> list[PathFault]:
         owners: dict[object, str] = {}
         faults = []
         for named in compared:
@@ -22,7 +22,7 @@ def compile_rule(config: Config, scope: Scope) -> Compare | None:
                 continue
             owner = owners.setdefault(canonical(value), named.path)
             if owner != named.path:
-                faults.append(Fault(named.path, f"value must differ from {owner}"))
+                faults.append(PathFault(named.path, f"value must differ from {owner}"))
         return faults
 
     return compare

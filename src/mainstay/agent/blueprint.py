@@ -1,0 +1,284 @@
+"""A blueprint: what one service type means on a host. Read from its directory, every fault with its line; packed to bytes
+that are the same wherever and whenever they are made."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import re
+import tarfile
+
+from mainstay.converge.contract import DoesNotLoad, Fault
+from mainstay.converge.host.sources import read_bytes
+from mainstay.converge.manifest.document import decode, parse
+from mainstay.converge.manifest.faults import Faults, did_you_mean
+from mainstay.converge.value_kinds import Unfit, describe, parse_duration, to_value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+    from mainstay.converge.contract import DocumentPath
+
+DEFINITION = "blueprint.yaml"
+SERVICE_TYPE = "service-type.yaml"
+KEYS = ("name", "version", "service_type", "description", "actions", "keeps", "drift")
+ACTION_KEYS = ("manifest", "timeout", "moves")
+TYPE_KEYS = ("name", "propertySchema", "lifecycleSchema")
+DRIFT_POLICIES = ("report", "repair")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+(?:[-+][0-9A-Za-z.+-]+)?")
+LARGEST_BUNDLE_BYTES = 3 * 1024 * 1024
+LEFT_OUT = {".git", "__pycache__", ".DS_Store"}
+
+
+class ActionEntry:
+    """Which manifest serves an action. `moves`: the service is on this version of the blueprint afterwards."""
+
+    def __init__(self, manifest: str, timeout_seconds: float | None, *, moves: bool) -> None:
+        self.manifest = manifest
+        self.timeout_seconds = timeout_seconds
+        self.moves = moves
+
+
+class Blueprint:
+    def __init__(
+        self,
+        directory: str,
+        name: str,
+        version: str,
+        type_name: str,
+        actions: Mapping[str, ActionEntry],
+        keeps: Mapping[str, str],
+        drift: str,
+        service_type: Mapping[str, Any],
+    ) -> None:
+        self.directory = directory
+        self.name = name
+        self.version = version
+        self.type_name = type_name
+        self.actions = actions
+        # The state a service is in → the manifest that describes the host meanwhile.
+        self.keeps = keeps
+        self.drift = drift
+        self.service_type = service_type
+
+    @property
+    def secret_paths(self) -> frozenset[tuple[str, ...]]:
+        """Where secrets stand in the properties; `[]` is any item of an array."""
+        return frozenset(find_secrets(schema_members(self.service_type.get("propertySchema"))))
+
+    def place(self, manifest: str) -> str:
+        return os.path.join(self.directory, manifest)
+
+
+def read_blueprint(directory: str) -> Blueprint:
+    """Raises `DoesNotLoad` with everything that is wrong with `blueprint.yaml` and the form of `service-type.yaml`."""
+    found, faults = read_map(os.path.join(directory, DEFINITION))
+    for key in found:
+        if key not in KEYS:
+            faults.unknown_key(key, (key,), KEYS)
+    name = text_of(found, "name", faults, NAME, "letters, digits, dots, dashes and underscores") or ""
+    version = text_of(found, "version", faults, VERSION, "a version such as 1.4.0") or ""
+    type_name = text_of(found, "service_type", faults, None, "", required=False)
+    text_of(found, "description", faults, None, "", required=False)
+    drift = text_of(found, "drift", faults, None, "", required=False) or DRIFT_POLICIES[0]
+    if drift not in DRIFT_POLICIES:
+        faults.add(("drift",), f"drift must be {' or '.join(DRIFT_POLICIES)}{did_you_mean(drift, DRIFT_POLICIES)}")
+    actions = {
+        action: entry
+        for action, given in map_of(found, "actions", faults)
+        if (entry := read_action(directory, action, given, faults)) is not None
+    }
+    keeps = {
+        state: manifest
+        for state, given in map_of(found, "keeps", faults, required=False)
+        if (manifest := manifest_of(directory, given, ("keeps", state), faults)) is not None
+    }
+    problems: list[Fault] = []
+    service_type: Mapping[str, Any] = {}
+    try:
+        service_type, type_faults = read_map(os.path.join(directory, SERVICE_TYPE))
+        for key in service_type:
+            if key not in TYPE_KEYS:
+                type_faults.unknown_key(key, (key,), TYPE_KEYS)
+        type_faults.raise_if_any()
+    except DoesNotLoad as refusal:
+        problems = refusal.faults
+    try:
+        faults.raise_if_any()
+    except DoesNotLoad as refusal:
+        problems = [*refusal.faults, *problems]
+    if problems:
+        raise DoesNotLoad(problems)
+    known_as = type_name or service_type.get("name") or name
+    return Blueprint(directory, name, version, str(known_as), actions, keeps, drift, service_type)
+
+
+def read_map(path: str) -> tuple[dict[str, Any], Faults]:
+    text = decode(read_bytes(path), path)
+    value = to_value(parse(text or "\n", path))
+    if not isinstance(value, dict):
+        raise DoesNotLoad([Fault(path, 1, 1, f"expected a map, got {describe(value)}")])
+    return value, Faults(path, text)
+
+
+def text_of(
+    found: Mapping[str, Any],
+    key: str,
+    faults: Faults,
+    form: re.Pattern[str] | None,
+    wanted: str,
+    *,
+    required: bool = True,
+) -> str | None:
+    value = found.get(key)
+    if value is None:
+        if required:
+            faults.add((), f"`{key}` is missing")
+        return None
+    # A version such as 1.4 is read as a number.
+    text = value if isinstance(value, str) else str(value)
+    if isinstance(value, (dict, list, bool)) or (form is not None and not form.fullmatch(text)):
+        faults.add((key,), f"{key} must be {wanted or 'text'}, got {text if form else describe(value)}")
+        return None
+    return text
+
+
+def map_of(found: Mapping[str, Any], key: str, faults: Faults, *, required: bool = True) -> Iterator[tuple[str, Any]]:
+    value = found.get(key)
+    if value is None:
+        if required:
+            faults.add((), f"`{key}` is missing: it says which manifest serves which action")
+        return
+    if not isinstance(value, dict):
+        faults.add((key,), f"{key} must be a map, got {describe(value)}")
+        return
+    yield from value.items()
+
+
+def read_action(directory: str, action: str, given: Any, faults: Faults) -> ActionEntry | None:
+    """A map, or just the manifest's path."""
+    path: DocumentPath = ("actions", action)
+    if isinstance(given, str):
+        given = {"manifest": given}
+        manifest = manifest_of(directory, given["manifest"], path, faults)
+    elif isinstance(given, dict):
+        for key in given:
+            if key not in ACTION_KEYS:
+                faults.unknown_key(key, (*path, key), ACTION_KEYS)
+        manifest = manifest_of(directory, given.get("manifest"), (*path, "manifest"), faults)
+    else:
+        faults.add(path, f"expected `{{manifest: …}}`, got {describe(given)}")
+        return None
+    seconds: float | None = None
+    timeout = given.get("timeout")
+    if timeout is not None:
+        try:
+            seconds = parse_duration(str(timeout))
+        except Unfit as error:
+            faults.add((*path, "timeout"), str(error))
+    moves = given.get("moves", False)
+    if not isinstance(moves, bool):
+        faults.add((*path, "moves"), f"moves must be true or false, got {describe(moves)}")
+    return None if manifest is None else ActionEntry(manifest, seconds, moves=moves is True)
+
+
+def manifest_of(directory: str, given: Any, path: DocumentPath, faults: Faults) -> str | None:
+    if not isinstance(given, str):
+        faults.add(path, f"expected the path of a manifest in the blueprint, got {describe(given)}")
+        return None
+    clean = os.path.normpath(given)
+    if clean.startswith(("/", "..")):
+        faults.add(path, f"{given} is outside of the blueprint")
+    elif not os.path.isfile(os.path.join(directory, clean)):
+        faults.add(path, f"there is no {given} in the blueprint")
+    else:
+        return clean
+    return None
+
+
+# ---- secrets ----
+def schema_members(schema: Any) -> Mapping[str, Any]:
+    """The properties of a schema's root, which is a flat map or `{properties, validators}`."""
+    if not isinstance(schema, dict):
+        return {}
+    inner = schema.get("properties")
+    is_wrapped = set(schema) <= {"properties", "validators"} and not (
+        isinstance(inner, dict) and isinstance(inner.get("type"), str)
+    )
+    members = inner if is_wrapped else schema
+    return members if isinstance(members, dict) else {}
+
+
+def find_secrets(members: Mapping[str, Any], at: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, declared in members.items():
+        if isinstance(declared, dict):
+            yield from secrets_of(declared, (*at, name))
+
+
+def secrets_of(declared: Mapping[str, Any], at: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    if declared.get("secret") is not None:
+        yield at
+    nested = declared.get("properties")
+    if isinstance(nested, dict):
+        yield from find_secrets(nested, at)
+    items = declared.get("items")
+    if isinstance(items, dict):
+        yield from secrets_of(items, (*at, "[]"))
+
+
+# ---- packing ----
+def pack(directory: str) -> bytes:
+    """The blueprint as a .tar.gz: the same files give the same bytes, whoever packs them and when."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for place in sorted(files_in(directory)):
+            name = os.path.relpath(place, directory)
+            content = read_bytes(place)
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            entry.mode = 0o755 if os.stat(place).st_mode & 0o100 else 0o644
+            archive.addfile(entry, io.BytesIO(content))
+    bundle = gzip.compress(packed.getvalue(), compresslevel=9, mtime=0)
+    if len(bundle) > LARGEST_BUNDLE_BYTES:
+        size = (
+            f"{len(bundle) / 1024 / 1024:.1f} MB packed; at most {LARGEST_BUNDLE_BYTES // 1024 // 1024} MB are taken"
+        )
+        raise DoesNotLoad([Fault(directory, None, None, f"the blueprint is too large: {size}")])
+    return bundle
+
+
+def files_in(directory: str) -> Iterator[str]:
+    for folder, folders, names in os.walk(directory):
+        folders[:] = [name for name in folders if name not in LEFT_OUT]
+        for name in names:
+            place = os.path.join(folder, name)
+            if name in LEFT_OUT:
+                continue
+            if os.path.islink(place) or not os.path.isfile(place):
+                raise DoesNotLoad([Fault(place, None, None, "a blueprint holds files and directories, no links")])
+            yield place
+
+
+def unpack(bundle: bytes, directory: str) -> None:
+    """Into a directory that is made, or empty. Raises `DoesNotLoad` for what is no bundle."""
+    from tempfile import NamedTemporaryFile
+
+    from mainstay.converge.host.bundles import BundleRefused, tar_entries, write_entries
+
+    os.makedirs(directory, exist_ok=True)
+    with NamedTemporaryFile(suffix=".tar.gz") as packed:
+        packed.write(bundle)
+        packed.flush()
+        try:
+            write_entries(tar_entries(packed.name), directory)
+        except (BundleRefused, EOFError) as error:
+            raise DoesNotLoad([Fault(directory, None, None, f"the bundle cannot be unpacked: {error}")]) from None
+
+
+def digest_of(bundle: bytes) -> str:
+    return f"sha256:{hashlib.sha256(bundle).hexdigest()}"

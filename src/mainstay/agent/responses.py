@@ -1,0 +1,64 @@
+"""What the server's answers must look like before anything is done with them. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from mainstay.agent.client import Unreachable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+ID = re.compile(r"[0-9A-Za-z-]{1,64}")
+
+
+def is_id(value: object) -> bool:
+    """Such as may become a file's name."""
+    return isinstance(value, str) and ID.fullmatch(value) is not None
+
+
+SERVICE: Mapping[str, Any] = {
+    "id": is_id,
+    "name": str,
+    "status": str,
+    "properties": dict,
+    "serviceType": {"name": str},
+}
+SEEN: Mapping[str, Any] = {**SERVICE, "conditions": list, "availableActions": list}
+JOB: Mapping[str, Any] = {"id": is_id, "serviceId": is_id, "action": str, "attempt": int, "service": SERVICE}
+LEASED: Mapping[str, Any] = {"leaseToken": str, "job": JOB}
+RENEWED: Mapping[str, Any] = {"leaseExpiresAt": str, "cancelRequested": bool}
+PLAN: Mapping[str, Any] = {"id": is_id, "seconds": float, "job": JOB, "secrets": dict}
+SECRET: Mapping[str, Any] = {"value": object}
+
+
+def matching(answer: Any, shape: Mapping[str, Any]) -> Any:
+    """The answer itself; one that lacks something is no answer of a control plane, so it is asked for again."""
+    wrong = first_mismatch(answer, shape)
+    if wrong is not None:
+        raise Unreachable(f"the answer of the server is not as agreed: {wrong}")
+    return answer
+
+
+def matching_items(answer: Any, shape: Mapping[str, Any]) -> list[Any]:
+    if not isinstance(answer, list):
+        raise Unreachable("the answer of the server is not as agreed: it is no list")
+    return [matching(item, shape) for item in answer]
+
+
+def first_mismatch(value: Any, shape: Any, at: str = "it") -> str | None:
+    if isinstance(shape, type):
+        return None if isinstance(value, shape) else f"{at} is no {shape.__name__}"
+    if not isinstance(shape, dict):
+        return None if shape(value) else f"{at} does not serve"
+    if not isinstance(value, dict):
+        return f"{at} is no map"
+    for name, inner in shape.items():
+        if name not in value:
+            return f"{at} has no {name}"
+        wrong = first_mismatch(value[name], inner, name)
+        if wrong is not None:
+            return wrong
+    return None

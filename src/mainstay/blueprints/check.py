@@ -1,0 +1,572 @@
+"""Checks a blueprint without a host and without a server: everything that is wrong with it, each with its line.
+
+Needs the control plane's parts, for they know what a service type may say."""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from mainstay.agent.blueprint import DEFINITION, SERVICE_TYPE, pack, read_blueprint
+from mainstay.agent.translate import OUTPUT_KEYS
+from mainstay.blueprints.example_orders import FOLDER, read_orders
+from mainstay.blueprints.expressions import Reader, texts_in
+from mainstay.control.documents import BadDocument, read_yaml
+from mainstay.control.domain.blueprints import foreign_names
+from mainstay.control.domain.properties.contract import (
+    ASSUMED,
+    Actor,
+    EvaluationContext,
+    Operation,
+    PropertyType,
+    SecretKind,
+)
+from mainstay.control.domain.properties.engine import Rejected, decide
+from mainstay.control.domain.refusals import InvalidDefinition
+from mainstay.control.domain.service_types import parse_service_type
+from mainstay.control.rulebook import installed_rulebook
+from mainstay.converge.contract import DoesNotLoad, Failure, Fault
+from mainstay.converge.host.sources import read_bytes
+from mainstay.converge.manifest.document import decode, locate, parse
+from mainstay.converge.manifest.expressions import Template, Unresolved, holds_secret, step
+from mainstay.converge.manifest.faults import did_you_mean
+from mainstay.converge.run import RunRequest, load
+from mainstay.converge.value_kinds import Tainted, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+    from mainstay.agent.blueprint import Blueprint
+    from mainstay.blueprints.expressions import Text, Use
+    from mainstay.control.domain.properties.declaration import PropertyDeclaration
+    from mainstay.control.domain.service_types import ServiceTypeDefinition
+    from mainstay.converge.contract import DocumentPath, Resource
+    from mainstay.converge.manifest.resolve import Manifest
+
+STEP = re.compile(r'([^.\[\]]+)|\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]')
+# What `lookup('service.…')` and `lookup('job.…')` find; `instance` is what manifests put there.
+SERVICE_NAMES = ("id", "name", "status", "root", "type")
+JOB_NAMES = ("action", "attempt", "params")
+SAMPLE_ID = "00000000-0000-4000-8000-000000000000"
+READABLE_BY_OTHERS, READABLE_BY_GROUP = 0o004, 0o040
+
+
+class Findings:
+    """Faults make a blueprint unusable, warnings say what may not be meant."""
+
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+        self.warnings: list[Fault] = []
+
+    def take(self, refusal: DoesNotLoad) -> None:
+        known = {str(fault) for fault in self.faults}
+        self.faults += [fault for fault in refusal.faults if str(fault) not in known]
+
+    def lines(self) -> Iterator[str]:
+        yield from (str(fault) for fault in self.faults)
+        for found in self.warnings:
+            yield str(Fault(found.file, found.line, found.column, f"warning: {found.message}"))
+
+    def in_order(self) -> None:
+        for found in (self.faults, self.warnings):
+            found.sort(key=lambda fault: (fault.file, fault.line or 0, fault.column or 0))
+
+
+class DocumentFindings:
+    """One file with its text: says at which line something stands."""
+
+    def __init__(self, file: str, text: str, findings: Findings) -> None:
+        self.file = file
+        self.text = text
+        self.findings = findings
+
+    def fault(self, path: DocumentPath, message: str, **where: Any) -> None:
+        self._add(self.findings.faults, path, message, **where)
+
+    def warn(self, path: DocumentPath, message: str, **where: Any) -> None:
+        self._add(self.findings.warnings, path, message, **where)
+
+    def _add(self, to: list[Fault], path: DocumentPath, message: str, *, at_key: bool = False, line: int = 0) -> None:
+        places = locate(self.text, [path])
+        nearest = path
+        while nearest and nearest not in places:
+            nearest = nearest[:-1]
+        row, column = places[nearest][0 if at_key or nearest != path else 1] if nearest in places else (1, 1)
+        written = self.text.splitlines()[row - 1 : row]
+        if line or (written and written[0][column - 1 : column] in ("|", ">") and not at_key):
+            # The text of a block begins in the line below its mark.
+            is_block = bool(written) and written[0][column - 1 : column] in ("|", ">")
+            row, column = (row + 1 + line, 1) if is_block else (row, column)
+        if all((fault.line, fault.message) != (row, message) or fault.file != self.file for fault in to):
+            to.append(Fault(self.file, row, column, message))
+
+
+def check_blueprint(directory: str) -> tuple[Blueprint | None, Findings]:
+    findings = Findings()
+    definition = check_type(directory, findings)
+    try:
+        blueprint = read_blueprint(directory)
+        pack(directory)
+    except DoesNotLoad as refusal:
+        findings.take(refusal)
+        findings.in_order()
+        return None, findings
+    if definition is not None:
+        check_names(blueprint, definition, findings)
+        instance: set[str] = set()
+        checks = [ManifestCheck(blueprint, name, definition, findings) for name in manifests_of(blueprint)]
+        for check in checks:
+            instance |= check.instance_names()
+        for check in checks:
+            check.run(instance)
+        check_orders(directory, definition, findings)
+    findings.in_order()
+    return blueprint, findings
+
+
+def manifests_of(blueprint: Blueprint) -> list[str]:
+    served = [entry.manifest for entry in blueprint.actions.values()]
+    return list(dict.fromkeys([*served, *blueprint.keeps.values()]))
+
+
+# ---- blueprint.yaml and service-type.yaml ----
+def check_type(directory: str, findings: Findings) -> ServiceTypeDefinition | None:
+    """None if nothing can be said by it."""
+    file = os.path.join(directory, SERVICE_TYPE)
+    try:
+        text = decode(read_bytes(file), file)
+        parse(text or "\n", file)
+        document = read_yaml(text)
+    except DoesNotLoad as refusal:
+        findings.take(refusal)
+        return None
+    except BadDocument as error:
+        findings.faults.append(Fault(file, None, None, str(error)))
+        return None
+    if not isinstance(document, dict):
+        return None
+    page = DocumentFindings(file, text, findings)
+    try:
+        return parse_service_type(
+            document.get("propertySchema"), document.get("lifecycleSchema"), installed_rulebook()
+        )
+    except InvalidDefinition as refusal:
+        for fault in refusal.faults:
+            steps = document_path(fault.path)
+            if steps[:1] != ("lifecycleSchema",):
+                steps = ("propertySchema", *steps)
+            page.fault(steps, str(fault))
+        return None
+
+
+def document_path(text: str) -> DocumentPath:
+    """`actions[0].name` as the steps it is made of."""
+    return tuple(
+        int(index) if index else name or quoted.replace('\\"', '"') for name, index, quoted in STEP.findall(text)
+    )
+
+
+def check_names(blueprint: Blueprint, definition: ServiceTypeDefinition, findings: Findings) -> None:
+    file = os.path.join(blueprint.directory, DEFINITION)
+    page = DocumentFindings(file, decode(read_bytes(file), file), findings)
+    lifecycle = definition.lifecycle
+    for fault in foreign_names(lifecycle, blueprint.actions, blueprint.keeps):
+        kind, name = document_path(fault.path)[1:]
+        known = lifecycle.actions if kind == "actions" else lifecycle.states
+        page.fault((kind, name), f"{fault.message}{did_you_mean(str(name), known)}", at_key=True)
+    for name, action in lifecycle.actions.items():
+        entry = blueprint.actions.get(name)
+        if entry is None:
+            page.fault(("actions",), f"the lifecycle's action {name} has no manifest", at_key=True)
+        elif entry.timeout_seconds is not None and entry.timeout_seconds > action.timeout_seconds:
+            page.warn(
+                ("actions", name, "timeout"),
+                f"{name} may take {entry.timeout_seconds:g}s here, but its job ends after {action.timeout_seconds}s:"
+                " raise timeoutSeconds in the lifecycle",
+            )
+
+
+def check_orders(directory: str, definition: ServiceTypeDefinition, findings: Findings) -> None:
+    try:
+        orders = read_orders(directory)
+    except DoesNotLoad as refusal:
+        findings.take(refusal)
+        return
+    if not orders:
+        place = os.path.join(directory, FOLDER)
+        findings.warnings.append(
+            Fault(place, None, None, "there is no example order, so `blueprint test` has nothing to try")
+        )
+    now = datetime.now(UTC)
+    asked = EvaluationContext(
+        operation=Operation.CREATE, actor=Actor.USER, now=now, entropy=bytes(16), dry=True, provider_id="any"
+    )
+    for order in orders:
+        judged = decide(definition.properties, order.properties, asked, answers=ASSUMED)
+        if isinstance(judged, Rejected):
+            page = DocumentFindings(order.path, decode(read_bytes(order.path), order.path), findings)
+            for fault in judged.faults:
+                page.fault(("properties", *document_path(fault.path)), str(fault))
+
+
+# ---- manifests ----
+class ManifestCheck:
+    def __init__(
+        self, blueprint: Blueprint, name: str, definition: ServiceTypeDefinition, findings: Findings
+    ) -> None:
+        self.blueprint = blueprint
+        self.name = name
+        self.members = definition.properties.members
+        self.file = blueprint.place(name)
+        self.findings = findings
+        self.secret_paths = blueprint.secret_paths
+        self.served = [action for action, entry in blueprint.actions.items() if entry.manifest == name]
+        with_properties = {
+            "create",
+            *(each.name for each in definition.lifecycle.actions.values() if each.takes_properties),
+        }
+        # Short-lived secrets are there while a request brings them, and gone afterwards.
+        self.is_lasting = name in blueprint.keeps.values() or not with_properties.issuperset(self.served)
+        # After its creation a service may lose what is optional: an update may clear it, and defaults do not come back.
+        self.after_updates = with_properties != {"create"} and (
+            name in blueprint.keeps.values() or self.served != ["create"]
+        )
+        self.manifest: Manifest | None = None
+        try:
+            text = decode(read_bytes(self.file), self.file)
+            self.node = parse(text or "\n", self.file)
+        except DoesNotLoad as refusal:
+            findings.take(refusal)
+            text, self.node = "", []
+        self.page = DocumentFindings(self.file, text, findings)
+        self.reader = Reader(self.read_template)
+
+    def instance_names(self) -> set[str]:
+        outputs = self.node.get("outputs") if isinstance(self.node, dict) else None
+        data = outputs.get("instance_data") if isinstance(outputs, dict) else None
+        return set(data) if isinstance(data, dict) else set()
+
+    def run(self, instance: set[str]) -> None:
+        if not self.page.text:
+            return
+        for text in texts_in(self.node):
+            for use in self.reader.uses(text.text, is_bare=text.is_bare):
+                self.check_use(text, use, instance)
+        told = {(fault.line, fault.file) for fault in self.findings.faults}
+        try:
+            _, manifest = load(RunRequest(self.file, roots=self.sample_roots(instance)))
+        except DoesNotLoad as refusal:
+            # What the look-up would find out is told already, and better.
+            fresh = [
+                fault
+                for fault in refusal.faults
+                if "is not defined" not in fault.message or (fault.line, fault.file) not in told
+            ]
+            self.findings.take(DoesNotLoad(fresh))
+            return
+        self.manifest = manifest
+        for warning in manifest.warnings:
+            self.findings.warnings.append(Fault(self.file, None, None, warning))
+        for resource in manifest.resources:
+            self.check_resource(resource)
+        self.check_outputs(manifest.outputs)
+
+    def read_template(self, name: str) -> str | None:
+        place = name if name.startswith("/") else os.path.join(os.path.dirname(self.file), name)
+        try:
+            return read_bytes(place).decode("utf-8", "replace")
+        except DoesNotLoad:
+            return None
+
+    # ---- what is looked up ----
+    def check_use(self, text: Text, use: Use, instance: set[str]) -> None:
+        root, *rest = use.path
+        if root == "job" and rest[:1] == ["params"] and len(rest) > 1:
+            self.check_property(text, use, rest[1:])
+        elif root == "properties":
+            self.check_property(text, use, rest)
+        elif root in ("service", "job", "instance") and rest:
+            known = {"service": SERVICE_NAMES, "job": JOB_NAMES, "instance": sorted(instance)}[root]
+            if rest[0] not in known and not use.has_default:
+                reason = "no manifest puts it into outputs.instance_data" if root == "instance" else "there is none"
+                self.tell(text, use, f"{root}.{rest[0]}: {reason}{did_you_mean(rest[0], known)}")
+
+    def check_property(self, text: Text, use: Use, names: list[str]) -> None:
+        if self.members is None or not names:
+            return
+        shown = f"properties.{'.'.join(names)}"
+        found: list[PropertyDeclaration] = []
+        members = self.members
+        for index, name in enumerate(names):
+            declared = next((each for each in members if each.name == name), None)
+            if declared is None and found and found[-1].items is not None and name.isdigit():
+                declared = found[-1].items
+            if declared is None:
+                above = ".".join(["properties", *names[:index]])
+                if found and found[-1].type not in (PropertyType.OBJECT, PropertyType.ARRAY, PropertyType.JSON):
+                    self.tell(text, use, f"{shown}: {above} is a {found[-1].type}, with nothing below it")
+                else:
+                    close = did_you_mean(name, [each.name for each in members])
+                    self.tell(text, use, f"{shown}: there is no such property{close}")
+                return
+            found.append(declared)
+            if declared.type is PropertyType.JSON or (
+                declared.type is PropertyType.OBJECT and declared.members is None
+            ):
+                break
+            members = declared.members or ()
+        absent = next((each for each in found if self.may_be_absent(each)), None)
+        if absent is not None and not use.has_default:
+            self.tell(
+                text,
+                use,
+                f"{shown} may be absent ({self.why_absent(absent)}): give the look-up a default{self.or_else(absent)}",
+                is_warning=True,
+            )
+
+    def may_be_absent(self, declared: PropertyDeclaration) -> bool:
+        if declared.secret is SecretKind.EPHEMERAL and self.is_lasting:
+            return True
+        if declared.agent_only and "create" in self.served:
+            return True
+        if declared.required or declared.generate is not None:
+            return False
+        return declared.default is None or self.may_be_cleared(declared)
+
+    def may_be_cleared(self, declared: PropertyDeclaration) -> bool:
+        return self.after_updates and not declared.immutable and Actor.USER in declared.actors
+
+    def why_absent(self, declared: PropertyDeclaration) -> str:
+        if declared.secret is SecretKind.EPHEMERAL and self.is_lasting:
+            return "a short-lived secret is gone after its run"
+        if declared.agent_only:
+            return "only the agent sets it"
+        if declared.default is None:
+            return "it is optional and has no default"
+        return "it is optional, so an update may clear it"
+
+    def or_else(self, declared: PropertyDeclaration) -> str:
+        return "" if declared.default is None else ", or make the property required beside its default"
+
+    def tell(self, text: Text, use: Use, message: str, *, is_warning: bool = False) -> None:
+        if use.template is not None:
+            file = os.path.normpath(os.path.join(os.path.dirname(self.file), use.template))
+            to = self.findings.warnings if is_warning else self.findings.faults
+            fault = Fault(file, use.line + 1, None, message)
+            if str(fault) not in {str(each) for each in to}:
+                to.append(fault)
+            return
+        add = self.page.warn if is_warning else self.page.fault
+        add(text.path, message, at_key=text.at_key, line=use.line)
+
+    # ---- secrets ----
+    def is_secret(self, use: Use) -> bool:
+        root, *rest = use.path
+        if root == "data" and self.manifest is not None:
+            value: Any = self.manifest.data
+            for name in rest:
+                value = step(value, name)
+            return holds_secret(value)
+        if root == "job" and rest[:1] == ["params"]:
+            rest = rest[1:]
+        elif root != "properties":
+            return False
+        path = tuple("[]" if name.isdigit() else name for name in rest)
+        return any(path[: len(secret)] == secret or secret[: len(path)] == path for secret in self.secret_paths)
+
+    def carries_secret(self, value: Any) -> bool:
+        if isinstance(value, Template):
+            return any(self.is_secret(use) for use in self.reader.uses(value.text))
+        if isinstance(value, dict):
+            return any(self.carries_secret(child) for child in value.values())
+        if isinstance(value, (list, tuple)):
+            return any(self.carries_secret(child) for child in value)
+        return holds_secret(value)
+
+    def has_secret(self, resource: Resource, name: str) -> bool:
+        deferred = resource.deferred or {}
+        return self.carries_secret(deferred[name] if name in deferred else getattr(resource, name, None))
+
+    def check_resource(self, resource: Resource) -> None:
+        self.check_control(resource)
+        if resource.type == "file" and resource.ensure == "present" and self.has_secret(resource, "content"):
+            self.check_mode(resource, getattr(resource, "mode", None) or 0)
+        if resource.type == "exec":
+            for name in ("command", "onlyif", "unless"):
+                if self.has_secret(resource, name):
+                    self.page.warn(
+                        (*resource.place, name),
+                        f"{resource.id}: {name} carries a secret, and every user of the host can see command lines;"
+                        " let the command read it from a file",
+                    )
+                if resource.provider == "shell":
+                    self.check_shell(resource, name)
+            if self.has_secret(resource, "environment"):
+                self.page.warn(
+                    (*resource.place, "environment"),
+                    f"{resource.id}: environment carries a secret, which all that the command starts will see;"
+                    " let the command read it from a file",
+                )
+        for index, check in enumerate(resource.health_checks):
+            if self.carries_secret(check.command):
+                self.page.warn(
+                    (*resource.place, "health_checks", index, "command"),
+                    f"{resource.id}: the health check carries a secret, and every user of the host can see command"
+                    " lines; let it read it from a file",
+                )
+
+    def check_shell(self, resource: Resource, name: str) -> None:
+        """Whoever orders must not be able to write commands."""
+        template = (resource.deferred or {}).get(name)
+        for use in self.reader.uses(template.text) if isinstance(template, Template) else ():
+            if self.is_free_text(use):
+                self.page.warn(
+                    (*resource.place, name),
+                    f"{resource.id}: {'.'.join(use.path)} is any text that is ordered, and here a shell would run it;"
+                    " pass it in `environment` and quote it, or give the property a pattern or an enum",
+                )
+
+    def is_free_text(self, use: Use) -> bool:
+        root, *rest = use.path
+        if root == "service":
+            return rest == ["name"]
+        if root != "properties" or self.members is None:
+            return root == "properties"
+        declared: PropertyDeclaration | None = None
+        for part in rest:
+            below = self.members if declared is None else declared.members or ()
+            items = None if declared is None else declared.items
+            declared = next((each for each in below if each.name == part), items if part.isdigit() else None)
+            if declared is None:
+                return True
+        return (
+            declared is not None
+            and declared.type in (PropertyType.STRING, PropertyType.JSON, PropertyType.ARRAY, PropertyType.OBJECT)
+            and Actor.USER in declared.actors
+            and not {"enum", "pattern"} & declared.keywords.keys()
+        )
+
+    def check_control(self, resource: Resource) -> None:
+        """What decides whether a resource is managed must give true or false, which shows only when it is evaluated."""
+        if self.manifest is None:
+            return
+        for key in ("if", "unless"):
+            expression = getattr(resource, f"control_{key}")
+            if expression is None:
+                continue
+            try:
+                value = expression.evaluate(self.manifest.scope)
+            except (Unresolved, Failure):
+                # It waits for what earlier resources give.
+                continue
+            if not isinstance(value, bool):
+                place = (*resource.place, "control", key)
+                self.page.fault(place, f"{resource.id}: control.{key} must give true or false, not {describe(value)}")
+
+    def check_mode(self, resource: Resource, mode: int) -> None:
+        place = (*resource.place, "mode")
+        if mode & READABLE_BY_OTHERS:
+            self.page.fault(
+                place, f"{resource.id}: it holds a secret and everybody can read it ({mode:04o}); say 0600"
+            )
+        elif mode & READABLE_BY_GROUP:
+            self.page.warn(place, f"{resource.id}: it holds a secret and its group can read it ({mode:04o})")
+
+    # ---- what flows back ----
+    def check_outputs(self, outputs: Any) -> None:
+        if not isinstance(outputs, dict):
+            return
+        for key, value in outputs.items():
+            if key not in OUTPUT_KEYS:
+                close = did_you_mean(key, OUTPUT_KEYS)
+                self.page.fault(("outputs", key), f"outputs: unknown key {key!r}{close}", at_key=True)
+            elif key != "properties" and self.carries_secret(value):
+                self.page.fault(("outputs", key), f"outputs.{key} carries a secret, and everybody would see it")
+        properties = outputs.get("properties")
+        if isinstance(properties, dict) and self.members is not None:
+            self.check_reported(properties, self.members, ("outputs", "properties"))
+
+    def check_reported(
+        self, given: Mapping[str, Any], members: tuple[PropertyDeclaration, ...], path: DocumentPath
+    ) -> None:
+        for name, value in given.items():
+            place = (*path, name)
+            shown = ".".join(str(part) for part in place)
+            declared = next((each for each in members if each.name == name), None)
+            if declared is None:
+                close = did_you_mean(name, [each.name for each in members])
+                self.page.fault(place, f"{shown}: there is no such property{close}", at_key=True)
+            elif isinstance(value, dict) and declared.members is not None:
+                self.check_reported(value, declared.members, place)
+            elif Actor.AGENT not in declared.actors:
+                self.page.fault(
+                    place,
+                    f"{shown}: the agent may not set it; add the authorizer `actor` with `agent` to the property",
+                    at_key=True,
+                )
+            elif declared.secret is None and self.carries_secret(value):
+                self.page.fault(place, f"{shown} carries a secret; declare that property as `secret`", at_key=True)
+
+    # ---- values made up ----
+    def sample_roots(self, instance: set[str]) -> dict[str, Any]:
+        properties = {} if self.members is None else {each.name: sample(each) for each in self.members}
+        return {
+            "service": {
+                "id": SAMPLE_ID,
+                "name": "sample",
+                "status": "New",
+                "root": "",
+                "type": self.blueprint.type_name,
+            },
+            "properties": properties if self.members is not None else self.free_form(),
+            "job": {"action": next(iter(self.served), None), "attempt": 1, "params": properties},
+            "instance": dict.fromkeys(sorted(instance), "sample"),
+        }
+
+    def free_form(self) -> dict[str, Any]:
+        """Anything may be there, so everything that is looked up is."""
+        found: dict[str, Any] = {}
+        for text in texts_in(self.node):
+            for use in self.reader.uses(text.text, is_bare=text.is_bare):
+                if use.path[0] == "properties" and len(use.path) > 1:
+                    nest(found, use.path[1:])
+        return found
+
+
+def nest(found: dict[str, Any], path: tuple[str, ...]) -> None:
+    *above, last = path
+    for name in above:
+        inner = found.setdefault(name, {})
+        if not isinstance(inner, dict):
+            found[name] = inner = {}
+        found = inner
+    found.setdefault(last, "sample")
+
+
+def sample(declared: PropertyDeclaration) -> Any:
+    """A value such as an order could have, made up from the declaration."""
+    if declared.secret is not None:
+        return Tainted("sample secret")
+    if declared.default is not None:
+        return declared.default
+    choices = declared.keywords.get("enum")
+    if isinstance(choices, list) and choices:
+        return choices[0]
+    if declared.members is not None:
+        return {each.name: sample(each) for each in declared.members}
+    if declared.items is not None:
+        return [sample(declared.items)]
+    least = declared.keywords.get("minimum")
+    return {
+        PropertyType.INTEGER: least or 1,
+        PropertyType.NUMBER: least or 1,
+        PropertyType.BOOLEAN: True,
+        PropertyType.OBJECT: {},
+        PropertyType.ARRAY: [],
+        PropertyType.JSON: {},
+        PropertyType.REFERENCE: SAMPLE_ID,
+        PropertyType.UUID: SAMPLE_ID,
+    }.get(declared.type, "sample")

@@ -1,0 +1,72 @@
+"""An agent that runs each job's manifest a second time, dry, before it reports: a right manifest then finds nothing to do.
+
+What it found goes to standard output as lines of JSON, one for each job."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from mainstay.agent import drift, translate
+from mainstay.agent.enrolment import read_enrolment
+from mainstay.agent.job_runner import WorkArea, open_secrets, request_for
+from mainstay.agent.log import Log
+from mainstay.agent.loop import AgentLoop, AgentSettings
+from mainstay.converge.contract import FAILED, UNMET
+from mainstay.converge.host.state import StateDirectory, state_path
+from mainstay.converge.run import run
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from mainstay.agent.job_runner import Outcome
+    from mainstay.agent.lease import Lease, LeaseStopFlag
+
+# Jobs come one after the other here, so that what is told can be read.
+JOBS, LEASE_SECONDS = 1, 60
+
+
+class IdempotencyCheckingAgent(AgentLoop):
+    def _carry_out(self, job: Mapping[str, Any], lease: Lease, stop: LeaseStopFlag) -> Outcome:
+        outcome = super()._carry_out(job, lease, stop)
+        if outcome.verb == "complete":
+            # Names only: a value may be a secret.
+            sent = {
+                "properties": sorted(outcome.body["properties"]),
+                "instanceId": outcome.body["agentInstanceId"] is not None,
+                "instanceData": outcome.body["agentInstanceData"] is not None,
+            }
+            note = {"jobId": job["id"], "unstable": self._look_again(job, stop), "outputs": sent}
+            print(json.dumps(note), flush=True)
+        return outcome
+
+    def _look_again(self, job: Mapping[str, Any], stop: LeaseStopFlag) -> list[str]:
+        """What a second run would change, each with its reason and difference."""
+        service = job["service"]
+        blueprint = self.shelf.find(service["serviceType"]["name"], job.get("blueprintDigest"))
+        properties = open_secrets(self.client, translate.wanted_properties(job), blueprint)
+        roots = translate.roots_of(service, properties, job, self.place.root)
+        place = blueprint.place(blueprint.actions[job["action"]].manifest)
+        _, report = run(request_for(place, service["id"], roots, self.place, stop, noop=True))
+        return [
+            drift.describe(event) if event.changed else translate.first_line(event, blueprint.directory)
+            for event in report.events
+            if drift.counts(event) and (event.changed or event.outcome in (FAILED, UNMET))
+        ]
+
+
+def main() -> None:
+    """`python -m mainstay.blueprints.idempotency_check ENROLMENT ROOT`, until a signal comes."""
+    config, root = sys.argv[1:]
+    state = StateDirectory(state_path(os.environ))
+    settings = AgentSettings(jobs=JOBS, lease_seconds=LEASE_SECONDS, drift_seconds=0)
+    IdempotencyCheckingAgent(
+        read_enrolment(config).client(), state, WorkArea(state.path, root, os.environ), settings, Log()
+    ).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Makes a systemd unit of the agent, with the same engine that the agent itself uses."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from mainstay.cli.main import CommandRefused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+    from mainstay.converge.value_kinds import Node
+
+UNIT_PATH = "/etc/systemd/system/mainstay-agent.service"
+# The resource at hand is finished first, and may be a long command. What commands left running is not the agent's.
+UNIT = """\
+[Unit]
+Description=Mainstay agent
+Documentation=man:systemd.service(5)
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+ExecStart={command}
+Restart=on-failure
+RestartSec=5
+KillMode=process
+TimeoutStopSec=15min
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def install(arguments: argparse.Namespace) -> int:
+    from mainstay.agent.enrolment import NotEnrolled, default_place, read_enrolment
+    from mainstay.cli.local_run import carry_out, catch_signals
+    from mainstay.cli.views.run_display import RunDisplay
+    from mainstay.converge.apply import Options
+    from mainstay.converge.run import RunRequest
+    from mainstay.converge.value_kinds import PlainScalar
+
+    place = os.path.abspath(arguments.config or default_place(os.environ))
+    try:
+        read_enrolment(place)
+    except NotEnrolled as problem:
+        raise CommandRefused(str(problem)) from None
+    if os.geteuid() != 0:
+        raise CommandRefused("`mainstay agent install` makes a unit of the system, so it must run as root")
+    content = UNIT.format(command=" ".join(quoted(word) for word in command(arguments, place)))
+    document: Node = [
+        {
+            "file": [
+                {
+                    UNIT_PATH: {
+                        "ensure": "present",
+                        "content": content,
+                        "owner": "root",
+                        "group": "root",
+                        "mode": "0644",
+                    }
+                }
+            ]
+        },
+        {
+            "service": [
+                {
+                    "mainstay-agent": {
+                        "ensure": "running",
+                        "enable": PlainScalar("true"),
+                        "subscribe": [f"file#{UNIT_PATH}"],
+                    }
+                }
+            ]
+        },
+    ]
+    return carry_out(
+        lambda observer, stop: RunRequest(
+            "agent install",
+            document=document,
+            identity="agent install",
+            options=Options(noop=arguments.noop, differences=True),
+            observer=observer,
+            stop=stop,
+            starting=lambda: catch_signals(stop),
+        ),
+        RunDisplay(verbose=True),
+        as_json=False,
+        report_file=None,
+        detailed=False,
+    )
+
+
+def command(arguments: argparse.Namespace, place: str) -> list[str]:
+    """What the unit runs: this very program, with the options that were given."""
+    words = [os.path.abspath(sys.argv[0]), "agent", "run", "--config", place]
+    words += ["--jobs", str(arguments.jobs), "--lease", arguments.lease, "--drift-interval", arguments.drift_interval]
+    words += ["--log-format", arguments.log_format]
+    for directory in arguments.blueprint:
+        words += ["--blueprint", os.path.abspath(directory)]
+    if arguments.root:
+        words += ["--root", os.path.abspath(arguments.root)]
+    if arguments.metrics_port is not None:
+        words += ["--metrics-port", str(arguments.metrics_port)]
+    return words
+
+
+def quoted(word: str) -> str:
+    """As a word of ExecStart."""
+    plain = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return plain if plain == word and " " not in word and word else f'"{plain}"'

@@ -1,0 +1,213 @@
+"""What the commands that run a manifest share: their options, the run with its signals, and its exit code."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+
+from mainstay.cli.main import CommandRefused, complain
+from mainstay.converge.contract import DoesNotLoad, Observer, StopFlag, Stopped
+from mainstay.converge.host.state import Unusable
+from mainstay.converge.manifest.hierarchy import nest
+from mainstay.converge.run import Locked, RunRequest, load, read_values, run
+from mainstay.converge.value_kinds import Unfit, core_value, parse_duration
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from mainstay.converge.contract import Report
+    from mainstay.converge.manifest.resolve import Manifest
+    from mainstay.converge.run import Session
+
+LARGEST_FLOAT = sys.float_info.max
+EXIT_FAILED, EXIT_DOES_NOT_LOAD, EXIT_LOCKED = 1, 2, 3
+DETAILED_CHANGED, DETAILED_FAILED, DETAILED_DOES_NOT_LOAD = 2, 4, 1
+SIGNAL_EXITS = {"SIGINT": 130, "SIGTERM": 143}
+
+
+def add_value_options(parser: argparse.ArgumentParser) -> None:
+    """Where data and facts come from beside the manifest."""
+    group = parser.add_argument_group("values")
+    group.add_argument(
+        "--data", metavar="FILE", action="append", default=[], help="data over the manifest's own (YAML or JSON)"
+    )
+    group.add_argument(
+        "--set", metavar="KEY=VALUE", action="append", default=[], help="one value over all data; dotted keys nest"
+    )
+    group.add_argument(
+        "--values",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="further roots for look-ups, one per top-level key",
+    )
+    group.add_argument("--facts", metavar="FILE", action="append", default=[], help="facts over the host's own")
+    group.add_argument("--fact", metavar="KEY=VALUE", action="append", default=[], help="one fact over all others")
+
+
+def value_layers(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The request's part that `add_value_options` gives."""
+    roots: dict[str, Any] = {}
+    for path in arguments.values:
+        roots.update(read_values(path))
+    taken = sorted(roots.keys() & {"data", "facts", "environ"})
+    if taken:
+        raise CommandRefused(
+            f"--values: {', '.join(taken)} is a root of its own; use --data, --facts or another name"
+        )
+    return {
+        "data_layers": [read_values(path) for path in arguments.data]
+        + [assignment(text, "--set") for text in arguments.set],
+        "facts_layers": [read_values(path) for path in arguments.facts]
+        + [assignment(text, "--fact") for text in arguments.fact],
+        "roots": roots,
+    }
+
+
+def assignment(text: str, option: str) -> dict[str, Any]:
+    key, separator, value = text.partition("=")
+    if not separator or not all(key.split(".")):
+        raise CommandRefused(f"{option} takes KEY=VALUE with a dotted key, such as web.port=80; got {text!r}")
+    if value[:1] == "[" or (value[:1] == "{" and value[:2] != "{{"):
+        raise CommandRefused(
+            f"{option} {key} takes one value; put lists and maps into a file for --data, or quote the text"
+        )
+    if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
+        return nest(key, value[1:-1])
+    return nest(key, core_value(value))
+
+
+def duration(text: str | None) -> float:
+    if text is None:
+        return 0.0
+    try:
+        return parse_duration(text)
+    except Unfit as error:
+        raise CommandRefused(f"--lock-wait: {error}") from None
+
+
+def catch_signals(stop: StopFlag) -> None:
+    """The first SIGINT or SIGTERM ends the run in order; a command that is running is ended with it."""
+    import signal
+
+    def ask(number: int, _frame: object) -> None:
+        stop.request(signal.Signals(number).name, at_once=True)
+
+    signal.signal(signal.SIGINT, ask)
+    signal.signal(signal.SIGTERM, ask)
+
+
+def carry_out(
+    make_request: Callable[[Observer, StopFlag], RunRequest],
+    observer: Observer,
+    *,
+    as_json: bool,
+    report_file: str | None,
+    detailed: bool,
+) -> int:
+    """Runs, shows, and turns what happened into an exit code. `make_request` gets the observer and the stop flag."""
+    import gc
+
+    # Objects of a run live until its end; looking through them again and again finds nothing.
+    gc.disable()
+    stop = StopFlag()
+    try:
+        session, report = run(make_request(observer, stop))
+    except DoesNotLoad as refusal:
+        show_faults(refusal, as_json=as_json)
+        return DETAILED_DOES_NOT_LOAD if detailed else EXIT_DOES_NOT_LOAD
+    except Stopped:
+        return SIGNAL_EXITS[stop.reason or "SIGINT"]
+    except Locked as busy:
+        if as_json:
+            print_json({"error": str(busy)})
+            return EXIT_LOCKED
+        raise CommandRefused(str(busy), exit_code=EXIT_LOCKED) from None
+    except Unusable as refusal:
+        raise CommandRefused(str(refusal)) from None
+    finally:
+        # Whatever ended it, what it did before is seen.
+        observer.about_to_wait()
+    show_report(session, report, observer, as_json=as_json, report_file=report_file)
+    return exit_code(report, detailed=detailed)
+
+
+@contextmanager
+def or_exit(*, as_json: bool, exit_code: int = EXIT_DOES_NOT_LOAD) -> Iterator[None]:
+    """Shows faults and ends the command where something does not load."""
+    try:
+        yield
+    except DoesNotLoad as refusal:
+        show_faults(refusal, as_json=as_json)
+        raise SystemExit(exit_code) from None
+    except Unusable as refusal:
+        raise CommandRefused(str(refusal)) from None
+
+
+def load_or_exit(path: str, layers: Callable[[], dict[str, Any]], *, as_json: bool) -> Manifest:
+    with or_exit(as_json=as_json):
+        return load(RunRequest(path, **layers()))[1]
+
+
+def show_faults(refusal: DoesNotLoad, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"faults": [fault.as_json() for fault in refusal.faults]})
+        return
+    from mainstay.cli.views.run_display import print_faults
+
+    print_faults(refusal.faults)
+
+
+def show_report(
+    session: Session, report: Report, observer: Observer, *, as_json: bool, report_file: str | None
+) -> None:
+    from mainstay.cli.views.run_display import RunDisplay
+
+    if report_file is not None:
+        from json import dumps
+
+        try:
+            session.write_report(
+                report_file, dumps(finite(report.as_json(session.host)), ensure_ascii=False, indent=1)
+            )
+        except OSError as error:
+            report.warnings.append(f"--report {report_file} could not be written: {error.strerror}")
+    if as_json:
+        print_json(report.as_json(session.host))
+    elif isinstance(observer, RunDisplay):
+        observer.finish(report)
+    for warning in report.warnings:
+        complain(f"warning: {warning}")
+    if isinstance(observer, RunDisplay) and observer.lost is not None:
+        raise observer.lost
+
+
+def print_json(document: object) -> None:
+    from json import dumps
+
+    # Lone surrogates stand for bytes that are not UTF-8 in a file's name; JSON can only escape them.
+    text = dumps(finite(document), ensure_ascii=False, indent=1)
+    sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace") + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def finite(value: Any) -> Any:
+    """JSON knows no infinity and no NaN; they are written as YAML would."""
+    if isinstance(value, float) and not -LARGEST_FLOAT <= value <= LARGEST_FLOAT:
+        return ".nan" if value != value else ".inf" if value > 0 else "-.inf"
+    if isinstance(value, dict):
+        return {key: finite(child) for key, child in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(child) for child in value]
+    return value
+
+
+def exit_code(report: Report, *, detailed: bool) -> int:
+    if report.stopped_by in SIGNAL_EXITS:
+        return SIGNAL_EXITS[report.stopped_by]
+    if detailed:
+        return (DETAILED_CHANGED if report.changed else 0) + (DETAILED_FAILED if report.failed else 0)
+    return EXIT_FAILED if report.failed else 0

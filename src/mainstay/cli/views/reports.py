@@ -1,0 +1,56 @@
+"""Shows a run from its JSON document, as the run itself was shown: for the history, for jobs and for plans."""
+
+from __future__ import annotations
+
+import sys
+
+from mainstay.cli.views.run_display import Palette, event_lines, indented, printable, summary_line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+COUNTED = ("changed", "refreshed", "failed", "unmet", "skipped", "stable")
+EXPECTED = ("skipped", "stable")
+
+
+class ReportedEvent:
+    """What became of one resource, as a document tells it. It may come from afar: what is missing is nothing."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self.name = f"{document.get('type', '?')}#{document.get('name', '?')}"
+        self.outcome = str(document.get("outcome") or "?")
+        self.noop_message = text_or_none(document.get("noop_message"))
+        self.reason = text_or_none(document.get("reason"))
+        self.output = text_or_none(document.get("output"))
+        self.diff = text_or_none(document.get("diff"))
+        self.errors = tuple(str(each) for each in document.get("errors") or ())
+        self.warnings = tuple(str(each) for each in document.get("warnings") or ())
+
+
+def text_or_none(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def print_report(document: Mapping[str, Any], *, verbose: bool) -> None:
+    """A line per resource, those that are as wanted only if `verbose`, and the summary."""
+    palette = Palette(sys.stdout)
+    events = [ReportedEvent(each) for each in document.get("events") or () if isinstance(each, dict)]
+    for event in events:
+        if verbose or event.outcome not in EXPECTED or event.warnings:
+            print("\n".join(event_lines(palette, event.name, event)))
+    for error in document.get("errors") or ():
+        print(f"{palette.paint('error:', 'failed')} {indented(str(error))}")
+    print(summary_of(palette, document, events))
+
+
+def summary_of(palette: Palette, document: Mapping[str, Any], events: list[ReportedEvent]) -> str:
+    summary: Any = document.get("summary")
+    told = summary if isinstance(summary, dict) else {}
+    numbers: dict[str, Any] = {key: each for key, each in told.items() if isinstance(each, (int, float))}
+    # Not every resource has an event in every document: the history keeps only names of what was stable.
+    counts = {word: numbers.get(word, sum(event.outcome == word for event in events)) for word in COUNTED}
+    kind = "Dry run, nothing was touched" if document.get("noop") else "Run"
+    stopped = f", stopped: {printable(str(document['stopped_by']))}" if document.get("stopped_by") else ""
+    return f"{kind}: {summary_line(palette, counts, numbers.get('duration_seconds'))}{stopped}"

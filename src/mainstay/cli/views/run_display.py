@@ -1,0 +1,222 @@
+"""How runs look: a coloured line per resource and a progress line on a terminal, plain lines in a pipe."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from mainstay.converge.apply import NOT_REACHED
+from mainstay.converge.contract import CHANGED, FAILED, REFRESHED, SKIPPED, STABLE, UNMET, Observer
+from mainstay.converge.host.clock import monotonic
+from mainstay.converge.value_kinds import conceal, to_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import TextIO
+
+    from mainstay.cli.views.reports import ReportedEvent
+    from mainstay.converge.contract import Event, Fault, Report, Resource
+
+COLOURS = {
+    STABLE: "32",
+    CHANGED: "33",
+    REFRESHED: "36",
+    SKIPPED: "90",
+    UNMET: "35",
+    FAILED: "31",
+    "+": "32",
+    "-": "31",
+    "@": "36",
+    "bold": "1",
+    "dim": "2",
+}
+WIDTH = 9
+LONGEST_UNSEEN_SECONDS = 0.1
+LONGEST_UNSEEN = 64 * 1024
+
+
+class Palette:
+    """Colours, where they are wanted."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.on = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+    def paint(self, text: str, colour: str) -> str:
+        return f"\033[{COLOURS[colour]}m{text}\033[0m" if self.on and colour in COLOURS else text
+
+
+class RunDisplay(Observer):
+    """Writes what happens as it happens."""
+
+    def __init__(self, *, verbose: bool) -> None:
+        self.stream = sys.stdout
+        self.palette = Palette(self.stream)
+        self.verbose = verbose
+        self.total = 0
+        self.live = self.stream.isatty() and os.environ.get("TERM") != "dumb"
+        self.shown_progress = False
+        # Kept here and not by the stream, which may have been told to write every piece at once.
+        self.unseen: list[str] = []
+        self.unseen_length = 0
+        self.flushed_at = 0.0
+        # Why nothing can be written any more.
+        self.lost: OSError | None = None
+
+    def write(self, text: str) -> None:
+        self.unseen.append(text)
+        self.unseen_length += len(text)
+        if self.unseen_length > LONGEST_UNSEEN:
+            self.flush()
+
+    def flush(self) -> None:
+        """The run matters more than who watches it: it goes on when nobody can, and says so at its end."""
+        if self.lost is None and self.unseen:
+            try:
+                self.stream.write("".join(self.unseen))
+                self.stream.flush()
+            except OSError as error:
+                self.lost = error
+        self.unseen.clear()
+        self.unseen_length = 0
+
+    def told(self) -> None:
+        """A terminal shows each line at once; in a pipe, lines that follow each other quickly go together."""
+        now = monotonic()
+        if self.live or now - self.flushed_at > LONGEST_UNSEEN_SECONDS:
+            self.flush()
+            self.flushed_at = now
+
+    def about_to_wait(self) -> None:
+        self.flush()
+
+    def begins(self, total: int) -> None:
+        self.total = total
+
+    def resource_begins(self, index: int, resource: Resource) -> None:
+        # Painting each of ten thousand lines would cost more than the work.
+        if not self.live or (self.total > 200 and index % 50):
+            return
+        width = self.terminal_width()
+        line = f"[{index + 1}/{self.total}] {printable(resource.id)}"
+        self.write("\r\033[K" + self.palette.paint(line[: width - 1], "dim"))
+        self.flush()
+        self.shown_progress = True
+
+    def terminal_width(self) -> int:
+        try:
+            return os.get_terminal_size(self.stream.fileno()).columns
+        except OSError:
+            return 80
+
+    def clear(self) -> None:
+        if self.shown_progress:
+            self.write("\r\033[K")
+            self.shown_progress = False
+
+    def message(self, text: str) -> None:
+        self.clear()
+        self.write(printable(text.rstrip("\n"), keep_newlines=True) + "\n")
+        self.told()
+
+    def output(self, resource: Resource, line: str) -> None:
+        self.clear()
+        self.write(f"  {self.palette.paint('|', 'dim')} {printable(line)}\n")
+        self.told()
+
+    def event(self, index: int, event: Event) -> None:
+        if not self.verbose and self.is_expected(event):
+            return
+        self.clear()
+        self.write("\n".join((*event_lines(self.palette, event.resource.id, event), "")))
+        self.told()
+
+    def is_expected(self, event: Event) -> bool:
+        """What is as wanted, or was left out on purpose, is counted at the end and not told one by one."""
+        if event.outcome not in (STABLE, SKIPPED) or event.warnings:
+            return False
+        return event.outcome == STABLE or not (event.reason or "").startswith(NOT_REACHED)
+
+    def finish(self, report: Report) -> None:
+        self.clear()
+        for error in report.output_errors:
+            self.write(f"{self.palette.paint('error:', FAILED)} {indented(error)}\n")
+        for name, value in (report.outputs or {}).items():
+            self.write(f"output    {printable(name)} = {printable(to_text(conceal(value)))}\n")
+        self.write(self.summary(report) + "\n")
+        self.flush()
+
+    def summary(self, report: Report) -> str:
+        counts = report.summary()
+        kind = "Dry run, nothing was touched" if report.noop else "Run"
+        stopped = f", stopped: {report.stopped_by}" if report.stopped_by else ""
+        return f"{kind}: {summary_line(self.palette, counts, counts['duration_seconds'])}{stopped}"
+
+
+def summary_line(palette: Palette, counts: Mapping[str, int], seconds: float | None) -> str:
+    """How many resources came to which end, and how long it took, where that is known."""
+    shown = [
+        palette.paint(f"{counts[word]} {word}", word)
+        for word in (CHANGED, REFRESHED, FAILED, UNMET, SKIPPED, STABLE)
+        if counts[word]
+    ]
+    return f"{', '.join(shown) or 'nothing to do'}" + ("" if seconds is None else f" in {seconds:.2f} s")
+
+
+def event_lines(palette: Palette, name: str, event: Event | ReportedEvent) -> list[str]:
+    """What became of one resource: a line, and below it what went wrong and what differs."""
+    said = event.noop_message or ""
+    reason = event.reason or ""
+    detail = f"{said}: {reason}" if said and reason and reason not in said else said or reason
+    shown = f"  {detail}" if detail else ""
+    if palette.on:
+        word = palette.paint(f"{printable(event.outcome):<{WIDTH}}", event.outcome)
+        lines = [f"{word} {palette.paint(printable(name), 'bold')}{printable(shown)}"]
+    else:
+        lines = [printable(f"{event.outcome:<{WIDTH}} {name}{shown}")]
+    if not (event.errors or event.warnings or event.output or event.diff):
+        return lines
+    lines += [f"  {palette.paint('error:', FAILED)} {indented(text)}" for text in event.errors]
+    lines += [f"  {palette.paint('warning:', CHANGED)} {indented(text)}" for text in event.warnings]
+    if event.outcome == FAILED and event.output:
+        lines += [f"  {palette.paint('|', 'dim')} {printable(line)}" for line in tail(event.output, 20)]
+    if event.diff:
+        lines += [diff_line(palette, line) for line in event.diff.split("\n")]
+    return lines
+
+
+def diff_line(palette: Palette, line: str) -> str:
+    return "    " + palette.paint(printable(line), line[:1])
+
+
+def printable(text: str, *, keep_newlines: bool = False) -> str:
+    """Text that cannot steer the terminal it is shown on."""
+    if text.isprintable():
+        return text
+    kept = "\t\n" if keep_newlines else "\t"
+    return "".join(
+        character if character.isprintable() or character in kept else character.encode("unicode_escape").decode()
+        for character in text
+    )
+
+
+def indented(text: str) -> str:
+    return printable(text, keep_newlines=True).replace("\n", "\n         ")
+
+
+def tail(text: str, count: int) -> list[str]:
+    lines = text.rstrip("\n").split("\n")
+    return lines if len(lines) <= count else [f"[… {len(lines) - count} lines before]", *lines[-count:]]
+
+
+def print_faults(faults: Sequence[Fault], limit: int = 50) -> None:
+    palette = Palette(sys.stderr)
+    for fault in faults[:limit]:
+        place, _, message = str(fault).partition(": ")
+        if fault.line is None:
+            place, message = fault.file, fault.message
+        print(f"{palette.paint(printable(place), 'bold')}: {printable(message)}", file=sys.stderr)
+    if len(faults) > limit:
+        print(f"… and {len(faults) - limit} more", file=sys.stderr)
+    count = len(faults)
+    print(f"{count} fault{'' if count == 1 else 's'}; nothing was touched.", file=sys.stderr)

@@ -1,0 +1,79 @@
+"""Requests that wait: for the first of several things to happen, for a while, and not too many of one caller."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from mainstay.control.access import Caller
+from mainstay.control.api.errors import HttpRefusal
+
+if TYPE_CHECKING:
+    from mainstay.control.api.contract import Call
+
+T = TypeVar("T")
+MAX_LONG_POLLS = 100
+RETRY_SECONDS = 5
+
+
+class LongPollSlots:
+    """Each of a caller's waiting requests holds one; a caller is an agent or a participant, whichever token it uses."""
+
+    def __init__(self) -> None:
+        self._taken: Counter[str] = Counter()
+
+    def refuse_if_full(self, caller: Caller) -> None:
+        if self._taken[_name(caller)] >= MAX_LONG_POLLS:
+            raise HttpRefusal(
+                429,
+                "too_many_waiting",
+                f"{MAX_LONG_POLLS} of your requests are waiting already",
+                headers={"Retry-After": str(RETRY_SECONDS)},
+            )
+
+    @contextlib.contextmanager
+    def taken(self, caller: Caller) -> Iterator[None]:
+        name = _name(caller)
+        self._taken[name] += 1
+        try:
+            yield
+        finally:
+            self._taken[name] -= 1
+            if not self._taken[name]:
+                del self._taken[name]
+
+
+def _name(caller: Caller) -> str:
+    return caller.agent_id or caller.participant_id or caller.token_id
+
+
+async def wait_until_found(call: Call, topic: str, look: Callable[[], Awaitable[T]], seconds: float) -> T:
+    """What `look` finds, as soon as that is anything; what it finds last when the time is up or the server stops."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + seconds
+    parts = call.parts
+    stopping = parts.readiness.stopping
+    while True:
+        with parts.store.bus.listening(topic) as news:
+            found = await look()
+            left = until - loop.time()
+            if found or left <= 0 or stopping.is_set():
+                return found
+            parts.seats.refuse_if_full(call.who)
+            with parts.seats.taken(call.who):
+                await first_of((news, stopping), left)
+
+
+async def first_of(events: Sequence[asyncio.Event], seconds: float) -> None:
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waits:
+            each.cancel()
+        for each in waits:
+            with contextlib.suppress(asyncio.CancelledError):
+                await each

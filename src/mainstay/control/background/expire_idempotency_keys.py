@@ -1,0 +1,16 @@
+"""Answers to orders that may be sent twice are kept for a day."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
+from mainstay.control.store.idempotency import forget_older
+
+INTERVAL_SECONDS = 600.0
+KEPT = timedelta(hours=24)
+
+
+async def run_once(work: UnitOfWork) -> bool:
+    await forget_older(work.tx, work.now - KEPT)
+    return False

@@ -1,0 +1,167 @@
+"""One pass of the engine over one request: it collects faults, questions, secrets and what was made for the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+from mainstay.control.domain.faults import PathFault, make_fault
+from mainstay.control.domain.properties.contract import (
+    Actor,
+    Answers,
+    EvaluationContext,
+    GenerationFailed,
+    Operation,
+    PoolProblem,
+    PoolQuestion,
+    Questions,
+    ReferencedService,
+    RevealedSecret,
+    SecretKind,
+    SecretQuestion,
+    Unknown,
+)
+from mainstay.control.domain.refusals import UnansweredQuestion
+from mainstay.control.domain.values import Properties, equal
+
+# Looking a member of an enumeration up costs more than comparing with it.
+CREATE = Operation.CREATE
+COUNTED = Unknown.COUNTED
+NO_REFERENCES: Mapping[str, set[str]] = MappingProxyType({})
+
+
+class ValueSource(StrEnum):
+    """Why a property has its value."""
+
+    GIVEN = "given"
+    DEFAULT = "default"
+    GENERATED = "generated"
+
+
+DEFAULT = ValueSource.DEFAULT
+GENERATED = ValueSource.GENERATED
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SecretSlot:
+    """Stands in the properties where the vault's reference will stand once the value is sealed."""
+
+    path: str
+    schema_path: str
+    kind: SecretKind
+    plain: RevealedSecret
+
+
+@dataclass(frozen=True, slots=True)
+class PoolTake:
+    path: str
+    pool_type: str
+    value: object
+
+
+@dataclass(slots=True)
+class CollectedQuestions:
+    services: set[str] = field(default_factory=set)
+    option_types: set[str] = field(default_factory=set)
+    pools: list[PoolQuestion] = field(default_factory=list)
+    secrets: dict[str, SecretQuestion] = field(default_factory=dict)
+
+    def questions(self) -> Questions:
+        """All that was asked in the first pass."""
+        return Questions(
+            frozenset(self.services),
+            frozenset(self.option_types),
+            tuple(self.pools),
+            tuple(self.secrets.values()),
+        )
+
+
+class Evaluation:
+    """The engine's notebook, and the `Outside` that rules see."""
+
+    # Most requests need none of these, and a hot path should not make what nobody looks at.
+    secrets: list[SecretSlot] | tuple[()] = ()
+    takes: list[PoolTake] | tuple[()] = ()
+    counted: list[tuple[Properties, str]] | tuple[()] = ()
+    asked: CollectedQuestions | None = None
+    # Vault references that the service already holds, by schema path; a user may send back only these.
+    own_references: Mapping[str, set[str]] = NO_REFERENCES
+
+    def __init__(self, situation: EvaluationContext, answers: Answers | None) -> None:
+        self.situation = situation
+        self.answers = answers
+        # Nobody is judged for what the schema itself puts in place; None while a default is applied.
+        self.actor: Actor | None = situation.actor
+        self.creating = situation.operation is CREATE or situation.create_run
+        self.faults: list[PathFault] = []
+        self.made: dict[str, ValueSource] = {}
+
+    def seal(self, slot: SecretSlot) -> SecretSlot:
+        self.secrets = self.secrets or []
+        self.secrets.append(slot)
+        return slot
+
+    def count(self, container: Properties, name: str) -> None:
+        """A value that is not known stands in the container for as long as the decision takes."""
+        self.counted = self.counted or []
+        self.counted.append((container, name))
+
+    def refuse(self, path: str, message: str) -> Unknown:
+        """Notes the fault; what is returned stands for the value, which is then neither set nor compared."""
+        self.faults.append(make_fault((path, message)))
+        return COUNTED
+
+    def ask(self) -> CollectedQuestions:
+        if self.asked is None:
+            self.asked = CollectedQuestions()
+        return self.asked
+
+    def service(self, service_id: str) -> ReferencedService | Unknown | None:
+        if self.answers is None:
+            self.ask().services.add(service_id)
+            return Unknown.PENDING
+        if self.answers.assumed:
+            return Unknown.COUNTED
+        return self.answers.services.get(service_id)
+
+    def options(self, option_type: str) -> tuple[object, ...] | Unknown | None:
+        if self.answers is None:
+            self.ask().option_types.add(option_type)
+            return Unknown.PENDING
+        if self.answers.assumed:
+            return Unknown.COUNTED
+        if option_type not in self.answers.options:
+            raise UnansweredQuestion("the options of type", option_type)
+        return self.answers.options[option_type]
+
+    def pool_value(self, question: PoolQuestion) -> object:
+        if self.answers is None:
+            self.ask().pools.append(question)
+            return Unknown.PENDING
+        answer = self.answers.pools.get(question.path)
+        if self.answers.assumed:
+            return Unknown.COUNTED if question.wanted is None else question.wanted
+        if answer is None:
+            raise UnansweredQuestion("a pool value for", question.path)
+        if isinstance(answer, PoolProblem):
+            raise GenerationFailed(answer.value.format(pool_type=question.pool_type))
+        if answer.property_type != question.property_type:
+            raise GenerationFailed(
+                f"property {question.path} has type {question.property_type}"
+                f" but pool {question.pool_type} provides type {answer.property_type}"
+            )
+        if isinstance(answer.value, Unknown):
+            return answer.value if question.wanted is None else question.wanted
+        if question.wanted is not None and not equal(question.wanted, answer.value):
+            raise GenerationFailed(PoolProblem.EXHAUSTED.value.format(pool_type=question.pool_type))
+        self.takes = self.takes or []
+        self.takes.append(PoolTake(question.path, question.pool_type, answer.value))
+        return answer.value
+
+    def same_secret(self, path: str, reference: str, value: object) -> bool:
+        if self.answers is None:
+            self.ask().secrets[path] = SecretQuestion(path, reference, RevealedSecret(value))
+            return False
+        return path in self.answers.same_secrets

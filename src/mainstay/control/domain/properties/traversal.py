@@ -1,0 +1,117 @@
+"""Reads what a schema says about properties that are stored: secrets, pool values, references, and whether they fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from mainstay.control.domain.faults import locate
+from mainstay.control.domain.properties.contract import SecretKind
+from mainstay.control.domain.properties.declaration import PropertyDeclaration
+from mainstay.control.domain.properties.evaluation import PoolTake
+from mainstay.control.domain.properties.schema import PropertySchema
+from mainstay.control.domain.values import Properties
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReference:
+    path: str
+    service_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredValue:
+    """A value that stands for itself, with the paths of the objects around it, the innermost first."""
+
+    path: str
+    value: object
+    around: tuple[str, ...]
+
+
+def values_in(schema: PropertySchema, properties: Properties) -> Iterator[StoredValue]:
+    """Every value that is set: members of described objects one by one, everything else whole."""
+    if schema.members is None:
+        yield from (StoredValue(locate("", name), value, ()) for name, value in properties.items())
+    else:
+        yield from _values(schema.members, properties, "", ())
+
+
+def _values(
+    members: tuple[PropertyDeclaration, ...], properties: Properties, parent: str, around: tuple[str, ...]
+) -> Iterator[StoredValue]:
+    for member in members:
+        value = properties.get(member.name)
+        path = locate(parent, member.name)
+        if member.members is not None and isinstance(value, dict):
+            yield from _values(member.members, value, path, (path, *around))
+        elif value is not None:
+            yield StoredValue(path, value, around)
+
+
+def secrets_in(schema: PropertySchema, properties: Properties) -> tuple[tuple[PropertyDeclaration, str], ...]:
+    """Every vault reference, with the property that it belongs to."""
+    found = _leaves(schema, properties, lambda declared: declared.secret is not None)
+    return tuple((declared, value) for declared, _, value in found if isinstance(value, str))
+
+
+def references_in(schema: PropertySchema, properties: Properties) -> tuple[StoredReference, ...]:
+    found = _leaves(schema, properties, lambda declared: declared.refers)
+    return tuple(StoredReference(path, value.lower()) for _, path, value in found if isinstance(value, str))
+
+
+def pool_values_in(schema: PropertySchema, properties: Properties) -> tuple[PoolTake, ...]:
+    found = _leaves(schema, properties, lambda declared: declared.pool_type is not None)
+    return tuple(PoolTake(path, declared.pool_type or "", value) for declared, path, value in found)
+
+
+def without_secrets(schema: PropertySchema, properties: Properties, *kinds: SecretKind) -> Properties:
+    """The properties once secrets of these kinds are gone from the vault: theirs are then absent."""
+    if schema.members is None:
+        return properties
+    return _without(schema.members, properties, frozenset(kinds))
+
+
+def _without(
+    members: tuple[PropertyDeclaration, ...], properties: Properties, kinds: frozenset[SecretKind]
+) -> Properties:
+    declared = {member.name: member for member in members}
+    kept: Properties = {}
+    for name, value in properties.items():
+        member = declared.get(name)
+        if member is None:
+            kept[name] = value
+        elif member.secret not in kinds:
+            kept[name] = _stripped(member, value, kinds)
+    return kept
+
+
+def _stripped(declared: PropertyDeclaration, value: object, kinds: frozenset[SecretKind]) -> object:
+    if declared.members is not None and isinstance(value, dict):
+        return _without(declared.members, value, kinds)
+    if declared.items is not None and isinstance(value, list):
+        if declared.items.secret in kinds:
+            return []
+        return [_stripped(declared.items, item, kinds) for item in value]
+    return value
+
+
+def _leaves(
+    schema: PropertySchema, properties: Properties, wanted: Callable[[PropertyDeclaration], bool]
+) -> Iterator[tuple[PropertyDeclaration, str, object]]:
+    for member in schema.members or ():
+        yield from _leaves_of(member, properties.get(member.name), locate("", member.name), wanted)
+
+
+def _leaves_of(
+    declared: PropertyDeclaration, value: object, path: str, wanted: Callable[[PropertyDeclaration], bool]
+) -> Iterator[tuple[PropertyDeclaration, str, object]]:
+    if value is None:
+        return
+    if wanted(declared):
+        yield declared, path, value
+    if declared.members is not None and isinstance(value, dict):
+        for member in declared.members:
+            yield from _leaves_of(member, value.get(member.name), locate(path, member.name), wanted)
+    elif declared.items is not None and isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _leaves_of(declared.items, item, locate(path, index), wanted)

@@ -1,0 +1,88 @@
+"""What an operator does beside a running server: changing the vault's key, backups, and a look at what is stuck."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+from mainstay.control.operations.doctor import DoctorFinding, examine
+from mainstay.control.operations.machinery.definitions import Definitions
+from mainstay.control.operations.machinery.secret_sealing import reseal_all
+from mainstay.control.operations.machinery.unit_of_work import OperationTools, UnitOfWork
+from mainstay.control.rulebook import installed_rulebook
+from mainstay.control.serve import now, opened, prepare_data_directory, write_private
+from mainstay.control.settings import BadSettings, ServerSettings
+from mainstay.control.store.engine.backup import BadBackup, dump, load
+from mainstay.control.store.engine.open import open_store
+from mainstay.control.vault.keys import FILE, VARIABLE, load_keys
+from mainstay.control.vault.seal import Vault, new_key
+
+
+async def rotate_key(settings: ServerSettings, environment: Mapping[str, str]) -> int:
+    """How many secrets were sealed anew. Interrupted at any instant, every secret can still be opened: the old key
+    leaves the file only when nothing needs it."""
+    path = settings.data_path / FILE
+    from_file = VARIABLE not in environment
+    async with opened(settings, environment, alone=from_file) as (store, tools):
+        if tools.vault is None:
+            raise BadSettings("there is no vault key to rotate")
+        if from_file:
+            kept = path.read_text(encoding="ascii").split()
+            write_private(path, "\n".join([new_key(), *kept]) + "\n")
+        vault = Vault(load_keys(settings, environment))
+        count = 0
+        while True:
+            async with store.transaction() as tx:
+                done = await reseal_all(tx, vault)
+            count += done
+            if not done:
+                break
+    if from_file:
+        write_private(path, path.read_text(encoding="ascii").split()[0] + "\n")
+    return count
+
+
+async def back_up(settings: ServerSettings, path: Path) -> None:
+    """While the server runs: one consistent view of everything, there as a whole or not at all."""
+    store = await open_store(settings.store_url)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with (
+            os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file,
+            gzip.GzipFile(fileobj=file, mode="wb", compresslevel=3) as packed,
+        ):
+            async with store.reading() as tx:
+                async for line in dump(tx):
+                    packed.write(line)
+            packed.close()
+            os.fsync(file.fileno())
+        draft.rename(path)
+    finally:
+        draft.unlink(missing_ok=True)
+        await store.close()
+
+
+async def restore(settings: ServerSettings, path: Path) -> int:
+    prepare_data_directory(settings.data_path)
+    store = await open_store(settings.store_url)
+    try:
+        await store.migrate()
+        with gzip.open(path) as lines:
+            async with store.transaction() as tx:
+                return await load(tx, lines)
+    except (EOFError, gzip.BadGzipFile):
+        raise BadBackup("the file is not a backup, or was cut off") from None
+    finally:
+        await store.close()
+
+
+async def look_over(settings: ServerSettings) -> list[DoctorFinding]:
+    store = await open_store(settings.store_url)
+    try:
+        async with store.reading() as tx:
+            return await examine(UnitOfWork(tx, now(), OperationTools(Definitions(installed_rulebook()))))
+    finally:
+        await store.close()

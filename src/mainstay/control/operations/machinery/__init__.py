@@ -1,0 +1,1 @@
+"""What operations share: the unit of work, views, diffs, bounds, refusals."""

@@ -1,0 +1,28 @@
+"""How much one service may hold: together 256 KiB of JSON, so that a page of a hundred stays one that can be read."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mainstay.control.domain.faults import PathFault
+from mainstay.control.domain.properties.compile import VAULT_PREFIX
+from mainstay.control.operations.machinery.refusals import InvalidProperties
+
+MAX_PROPERTIES_BYTES = 160 * 1024
+MAX_INSTANCE_DATA_BYTES = 32 * 1024
+MAX_CONDITIONS_BYTES = 64 * 1024
+# A value that is about to be sealed counts as the reference that will stand for it.
+_REFERENCE = VAULT_PREFIX + "0" * 32
+
+
+def size(value: object) -> int:
+    return len(msgspec.json.encode(value, enc_hook=lambda _slot: _REFERENCE))
+
+
+def excess(what: str, found: int, limit: int) -> PathFault:
+    return PathFault("", f"{what} of {found} bytes as JSON exceed the maximum of {limit}")
+
+
+def refuse_large(what: str, value: object, limit: int) -> None:
+    if (found := size(value)) > limit:
+        raise InvalidProperties([excess(what, found, limit)], code="too_large")

@@ -1,0 +1,80 @@
+"""What a request would do, told from inside the transaction that did it and will be undone."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from mainstay.control.domain.lifecycle import transitions
+from mainstay.control.domain.properties.traversal import secrets_in
+from mainstay.control.domain.values import Properties
+from mainstay.control.operations.machinery import runs
+from mainstay.control.operations.machinery.runs import RunPlan
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
+from mainstay.control.store.service_pools import SERVICE_POOL_VALUES, ServicePoolValue, values_of_service
+from mainstay.control.store.services import ServiceRow
+
+DRY_REFERENCE = "vault://dry-run"
+
+
+class ForecastValue(msgspec.Struct, frozen=True):
+    path: str
+    value: object
+
+
+class HostForecast(msgspec.Struct, frozen=True):
+    """What a dry run of the first step's manifest says; without a manifest nothing would be done on the host."""
+
+    manifest: str | None = None
+    events: list[dict[str, object]] = []
+    summary: dict[str, object] = {}
+
+
+class Forecast(msgspec.Struct, frozen=True, rename="camel"):
+    # As they would be; a secret that would be sealed shows as `vault://dry-run`.
+    properties: dict[str, object]
+    # The states that the service would go through, the present one first.
+    path: list[str]
+    # What would be taken from pools.
+    pool_values: list[ForecastValue]
+    # The rest is a plan's: how to order exactly this, until when, and what would change on the host.
+    plan_digest: str | msgspec.UnsetType = msgspec.UNSET
+    expires_at: datetime | msgspec.UnsetType = msgspec.UNSET
+    host: HostForecast | msgspec.UnsetType = msgspec.UNSET
+
+
+async def forecast_order(work: UnitOfWork, service: ServiceRow) -> Forecast:
+    definition = await runs.definition_of(work, service)
+    sealed = frozenset(reference for _, reference in secrets_in(definition.properties, service.properties))
+    path = transitions.run_path(definition.lifecycle, "create", service.status)
+    return _forecast(service.properties, sealed, path, await values_of_service(work.tx, service.id))
+
+
+async def forecast_action(work: UnitOfWork, service: ServiceRow, action: str, plan: RunPlan | None) -> Forecast:
+    """Without a plan nothing would be queued: everything stays as it is."""
+    if plan is None:
+        return _forecast(service.properties, frozenset(), (service.status,), [])
+    lifecycle = (await runs.definition_of(work, service)).lifecycle
+    taken = plan.decided.taken_values if plan.decided else ()
+    values = await SERVICE_POOL_VALUES.many(work.tx, taken)
+    properties = service.properties if plan.properties is None else plan.properties
+    path = transitions.run_path(lifecycle, action, service.status)
+    return _forecast(properties, frozenset(plan.new_secrets), path, list(values.values()))
+
+
+def _forecast(
+    properties: Properties, sealed: frozenset[str], path: tuple[str, ...], values: list[ServicePoolValue]
+) -> Forecast:
+    masked = {name: _mask(value, sealed) for name, value in properties.items()}
+    return Forecast(masked, list(path), [ForecastValue(str(each.property_name), each.value) for each in values])
+
+
+def _mask(value: object, sealed: frozenset[str]) -> object:
+    if isinstance(value, str):
+        return DRY_REFERENCE if value in sealed else value
+    if isinstance(value, dict):
+        return {name: _mask(item, sealed) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_mask(item, sealed) for item in value]
+    return value

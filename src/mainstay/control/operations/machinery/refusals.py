@@ -1,0 +1,80 @@
+"""What an operation says no to, by name. Each carries a stable code for programs and a sentence for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from mainstay.control.domain.faults import PathFault, listed
+
+
+class OperationRefused(Exception):
+    code = "refused"
+
+    def __init__(self, message: str, *, code: str | None = None, details: Mapping[str, object] | None = None) -> None:
+        super().__init__(message)
+        self.code = code or self.code
+        # Added to the answer, so that a program need not read the sentence.
+        self.details = dict(details or {})
+
+
+class BadInput(OperationRefused):
+    code = "bad_input"
+
+
+class InvalidProperties(OperationRefused):
+    """Input with faults at places; all of them at once."""
+
+    code = "validation_failed"
+
+    def __init__(self, faults: Sequence[PathFault], *, code: str | None = None) -> None:
+        super().__init__("; ".join(str(fault) for fault in listed(faults)), code=code)
+        self.faults = tuple(faults)
+
+
+class NotPermitted(OperationRefused):
+    code = "forbidden"
+
+
+class NotFound(OperationRefused):
+    code = "not_found"
+
+    def __init__(self, noun: str, record_id: str) -> None:
+        super().__init__(f"there is no {noun.replace('_', ' ')} {record_id}")
+
+
+class Conflict(OperationRefused):
+    code = "conflict"
+
+
+class PlanFailed(Conflict):
+    """The agent has answered that it cannot foresee it, and why."""
+
+    code = "plan_failed"
+
+
+class PlanOutdated(Conflict):
+    """What a plan said would no longer come out; `changed` is `expired`, `inputs` or `host`."""
+
+    code = "plan_outdated"
+
+    def __init__(self, changed: str, message: str) -> None:
+        super().__init__(f"{message}; make a new plan", details={"changed": changed})
+
+
+class AgentSilent(OperationRefused):
+    code = "agent_silent"
+
+
+class Stale(OperationRefused):
+    code = "precondition_failed"
+
+
+class InUse(Conflict):
+    """Something living depends on it; the answer names what."""
+
+    code = "in_use"
+
+    def __init__(self, what: str, dependants: Mapping[str, Sequence[str]]) -> None:
+        named = {noun: list(ids) for noun, ids in dependants.items() if ids}
+        listed = "; ".join(f"{noun}: {', '.join(ids)}" for noun, ids in named.items())
+        super().__init__(f"{what} is in use by {listed}; delete those first", details={"dependants": named})

@@ -1,0 +1,57 @@
+"""What goes together when something is deleted: living dependants refuse, everything else goes with it."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from mainstay.control.operations.machinery.refusals import InUse
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
+from mainstay.control.store.engine.records import Record, Table
+from mainstay.control.store.participants import PARTICIPANTS, Participant
+from mainstay.control.store.service_groups import SERVICE_GROUPS
+from mainstay.control.store.services import delete_terminal, living_ids
+
+NAMED = 10
+R = TypeVar("R", bound=Record)
+
+
+async def dependants(work: UnitOfWork, table: str, column: str, record_id: str) -> list[str]:
+    """The first few rows that need this one, by id; `table` and `column` are written in this program."""
+    rows = await work.tx.fetch(
+        f"SELECT id FROM {table} WHERE {column} = :id ORDER BY created_at LIMIT {NAMED}",  # noqa: S608  # names of this program
+        id=record_id,
+    )
+    return [str(row["id"]) for row in rows]
+
+
+async def refuse_if_needed(work: UnitOfWork, table: Table[R], record: R, columns: dict[str, tuple[str, str]]) -> None:
+    """`columns`: what the dependant is called → where it points here."""
+    found = {noun: await dependants(work, other, column, record.id) for noun, (other, column) in columns.items()}
+    if any(found.values()):
+        raise InUse(f"{table.noun.replace('_', ' ')} {record.id}", found)
+
+
+async def remove_participant(work: UnitOfWork, participant: Participant) -> None:
+    """Groups and terminal services go with their consumer; whatever is alive is named and stays."""
+    living = {
+        "services": [
+            *await living_ids(work.tx, "consumer_id", participant.id),
+            *await living_ids(work.tx, "provider_id", participant.id),
+        ]
+    }
+    if any(living.values()):
+        raise InUse(f"participant {participant.id}", living)
+    await refuse_if_needed(
+        work,
+        PARTICIPANTS,
+        participant,
+        {
+            "agents": ("agents", "provider_id"),
+            "serviceOptions": ("service_options", "provider_id"),
+            "servicePoolSets": ("service_pool_sets", "provider_id"),
+        },
+    )
+    await delete_terminal(work.tx, "consumer_id", participant.id)
+    for group in await SERVICE_GROUPS.all_by(work.tx, "consumer_id", participant.id, limit=100_000):
+        await work.delete(SERVICE_GROUPS, group)
+    await work.delete(PARTICIPANTS, participant)

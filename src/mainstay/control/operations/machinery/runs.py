@@ -1,0 +1,239 @@
+"""The course of a run: its jobs follow each other, and at its end everything is applied or given back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+import msgspec
+
+from mainstay.control.domain.lifecycle import transitions
+from mainstay.control.domain.lifecycle.schema import Lifecycle
+from mainstay.control.domain.properties.contract import Actor, SecretKind
+from mainstay.control.domain.properties.provenance import provenance
+from mainstay.control.domain.properties.schema import PropertySchema
+from mainstay.control.domain.properties.traversal import references_in, secrets_in, values_in, without_secrets
+from mainstay.control.domain.service_types import ServiceTypeDefinition
+from mainstay.control.domain.values import Properties, equal
+from mainstay.control.operations.machinery import pool_allocation, secret_sealing
+from mainstay.control.operations.machinery.property_decisions import DecidedProperties
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
+from mainstay.control.store import secrets as secret_store
+from mainstay.control.store import services as service_store
+from mainstay.control.store.blueprints import moves_to
+from mainstay.control.store.engine.contract import Value
+from mainstay.control.store.engine.records import to_microseconds
+from mainstay.control.store.jobs import JOBS, RUNS, JobRow, RunRow
+from mainstay.control.store.service_pools import values_of_service
+from mainstay.control.store.service_types import find_version
+from mainstay.control.store.services import SERVICES, ServiceRow
+
+Origins = dict[str, object]
+
+
+def agent_topic(agent_id: str) -> str:
+    return f"agent:{agent_id}"
+
+
+async def definition_of(work: UnitOfWork, service: ServiceRow) -> ServiceTypeDefinition:
+    found = await find_version(work.tx, service.service_type_id)
+    if found is None:
+        raise RuntimeError("a service has a type")
+    return await work.tools.definitions.read(work.tx, service.service_type_id, found.updated_at)
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """What a run will change: the properties as they will be, and what is taken and replaced for them."""
+
+    properties: Properties | None
+    decided: DecidedProperties | None = None
+    new_secrets: tuple[str, ...] = ()
+    origins: Mapping[str, object] | None = None
+
+
+async def start(
+    work: UnitOfWork, service: ServiceRow, lifecycle: Lifecycle, action: str, params: Properties | None, plan: RunPlan
+) -> JobRow:
+    """Queues the first job; the database lets no second one be active."""
+    begun = transitions.begin(lifecycle, action, service.status)
+    run = RunRow(
+        id=new_id(),
+        created_at=work.now,
+        updated_at=work.now,
+        service_id=service.id,
+        action=action,
+        visited=list(begun.visited),
+        properties=plan.properties,
+        origins=dict(plan.origins or {}),
+        taken_values=list(plan.decided.taken_values) if plan.decided else [],
+        new_secrets=list(plan.new_secrets),
+        released_values=await _replaced_values(work, service, plan.decided),
+        retired_secrets=list(plan.decided.accepted.retired_references) if plan.decided else [],
+        # A service that is just being made is on the current version as it is.
+        blueprint_digest=None if action == "create" else await moves_to(work.tx, service.service_type_id, action),
+    )
+    await RUNS.insert(work.tx, run)
+    return await queue(work, service, lifecycle, run, params, step=1)
+
+
+async def _replaced_values(work: UnitOfWork, service: ServiceRow, decided: DecidedProperties | None) -> list[str]:
+    if decided is None or not decided.accepted.pool_releases:
+        return []
+    leaving = {take.path: take.value for take in decided.accepted.pool_releases}
+    return [
+        value.id
+        for value in await values_of_service(work.tx, service.id)
+        if value.id not in decided.taken_values
+        and value.property_name in leaving
+        and equal(value.value, leaving[value.property_name])
+    ]
+
+
+async def queue(
+    work: UnitOfWork, service: ServiceRow, lifecycle: Lifecycle, run: RunRow, params: Properties | None, *, step: int
+) -> JobRow:
+    action = lifecycle.actions[run.action]
+    job = JobRow(
+        id=new_id(),
+        created_at=work.now,
+        updated_at=work.now,
+        action=run.action,
+        params=params,
+        run_id=run.id,
+        step=step,
+        blueprint_digest=run.blueprint_digest or service.blueprint_digest,
+        plan_digest=None if work.planned is None else work.planned.host,
+        agent_id=service.agent_id,
+        service_id=service.id,
+        provider_id=service.provider_id,
+        consumer_id=service.consumer_id,
+    )
+    wait = action.pending_timeout_seconds
+    deadline = None if wait is None else to_microseconds(work.now + timedelta(seconds=wait))
+    await work.insert(JOBS, job, group_id=service.group_id, deadline_at=deadline)
+    work.tx.announce(agent_topic(service.agent_id))
+    return job
+
+
+async def save_service(
+    work: UnitOfWork,
+    before: ServiceRow,
+    after: ServiceRow,
+    lifecycle: Lifecycle,
+    *,
+    origins: Mapping[str, object] | None = None,
+    schema: PropertySchema | None = None,
+    forced: bool = False,
+) -> ServiceRow:
+    """Saves the service as it now is, tells of it, and cleans up after one that has come to its end."""
+    ended = after.status in lifecycle.terminal_states
+    moved = after.status != before.status
+    if ended and moved:
+        after = await _clean_up(work, after, schema)
+    if after == before:
+        return before
+    after = msgspec.structs.replace(after, updated_at=work.now, version=before.version + 1)
+    hidden: dict[str, Value] = {"is_terminal": int(ended)}
+    if not equal(after.properties, before.properties) or origins:
+        hidden["provenance"] = await _merged_origins(work, after, origins or {}, schema)
+        if schema is not None:
+            found = references_in(schema, after.properties)
+            await service_store.set_references(work.tx, after.id, [(each.path, each.service_id) for each in found])
+    await SERVICES.update(work.tx, after, **hidden)
+    if moved:
+        await service_store.note_state(work.tx, after.id, after.status, work.now)
+    more = {"forced": True} if forced else {}
+    await work.record_event("service.transitioned" if moved else "service.updated", "service", before, after, **more)
+    return after
+
+
+async def _merged_origins(
+    work: UnitOfWork, service: ServiceRow, origins: Mapping[str, object], schema: PropertySchema | None
+) -> str:
+    known: dict[str, object] = dict(await service_store.read_provenance(work.tx, service.id))
+    known |= origins
+    if schema is not None:
+        there = {value.path for value in values_in(schema, service.properties)}
+        known = {path: origin for path, origin in known.items() if path in there}
+    return msgspec.json.encode(known).decode()
+
+
+async def _clean_up(work: UnitOfWork, service: ServiceRow, schema: PropertySchema | None) -> ServiceRow:
+    """Whatever led here: pool values go back, secrets go, and the instance id is free again."""
+    await pool_allocation.give_back(work, await values_of_service(work.tx, service.id))
+    await secret_store.delete_of(work.tx, "service", service.id)
+    properties = service.properties
+    if schema is not None:
+        properties = without_secrets(schema, properties, SecretKind.PERSISTENT, SecretKind.EPHEMERAL)
+    await service_store.set_references(work.tx, service.id, [])
+    return msgspec.structs.replace(service, properties=properties, agent_instance_id=None)
+
+
+def origins_of(
+    work: UnitOfWork, schema: PropertySchema, before: Properties, decided: DecidedProperties, job_id: str | None
+) -> Origins:
+    """Who set each value that changed: the wire form of the engine's answer."""
+    caller = work.caller
+    found = provenance(schema, before, decided.accepted, decided.actor)
+    return {
+        path: {
+            "actor": str(origin.actor),
+            "how": str(origin.how),
+            "at": work.now,
+            "jobId": job_id,
+            "tokenId": None if caller is None or origin.actor is Actor.SYSTEM else caller.token_id,
+        }
+        for path, origin in found.items()
+    }
+
+
+async def drop_ephemeral(work: UnitOfWork, schema: PropertySchema, properties: Properties) -> Properties:
+    """Short-lived secrets go when a run ends, however it ends."""
+    if not schema.has_secrets:
+        return properties
+    leaving = [
+        reference for declared, reference in secrets_in(schema, properties) if declared.secret is SecretKind.EPHEMERAL
+    ]
+    await secret_sealing.forget(work, leaving)
+    return without_secrets(schema, properties, SecretKind.EPHEMERAL)
+
+
+async def finish_run(work: UnitOfWork, run: RunRow) -> None:
+    """The run has succeeded: what it replaced is given back."""
+    await pool_allocation.give_back_by_id(work, run.released_values)
+    await secret_sealing.forget(work, run.retired_secrets)
+
+
+async def abandon_run(work: UnitOfWork, run: RunRow) -> None:
+    """The run has ended in any other way: what was taken for it is given back."""
+    await pool_allocation.give_back_by_id(work, run.taken_values)
+    await secret_sealing.forget(work, run.new_secrets)
+
+
+async def changes_properties(work: UnitOfWork, job: JobRow, service: ServiceRow) -> bool:
+    """Whether the run of this job is to leave the service with other properties than it has."""
+    run = await RUNS.find(work.tx, job.run_id)
+    return run is not None and run.properties is not None and not equal(run.properties, service.properties)
+
+
+async def find_run(work: UnitOfWork, job: JobRow) -> RunRow:
+    run = await RUNS.find(work.tx, job.run_id, lock=True)
+    if run is None:
+        raise RuntimeError("a job belongs to a run")
+    return run
+
+
+def overlay(target: Properties, result: Properties, given: Mapping[str, object]) -> Properties:
+    """`target` with only those values of `result` that `given` speaks of."""
+    merged = dict(target)
+    for name, value in given.items():
+        new, old = result.get(name), merged.get(name)
+        if isinstance(value, dict) and isinstance(new, dict) and isinstance(old, dict):
+            merged[name] = overlay(old, new, value)
+        elif new is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = new
+    return merged

@@ -1,0 +1,158 @@
+"""One request at work: its transaction, who asked, when, and the events that tell of it."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import uuid
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeVar
+
+import msgspec
+
+from mainstay.control.access import Caller, Relation, relation_of
+from mainstay.control.operations.machinery.definitions import Definitions
+from mainstay.control.operations.machinery.diff import diff
+from mainstay.control.operations.machinery.refusals import NotFound
+from mainstay.control.store.engine.contract import Transaction, Value
+from mainstay.control.store.engine.paging import CursorPage, Listing, Page, SqlCondition, list_page
+from mainstay.control.store.engine.records import Record, Table
+from mainstay.control.store.events import EVENTS, EventRow
+from mainstay.control.vault.seal import Vault
+
+R = TypeVar("R", bound=Record)
+SYSTEM_ID = "00000000-0000-0000-0000-000000000000"
+EVENT_TOPIC = "events"
+
+
+def new_id() -> str:
+    return str(uuid.uuid4())
+
+
+@dataclass(frozen=True, slots=True)
+class OperationTools:
+    """What operations need besides the tables. No vault: secrets are refused."""
+
+    definitions: Definitions
+    vault: Vault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedValues:
+    """What a plan has fixed: what is drawn by chance, the time that generators see, and how the host answered.
+
+    `host` None: the plan is still being made."""
+
+    seed: bytes
+    at: datetime
+    host: str | None = None
+
+
+@dataclass(slots=True)
+class UnitOfWork:
+    tx: Transaction
+    now: datetime
+    tools: OperationTools
+    # None is the system itself: a timer, or the first start.
+    caller: Caller | None = None
+    # None leaves everything to chance and the clock.
+    planned: PlannedValues | None = None
+    recorded_events: int = field(default=0)
+
+    @property
+    def who(self) -> Caller:
+        if self.caller is None:
+            raise RuntimeError("the system has no role; only requests are judged")
+        return self.caller
+
+    @property
+    def generated_at(self) -> datetime:
+        return self.now if self.planned is None else self.planned.at
+
+    def draw(self, purpose: str) -> bytes:
+        """32 bytes that nobody can guess; within one plan always the same for the same purpose."""
+        if self.planned is None:
+            return secrets.token_bytes(32)
+        return hashlib.sha256(self.planned.seed + purpose.encode()).digest()
+
+    def relation(self, noun: str, action: str) -> Relation:
+        return relation_of(self.who, noun, action)
+
+    async def find(self, table: Table[R], record_id: str, action: str = "read", *, lock: bool = False) -> R:
+        """The row with this id; one that is not the caller's does not exist for him."""
+        relation = self.relation(table.noun, action)
+        found = await table.find(self.tx, record_id.lower(), lock=lock)
+        if found is None or not relation.holds(self.who, found):
+            raise NotFound(table.noun, record_id)
+        return found
+
+    async def page(self, table: Table[R], listing: Listing, *more: SqlCondition) -> Page[R] | CursorPage[R]:
+        own = scope(self.relation(table.noun, "read"), self.who)
+        return await list_page(self.tx, table, listing, [*own, *more])
+
+    async def insert(self, table: Table[R], record: R, **hidden: Value) -> R:
+        await table.insert(self.tx, record, **hidden)
+        await self.record_event(f"{table.noun}.created", table.noun, None, record)
+        return record
+
+    async def update(self, table: Table[R], before: R, after: R) -> R:
+        """Saves and tells, if anything changed at all."""
+        if after == before:
+            return before
+        after = msgspec.structs.replace(after, updated_at=self.now)
+        await table.update(self.tx, after)
+        await self.record_event(f"{table.noun}.updated", table.noun, before, after)
+        return after
+
+    async def delete(self, table: Table[R], record: R) -> None:
+        await table.delete(self.tx, record.id)
+        await self.record_event(f"{table.noun}.deleted", table.noun, record, None)
+
+    async def record_event(
+        self, event_type: str, noun: str, before: Record | None, after: Record | None, **more: object
+    ) -> None:
+        """Writes the event in this transaction; whose it is follows from the row's own columns."""
+        row = after if after is not None else before
+        if row is None:
+            raise ValueError("an event is about something")
+        owners = {
+            column: getattr(row, column, None)
+            for column in ("provider_id", "consumer_id", "agent_id", "participant_id")
+        }
+        if noun in ("participant", "agent"):
+            owners[f"{noun}_id"] = row.id
+        caller = self.caller
+        event = EventRow(
+            id=new_id(),
+            created_at=self.now,
+            updated_at=self.now,
+            type=event_type,
+            initiator_type="system" if caller is None else "user",
+            initiator_id=SYSTEM_ID if caller is None else caller.token_id,
+            entity_id=row.id,
+            properties={"diff": diff(_document(before), _document(after)), **more},
+            **owners,
+        )
+        await EVENTS.insert(self.tx, event, ordinal=self.recorded_events)
+        self.recorded_events += 1
+        self.tx.announce(EVENT_TOPIC)
+
+
+def _document(record: Record | None) -> object:
+    return {} if record is None else msgspec.to_builtins(record)
+
+
+def scope(relation: Relation, caller: Caller) -> list[SqlCondition]:
+    """The rows of a list that the caller may see."""
+    if relation.everything:
+        return []
+    parts: list[str] = []
+    parameters: dict[str, Value] = {}
+    for column, whose in relation.owners:
+        wanted = caller.id_of(whose)
+        if wanted is not None:
+            parameters[f"own_{whose}"] = wanted
+            parts.append(f"{column} = :own_{whose}")
+    parts += [f"{flag} = 1" for flag in relation.flags]
+    return [SqlCondition(f"({' OR '.join(parts)})" if parts else "1 = 0", parameters, tuple(parts))]

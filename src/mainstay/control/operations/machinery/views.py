@@ -1,0 +1,81 @@
+"""Services and jobs as callers see them: the row, with the names around it and what can be done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from mainstay.control.domain.lifecycle.transitions import available_actions
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
+from mainstay.control.store.jobs import JobRow
+from mainstay.control.store.services import ServiceContext, ServiceRow, read_contexts, read_with_parties
+
+
+class Named(msgspec.Struct, frozen=True):
+    id: str
+    name: str
+
+
+class AgentNamed(msgspec.Struct, frozen=True):
+    id: str
+    name: str
+    status: str
+
+
+class ActiveJobView(msgspec.Struct, frozen=True):
+    id: str
+    action: str
+    status: str
+
+
+class ServiceView(ServiceRow, frozen=True, kw_only=True):
+    agent: AgentNamed
+    service_type: Named
+    available_actions: list[str]
+    # None while nothing is to be done.
+    active_job: ActiveJobView | None = None
+
+
+class JobView(JobRow, frozen=True, kw_only=True):
+    service: ServiceView
+    agent: Named
+    provider: Named
+    consumer: Named
+
+
+async def show_services(work: UnitOfWork, rows: Sequence[ServiceRow]) -> list[ServiceView]:
+    around = await read_contexts(work.tx, [row.id for row in rows])
+    return [await _show(work, row, around[row.id]) for row in rows]
+
+
+async def show_service(work: UnitOfWork, row: ServiceRow) -> ServiceView:
+    return (await show_services(work, [row]))[0]
+
+
+async def _show(work: UnitOfWork, row: ServiceRow, around: ServiceContext) -> ServiceView:
+    definition = await work.tools.definitions.read(work.tx, row.service_type_id, around.type_version)
+    return ServiceView(
+        **msgspec.structs.asdict(row),
+        agent=AgentNamed(row.agent_id, around.agent_name, around.agent_status),
+        service_type=Named(row.service_type_id, around.type_name),
+        available_actions=list(available_actions(definition.lifecycle, row.status)),
+        active_job=None if around.job is None else ActiveJobView(*around.job),
+    )
+
+
+async def show_jobs(work: UnitOfWork, rows: Sequence[JobRow]) -> list[JobView]:
+    """Without those that went with their services after they were read."""
+    found = await read_with_parties(work.tx, (row.service_id for row in rows))
+    services = {each.service.id: await _show(work, each.service, each.around) for each in found.values()}
+    return [
+        JobView(
+            **msgspec.structs.asdict(row),
+            service=services[row.service_id],
+            agent=Named(row.agent_id, whole.around.agent_name),
+            provider=Named(row.provider_id, whole.provider_name),
+            consumer=Named(row.consumer_id, whole.consumer_name),
+        )
+        for row in rows
+        if (whole := found.get(row.service_id)) is not None
+    ]

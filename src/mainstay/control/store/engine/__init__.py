@@ -1,0 +1,1 @@
+"""The database behind the store: contract, drivers, dialects, paging, migrations, backup."""

@@ -1,0 +1,309 @@
+"""Lists: filters, sorting and pages over any table, built only from names that the table itself knows."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Generic, TypeVar
+
+import msgspec
+
+from mainstay.control.store.engine import trigrams
+from mainstay.control.store.engine.contract import Row, Transaction, Value
+from mainstay.control.store.engine.records import ColumnKind, Record, Table, encode_value, fold, wire_names
+
+MAX_PAGE_SIZE = 100
+DEFAULT_PAGE_SIZE = 10
+MAX_VALUES = 100
+# An offset beyond it would walk the whole table; `after` has no such limit.
+MAX_PAGE = 1_000_000
+# Far from both ends of the calendar, so that whatever is reckoned from a time exists.
+YEARS = range(1000, 9000)
+MAX_WALKED = 1000
+MAX_INTEGER = 2**63 - 1
+
+R = TypeVar("R", bound=Record)
+T = TypeVar("T")
+
+
+class BadQuery(Exception):
+    """A list was asked for in a way it does not know; the text names the parameter."""
+
+
+class Page(msgspec.Struct, Generic[T], rename="camel"):
+    items: list[T]
+    total_items: int
+    total_pages: int
+    current_page: int
+    has_next: bool
+    has_prev: bool
+
+
+class CursorPage(msgspec.Struct, Generic[T], rename="camel"):
+    """A page after a cursor: nothing is counted, so it costs the same at any size. `next` None is the last page."""
+
+    items: list[T]
+    has_next: bool
+    next: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SqlCondition:
+    sql: str
+    parameters: Mapping[str, Value] = field(default_factory=dict)
+    # The same, as conditions of which any may hold: each may have an index of its own.
+    alternatives: tuple[str, ...] = ()
+    # The parts of names that are searched for, folded; any of them will do.
+    name_parts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What was asked for, checked: `after` None asks for a numbered page."""
+
+    conditions: tuple[SqlCondition, ...]
+    sort: str
+    descending: bool
+    page: int
+    page_size: int
+    after: tuple[Value, str] | None = None
+    by_cursor: bool = False
+
+
+PAGING = frozenset({"page", "pageSize", "sort", "after"})
+
+
+def parse_listing(
+    table: Table[R],
+    query: Sequence[tuple[str, str]],
+    *,
+    aliases: Mapping[str, str] | None = None,
+    substrings: frozenset[str] = frozenset({"name"}),
+) -> Listing:
+    """`aliases` gives other names of fields; `substrings` are the fields that are searched instead of compared."""
+    names = {**wire_names(table.record), **(aliases or {})}
+    single: dict[str, str] = {}
+    filters: dict[str, list[str]] = {}
+    for key, value in query:
+        if key in PAGING:
+            single[key] = value
+        elif key in names and table.kinds[names[key]] is not ColumnKind.JSON:
+            filters.setdefault(key, []).append(value)
+        else:
+            raise BadQuery(f"unknown query parameter '{key}'")
+    conditions = tuple(
+        _condition(table, key, names[key], values, substring=names[key] in substrings)
+        for key, values in filters.items()
+    )
+    sort, descending = _sort(table, names, single.get("sort", ""))
+    return Listing(
+        conditions,
+        sort,
+        descending,
+        page=_number(single, "page", 1, 1, MAX_PAGE),
+        page_size=_number(single, "pageSize", DEFAULT_PAGE_SIZE, 1, MAX_PAGE_SIZE),
+        after=_cursor(table, sort, single["after"]) if single.get("after") else None,
+        by_cursor="after" in single,
+    )
+
+
+def _number(single: Mapping[str, str], key: str, default: int, least: int, most: int) -> int:
+    text = single.get(key)
+    if text is None:
+        return default
+    if not text.isascii() or not text.isdigit() or len(text) > 9 or not least <= int(text) <= most:
+        raise BadQuery(f"{key} must be an integer from {least} to {most}")
+    return int(text)
+
+
+def _sort(table: Table[R], names: Mapping[str, str], text: str) -> tuple[str, bool]:
+    if not text:
+        return "created_at", False
+    # A plus sign in an address means a space.
+    wanted = text.lstrip("+- ")
+    column = names.get(wanted)
+    if column is None or table.kinds[column] is ColumnKind.JSON:
+        raise BadQuery(f"cannot sort by '{wanted}'")
+    return column, text.startswith("-")
+
+
+def _condition(table: Table[R], key: str, column: str, values: list[str], *, substring: bool) -> SqlCondition:
+    if len(values) > MAX_VALUES:
+        raise BadQuery(f"{key} is given more than {MAX_VALUES} times")
+    if any("\0" in value for value in values):
+        raise BadQuery(f"{key} holds a zero byte")
+    if substring:
+        searched = "name_folded" if column == "name" else column
+        parts = [fold(value) for value in values]
+        parameters = {f"f_{column}_{index}": f"%{_escaped(part)}%" for index, part in enumerate(parts)}
+        return SqlCondition(
+            "(" + " OR ".join(f"{searched} LIKE :{name} ESCAPE '!'" for name in parameters) + ")",
+            parameters,
+            name_parts=tuple(parts) if column == "name" else (),
+        )
+    kind = table.kinds[column]
+    given = {f"f_{column}_{index}": _parse_value(kind, key, value) for index, value in enumerate(values)}
+    return SqlCondition(f"{column} IN ({', '.join(f':{name}' for name in given)})", given)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
+
+
+def _parse_value(kind: ColumnKind, key: str, text: str) -> Value:
+    try:
+        if kind is ColumnKind.TIME:
+            return encode_value(kind, parse_time(text))
+        if kind is ColumnKind.INTEGER:
+            number = int(text)
+            if abs(number) > MAX_INTEGER:
+                raise ValueError
+            return number
+        if kind is ColumnKind.REAL:
+            return float(text)
+    except (ValueError, OverflowError):
+        raise BadQuery(f"{key} has the value '{text[:100]}', which is not a {kind.value}") from None
+    if kind is ColumnKind.BOOLEAN:
+        if text not in ("true", "false"):
+            raise BadQuery(f"{key} must be true or false")
+        return int(text == "true")
+    return text
+
+
+def parse_time(text: str) -> datetime:
+    # The plus sign of a time zone may have become a space on the way.
+    time = datetime.fromisoformat(text.replace(" ", "+"))
+    if time.year not in YEARS:
+        raise ValueError("too far away")
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+
+
+def _cursor(table: Table[R], sort: str, text: str) -> tuple[Value, str]:
+    try:
+        column, value, record_id = msgspec.json.decode(
+            base64.urlsafe_b64decode(text.encode()), type=tuple[str, str | int | float | None, str]
+        )
+    except (ValueError, binascii.Error, msgspec.MsgspecError):
+        raise BadQuery("after is not a cursor of this list") from None
+    expected = str if table.kinds[sort] is ColumnKind.TEXT else int | float
+    if column != sort or "\0" in record_id or not isinstance(value, expected) or "\0" in str(value):
+        raise BadQuery("after is not a cursor of this list in this order")
+    if isinstance(value, int) and abs(value) > MAX_INTEGER:
+        raise BadQuery("after is not a cursor of this list in this order")
+    return value, record_id
+
+
+def _make_cursor(sort: str, row: Row) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode((sort, row[sort], row["id"]))).decode()
+
+
+async def list_page(
+    tx: Transaction, table: Table[R], listing: Listing, scope: Sequence[SqlCondition]
+) -> Page[R] | CursorPage[R]:
+    """One page of the rows that satisfy the scope and the filters."""
+    conditions = [*scope, *listing.conditions]
+    parameters: dict[str, Value] = {}
+    for condition in conditions:
+        parameters |= condition.parameters
+    where = " AND ".join(condition.sql for condition in conditions) or "1 = 1"
+    source = await _source(tx, table, conditions, parameters)
+    if listing.by_cursor:
+        return await _page_after(tx, table, source, listing, conditions, parameters)
+    # All rows of a table are counted without looking at each, as long as nothing at all is asked of them.
+    counting = f"SELECT count(*) AS total FROM {source}" + (f" WHERE {where}" if conditions else "")
+    counted = await tx.fetch(counting, slow=True, **parameters)
+    total = int(str(counted[0]["total"]))
+    end = listing.page * listing.page_size
+    if end <= MAX_WALKED:
+        # The first pages are what people look at, and need not sort everything.
+        source = f"({walk(table, source, conditions, '1 = 1', f'{_order(listing)} LIMIT {end}')}) AS walked"
+        where = "1 = 1"
+    rows = await tx.fetch(
+        f"SELECT {table.select()} FROM {source} WHERE {where} {_order(listing)}"
+        f" LIMIT {listing.page_size} OFFSET {end - listing.page_size}",
+        slow=True,
+        **parameters,
+    )
+    pages = -(-total // listing.page_size)
+    return Page(
+        [table.decode(row) for row in rows],
+        total_items=total,
+        total_pages=pages,
+        current_page=listing.page,
+        has_next=listing.page < pages,
+        has_prev=listing.page > 1 and total > 0,
+    )
+
+
+async def _source(
+    tx: Transaction, table: Table[R], conditions: Sequence[SqlCondition], parameters: dict[str, Value]
+) -> str:
+    """The table, or those of its rows that the index of names finds, if these are few.
+
+    A part of many names is found soon by looking at one row after the other."""
+    named = next((condition for condition in conditions if condition.name_parts), None)
+    if named is None or not tx.asks_name_index or table.name_index is None:
+        return table.name
+    wanted = trigrams.expression(named.name_parts)
+    if wanted is None:
+        return table.name
+    found = await trigrams.find(tx, table.name_index, wanted, named.sql, named.parameters)
+    if found is None:
+        return table.name
+    # Asked once, however often the rows are looked at.
+    parameters["found_by_name"] = found
+    return (
+        f"(SELECT {table.name}.* FROM json_each(:found_by_name) AS found CROSS JOIN {table.name}"
+        f" ON {table.name}.id = found.value) AS {table.name}"
+    )
+
+
+def walk(table: Table[R], source: str, conditions: Sequence[SqlCondition], position: str, ending: str) -> str:
+    """The rows from a position on, in no order of their own. Each way to own a row is walked along its own index, and only the starts of these
+    walks are put together."""
+    ways: list[list[str]] = [[position]]
+    for condition in conditions:
+        ways = [[*way, each] for way in ways for each in condition.alternatives or (condition.sql,)]
+    parts = [
+        f"SELECT * FROM (SELECT {table.select()} FROM {source} WHERE {' AND '.join(way)} {ending}) AS part_{number}"
+        for number, way in enumerate(ways)
+    ]
+    return " UNION ".join(parts)
+
+
+def _order(listing: Listing) -> str:
+    way = "DESC" if listing.descending else "ASC"
+    # Both databases, told nothing, put empty values at different ends.
+    empty = "" if listing.sort in ("created_at", "id", "name", "status") else f"{listing.sort} IS NULL, "
+    return f"ORDER BY {empty}{listing.sort} {way}, id {way}"
+
+
+async def _page_after(
+    tx: Transaction,
+    table: Table[R],
+    source: str,
+    listing: Listing,
+    conditions: Sequence[SqlCondition],
+    parameters: dict[str, Value],
+) -> CursorPage[R]:
+    sort = listing.sort
+    # A cursor says where a value stands, and an empty one stands nowhere.
+    position = f"{sort} IS NOT NULL"
+    if listing.after is not None:
+        side = "<" if listing.descending else ">"
+        position += f" AND ({sort}, id) {side} (:after_value, :after_id)"
+        parameters["after_value"], parameters["after_id"] = listing.after
+    way = "DESC" if listing.descending else "ASC"
+    ending = f"ORDER BY {sort} {way}, id {way} LIMIT {listing.page_size + 1}"
+    walked = walk(table, source, conditions, position, ending)
+    rows = await tx.fetch(f"{walked} {ending}", slow=True, **parameters)
+    shown = rows[: listing.page_size]
+    more = len(rows) > len(shown)
+    return CursorPage(
+        [table.decode(row) for row in shown],
+        has_next=more,
+        next=_make_cursor(sort, shown[-1]) if more else None,
+    )

@@ -1,0 +1,175 @@
+"""A noun as a struct, and the struct as a row: columns, filters and sorting all follow from the fields."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from mainstay.control.store.engine.contract import Row, Transaction, Value
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    id: str
+    created_at: datetime
+    updated_at: datetime
+
+
+class ColumnKind(Enum):
+    TEXT = "text"
+    INTEGER = "integer"
+    REAL = "real"
+    BOOLEAN = "boolean"
+    TIME = "time"
+    JSON = "json"
+
+
+_KINDS: dict[object, ColumnKind] = {
+    int: ColumnKind.INTEGER,
+    float: ColumnKind.REAL,
+    bool: ColumnKind.BOOLEAN,
+    datetime: ColumnKind.TIME,
+}
+
+
+def to_microseconds(time: datetime) -> int:
+    return (time - EPOCH) // timedelta(microseconds=1)
+
+
+def to_time(microseconds: int) -> datetime:
+    return EPOCH + timedelta(microseconds=microseconds)
+
+
+def kind_of(annotation: object) -> ColumnKind:
+    inner = [each for each in get_args(annotation) if each is not type(None)]
+    if get_origin(annotation) in (Union, types.UnionType):
+        return kind_of(inner[0]) if len(inner) == 1 else ColumnKind.JSON
+    if get_origin(annotation) is Literal:
+        return ColumnKind.TEXT
+    if annotation in _KINDS:
+        return _KINDS[annotation]
+    if isinstance(annotation, type) and issubclass(annotation, str):
+        return ColumnKind.TEXT
+    return ColumnKind.JSON
+
+
+def kinds_of(record: type[msgspec.Struct]) -> Mapping[str, ColumnKind]:
+    hints = get_type_hints(record)
+    return {name: kind_of(hints[name]) for name in record.__struct_fields__}
+
+
+def wire_names(record: type[msgspec.Struct]) -> Mapping[str, str]:
+    """The name on the wire → the name of the field and of its column."""
+    return dict(zip(record.__struct_encode_fields__, record.__struct_fields__, strict=True))
+
+
+def encode_value(kind: ColumnKind, value: object) -> Value:
+    if value is None:
+        return None
+    if kind is ColumnKind.TIME:
+        return to_microseconds(value)  # type: ignore[arg-type]
+    if kind is ColumnKind.JSON:
+        return msgspec.json.encode(value).decode()
+    if kind is ColumnKind.BOOLEAN:
+        return int(bool(value))
+    if isinstance(value, Enum):
+        return str(value.value)
+    return value  # type: ignore[return-value]
+
+
+_DECODERS: dict[ColumnKind, Callable[..., object]] = {
+    ColumnKind.TIME: to_time,
+    ColumnKind.JSON: msgspec.json.decode,
+    ColumnKind.BOOLEAN: bool,
+}
+
+R = TypeVar("R", bound=Record)
+
+
+class Table(Generic[R]):
+    """The rows of one noun. Only names that come from the struct are ever put into a statement."""
+
+    def __init__(self, name: str, noun: str, record: type[R], *, name_index: str | None = None) -> None:
+        self.name = name
+        # As refusals and events call it.
+        self.noun = noun
+        self.record = record
+        self.kinds = kinds_of(record)
+        self.columns = tuple(self.kinds)
+        self.searched = "name" in self.kinds
+        # The table that finds names by their trigrams, where there may be too many rows to look at each.
+        self.name_index = name_index
+        self._selected = ", ".join(self.columns)
+        self._decoders = tuple((name, _DECODERS.get(kind)) for name, kind in self.kinds.items())
+
+    def decode(self, row: Row) -> R:
+        values: dict[str, object] = {}
+        for name, decoder in self._decoders:
+            value = row[name]
+            values[name] = value if decoder is None or value is None else decoder(value)
+        return self.record(**values)  # type: ignore[arg-type]
+
+    def encode(self, record: R) -> dict[str, Value]:
+        row = {name: encode_value(kind, getattr(record, name)) for name, kind in self.kinds.items()}
+        if self.searched:
+            row["name_folded"] = fold(str(row["name"]))
+        return row
+
+    def select(self, alias: str = "") -> str:
+        return ", ".join(f"{alias}.{column}" for column in self.columns) if alias else self._selected
+
+    async def insert(self, tx: Transaction, record: R, **hidden: Value) -> None:
+        row = self.encode(record) | hidden
+        names = ", ".join(row)
+        marks = ", ".join(f":{name}" for name in row)
+        await tx.later(f"INSERT INTO {self.name} ({names}) VALUES ({marks})", **row)
+
+    async def update(self, tx: Transaction, record: R, **hidden: Value) -> None:
+        row = self.encode(record) | hidden
+        sets = ", ".join(f"{name} = :{name}" for name in row if name != "id")
+        await tx.later(f"UPDATE {self.name} SET {sets} WHERE id = :id", **row)
+
+    async def delete(self, tx: Transaction, record_id: str) -> bool:
+        return await tx.execute(f"DELETE FROM {self.name} WHERE id = :id", id=record_id) > 0
+
+    async def find(self, tx: Transaction, record_id: str, *, lock: bool = False) -> R | None:
+        return await self.find_by(tx, "id", record_id, lock=lock)
+
+    async def find_by(self, tx: Transaction, column: str, value: Value, *, lock: bool = False) -> R | None:
+        found = await self.all_by(tx, column, value, lock=lock)
+        return found[0] if found else None
+
+    async def many(self, tx: Transaction, ids: Iterable[str]) -> dict[str, R]:
+        """The rows with these ids, in one go."""
+        marks: dict[str, Value] = {f"id_{index}": record_id for index, record_id in enumerate(sorted(set(ids)))}
+        if not marks:
+            return {}
+        rows = await tx.fetch(
+            f"SELECT {self.select()} FROM {self.name} WHERE id IN ({', '.join(f':{name}' for name in marks)})",
+            **marks,  # type: ignore[arg-type]
+        )
+        return {record.id: record for record in map(self.decode, rows)}
+
+    async def all_by(
+        self, tx: Transaction, column: str, value: Value, *, lock: bool = False, limit: int = 1000
+    ) -> list[R]:
+        if column not in self.kinds:
+            raise KeyError(column)
+        ending = tx.for_update if lock else ""
+        rows = await tx.fetch(
+            f"SELECT {self.select()} FROM {self.name} WHERE {column} = :value"
+            f" ORDER BY created_at, id LIMIT {int(limit)}{ending}",
+            value=value,
+        )
+        return [self.decode(row) for row in rows]
+
+
+def fold(name: str) -> str:
+    """How names are compared when the case does not count; done here, because the databases fold differently."""
+    return name.casefold()

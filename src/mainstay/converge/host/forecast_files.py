@@ -1,0 +1,355 @@
+"""The files of the host as they would be: what earlier resources of a dry run would have done, over what is there.
+
+Only looking is answered here; nothing is ever written. Notes of would-be changes are kept by real path.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as modes
+
+from mainstay.converge.contract import Failure, NotYetThere
+from mainstay.converge.host.files import CHUNK_BYTES, Files, cannot_give_away, cannot_write_in, require_parent
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from mainstay.converge.host.state import StateDirectory
+
+MOST_LINKS = 40
+
+
+class ForecastEntry:
+    """What would stand at a path. Has the fields of a status that are looked at."""
+
+    def __init__(
+        self,
+        kind: int,
+        *,
+        uid: int = 0,
+        gid: int = 0,
+        mode: int = 0,
+        content: bytes | None = None,
+        source: str | None = None,
+        target: str = "",
+        is_new: bool = True,
+        size: int = 0,
+    ) -> None:
+        self.st_mode = kind | mode
+        self.st_uid = uid
+        self.st_gid = gid
+        self.st_size = len(content) if content is not None else size
+        # The size may be one that a source does not tell.
+        self.st_blocks = 0
+        self.st_mtime = 0.0
+        self.st_dev = -1
+        self.st_ino = 0
+        self.content = content
+        # A real file whose bytes these would be.
+        self.source = source
+        self.target = target
+        # A directory that is not new still shows what really is in it.
+        self.is_new = is_new
+
+
+GONE = ForecastEntry(0)
+
+
+class ForecastFiles(Files):
+    """Every change is noted instead of made, and refused where the kernel would refuse it."""
+
+    def __init__(self, run_id: str, state: StateDirectory) -> None:
+        super().__init__(run_id, state)
+        self.entries: dict[str, ForecastEntry] = {}
+        # Directory → names in it that have an entry, or something below them that has one.
+        self._names: dict[str, set[str]] = {}
+        self._own_gid = os.getegid()
+
+    # ---- noting ----
+    def keep_backup(self, path: str, found: Any) -> None:
+        """Nothing goes, so nothing is kept."""
+
+    def replace(
+        self,
+        path: str,
+        content: bytes | None,
+        source: str | None,
+        *,
+        uid: int,
+        gid: int,
+        mode: int,
+        old: Any,
+        validate: Callable[[str], None] | None = None,
+        about_to_replace: Callable[[], None] | None = None,
+    ) -> str | None:
+        require_parent(self, path)
+        self._refuse_without_permission(path)
+        self._refuse_foreign(path, uid, gid)
+        size = 0
+        if source is not None:
+            size = self.stat(source).st_size
+        if validate is not None:
+            pieces = self.chunks(source) if source is not None else iter((content or b"",))
+            with self.state.scratch_file(self.run_id, pieces) as copy:
+                validate(copy)
+        if source is not None:
+            source = self._resolved(source)
+            behind = self.entries.get(source)
+            if behind is not None:
+                content, source = behind.content, behind.source
+        entry = ForecastEntry(modes.S_IFREG, uid=uid, gid=gid, mode=mode, content=content, source=source, size=size)
+        self._put(path, entry)
+        return None
+
+    def set_attributes(self, path: str, old: Any, *, uid: int, gid: int, mode: int, keep_bits: int = 0) -> None:
+        if self.effective_uid not in (0, old.st_uid):
+            raise Failure(f"no permission to change {path}: it belongs to another user")
+        if (old.st_uid, old.st_gid) != (uid, gid):
+            self._refuse_foreign(path, uid, gid if old.st_gid != gid else self._own_gid)
+        kind = modes.S_IFMT(old.st_mode)
+        bits = mode | (modes.S_IMODE(old.st_mode) & keep_bits)
+        key = self._key(path)
+        behind = self.entries.get(key)
+        if behind is None and os.statvfs(key).f_flag & os.ST_RDONLY:
+            raise Failure(f"no permission to change {path}: its file system is read-only")
+        if behind is not None and behind is not GONE:
+            behind.st_mode, behind.st_uid, behind.st_gid = kind | bits, uid, gid
+            return
+        source = key if modes.S_ISREG(kind) else None
+        self._note(
+            key, ForecastEntry(kind, uid=uid, gid=gid, mode=bits, source=source, is_new=False, size=old.st_size)
+        )
+
+    def make_directory(self, path: str, *, uid: int, gid: int, mode: int) -> None:
+        self._refuse_without_permission(path)
+        self._refuse_foreign(path, uid, gid)
+        self._put(path, ForecastEntry(modes.S_IFDIR, uid=uid, gid=gid, mode=mode))
+
+    def make_link(self, path: str, target: str) -> None:
+        self._refuse_without_permission(path)
+        # A link that replaces another is put there by a process of ours, so it is ours.
+        self._put(
+            path, ForecastEntry(modes.S_IFLNK, uid=self.effective_uid, gid=self._own_gid, mode=0o777, target=target)
+        )
+
+    def set_link_owner(self, path: str, *, uid: int, gid: int) -> None:
+        self._refuse_foreign(path, uid, gid)
+        entry = self.entries[self._key(path)]
+        entry.st_uid = entry.st_uid if uid < 0 else uid
+        entry.st_gid = entry.st_gid if gid < 0 else gid
+
+    def remove(self, path: str) -> None:
+        self._refuse_without_permission(path)
+        self.check_removable(path)
+        self._put(path, GONE)
+
+    def remove_tree(self, path: str) -> None:
+        self.remove(path)
+
+    def _refuse_without_permission(self, path: str) -> None:
+        """A plain user cannot write everywhere, nobody on a read-only disk; a dry run says so before the kernel does."""
+        directory = os.path.dirname(path)
+        found = self.stat(directory)
+        if isinstance(found, ForecastEntry) and (self.effective_uid == 0 or found.is_new):
+            return
+        if not os.access(self._resolved(directory), os.W_OK | os.X_OK):
+            raise Failure(cannot_write_in(directory))
+        if found.st_mode & modes.S_ISVTX and self.effective_uid not in (0, found.st_uid):
+            try:
+                old = self.lstat(path)
+            except FileNotFoundError:
+                return
+            if old.st_uid != self.effective_uid:
+                raise Failure(f"no permission to replace {path}: it belongs to another user")
+
+    def _refuse_foreign(self, path: str, uid: int, gid: int) -> None:
+        """Only root gives files away; a plain user may choose among the groups it is in."""
+        if self.effective_uid == 0:
+            return
+        if uid not in (-1, self.effective_uid):
+            raise Failure(cannot_give_away(path))
+        if gid not in (-1, self._own_gid, *os.getgroups()):
+            raise Failure(f"no permission to give {path} to a group this user is not in")
+
+    def _put(self, path: str, entry: ForecastEntry) -> None:
+        key = self._key(path)
+        self.touched.append(path)
+        # What was noted below goes with what stood here before.
+        emptied = [key]
+        while emptied:
+            directory = emptied.pop()
+            for name in self._names.pop(directory, ()):
+                below = f"{directory}/{name}"
+                self.entries.pop(below, None)
+                emptied.append(below)
+        self._note(key, entry)
+
+    def _note(self, key: str, entry: ForecastEntry) -> None:
+        self.entries[key] = entry
+        while key not in ("", "/"):
+            directory, _, name = key.rpartition("/")
+            names = self._names.setdefault(directory or "/", set())
+            if name in names:
+                return
+            names.add(name)
+            key = directory
+
+    # ---- looking ----
+    def lstat(self, path: str) -> Any:
+        if not self.entries:
+            return os.lstat(path)
+        return self._look(self._key(path), path)
+
+    def stat(self, path: str) -> Any:
+        if not self.entries:
+            return os.stat(path)
+        return self._look(self._resolved(path), path)
+
+    def refuse_to_run(self, path: str) -> None:
+        if not self.entries:
+            return
+        entry = self._look(self._resolved(path), path)
+        if not isinstance(entry, ForecastEntry):
+            return
+        attributes_only = not entry.is_new or entry.source == self._resolved(path)
+        if not attributes_only or not os.access(path, os.X_OK):
+            raise NotYetThere(f"{path} would be changed by an earlier resource")
+
+    def readlink(self, path: str) -> str:
+        if not self.entries:
+            return os.readlink(path)
+        key = self._key(path)
+        entry = self.entries.get(key)
+        return os.readlink(key) if entry is None else entry.target
+
+    def real_path(self, path: str) -> str:
+        if not self.entries:
+            return super().real_path(path)
+        try:
+            return self._resolved(path)
+        except FileNotFoundError:
+            return self._resolved(path, strict=False)
+
+    def listdir(self, path: str) -> list[str]:
+        if not self.entries:
+            return super().listdir(path)
+        key = self._resolved(path)
+        found = self._look(key, path)
+        names = set() if isinstance(found, ForecastEntry) and found.is_new else set(os.listdir(key))
+        for name in self._names.get(key, ()):
+            entry = self.entries.get(f"{key.rstrip('/')}/{name}")
+            if entry is not None:
+                (names.discard if entry is GONE else names.add)(name)
+        return sorted(names)
+
+    def chunks(self, path: str) -> Iterator[bytes]:
+        if not self.entries:
+            yield from super().chunks(path)
+            return
+        path = self._resolved(path)
+        entry = self.entries.get(path)
+        if entry is None:
+            yield from super().chunks(path)
+        elif entry is GONE:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        elif entry.source is not None:
+            yield from super().chunks(entry.source)
+        else:
+            content = entry.content or b""
+            for start in range(0, len(content), CHUNK_BYTES):
+                yield content[start : start + CHUNK_BYTES]
+
+    def holds(self, path: str, found: Any, content: bytes) -> bool:
+        if not isinstance(found, ForecastEntry):
+            return super().holds(self._key(path) if self.entries else path, found, content)
+        return found.st_size == len(content) and b"".join(self.chunks(path)) == content
+
+    # ---- inner steps ----
+    def _look(self, key: str, path: str) -> Any:
+        entry = self.entries.get(key)
+        if entry is GONE:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if entry is not None:
+            return entry
+        above = key
+        while above != "/" and above:
+            above = above.rpartition("/")[0] or "/"
+            entry = self.entries.get(above)
+            if entry is None:
+                continue
+            if entry is not GONE and not modes.S_ISDIR(entry.st_mode):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+            if entry is GONE or entry.is_new:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return os.lstat(key)
+
+    def _key(self, path: str) -> str:
+        """The path with the links of its directory followed, not its own."""
+        directory, _, name = path.rpartition("/")
+        parent = self._resolved(directory or "/")
+        return f"{parent.rstrip('/')}/{name}"
+
+    def _resolved(self, path: str, *, strict: bool = True) -> str:
+        """The path with all links followed, would-be links included."""
+        pending = pieces(path)
+        current = ""
+        # Below what would be gone or new, nothing of what really is there counts.
+        is_hidden = False
+        links = 0
+        while pending:
+            part = pending.pop()
+            if part in (".", ".."):
+                if strict:
+                    self._require_directory(current or "/", path)
+                if part == "..":
+                    current = current.rpartition("/")[0]
+                    is_hidden = self._is_hidden(current)
+                continue
+            following = f"{current}/{part}"
+            entry = self.entries.get(following)
+            target = real_target(following) if entry is None and not is_hidden else entry.target if entry else ""
+            if not target:
+                current = following
+                is_hidden = is_hidden or (entry is not None and entry.is_new)
+                continue
+            links += 1
+            if links > MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+            if target.startswith("/"):
+                current = ""
+                is_hidden = False
+            pending += pieces(target)
+        return current or "/"
+
+    def _require_directory(self, key: str, path: str) -> None:
+        """The kernel goes on from a directory only, also where `..` leads out of it again."""
+        if not modes.S_ISDIR(self._look(key, path).st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+
+    def _is_hidden(self, key: str) -> bool:
+        while key:
+            entry = self.entries.get(key)
+            if entry is not None and entry.is_new:
+                return True
+            key = key.rpartition("/")[0]
+        return False
+
+
+def pieces(path: str) -> list[str]:
+    """The names of a path, the first one last; a slash at its end asks for a directory."""
+    found = [part for part in path.split("/") if part]
+    if path.endswith("/"):
+        found.append(".")
+    found.reverse()
+    return found
+
+
+def real_target(path: str) -> str:
+    """Where a link leads; nothing for what is none."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""

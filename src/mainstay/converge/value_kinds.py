@@ -1,0 +1,363 @@
+"""How a written value becomes a typed one: the kinds of values that properties hold.
+
+A kind reads what stands in a manifest (`read`) and what a template produced (`accept`), and says what an
+editor may expect (`schema`). Which property has which kind is said by the resource types.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any, TypeAlias
+
+    # What the document gives: maps, lists, text, and plain scalars that could be more than text.
+    Node: TypeAlias = "dict[str, Node] | list[Node] | str | PlainScalar"
+
+REDACTED = "[redacted]"
+CORE = re.compile(
+    r"(?P<null>null|Null|NULL|~|)|(?P<true>true|True|TRUE)|(?P<false>false|False|FALSE)"
+    r"|(?P<int>[-+]?[0-9]+)|(?P<oct>0o[0-7]+)|(?P<hex>0x[0-9a-fA-F]+)"
+    r"|(?P<float>[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))"
+)
+# How such a scalar may begin; most texts begin otherwise, and need no match.
+FIRST_OF_CORE = frozenset("0123456789+-.~tTfFnN")
+LONGEST_NUMBER = 300
+
+
+class PlainScalar:
+    """An unquoted scalar that YAML 1.2 reads as null, boolean or number; `text` is how it was written."""
+
+    __slots__ = ("text", "value")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.value = core_value(text)
+
+    def __repr__(self) -> str:
+        return f"PlainScalar({self.text!r})"
+
+
+class Tainted(str):
+    """Text that comes from a secret: it goes to the host, and is shown nowhere."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return REDACTED
+
+
+class Unfit(ValueError):
+    """A value that a property cannot hold. `where` leads from the property to the part that is wrong."""
+
+    def __init__(self, message: str, where: tuple[str | int, ...] = (), *, at_key: bool = False) -> None:
+        super().__init__(message)
+        self.where = where
+        self.at_key = at_key
+
+
+class ValueKind:
+    """One kind of value. `read` takes a node, `accept` a value that a template produced."""
+
+    __slots__ = ("accept", "is_text", "name", "read", "schema")
+
+    def __init__(
+        self,
+        name: str,
+        read: Callable[[Node], Any],
+        accept: Callable[[Any], Any],
+        schema: Mapping[str, Any],
+        *,
+        is_text: bool = False,
+    ) -> None:
+        self.name = name
+        self.read = read
+        self.accept = accept
+        self.schema = schema
+        self.is_text = is_text
+
+
+def core_value(text: str) -> Any:
+    """The value of a plain scalar by the YAML 1.2 core schema; text where none applies."""
+    found = CORE.fullmatch(text)
+    if found is None or len(text) > LONGEST_NUMBER:
+        return text
+    kind = found.lastgroup
+    if kind == "null":
+        return None
+    if kind in ("true", "false"):
+        return kind == "true"
+    if kind == "float":
+        return float(
+            text.replace(".inf", "inf")
+            .replace(".Inf", "inf")
+            .replace(".INF", "inf")
+            .replace(".n", "n")
+            .replace(".N", "n")
+        )
+    return int(text, {"int": 10, "oct": 8, "hex": 16}[kind or "int"])
+
+
+def to_value(node: Node) -> Any:
+    """A node as the plain value it stands for: what `data` and the like hold."""
+    if node.__class__ is str:
+        return node
+    if isinstance(node, PlainScalar):
+        return node.value
+    if isinstance(node, dict):
+        return {key: to_value(child) for key, child in node.items()}
+    if isinstance(node, list):
+        return [to_value(child) for child in node]
+    return node
+
+
+def describe(node: object) -> str:
+    """What a node is, in the words of a fault."""
+    if isinstance(node, PlainScalar):
+        return "nothing" if node.value is None else shorten(node.text)
+    if isinstance(node, Tainted):
+        return REDACTED
+    if isinstance(node, str):
+        return f"the text {shorten(node)!r}"
+    if isinstance(node, dict):
+        return "a map"
+    if isinstance(node, list):
+        return "a list"
+    if isinstance(node, bool):
+        return "true" if node else "false"
+    return "nothing" if node is None else shorten(str(node))
+
+
+def conceal(value: Any) -> Any:
+    """A value for people and reports: what comes from a secret is not shown."""
+    if isinstance(value, Tainted):
+        return REDACTED
+    if isinstance(value, dict):
+        return {key: conceal(child) for key, child in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [conceal(child) for child in value]
+    return value
+
+
+def text_problem(text: str) -> str | None:
+    """Why a text can be no name, argument or variable of a POSIX host."""
+    if "\0" in text:
+        return "holds a NUL character"
+    if not text.isascii():
+        try:
+            text.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            return "holds a lone surrogate, which is no character"
+    return None
+
+
+def shorten(text: str, limit: int = 60) -> str:
+    """Text for a message; of a secret not even the beginning."""
+    if isinstance(text, Tainted):
+        return REDACTED
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def to_text(value: Any) -> str:
+    """A template's value inside text: maps and lists as JSON, null as nothing."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return str(value)
+    import json
+
+    return json.dumps(value, ensure_ascii=False, default=_json_value)
+
+
+def _json_value(value: Any) -> Any:
+    if hasattr(value, "keys"):
+        return {key: value[key] for key in value}
+    if hasattr(value, "__iter__"):
+        return list(value)
+    return str(value)
+
+
+# ---- text ----
+def read_text(node: Node) -> str | None:
+    if node.__class__ is str:
+        return node
+    if isinstance(node, PlainScalar):
+        return None if node.value is None else node.text
+    if isinstance(node, str):
+        return node
+    raise Unfit(f"expected text, got {describe(node)}")
+
+
+def accept_text(value: Any) -> str | None:
+    return None if value is None else to_text(value)
+
+
+# ---- true or false ----
+def read_boolean(node: Node) -> bool | None:
+    value = node.value if isinstance(node, PlainScalar) else node
+    return accept_boolean(value)
+
+
+# What YAML 1.1 took for a boolean, and what a quoted one is.
+MEANT_BOOLEANS = {"yes": "true", "on": "true", "true": "true", "no": "false", "off": "false", "false": "false"}
+
+
+def accept_boolean(value: Any) -> bool | None:
+    if value is None or isinstance(value, bool):
+        return value
+    meant = MEANT_BOOLEANS.get(value.lower()) if isinstance(value, str) else None
+    raise Unfit(f"expected true or false, got {describe(value)}" + (f"; write {meant}" if meant else ""))
+
+
+# ---- permission bits ----
+MODE = r"(?:0[oO])?[0-7]+"
+
+
+def read_mode(node: Node) -> int | None:
+    text = read_text(node)
+    return None if text is None else parse_mode(text)
+
+
+@lru_cache(maxsize=512)
+def parse_mode(text: str) -> int:
+    if not re.fullmatch(MODE, text) or len(text) > 20:
+        raise Unfit(f'mode "{shorten(text)}" is not a valid octal number')
+    mode = int(text.lower().removeprefix("0o"), 8)
+    if mode > 0o777:
+        raise Unfit(f'mode "{shorten(text)}" exceeds maximum value 0777')
+    return mode
+
+
+def accept_mode(value: Any) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return parse_mode(value)
+    gave = describe(value) if isinstance(value, (bool, list, dict)) else f"the number {describe(value)}"
+    raise Unfit(f"mode must be text such as '0644', but the template gave {gave}: quote it where it is defined")
+
+
+# ---- durations ----
+# Compiled on first use, which most runs never come to.
+DURATION = r"(?a:(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?)"
+LONGEST_DURATION_SECONDS = 366 * 86400.0
+
+
+def parse_duration(text: str) -> float:
+    found = re.fullmatch(DURATION, text) if text and len(text) < 40 else None
+    if found is None:
+        meant = f" (did you mean {text}s?)" if text.isascii() and text.isdigit() and len(text) < 8 else ""
+        raise Unfit(f'"{shorten(text)}" is not a duration{meant}; write it like 500ms, 30s, 5m, 1h30m or 2d')
+    parts = [float(part or 0) for part in found.groups()]
+    seconds = parts[0] * 86400 + parts[1] * 3600 + parts[2] * 60 + parts[3] + parts[4] / 1000
+    if not 0 < seconds <= LONGEST_DURATION_SECONDS:
+        raise Unfit(f'duration "{shorten(text)}" must be more than nothing and at most 366d')
+    return seconds
+
+
+def read_duration(node: Node) -> float | None:
+    text = read_text(node)
+    return None if text is None else parse_duration(text)
+
+
+def accept_duration(value: Any) -> float | None:
+    return None if value is None else parse_duration(to_text(value))
+
+
+# ---- lists ----
+def read_texts(node: Node) -> tuple[str, ...] | None:
+    return _read_list(node, _one_text)
+
+
+def accept_texts(value: Any) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    if isinstance(value, (list, tuple)):
+        return tuple(to_text(item) for item in value)
+    raise Unfit(f"expected a list, got {describe(value)}")
+
+
+def _one_text(node: Node) -> str:
+    text = read_text(node)
+    if text is None:
+        raise Unfit("expected text, got nothing")
+    return text
+
+
+def _read_list(node: Node, read_item: Callable[[Node], Any]) -> tuple[Any, ...] | None:
+    if isinstance(node, PlainScalar) and node.value is None:
+        return None
+    if not isinstance(node, list):
+        raise Unfit(f"expected a list, got {describe(node)}; begin each item with `- `")
+    items = []
+    for index, child in enumerate(node):
+        try:
+            items.append(read_item(child))
+        except Unfit as fault:
+            raise Unfit(str(fault), (index, *fault.where), at_key=fault.at_key) from None
+    return tuple(items)
+
+
+def read_exit_codes(node: Node) -> tuple[int, ...] | None:
+    return _read_list(node, _one_exit_code)
+
+
+def accept_exit_codes(value: Any) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    if isinstance(value, (list, tuple)):
+        return tuple(_one_exit_code(item) for item in value)
+    raise Unfit(f"expected a list of exit codes, got {describe(value)}")
+
+
+def _one_exit_code(node: Any) -> int:
+    value = node.value if isinstance(node, PlainScalar) else node
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 255:
+        raise Unfit(f"expected an exit code from 0 to 255, got {describe(node)}")
+    return value
+
+
+SCALAR_SCHEMA = {"type": ["string", "number", "boolean", "null"]}
+TEMPLATE_SCHEMA = {"type": "string", "pattern": r"\{\{"}
+TEXT = ValueKind("text", read_text, accept_text, SCALAR_SCHEMA, is_text=True)
+BOOLEAN = ValueKind(
+    "true or false", read_boolean, accept_boolean, {"anyOf": [{"type": ["boolean", "null"]}, TEMPLATE_SCHEMA]}
+)
+MODE_BITS = ValueKind(
+    "octal mode",
+    read_mode,
+    accept_mode,
+    {
+        "anyOf": [
+            {"type": "string", "pattern": "^(0[oO])?0?[0-7]{1,3}$"},
+            {"type": ["integer", "null"]},
+            TEMPLATE_SCHEMA,
+        ]
+    },
+)
+DURATION_SECONDS = ValueKind("duration", read_duration, accept_duration, {"type": ["string", "null"]})
+TEXTS = ValueKind(
+    "list of text",
+    read_texts,
+    accept_texts,
+    {"anyOf": [{"type": "array", "items": SCALAR_SCHEMA}, {"type": "null"}, TEMPLATE_SCHEMA]},
+)
+EXIT_CODES = ValueKind(
+    "list of exit codes",
+    read_exit_codes,
+    accept_exit_codes,
+    {
+        "anyOf": [
+            {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 255}},
+            {"type": "null"},
+            TEMPLATE_SCHEMA,
+        ]
+    },
+)

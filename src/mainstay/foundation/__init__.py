@@ -1,0 +1,1 @@
+"""Below both halves; imports nothing of ours."""

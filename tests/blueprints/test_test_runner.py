@@ -1,0 +1,142 @@
+"""`mainstay blueprint test`: walks every action, demands that a second run finds nothing to do, and says what is wrong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from blueprints.test_check import DEFINITION, PRESENT, TYPE, make
+from bridge import PROGRAM
+from system.conftest import need_systemd
+
+OUTPUTS = "\n# What the host found out"
+
+
+def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [PROGRAM, "blueprint", "test", folder, *options], capture_output=True, text=True, timeout=300
+    )
+
+
+def tried(folder: Path, *options: str, expect: int = 0) -> list[dict[str, Any]]:
+    done = run(folder, "--json", *(options or ("--on", "scratch")))
+    assert done.returncode == expect, f"{done.stdout}\n{done.stderr}"
+    found: list[dict[str, Any]] = json.loads(done.stdout)["steps"]
+    return found
+
+
+def with_exec(folder: Path, properties: str) -> Path:
+    return make(folder, (PRESENT, OUTPUTS, f"  - exec:\n      - attempt:\n{properties}{OUTPUTS}"))
+
+
+def test_a_new_blueprint_walks_through_its_life(tmp_path: Path) -> None:
+    steps = tried(make(tmp_path))
+    assert [(step["action"], step["from"], step["to"], step["changed"]) for step in steps] == [
+        ("create", "New", "Running", 3),
+        ("update", "Running", "Running", 1),
+        ("delete", "Running", "Deleted", 1),
+    ]
+    assert not any(step["problems"] or step["again"] or step["note"] for step in steps)
+
+
+def test_on_a_throw_away_host_it_is_the_same(tmp_path: Path) -> None:
+    need_systemd()
+    done = run(make(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "demo 0.1.0 on a throw-away host"
+    assert done.stdout.splitlines()[-1] == "3 steps, all is well"
+    assert not list(Path("/srv").glob("demo-*"))
+
+
+def test_every_action_of_every_state_is_walked(tmp_path: Path) -> None:
+    started = "    - name: start\n      transitions: [{from: Running, to: Up}]\n    - name: stop\n      transitions: [{from: Up, to: Running}]\n"
+    folder = make(
+        tmp_path,
+        (TYPE, "{name: Failed}", "{name: Up}, {name: Failed}"),
+        (TYPE, "    - name: delete\n", f"{started}    - name: delete\n"),
+        (
+            TYPE,
+            "        - {from: Running, to: Running}\n",
+            "        - {from: Running, to: Running}\n        - {from: Up, to: Up}\n",
+        ),
+        (
+            TYPE,
+            "        - {from: Running, to: Deleted}\n",
+            "        - {from: Running, to: Deleted}\n        - {from: Up, to: Deleted}\n",
+        ),
+        (DEFINITION, "actions:\n", "actions:\n  start: manifests/present.yaml\n  stop: manifests/present.yaml\n"),
+    )
+    steps = tried(folder)
+    assert [(step["action"], step["from"]) for step in steps] == [
+        ("create", "New"),
+        ("update", "Running"),
+        ("start", "Running"),
+        ("update", "Up"),
+        ("stop", "Up"),
+        ("delete", "Running"),
+    ]
+
+
+def test_what_a_second_run_would_change_is_a_failure(tmp_path: Path) -> None:
+    folder = with_exec(tmp_path, '          command: "true"\n          unless: "false"\n')
+    steps = tried(folder, expect=1)
+    assert steps[0]["again"] == ["exec#attempt: Would have executed (the command must run)"]
+    # It is cleaned up all the same.
+    assert [step["action"] for step in steps] == ["create", "delete"]
+    shown = run(folder, "--on", "scratch").stdout
+    assert "CHANGES\n    a second run would change: exec#attempt" in shown
+    assert shown.endswith("2 steps, 1 failed\n")
+
+
+def test_a_command_without_a_guard_is_excepted(tmp_path: Path) -> None:
+    assert len(tried(with_exec(tmp_path, '          command: "true"\n'))) == 3
+
+
+def test_what_fails_is_told_with_its_reason_and_output(tmp_path: Path) -> None:
+    folder = with_exec(tmp_path, "          command: sh -c 'echo why; exit 3'\n")
+    steps = tried(folder, expect=1)
+    assert (steps[0]["action"], steps[0]["to"]) == ("create", "Failed")
+    (problem,) = steps[0]["problems"]
+    assert problem.startswith("exec#attempt: ")
+    assert "exit code is 3" in problem
+    assert "  | why" in problem
+    assert steps[-1]["to"] == "Deleted"
+
+
+def test_what_is_left_behind_is_noted(tmp_path: Path) -> None:
+    folder = make(tmp_path, ("manifests/absent.yaml", "NAME-".replace("NAME", "demo"), "other-"))
+    steps = tried(folder)
+    assert steps[-1]["note"].startswith("left behind: /")
+    assert "/greeting" in steps[-1]["note"]
+
+
+def test_only_the_orders_that_are_asked_for(tmp_path: Path) -> None:
+    folder = make(tmp_path, ("orders/other.yaml", "", "properties: {key: xyz}\n"))
+    steps = tried(folder, "--on", "scratch", "--order", "other")
+    assert {step["order"] for step in steps} == {"other"}
+    assert [step["note"] for step in steps if step["action"] == "update"] == [
+        "the order has no `change` to try it with"
+    ]
+    assert run(folder, "--order", "none", "--on", "scratch").returncode == 2
+
+
+def test_a_blueprint_with_faults_is_not_tried(tmp_path: Path) -> None:
+    done = run(make(tmp_path, (DEFINITION, "  Running:", "  Runing:")), "--on", "scratch")
+    assert done.returncode == 1
+    assert "the lifecycle has no state Runing" in done.stdout + done.stderr
+
+
+def test_values_of_pools_are_made_for_the_order(tmp_path: Path) -> None:
+    folder = make(
+        tmp_path,
+        (
+            TYPE,
+            "  path:\n",
+            "  port:\n    type: integer\n    generator: {type: pool, config: {poolType: port}}\n    authorizers: [{type: actor, config: {actors: [system]}}]\n  path:\n",
+        ),
+        ("files/greeting.j2", " from", " at {{ lookup('properties.port') }} from"),
+        ("orders/small.yaml", "", "pools: {port: [8001, 8002]}\n"),
+    )
+    assert len(tried(folder)) == 3

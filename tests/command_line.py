@@ -1,0 +1,190 @@
+"""Who does the work in tests of people's commands: an imitation of an agent, a terminal, and a bad line to the server."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import termios
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import urllib3
+
+from control_plane import PROGRAM, Server
+from scenario import Scenario
+
+PATIENCE_SECONDS = 60
+
+
+@contextmanager
+def at_work(world: Scenario, do: Callable[[Any], Mapping[str, Any]] = lambda _job: {}) -> Iterator[None]:
+    """An agent that does every job. `do` gets the job and gives the report; an `errorMessage` in it fails the job."""
+    stop = threading.Event()
+    # Made here: a property that two threads make at once would be two.
+    agent = world.agent
+
+    def work() -> None:
+        while not stop.is_set():
+            for job in agent.get("/jobs/pending?wait=1"):
+                agent.post(f"/jobs/{job['id']}/claim", expect=204)
+                report = do(job)
+                verb = "fail" if "errorMessage" in report else "complete"
+                agent.post(f"/jobs/{job['id']}/{verb}", report, expect=204)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(PATIENCE_SECONDS)
+
+
+@dataclass
+class Terminal:
+    """A program on a pseudo-terminal of 80 columns."""
+
+    process: subprocess.Popen[bytes]
+    end: int
+    seen: str = ""
+
+    def type(self, text: str) -> None:
+        os.write(self.end, text.encode())
+
+    def wait_for(self, text: str) -> None:
+        until = time.monotonic() + PATIENCE_SECONDS
+        while text not in self.seen:
+            assert time.monotonic() < until, f"{text!r} does not come: {self.seen!r}"
+            if not self.read():
+                raise AssertionError(f"ended without {text!r}: {self.seen!r}")
+
+    def read(self) -> bool:
+        """Whether there may be more."""
+        ready, _, _ = select.select([self.end], [], [], 0.2)
+        if not ready:
+            return True
+        try:
+            piece = os.read(self.end, 65536)
+        except OSError:
+            return False
+        self.seen += piece.decode(errors="replace")
+        return bool(piece)
+
+    def finish(self) -> int:
+        until = time.monotonic() + PATIENCE_SECONDS
+        while self.read():
+            assert time.monotonic() < until, f"does not end: {self.seen!r}"
+        return self.process.wait(PATIENCE_SECONDS)
+
+
+@contextmanager
+def on_terminal(words: Sequence[str], environment: Mapping[str, str]) -> Iterator[Terminal]:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    process = subprocess.Popen(
+        # A prompt without echo, and Ctrl-C, need the terminal of the session.
+        ["setsid", "--ctty", "--wait", *words],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm", **environment},
+    )
+    os.close(theirs)
+    try:
+        yield Terminal(process, ours)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait(PATIENCE_SECONDS)
+        os.close(ours)
+
+
+@dataclass
+class Line:
+    """Stands between the program and the server. `spoil` may answer in the server's place, or lose the answer (None)."""
+
+    url: str
+    asked: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def line_to(server: Server, spoil: Callable[[str, str], bytes | bool | None]) -> Iterator[Line]:
+    """`spoil` gets method and path: True passes the answer on, bytes replace it, None asks the server and is silent."""
+    pool = urllib3.PoolManager()
+    line = Line("")
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def pass_on(self) -> None:
+            line.asked.append(f"{self.command} {self.path}")
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            verdict = spoil(self.command, self.path)
+            if isinstance(verdict, bytes):
+                self.answer(200, verdict)
+                return
+            kept = ("Authorization", "Content-Type", "Idempotency-Key")
+            headers = {name: value for name in kept if (value := self.headers.get(name))}
+            reply = pool.request(self.command, server.url + self.path, body=body, headers=headers, retries=False)
+            if verdict is None:
+                self.close_connection = True
+                return
+            self.answer(reply.status, reply.data)
+
+        do_GET = do_POST = do_PATCH = do_DELETE = pass_on  # noqa: N815 (names of the library)
+
+        def answer(self, status: int, content: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_words: Any, **_more: Any) -> None:
+            """Tests are quiet."""
+
+    passing = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    line.url = f"http://127.0.0.1:{passing.server_address[1]}"
+    thread = threading.Thread(target=passing.serve_forever)
+    thread.start()
+    try:
+        yield line
+    finally:
+        passing.shutdown()
+        passing.server_close()
+        thread.join(PATIENCE_SECONDS)
+
+
+@dataclass
+class Shell:
+    """Runs the program for one caller at a time, as the environment says."""
+
+    server: Server
+    program: str = str(PROGRAM)
+
+    def environment(self, token: str | None, url: str | None = None) -> dict[str, str]:
+        return {"MAINSTAY_URL": url or self.server.url, "MAINSTAY_TOKEN": token or ""}
+
+    def run(
+        self, caller: Any, *words: str, stdin: str = "", code: int | None = 0, url: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [self.program, *words],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env={**os.environ, **self.environment(caller.token, url)},
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        assert code is None or done.returncode == code, f"{words} → {done.returncode}\n{done.stdout}{done.stderr}"
+        return done

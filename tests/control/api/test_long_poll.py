@@ -1,0 +1,63 @@
+"""An agent that waits for work costs the database one question, however long it waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from mainstay.control.access import Caller, Role
+from mainstay.control.api.contract import Call, Dependencies, Readiness
+from mainstay.control.api.endpoints.jobs import list_pending
+from mainstay.control.api.limits import Limits
+from mainstay.control.api.prometheus import ServerMetrics
+from mainstay.control.operations.machinery.definitions import Definitions
+from mainstay.control.operations.machinery.runs import agent_topic
+from mainstay.control.operations.machinery.unit_of_work import OperationTools
+from mainstay.control.rulebook import installed_rulebook
+from mainstay.control.settings import ServerSettings
+from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.sqlite import SqliteStore
+
+
+class Counting(SqliteStore):
+    asked = 0
+
+    @asynccontextmanager
+    async def asking(self) -> AsyncIterator[Transaction]:
+        self.asked += 1
+        async with super().asking() as tx:
+            yield tx
+
+    async def until_asked(self, times: int) -> None:
+        async with asyncio.timeout(10):
+            while self.asked < times:
+                await asyncio.sleep(0.01)
+
+
+def test_waiting_asks_once_and_again_only_when_told(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = Counting(tmp_path / "store.db")
+        await store.migrate()
+        readiness = Readiness()
+        tools = OperationTools(Definitions(installed_rulebook()))
+        parts = Dependencies(
+            store, ServerSettings(), tools, lambda: datetime.now(UTC), ServerMetrics(), Limits(1, 1), readiness
+        )
+        caller = Caller(Role.AGENT, "token", "provider", "agent")
+        poll = asyncio.create_task(list_pending(Call(parts, {}, [("wait", "60")], {}, b"", caller, "")))
+        await store.until_asked(1)
+        store.bus.publish(frozenset({agent_topic("another")}))
+        await asyncio.sleep(0.2)
+        assert store.asked == 1
+        store.bus.publish(frozenset({agent_topic("agent")}))
+        await store.until_asked(2)
+        readiness.stopping.set()
+        assert (await asyncio.wait_for(poll, timeout=10)).body == []
+        # Once more at the end, when the server stops.
+        assert store.asked <= 3
+        await store.close()
+
+    asyncio.run(main())

@@ -1,0 +1,114 @@
+"""Beside the server: backups from one database into the other, and a look at what is stuck."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sqlite3
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import seed_text
+from control_plane import PROGRAM, Client, Cluster, running
+from scenario import Scenario
+
+SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
+KEY = {"VAULT_ENCRYPTION_KEY": "ef" * 32}
+
+
+def program(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=60)
+
+
+def test_a_backup_of_one_database_is_restored_into_the_other(tmp_path: Path, postgresql: Cluster) -> None:
+    file = tmp_path / "backup.gz"
+    with running(tmp_path / "one", environment=KEY) as server:
+        world = Scenario(server.admin)
+        kind = world.service_type({"a": {"type": "string", "secret": {"type": "persistent"}}}, SIMPLE)
+        service = world.order(kind, {"a": "canary-backup"})
+        agent, consumer = str(world.agent.token), str(world.consumer.token)
+        made = program("server", "backup", file, "--data-dir", tmp_path / "one")
+        assert made.returncode == 0, made.stderr
+    assert file.stat().st_mode & 0o777 == 0o600
+    text = gzip.decompress(file.read_bytes())
+    assert b"canary" not in text
+    assert agent.encode() not in text
+    url = postgresql.new_database()
+    back = program("server", "restore", file, "--data-dir", tmp_path / "two", "--database-url", url)
+    assert back.returncode == 0, back.stderr
+    again = program("server", "restore", file, "--data-dir", tmp_path / "two", "--database-url", url)
+    assert again.returncode == 2
+    assert "not empty" in again.stderr
+    with running(tmp_path / "two", database_url=url, environment=KEY) as server:
+        assert not (tmp_path / "two" / "admin.token").exists()
+        client = Client(server.url, consumer)
+        restored = client.get(f"/services/{service['id']}")
+        assert restored["properties"] == service["properties"]
+        reference = service["properties"]["a"].removeprefix("vault://")
+        assert client.as_token(agent).get(f"/vault/secrets/{reference}")["value"] == "canary-backup"
+        copy = program(
+            "server", "backup", tmp_path / "copy.gz", "--data-dir", tmp_path / "two", "--database-url", url
+        )
+        assert copy.returncode == 0, copy.stderr
+    third = program("server", "restore", tmp_path / "copy.gz", "--data-dir", tmp_path / "three")
+    assert third.returncode == 0, third.stderr
+
+
+@pytest.mark.parametrize("damage", ["cut", "rubbish", "short"])
+def test_a_damaged_backup_leaves_nothing(tmp_path: Path, damage: str) -> None:
+    file = tmp_path / "backup.gz"
+    with running(tmp_path / "one") as server:
+        server.admin.post("/participants", {"name": "x"})
+        program("server", "backup", file, "--data-dir", tmp_path / "one")
+    content = file.read_bytes()
+    if damage == "cut":
+        file.write_bytes(content[: len(content) // 2])
+    elif damage == "rubbish":
+        file.write_bytes(b"rubbish")
+    else:
+        lines = gzip.decompress(content).splitlines(keepends=True)
+        file.write_bytes(gzip.compress(b"".join(lines[:-2] + lines[-1:])))
+    done = program("server", "restore", file, "--data-dir", tmp_path / "two")
+    assert done.returncode == 2, done
+    with sqlite3.connect(tmp_path / "two" / "mainstay.db") as connection:
+        assert connection.execute("SELECT count(*) FROM participants").fetchone() == (0,)
+    connection.close()
+
+
+def test_the_doctor_names_what_is_stuck(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with running(data) as server:
+        assert program("doctor", "--data-dir", data).stdout == "Nothing is stuck.\n"
+        world = Scenario(server.admin)
+        stuck = {
+            "states": [{"name": "New"}, {"name": "Lost"}, {"name": "Deleted"}],
+            "actions": [
+                {"name": "create", "requestSchemaType": "properties", "transitions": [{"from": "New", "to": "Lost"}]},
+                {"name": "delete", "transitions": [{"from": "New", "to": "Deleted"}]},
+            ],
+            "initialState": "New",
+            "terminalStates": ["Deleted"],
+        }
+        lost = world.order(world.service_type(None, stuck))
+        world.complete(lost)
+        made = world.provider.post("/service-pool-sets", {"name": "s", "providerId": world.provider_id})
+        body = {"name": "full", "type": "ip", "propertyType": "string", "generatorType": "list"}
+        world.provider.post("/service-pools", {**body, "servicePoolSetId": made["id"]})
+        waiting = world.order(world.service_type(None, SIMPLE))
+        world.provider.patch(f"/agents/{world.agent_id}", {"status": "Error"})
+        server.stop()
+    with sqlite3.connect(data / "mainstay.db") as connection:
+        connection.execute("UPDATE jobs SET created_at = 0 WHERE service_id = ?", (waiting["id"],))
+        connection.execute(
+            "INSERT INTO vault_secrets VALUES ('orphan', 0, x'00', 'k', 'service', 'nobody', 'a', 'persistent')"
+        )
+    connection.close()
+    found = program("doctor", "--json", "--data-dir", data)
+    assert found.returncode == 1, found.stderr
+    codes = {complaint["code"]: complaint["subject"] for complaint in json.loads(found.stdout)}
+    assert codes.keys() == {"job-waits-for-silent-agent", "no-way-out", "pool-nearly-empty", "secret-without-owner"}
+    assert codes["no-way-out"] == f"service {lost['id']}"
+    assert program("doctor", "--data-dir", tmp_path / "nowhere").returncode == 2

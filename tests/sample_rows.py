@@ -1,0 +1,112 @@
+"""One row of each noun, and everybody who could ask for it: for tests that go over all endpoints."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import seed_text
+from control_plane import Client
+from mainstay.control.api.contract import Endpoint
+from scenario import Scenario, unique
+
+SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
+
+
+class SampleRows:
+    """One row of each noun, of a provider and a consumer, and everybody who could ask for it."""
+
+    def __init__(self, admin: Client) -> None:
+        world = Scenario(admin)
+        kind = world.service_type({"key": {"type": "string", "secret": {"type": "persistent"}}}, SIMPLE)
+        service = world.order(kind, {"key": "k"})
+        job = world.next_job(service)
+        world.agent.post(f"/jobs/{job['id']}/complete", {"report": {"changed": 1}}, expect=204)
+        pool_set = world.provider.post("/service-pool-sets", {"name": "s", "providerId": world.provider_id})
+        pool = world.provider.post(
+            "/service-pools",
+            {
+                "name": "p",
+                "type": "t",
+                "propertyType": "string",
+                "generatorType": "list",
+                "servicePoolSetId": pool_set["id"],
+            },
+        )
+        value = world.provider.post("/service-pool-values", {"servicePoolId": pool["id"], "name": "v", "value": "v"})
+        option_type = world.admin.post("/service-option-types", {"name": "o", "type": unique("o").replace("-", "_")})
+        option = world.provider.post(
+            "/service-options",
+            {
+                "providerId": world.provider_id,
+                "serviceOptionTypeId": option_type["id"],
+                "name": "o",
+                "value": 1,
+                "enabled": False,
+            },
+        )
+        metric = world.admin.post("/metric-types", {"name": unique("m"), "entityType": "Service"})
+        other = Scenario(admin)
+        self.clients = {
+            "admin": admin,
+            "provider": world.provider,
+            "consumer": world.consumer,
+            "agent": world.agent,
+            "foreign participant": world.stranger,
+            "foreign agent": other.agent,
+        }
+        self.ids = {
+            "participants": world.consumer_id,
+            "tokens": world.provider.get("/tokens")["items"][0]["id"],
+            "agent-types": world.agent_type_id,
+            "service-types": kind["id"],
+            "agents": world.agent_id,
+            "service-groups": world.group_id,
+            "services": service["id"],
+            "jobs": job["id"],
+            "service-option-types": option_type["id"],
+            "service-options": option["id"],
+            "service-pool-sets": pool_set["id"],
+            "service-pools": pool["id"],
+            "service-pool-values": value["id"],
+            "metric-types": metric["id"],
+        }
+        # What bodies and filters name other rows by.
+        self.named = {
+            "providerId": world.provider_id,
+            "consumerId": world.consumer_id,
+            "participantId": world.consumer_id,
+            "scopeId": world.agent_id,
+            "agentId": world.agent_id,
+            "agentTypeId": world.agent_type_id,
+            "serviceTypeId": kind["id"],
+            "serviceTypeIds": [kind["id"]],
+            "groupId": world.group_id,
+            "serviceId": service["id"],
+            "entityId": service["id"],
+            "servicePoolSetId": pool_set["id"],
+            "servicePoolId": pool["id"],
+            "serviceOptionTypeId": option_type["id"],
+            "typeId": metric["id"],
+            "typeName": metric["name"],
+            "agentInstanceId": "i-1",
+        }
+        self.reference = service["properties"]["key"].removeprefix("vault://")
+
+    def path(self, endpoint: Endpoint) -> str:
+        values = self.values(endpoint)
+        return re.sub(r"\{(\w+)\}", lambda match: values[match[1]], endpoint.path)
+
+    def values(self, endpoint: Endpoint) -> dict[str, str]:
+        """What stands in the place of each name in the path."""
+        noun = endpoint.path.split("/")[3]
+        return {
+            "id": self.ids.get(noun, ""),
+            "action": "fly",
+            "reference": self.reference,
+            "digest": "sha256:0",
+            "planId": self.ids["services"],
+            "serviceId": self.ids["services"],
+            "resourceId": "r",
+            "typeId": self.ids["metric-types"],
+        }
