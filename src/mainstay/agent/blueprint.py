@@ -81,22 +81,22 @@ def read_blueprint(directory: str) -> Blueprint:
     for key in found:
         if key not in KEYS:
             faults.unknown_key(key, (key,), KEYS)
-    name = text_of(found, "name", faults, NAME, "letters, digits, dots, dashes and underscores") or ""
-    version = text_of(found, "version", faults, VERSION, "a version such as 1.4.0") or ""
-    type_name = text_of(found, "service_type", faults, None, "", required=False)
-    text_of(found, "description", faults, None, "", required=False)
-    drift = text_of(found, "drift", faults, None, "", required=False) or DRIFT_POLICIES[0]
+    name = _text_of(found, "name", faults, NAME, "letters, digits, dots, dashes and underscores") or ""
+    version = _text_of(found, "version", faults, VERSION, "a version such as 1.4.0") or ""
+    type_name = _text_of(found, "service_type", faults, None, "", required=False)
+    _text_of(found, "description", faults, None, "", required=False)
+    drift = _text_of(found, "drift", faults, None, "", required=False) or DRIFT_POLICIES[0]
     if drift not in DRIFT_POLICIES:
         faults.add(("drift",), f"drift must be {' or '.join(DRIFT_POLICIES)}{did_you_mean(drift, DRIFT_POLICIES)}")
     actions = {
         action: entry
-        for action, given in map_of(found, "actions", faults)
-        if (entry := read_action(directory, action, given, faults)) is not None
+        for action, given in _map_of(found, "actions", faults)
+        if (entry := _read_action(directory, action, given, faults)) is not None
     }
     keeps = {
         state: manifest
-        for state, given in map_of(found, "keeps", faults, required=False)
-        if (manifest := manifest_of(directory, given, ("keeps", state), faults)) is not None
+        for state, given in _map_of(found, "keeps", faults, required=False)
+        if (manifest := _manifest_of(directory, given, ("keeps", state), faults)) is not None
     }
     problems: list[Fault] = []
     service_type: Mapping[str, Any] = {}
@@ -126,7 +126,7 @@ def read_map(path: str) -> tuple[dict[str, Any], Faults]:
     return value, Faults(path, text)
 
 
-def text_of(
+def _text_of(
     found: Mapping[str, Any],
     key: str,
     faults: Faults,
@@ -148,7 +148,9 @@ def text_of(
     return text
 
 
-def map_of(found: Mapping[str, Any], key: str, faults: Faults, *, required: bool = True) -> Iterator[tuple[str, Any]]:
+def _map_of(
+    found: Mapping[str, Any], key: str, faults: Faults, *, required: bool = True
+) -> Iterator[tuple[str, Any]]:
     value = found.get(key)
     if value is None:
         if required:
@@ -160,17 +162,17 @@ def map_of(found: Mapping[str, Any], key: str, faults: Faults, *, required: bool
     yield from value.items()
 
 
-def read_action(directory: str, action: str, given: Any, faults: Faults) -> ActionEntry | None:
+def _read_action(directory: str, action: str, given: Any, faults: Faults) -> ActionEntry | None:
     """A map, or just the manifest's path."""
     path: DocumentPath = ("actions", action)
     if isinstance(given, str):
         given = {"manifest": given}
-        manifest = manifest_of(directory, given["manifest"], path, faults)
+        manifest = _manifest_of(directory, given["manifest"], path, faults)
     elif isinstance(given, dict):
         for key in given:
             if key not in ACTION_KEYS:
                 faults.unknown_key(key, (*path, key), ACTION_KEYS)
-        manifest = manifest_of(directory, given.get("manifest"), (*path, "manifest"), faults)
+        manifest = _manifest_of(directory, given.get("manifest"), (*path, "manifest"), faults)
     else:
         faults.add(path, f"expected `{{manifest: …}}`, got {describe(given)}")
         return None
@@ -187,7 +189,7 @@ def read_action(directory: str, action: str, given: Any, faults: Faults) -> Acti
     return None if manifest is None else ActionEntry(manifest, seconds, moves=moves is True)
 
 
-def manifest_of(directory: str, given: Any, path: DocumentPath, faults: Faults) -> str | None:
+def _manifest_of(directory: str, given: Any, path: DocumentPath, faults: Faults) -> str | None:
     if not isinstance(given, str):
         faults.add(path, f"expected the path of a manifest in the blueprint, got {describe(given)}")
         return None
@@ -217,10 +219,10 @@ def schema_members(schema: Any) -> Mapping[str, Any]:
 def find_secrets(members: Mapping[str, Any], at: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     for name, declared in members.items():
         if isinstance(declared, dict):
-            yield from secrets_of(declared, (*at, name))
+            yield from _secrets_of(declared, (*at, name))
 
 
-def secrets_of(declared: Mapping[str, Any], at: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+def _secrets_of(declared: Mapping[str, Any], at: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     if declared.get("secret") is not None:
         yield at
     nested = declared.get("properties")
@@ -228,7 +230,7 @@ def secrets_of(declared: Mapping[str, Any], at: tuple[str, ...]) -> Iterator[tup
         yield from find_secrets(nested, at)
     items = declared.get("items")
     if isinstance(items, dict):
-        yield from secrets_of(items, (*at, "[]"))
+        yield from _secrets_of(items, (*at, "[]"))
 
 
 # ---- packing ----
@@ -236,7 +238,7 @@ def pack(directory: str) -> bytes:
     """The blueprint as a .tar.gz: the same files give the same bytes, whoever packs them and when."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for place in sorted(files_in(directory)):
+        for place in sorted(_files_in(directory)):
             name = os.path.relpath(place, directory)
             content = read_bytes(place)
             entry = tarfile.TarInfo(name)
@@ -252,7 +254,7 @@ def pack(directory: str) -> bytes:
     return bundle
 
 
-def files_in(directory: str) -> Iterator[str]:
+def _files_in(directory: str) -> Iterator[str]:
     for folder, folders, names in os.walk(directory):
         folders[:] = [name for name in folders if name not in LEFT_OUT]
         for name in names:

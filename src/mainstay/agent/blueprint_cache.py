@@ -62,7 +62,7 @@ class BlueprintCache:
                 raise NoBlueprint(f"{digest!r} is no digest of a blueprint")
             place = os.path.join(self._folder, digest.replace(":", "-"))
             bundle = f"{place}.tar.gz"
-            if digest_of(read_if_there(bundle)) != digest:
+            if digest_of(_read_if_there(bundle)) != digest:
                 self._fetch(digest, bundle)
             self._unpack(digest, bundle, place)
             self._read[digest] = read_blueprint(place)
@@ -104,7 +104,7 @@ class BlueprintCache:
             shutil.rmtree(place, ignore_errors=True)
 
 
-def read_if_there(path: str) -> bytes:
+def _read_if_there(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
             return file.read()

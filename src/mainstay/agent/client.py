@@ -90,14 +90,14 @@ class Client:
             content = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
         reply = self._send(self._pool, method, path, query, sent, content, timeout_seconds)
         raw = self._read(reply)
-        document: Any = parse(raw) if is_json(reply) else (raw or None)
+        document: Any = _parse(raw) if _is_json(reply) else (raw or None)
         if reply.status < 300 and (sent["Accept"] != "application/json" or not isinstance(document, bytes)):
             return document
-        if is_refusal(reply.status, document):
+        if _is_refusal(reply.status, document):
             raise ServerRefusal(reply.status, document)
         after = reply.headers.get("Retry-After", "")
         raise Unreachable(
-            f"{self.url} answers {reply.status}{what_else(document)}",
+            f"{self.url} answers {reply.status}{_what_else(document)}",
             retry_after_seconds=float(after) if after.isascii() and after.isdigit() else None,
         )
 
@@ -111,7 +111,7 @@ class Client:
                     reply.close()
                     raise Unreachable(f"the answer of {self.url} is larger than {LARGEST_ANSWER_BYTES} bytes")
         except urllib3.exceptions.HTTPError as error:
-            raise Unreachable(f"the answer of {self.url} did not come whole: {describe(error)}") from None
+            raise Unreachable(f"the answer of {self.url} did not come whole: {_describe(error)}") from None
         return bytes(content)
 
     def pages(self, path: str, query: Mapping[str, object] | None = None) -> Iterator[Any]:
@@ -131,11 +131,11 @@ class Client:
         reply = self._send(pools, "GET", path, None, headers, None, quiet_seconds)
         try:
             if reply.status >= 400:
-                document = parse(reply.read())
+                document = _parse(reply.read())
                 raise ServerRefusal(reply.status, document if isinstance(document, dict) else {})
-            yield from read_events(reply)
+            yield from _read_events(reply)
         except urllib3.exceptions.HTTPError as error:
-            raise Unreachable(f"{self.url}: {describe(error)}") from None
+            raise Unreachable(f"{self.url}: {_describe(error)}") from None
         finally:
             reply.close()
             pools.clear()
@@ -165,33 +165,33 @@ class Client:
                 preload_content=False,
             )
         except (urllib3.exceptions.HTTPError, ValueError) as error:
-            raise Unreachable(f"{self.url} cannot be reached: {describe(error)}") from None
+            raise Unreachable(f"{self.url} cannot be reached: {_describe(error)}") from None
 
 
-def is_json(reply: urllib3.BaseHTTPResponse) -> bool:
+def _is_json(reply: urllib3.BaseHTTPResponse) -> bool:
     return reply.headers.get("Content-Type", "").startswith("application/json")
 
 
-def is_refusal(status: int, document: Any) -> bool:
+def _is_refusal(status: int, document: Any) -> bool:
     """Whether a control plane says no; whatever else is no success comes from something in between, or from a bug."""
     final = 400 <= status < 500 and status not in COME_AGAIN
     return isinstance(document, dict) and (final or status == 504)
 
 
-def what_else(document: Any) -> str:
+def _what_else(document: Any) -> str:
     if isinstance(document, dict) and document.get("error"):
         return f": {document['error']}"
     return "" if document is None else "; is this the address of a control plane?"
 
 
-def parse(raw: bytes) -> Any:
+def _parse(raw: bytes) -> Any:
     try:
         return json.loads(raw) if raw else None
     except (ValueError, RecursionError):
         raise Unreachable("the answer is not JSON; is this the address of a control plane?") from None
 
 
-def describe(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     """What went wrong, in the system's words instead of urllib3's, which quote its objects."""
     cause: BaseException | None = error
     for _ in range(4):
@@ -207,7 +207,7 @@ def describe(error: Exception) -> str:
     return str(error).rpartition("): ")[2]
 
 
-def read_events(reply: urllib3.BaseHTTPResponse) -> Iterator[Any]:
+def _read_events(reply: urllib3.BaseHTTPResponse) -> Iterator[Any]:
     """Server-sent events: `data:` lines up to an empty one are one document; comments only keep the line open."""
     lines: list[str] = []
     pending = b""
@@ -218,5 +218,5 @@ def read_events(reply: urllib3.BaseHTTPResponse) -> Iterator[Any]:
             if line.startswith("data:"):
                 lines.append(line[5:].removeprefix(" "))
             elif not line and lines:
-                yield parse("\n".join(lines).encode())
+                yield _parse("\n".join(lines).encode())
                 lines = []

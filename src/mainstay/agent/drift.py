@@ -97,7 +97,7 @@ class DriftWatch:
             return run(request_for(place, service["id"], roots, agent.place, stop, noop=noop))[1]
 
         try:
-            reason, message = judge(look(noop=True), blueprint.directory)
+            reason, message = _judge(look(noop=True), blueprint.directory)
             if reason != DRIFTED or blueprint.drift != "repair" or not self._is_still(service, stop):
                 return reason, message
             agent.log.info("drift is repaired", service=service["name"])
@@ -108,7 +108,7 @@ class DriftWatch:
             return UNKNOWN, translate.fault_message(refusal, blueprint.directory)
         if mended.failed:
             return DRIFTED, translate.failure_message(mended, blueprint.directory)
-        return REPAIRED, judge(mended, blueprint.directory)[1]
+        return REPAIRED, _judge(mended, blueprint.directory)[1]
 
     def _is_still(self, service: Mapping[str, Any], stop: StopFlag) -> bool:
         """Asked again right before something is changed: an order may have come meanwhile."""
@@ -136,7 +136,7 @@ class DriftWatch:
         self._agent.client.call("PUT", f"/services/{service['id']}/conditions", body)
 
 
-def judge(report: Report, directory: str) -> tuple[str, str]:
+def _judge(report: Report, directory: str) -> tuple[str, str]:
     """What a dry run of the `keeps` manifest says; the message is redacted as all reports are."""
     events = [event for event in report.events if counts(event)]
     bad = [event for event in events if event.outcome in (FAILED, UNMET)]

@@ -34,17 +34,17 @@ PLAIN = (str, int, float, bool, list, tuple, type(None))
 
 def forecast_digest(report: Report, host: Host, key: bytes) -> str:
     """What is secret counts too, though reports do not show it; without the key nobody finds it by trying."""
-    document = [seen(event, host) for event in report.events]
-    content = json.dumps([document, report.output_errors], sort_keys=True, default=members).encode()
+    document = [_seen(event, host) for event in report.events]
+    content = json.dumps([document, report.output_errors], sort_keys=True, default=_members).encode()
     return hmac.digest(key, content, "sha256").hex()
 
 
-def members(value: Any) -> dict[str, Any]:
+def _members(value: Any) -> dict[str, Any]:
     """Of a value inside a property, such as a health check."""
     return {name: getattr(value, name) for name in getattr(value, "__slots__", None) or vars(value)}
 
 
-def seen(event: Event, host: Host) -> list[Any]:
+def _seen(event: Event, host: Host) -> list[Any]:
     """What was told of a resource, what it is to be, and how it is."""
     told = event.as_json(host)
     wanted = {name: value for name, value in vars(event.resource).items() if isinstance(value, PLAIN)}
@@ -54,11 +54,11 @@ def seen(event: Event, host: Host) -> list[Any]:
     if state.get("type") == "directory":
         state.pop("size", None)
     if isinstance(event.state, FileState):
-        state |= {"checksum": read_checksum(event.state, host), "target": event.state.link_target}
+        state |= {"checksum": _read_checksum(event.state, host), "target": event.state.link_target}
     return [{name: told[name] for name in TOLD}, wanted, state]
 
 
-def read_checksum(state: FileState, host: Host) -> str | None:
+def _read_checksum(state: FileState, host: Host) -> str | None:
     """Of the file as it is; the dry run's own files would tell how it would be."""
     if state.kind != PRESENT:
         return None

@@ -135,7 +135,7 @@ def carry_out(
     finally:
         if timer is not None:
             timer.cancel()
-    return conclude(session, report, blueprint, stop, entry.timeout_seconds)
+    return _conclude(session, report, blueprint, stop, entry.timeout_seconds)
 
 
 def find_manifest(shelf: BlueprintCache, job: Mapping[str, Any]) -> tuple[Blueprint, ActionEntry]:
@@ -225,7 +225,7 @@ def time_limit(seconds: float | None, stop: StopFlag) -> threading.Timer | None:
     return timer
 
 
-def conclude(
+def _conclude(
     session: Session, report: Report, blueprint: Blueprint, stop: StopFlag, timeout_seconds: float | None
 ) -> Outcome:
     if stop.reason == LOST:

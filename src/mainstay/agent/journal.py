@@ -58,7 +58,7 @@ class JobJournal:
             if not name.endswith(".json"):
                 remove(os.path.join(self._folder, name))
                 continue
-            entry = read_entry(read_text(os.path.join(self._folder, name)) or "")
+            entry = _read_entry(read_text(os.path.join(self._folder, name)) or "")
             if entry is None:
                 remove(os.path.join(self._folder, name))
             else:
@@ -69,7 +69,7 @@ class JobJournal:
         return os.path.join(self._folder, f"{job_id}.json")
 
 
-def read_entry(text: str) -> JobJournalEntry | None:
+def _read_entry(text: str) -> JobJournalEntry | None:
     try:
         document: Any = json.loads(text)
         result = document.pop("result")

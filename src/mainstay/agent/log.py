@@ -34,7 +34,7 @@ class Log:
         if self._as_json:
             line = json.dumps({"time": at, "level": level, "message": message, **facts}, default=str)
         else:
-            told = "".join(f" {name}={quoted(str(value))}" for name, value in facts.items())
+            told = "".join(f" {name}={_quoted(str(value))}" for name, value in facts.items())
             line = f"{at} {level:<7} {message}{told}"
         with self._lock:
             try:
@@ -44,7 +44,7 @@ class Log:
                 return
 
 
-def quoted(text: str) -> str:
+def _quoted(text: str) -> str:
     return text if text.isprintable() and " " not in text and text else json.dumps(text, ensure_ascii=False)
 
 

@@ -85,7 +85,7 @@ class Planner:
     def _find(self, plan: Mapping[str, Any], stop: StopFlag) -> dict[str, Any]:
         timer = time_limit(plan["seconds"], stop)
         try:
-            return answer_to(plan, self._agent, stop)
+            return _answer_to(plan, self._agent, stop)
         except Unreachable as error:
             return {"error": f"the blueprint cannot be fetched: {error}"}
         finally:
@@ -100,7 +100,7 @@ class Planner:
             self._agent.log.info("an answer for a plan was not taken", plan=plan["id"], reason=str(error))
 
 
-def answer_to(plan: Mapping[str, Any], agent: AgentLoop, stop: StopFlag) -> dict[str, Any]:
+def _answer_to(plan: Mapping[str, Any], agent: AgentLoop, stop: StopFlag) -> dict[str, Any]:
     job, opened = plan["job"], plan["secrets"]
     try:
         blueprint, entry = find_manifest(agent.shelf, job)

@@ -14,29 +14,29 @@ if TYPE_CHECKING:
 ID = re.compile(r"[0-9A-Za-z-]{1,64}")
 
 
-def is_id(value: object) -> bool:
+def _is_id(value: object) -> bool:
     """Such as may become a file's name."""
     return isinstance(value, str) and ID.fullmatch(value) is not None
 
 
 SERVICE: Mapping[str, Any] = {
-    "id": is_id,
+    "id": _is_id,
     "name": str,
     "status": str,
     "properties": dict,
     "serviceType": {"name": str},
 }
 SEEN: Mapping[str, Any] = {**SERVICE, "conditions": list, "availableActions": list}
-JOB: Mapping[str, Any] = {"id": is_id, "serviceId": is_id, "action": str, "attempt": int, "service": SERVICE}
+JOB: Mapping[str, Any] = {"id": _is_id, "serviceId": _is_id, "action": str, "attempt": int, "service": SERVICE}
 LEASED: Mapping[str, Any] = {"leaseToken": str, "job": JOB}
 RENEWED: Mapping[str, Any] = {"leaseExpiresAt": str, "cancelRequested": bool}
-PLAN: Mapping[str, Any] = {"id": is_id, "seconds": float, "job": JOB, "secrets": dict}
+PLAN: Mapping[str, Any] = {"id": _is_id, "seconds": float, "job": JOB, "secrets": dict}
 SECRET: Mapping[str, Any] = {"value": object}
 
 
 def matching(answer: Any, shape: Mapping[str, Any]) -> Any:
     """The answer itself; one that lacks something is no answer of a control plane, so it is asked for again."""
-    wrong = first_mismatch(answer, shape)
+    wrong = _first_mismatch(answer, shape)
     if wrong is not None:
         raise Unreachable(f"the answer of the server is not as agreed: {wrong}")
     return answer
@@ -48,7 +48,7 @@ def matching_items(answer: Any, shape: Mapping[str, Any]) -> list[Any]:
     return [matching(item, shape) for item in answer]
 
 
-def first_mismatch(value: Any, shape: Any, at: str = "it") -> str | None:
+def _first_mismatch(value: Any, shape: Any, at: str = "it") -> str | None:
     if isinstance(shape, type):
         return None if isinstance(value, shape) else f"{at} is no {shape.__name__}"
     if not isinstance(shape, dict):
@@ -58,7 +58,7 @@ def first_mismatch(value: Any, shape: Any, at: str = "it") -> str | None:
     for name, inner in shape.items():
         if name not in value:
             return f"{at} has no {name}"
-        wrong = first_mismatch(value[name], inner, name)
+        wrong = _first_mismatch(value[name], inner, name)
         if wrong is not None:
             return wrong
     return None

@@ -99,7 +99,7 @@ def completion(report: Report, secret_paths: Collection[SchemaPath]) -> dict[str
     properties = outputs.get("properties")
     if properties is not None and not isinstance(properties, dict):
         raise BadOutputs("outputs.properties must be a map")
-    refuse_secrets(properties or {}, secret_paths, ("outputs", "properties"), ())
+    _refuse_secrets(properties or {}, secret_paths, ("outputs", "properties"), ())
     for key in ("instance_id", "instance_data"):
         if holds_secret(outputs.get(key)):
             raise BadOutputs(f"outputs.{key} carries a secret, and everybody who may see the service would see it")
@@ -127,15 +127,15 @@ def sendable(value: Any) -> Any:
     return value
 
 
-def refuse_secrets(value: Any, allowed: Collection[SchemaPath], shown: SchemaPath, at: SchemaPath) -> None:
+def _refuse_secrets(value: Any, allowed: Collection[SchemaPath], shown: SchemaPath, at: SchemaPath) -> None:
     if at in allowed:
         return
     if isinstance(value, dict):
         for name, child in value.items():
-            refuse_secrets(child, allowed, (*shown, str(name)), (*at, str(name)))
+            _refuse_secrets(child, allowed, (*shown, str(name)), (*at, str(name)))
     elif isinstance(value, list):
         for child in value:
-            refuse_secrets(child, allowed, (*shown, "[]"), (*at, "[]"))
+            _refuse_secrets(child, allowed, (*shown, "[]"), (*at, "[]"))
     elif holds_secret(value):
         raise BadOutputs(f"{'.'.join(shown)} carries a secret; declare that property as `secret`")
 
@@ -147,16 +147,16 @@ def failure_message(report: Report, directory: str) -> str:
         first_line(bad[0], directory) if bad else shorten(report.output_errors[0], LONGEST_FIRST_LINE)
     ]
     for event in bad:
-        lines += [f"{event.resource.id} {event.outcome}: {text}" for text in reasons(event)]
+        lines += [f"{event.resource.id} {event.outcome}: {text}" for text in _reasons(event)]
         if event.outcome == FAILED and event.output:
             lines += [f"  | {line}" for line in event.output.rstrip("\n").split("\n")[-TAIL_LINES:]]
     lines += report.output_errors
     counts = report.summary()
     lines.append(f"{counts['failed']} failed, {counts['unmet']} unmet of {counts['total']} resources")
-    return message_of(inside(text, directory) for text in lines)
+    return message_of(_inside(text, directory) for text in lines)
 
 
-def inside(text: str, directory: str) -> str:
+def _inside(text: str, directory: str) -> str:
     """Paths of the blueprint as they are in it: where it was unpacked is nobody's business, and never the same."""
     return text.replace(f"{directory}/", "")
 
@@ -167,11 +167,11 @@ def message_of(lines: Iterable[str]) -> str:
 
 
 def first_line(event: Event, directory: str) -> str:
-    reason = next(iter(reasons(event)), event.outcome)
-    return shorten(inside(f"{event.resource.id}: {reason}", directory).split("\n")[0], LONGEST_FIRST_LINE)
+    reason = next(iter(_reasons(event)), event.outcome)
+    return shorten(_inside(f"{event.resource.id}: {reason}", directory).split("\n")[0], LONGEST_FIRST_LINE)
 
 
-def reasons(event: Event) -> list[str]:
+def _reasons(event: Event) -> list[str]:
     if event.errors:
         return list(event.errors)
     if event.unmet:
@@ -181,7 +181,7 @@ def reasons(event: Event) -> list[str]:
 
 def fault_message(refusal: DoesNotLoad, directory: str) -> str:
     """Faults of a manifest, with its path inside the blueprint."""
-    lines = [inside(str(fault), directory) for fault in refusal.faults]
+    lines = [_inside(str(fault), directory) for fault in refusal.faults]
     return "\n".join([f"the manifest does not load: {shorten(lines[0], LONGEST_FIRST_LINE)}", *lines])[
         :LONGEST_MESSAGE
     ]
@@ -195,8 +195,8 @@ def done_of(report: Report) -> tuple[int, int]:
 
 def report_document(document: dict[str, Any], directory: str) -> dict[str, Any]:
     """The report as it is kept with the job: bounded, and with the manifest's path inside the blueprint."""
-    events = [{name: shortened(value) for name, value in event.items()} for event in document["events"]]
-    manifest = inside(document["manifest"], directory)
+    events = [{name: _shortened(value) for name, value in event.items()} for event in document["events"]]
+    manifest = _inside(document["manifest"], directory)
     kept: dict[str, Any] = sendable({**document, "manifest": manifest, "events": events})
     while len(json.dumps(kept)) > LARGEST_REPORT_BYTES and kept["events"]:
         # What was stable is the least interesting, then what comes last.
@@ -206,7 +206,7 @@ def report_document(document: dict[str, Any], directory: str) -> dict[str, Any]:
     return kept
 
 
-def shortened(value: Any) -> Any:
+def _shortened(value: Any) -> Any:
     if isinstance(value, str) and len(value) > LONGEST_DETAIL:
         return f"{value[:LONGEST_DETAIL]}\n[… {len(value) - LONGEST_DETAIL} more characters]"
     return value

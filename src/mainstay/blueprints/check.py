@@ -106,7 +106,7 @@ class DocumentFindings:
 
 def check_blueprint(directory: str) -> tuple[Blueprint | None, Findings]:
     findings = Findings()
-    definition = check_type(directory, findings)
+    definition = _check_type(directory, findings)
     try:
         blueprint = read_blueprint(directory)
         pack(directory)
@@ -115,25 +115,25 @@ def check_blueprint(directory: str) -> tuple[Blueprint | None, Findings]:
         findings.in_order()
         return None, findings
     if definition is not None:
-        check_names(blueprint, definition, findings)
+        _check_names(blueprint, definition, findings)
         instance: set[str] = set()
-        checks = [ManifestCheck(blueprint, name, definition, findings) for name in manifests_of(blueprint)]
+        checks = [ManifestCheck(blueprint, name, definition, findings) for name in _manifests_of(blueprint)]
         for check in checks:
             instance |= check.instance_names()
         for check in checks:
             check.run(instance)
-        check_orders(directory, definition, findings)
+        _check_orders(directory, definition, findings)
     findings.in_order()
     return blueprint, findings
 
 
-def manifests_of(blueprint: Blueprint) -> list[str]:
+def _manifests_of(blueprint: Blueprint) -> list[str]:
     served = [entry.manifest for entry in blueprint.actions.values()]
     return list(dict.fromkeys([*served, *blueprint.keeps.values()]))
 
 
 # ---- blueprint.yaml and service-type.yaml ----
-def check_type(directory: str, findings: Findings) -> ServiceTypeDefinition | None:
+def _check_type(directory: str, findings: Findings) -> ServiceTypeDefinition | None:
     """None if nothing can be said by it."""
     file = os.path.join(directory, SERVICE_TYPE)
     try:
@@ -155,26 +155,26 @@ def check_type(directory: str, findings: Findings) -> ServiceTypeDefinition | No
         )
     except InvalidDefinition as refusal:
         for fault in refusal.faults:
-            steps = document_path(fault.path)
+            steps = _document_path(fault.path)
             if steps[:1] != ("lifecycleSchema",):
                 steps = ("propertySchema", *steps)
             page.fault(steps, str(fault))
         return None
 
 
-def document_path(text: str) -> DocumentPath:
+def _document_path(text: str) -> DocumentPath:
     """`actions[0].name` as the steps it is made of."""
     return tuple(
         int(index) if index else name or quoted.replace('\\"', '"') for name, index, quoted in STEP.findall(text)
     )
 
 
-def check_names(blueprint: Blueprint, definition: ServiceTypeDefinition, findings: Findings) -> None:
+def _check_names(blueprint: Blueprint, definition: ServiceTypeDefinition, findings: Findings) -> None:
     file = os.path.join(blueprint.directory, DEFINITION)
     page = DocumentFindings(file, decode(read_bytes(file), file), findings)
     lifecycle = definition.lifecycle
     for fault in foreign_names(lifecycle, blueprint.actions, blueprint.keeps):
-        kind, name = document_path(fault.path)[1:]
+        kind, name = _document_path(fault.path)[1:]
         known = lifecycle.actions if kind == "actions" else lifecycle.states
         page.fault((kind, name), f"{fault.message}{did_you_mean(str(name), known)}", at_key=True)
     for name, action in lifecycle.actions.items():
@@ -189,7 +189,7 @@ def check_names(blueprint: Blueprint, definition: ServiceTypeDefinition, finding
             )
 
 
-def check_orders(directory: str, definition: ServiceTypeDefinition, findings: Findings) -> None:
+def _check_orders(directory: str, definition: ServiceTypeDefinition, findings: Findings) -> None:
     try:
         orders = read_orders(directory)
     except DoesNotLoad as refusal:
@@ -209,7 +209,7 @@ def check_orders(directory: str, definition: ServiceTypeDefinition, findings: Fi
         if isinstance(judged, Rejected):
             page = DocumentFindings(order.path, decode(read_bytes(order.path), order.path), findings)
             for fault in judged.faults:
-                page.fault(("properties", *document_path(fault.path)), str(fault))
+                page.fault(("properties", *_document_path(fault.path)), str(fault))
 
 
 # ---- manifests ----
@@ -254,10 +254,10 @@ class ManifestCheck:
             return
         for text in texts_in(self.node):
             for use in self.reader.uses(text.text, is_bare=text.is_bare):
-                self.check_use(text, use, instance)
+                self._check_use(text, use, instance)
         told = {(fault.line, fault.file) for fault in self.findings.faults}
         try:
-            _, manifest = load(RunRequest(self.file, roots=self.sample_roots(instance)))
+            _, manifest = load(RunRequest(self.file, roots=self._sample_roots(instance)))
         except DoesNotLoad as refusal:
             # What the look-up would find out is told already, and better.
             fresh = [
@@ -271,8 +271,8 @@ class ManifestCheck:
         for warning in manifest.warnings:
             self.findings.warnings.append(Fault(self.file, None, None, warning))
         for resource in manifest.resources:
-            self.check_resource(resource)
-        self.check_outputs(manifest.outputs)
+            self._check_resource(resource)
+        self._check_outputs(manifest.outputs)
 
     def read_template(self, name: str) -> str | None:
         place = name if name.startswith("/") else os.path.join(os.path.dirname(self.file), name)
@@ -282,19 +282,19 @@ class ManifestCheck:
             return None
 
     # ---- what is looked up ----
-    def check_use(self, text: Text, use: Use, instance: set[str]) -> None:
+    def _check_use(self, text: Text, use: Use, instance: set[str]) -> None:
         root, *rest = use.path
         if root == "job" and rest[:1] == ["params"] and len(rest) > 1:
-            self.check_property(text, use, rest[1:])
+            self._check_property(text, use, rest[1:])
         elif root == "properties":
-            self.check_property(text, use, rest)
+            self._check_property(text, use, rest)
         elif root in ("service", "job", "instance") and rest:
             known = {"service": SERVICE_NAMES, "job": JOB_NAMES, "instance": sorted(instance)}[root]
             if rest[0] not in known and not use.has_default:
                 reason = "no manifest puts it into outputs.instance_data" if root == "instance" else "there is none"
                 self.tell(text, use, f"{root}.{rest[0]}: {reason}{did_you_mean(rest[0], known)}")
 
-    def check_property(self, text: Text, use: Use, names: list[str]) -> None:
+    def _check_property(self, text: Text, use: Use, names: list[str]) -> None:
         if self.members is None or not names:
             return
         shown = f"properties.{'.'.join(names)}"
@@ -318,28 +318,28 @@ class ManifestCheck:
             ):
                 break
             members = declared.members or ()
-        absent = next((each for each in found if self.may_be_absent(each)), None)
+        absent = next((each for each in found if self._may_be_absent(each)), None)
         if absent is not None and not use.has_default:
             self.tell(
                 text,
                 use,
-                f"{shown} may be absent ({self.why_absent(absent)}): give the look-up a default{self.or_else(absent)}",
+                f"{shown} may be absent ({self._why_absent(absent)}): give the look-up a default{self._or_else(absent)}",
                 is_warning=True,
             )
 
-    def may_be_absent(self, declared: PropertyDeclaration) -> bool:
+    def _may_be_absent(self, declared: PropertyDeclaration) -> bool:
         if declared.secret is SecretKind.EPHEMERAL and self.is_lasting:
             return True
         if declared.agent_only and "create" in self.served:
             return True
         if declared.required or declared.generate is not None:
             return False
-        return declared.default is None or self.may_be_cleared(declared)
+        return declared.default is None or self._may_be_cleared(declared)
 
-    def may_be_cleared(self, declared: PropertyDeclaration) -> bool:
+    def _may_be_cleared(self, declared: PropertyDeclaration) -> bool:
         return self.after_updates and not declared.immutable and Actor.USER in declared.actors
 
-    def why_absent(self, declared: PropertyDeclaration) -> str:
+    def _why_absent(self, declared: PropertyDeclaration) -> str:
         if declared.secret is SecretKind.EPHEMERAL and self.is_lasting:
             return "a short-lived secret is gone after its run"
         if declared.agent_only:
@@ -348,7 +348,7 @@ class ManifestCheck:
             return "it is optional and has no default"
         return "it is optional, so an update may clear it"
 
-    def or_else(self, declared: PropertyDeclaration) -> str:
+    def _or_else(self, declared: PropertyDeclaration) -> str:
         return "" if declared.default is None else ", or make the property required beside its default"
 
     def tell(self, text: Text, use: Use, message: str, *, is_warning: bool = False) -> None:
@@ -377,59 +377,59 @@ class ManifestCheck:
         path = tuple("[]" if name.isdigit() else name for name in rest)
         return any(path[: len(secret)] == secret or secret[: len(path)] == path for secret in self.secret_paths)
 
-    def carries_secret(self, value: Any) -> bool:
+    def _carries_secret(self, value: Any) -> bool:
         if isinstance(value, Template):
             return any(self.is_secret(use) for use in self.reader.uses(value.text))
         if isinstance(value, dict):
-            return any(self.carries_secret(child) for child in value.values())
+            return any(self._carries_secret(child) for child in value.values())
         if isinstance(value, (list, tuple)):
-            return any(self.carries_secret(child) for child in value)
+            return any(self._carries_secret(child) for child in value)
         return holds_secret(value)
 
-    def has_secret(self, resource: Resource, name: str) -> bool:
+    def _has_secret(self, resource: Resource, name: str) -> bool:
         deferred = resource.deferred or {}
-        return self.carries_secret(deferred[name] if name in deferred else getattr(resource, name, None))
+        return self._carries_secret(deferred[name] if name in deferred else getattr(resource, name, None))
 
-    def check_resource(self, resource: Resource) -> None:
-        self.check_control(resource)
-        if resource.type == "file" and resource.ensure == "present" and self.has_secret(resource, "content"):
-            self.check_mode(resource, getattr(resource, "mode", None) or 0)
+    def _check_resource(self, resource: Resource) -> None:
+        self._check_control(resource)
+        if resource.type == "file" and resource.ensure == "present" and self._has_secret(resource, "content"):
+            self._check_mode(resource, getattr(resource, "mode", None) or 0)
         if resource.type == "exec":
             for name in ("command", "onlyif", "unless"):
-                if self.has_secret(resource, name):
+                if self._has_secret(resource, name):
                     self.page.warn(
                         (*resource.place, name),
                         f"{resource.id}: {name} carries a secret, and every user of the host can see command lines;"
                         " let the command read it from a file",
                     )
                 if resource.provider == "shell":
-                    self.check_shell(resource, name)
-            if self.has_secret(resource, "environment"):
+                    self._check_shell(resource, name)
+            if self._has_secret(resource, "environment"):
                 self.page.warn(
                     (*resource.place, "environment"),
                     f"{resource.id}: environment carries a secret, which all that the command starts will see;"
                     " let the command read it from a file",
                 )
         for index, check in enumerate(resource.health_checks):
-            if self.carries_secret(check.command):
+            if self._carries_secret(check.command):
                 self.page.warn(
                     (*resource.place, "health_checks", index, "command"),
                     f"{resource.id}: the health check carries a secret, and every user of the host can see command"
                     " lines; let it read it from a file",
                 )
 
-    def check_shell(self, resource: Resource, name: str) -> None:
+    def _check_shell(self, resource: Resource, name: str) -> None:
         """Whoever orders must not be able to write commands."""
         template = (resource.deferred or {}).get(name)
         for use in self.reader.uses(template.text) if isinstance(template, Template) else ():
-            if self.is_free_text(use):
+            if self._is_free_text(use):
                 self.page.warn(
                     (*resource.place, name),
                     f"{resource.id}: {'.'.join(use.path)} is any text that is ordered, and here a shell would run it;"
                     " pass it in `environment` and quote it, or give the property a pattern or an enum",
                 )
 
-    def is_free_text(self, use: Use) -> bool:
+    def _is_free_text(self, use: Use) -> bool:
         root, *rest = use.path
         if root == "service":
             return rest == ["name"]
@@ -449,7 +449,7 @@ class ManifestCheck:
             and not {"enum", "pattern"} & declared.keywords.keys()
         )
 
-    def check_control(self, resource: Resource) -> None:
+    def _check_control(self, resource: Resource) -> None:
         """What decides whether a resource is managed must give true or false, which shows only when it is evaluated."""
         if self.manifest is None:
             return
@@ -466,7 +466,7 @@ class ManifestCheck:
                 place = (*resource.place, "control", key)
                 self.page.fault(place, f"{resource.id}: control.{key} must give true or false, not {describe(value)}")
 
-    def check_mode(self, resource: Resource, mode: int) -> None:
+    def _check_mode(self, resource: Resource, mode: int) -> None:
         place = (*resource.place, "mode")
         if mode & READABLE_BY_OTHERS:
             self.page.fault(
@@ -476,20 +476,20 @@ class ManifestCheck:
             self.page.warn(place, f"{resource.id}: it holds a secret and its group can read it ({mode:04o})")
 
     # ---- what flows back ----
-    def check_outputs(self, outputs: Any) -> None:
+    def _check_outputs(self, outputs: Any) -> None:
         if not isinstance(outputs, dict):
             return
         for key, value in outputs.items():
             if key not in OUTPUT_KEYS:
                 close = did_you_mean(key, OUTPUT_KEYS)
                 self.page.fault(("outputs", key), f"outputs: unknown key {key!r}{close}", at_key=True)
-            elif key != "properties" and self.carries_secret(value):
+            elif key != "properties" and self._carries_secret(value):
                 self.page.fault(("outputs", key), f"outputs.{key} carries a secret, and everybody would see it")
         properties = outputs.get("properties")
         if isinstance(properties, dict) and self.members is not None:
-            self.check_reported(properties, self.members, ("outputs", "properties"))
+            self._check_reported(properties, self.members, ("outputs", "properties"))
 
-    def check_reported(
+    def _check_reported(
         self, given: Mapping[str, Any], members: tuple[PropertyDeclaration, ...], path: DocumentPath
     ) -> None:
         for name, value in given.items():
@@ -500,19 +500,19 @@ class ManifestCheck:
                 close = did_you_mean(name, [each.name for each in members])
                 self.page.fault(place, f"{shown}: there is no such property{close}", at_key=True)
             elif isinstance(value, dict) and declared.members is not None:
-                self.check_reported(value, declared.members, place)
+                self._check_reported(value, declared.members, place)
             elif Actor.AGENT not in declared.actors:
                 self.page.fault(
                     place,
                     f"{shown}: the agent may not set it; add the authorizer `actor` with `agent` to the property",
                     at_key=True,
                 )
-            elif declared.secret is None and self.carries_secret(value):
+            elif declared.secret is None and self._carries_secret(value):
                 self.page.fault(place, f"{shown} carries a secret; declare that property as `secret`", at_key=True)
 
     # ---- values made up ----
-    def sample_roots(self, instance: set[str]) -> dict[str, Any]:
-        properties = {} if self.members is None else {each.name: sample(each) for each in self.members}
+    def _sample_roots(self, instance: set[str]) -> dict[str, Any]:
+        properties = {} if self.members is None else {each.name: _sample(each) for each in self.members}
         return {
             "service": {
                 "id": SAMPLE_ID,
@@ -521,22 +521,22 @@ class ManifestCheck:
                 "root": "",
                 "type": self.blueprint.type_name,
             },
-            "properties": properties if self.members is not None else self.free_form(),
+            "properties": properties if self.members is not None else self._free_form(),
             "job": {"action": next(iter(self.served), None), "attempt": 1, "params": properties},
             "instance": dict.fromkeys(sorted(instance), "sample"),
         }
 
-    def free_form(self) -> dict[str, Any]:
+    def _free_form(self) -> dict[str, Any]:
         """Anything may be there, so everything that is looked up is."""
         found: dict[str, Any] = {}
         for text in texts_in(self.node):
             for use in self.reader.uses(text.text, is_bare=text.is_bare):
                 if use.path[0] == "properties" and len(use.path) > 1:
-                    nest(found, use.path[1:])
+                    _nest(found, use.path[1:])
         return found
 
 
-def nest(found: dict[str, Any], path: tuple[str, ...]) -> None:
+def _nest(found: dict[str, Any], path: tuple[str, ...]) -> None:
     *above, last = path
     for name in above:
         inner = found.setdefault(name, {})
@@ -546,7 +546,7 @@ def nest(found: dict[str, Any], path: tuple[str, ...]) -> None:
     found.setdefault(last, "sample")
 
 
-def sample(declared: PropertyDeclaration) -> Any:
+def _sample(declared: PropertyDeclaration) -> Any:
     """A value such as an order could have, made up from the declaration."""
     if declared.secret is not None:
         return Tainted("sample secret")
@@ -556,9 +556,9 @@ def sample(declared: PropertyDeclaration) -> Any:
     if isinstance(choices, list) and choices:
         return choices[0]
     if declared.members is not None:
-        return {each.name: sample(each) for each in declared.members}
+        return {each.name: _sample(each) for each in declared.members}
     if declared.items is not None:
-        return [sample(declared.items)]
+        return [_sample(declared.items)]
     least = declared.keywords.get("minimum")
     return {
         PropertyType.INTEGER: least or 1,

@@ -41,7 +41,7 @@ def read_orders(directory: str) -> list[ExampleOrder]:
         if not name.endswith((".yaml", ".yml")):
             continue
         try:
-            orders.append(read_order(os.path.join(folder, name)))
+            orders.append(_read_order(os.path.join(folder, name)))
         except DoesNotLoad as refusal:
             faults += refusal.faults
     if faults:
@@ -49,7 +49,7 @@ def read_orders(directory: str) -> list[ExampleOrder]:
     return orders
 
 
-def read_order(path: str) -> ExampleOrder:
+def _read_order(path: str) -> ExampleOrder:
     found, faults = read_map(path)
     for key, value in found.items():
         if key not in KEYS:

@@ -89,7 +89,7 @@ class Reader:
         yield from self._visit(tree, template, depth, guarded=False)
 
     def _visit(self, node: nodes.Node, template: str | None, depth: int, *, guarded: bool) -> Iterator[Use]:
-        found = path_of(node)
+        found = _path_of(node)
         if found is not None and found[0][0] in ROOTS:
             path, has_default, is_lookup = found
             # A look-up of what is not there fails before any filter sees it.
@@ -103,7 +103,7 @@ class Reader:
             guarded = True
         if isinstance(node, nodes.Test) and node.name in ("defined", "undefined"):
             guarded = True
-        for name in included(node):
+        for name in _included(node):
             content = self._read(name) if depth < DEEPEST_INCLUDE else None
             if content is not None:
                 yield from self._parsed(content, name, depth + 1)
@@ -111,7 +111,7 @@ class Reader:
             yield from self._visit(child, template, depth, guarded=guarded)
 
 
-def included(node: nodes.Node) -> Iterator[str]:
+def _included(node: nodes.Node) -> Iterator[str]:
     """Templates that are named outright."""
     if isinstance(node, nodes.Call) and isinstance(node.node, nodes.Name) and node.node.name == "template":
         for argument in node.args[:1]:
@@ -121,22 +121,22 @@ def included(node: nodes.Node) -> Iterator[str]:
         yield str(node.template.value)
 
 
-def path_of(node: nodes.Node) -> tuple[tuple[str, ...], bool, bool] | None:
+def _path_of(node: nodes.Node) -> tuple[tuple[str, ...], bool, bool] | None:
     """(path, whether a default is given, whether by `lookup`) of what leads to a value, however it is written."""
     if isinstance(node, nodes.Name):
         root = NAMES.get(node.name)
         return None if root is None else ((root,), False, False)
     if isinstance(node, nodes.Getattr):
-        return _longer(path_of(node.node), node.attr)
+        return _longer(_path_of(node.node), node.attr)
     if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const):
-        return _longer(path_of(node.node), str(node.arg.value))
+        return _longer(_path_of(node.node), str(node.arg.value))
     if not isinstance(node, nodes.Call) or not node.args or not isinstance(node.args[0], nodes.Const):
         return None
     first = str(node.args[0].value)
     if isinstance(node.node, nodes.Name) and node.node.name == "lookup":
         return tuple(first.split(".")), len(node.args) > 1 or bool(node.kwargs), True
     if isinstance(node.node, nodes.Getattr) and node.node.attr == "get":
-        outer = path_of(node.node.node)
+        outer = _path_of(node.node.node)
         return None if outer is None else ((*outer[0], first), True, outer[2])
     return None
 

@@ -89,10 +89,10 @@ def run_blueprint_test(
     """`root` None is this very host. `tell` hears of each step as it is done."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="mainstay-trial-")))
-        server = stack.enter_context(running_server(folder))
+        server = stack.enter_context(_running_server(folder))
         trial = BlueprintTest(blueprint, server, root, tell)
         trial.prepare()
-        trial.agent = stack.enter_context(running_agent(folder, server.url, trial.enrolment(), root or ""))
+        trial.agent = stack.enter_context(_running_agent(folder, server.url, trial.enrolment(), root or ""))
         for order in orders:
             trial.walk(order)
     return trial.steps
@@ -157,7 +157,7 @@ class BlueprintTest:
             pool = {
                 "name": name,
                 "type": name,
-                "propertyType": json_type(values),
+                "propertyType": _json_type(values),
                 "generatorType": "list",
                 "servicePoolSetId": self.pool_set_id,
             }
@@ -312,7 +312,7 @@ class BlueprintTest:
         events = report.get("events", [])
         step.resources, step.changed = len(events), sum(1 for event in events if event["changed"])
         if job["status"] != "Completed":
-            step.problems = [str(job["errorMessage"] or job["status"]), *failed_differences(events)]
+            step.problems = [str(job["errorMessage"] or job["status"]), *_failed_differences(events)]
             return step
         note = self.agent.note_of(job["id"])
         step.again = note["unstable"]
@@ -356,13 +356,13 @@ class BlueprintTest:
         return {path for path in found if not path.startswith(OF_THE_HOST)}
 
 
-def failed_differences(events: list[Mapping[str, Any]]) -> Iterator[str]:
+def _failed_differences(events: list[Mapping[str, Any]]) -> Iterator[str]:
     for event in events:
         if event["outcome"] == "failed" and event.get("diff"):
             yield f"{event['type']}#{event['name']}\n{event['diff']}"
 
 
-def json_type(values: list[Any]) -> str:
+def _json_type(values: list[Any]) -> str:
     """The type that all values of a pool have."""
     for kind, name in ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "string")):
         if values and all(type(value) is kind for value in values):
@@ -397,10 +397,10 @@ class AgentProcess:
             return self._notes[job_id]
 
     def tail(self) -> str:
-        return tail_of(self._log)
+        return _tail_of(self._log)
 
 
-def clean_environment(folder: Path) -> dict[str, str]:
+def _clean_environment(folder: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("MAINSTAY_", "VAULT_"))}
     return {
         **kept,
@@ -411,44 +411,44 @@ def clean_environment(folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def running_server(folder: Path) -> Iterator[Client]:
+def _running_server(folder: Path) -> Iterator[Client]:
     """A control plane with its own database on a free port of the loopback, and a client for its admin."""
     data, log = folder / "server", folder / "server.log"
     command = [sys.executable, "-c", PROGRAM, "server", "--port", "0", "--data-dir", str(data)]
     with log.open("wb") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=clean_environment(folder))
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=_clean_environment(folder))
     try:
-        url = wait_for(lambda: address_in(log), process, log, "the server does not start")
+        url = _wait_for(lambda: _address_in(log), process, log, "the server does not start")
         client = Client(url, (data / "admin.token").read_text().strip())
-        wait_for(lambda: answers(client), process, log, "the server does not answer")
+        _wait_for(lambda: _answers(client), process, log, "the server does not answer")
         yield client
     finally:
-        end(process)
+        _end(process)
 
 
 @contextmanager
-def running_agent(folder: Path, url: str, enrolment: Mapping[str, Any], root: str) -> Iterator[AgentProcess]:
+def _running_agent(folder: Path, url: str, enrolment: Mapping[str, Any], root: str) -> Iterator[AgentProcess]:
     config, log = folder / "agent.json", folder / "agent.log"
     with open(os.open(config, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         json.dump(enrolment, file)
     command = [sys.executable, "-m", "mainstay.blueprints.idempotency_check", str(config), root]
     with log.open("wb") as out:
         process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=out, text=True, env=clean_environment(folder)
+            command, stdout=subprocess.PIPE, stderr=out, text=True, env=_clean_environment(folder)
         )
     try:
-        wait_for(lambda: "the agent starts" in log.read_text(), process, log, f"the agent does not reach {url}")
+        _wait_for(lambda: "the agent starts" in log.read_text(), process, log, f"the agent does not reach {url}")
         yield AgentProcess(process, log)
     finally:
-        end(process)
+        _end(process)
 
 
-def address_in(log: Path) -> str | None:
+def _address_in(log: Path) -> str | None:
     _, found, rest = log.read_text(errors="replace").partition("listens on ")
     return rest.split()[0] if found and rest.split() else None
 
 
-def answers(client: Client) -> bool:
+def _answers(client: Client) -> bool:
     try:
         client.get("/participants")
     except Unreachable:
@@ -456,20 +456,20 @@ def answers(client: Client) -> bool:
     return True
 
 
-def wait_for(look: Callable[[], Any], process: subprocess.Popen[Any], log: Path, problem: str) -> Any:
+def _wait_for(look: Callable[[], Any], process: subprocess.Popen[Any], log: Path, problem: str) -> Any:
     until = time.monotonic() + START_SECONDS
     while not (found := look()):
         if process.poll() is not None or time.monotonic() > until:
-            raise CannotTest(f"{problem}:\n{tail_of(log)}")
+            raise CannotTest(f"{problem}:\n{_tail_of(log)}")
         time.sleep(LOOK_EVERY_SECONDS)
     return found
 
 
-def tail_of(log: Path, lines: int = 20) -> str:
+def _tail_of(log: Path, lines: int = 20) -> str:
     return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
 
 
-def end(process: subprocess.Popen[Any]) -> None:
+def _end(process: subprocess.Popen[Any]) -> None:
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
     try:

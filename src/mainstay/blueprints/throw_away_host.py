@@ -119,7 +119,7 @@ class HostError(RuntimeError):
     """The host did not come up, or is gone."""
 
 
-def cgroup_directory() -> str | None:
+def _cgroup_directory() -> str | None:
     """Our own cgroup in a mounted cgroup2 hierarchy that we may write to."""
     mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     points = [words[4] for words in mounts if words[words.index("-") + 1] == "cgroup2"]
@@ -146,7 +146,7 @@ def why_not() -> str | None:
         return f"missing programs: {' '.join(missing)}"
     if "overlay" not in Path("/proc/filesystems").read_text().split():
         return "the kernel offers no overlay file system"
-    if cgroup_directory() is None:
+    if _cgroup_directory() is None:
         return "no cgroup2 mount that can be written"
     spaces = ("--mount", "--pid", "--fork", "--net", "--cgroup", "--uts", "--ipc")
     command = ("unshare", *spaces, "mount", "-t", "tmpfs", "tmpfs", "/mnt")
@@ -190,7 +190,7 @@ class SystemdHost:
 
     # ---- life ----
     def __enter__(self) -> Self:
-        base = cgroup_directory()
+        base = _cgroup_directory()
         if base is None:
             raise HostError(f"{self.name}: {why_not()}")
         self._directory = tempfile.mkdtemp(prefix=PREFIX)
@@ -232,7 +232,7 @@ class SystemdHost:
             supervisor.kill()  # PID 1 dies with it
             supervisor.wait()
         if os.path.isdir(self._directory):
-            remove_cgroup(self._cgroup)
+            _remove_cgroup(self._cgroup)
             shutil.rmtree(self._directory, ignore_errors=True)
         if self._log is not None:
             self._log.close()
@@ -327,7 +327,7 @@ class SystemdHost:
         try:
             output, errors = process.communicate(stdin, timeout)
         except BaseException:
-            kill_group(process.pid)
+            _kill_group(process.pid)
             try:
                 process.communicate(timeout=5)
             except subprocess.TimeoutExpired:
@@ -340,7 +340,7 @@ class SystemdHost:
         return done
 
 
-def kill_group(leader: int) -> None:
+def _kill_group(leader: int) -> None:
     """SIGKILL to the leader's process group, but not to the leader, which reaps."""
     for entry in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
@@ -349,14 +349,14 @@ def kill_group(leader: int) -> None:
                 os.kill(int(entry), signal.SIGKILL)
 
 
-def kill_cgroup(path: str) -> None:
+def _kill_cgroup(path: str) -> None:
     with contextlib.suppress(OSError):
         Path(path, "cgroup.kill").write_text("1")
 
 
-def remove_cgroup(path: str, wait_seconds: float = 5.0) -> None:
+def _remove_cgroup(path: str, wait_seconds: float = 5.0) -> None:
     """Kills what is left in our own cgroup, then removes the tree."""
-    kill_cgroup(path)
+    _kill_cgroup(path)
     end = time.monotonic() + wait_seconds
     while os.path.isdir(path) and time.monotonic() < end:
         for top, _, _ in os.walk(path, topdown=False):
@@ -366,14 +366,14 @@ def remove_cgroup(path: str, wait_seconds: float = 5.0) -> None:
 
 
 # ---- the supervisor: in a mount namespace of its own it holds the overlay, boots PID 1, and tears down ----
-def put(path: str, text: str) -> None:
+def _put(path: str, text: str) -> None:
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
     Path(path).write_text(text)
 
 
-def prepare_root(place: str, name: str, size: str, disk: str) -> None:
+def _prepare_root(place: str, name: str, size: str, disk: str) -> None:
     if disk:
         subprocess.run(["mount", "--bind", disk, place], check=True)
     else:
@@ -392,30 +392,30 @@ def prepare_root(place: str, name: str, size: str, disk: str) -> None:
     os.makedirs(f"{etc}/systemd/system")
     with contextlib.suppress(FileNotFoundError):
         os.unlink(f"{etc}/fstab")
-    put(f"{etc}/machine-id", uuid.uuid4().hex + "\n")
-    put(f"{etc}/hostname", name + "\n")
-    put(f"{etc}/hosts", f"127.0.0.1 localhost\n127.0.1.1 {name}\n{GATEWAY} gateway\n")
-    put(f"{etc}/systemd/journald.conf.d/90-host.conf", "[Journal]\nStorage=volatile\nRuntimeMaxUse=32M\n")
-    put(f"{etc}/systemd/system.conf.d/90-host.conf", "[Manager]\nDefaultTimeoutStopSec=20s\n")
+    _put(f"{etc}/machine-id", uuid.uuid4().hex + "\n")
+    _put(f"{etc}/hostname", name + "\n")
+    _put(f"{etc}/hosts", f"127.0.0.1 localhost\n127.0.1.1 {name}\n{GATEWAY} gateway\n")
+    _put(f"{etc}/systemd/journald.conf.d/90-host.conf", "[Journal]\nStorage=volatile\nRuntimeMaxUse=32M\n")
+    _put(f"{etc}/systemd/system.conf.d/90-host.conf", "[Manager]\nDefaultTimeoutStopSec=20s\n")
     # What the caller lent may lie under /tmp.
-    put(f"{etc}/tmpfiles.d/tmp.conf", "# Nothing is cleaned.\n")  # noqa: S108  # a name below /etc
+    _put(f"{etc}/tmpfiles.d/tmp.conf", "# Nothing is cleaned.\n")  # noqa: S108  # a name below /etc
 
 
-def ip(*words: str) -> subprocess.CompletedProcess[str]:
+def _ip(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(("ip", *words), check=False, capture_output=True, text=True, env=ENVIRONMENT)
 
 
-def plug(pid: str) -> int:
+def _plug(pid: str) -> int:
     """A veth pair, sdv<N> here and eth0 in the network namespace of `pid`; the name is the lock on N."""
     for number in range(2, 255):
         name = f"sdv{number}"
-        made = ip("link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", pid)
+        made = _ip("link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", pid)
         if made.returncode == 0:
             for words in (
                 ("addr", "add", GATEWAY, "peer", f"198.18.0.{number}", "dev", name),
                 ("link", "set", name, "up"),
             ):
-                done = ip(*words)
+                done = _ip(*words)
                 if done.returncode:
                     raise HostError(f"ip {' '.join(words)}: {done.stderr}")
             return number
@@ -424,7 +424,7 @@ def plug(pid: str) -> int:
     raise HostError("no free sdv<N> name")
 
 
-def supervise(
+def _supervise(
     state: str, cgroup: str, name: str, network: str, life_seconds: str, size: str, binds: str, disk: str
 ) -> int:
     def end(number: int, _frame: object) -> None:
@@ -437,7 +437,7 @@ def supervise(
     try:
         os.mkdir(cgroup)
         os.mkdir(place)
-        prepare_root(place, name, size, disk)
+        _prepare_root(place, name, size, disk)
         master, slave = os.openpty()
         environment = {
             **ENVIRONMENT,
@@ -466,30 +466,30 @@ def supervise(
         if not pid:
             raise HostError("the first stage failed")
         if network:
-            number = plug(pid)
-            put(f"{state}/address", f"198.18.0.{number}")
+            number = _plug(pid)
+            _put(f"{state}/address", f"198.18.0.{number}")
         child.stdin.write(f"198.18.0.{number}\n" if network else "\n")
         child.stdin.close()
-        put(f"{state}/pid.new", pid)
+        _put(f"{state}/pid.new", pid)
         os.rename(f"{state}/pid.new", f"{state}/pid")
-        return watch(child, master, time.monotonic() + float(life_seconds))
+        return _watch(child, master, time.monotonic() + float(life_seconds))
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        kill_cgroup(cgroup)
+        _kill_cgroup(cgroup)
         if child is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(1)
             child.kill()
             child.wait()
-        remove_cgroup(cgroup)
+        _remove_cgroup(cgroup)
         if number:
-            ip("link", "del", f"sdv{number}")
+            _ip("link", "del", f"sdv{number}")
         subprocess.run(["umount", "-l", place], check=False, stderr=subprocess.DEVNULL)
         if not os.path.ismount(place):
             shutil.rmtree(state, ignore_errors=True)
 
 
-def watch(child: subprocess.Popen[str], master: int, end: float) -> int:
+def _watch(child: subprocess.Popen[str], master: int, end: float) -> int:
     """Until PID 1 ends, the caller is done or gone, or the host's time is over."""
     fcntl.fcntl(master, fcntl.F_SETFL, os.O_NONBLOCK)
     poll = select.poll()
@@ -510,4 +510,4 @@ def watch(child: subprocess.Popen[str], master: int, end: float) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(supervise(*sys.argv[1:]))
+    sys.exit(_supervise(*sys.argv[1:]))

@@ -49,7 +49,7 @@ def install(arguments: argparse.Namespace) -> int:
         raise CommandRefused(str(problem)) from None
     if os.geteuid() != 0:
         raise CommandRefused("`mainstay agent install` makes a unit of the system, so it must run as root")
-    content = UNIT.format(command=" ".join(quoted(word) for word in command(arguments, place)))
+    content = UNIT.format(command=" ".join(_quoted(word) for word in _command(arguments, place)))
     document: Node = [
         {
             "file": [
@@ -93,7 +93,7 @@ def install(arguments: argparse.Namespace) -> int:
     )
 
 
-def command(arguments: argparse.Namespace, place: str) -> list[str]:
+def _command(arguments: argparse.Namespace, place: str) -> list[str]:
     """What the unit runs: this very program, with the options that were given."""
     words = [os.path.abspath(sys.argv[0]), "agent", "run", "--config", place]
     words += ["--jobs", str(arguments.jobs), "--lease", arguments.lease, "--drift-interval", arguments.drift_interval]
@@ -107,7 +107,7 @@ def command(arguments: argparse.Namespace, place: str) -> list[str]:
     return words
 
 
-def quoted(word: str) -> str:
+def _quoted(word: str) -> str:
     """As a word of ExecStart."""
     plain = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return plain if plain == word and " " not in word and word else f'"{plain}"'

@@ -131,8 +131,8 @@ def carry_out(
     finally:
         # Whatever ended it, what it did before is seen.
         observer.about_to_wait()
-    show_report(session, report, observer, as_json=as_json, report_file=report_file)
-    return exit_code(report, detailed=detailed)
+    _show_report(session, report, observer, as_json=as_json, report_file=report_file)
+    return _exit_code(report, detailed=detailed)
 
 
 @contextmanager
@@ -161,7 +161,7 @@ def show_faults(refusal: DoesNotLoad, *, as_json: bool) -> None:
     print_faults(refusal.faults)
 
 
-def show_report(
+def _show_report(
     session: Session, report: Report, observer: Observer, *, as_json: bool, report_file: str | None
 ) -> None:
     from mainstay.cli.views.run_display import RunDisplay
@@ -171,7 +171,7 @@ def show_report(
 
         try:
             session.write_report(
-                report_file, dumps(finite(report.as_json(session.host)), ensure_ascii=False, indent=1)
+                report_file, dumps(_finite(report.as_json(session.host)), ensure_ascii=False, indent=1)
             )
         except OSError as error:
             report.warnings.append(f"--report {report_file} could not be written: {error.strerror}")
@@ -189,23 +189,23 @@ def print_json(document: object) -> None:
     from json import dumps
 
     # Lone surrogates stand for bytes that are not UTF-8 in a file's name; JSON can only escape them.
-    text = dumps(finite(document), ensure_ascii=False, indent=1)
+    text = dumps(_finite(document), ensure_ascii=False, indent=1)
     sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace") + b"\n")
     sys.stdout.buffer.flush()
 
 
-def finite(value: Any) -> Any:
+def _finite(value: Any) -> Any:
     """JSON knows no infinity and no NaN; they are written as YAML would."""
     if isinstance(value, float) and not -LARGEST_FLOAT <= value <= LARGEST_FLOAT:
         return ".nan" if value != value else ".inf" if value > 0 else "-.inf"
     if isinstance(value, dict):
-        return {key: finite(child) for key, child in value.items()}
+        return {key: _finite(child) for key, child in value.items()}
     if isinstance(value, (list, tuple)):
-        return [finite(child) for child in value]
+        return [_finite(child) for child in value]
     return value
 
 
-def exit_code(report: Report, *, detailed: bool) -> int:
+def _exit_code(report: Report, *, detailed: bool) -> int:
     if report.stopped_by in SIGNAL_EXITS:
         return SIGNAL_EXITS[report.stopped_by]
     if detailed:

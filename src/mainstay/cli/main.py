@@ -33,16 +33,16 @@ def program() -> NoReturn:
     threading = sys.modules.get("threading")
     if threading is not None and threading.active_count() > 1:
         # Threads may still have something to finish.
-        give_up_unwritable()
+        _give_up_unwritable()
         sys.exit(code)
     import atexit
 
     atexit._run_exitfuncs()
-    give_up_unwritable()
+    _give_up_unwritable()
     os._exit(code)
 
 
-def give_up_unwritable() -> None:
+def _give_up_unwritable() -> None:
     """Keeps the interpreter from complaining at exit about what cannot be written."""
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -53,9 +53,9 @@ def give_up_unwritable() -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
-    mend_streams()
+    _mend_streams()
     try:
-        code = dispatch(arguments)
+        code = _dispatch(arguments)
         sys.stdout.flush()
     except CommandRefused as refusal:
         complain(str(refusal))
@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def mend_streams() -> None:
+def _mend_streams() -> None:
     """Whoever starts us may have closed some: what is opened first would take their place, and be written to."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         stream = getattr(sys, name)
@@ -96,12 +96,12 @@ def complain(text: str) -> None:
             continue
 
 
-def dispatch(arguments: list[str]) -> int:
+def _dispatch(arguments: list[str]) -> int:
     name = arguments[0] if arguments else "--help"
     if name == "help" and len(arguments) > 1:
-        return dispatch([*arguments[1:], "--help"])
+        return _dispatch([*arguments[1:], "--help"])
     if name in ("-h", "--help", "help"):
-        print(overview())
+        print(_overview())
         return 0 if arguments else EXIT_USAGE
     if name in ("-V", "--version"):
         print(f"mainstay {__version__}")
@@ -158,26 +158,26 @@ def make_parser(name: str, command: ModuleType, words: Sequence[str] = ()) -> ar
             raise CommandRefused(f"{message}{self.way_out(message)}\nSee `{self.prog} --help`.")
 
         def way_out(self, message: str) -> str:
-            hint = switch_hint(words, options_of(self))
+            hint = _switch_hint(words, _options_of(self))
             if hint:
                 return hint
             _, found, rest = message.partition("unrecognized arguments: ")
             if not found or not rest:
                 return ""
             word = rest.split()[0].partition("=")[0]
-            return suggestion(OTHER_NAMES.get(word, word), options_of(self))
+            return suggestion(OTHER_NAMES.get(word, word), _options_of(self))
 
     parser = Parser(
         prog=f"mainstay {name}",
         description=command.__doc__,
-        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=help_width()),
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=_help_width()),
         allow_abbrev=False,
     )
     command.configure(parser)
     return parser
 
 
-def switch_hint(words: Sequence[str], options: Sequence[str]) -> str:
+def _switch_hint(words: Sequence[str], options: Sequence[str]) -> str:
     """`--enable false` and `--enable=false` are how others say `--no-enable`."""
     from itertools import pairwise
 
@@ -189,17 +189,17 @@ def switch_hint(words: Sequence[str], options: Sequence[str]) -> str:
     return ""
 
 
-def options_of(parser: argparse.ArgumentParser) -> list[str]:
+def _options_of(parser: argparse.ArgumentParser) -> list[str]:
     """Every option of a parser, those of its sub-commands included."""
     found: list[str] = []
     for action in parser._actions:
         found += action.option_strings
         if isinstance(action.choices, dict):
-            found += [option for child in action.choices.values() for option in options_of(child)]
+            found += [option for child in action.choices.values() for option in _options_of(child)]
     return found
 
 
-def help_width() -> int:
+def _help_width() -> int:
     """argparse would ask a module for this that costs more to load than argparse itself."""
     try:
         return min(os.get_terminal_size().columns - 2, 110)
@@ -223,7 +223,7 @@ def suggestion(word: str, known: Sequence[str]) -> str:
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
-def overview() -> str:
+def _overview() -> str:
     rows = [(name, command.SUMMARY) for name in names() if (command := load(name)) is not None]
     width = max((len(name) for name, _ in rows), default=0)
     lines = [

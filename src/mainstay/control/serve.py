@@ -51,7 +51,7 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def configure_logging(settings: ServerSettings) -> None:
+def _configure_logging(settings: ServerSettings) -> None:
     level = getattr(logging, settings.log_level.upper())
     renderer: structlog.types.Processor = (
         structlog.processors.JSONRenderer()
@@ -122,12 +122,12 @@ def held(directory: Path, *, alone: bool) -> Iterator[None]:
 
     A server keeps the key in memory, and would go on sealing with one that nobody has any more."""
     reason = "a server works with it; stop it first, and start it afterwards" if alone else "its key is being changed"
-    with locked(directory / "lock", reason, alone=alone):
+    with _locked(directory / "lock", reason, alone=alone):
         yield
 
 
 @contextlib.contextmanager
-def locked(path: Path, reason: str, *, alone: bool) -> Iterator[None]:
+def _locked(path: Path, reason: str, *, alone: bool) -> Iterator[None]:
     """Until the end, however the process ends. Raises `BadSettings` with the reason why it cannot be had."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -141,17 +141,17 @@ def locked(path: Path, reason: str, *, alone: bool) -> Iterator[None]:
         os.close(handle)
 
 
-def only_server(settings: ServerSettings) -> contextlib.AbstractContextManager[None]:
+def _only_server(settings: ServerSettings) -> contextlib.AbstractContextManager[None]:
     """Two servers on one embedded database would not hear of each other's orders; replicas need PostgreSQL."""
     if not settings.is_embedded:
         return contextlib.nullcontext()
     prepare_data_directory(settings.data_path)
-    return locked(
+    return _locked(
         settings.data_path / "server.lock", "another server runs on it; replicas need PostgreSQL", alone=True
     )
 
 
-async def make_admin_token(store: Store, tools: OperationTools, settings: ServerSettings) -> str | None:
+async def _make_admin_token(store: Store, tools: OperationTools, settings: ServerSettings) -> str | None:
     """The first start of a new database; None at every other."""
     path = settings.data_path / "admin.token"
     async with store.transaction() as tx:
@@ -163,14 +163,14 @@ async def make_admin_token(store: Store, tools: OperationTools, settings: Server
 
 
 async def serve(settings: ServerSettings, environment: Mapping[str, str]) -> None:
-    configure_logging(settings)
-    with only_server(settings):
-        await serve_alone(settings, environment)
+    _configure_logging(settings)
+    with _only_server(settings):
+        await _serve_alone(settings, environment)
 
 
-async def serve_alone(settings: ServerSettings, environment: Mapping[str, str]) -> None:
+async def _serve_alone(settings: ServerSettings, environment: Mapping[str, str]) -> None:
     async with opened(settings, environment) as (store, tools):
-        token = await make_admin_token(store, tools, settings)
+        token = await _make_admin_token(store, tools, settings)
         parts = Dependencies(
             store,
             settings,
@@ -184,8 +184,8 @@ async def serve_alone(settings: ServerSettings, environment: Mapping[str, str]) 
         servers = [Server(application, settings, settings.port)]
         if settings.health_port:
             servers.append(Server(make_application(parts, health_only=True), settings, settings.health_port))
-        greet(settings, servers[0], token)
-        stop_on_signals(servers, parts.readiness)
+        _greet(settings, servers[0], token)
+        _stop_on_signals(servers, parts.readiness)
         tasks = [asyncio.create_task(run_task(task, store, tools, now)) for task in all_tasks()]
         try:
             await asyncio.gather(*(server.serve() for server in servers))
@@ -195,7 +195,7 @@ async def serve_alone(settings: ServerSettings, environment: Mapping[str, str]) 
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def stop_on_signals(servers: Sequence[Server], readiness: Readiness) -> None:
+def _stop_on_signals(servers: Sequence[Server], readiness: Readiness) -> None:
     """Requests are finished and long polls answered; a second signal does not wait for them."""
 
     def stop() -> None:
@@ -208,7 +208,7 @@ def stop_on_signals(servers: Sequence[Server], readiness: Readiness) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop)
 
 
-def listen(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int) -> socket.socket:
     listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -245,7 +245,7 @@ class Server(uvicorn.Server):
             )
         )
         self.config.load()
-        self.listening = listen(settings.host, port)
+        self.listening = _listen(settings.host, port)
 
     async def serve(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         await super().serve([self.listening])
@@ -261,7 +261,7 @@ class Server(uvicorn.Server):
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
-def greet(settings: ServerSettings, server: Server, token: str | None) -> None:
+def _greet(settings: ServerSettings, server: Server, token: str | None) -> None:
     """The one thing printed for people: where it is, and at the very first start how to get in."""
     lines = [f"Mainstay listens on {server.address} (documentation: {server.address}/docs)"]
     if token is not None:
@@ -270,11 +270,11 @@ def greet(settings: ServerSettings, server: Server, token: str | None) -> None:
             f"It is kept for scripts in {settings.data_path / 'admin.token'}.",
         ]
     print("\n".join(lines), flush=True)
-    if not is_loopback(settings.host) and not settings.tls_certificate:
+    if not _is_loopback(settings.host) and not settings.tls_certificate:
         log.warning("tokens travel unencrypted: this address is reachable from outside and TLS is off")
 
 
-def is_loopback(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     with contextlib.suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
     return host == "localhost"

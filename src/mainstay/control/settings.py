@@ -52,7 +52,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return self.database_url or f"sqlite:///{self.data_path.absolute()}/mainstay.db".replace("////", "///")
 
 
-def default_data_dir(environment: Mapping[str, str]) -> str:
+def _default_data_dir(environment: Mapping[str, str]) -> str:
     base = environment.get("XDG_DATA_HOME") or os.path.join(environment.get("HOME") or "/var/lib", ".local", "share")
     return os.path.join(base, "mainstay")
 
@@ -61,7 +61,7 @@ def load_settings(
     flags: Mapping[str, object], environment: Mapping[str, str], config_file: str | None = None
 ) -> ServerSettings:
     # Each setting that was given, with where it came from.
-    given: dict[str, tuple[object, str]] = {"data_dir": (default_data_dir(environment), "")}
+    given: dict[str, tuple[object, str]] = {"data_dir": (_default_data_dir(environment), "")}
     if config_file is not None:
         given |= {name: (value, f"{name} in {config_file}") for name, value in _read_file(config_file).items()}
     for name in ServerSettings.__struct_fields__:

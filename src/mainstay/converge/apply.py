@@ -91,7 +91,7 @@ class Run:
         self.refused_together: set[str] = set()
         # What was altered all the same when changes were refused together: resource id → the change.
         self.altered_ahead: dict[str, Change] = {}
-        self.subscribers = find_subscribers(manifest.resources)
+        self.subscribers = _find_subscribers(manifest.resources)
         self.gave_up_after: str | None = None
         # Whose turn it is, with its templates filled in.
         self.current: Resource | None = None
@@ -105,7 +105,7 @@ class Run:
         for index, resource in enumerate(manifest.resources):
             observer.resource_begins(index, resource)
             begun = self.clock()
-            event = self.manage(resource)
+            event = self._manage(resource)
             event.duration_seconds = self.clock() - begun
             self.events[resource.id] = event
             report.events.append(event)
@@ -116,7 +116,7 @@ class Run:
         try:
             self.host.files.sync()
         except OSError as error:
-            report.output_errors.append(f"what was changed may be lost in a power cut: {describe_os_error(error)}")
+            report.output_errors.append(f"what was changed may be lost in a power cut: {_describe_os_error(error)}")
         report.stopped_by = self.stop.reason
         self.finish()
         report.duration_seconds = self.clock() - started
@@ -148,37 +148,37 @@ class Run:
         for provider in {id(provider): provider for _, provider in self.providers.values()}.values():
             try:
                 for identity, state, failure in provider.look_again(self.host):
-                    self.revise(self.events[identity], state, failure)
+                    self._revise(self.events[identity], state, failure)
             except Stopped:
                 return
             except Exception as error:  # noqa: BLE001  # as in `manage`: what was done stands, and is reported
                 self.report.output_errors.append(f"looking again at what {provider.name} did: {error}")
 
-    def revise(self, event: Event, state: State, failure: Failure) -> None:
+    def _revise(self, event: Event, state: State, failure: Failure) -> None:
         event.state = state
         event.output = failure.output or event.output
-        fail(event, str(failure))
+        _fail(event, str(failure))
         self.redact(event)
         self.observer.revised(self.report.events.index(event), event)
 
     # ---- one resource ----
-    def manage(self, resource: Resource) -> Event:
+    def _manage(self, resource: Resource) -> Event:
         event = Event(resource)
         host, noop = self.host, self.options.noop
         event.noop = noop
         self.current = resource
         host.notes.clear()
         try:
-            if resource.id in self.done_ahead or self.gate(resource, event):
+            if resource.id in self.done_ahead or self._gate(resource, event):
                 self.converge(resource, event)
         except Stopped:
-            fail(event, "interrupted while its command was running")
+            _fail(event, "interrupted while its command was running")
         except (Failure, Unfit, Unresolved) as error:
             self.failed(event, error)
         except OSError as error:
-            fail(event, describe_os_error(error))
+            _fail(event, _describe_os_error(error))
         except Exception as error:  # noqa: BLE001  # a bug in one provider must not keep the others from their work
-            fail(event, f"bug in the {event.provider} provider: {error.__class__.__name__}: {error}")
+            _fail(event, f"bug in the {event.provider} provider: {error.__class__.__name__}: {error}")
         if host.notes:
             event.warnings = (*event.warnings, *host.notes)
         if noop and event.changed:
@@ -199,20 +199,20 @@ class Run:
             event.reason = str(error)
             return
         event.output = getattr(error, "output", None) or event.output
-        fail(event, str(error))
+        _fail(event, str(error))
 
-    def gate(self, resource: Resource, event: Event) -> bool:
+    def _gate(self, resource: Resource, event: Event) -> bool:
         """Whether the resource is to be managed at all."""
         if self.stop.reason is not None:
-            return skip(event, f"{NOT_REACHED}: {self.stop.reason}")
+            return _skip(event, f"{NOT_REACHED}: {self.stop.reason}")
         if self.gave_up_after is not None:
-            return skip(event, f"{NOT_REACHED}: {self.gave_up_after} failed and fail_on_error is set")
+            return _skip(event, f"{NOT_REACHED}: {self.gave_up_after} failed and fail_on_error is set")
         if self.options.tags and not self.options.tags.intersection(resource.tags):
-            return skip(event, f"carries none of the tags {', '.join(sorted(self.options.tags))}")
-        if resource.control_if is not None and not self.condition(resource.control_if, "control.if"):
-            return skip(event, "control.if is false")
-        if resource.control_unless is not None and self.condition(resource.control_unless, "control.unless"):
-            return skip(event, "control.unless is true")
+            return _skip(event, f"carries none of the tags {', '.join(sorted(self.options.tags))}")
+        if resource.control_if is not None and not self._condition(resource.control_if, "control.if"):
+            return _skip(event, "control.if is false")
+        if resource.control_unless is not None and self._condition(resource.control_unless, "control.unless"):
+            return _skip(event, "control.unless is true")
         if resource.require:
             unmet = [name for name in resource.require if self.events[name].outcome in (FAILED, UNMET)]
             if unmet:
@@ -222,7 +222,7 @@ class Run:
                 return False
         return True
 
-    def condition(self, expression: Expression, name: str) -> bool:
+    def _condition(self, expression: Expression, name: str) -> bool:
         scope = self.manifest.scope
         scope.tainted = False
         try:
@@ -235,11 +235,11 @@ class Run:
         return value
 
     def converge(self, resource: Resource, event: Event) -> None:
-        resource_type, provider = self.provider_of(resource, event)
+        resource_type, provider = self._provider_of(resource, event)
         if self.options.monitor_only:
             if not resource.health_checks:
-                skip(event, "has no health checks")
-            self.check_health(resource, event)
+                _skip(event, "has no health checks")
+            self._check_health(resource, event)
             return
         if resource.deferred:
             resource = self.render(resource, resource_type)
@@ -248,7 +248,7 @@ class Run:
             self.current = resource
             resource_type.check_rendered(resource)
         host, noop = self.host, self.options.noop
-        refresh = bool(resource.subscribe) and self.is_refreshed(resource)
+        refresh = bool(resource.subscribe) and self._is_refreshed(resource)
         done = self.done_ahead.get(resource.id)
         if done is None:
             if provider.reads_ahead:
@@ -269,13 +269,13 @@ class Run:
         elif self.altered_ahead and resource.id in self.altered_ahead:
             change = self.altered_ahead[resource.id]
             event.reason = change.reason
-            mark_changed(event, (change,))
+            _mark_changed(event, (change,))
         if refresh and not noop:
             self.ledger.pay(resource.id)
         if resource.health_checks:
-            self.check_health(resource, event)
+            self._check_health(resource, event)
 
-    def provider_of(self, resource: Resource, event: Event) -> tuple[ResourceType, Provider]:
+    def _provider_of(self, resource: Resource, event: Event) -> tuple[ResourceType, Provider]:
         key = (resource.type, resource.provider)
         known = self.providers.get(key)
         if known is None:
@@ -308,7 +308,7 @@ class Run:
                 rendered[key] = value
         return resource_type.resource(rendered)
 
-    def is_refreshed(self, resource: Resource) -> bool:
+    def _is_refreshed(self, resource: Resource) -> bool:
         return any(self.events[name].changed for name in resource.subscribe) or self.ledger.is_owed(resource.id)
 
     # ---- a dry run describes ----
@@ -325,9 +325,9 @@ class Run:
             for change in changes:
                 provider.forecast(resource, before, change, self.host)
         except (Failure, OSError):
-            event.changed = self.altered_despite_failure(resource, event, provider, before)
+            event.changed = self._altered_despite_failure(resource, event, provider, before)
             raise
-        mark_changed(event, changes)
+        _mark_changed(event, changes)
         event.noop_message = resource_type.describe(resource, event.state, changes)
         if resource_type.unforeseeable:
             self.host.uncertain = True
@@ -353,7 +353,7 @@ class Run:
                 raise DesiredStateFailed(reason, output=after.output)
         except BaseException:
             # What is seen from the resource's path tells little of a tree that was removed in part.
-            event.changed = host.files.altered != altered or self.altered_despite_failure(
+            event.changed = host.files.altered != altered or self._altered_despite_failure(
                 resource, event, provider, before
             )
             if subscribers and not event.changed:
@@ -362,7 +362,7 @@ class Run:
         finally:
             if resource_type.unforeseeable:
                 host.accounts.forget()
-        mark_changed(event, changes)
+        _mark_changed(event, changes)
 
     def owe(self, resource: Resource) -> list[str]:
         """Written down before anything is touched: should we be killed, the next run knows whom to tell."""
@@ -375,7 +375,7 @@ class Run:
         """Every change is tried; what failed is told, all of it."""
         if self.done_ahead.pop(resource.id, None) is not None:
             return
-        if provider.joins_neighbours and self.make_together(resource, event, changes, provider):
+        if provider.joins_neighbours and self._make_together(resource, event, changes, provider):
             return
         failures = []
         paid = False
@@ -393,14 +393,14 @@ class Run:
         *earlier, last = failures
         for failure in earlier:
             event.output = failure.output or event.output
-            fail(event, str(failure))
+            _fail(event, str(failure))
         raise last
 
     # ---- neighbours ----
     def read_ahead(self, resource: Resource, provider: Provider) -> None:
-        provider.read_ahead(resource, lambda: self.following(resource), self.host)
+        provider.read_ahead(resource, lambda: self._following(resource), self.host)
 
-    def following(self, resource: Resource) -> Iterator[Resource]:
+    def _following(self, resource: Resource) -> Iterator[Resource]:
         """What comes soon of the same type, with the same provider."""
         resources = self.manifest.resources
         start = len(self.report.events) + 1
@@ -408,13 +408,13 @@ class Run:
             if later.type == resource.type and later.provider == resource.provider:
                 yield later
 
-    def make_together(
+    def _make_together(
         self, resource: Resource, event: Event, changes: tuple[Change, ...], provider: Provider
     ) -> bool:
         """Makes the change together with those of the next neighbours; False leaves it to be made alone."""
         if resource.id in self.refused_together:
             return False
-        steps = [(resource, event.state, changes[0]), *self.neighbours(resource, changes[0], provider)]
+        steps = [(resource, event.state, changes[0]), *self._neighbours(resource, changes[0], provider)]
         if len(steps) == 1:
             return False
         owed = {neighbour.id: self.owe(neighbour) for neighbour, _, _ in steps[1:]}
@@ -425,7 +425,7 @@ class Run:
             self.refused_together.update(step[0].id for step in steps)
             for neighbour, actual, change in steps[1:]:
                 subscribers = owed[neighbour.id]
-                if self.altered_despite_failure(neighbour, Event(neighbour), provider, actual):
+                if self._altered_despite_failure(neighbour, Event(neighbour), provider, actual):
                     self.altered_ahead[neighbour.id] = change
                 elif subscribers:
                     self.ledger.void(neighbour.id, subscribers)
@@ -433,7 +433,7 @@ class Run:
         self.done_ahead.update((neighbour.id, (actual, (change,))) for neighbour, actual, change in steps[1:])
         return True
 
-    def neighbours(
+    def _neighbours(
         self, resource: Resource, change: Change, provider: Provider
     ) -> Iterator[tuple[Resource, Any, Change]]:
         """The resources right after this one that need the same kind of change and that nothing can hold back."""
@@ -457,7 +457,7 @@ class Run:
             if changes:
                 yield later, actual, changes[0]
 
-    def altered_despite_failure(self, resource: Resource, event: Event, provider: Provider, before: Any) -> bool:
+    def _altered_despite_failure(self, resource: Resource, event: Event, provider: Provider, before: Any) -> bool:
         """Whether a change that failed altered the host all the same."""
         try:
             event.state = after = provider.confirm(resource, before, self.host)
@@ -467,7 +467,7 @@ class Run:
         return resource_type is None or resource_type.was_altered(resource, before, after)
 
     # ---- health ----
-    def check_health(self, resource: Resource, event: Event) -> None:
+    def _check_health(self, resource: Resource, event: Event) -> None:
         from mainstay.converge.health_checks.command import ask
 
         if self.options.noop and (event.changed or self.host.would_change is not None):
@@ -484,7 +484,7 @@ class Run:
             event.errors = tuple(problems)
 
 
-def find_subscribers(resources: Sequence[Resource]) -> dict[str, list[str]]:
+def _find_subscribers(resources: Sequence[Resource]) -> dict[str, list[str]]:
     """Who is to be refreshed when a resource changes."""
     found: dict[str, list[str]] = {}
     for resource in resources:
@@ -493,7 +493,7 @@ def find_subscribers(resources: Sequence[Resource]) -> dict[str, list[str]]:
     return found
 
 
-def mark_changed(event: Event, changes: tuple[Change, ...]) -> None:
+def _mark_changed(event: Event, changes: tuple[Change, ...]) -> None:
     event.changed = True
     event.outcome = CHANGED
     for change in changes:
@@ -502,18 +502,18 @@ def mark_changed(event: Event, changes: tuple[Change, ...]) -> None:
             event.outcome = REFRESHED
 
 
-def skip(event: Event, reason: str) -> bool:
+def _skip(event: Event, reason: str) -> bool:
     event.outcome = SKIPPED
     event.reason = reason
     return False
 
 
-def fail(event: Event, message: str) -> None:
+def _fail(event: Event, message: str) -> None:
     event.outcome = FAILED
     event.errors = (*event.errors, message)
 
 
-def describe_os_error(error: OSError) -> str:
+def _describe_os_error(error: OSError) -> str:
     # The number of a descriptor tells nobody anything.
     where = f": {error.filename}" if isinstance(error.filename, str) else ""
     return f"{error.strerror or error}{where}"

@@ -339,7 +339,7 @@ class Event:
         is_plain = is_plain and self.output is None and self.diff is None and resource.alias is None
         if not is_plain or state is None or provider is None or reason is None:
             return dumps(self.as_json(host, hash_up_to_bytes=hash_up_to_bytes), ensure_ascii=False)
-        before_name, after_name = plain_event_frame(resource.type, provider, resource.ensure, self.noop, reason)
+        before_name, after_name = _plain_event_frame(resource.type, provider, resource.ensure, self.noop, reason)
         return (
             f"{before_name}{quoted(resource.name)}{after_name}{self.duration_seconds:.6f}, "
             f'"diff": null, "state": {state.as_json_text(host, hash_up_to_bytes=hash_up_to_bytes)}}}'
@@ -347,7 +347,7 @@ class Event:
 
 
 @lru_cache(maxsize=64)
-def plain_event_frame(type_name: str, provider: str, ensure: str, noop: bool, reason: str) -> tuple[str, str]:  # noqa: FBT001  # a key of the cache
+def _plain_event_frame(type_name: str, provider: str, ensure: str, noop: bool, reason: str) -> tuple[str, str]:  # noqa: FBT001  # a key of the cache
     """What many plain events share: the text before their name, and from there to their duration."""
     before = f'{{"type": {quoted(type_name)}, "name": '
     after = (

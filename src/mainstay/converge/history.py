@@ -36,7 +36,7 @@ EVENTS_PER_PIECE = 200
 KEPT_KEYS = {"run_id", "manifest", "noop", "summary", "errors", "events"}
 
 
-def read_entry(line: str, length: int) -> list[Any] | None:
+def _read_entry(line: str, length: int) -> list[Any] | None:
     """A line that we wrote, or None: a power cut or a disk can make anything of it."""
     try:
         entry: Any = json.loads(line)
@@ -62,7 +62,7 @@ class Ledger:
             return
         is_damaged = False
         for line in self._file.lines():
-            entry = read_entry(line, 3)
+            entry = _read_entry(line, 3)
             if entry is None or not isinstance(entry[2], list):
                 is_damaged = True
                 continue
@@ -139,7 +139,7 @@ class TempFileJournal:
     def clean_up(self) -> None:
         """Removes what a dead run left. The caller holds the lock, so every entry is a dead run's."""
         for line in self._file.lines():
-            entry = read_entry(line, 2)
+            entry = _read_entry(line, 2)
             if entry is not None and all(isinstance(part, str) for part in entry):
                 remove_temps(entry[1], entry[0])
         remove(self._file.path)

@@ -25,42 +25,42 @@ class Redactor:
     """Knows the values that came from secrets."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self.secrets = longest_first(secrets)
+        self.secrets = _longest_first(secrets)
 
     def clean(self, text: str) -> str:
-        return clean(text, self.secrets)
+        return _clean(text, self.secrets)
 
     def redact(self, event: Event) -> None:
         resource = event.resource
         secrets = self.secrets
         if resource.sensitive:
-            secrets = longest_first([*secrets, *as_shown(private_words(resource))])
+            secrets = _longest_first([*secrets, *_as_shown(_private_words(resource))])
             event.output = REDACTED if event.output else event.output
             event.diff = REDACTED if event.diff else event.diff
-        event.errors = tuple(clean(text, secrets) for text in event.errors)
-        event.warnings = tuple(clean(text, secrets) for text in event.warnings)
+        event.errors = tuple(_clean(text, secrets) for text in event.errors)
+        event.warnings = tuple(_clean(text, secrets) for text in event.warnings)
         for key in ("reason", "noop_message", "output", "diff"):
             value = getattr(event, key)
             if value:
-                setattr(event, key, clean(value, secrets))
+                setattr(event, key, _clean(value, secrets))
 
 
-def clean(text: str, secrets: Iterable[str]) -> str:
+def _clean(text: str, secrets: Iterable[str]) -> str:
     for secret in secrets:
         text = text.replace(secret, REDACTED)
     return text
 
 
-def longest_first(secrets: Iterable[str]) -> list[str]:
+def _longest_first(secrets: Iterable[str]) -> list[str]:
     return sorted({secret for secret in secrets if len(secret) >= SHORTEST_SECRET}, key=len, reverse=True)
 
 
 def clean_of(resource: Resource, text: str) -> str:
     """Text about a sensitive resource, without what it must not show of itself."""
-    return clean(text, longest_first(as_shown(private_words(resource))))
+    return _clean(text, _longest_first(_as_shown(_private_words(resource))))
 
 
-def as_shown(words: Iterable[str]) -> Iterator[str]:
+def _as_shown(words: Iterable[str]) -> Iterator[str]:
     """Words as they are, and as messages quote and shorten them."""
     for word in words:
         yield word
@@ -71,7 +71,7 @@ def as_shown(words: Iterable[str]) -> Iterator[str]:
             yield repr(word)[1:-1]
 
 
-def private_words(resource: Resource) -> Iterator[str]:
+def _private_words(resource: Resource) -> Iterator[str]:
     """What a sensitive resource must not show of itself: commands with their words, content, environment."""
     for key in PRIVATE_PROPERTIES:
         value = getattr(resource, key, None)
@@ -91,20 +91,20 @@ def private_words(resource: Resource) -> Iterator[str]:
     for entry in getattr(resource, "environment", ()):
         yield from (entry, entry.partition("=")[2])
     for tree in (resource.deferred or {}).values():
-        yield from template_words(tree)
+        yield from _template_words(tree)
     for value in resource.__dict__.values():
         yield from secret_values(value)
     for check in resource.health_checks:
         yield from secret_values(check.command)
 
 
-def template_words(tree: Any) -> Iterator[str]:
+def _template_words(tree: Any) -> Iterator[str]:
     """What is written out in templates that are not filled in: their expressions, and the texts in them."""
     if isinstance(tree, dict):
         tree = list(tree.values())
     if isinstance(tree, list):
         for child in tree:
-            yield from template_words(child)
+            yield from _template_words(child)
         return
     for part in getattr(tree, "parts", ()):
         source = getattr(part, "source", None)

@@ -113,7 +113,7 @@ class Session:
             type_names=resources.names,
             provider_names=providers.names,
             roots=roots,
-            functions={"file": self.read_file, "template": self.read_template, "result": self.result},
+            functions={"file": self._read_file, "template": self.read_template, "result": self.result},
             data_layers=self.request.data_layers,
         )
 
@@ -141,7 +141,7 @@ class Session:
             write_through(path, content)
 
     # ---- functions of expressions ----
-    def read_file(self, path: str) -> str:
+    def _read_file(self, path: str) -> str:
         place = self.host.resolve_source(str(path))
         try:
             content = self.host.files.read(place, LARGEST_READ_BYTES)
@@ -161,7 +161,7 @@ class Session:
 
         if self.current is None:
             raise Unresolved("template() can be used once the manifest is loaded")
-        return render_file(self.read_file(path), path, self.current.manifest.scope, self.read_file)
+        return render_file(self._read_file(path), path, self.current.manifest.scope, self._read_file)
 
     def result(self, reference: str) -> dict[str, Any]:
         if self.current is None:
@@ -171,7 +171,7 @@ class Session:
             raise Unresolved(f"result('{reference}'): there is no such resource before this one")
         if event.noop and event.changed:
             raise Missing(f"what {reference} gives is not known before it runs")
-        found = describe_result(event, self.host)
+        found = _describe_result(event, self.host)
         if event.resource.sensitive:
             self.current.manifest.scope.tainted = True
             found = taint(found)
@@ -181,7 +181,7 @@ class Session:
 LARGEST_READ_BYTES = 16 * 1024 * 1024
 
 
-def describe_result(event: Event, host: Host) -> dict[str, Any]:
+def _describe_result(event: Event, host: Host) -> dict[str, Any]:
     state = event.state
     found: dict[str, Any] = {
         "outcome": event.outcome,
@@ -199,9 +199,9 @@ def describe_result(event: Event, host: Host) -> dict[str, Any]:
 def load(request: RunRequest) -> tuple[Session, Manifest]:
     """The manifest, checked as far as that is possible without a run; raises `DoesNotLoad`."""
     session = Session(request)
-    text = open_text(session)
+    text = _open_text(session)
     try:
-        return session, resolve_text(session, text)
+        return session, _resolve_text(session, text)
     finally:
         text.close()
 
@@ -209,22 +209,22 @@ def load(request: RunRequest) -> tuple[Session, Manifest]:
 def run(request: RunRequest) -> tuple[Session, Report]:
     """One run. Raises `DoesNotLoad` or `Locked` before anything is touched."""
     session = Session(request)
-    text = open_text(session)
+    text = _open_text(session)
     try:
-        manifest = resolve_text(session, text)
-        return session, apply_loaded(session, manifest, request.identity or text.identity)
+        manifest = _resolve_text(session, text)
+        return session, _apply_loaded(session, manifest, request.identity or text.identity)
     finally:
         text.close()
 
 
-def open_text(session: Session) -> ManifestText:
+def _open_text(session: Session) -> ManifestText:
     request = session.request
     if request.document is not None:
         return ManifestText(request.manifest, b"", request.working_directory, request.identity or request.manifest)
     return open_manifest(request.manifest, session.state, session.host.run_id)
 
 
-def resolve_text(session: Session, text: ManifestText) -> Manifest:
+def _resolve_text(session: Session, text: ManifestText) -> Manifest:
     session.host.working_directory = text.working_directory
     document = session.request.document
     written = decode(text.content, text.name)
@@ -241,10 +241,10 @@ def resolve_text(session: Session, text: ManifestText) -> Manifest:
         raise DoesNotLoad(refusal.faults) from None
 
 
-def apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report:
+def _apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report:
     request, host, state = session.request, session.host, session.state
     options = request.options
-    refuse_unknown_tags(manifest, options)
+    _refuse_unknown_tags(manifest, options)
     subscriptions = {resource.id: resource.subscribe for resource in manifest.resources if resource.subscribe}
     is_dry = options.noop or options.monitor_only
     folder = state.identity_path(identity) if is_dry else state.identity_directory(identity)
@@ -261,15 +261,15 @@ def apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report:
         options=options,
         redactor=Redactor(secret_values(request.roots)),
     )
-    host.say = lambda line: say(current, line)
+    host.say = lambda line: _say(current, line)
     host.about_to_wait = request.observer.about_to_wait
-    keep_secret_files(manifest, host)
+    _keep_secret_files(manifest, host)
     if request.starting is not None:
         request.starting()
     if is_dry:
         ledger.load(subscriptions)
         report = current.run()
-        keep_report(session, report)
+        _keep_report(session, report)
         return report
     try:
         lock = state.lock(f"{folder}/lock", wait_seconds=request.lock_wait_seconds, stop=request.stop)
@@ -286,17 +286,17 @@ def apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report:
         try:
             report = current.run()
         finally:
-            problem = close_ledger(session, ledger, identity)
+            problem = _close_ledger(session, ledger, identity)
         if problem is not None:
             report.warnings.append(problem)
         journal.close()
-        keep_report(session, report)
+        _keep_report(session, report)
         return report
     finally:
         lock.release()
 
 
-def refuse_unknown_tags(manifest: Manifest, options: Options) -> None:
+def _refuse_unknown_tags(manifest: Manifest, options: Options) -> None:
     """A typing error in `--tag` would skip everything and look like success."""
     if not options.tags:
         return
@@ -307,7 +307,7 @@ def refuse_unknown_tags(manifest: Manifest, options: Options) -> None:
         raise DoesNotLoad([Fault(manifest.file, None, None, fault) for fault in faults])
 
 
-def close_ledger(session: Session, ledger: Ledger, identity: str) -> str | None:
+def _close_ledger(session: Session, ledger: Ledger, identity: str) -> str | None:
     """Leaves what is still owed to the next run; what cannot be written is said, since the run itself is done."""
     try:
         # Somebody may have removed it meanwhile.
@@ -322,7 +322,7 @@ def close_ledger(session: Session, ledger: Ledger, identity: str) -> str | None:
     return None
 
 
-def keep_report(session: Session, report: Report) -> None:
+def _keep_report(session: Session, report: Report) -> None:
     """A full disk must not turn a run that worked into one that seems to have crashed."""
     if not session.request.keep_history:
         return
@@ -333,14 +333,14 @@ def keep_report(session: Session, report: Report) -> None:
         report.warnings.append(f"the report was not kept in {session.state.path}: {reason}")
 
 
-def keep_secret_files(manifest: Manifest, host: Host) -> None:
+def _keep_secret_files(manifest: Manifest, host: Host) -> None:
     """Known from the start: a file stays a secret in a run that does not touch it."""
     for resource in manifest.resources:
         if resource.sensitive and resource.type == "file":
             host.keep_secret(resource.name)
 
 
-def say(current: Run, line: str) -> None:
+def _say(current: Run, line: str) -> None:
     resource = current.current
     if resource is not None and not resource.sensitive:
         current.observer.output(resource, current.redactor.clean(line))
@@ -392,7 +392,7 @@ def restore_backup(path: str, run_id: str | None) -> Backup:
     return wanted
 
 
-def read_json(text: str, path: str) -> Any:
+def _read_json(text: str, path: str) -> Any:
     """JSON is nearly YAML, but not where it escapes characters beyond 16 bits."""
     from json import JSONDecodeError, loads
 
@@ -407,7 +407,7 @@ def read_json(text: str, path: str) -> Any:
 def read_values(path: str) -> dict[str, Any]:
     """A YAML or JSON file of values, for `--data`, `--values` and `--facts`."""
     text = decode(read_bytes(path), path)
-    value = to_value(parse(text, path)) if not path.endswith(".json") else read_json(text, path)
+    value = to_value(parse(text, path)) if not path.endswith(".json") else _read_json(text, path)
     if value is None:
         return {}
     if not isinstance(value, dict):

@@ -195,21 +195,21 @@ def read_text(node: Node) -> str | None:
     raise Unfit(f"expected text, got {describe(node)}")
 
 
-def accept_text(value: Any) -> str | None:
+def _accept_text(value: Any) -> str | None:
     return None if value is None else to_text(value)
 
 
 # ---- true or false ----
-def read_boolean(node: Node) -> bool | None:
+def _read_boolean(node: Node) -> bool | None:
     value = node.value if isinstance(node, PlainScalar) else node
-    return accept_boolean(value)
+    return _accept_boolean(value)
 
 
 # What YAML 1.1 took for a boolean, and what a quoted one is.
 MEANT_BOOLEANS = {"yes": "true", "on": "true", "true": "true", "no": "false", "off": "false", "false": "false"}
 
 
-def accept_boolean(value: Any) -> bool | None:
+def _accept_boolean(value: Any) -> bool | None:
     if value is None or isinstance(value, bool):
         return value
     meant = MEANT_BOOLEANS.get(value.lower()) if isinstance(value, str) else None
@@ -220,7 +220,7 @@ def accept_boolean(value: Any) -> bool | None:
 MODE = r"(?:0[oO])?[0-7]+"
 
 
-def read_mode(node: Node) -> int | None:
+def _read_mode(node: Node) -> int | None:
     text = read_text(node)
     return None if text is None else parse_mode(text)
 
@@ -235,7 +235,7 @@ def parse_mode(text: str) -> int:
     return mode
 
 
-def accept_mode(value: Any) -> int | None:
+def _accept_mode(value: Any) -> int | None:
     if value is None:
         return None
     if isinstance(value, str):
@@ -262,21 +262,21 @@ def parse_duration(text: str) -> float:
     return seconds
 
 
-def read_duration(node: Node) -> float | None:
+def _read_duration(node: Node) -> float | None:
     text = read_text(node)
     return None if text is None else parse_duration(text)
 
 
-def accept_duration(value: Any) -> float | None:
+def _accept_duration(value: Any) -> float | None:
     return None if value is None else parse_duration(to_text(value))
 
 
 # ---- lists ----
-def read_texts(node: Node) -> tuple[str, ...] | None:
+def _read_texts(node: Node) -> tuple[str, ...] | None:
     return _read_list(node, _one_text)
 
 
-def accept_texts(value: Any) -> tuple[str, ...] | None:
+def _accept_texts(value: Any) -> tuple[str, ...] | None:
     if value is None:
         return None
     if isinstance(value, (list, tuple)):
@@ -305,11 +305,11 @@ def _read_list(node: Node, read_item: Callable[[Node], Any]) -> tuple[Any, ...] 
     return tuple(items)
 
 
-def read_exit_codes(node: Node) -> tuple[int, ...] | None:
+def _read_exit_codes(node: Node) -> tuple[int, ...] | None:
     return _read_list(node, _one_exit_code)
 
 
-def accept_exit_codes(value: Any) -> tuple[int, ...] | None:
+def _accept_exit_codes(value: Any) -> tuple[int, ...] | None:
     if value is None:
         return None
     if isinstance(value, (list, tuple)):
@@ -326,14 +326,14 @@ def _one_exit_code(node: Any) -> int:
 
 SCALAR_SCHEMA = {"type": ["string", "number", "boolean", "null"]}
 TEMPLATE_SCHEMA = {"type": "string", "pattern": r"\{\{"}
-TEXT = ValueKind("text", read_text, accept_text, SCALAR_SCHEMA, is_text=True)
+TEXT = ValueKind("text", read_text, _accept_text, SCALAR_SCHEMA, is_text=True)
 BOOLEAN = ValueKind(
-    "true or false", read_boolean, accept_boolean, {"anyOf": [{"type": ["boolean", "null"]}, TEMPLATE_SCHEMA]}
+    "true or false", _read_boolean, _accept_boolean, {"anyOf": [{"type": ["boolean", "null"]}, TEMPLATE_SCHEMA]}
 )
 MODE_BITS = ValueKind(
     "octal mode",
-    read_mode,
-    accept_mode,
+    _read_mode,
+    _accept_mode,
     {
         "anyOf": [
             {"type": "string", "pattern": "^(0[oO])?0?[0-7]{1,3}$"},
@@ -342,17 +342,17 @@ MODE_BITS = ValueKind(
         ]
     },
 )
-DURATION_SECONDS = ValueKind("duration", read_duration, accept_duration, {"type": ["string", "null"]})
+DURATION_SECONDS = ValueKind("duration", _read_duration, _accept_duration, {"type": ["string", "null"]})
 TEXTS = ValueKind(
     "list of text",
-    read_texts,
-    accept_texts,
+    _read_texts,
+    _accept_texts,
     {"anyOf": [{"type": "array", "items": SCALAR_SCHEMA}, {"type": "null"}, TEMPLATE_SCHEMA]},
 )
 EXIT_CODES = ValueKind(
     "list of exit codes",
-    read_exit_codes,
-    accept_exit_codes,
+    _read_exit_codes,
+    _accept_exit_codes,
     {
         "anyOf": [
             {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 255}},

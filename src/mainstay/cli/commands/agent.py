@@ -30,10 +30,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for verb in (enroll, run, install):
         verb.add_argument("--config", metavar="FILE", help="the enrolment; agent.json when not given")
     for verb in (run, install):
-        add_run_options(verb)
+        _add_run_options(verb)
 
 
-def add_run_options(parser: argparse.ArgumentParser) -> None:
+def _add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", metavar="N", type=int, default=4, help="how many jobs side by side; 4")
     parser.add_argument("--lease", metavar="DURATION", default="60s", help="how long a job is held unrenewed; 60s")
     parser.add_argument(
@@ -53,15 +53,15 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.verb == "enroll":
-        return enroll(arguments)
+        return _enroll(arguments)
     if arguments.verb == "install":
         from mainstay.cli.agent_unit import install
 
         return install(arguments)
-    return work(arguments)
+    return _work(arguments)
 
 
-def enroll(arguments: argparse.Namespace) -> int:
+def _enroll(arguments: argparse.Namespace) -> int:
     from mainstay.agent.client import ServerRefusal, Unreachable
     from mainstay.agent.enrolment import default_place, enrol
 
@@ -82,7 +82,7 @@ def enroll(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def work(arguments: argparse.Namespace) -> int:
+def _work(arguments: argparse.Namespace) -> int:
     from mainstay.agent.blueprint_cache import check_local
     from mainstay.agent.enrolment import NotEnrolled, default_place, read_enrolment
     from mainstay.agent.job_runner import WorkArea
@@ -93,9 +93,9 @@ def work(arguments: argparse.Namespace) -> int:
     from mainstay.converge.host.state import StateDirectory, state_path
 
     settings = AgentSettings(
-        jobs=count(arguments.jobs),
-        lease_seconds=lease_seconds(arguments.lease),
-        drift_seconds=drift_seconds(arguments.drift_interval),
+        jobs=_count(arguments.jobs),
+        lease_seconds=_lease_seconds(arguments.lease),
+        drift_seconds=_drift_seconds(arguments.drift_interval),
         blueprints=arguments.blueprint,
     )
     try:
@@ -119,25 +119,25 @@ def work(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def count(jobs: int) -> int:
+def _count(jobs: int) -> int:
     if not 1 <= jobs <= 100:
         raise CommandRefused("--jobs must be from 1 to 100")
     return jobs
 
 
-def drift_seconds(text: str) -> float:
+def _drift_seconds(text: str) -> float:
     """0: never."""
-    return 0.0 if text in ("0", "0s") else seconds(text, "--drift-interval")
+    return 0.0 if text in ("0", "0s") else _seconds(text, "--drift-interval")
 
 
-def lease_seconds(text: str) -> int:
-    found = seconds(text, "--lease")
+def _lease_seconds(text: str) -> int:
+    found = _seconds(text, "--lease")
     if not LEAST_LEASE_SECONDS <= found <= LONGEST_LEASE_SECONDS:
         raise CommandRefused(f"--lease must be from {LEAST_LEASE_SECONDS}s to {LONGEST_LEASE_SECONDS // 60}m")
     return int(found)
 
 
-def seconds(text: str, option: str) -> float:
+def _seconds(text: str, option: str) -> float:
     from mainstay.converge.value_kinds import Unfit, parse_duration
 
     try:

@@ -48,9 +48,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandRefused("--serves, --provider and --tag go with `mainstay agents add NAME`")
     with connected(arguments) as client:
         if arguments.verb is None:
-            return list_agents(client, arguments)
+            return _list_agents(client, arguments)
         agent = (
-            add(client, arguments)
+            _add(client, arguments)
             if arguments.verb == "add"
             else find_named(client, "/agents", "agent", arguments.name)
         )
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def list_agents(client: Client, arguments: argparse.Namespace) -> int:
+def _list_agents(client: Client, arguments: argparse.Namespace) -> int:
     found = some(client, "/agents", {"sort": "name"})
     if arguments.json:
         from mainstay.cli.local_run import print_json
@@ -88,12 +88,12 @@ def list_agents(client: Client, arguments: argparse.Namespace) -> int:
     rows = []
     for agent in found:
         served = types.get(agent["agentTypeId"], {}).get("serviceTypeIds", [])
-        rows.append(row(agent, providers, ", ".join(serves.get(each, each) for each in served)))
+        rows.append(_row(agent, providers, ", ".join(serves.get(each, each) for each in served)))
     print_table(("AGENT", "STATUS", "LAST SEEN", "SERVES", "TAGS", "PROVIDER"), rows)
     return 0
 
 
-def row(agent: Mapping[str, Any], providers: Mapping[str, str], serves: str) -> list[Cell]:
+def _row(agent: Mapping[str, Any], providers: Mapping[str, str], serves: str) -> list[Cell]:
     seen = agent["lastStatusUpdate"]
     return [
         agent["name"],
@@ -105,11 +105,11 @@ def row(agent: Mapping[str, Any], providers: Mapping[str, str], serves: str) -> 
     ]
 
 
-def add(client: Client, arguments: argparse.Namespace) -> Any:
+def _add(client: Client, arguments: argparse.Namespace) -> Any:
     """The agent; one that is there already, and serves what is asked, is taken as it is."""
     names = [name for text in arguments.serves for name in text.split(",") if name]
     wanted = {find_type(client, name)["id"] for name in names}
-    provider_id = find_provider(client, arguments)
+    provider_id = _find_provider(client, arguments)
     for agent in some(client, "/agents", {"name": arguments.name, "providerId": provider_id}):
         if agent["name"] == arguments.name:
             served = client.get(f"/agent-types/{agent['agentTypeId']}")["serviceTypeIds"]
@@ -119,25 +119,25 @@ def add(client: Client, arguments: argparse.Namespace) -> Any:
                     "an admin adds them to its agent type: PATCH "
                     f"{client.url}/api/v1/agent-types/{agent['agentTypeId']} with serviceTypeIds"
                 )
-            say(arguments, f"Agent {arguments.name} is there already.")
+            _say(arguments, f"Agent {arguments.name} is there already.")
             return agent
     body = {
         "name": arguments.name,
         "providerId": provider_id,
-        "agentTypeId": find_agent_type(client, arguments, wanted, names),
+        "agentTypeId": _find_agent_type(client, arguments, wanted, names),
         "tags": arguments.tag,
     }
     made = client.post("/agents", body)
-    say(arguments, f"Made agent {made['name']}, which serves {', '.join(names)}.")
+    _say(arguments, f"Made agent {made['name']}, which serves {', '.join(names)}.")
     return made
 
 
-def say(arguments: argparse.Namespace, text: str) -> None:
+def _say(arguments: argparse.Namespace, text: str) -> None:
     if not arguments.json and not arguments.quiet:
         print(printable(text))
 
 
-def find_provider(client: Client, arguments: argparse.Namespace) -> str:
+def _find_provider(client: Client, arguments: argparse.Namespace) -> str:
     me = client.get("/tokens/me")
     if me["participantId"] and not arguments.provider:
         return str(me["participantId"])
@@ -146,11 +146,11 @@ def find_provider(client: Client, arguments: argparse.Namespace) -> str:
         if each["name"] == name:
             return str(each["id"])
     made = client.post("/participants", {"name": name})
-    say(arguments, f"Made participant {name}.")
+    _say(arguments, f"Made participant {name}.")
     return str(made["id"])
 
 
-def find_agent_type(client: Client, arguments: argparse.Namespace, wanted: set[str], names: list[str]) -> str:
+def _find_agent_type(client: Client, arguments: argparse.Namespace, wanted: set[str], names: list[str]) -> str:
     """One that lists just these service types: orders of any other must not come to the host.
 
     Only admins make agent types, so a provider may have to take one that lists more, and is told so."""
@@ -167,5 +167,5 @@ def find_agent_type(client: Client, arguments: argparse.Namespace, wanted: set[s
     taken = {each["name"] for each in some(client, "/agent-types", {"name": name})}
     body = {"name": f"{name} of {arguments.name}"[:LONGEST_NAME] if name in taken else name}
     made = client.post("/agent-types", {**body, "serviceTypeIds": sorted(wanted)})
-    say(arguments, f"Made agent type {made['name']}.")
+    _say(arguments, f"Made agent type {made['name']}.")
     return str(made["id"])

@@ -62,17 +62,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return {"new": new, "check": check, "test": test, "push": push, "pull": pull}[arguments.verb](arguments)
+    return {"new": _new, "check": _check, "test": _test, "push": _push, "pull": _pull}[arguments.verb](arguments)
 
 
-def new(arguments: argparse.Namespace) -> int:
+def _new(arguments: argparse.Namespace) -> int:
     from mainstay.agent.blueprint import NAME
     from mainstay.blueprints.scaffold import files_of
 
     name, directory = arguments.name, arguments.dir or arguments.name
     if not NAME.fullmatch(name):
         raise CommandRefused(f"{name!r} is no name of a blueprint: letters, digits, dots, dashes and underscores")
-    refuse_filled(directory)
+    _refuse_filled(directory)
     for path, content in files_of(name).items():
         place = os.path.join(directory, path)
         os.makedirs(os.path.dirname(place), exist_ok=True)
@@ -82,17 +82,17 @@ def new(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def refuse_filled(directory: str) -> None:
+def _refuse_filled(directory: str) -> None:
     if os.path.exists(directory) and (not os.path.isdir(directory) or os.listdir(directory)):
         raise CommandRefused(f"{directory} is there already; name a directory that does not exist, or is empty")
 
 
-def check(arguments: argparse.Namespace) -> int:
+def _check(arguments: argparse.Namespace) -> int:
     from mainstay.blueprints.check import check_blueprint
     from mainstay.cli.local_run import print_json
     from mainstay.cli.views.run_display import printable
 
-    directory = existing(arguments.directory)
+    directory = _existing(arguments.directory)
     blueprint, found = check_blueprint(directory)
     if arguments.json:
         print_json(
@@ -107,29 +107,29 @@ def check(arguments: argparse.Namespace) -> int:
     for line in found.lines():
         print(printable(line))
     if blueprint is None or found.faults:
-        print(f"{printable(directory)}: {counted(len(found.faults), 'fault')}")
+        print(f"{printable(directory)}: {_counted(len(found.faults), 'fault')}")
         return EXIT_FAULTS
-    said = f", {counted(len(found.warnings), 'warning')}" if found.warnings else ""
+    said = f", {_counted(len(found.warnings), 'warning')}" if found.warnings else ""
     print(f"{printable(directory)}: {blueprint.name} {blueprint.version} is fine{said}")
     return 0
 
 
-def test(arguments: argparse.Namespace) -> int:
+def _test(arguments: argparse.Namespace) -> int:
     from mainstay.blueprints.throw_away_host import why_not
 
-    directory = existing(arguments.directory)
+    directory = _existing(arguments.directory)
     place = arguments.on
     if place in ("auto", "throw-away"):
         problem = why_not()
         if problem is None:
-            return test_in_throw_away_host(arguments, directory)
+            return _test_in_throw_away_host(arguments, directory)
         if place == "throw-away":
             raise CommandRefused(f"no throw-away host can run here: {problem}; --on scratch needs none")
         place = "scratch"
-    return test_here(arguments, directory, place)
+    return _test_here(arguments, directory, place)
 
 
-def test_in_throw_away_host(arguments: argparse.Namespace, directory: str) -> int:
+def _test_in_throw_away_host(arguments: argparse.Namespace, directory: str) -> int:
     """The same command again, in a host that is gone afterwards with everything in it."""
     import subprocess
     import sys
@@ -153,7 +153,7 @@ def test_in_throw_away_host(arguments: argparse.Namespace, directory: str) -> in
         raise CommandRefused(f"the throw-away host does not run: {error}; --on scratch needs none") from None
 
 
-def test_here(arguments: argparse.Namespace, directory: str, place: str) -> int:
+def _test_here(arguments: argparse.Namespace, directory: str, place: str) -> int:
     from contextlib import ExitStack
     from tempfile import TemporaryDirectory
 
@@ -193,26 +193,26 @@ def test_here(arguments: argparse.Namespace, directory: str, place: str) -> int:
     return EXIT_FAULTS if any(step.failed for step in steps) else 0
 
 
-def existing(directory: str) -> str:
+def _existing(directory: str) -> str:
     if not os.path.isdir(directory):
         raise CommandRefused(f"{directory} is not a directory; a blueprint is one")
     return directory.rstrip("/") or "/"
 
 
-def counted(number: int, noun: str) -> str:
+def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def push(arguments: argparse.Namespace) -> int:
+def _push(arguments: argparse.Namespace) -> int:
     from mainstay.agent.blueprint import pack, read_blueprint
     from mainstay.cli.local_run import or_exit, print_json
 
-    directory = existing(arguments.directory)
+    directory = _existing(arguments.directory)
     with or_exit(as_json=arguments.json):
         read_blueprint(directory)
         bundle = pack(directory)
     query = {"force": str(arguments.force).lower(), "dryRun": str(arguments.dry_run).lower()}
-    with connected(arguments) as client:
+    with _connected(arguments) as client:
         pushed = client.call(
             "POST", "/blueprints", content=bundle, query=query, headers={"Content-Type": "application/gzip"}
         )
@@ -230,13 +230,13 @@ def push(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def pull(arguments: argparse.Namespace) -> int:
+def _pull(arguments: argparse.Namespace) -> int:
     from mainstay.agent.blueprint import digest_of, unpack
     from mainstay.cli.local_run import or_exit, print_json
 
-    refuse_filled(arguments.directory)
-    with connected(arguments) as client:
-        digest = find_digest(client, arguments.what)
+    _refuse_filled(arguments.directory)
+    with _connected(arguments) as client:
+        digest = _find_digest(client, arguments.what)
         bundle = client.get(f"/blueprints/{digest}", headers={"Accept": "*/*"})
     if not isinstance(bundle, bytes) or digest_of(bundle) != digest:
         raise CommandRefused(f"what the server sent is not {digest}; nothing is kept", exit_code=EXIT_UNREACHABLE)
@@ -249,7 +249,7 @@ def pull(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def find_digest(client: Client, what: str) -> str:
+def _find_digest(client: Client, what: str) -> str:
     if what.startswith("sha256:"):
         return what
     name, _, version = what.partition("@")
@@ -266,7 +266,7 @@ def find_digest(client: Client, what: str) -> str:
 
 
 @contextmanager
-def connected(arguments: argparse.Namespace) -> Iterator[Client]:
+def _connected(arguments: argparse.Namespace) -> Iterator[Client]:
     """Who and where: as told, or as logged in. What the server refuses is said in words."""
     from mainstay.agent.client import Client
     from mainstay.cli.remote.addresses import read_url
@@ -280,7 +280,7 @@ def connected(arguments: argparse.Namespace) -> Iterator[Client]:
         # A token that was kept for one server is never sent to another.
         token = known_token if url == known_url else os.environ.get(TOKEN_VARIABLE)
         if arguments.token_file:
-            token = read_token(arguments.token_file)
+            token = _read_token(arguments.token_file)
         if not url or not token:
             raise CommandRefused(
                 f"no {'token for ' + url if url else 'login'}: `mainstay login URL`, or --server and --token-file"
@@ -290,7 +290,7 @@ def connected(arguments: argparse.Namespace) -> Iterator[Client]:
         yield client
 
 
-def read_token(path: str) -> str:
+def _read_token(path: str) -> str:
     try:
         with open(path, encoding="utf-8") as file:
             return file.read(10_000).strip()

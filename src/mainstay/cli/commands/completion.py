@@ -71,28 +71,28 @@ def run(arguments: argparse.Namespace) -> int:
         print(SCRIPTS[arguments.shell], end="")
         return 0
     try:
-        print("".join(f"{line}\n" for line in candidates(arguments.words)), end="")
+        print("".join(f"{line}\n" for line in _candidates(arguments.words)), end="")
     except (Exception, SystemExit):  # noqa: BLE001 (an error would stand in the middle of what somebody types)
         return 1
     return 0
 
 
-def candidates(words: list[str]) -> list[str]:
+def _candidates(words: list[str]) -> list[str]:
     """What the last word could become, one per line, a tab before what it means."""
-    typed, cut_at_sign = glued(words or [""])
+    typed, cut_at_sign = _glued(words or [""])
     *before, current = typed
-    matching = [line for line in offered(before, current) if is_safe(line) and line.startswith(current)]
+    matching = [line for line in _offered(before, current) if _is_safe(line) and line.startswith(current)]
     if cut_at_sign:
         return [line.partition("=")[2] for line in matching]
     return matching
 
 
-def is_safe(line: str) -> bool:
+def _is_safe(line: str) -> bool:
     """A shell puts it into a command line as it is, and somebody else may have chosen the name."""
     return all(character.isalnum() or character in SAFE for character in line.partition("\t")[0])
 
 
-def glued(words: list[str]) -> tuple[list[str], bool]:
+def _glued(words: list[str]) -> tuple[list[str], bool]:
     """bash takes `cpu=4` for three words; here it is one. The flag says that the last word was such."""
     joined: list[str] = []
     open_sign = False
@@ -106,7 +106,7 @@ def glued(words: list[str]) -> tuple[list[str], bool]:
     return joined, len(joined) < len(words) and (words[-1] == "=" or words[-2] == "=")
 
 
-def offered(before: list[str], current: str) -> list[str]:
+def _offered(before: list[str], current: str) -> list[str]:
     if not before:
         return [f"{name}\t{command.SUMMARY}" for name in names() if (command := load(name)) is not None]
     command = load(before[0])
@@ -114,21 +114,21 @@ def offered(before: list[str], current: str) -> list[str]:
         return []
     parser = make_parser(before[0], command)
     rest = before[1:]
-    children = sub_parsers(parser)
+    children = _sub_parsers(parser)
     if children:
         chosen = next((word for word in rest if word in children), None)
         if chosen is None:
-            return [*children, *option_lines(parser, current)]
+            return [*children, *_option_lines(parser, current)]
         parser, rest = children[chosen], rest[rest.index(chosen) + 1 :]
-    waiting, positionals, given = place(parser, rest)
+    waiting, positionals, given = _place(parser, rest)
     if waiting is not None:
-        return values_of(waiting, given, current)
+        return _values_of(waiting, given, current)
     if current.startswith("-"):
-        return option_lines(parser, current)
-    return values_of(positionals[len(given)], given, current) if len(given) < len(positionals) else []
+        return _option_lines(parser, current)
+    return _values_of(positionals[len(given)], given, current) if len(given) < len(positionals) else []
 
 
-def sub_parsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+def _sub_parsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     import argparse
 
     for action in parser._actions:
@@ -137,7 +137,7 @@ def sub_parsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentP
     return {}
 
 
-def place(
+def _place(
     parser: argparse.ArgumentParser, words: list[str]
 ) -> tuple[argparse.Action | None, list[argparse.Action], list[str]]:
     """The option whose value comes next, if one waits for it; the positional arguments, and those given so far."""
@@ -155,7 +155,7 @@ def place(
     return waiting, positionals, given
 
 
-def option_lines(parser: argparse.ArgumentParser, current: str) -> list[str]:
+def _option_lines(parser: argparse.ArgumentParser, current: str) -> list[str]:
     if not current.startswith("-"):
         return []
     return [
@@ -166,7 +166,7 @@ def option_lines(parser: argparse.ArgumentParser, current: str) -> list[str]:
     ]
 
 
-def values_of(action: argparse.Action, given: list[str], current: str) -> list[str]:
+def _values_of(action: argparse.Action, given: list[str], current: str) -> list[str]:
     if action.choices is not None:
         return [str(choice) for choice in action.choices]
     ask = SOURCES.get(str(action.metavar))
@@ -177,7 +177,7 @@ def values_of(action: argparse.Action, given: list[str], current: str) -> list[s
     return ask(open_client(), given, current)
 
 
-def named(path: str) -> Callable[[Client, list[str], str], list[str]]:
+def _named(path: str) -> Callable[[Client, list[str], str], list[str]]:
     def ask(client: Client, _given: list[str], current: str) -> list[str]:
         query = {"name": current, "sort": "name", "pageSize": 100} if current else {"sort": "name", "pageSize": 100}
         return [each["name"] for each in client.get(path, query=query, timeout_seconds=SECONDS)["items"]]
@@ -185,7 +185,7 @@ def named(path: str) -> Callable[[Client, list[str], str], list[str]]:
     return ask
 
 
-def service_names(client: Client, _given: list[str], current: str) -> list[str]:
+def _service_names(client: Client, _given: list[str], current: str) -> list[str]:
     from mainstay.cli.remote.connection import living
 
     query = {"sort": "name", "pageSize": 100, **({"name": current} if current else {})}
@@ -193,13 +193,13 @@ def service_names(client: Client, _given: list[str], current: str) -> list[str]:
     return [f"{each['name']}\t{each['serviceType']['name']}, {each['status']}" for each in found]
 
 
-def actions_now(client: Client, given: list[str], _current: str) -> list[str]:
+def _actions_now(client: Client, given: list[str], _current: str) -> list[str]:
     from mainstay.cli.remote.connection import find_service
 
     return list(find_service(client, given[0])["availableActions"])
 
 
-def property_names(client: Client, given: list[str], current: str) -> list[str]:
+def _property_names(client: Client, given: list[str], current: str) -> list[str]:
     """The first argument is a service type when ordering, and else a service."""
     from mainstay.agent.client import ServerRefusal
     from mainstay.cli.main import CommandRefused
@@ -221,7 +221,7 @@ def property_names(client: Client, given: list[str], current: str) -> list[str]:
     return lines
 
 
-def job_ids(client: Client, _given: list[str], _current: str) -> list[str]:
+def _job_ids(client: Client, _given: list[str], _current: str) -> list[str]:
     from mainstay.cli.remote.connection import short
 
     found = client.get("/jobs", query={"sort": "-createdAt", "pageSize": 50}, timeout_seconds=SECONDS)["items"]
@@ -229,13 +229,13 @@ def job_ids(client: Client, _given: list[str], _current: str) -> list[str]:
 
 
 SOURCES: dict[str, Callable[[Client, list[str], str], list[str]]] = {
-    "TYPE": named("/service-types"),
-    "SERVICE": service_names,
-    "ACTION": actions_now,
-    "NAME=VALUE": property_names,
-    "AGENT": named("/agents"),
-    "PARTICIPANT": named("/participants"),
-    "GROUP": named("/service-groups"),
-    "POOL": named("/service-pools"),
-    "JOB": job_ids,
+    "TYPE": _named("/service-types"),
+    "SERVICE": _service_names,
+    "ACTION": _actions_now,
+    "NAME=VALUE": _property_names,
+    "AGENT": _named("/agents"),
+    "PARTICIPANT": _named("/participants"),
+    "GROUP": _named("/service-groups"),
+    "POOL": _named("/service-pools"),
+    "JOB": _job_ids,
 }

@@ -52,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    refuse_misplaced(arguments)
+    _refuse_misplaced(arguments)
     with connected(arguments) as client:
         service = find_service(client, arguments.service)
         members = members_of(client.get(f"/service-types/{service['serviceTypeId']}"))
@@ -60,16 +60,16 @@ def run(arguments: argparse.Namespace) -> int:
         for name in arguments.unset:
             put(properties, name.split("."), None)
         try:
-            answer = send(client, arguments, service, properties)
+            answer = _send(client, arguments, service, properties)
         except ServerRefusal as refusal:
             text = explain(refusal, client.url, members)
-            raise CommandRefused(text + way_out(refusal, service, arguments.action)) from refusal
+            raise CommandRefused(text + _way_out(refusal, service, arguments.action)) from refusal
         if is_forecast(arguments):
             return show_forecast(arguments, answer, members)
         return finish(client, answer, arguments.action, wait=arguments.wait, as_json=arguments.json)
 
 
-def refuse_misplaced(arguments: argparse.Namespace) -> None:
+def _refuse_misplaced(arguments: argparse.Namespace) -> None:
     if arguments.action != "update" and (arguments.unset or arguments.rename):
         raise CommandRefused("--unset and --rename go with `update`")
     if arguments.action != "delete" and arguments.force:
@@ -80,7 +80,7 @@ def refuse_misplaced(arguments: argparse.Namespace) -> None:
         raise CommandRefused("say what to change: -p NAME=VALUE, --unset NAME or --rename NAME")
 
 
-def send(client: Client, arguments: argparse.Namespace, service: Any, properties: dict[str, Any]) -> Any:
+def _send(client: Client, arguments: argparse.Namespace, service: Any, properties: dict[str, Any]) -> Any:
     path = f"/services/{service['id']}"
     query = forecast_query(arguments)
     body: dict[str, Any] = {"properties": properties} if properties else {}
@@ -90,7 +90,7 @@ def send(client: Client, arguments: argparse.Namespace, service: Any, properties
         if arguments.plan_digest:
             query["planDigest"] = arguments.plan_digest
         told = client.call("DELETE", path, query=query, timeout_seconds=PLAN_SECONDS)
-        return told or after_deletion(client, service["id"], forced=arguments.force)
+        return told or _after_deletion(client, service["id"], forced=arguments.force)
     if arguments.plan_digest:
         body["planDigest"] = arguments.plan_digest
     if arguments.action == "update":
@@ -101,7 +101,7 @@ def send(client: Client, arguments: argparse.Namespace, service: Any, properties
     return client.post(f"{path}/{action}", body, query=query, timeout_seconds=PLAN_SECONDS)
 
 
-def after_deletion(client: Client, service_id: str, *, forced: bool) -> Any:
+def _after_deletion(client: Client, service_id: str, *, forced: bool) -> Any:
     """A deletion has no answer of its own; what it began may be over by now."""
     if forced:
         return client.get(f"/services/{service_id}")
@@ -110,7 +110,7 @@ def after_deletion(client: Client, service_id: str, *, forced: bool) -> Any:
     return {**job["service"], "activeJob": job}
 
 
-def way_out(refusal: ServerRefusal, service: Any, action: str) -> str:
+def _way_out(refusal: ServerRefusal, service: Any, action: str) -> str:
     if refusal.code not in ABOUT_ACTIONS and refusal.status != 404:
         return ""
     now = service["availableActions"]

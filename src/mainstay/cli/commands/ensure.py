@@ -35,14 +35,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         own = one.add_argument_group("properties")
         for key, entry in {**COMMON, **found.properties}.items():
             if key not in LEFT_OUT and entry.alias_of is None:
-                add_property(own, key, entry, found.ensures if key == "ensure" else entry.choices)
+                _add_property(own, key, entry, found.ensures if key == "ensure" else entry.choices)
         one.add_argument("--noop", action="store_true", help="say what would be done; touch nothing")
         one.add_argument("--diff", action="store_true", help="show what changes in files")
         one.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
         one.add_argument("--lock-wait", metavar="DURATION", help="wait so long for another run, such as 30s")
 
 
-def add_property(group: argparse._ArgumentGroup, key: str, entry: Property, choices: tuple[str, ...]) -> None:
+def _add_property(group: argparse._ArgumentGroup, key: str, entry: Property, choices: tuple[str, ...]) -> None:
     import argparse
 
     from mainstay.converge.value_kinds import BOOLEAN, EXIT_CODES, TEXTS
@@ -59,7 +59,7 @@ def add_property(group: argparse._ArgumentGroup, key: str, entry: Property, choi
         group.add_argument(option, dest=destination, metavar="VALUE", help=help_text)
 
 
-def make_document(arguments: argparse.Namespace) -> Node:
+def _make_document(arguments: argparse.Namespace) -> Node:
     """The one-resource manifest that the options stand for."""
     from mainstay.converge import resources
     from mainstay.converge.manifest.entries import COMMON
@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     def make_request(observer: Observer, stop: StopFlag) -> RunRequest:
         return RunRequest(
             "mainstay ensure",
-            document=make_document(arguments),
+            document=_make_document(arguments),
             identity=f"ensure:{arguments.type}#{arguments.name}",
             working_directory=current_directory(),
             options=Options(noop=arguments.noop, differences=arguments.diff),

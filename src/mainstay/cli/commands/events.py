@@ -42,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     with connected(arguments) as client:
-        about = entities(client, arguments.service) if arguments.service else None
+        about = _entities(client, arguments.service) if arguments.service else None
         query: dict[str, object] = {"sort": "-sequenceNumber"}
         newest = client.get("/events", query={**query, "pageSize": 1})["items"]
         last = int(newest[0]["sequenceNumber"]) if newest else 0
@@ -53,32 +53,32 @@ def run(arguments: argparse.Namespace) -> int:
         past = some(client, "/events", query, arguments.limit)[::-1] if arguments.limit > 0 else []
         past = [each for each in past if int(each["sequenceNumber"]) <= last or not arguments.follow]
         if not arguments.follow:
-            return tell(past, as_json=arguments.json)
+            return _tell(past, as_json=arguments.json)
         for event in past:
-            tell_one(event, as_json=arguments.json)
-        for event in coming(client, last):
-            if is_wanted(event, arguments.type, about):
-                tell_one(event, as_json=arguments.json)
+            _tell_one(event, as_json=arguments.json)
+        for event in _coming(client, last):
+            if _is_wanted(event, arguments.type, about):
+                _tell_one(event, as_json=arguments.json)
     return 0
 
 
-def entities(client: Client, service: str) -> set[str]:
+def _entities(client: Client, service: str) -> set[str]:
     """The ids that a service's events are about: its own, and those of its newest jobs."""
     found = find_service(client, service)
     jobs = some(client, "/jobs", {"serviceId": found["id"], "sort": "-createdAt"}, MOST_IDS - 1)
     return {found["id"], *(job["id"] for job in jobs)}
 
 
-def is_wanted(event: Mapping[str, Any], kind: str, about: set[str] | None) -> bool:
+def _is_wanted(event: Mapping[str, Any], kind: str, about: set[str] | None) -> bool:
     if about is not None and event["entityId"] not in about:
         # A job that is made for the service belongs to it from now on.
-        if not any(each.get("path") == "/serviceId" and each.get("value") in about for each in changes(event)):
+        if not any(each.get("path") == "/serviceId" and each.get("value") in about for each in _changes(event)):
             return False
         about.add(event["entityId"])
     return kind in event["type"]
 
 
-def coming(client: Client, last: int) -> Iterator[Any]:
+def _coming(client: Client, last: int) -> Iterator[Any]:
     """Events after a number; a lost connection is made anew from the last one that came."""
     pause, warned = 0.0, False
     while True:
@@ -95,34 +95,34 @@ def coming(client: Client, last: int) -> Iterator[Any]:
         time.sleep(pause)
 
 
-def tell(events: list[Any], *, as_json: bool) -> int:
+def _tell(events: list[Any], *, as_json: bool) -> int:
     if as_json:
         from mainstay.cli.local_run import print_json
 
         print_json(events)
         return 0
     for event in events:
-        tell_one(event, as_json=False)
+        _tell_one(event, as_json=False)
     if not events:
         print("There is no such event.")
     return 0
 
 
-def tell_one(event: Mapping[str, Any], *, as_json: bool) -> None:
+def _tell_one(event: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(event, ensure_ascii=True), flush=True)
         return
     paint = Palette(sys.stdout).paint
     kind = event["type"]
     head = f"{clock(event['createdAt'])}  {kind:<{TYPE_WIDTH}}  {short(event['entityId'])}"
-    line = f"{head}  {printable(said(event))}".rstrip()
+    line = f"{head}  {printable(_said(event))}".rstrip()
     limit = terminal_width()
     line = line if limit is None else cut(line, limit)
-    coloured = line.replace(kind, paint(kind, colour_of(kind)), 1)
+    coloured = line.replace(kind, paint(kind, _colour_of(kind)), 1)
     print(coloured, flush=True)
 
 
-def colour_of(kind: str) -> str:
+def _colour_of(kind: str) -> str:
     if kind.endswith(("failed", "deleted")):
         return BAD
     if kind.endswith(("created", "completed")):
@@ -130,14 +130,14 @@ def colour_of(kind: str) -> str:
     return BUSY if kind.endswith("transitioned") else BOLD if kind.startswith("token") else DIM
 
 
-def changes(event: Mapping[str, Any]) -> list[Any]:
+def _changes(event: Mapping[str, Any]) -> list[Any]:
     diff = (event.get("properties") or {}).get("diff")
     return [each for each in diff if isinstance(each, dict)] if isinstance(diff, list) else []
 
 
-def said(event: Mapping[str, Any]) -> str:
+def _said(event: Mapping[str, Any]) -> str:
     """What changed, in short; of something new, what it is called."""
-    told = {str(each.get("path", "")).lstrip("/").replace("/", "."): each for each in changes(event)}
+    told = {str(each.get("path", "")).lstrip("/").replace("/", "."): each for each in _changes(event)}
     if event["type"].endswith((".created", ".deleted")):
         found = told.get("name") or told.get("action") or {}
         return plain(found["value"]) if "value" in found else ""

@@ -31,13 +31,13 @@ def run(arguments: argparse.Namespace) -> int:
 
     history = History(Session(RunRequest()).state)
     if not arguments.words:
-        return list_runs(history, arguments.limit, as_json=arguments.json)
+        return _list_runs(history, arguments.limit, as_json=arguments.json)
     if len(arguments.words) != 2 or arguments.words[0] != "show":
         raise CommandRefused("use `mainstay history` or `mainstay history show RUN`")
-    return show_run(history, arguments.words[1], as_json=arguments.json)
+    return _show_run(history, arguments.words[1], as_json=arguments.json)
 
 
-def list_runs(history: History, limit: int, *, as_json: bool) -> int:
+def _list_runs(history: History, limit: int, *, as_json: bool) -> int:
     kept = [found for run_id in history.runs()[:limit] if (found := history.show(run_id)) is not None]
     if as_json:
         print_json([{key: found[key] for key in ("run_id", "manifest", "noop", "summary")} for found in kept])
@@ -57,7 +57,7 @@ def list_runs(history: History, limit: int, *, as_json: bool) -> int:
     return 0
 
 
-def show_run(history: History, wanted: str, *, as_json: bool) -> int:
+def _show_run(history: History, wanted: str, *, as_json: bool) -> int:
     matching = [run_id for run_id in history.runs() if run_id.startswith(wanted)]
     if len(matching) != 1:
         how_many = "no run" if not matching else f"{len(matching)} runs"

@@ -44,13 +44,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandRefused(f"say which: mainstay jobs {arguments.verb} JOB")
     with connected(arguments) as client:
         if arguments.verb == "show":
-            return show(client, arguments)
+            return _show(client, arguments)
         if arguments.verb == "cancel":
-            return cancel(client, arguments)
-        return list_jobs(client, arguments)
+            return _cancel(client, arguments)
+        return _list_jobs(client, arguments)
 
 
-def list_jobs(client: Client, arguments: argparse.Namespace) -> int:
+def _list_jobs(client: Client, arguments: argparse.Namespace) -> int:
     query: dict[str, object] = {"sort": "-createdAt"}
     if arguments.service:
         query["serviceId"] = find_service(client, arguments.service)["id"]
@@ -70,20 +70,20 @@ def list_jobs(client: Client, arguments: argparse.Namespace) -> int:
 
 def print_jobs(jobs: Sequence[Mapping[str, Any]], *, of_one_service: bool) -> None:
     headers = ("JOB", "SERVICE", "ACTION", "STATUS", "AGENT", "AGE", "TOOK", "TOLD")
-    rows = [row(each) for each in jobs]
+    rows = [_row(each) for each in jobs]
     if of_one_service:
         print_table([*headers[:1], *headers[2:]], [[*each[:1], *each[2:]] for each in rows])
     else:
         print_table(headers, rows)
 
 
-def row(job: Mapping[str, Any]) -> list[Cell]:
+def _row(job: Mapping[str, Any]) -> list[Cell]:
     told = job.get("errorMessage") or told_progress(job).removeprefix(", ")
     tried = f" (try {job['attempt']})" if job["attempt"] > 1 else ""
     return [
         short(job["id"]),
         job["service"]["name"],
-        action_of(job),
+        _action_of(job),
         (job["status"] + tried, COLOURS.get(job["status"], "")),
         job["agent"]["name"],
         age(job["createdAt"]),
@@ -92,11 +92,11 @@ def row(job: Mapping[str, Any]) -> list[Cell]:
     ]
 
 
-def action_of(job: Mapping[str, Any]) -> str:
+def _action_of(job: Mapping[str, Any]) -> str:
     return f"{job['action']}, step {job['step']}" if job["step"] > 1 else str(job["action"])
 
 
-def show(client: Client, arguments: argparse.Namespace) -> int:
+def _show(client: Client, arguments: argparse.Namespace) -> int:
     job = find_job(client, arguments.job)
     try:
         report = client.get(f"/jobs/{job['id']}/report")
@@ -109,7 +109,7 @@ def show(client: Client, arguments: argparse.Namespace) -> int:
 
         print_json({**job, "report": report})
         return 0
-    print_fields(fields(job))
+    print_fields(_fields(job))
     if isinstance(report, dict) and isinstance(report.get("events"), list):
         from mainstay.cli.views.reports import print_report
 
@@ -122,11 +122,11 @@ def show(client: Client, arguments: argparse.Namespace) -> int:
     return 0
 
 
-def fields(job: Mapping[str, Any]) -> list[tuple[str, Cell]]:
+def _fields(job: Mapping[str, Any]) -> list[tuple[str, Cell]]:
     return [
         ("job", job["id"]),
         ("service", f"{job['service']['name']} ({job['service']['status']})"),
-        ("action", action_of(job)),
+        ("action", _action_of(job)),
         ("status", (job["status"] + asked_to_stop(job) + told_progress(job), COLOURS.get(job["status"], ""))),
         ("told", job.get("errorMessage") or ""),
         ("agent", job["agent"]["name"]),
@@ -139,7 +139,7 @@ def fields(job: Mapping[str, Any]) -> list[tuple[str, Cell]]:
     ]
 
 
-def cancel(client: Client, arguments: argparse.Namespace) -> int:
+def _cancel(client: Client, arguments: argparse.Namespace) -> int:
     job = find_job(client, arguments.job)
     client.post(f"/jobs/{job['id']}/cancel")
     after = client.get(f"/jobs/{job['id']}")

@@ -37,17 +37,17 @@ def run(arguments: argparse.Namespace) -> int:
         print("Logged out." if forget_login() else "There was no login.")
         return 0
     if arguments.url is None and arguments.data_dir is None:
-        return tell(open_client())
+        return _tell(open_client())
     url = read_url(arguments.url or LOCAL)
     if is_open(url):
         print_warning(f"{url} is not encrypted: everybody on the way can read the token; use https")
-    token = read_token(arguments, url)
-    code = tell(Client(url, token))
+    token = _read_token(arguments, url)
+    code = _tell(Client(url, token))
     print(f"Kept in {save_login(url, token)}.")
     return code
 
 
-def read_token(arguments: argparse.Namespace, url: str) -> str:
+def _read_token(arguments: argparse.Namespace, url: str) -> str:
     if arguments.data_dir is not None:
         text = read_text(str(Path(arguments.data_dir) / "admin.token"))
     elif arguments.token_file is not None:
@@ -60,7 +60,7 @@ def read_token(arguments: argparse.Namespace, url: str) -> str:
     return token
 
 
-def tell(client: Client) -> int:
+def _tell(client: Client) -> int:
     with speaking(client):
         me = client.get("/tokens/me")
         if not isinstance(me, dict) or "role" not in me:

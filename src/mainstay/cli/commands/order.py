@@ -76,31 +76,31 @@ def run(arguments: argparse.Namespace) -> int:
             "serviceTypeId": service_type["id"],
             "name": arguments.name,
             "properties": read_properties(client, arguments, members),
-            **place(client, arguments),
+            **_place(client, arguments),
         }
         if arguments.plan_digest:
             body["planDigest"] = arguments.plan_digest
         try:
-            answer = send(client, arguments, body)
+            answer = _send(client, arguments, body)
         except ServerRefusal as refusal:
             if "for whom" in str(refusal):
                 raise CommandRefused(FOR_WHOM) from refusal
             raise CommandRefused(
-                explain(refusal, client.url, members) + way_out(refusal, service_type["name"])
+                explain(refusal, client.url, members) + _way_out(refusal, service_type["name"])
             ) from refusal
         if is_forecast(arguments):
             return show_forecast(arguments, answer, members)
         return finish(client, answer, "create", wait=arguments.wait, as_json=arguments.json)
 
 
-def way_out(refusal: ServerRefusal, name: str) -> str:
+def _way_out(refusal: ServerRefusal, name: str) -> str:
     text = str(refusal)
     if "no agent found" in text:
         return f"\n`mainstay types {name}` tells who offers it; `mainstay agents add` brings an agent in."
     return f"\n`mainstay types {name}` tells what it takes." if refusal.faults else ""
 
 
-def place(client: Client, arguments: argparse.Namespace) -> dict[str, Any]:
+def _place(client: Client, arguments: argparse.Namespace) -> dict[str, Any]:
     """Which group the service goes to, and which agent does it; what is not said, the server chooses."""
     chosen: dict[str, Any] = {}
     if arguments.agent:
@@ -108,20 +108,20 @@ def place(client: Client, arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.tag:
         chosen["agentTags"] = arguments.tag
     if arguments.group:
-        chosen["groupId"] = find_group(client, arguments.consumer, arguments.group, make=not is_forecast(arguments))
+        chosen["groupId"] = _find_group(client, arguments.consumer, arguments.group, make=not is_forecast(arguments))
     elif arguments.consumer:
-        chosen["consumerId"] = find_consumer(client, arguments.consumer)
+        chosen["consumerId"] = _find_consumer(client, arguments.consumer)
     return chosen
 
 
-def find_consumer(client: Client, name: str) -> str:
+def _find_consumer(client: Client, name: str) -> str:
     return str(find_named(client, "/participants", "participant", name)["id"])
 
 
-def find_group(client: Client, consumer: str | None, name: str, *, make: bool) -> str:
+def _find_group(client: Client, consumer: str | None, name: str, *, make: bool) -> str:
     """The consumer's group of this name; what only looks makes none."""
     consumer_id = (
-        client.get("/tokens/me").get("participantId") if consumer is None else find_consumer(client, consumer)
+        client.get("/tokens/me").get("participantId") if consumer is None else _find_consumer(client, consumer)
     )
     if consumer_id is None:
         raise CommandRefused(FOR_WHOM)
@@ -135,7 +135,7 @@ def find_group(client: Client, consumer: str | None, name: str, *, make: bool) -
     return str(made["id"])
 
 
-def send(client: Client, arguments: argparse.Namespace, body: dict[str, Any]) -> Any:
+def _send(client: Client, arguments: argparse.Namespace, body: dict[str, Any]) -> Any:
     """An answer that is lost is asked for again under the same key, so nothing is ordered twice."""
     query = forecast_query(arguments)
     if query:

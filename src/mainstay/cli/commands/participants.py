@@ -39,18 +39,18 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandRefused("--token-file goes with `add` and `token`")
     with connected(arguments) as client:
         if arguments.verb is None:
-            return list_participants(client, arguments)
+            return _list_participants(client, arguments)
         if arguments.verb == "token":
             participant = find_named(client, "/participants", "participant", arguments.name)
         else:
-            participant = add(client, arguments.name)
+            participant = _add(client, arguments.name)
         until = datetime.now(UTC) + timedelta(days=max(1, arguments.days))
         body = {"role": "participant", "scopeId": participant["id"], "expireAt": until.isoformat()}
         token = client.post("/tokens", {"name": participant["name"], **body})
-        return tell(arguments, client.url, participant, token)
+        return _tell(arguments, client.url, participant, token)
 
 
-def list_participants(client: Client, arguments: argparse.Namespace) -> int:
+def _list_participants(client: Client, arguments: argparse.Namespace) -> int:
     found = some(client, "/participants", {"sort": "name"})
     if arguments.json:
         from mainstay.cli.local_run import print_json
@@ -72,7 +72,7 @@ def list_participants(client: Client, arguments: argparse.Namespace) -> int:
     return 0
 
 
-def add(client: Client, name: str) -> Any:
+def _add(client: Client, name: str) -> Any:
     if any(each["name"] == name for each in some(client, "/participants", {"name": name})):
         raise CommandRefused(
             f"there is already a participant {name!r}; `mainstay participants token {name}` makes a token"
@@ -80,7 +80,7 @@ def add(client: Client, name: str) -> Any:
     return client.post("/participants", {"name": name})
 
 
-def tell(arguments: argparse.Namespace, url: str, participant: Any, token: Any) -> int:
+def _tell(arguments: argparse.Namespace, url: str, participant: Any, token: Any) -> int:
     value = token.pop("value")
     if arguments.token_file:
         write_private(Path(arguments.token_file), value + "\n")

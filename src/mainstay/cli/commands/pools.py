@@ -38,19 +38,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    name = read_words(arguments)
+    name = _read_words(arguments)
     with connected(arguments) as client:
         if name is not None:
             pool = (
-                add(client, arguments, name)
+                _add(client, arguments, name)
                 if len(arguments.words) == 2
                 else find_named(client, "/service-pools", "pool", name)
             )
             values = some(client, "/service-pool-values", {"servicePoolId": pool["id"]}, SHOWN)
             usage = client.get(f"/service-pools/{pool['id']}/usage")
             set_name = client.get(f"/service-pool-sets/{pool['servicePoolSetId']}")["name"]
-            owners = owner_names(client, values)
-            return show(arguments, {**pool, "usage": usage, "values": values}, set_name, owners)
+            owners = _owner_names(client, values)
+            return _show(arguments, {**pool, "usage": usage, "values": values}, set_name, owners)
         sets = {each["id"]: each["name"] for each in some(client, "/service-pool-sets")}
         pools = [
             {**each, "usage": client.get(f"/service-pools/{each['id']}/usage")}
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     elif pools:
         print_table(
             ("POOL", "TYPE", "SET", "VALUES", "USED", "TOTAL", "ALLOCATED", "FREE"),
-            [row(each, sets.get(each["servicePoolSetId"], "")) for each in pools],
+            [_row(each, sets.get(each["servicePoolSetId"], "")) for each in pools],
         )
     else:
         print(
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def read_words(arguments: argparse.Namespace) -> str | None:
+def _read_words(arguments: argparse.Namespace) -> str | None:
     """The name of the pool, None for all of them."""
     if arguments.words == ["add"]:
         raise CommandRefused("say which: mainstay pools add POOL")
@@ -89,12 +89,12 @@ def read_words(arguments: argparse.Namespace) -> str | None:
     return arguments.words[-1] if arguments.words else None
 
 
-def add(client: Client, arguments: argparse.Namespace, name: str) -> Any:
+def _add(client: Client, arguments: argparse.Namespace, name: str) -> Any:
     """The pool, with the values that it had and those that are given."""
-    values = read_values(arguments.value)
+    values = _read_values(arguments.value)
     agent = find_named(client, "/agents", "agent", arguments.agent)
-    set_id = agent["servicePoolSetId"] or make_set(client, arguments, agent)
-    pool = find_pool(client, arguments, set_id, name, values)
+    set_id = agent["servicePoolSetId"] or _make_set(client, arguments, agent)
+    pool = _find_pool(client, arguments, set_id, name, values)
     if pool["propertyType"] == "string":
         values = [str(value) for value in values]
     known = {plain(each["value"]) for each in some(client, "/service-pool-values", {"servicePoolId": pool["id"]})}
@@ -105,7 +105,7 @@ def add(client: Client, arguments: argparse.Namespace, name: str) -> Any:
     return pool
 
 
-def read_values(words: list[str]) -> list[int | str]:
+def _read_values(words: list[str]) -> list[int | str]:
     """Whole numbers where all are; otherwise texts as they are."""
     found: list[int | str] = []
     for word in words:
@@ -121,14 +121,14 @@ def read_values(words: list[str]) -> list[int | str]:
     return found if all(isinstance(value, int) for value in found) else [str(value) for value in found]
 
 
-def make_set(client: Client, arguments: argparse.Namespace, agent: Mapping[str, Any]) -> str:
+def _make_set(client: Client, arguments: argparse.Namespace, agent: Mapping[str, Any]) -> str:
     made = client.post("/service-pool-sets", {"name": agent["name"], "providerId": agent["providerId"]})
     client.call("PATCH", f"/agents/{agent['id']}", {"servicePoolSetId": made["id"]})
-    say(arguments, f"Made pool set {made['name']}, and gave it to agent {agent['name']}.")
+    _say(arguments, f"Made pool set {made['name']}, and gave it to agent {agent['name']}.")
     return str(made["id"])
 
 
-def find_pool(client: Client, arguments: argparse.Namespace, set_id: str, name: str, values: list[int | str]) -> Any:
+def _find_pool(client: Client, arguments: argparse.Namespace, set_id: str, name: str, values: list[int | str]) -> Any:
     """The pool of this type in the set; a generator knows only the type, so a second one would not be found."""
     for pool in some(client, "/service-pools", {"servicePoolSetId": set_id}):
         if pool["type"] == arguments.type:
@@ -140,16 +140,16 @@ def find_pool(client: Client, arguments: argparse.Namespace, set_id: str, name: 
     kind = "integer" if isinstance(values[0], int) else "string"
     body = {"name": name, "type": arguments.type, "propertyType": kind, "generatorType": "list"}
     made = client.post("/service-pools", {**body, "servicePoolSetId": set_id})
-    say(arguments, f"Made pool {name} of type {arguments.type}.")
+    _say(arguments, f"Made pool {name} of type {arguments.type}.")
     return made
 
 
-def say(arguments: argparse.Namespace, text: str) -> None:
+def _say(arguments: argparse.Namespace, text: str) -> None:
     if not arguments.json:
         print(printable(text))
 
 
-def row(pool: Mapping[str, Any], set_name: str) -> list[Cell]:
+def _row(pool: Mapping[str, Any], set_name: str) -> list[Cell]:
     usage = pool["usage"]
     kind = f"{pool['propertyType']}, {(pool.get('generatorConfig') or {}).get('cidr') or pool['generatorType']}"
     return [
@@ -157,18 +157,18 @@ def row(pool: Mapping[str, Any], set_name: str) -> list[Cell]:
         pool["type"],
         set_name,
         kind,
-        usage_cell(usage),
+        _usage_cell(usage),
         *(str(usage[key]) for key in ("total", "allocated", "free")),
     ]
 
 
-def usage_cell(usage: Mapping[str, Any]) -> Cell:
+def _usage_cell(usage: Mapping[str, Any]) -> Cell:
     share = usage["allocated"] / usage["total"] if usage["total"] else 1.0
     colour = BAD if not usage["free"] else BUSY if share >= NEARLY_FULL else GOOD
     return (bar(share), colour)
 
 
-def owner_names(client: Client, values: list[Any]) -> dict[str, str]:
+def _owner_names(client: Client, values: list[Any]) -> dict[str, str]:
     ids = sorted({each["serviceId"] for each in values if each.get("serviceId")})
     names: dict[str, str] = {}
     for start in range(0, len(ids), AT_ONCE):
@@ -177,7 +177,7 @@ def owner_names(client: Client, values: list[Any]) -> dict[str, str]:
     return names
 
 
-def show(arguments: argparse.Namespace, pool: Mapping[str, Any], set_name: str, owners: Mapping[str, str]) -> int:
+def _show(arguments: argparse.Namespace, pool: Mapping[str, Any], set_name: str, owners: Mapping[str, str]) -> int:
     if arguments.json:
         from mainstay.cli.local_run import print_json
 
@@ -185,19 +185,19 @@ def show(arguments: argparse.Namespace, pool: Mapping[str, Any], set_name: str, 
         return 0
     print_table(
         ("POOL", "TYPE", "SET", "VALUES", "USED", "TOTAL", "ALLOCATED", "FREE"),
-        [row(pool, set_name)],
+        [_row(pool, set_name)],
     )
     if pool["values"]:
         print()
         print_table(
-            ("VALUE", "NAME", "SERVICE", "PROPERTY", "SINCE"), [value_row(each, owners) for each in pool["values"]]
+            ("VALUE", "NAME", "SERVICE", "PROPERTY", "SINCE"), [_value_row(each, owners) for each in pool["values"]]
         )
     if len(pool["values"]) == SHOWN:
         print(f"Only the first {SHOWN} are shown.")
     return 0
 
 
-def value_row(value: Mapping[str, Any], owners: Mapping[str, str]) -> list[Cell]:
+def _value_row(value: Mapping[str, Any], owners: Mapping[str, str]) -> list[Cell]:
     owner = value.get("serviceId")
     if not owner:
         return [plain(value["value"]), value["name"], ("free", GOOD), "", ""]

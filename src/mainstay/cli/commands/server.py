@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
             print("\n".join(f"ran {name}" for name in done) or "The database is up to date.")
             return 0
         if arguments.verb in ("backup", "restore"):
-            return carry(arguments.verb, settings, arguments.file)
+            return _carry(arguments.verb, settings, arguments.file)
         run_server(settings, os.environ)
     except (BadBackup, BadSettings, ChangedMigration, NewerDatabase) as error:
         raise CommandRefused(str(error)) from None
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def carry(verb: str, settings: ServerSettings, file: str) -> int:
+def _carry(verb: str, settings: ServerSettings, file: str) -> int:
     import asyncio
     from pathlib import Path
 

@@ -40,10 +40,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     with connected(arguments) as client:
         limit = arguments.limit
-        ended = {} if arguments.all or arguments.status else ended_states(client)
-        found = some(client, "/services", wanted(client, arguments, ended), limit + 1)
+        ended = {} if arguments.all or arguments.status else _ended_states(client)
+        found = some(client, "/services", _wanted(client, arguments, ended), limit + 1)
         found = [each for each in found if each["status"] not in ended.get(each["serviceTypeId"], ((), ()))[1]]
-        jobs = active_jobs(client) if any(each["activeJob"] for each in found) else {}
+        jobs = _active_jobs(client) if any(each["activeJob"] for each in found) else {}
     if arguments.json:
         from mainstay.cli.local_run import print_json
 
@@ -52,24 +52,24 @@ def run(arguments: argparse.Namespace) -> int:
     if not found:
         print(
             "There is no such service."
-            if narrowed(arguments)
+            if _narrowed(arguments)
             else "There is no service yet; `mainstay types` lists what can be ordered."
         )
         return 0
     print_table(
         ("NAME", "TYPE", "STATUS", "AGENT", "IN SYNC", "JOB", "AGE", "ID"),
-        [row(each, jobs.get(each["id"])) for each in found[:limit]],
+        [_row(each, jobs.get(each["id"])) for each in found[:limit]],
     )
     if len(found) > limit:
         print(f"There are more than {limit}; narrow it down or say --limit N.")
     return 0
 
 
-def narrowed(arguments: argparse.Namespace) -> bool:
+def _narrowed(arguments: argparse.Namespace) -> bool:
     return bool(arguments.status or arguments.type or arguments.agent or arguments.name)
 
 
-def wanted(client: Client, arguments: argparse.Namespace, ended: Mapping[str, States]) -> dict[str, object]:
+def _wanted(client: Client, arguments: argparse.Namespace, ended: Mapping[str, States]) -> dict[str, object]:
     query: dict[str, object] = {"sort": "name"}
     if arguments.type:
         query["serviceTypeId"] = find_type(client, arguments.type)["id"]
@@ -86,7 +86,7 @@ def wanted(client: Client, arguments: argparse.Namespace, ended: Mapping[str, St
     return query
 
 
-def ended_states(client: Client) -> dict[str, States]:
+def _ended_states(client: Client) -> dict[str, States]:
     """For each service type the states in which a service lives, and those in which it has ended."""
     found = {}
     for each in some(client, "/service-types"):
@@ -95,12 +95,12 @@ def ended_states(client: Client) -> dict[str, States]:
     return found
 
 
-def active_jobs(client: Client) -> dict[str, Any]:
+def _active_jobs(client: Client) -> dict[str, Any]:
     found = some(client, "/jobs", {"status": list(ACTIVE)})
     return {job["serviceId"]: {key: job[key] for key in ("id", "action", "status", "progress")} for job in found}
 
 
-def row(service: Mapping[str, Any], job: Mapping[str, Any] | None) -> list[Cell]:
+def _row(service: Mapping[str, Any], job: Mapping[str, Any] | None) -> list[Cell]:
     agent = service["agent"]
     sick = agent["status"] != "Connected"
     return [
@@ -108,14 +108,14 @@ def row(service: Mapping[str, Any], job: Mapping[str, Any] | None) -> list[Cell]
         service["serviceType"]["name"],
         service["status"],
         (f"{agent['name']} ({agent['status']})", BUSY) if sick else agent["name"],
-        sync_cell(service["conditions"]),
+        _sync_cell(service["conditions"]),
         (f"{job['action']} {job['status'].lower()}{told_progress(job)}", BUSY) if job else "",
         age(service["createdAt"]),
         short(service["id"]),
     ]
 
 
-def sync_cell(conditions: list[Any]) -> Cell:
+def _sync_cell(conditions: list[Any]) -> Cell:
     for condition in conditions:
         if condition.get("type") == "InSync":
             status = str(condition.get("status"))

@@ -45,37 +45,37 @@ def run(arguments: argparse.Namespace) -> int:
         without = [{key: value for key, value in job.items() if key != "service"} for job in jobs]
         print_json({**service, "jobs": without, **({} if origins is None else {"provenance": origins})})
         return 0
-    print_fields(fields(service))
+    print_fields(_fields(service))
     properties = conceal(service["properties"], members)
     if properties:
-        section("properties", tree_lines(properties))
+        _section("properties", tree_lines(properties))
     if arguments.verbose and isinstance(service.get("agentInstanceData"), dict):
-        section("data of the agent", tree_lines(service["agentInstanceData"]))
+        _section("data of the agent", tree_lines(service["agentInstanceData"]))
     if service["conditions"]:
-        section("conditions", [line for each in service["conditions"] for line in condition_lines(each)])
+        _section("conditions", [line for each in service["conditions"] for line in _condition_lines(each)])
     if origins:
-        section("who set what", [])
+        _section("who set what", [])
         print_table(
-            ("PROPERTY", "SET BY", "HOW", "AGE", "JOB"), [origin_row(path, each) for path, each in origins.items()]
+            ("PROPERTY", "SET BY", "HOW", "AGE", "JOB"), [_origin_row(path, each) for path, each in origins.items()]
         )
     if jobs:
-        section("last jobs", [])
+        _section("last jobs", [])
         print_jobs(jobs, of_one_service=True)
     return 0
 
 
-def section(title: str, lines: list[str]) -> None:
+def _section(title: str, lines: list[str]) -> None:
     print("\n".join(["", Palette(sys.stdout).paint(title, BOLD), *lines]))
 
 
-def fields(service: Mapping[str, Any]) -> list[tuple[str, Cell]]:
+def _fields(service: Mapping[str, Any]) -> list[tuple[str, Cell]]:
     agent = service["agent"]
     return [
         ("name", service["name"]),
         ("id", service["id"]),
         ("type", service["serviceType"]["name"]),
         ("status", (service["status"], BOLD)),
-        ("can now", possible(service)),
+        ("can now", _possible(service)),
         ("agent", (f"{agent['name']} ({agent['status']})", GOOD if agent["status"] == "Connected" else BUSY)),
         ("instance", service.get("agentInstanceId") or ""),
         ("blueprint", service.get("blueprintDigest") or ""),
@@ -83,14 +83,14 @@ def fields(service: Mapping[str, Any]) -> list[tuple[str, Cell]]:
     ]
 
 
-def possible(service: Mapping[str, Any]) -> str:
+def _possible(service: Mapping[str, Any]) -> str:
     active = service.get("activeJob")
     if active is not None:
         return f"nothing until {active['action']} has ended"
     return ", ".join(service["availableActions"])
 
 
-def condition_lines(condition: Mapping[str, Any]) -> list[str]:
+def _condition_lines(condition: Mapping[str, Any]) -> list[str]:
     palette = Palette(sys.stdout)
     status, reason = str(condition.get("status")), str(condition.get("reason") or "")
     head = f"  {printable(str(condition.get('type')))}  {palette.paint(printable(status), COLOURS.get(status, BUSY))}"
@@ -100,6 +100,6 @@ def condition_lines(condition: Mapping[str, Any]) -> list[str]:
     return [head, *(diff_line(palette, line) for line in rest)]
 
 
-def origin_row(path: str, origin: Mapping[str, Any]) -> list[Cell]:
+def _origin_row(path: str, origin: Mapping[str, Any]) -> list[Cell]:
     how = str(origin.get("how") or "")
     return [path, str(origin.get("actor") or ""), how, age(origin.get("at")), short(origin.get("jobId") or "")]

@@ -49,17 +49,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     match arguments.what:
         case "check":
-            return check(arguments.file)
+            return _check(arguments.file)
         case "draw":
-            return draw(arguments.file, arguments.format, arguments.output)
+            return _draw(arguments.file, arguments.format, arguments.output)
         case _:
-            return validate(arguments)
+            return _validate(arguments)
 
 
-def check(file: str) -> int:
+def _check(file: str) -> int:
     from mainstay.control.domain.service_types import report_service_type
 
-    definition = parse_type(read_type_document(file))
+    definition = _parse_type(_read_type_document(file))
     if definition is None:
         return 1
     findings = report_service_type(definition)
@@ -69,12 +69,12 @@ def check(file: str) -> int:
     return 0
 
 
-def draw(file: str, form: str, output: str | None) -> int:
-    document = read_type_document(file)
-    definition = parse_type(document)
+def _draw(file: str, form: str, output: str | None) -> int:
+    document = _read_type_document(file)
+    definition = _parse_type(document)
     if definition is None:
         return 1
-    picture = render(definition, form, str(document.get("name") or Path(file).stem))
+    picture = _render(definition, form, str(document.get("name") or Path(file).stem))
     if output is None:
         sys.stdout.write(picture)
         return 0
@@ -85,7 +85,7 @@ def draw(file: str, form: str, output: str | None) -> int:
     return 0
 
 
-def render(definition: ServiceTypeDefinition, form: str, title: str) -> str:
+def _render(definition: ServiceTypeDefinition, form: str, title: str) -> str:
     from mainstay.control.domain.lifecycle.mermaid import draw_mermaid
     from mainstay.control.domain.lifecycle.svg import draw_svg
     from mainstay.control.domain.properties.json_schema import export_json_schema
@@ -97,20 +97,20 @@ def render(definition: ServiceTypeDefinition, form: str, title: str) -> str:
     return json.dumps(export_json_schema(definition.properties, title), indent=2, ensure_ascii=False) + "\n"
 
 
-def validate(arguments: argparse.Namespace) -> int:
+def _validate(arguments: argparse.Namespace) -> int:
     from mainstay.control.domain.properties import contract
     from mainstay.control.domain.properties.engine import Rejected, decide
 
-    definition = parse_type(read_type_document(arguments.file))
+    definition = _parse_type(_read_type_document(arguments.file))
     if definition is None:
         return 1
-    asked_in = situation(arguments, definition)
+    asked_in = _situation(arguments, definition)
     given = read_document(arguments.properties)
-    stored = read_properties(arguments.old) if arguments.old is not None else None
+    stored = _read_properties(arguments.old) if arguments.old is not None else None
     outcome = decide(definition.properties, given, asked_in, stored=stored)
     unknown: list[str] = []
     if isinstance(outcome, contract.Questions):
-        unknown = describe_unknown(outcome)
+        unknown = _describe_unknown(outcome)
         outcome = decide(definition.properties, given, asked_in, stored=stored, answers=contract.ASSUMED)
     if isinstance(outcome, Rejected):
         for fault in outcome.faults:
@@ -122,7 +122,7 @@ def validate(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def situation(arguments: argparse.Namespace, definition: ServiceTypeDefinition) -> EvaluationContext:
+def _situation(arguments: argparse.Namespace, definition: ServiceTypeDefinition) -> EvaluationContext:
     from mainstay.control.domain.properties.contract import ACTOR_OF_ROLE, Actor, EvaluationContext, Operation
 
     state, initial = arguments.state, definition.lifecycle.initial_state
@@ -154,7 +154,7 @@ def situation(arguments: argparse.Namespace, definition: ServiceTypeDefinition) 
     )
 
 
-def read_type_document(file: str) -> dict[str, object]:
+def _read_type_document(file: str) -> dict[str, object]:
     document = read_document(file)
     if not isinstance(document, dict):
         raise CommandRefused(f"{file} is not a service type: expected an object with {', '.join(sorted(KEYS))}")
@@ -167,7 +167,7 @@ def read_type_document(file: str) -> dict[str, object]:
     return document
 
 
-def parse_type(document: dict[str, object]) -> ServiceTypeDefinition | None:
+def _parse_type(document: dict[str, object]) -> ServiceTypeDefinition | None:
     """The definition; None if it has faults, which are then printed."""
     try:
         from mainstay.control.domain.refusals import InvalidDefinition, Refusal
@@ -190,14 +190,14 @@ def parse_type(document: dict[str, object]) -> ServiceTypeDefinition | None:
         raise CommandRefused(str(refusal)) from None
 
 
-def read_properties(file: str) -> dict[str, object]:
+def _read_properties(file: str) -> dict[str, object]:
     document = read_document(file)
     if not isinstance(document, dict):
         raise CommandRefused(f"{file} does not hold properties: expected an object")
     return document
 
 
-def describe_unknown(questions: Questions) -> list[str]:
+def _describe_unknown(questions: Questions) -> list[str]:
     lines = [f"whether service {service_id} exists" for service_id in sorted(questions.services)]
     lines += [f"which options of type '{name}' the provider offers" for name in sorted(questions.option_types)]
     lines += [f"whether pool '{pool.pool_type}' has a value for {pool.path}" for pool in questions.pools]

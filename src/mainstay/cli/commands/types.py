@@ -52,33 +52,33 @@ def run(arguments: argparse.Namespace) -> int:
         told = [{**each, "offers": offers.get(each["id"], [])} for each in found]
         print_json(told[0] if arguments.name else told)
     elif arguments.name:
-        show(found[0], offers.get(found[0]["id"], []))
+        _show(found[0], offers.get(found[0]["id"], []))
     elif found:
         print_table(
             ("TYPE", "PROPERTIES", "STATES", "AGENTS", "BLUEPRINT"),
-            [row(each, offers.get(each["id"], [])) for each in found],
+            [_row(each, offers.get(each["id"], [])) for each in found],
         )
     else:
         print("There is no service type yet; an admin brings one with `mainstay blueprint push`.")
     return 0
 
 
-def row(service_type: Mapping[str, Any], offers: list[Any]) -> list[Cell]:
+def _row(service_type: Mapping[str, Any], offers: list[Any]) -> list[Cell]:
     members = members_of(service_type)
     names = "any" if members is None else ", ".join(members) or "none"
     states = ", ".join(state_names(lifecycle_of(service_type)))
     digest = service_type.get("blueprintDigest")
-    return [service_type["name"], names, states, agents_cell(offers), str(digest)[:DIGEST_SHOWN] if digest else ""]
+    return [service_type["name"], names, states, _agents_cell(offers), str(digest)[:DIGEST_SHOWN] if digest else ""]
 
 
-def agents_cell(offers: list[Any]) -> Cell:
+def _agents_cell(offers: list[Any]) -> Cell:
     """How many can serve it now, of how many."""
     agents = [agent for offer in offers for agent in offer["agents"]]
     ready = sum(agent["status"] == "Connected" for agent in agents)
     return (f"{ready}/{len(agents)}", GOOD if ready else BAD)
 
 
-def show(service_type: Mapping[str, Any], offers: list[Any]) -> None:
+def _show(service_type: Mapping[str, Any], offers: list[Any]) -> None:
     paint = Palette(sys.stdout).paint
     print(f"{paint(printable(service_type['name']), BOLD)}  {paint(service_type['id'], DIM)}")
     if service_type.get("blueprintDigest"):
@@ -92,12 +92,12 @@ def show(service_type: Mapping[str, Any], offers: list[Any]) -> None:
     else:
         print_table(
             ("PROPERTY", "TYPE", "REQUIRED", "SET BY", "DEFAULT", "ALLOWED", "CHANGES"),
-            [property_row(path, definition) for path, definition in walk(members)],
+            [_property_row(path, definition) for path, definition in walk(members)],
         )
     lifecycle = lifecycle_of(service_type)
-    print(f"\n{paint('states', BOLD)}   {', '.join(state_words(lifecycle))}")
+    print(f"\n{paint('states', BOLD)}   {', '.join(_state_words(lifecycle))}")
     print(paint("actions", BOLD))
-    for line in action_lines(lifecycle):
+    for line in _action_lines(lifecycle):
         print(f"  {line}")
     print(paint("offered by", BOLD) if offers else "Nobody offers it yet: no agent serves this type.")
     for offer in offers:
@@ -105,7 +105,7 @@ def show(service_type: Mapping[str, Any], offers: list[Any]) -> None:
         print(f"  {printable(offer['provider']['name'])}: {printable(names)}")
 
 
-def property_row(path: str, definition: Mapping[str, Any]) -> list[Cell]:
+def _property_row(path: str, definition: Mapping[str, Any]) -> list[Cell]:
     kind = type_of(definition) + (", secret" if is_secret(definition) else "")
     required = "yes" if definition.get("required") else "no"
     return [
@@ -119,7 +119,7 @@ def property_row(path: str, definition: Mapping[str, Any]) -> list[Cell]:
     ]
 
 
-def state_words(lifecycle: Mapping[str, Any]) -> list[str]:
+def _state_words(lifecycle: Mapping[str, Any]) -> list[str]:
     roles = {"terminalStates": "end", "runningStates": "running"}
     words = []
     for name in state_names(lifecycle):
@@ -129,7 +129,7 @@ def state_words(lifecycle: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def action_lines(lifecycle: Mapping[str, Any]) -> list[str]:
+def _action_lines(lifecycle: Mapping[str, Any]) -> list[str]:
     actions = lifecycle.get("actions") or ()
     wide = max((len(printable(each["name"])) for each in actions), default=0)
     lines = []

@@ -18,11 +18,11 @@ def read_url(text: str) -> str:
     except ValueError:
         fine = False
     if not fine or parts.query or parts.fragment or parts.username is not None:
-        raise CommandRefused(f"{printable(shown(text))!r} is no address of a server, such as https://plane.example")
+        raise CommandRefused(f"{printable(_shown(text))!r} is no address of a server, such as https://plane.example")
     return text.rstrip("/").removesuffix("/api/v1")
 
 
-def shown(text: str) -> str:
+def _shown(text: str) -> str:
     """Without what may be a password."""
     scheme, _, rest = text.partition("://")
     return f"{scheme}://{rest.rpartition('@')[2]}"

@@ -42,7 +42,7 @@ WAYS_OUT = {
 OPTIONS = {"?dryRun=true": "--dry-run", "?force=true": "--force"}
 
 
-def config_directory() -> Path:
+def _config_directory() -> Path:
     """A person's own, also root's: a login belongs to who typed it."""
     given = os.environ.get("MAINSTAY_CONFIG_DIR")
     if given:
@@ -57,7 +57,7 @@ def read_login() -> tuple[str | None, str | None]:
     url = read_url(url) if url else None
     if url and token:
         return url, token
-    path = config_directory() / LOGIN_FILE
+    path = _config_directory() / LOGIN_FILE
     try:
         kept = json.loads(path.read_text())
         kept_url, kept_token = str(kept["url"]), str(kept["token"])
@@ -71,7 +71,7 @@ def read_login() -> tuple[str | None, str | None]:
 
 
 def save_login(url: str, token: str) -> Path:
-    path = config_directory() / LOGIN_FILE
+    path = _config_directory() / LOGIN_FILE
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_private(path, json.dumps({"url": url, "token": token}) + "\n")
     return path
@@ -91,7 +91,7 @@ def write_private(path: Path, text: str) -> None:
 
 def forget_login() -> bool:
     try:
-        (config_directory() / LOGIN_FILE).unlink()
+        (_config_directory() / LOGIN_FILE).unlink()
     except FileNotFoundError:
         return False
     return True
@@ -175,10 +175,10 @@ def some(
 
 def is_id(word: str) -> bool:
     parts = word.split("-")
-    return [len(part) for part in parts] == [8, 4, 4, 4, 12] and is_hexadecimal("".join(parts))
+    return [len(part) for part in parts] == [8, 4, 4, 4, 12] and _is_hexadecimal("".join(parts))
 
 
-def is_hexadecimal(word: str) -> bool:
+def _is_hexadecimal(word: str) -> bool:
     return bool(word) and all(character in "0123456789abcdefABCDEF" for character in word)
 
 
@@ -189,29 +189,29 @@ def short(record_id: object) -> str:
 
 def find_named(client: Client, path: str, noun: str, word: str) -> Any:
     """The one item with this name, id or beginning of an id."""
-    return one_of(word, noun, matching(client, path, word), lambda: names_of(client, path))
+    return _one_of(word, noun, _matching(client, path, word), lambda: _names_of(client, path))
 
 
-def matching(client: Client, path: str, word: str) -> list[Any]:
+def _matching(client: Client, path: str, word: str) -> list[Any]:
     named = [each for each in some(client, path, {"name": word}) if each["name"] == word]
     if named:
         return named
     if is_id(word):
         return some(client, path, {"id": word.lower()})
-    return by_prefix(client, path, word)
+    return _by_prefix(client, path, word)
 
 
-def by_prefix(client: Client, path: str, word: str) -> list[Any]:
-    if len(word) < 4 or not is_hexadecimal(word.replace("-", "")):
+def _by_prefix(client: Client, path: str, word: str) -> list[Any]:
+    if len(word) < 4 or not _is_hexadecimal(word.replace("-", "")):
         return []
     return [each for each in some(client, path, {"sort": "-createdAt"}) if each["id"].startswith(word.lower())]
 
 
-def names_of(client: Client, path: str) -> list[str]:
+def _names_of(client: Client, path: str) -> list[str]:
     return [str(each["name"]) for each in some(client, path, limit=500)]
 
 
-def one_of(word: str, noun: str, found: list[Any], known: Any) -> Any:
+def _one_of(word: str, noun: str, found: list[Any], known: Any) -> Any:
     if len(found) == 1:
         return found[0]
     if not found:
@@ -220,11 +220,11 @@ def one_of(word: str, noun: str, found: list[Any], known: Any) -> Any:
         near = suggestion(word, names)
         raise CommandRefused(f"there is no {noun} {word!r}{near or there}")
     lines = [f"{len(found)} {noun}s are called {word!r}; give the id of one:"]
-    lines += [f"  {describe(each)}" for each in found[:NAMED_IN_A_MESSAGE]]
+    lines += [f"  {_describe(each)}" for each in found[:NAMED_IN_A_MESSAGE]]
     raise CommandRefused("\n".join(lines))
 
 
-def describe(record: Mapping[str, Any]) -> str:
+def _describe(record: Mapping[str, Any]) -> str:
     kind = record.get("serviceType")
     words = [str(record["id"]), str(record.get("name", ""))]
     words += [str(kind["name"])] if isinstance(kind, dict) else []
@@ -237,11 +237,11 @@ def find_type(client: Client, word: str) -> Any:
 
 def find_service(client: Client, word: str) -> Any:
     """A living service by its name; a service that has ended, if no living one has the name; or any by its id."""
-    found = matching(client, "/services", word)
+    found = _matching(client, "/services", word)
     if len(found) > 1:
         alive = living(client, found)
         found = alive or [max(found, key=lambda each: str(each["createdAt"]))]
-    return one_of(word, "service", found, lambda: names_of(client, "/services"))
+    return _one_of(word, "service", found, lambda: _names_of(client, "/services"))
 
 
 def living(client: Client, services: Iterable[Any]) -> list[Any]:
@@ -258,15 +258,15 @@ def living(client: Client, services: Iterable[Any]) -> list[Any]:
 
 def find_agent(client: Client, word: str) -> Any:
     """An agent by name or id, also one of another provider that can be ordered from."""
-    own = matching(client, "/agents", word)
+    own = _matching(client, "/agents", word)
     if own:
-        return one_of(word, "agent", own, list)
-    offered = offered_agents(client.get("/catalogue"))
+        return _one_of(word, "agent", own, list)
+    offered = _offered_agents(client.get("/catalogue"))
     found = [each for each in offered.values() if word in (each["name"], each["id"])]
-    return one_of(word, "agent", found, lambda: sorted({each["name"] for each in offered.values()}))
+    return _one_of(word, "agent", found, lambda: sorted({each["name"] for each in offered.values()}))
 
 
-def offered_agents(catalogue: Mapping[str, Any]) -> dict[str, Any]:
+def _offered_agents(catalogue: Mapping[str, Any]) -> dict[str, Any]:
     return {
         agent["id"]: agent for item in catalogue["items"] for offer in item["offers"] for agent in offer["agents"]
     }
@@ -275,7 +275,7 @@ def offered_agents(catalogue: Mapping[str, Any]) -> dict[str, Any]:
 def find_job(client: Client, word: str) -> Any:
     if is_id(word):
         return client.get(f"/jobs/{word}")
-    found = by_prefix(client, "/jobs", word)
+    found = _by_prefix(client, "/jobs", word)
     if not found:
         raise CommandRefused(f"there is no job {word!r}; `mainstay jobs` lists them")
-    return one_of(word, "job", found, list)
+    return _one_of(word, "job", found, list)

@@ -86,7 +86,7 @@ def follow(
     # A run belongs to who asked for it: what others begin after it does not count.
     of = {"serviceId": service_id} if run_id is None else {"runId": run_id}
     try:
-        return look(client, service_id, of, screen, forever=forever)
+        return _look(client, service_id, of, screen, forever=forever)
     except KeyboardInterrupt:
         screen.clear()
         if not forever and not quiet:
@@ -96,7 +96,7 @@ def follow(
         screen.clear()
 
 
-def look(
+def _look(
     client: Client, service_id: str, of: Mapping[str, str], screen: StatusLine, *, forever: bool
 ) -> FollowResult:
     pause = SHORTEST_PAUSE_SECONDS
@@ -107,7 +107,7 @@ def look(
     waiting_since = time.monotonic()
     while True:
         try:
-            found = read(client, service_id, of)
+            found = _read(client, service_id, of)
             lost_at = None
         except Unreachable:
             lost_at = lost_at or time.monotonic()
@@ -119,25 +119,25 @@ def look(
         job = found.job
         if job is not None and job["id"] not in ended and job["status"] not in ACTIVE:
             if seen is not None or not forever:
-                screen.lasting(ended_line(screen.palette, found))
+                screen.lasting(_ended_line(screen.palette, found))
             ended.add(job["id"])
         if not forever and (job is None or job["status"] not in ACTIVE):
             if job is None:
-                screen.lasting(present_line(screen, found))
+                screen.lasting(_present_line(screen, found))
             return found
-        if job is None or not waits_for_agent(found):
+        if job is None or not _waits_for_agent(found):
             waiting_since = time.monotonic()
         elif job["id"] not in hinted and time.monotonic() - waiting_since > HINT_SECONDS:
             hinted.add(job["id"])
-            screen.lasting(hint(found))
-        screen.now(present_line(screen, found))
+            screen.lasting(_hint(found))
+        screen.now(_present_line(screen, found))
         state = (found.service["version"], None if job is None else (job["id"], job["status"], job["progress"]))
         pause = SHORTEST_PAUSE_SECONDS if state != seen else min(pause * 1.5, LONGEST_PAUSE_SECONDS)
         seen = state
         time.sleep(pause)
 
 
-def read(client: Client, service_id: str, of: Mapping[str, str]) -> FollowResult:
+def _read(client: Client, service_id: str, of: Mapping[str, str]) -> FollowResult:
     """The newest job tells the service as it was in the same instant."""
     newest = client.get("/jobs", query={**of, "sort": "-createdAt", "pageSize": 1})["items"]
     if not newest:
@@ -145,7 +145,7 @@ def read(client: Client, service_id: str, of: Mapping[str, str]) -> FollowResult
     return FollowResult(newest[0]["service"], newest[0])
 
 
-def present_line(screen: StatusLine, found: FollowResult) -> str:
+def _present_line(screen: StatusLine, found: FollowResult) -> str:
     service, job = found.service, found.job
     head = f"{printable(service['name'])}: {printable(service['status'])}"
     if job is None or job["status"] not in ACTIVE:
@@ -158,15 +158,15 @@ def present_line(screen: StatusLine, found: FollowResult) -> str:
         return f"{head}, {action} waits for {waits_for}"
     asked = asked_to_stop(job)
     if screen.live:
-        return f"{head}, {action}{asked} {age(job['claimedAt'])} {shown_progress(job)}".rstrip()
+        return f"{head}, {action}{asked} {age(job['claimedAt'])} {_shown_progress(job)}".rstrip()
     return f"{head}, {action} runs on {agent}{asked}{told_progress(job)}"
 
 
-def waits_for_agent(found: FollowResult) -> bool:
+def _waits_for_agent(found: FollowResult) -> bool:
     return bool(found.job["status"] == "Pending" and found.service["agent"]["status"] != "Connected")
 
 
-def hint(found: FollowResult) -> str:
+def _hint(found: FollowResult) -> str:
     agent = printable(found.service["agent"]["name"])
     return (
         f"  Nobody works on it until agent {agent} is back. Ctrl-C leaves it standing;"
@@ -186,7 +186,7 @@ def told_progress(job: Any) -> str:
     return "".join(f", {printable(str(part))}" for part in (*said, text) if part)
 
 
-def shown_progress(job: Any) -> str:
+def _shown_progress(job: Any) -> str:
     progress = job.get("progress") or {}
     percent, text = progress.get("percent"), printable(str(progress.get("text") or ""))
     if not isinstance(percent, (int, float)):
@@ -194,7 +194,7 @@ def shown_progress(job: Any) -> str:
     return f"{bar(percent / 100, BAR_WIDTH)} {percent:.0f}% {text}".rstrip()
 
 
-def ended_line(palette: Palette, found: FollowResult) -> str:
+def _ended_line(palette: Palette, found: FollowResult) -> str:
     service, job = found.service, found.job
     head = f"{palette.paint(printable(service['name']), BOLD)}: {printable(service['status'])}, {printable(job['action'])}"
     # As in the list of jobs: what it waited for the agent is not what it took.
@@ -217,15 +217,15 @@ def finish(client: Client, service: Any, action: str, *, wait: bool, as_json: bo
         run_id = client.get(f"/jobs/{begun['id']}")["runId"]
         followed = follow(client, service["id"], run_id=run_id, quiet=as_json)
         if as_json:
-            print_outcome(followed)
+            _print_outcome(followed)
         return followed.exit_code
     if as_json:
-        print_outcome(FollowResult(service, None))
+        _print_outcome(FollowResult(service, None))
         return 0
     name, status = printable(service["name"]), printable(service["status"])
     if begun is None:
         print(f"{name}: {status}, nothing is left to do")
-        if is_drifted(service):
+        if _is_drifted(service):
             print(f"Its host is not as wanted, though: `mainstay show {short(service['id'])}` tells where.")
     else:
         action = printable(begun["action"])
@@ -233,11 +233,11 @@ def finish(client: Client, service: Any, action: str, *, wait: bool, as_json: bo
     return 0
 
 
-def is_drifted(service: Any) -> bool:
+def _is_drifted(service: Any) -> bool:
     return any(each.get("type") == "InSync" and each.get("status") == "False" for each in service["conditions"])
 
 
-def print_outcome(followed: FollowResult) -> None:
+def _print_outcome(followed: FollowResult) -> None:
     from mainstay.cli.local_run import print_json
 
     job = followed.job

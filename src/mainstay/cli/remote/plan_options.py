@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PLAN_SECONDS = 90.0
 
 
-def digest(text: str) -> str:
+def _digest(text: str) -> str:
     """An empty one, as a script may have it by mistake, must not order without a plan."""
     if not text:
         raise CommandRefused("--plan-digest is empty; `--plan` tells one")
@@ -35,7 +35,7 @@ def add_forecast_options(parser: argparse.ArgumentParser) -> None:
     ways.add_argument("--dry-run", action="store_true", help="only tell what the control plane would do")
     ways.add_argument("--plan", action="store_true", help="also ask the agent what would change on its host")
     ways.add_argument(
-        "--plan-digest", metavar="DIGEST", type=digest, help="do exactly what this plan said, or refuse"
+        "--plan-digest", metavar="DIGEST", type=_digest, help="do exactly what this plan said, or refuse"
     )
 
 

@@ -55,29 +55,29 @@ def read_properties(client: Client, arguments: argparse.Namespace, members: Memb
         document = read_document(file)
         if not isinstance(document, dict):
             raise CommandRefused(f"{file} does not hold properties: expected an object")
-        merge(given, document)
+        _merge(given, document)
     asked = 0
     for text in arguments.property:
         if text in bare:
             continue
-        path, raw = split(text, "-p", members)
+        path, raw = _split(text, "-p", members)
         definition = find_definition(members, path)
         asked += raw == "-"
         if raw == "-" and asked > 1 and not sys.stdin.isatty():
             raise CommandRefused("standard input holds one value, so only one property can be -; use --secret-file")
         name = ".".join(path)
-        value = typed(client, read_value(name, raw), definition, name)
+        value = _typed(client, _read_value(name, raw), definition, name)
         if raw[:1] not in ("-", "@") and conceal_value(value, definition) != value:
             print_warning(f"{name} holds a secret, and others see the command line; use -p {name}=- or --secret-file")
         put(given, path, value)
     for text in arguments.secret_file:
-        path, file = split(text, "--secret-file", members)
+        path, file = _split(text, "--secret-file", members)
         definition = find_definition(members, path)
-        put(given, path, typed(client, without_last_newline(read_text(file)), definition, ".".join(path)))
+        put(given, path, _typed(client, without_last_newline(read_text(file)), definition, ".".join(path)))
     return given
 
 
-def split(text: str, option: str, members: Members | None) -> tuple[list[str], str]:
+def _split(text: str, option: str, members: Members | None) -> tuple[list[str], str]:
     name, separator, value = text.partition("=")
     path = [name] if members is not None and name in members else name.split(".")
     if not separator or not all(path):
@@ -85,7 +85,7 @@ def split(text: str, option: str, members: Members | None) -> tuple[list[str], s
     return path, value
 
 
-def read_value(name: str, raw: str) -> str:
+def _read_value(name: str, raw: str) -> str:
     if raw == "-":
         return ask_secret(name)
     if raw.startswith("@@"):
@@ -93,22 +93,22 @@ def read_value(name: str, raw: str) -> str:
     return read_text(raw[1:]) if raw.startswith("@") else raw
 
 
-def typed(client: Client, text: str, definition: Definition | None, name: str) -> Any:
+def _typed(client: Client, text: str, definition: Definition | None, name: str) -> Any:
     if definition is None:
-        return guessed(text, name)
+        return _guessed(text, name)
     match definition.get("type"):
         case "integer" | "number" as kind:
-            return number(text, whole=kind == "integer")
+            return _number(text, whole=kind == "integer")
         case "boolean":
             return {"true": True, "false": False}.get(text.strip().lower(), text)
         case "object" | "array" | "json" | None:
-            return guessed(text, name)
+            return _guessed(text, name)
     if is_reference(definition) and text and not is_id(text):
         return find_service(client, text)["id"]
     return text
 
 
-def number(text: str, *, whole: bool) -> Any:
+def _number(text: str, *, whole: bool) -> Any:
     try:
         return int(text)
     except ValueError:
@@ -120,7 +120,7 @@ def number(text: str, *, whole: bool) -> Any:
     return found if isinstance(found, float) and (not whole or found.is_integer()) else text
 
 
-def guessed(text: str, name: str) -> Any:
+def _guessed(text: str, name: str) -> Any:
     """JSON, or what YAML makes of lists and maps; any other text is itself."""
     try:
         return json.loads(text)
@@ -144,9 +144,9 @@ def put(given: dict[str, Any], path: list[str], value: Any) -> None:
     given[path[-1]] = value
 
 
-def merge(given: dict[str, Any], more: dict[str, Any]) -> None:
+def _merge(given: dict[str, Any], more: dict[str, Any]) -> None:
     for name, value in more.items():
         if isinstance(value, dict) and isinstance(given.get(name), dict):
-            merge(given[name], value)
+            _merge(given[name], value)
         else:
             given[name] = value

@@ -45,16 +45,16 @@ def members_of(service_type: Mapping[str, Any]) -> Members | None:
         return None
     keys = {key for key, value in schema.items() if value is not None}
     inner = schema.get("properties")
-    wrapped = keys <= {"properties", "validators"} and not (isinstance(inner, dict) and is_text(inner.get("type")))
+    wrapped = keys <= {"properties", "validators"} and not (isinstance(inner, dict) and _is_text(inner.get("type")))
     found = (inner or {}) if wrapped else schema
     return {name: definition for name, definition in found.items() if isinstance(definition, dict)}
 
 
-def is_text(value: object) -> bool:
+def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
-def inner_members(definition: Definition) -> Members:
+def _inner_members(definition: Definition) -> Members:
     """What an object, or each object of a list, is made of."""
     return definition.get("properties") or (definition.get("items") or {}).get("properties") or {}
 
@@ -65,7 +65,7 @@ def walk(members: Members, outer: str = "") -> Iterator[tuple[str, Definition]]:
         path = f"{outer}{name}"
         yield path, definition
         inside = "[]." if definition.get("items") else "."
-        yield from walk(inner_members(definition), path + inside)
+        yield from walk(_inner_members(definition), path + inside)
 
 
 def find_definition(members: Members | None, path: list[str]) -> Definition | None:
@@ -74,7 +74,7 @@ def find_definition(members: Members | None, path: list[str]) -> Definition | No
         found = (members or {}).get(name)
         if found is None:
             return None
-        members = inner_members(found)
+        members = _inner_members(found)
     return found
 
 
@@ -167,7 +167,7 @@ def conceal_value(value: Any, definition: Definition | None) -> Any:
     if is_secret(definition):
         return SECRET
     if isinstance(value, dict):
-        return conceal(value, inner_members(definition))
+        return conceal(value, _inner_members(definition))
     if isinstance(value, list):
         return [conceal_value(each, definition.get("items")) for each in value]
     return value

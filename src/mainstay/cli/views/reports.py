@@ -21,15 +21,15 @@ class ReportedEvent:
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.name = f"{document.get('type', '?')}#{document.get('name', '?')}"
         self.outcome = str(document.get("outcome") or "?")
-        self.noop_message = text_or_none(document.get("noop_message"))
-        self.reason = text_or_none(document.get("reason"))
-        self.output = text_or_none(document.get("output"))
-        self.diff = text_or_none(document.get("diff"))
+        self.noop_message = _text_or_none(document.get("noop_message"))
+        self.reason = _text_or_none(document.get("reason"))
+        self.output = _text_or_none(document.get("output"))
+        self.diff = _text_or_none(document.get("diff"))
         self.errors = tuple(str(each) for each in document.get("errors") or ())
         self.warnings = tuple(str(each) for each in document.get("warnings") or ())
 
 
-def text_or_none(value: object) -> str | None:
+def _text_or_none(value: object) -> str | None:
     return None if value is None else str(value)
 
 
@@ -42,10 +42,10 @@ def print_report(document: Mapping[str, Any], *, verbose: bool) -> None:
             print("\n".join(event_lines(palette, event.name, event)))
     for error in document.get("errors") or ():
         print(f"{palette.paint('error:', 'failed')} {indented(str(error))}")
-    print(summary_of(palette, document, events))
+    print(_summary_of(palette, document, events))
 
 
-def summary_of(palette: Palette, document: Mapping[str, Any], events: list[ReportedEvent]) -> str:
+def _summary_of(palette: Palette, document: Mapping[str, Any], events: list[ReportedEvent]) -> str:
     summary: Any = document.get("summary")
     told = summary if isinstance(summary, dict) else {}
     numbers: dict[str, Any] = {key: each for key, each in told.items() if isinstance(each, (int, float))}

@@ -97,13 +97,13 @@ class RunDisplay(Observer):
         # Painting each of ten thousand lines would cost more than the work.
         if not self.live or (self.total > 200 and index % 50):
             return
-        width = self.terminal_width()
+        width = self._terminal_width()
         line = f"[{index + 1}/{self.total}] {printable(resource.id)}"
         self.write("\r\033[K" + self.palette.paint(line[: width - 1], "dim"))
         self.flush()
         self.shown_progress = True
 
-    def terminal_width(self) -> int:
+    def _terminal_width(self) -> int:
         try:
             return os.get_terminal_size(self.stream.fileno()).columns
         except OSError:
@@ -125,13 +125,13 @@ class RunDisplay(Observer):
         self.told()
 
     def event(self, index: int, event: Event) -> None:
-        if not self.verbose and self.is_expected(event):
+        if not self.verbose and self._is_expected(event):
             return
         self.clear()
         self.write("\n".join((*event_lines(self.palette, event.resource.id, event), "")))
         self.told()
 
-    def is_expected(self, event: Event) -> bool:
+    def _is_expected(self, event: Event) -> bool:
         """What is as wanted, or was left out on purpose, is counted at the end and not told one by one."""
         if event.outcome not in (STABLE, SKIPPED) or event.warnings:
             return False
@@ -179,7 +179,7 @@ def event_lines(palette: Palette, name: str, event: Event | ReportedEvent) -> li
     lines += [f"  {palette.paint('error:', FAILED)} {indented(text)}" for text in event.errors]
     lines += [f"  {palette.paint('warning:', CHANGED)} {indented(text)}" for text in event.warnings]
     if event.outcome == FAILED and event.output:
-        lines += [f"  {palette.paint('|', 'dim')} {printable(line)}" for line in tail(event.output, 20)]
+        lines += [f"  {palette.paint('|', 'dim')} {printable(line)}" for line in _tail(event.output, 20)]
     if event.diff:
         lines += [diff_line(palette, line) for line in event.diff.split("\n")]
     return lines
@@ -204,7 +204,7 @@ def indented(text: str) -> str:
     return printable(text, keep_newlines=True).replace("\n", "\n         ")
 
 
-def tail(text: str, count: int) -> list[str]:
+def _tail(text: str, count: int) -> list[str]:
     lines = text.rstrip("\n").split("\n")
     return lines if len(lines) <= count else [f"[… {len(lines) - count} lines before]", *lines[-count:]]
 

@@ -29,19 +29,19 @@ SMALL_SECONDS = 10
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
     """Columns as wide as they need to be; on a terminal the widest give way until the line fits."""
     palette = Palette(sys.stdout)
-    painted = [[painted_cell(cell) for cell in row] for row in rows]
+    painted = [[_painted_cell(cell) for cell in row] for row in rows]
     texts = [list(headers), *([text for text, _ in row] for row in painted)]
     widths = [max(width_of(line[column]) for line in texts) for column in range(len(headers))]
     limit = terminal_width()
     if limit is not None:
         fit(widths, limit - len(GAP) * (len(widths) - 1))
-    print(GAP.join(palette.paint(pad(*each), BOLD) for each in zip(headers, widths, strict=True)).rstrip())
+    print(GAP.join(palette.paint(_pad(*each), BOLD) for each in zip(headers, widths, strict=True)).rstrip())
     for row in painted:
-        cells = (palette.paint(pad(text, wide), colour) for (text, colour), wide in zip(row, widths, strict=True))
+        cells = (palette.paint(_pad(text, wide), colour) for (text, colour), wide in zip(row, widths, strict=True))
         print(GAP.join(cells).rstrip())
 
 
-def painted_cell(cell: Cell) -> tuple[str, str]:
+def _painted_cell(cell: Cell) -> tuple[str, str]:
     text, colour = cell if isinstance(cell, tuple) else (cell, "")
     return (cut(printable(text).replace("\t", " "), LONGEST_CELL), colour) if text else (NOTHING, DIM)
 
@@ -51,7 +51,7 @@ def fit(widths: list[int], limit: int) -> None:
         widths[widths.index(max(widths))] -= 1
 
 
-def pad(text: str, wide: int) -> str:
+def _pad(text: str, wide: int) -> str:
     shown = cut(text, wide)
     return shown + " " * (wide - width_of(shown))
 
@@ -96,21 +96,21 @@ def print_fields(fields: Iterable[tuple[str, Cell]]) -> None:
 
 def tree_lines(value: Mapping[str, object], indent: str = "  ") -> list[str]:
     """A document, two places deeper with each level; values that stand beside each other are aligned."""
-    wide = max((width_of(printable(name)) for name, item in value.items() if not is_nested(item)), default=0)
+    wide = max((width_of(printable(name)) for name, item in value.items() if not _is_nested(item)), default=0)
     lines: list[str] = []
     for name, item in value.items():
         if isinstance(item, dict) and item:
             lines += [f"{indent}{printable(name)}", *tree_lines(item, indent + "  ")]
-        elif is_nested(item) and isinstance(item, list):
+        elif _is_nested(item) and isinstance(item, list):
             lines.append(f"{indent}{printable(name)}")
             for number, each in enumerate(item):
                 lines += tree_lines({f"[{number}]": each}, indent + "  ")
         else:
-            lines.append(f"{indent}{pad(printable(name), wide)}{GAP}{printable(plain(item))}")
+            lines.append(f"{indent}{_pad(printable(name), wide)}{GAP}{printable(plain(item))}")
     return lines
 
 
-def is_nested(item: object) -> bool:
+def _is_nested(item: object) -> bool:
     if isinstance(item, dict):
         return bool(item)
     return isinstance(item, list) and any(isinstance(each, (dict, list)) for each in item)
@@ -137,11 +137,11 @@ def bar(share: float, wide: int = 20) -> str:
 
 def age(time: object, *, now: datetime | None = None) -> str:
     """How long ago it was, in its largest unit; empty if it is no time."""
-    then = read_time(time)
-    return "" if then is None else span(((now or datetime.now(UTC)) - then).total_seconds())
+    then = _read_time(time)
+    return "" if then is None else _span(((now or datetime.now(UTC)) - then).total_seconds())
 
 
-def span(seconds: float) -> str:
+def _span(seconds: float) -> str:
     for size, unit in UNITS:
         if seconds >= size:
             return f"{int(seconds // size)}{unit}"
@@ -150,7 +150,7 @@ def span(seconds: float) -> str:
 
 def lasted(began: object, ended: object) -> str:
     """How long it took, small times to a tenth; empty if one of them is no time."""
-    first, last = read_time(began), read_time(ended)
+    first, last = _read_time(began), _read_time(ended)
     if first is None or last is None:
         return ""
     seconds = (last - first).total_seconds()
@@ -158,10 +158,10 @@ def lasted(began: object, ended: object) -> str:
         return f"{max(0.0, seconds):.1f}s"
     largest = next(size for size, _ in UNITS if seconds >= size)
     rest = seconds % largest
-    return span(seconds) + (span(rest) if rest >= 1 else "")
+    return _span(seconds) + (_span(rest) if rest >= 1 else "")
 
 
-def read_time(text: object) -> datetime | None:
+def _read_time(text: object) -> datetime | None:
     try:
         return datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:
@@ -170,9 +170,9 @@ def read_time(text: object) -> datetime | None:
 
 def clock(text: object) -> str:
     """A moment as a person here reads it."""
-    time = read_time(text)
+    time = _read_time(text)
     return "" if time is None else time.astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
-def count(number: int, noun: str) -> str:
+def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -68,7 +68,7 @@ class RequestPipeline:
 
     async def _serve(self, endpoint: Endpoint, request: HttpRequest) -> Response[Any]:
         started = time.perf_counter()
-        request_id = request_id_of(request)
+        request_id = _request_id_of(request)
         try:
             answer = await self._act(endpoint, request)
             response = _respond(endpoint, answer)
@@ -142,13 +142,13 @@ class RequestPipeline:
 
     def answer_error(self, request: HttpRequest, error: Exception) -> Response[Any]:
         """For what never came to an endpoint: an unknown path, a method that is not there."""
-        request_id = request_id_of(request)
+        request_id = _request_id_of(request)
         response = self._refuse(error, request_id)
         response.set_header("X-Request-Id", request_id)
         return response
 
 
-def request_id_of(request: HttpRequest) -> str:
+def _request_id_of(request: HttpRequest) -> str:
     given = request.headers.get("x-request-id", "")
     return given if REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
 

@@ -16,7 +16,7 @@ MAX_TOKEN = 512
 SIGN_OF_LIFE_EVERY = timedelta(seconds=15)
 
 
-def bearer(header: str | None) -> str:
+def _bearer(header: str | None) -> str:
     scheme, _, value = (header or "").partition(" ")
     if scheme.lower() != "bearer" or not value.strip() or len(value) > MAX_TOKEN:
         raise HttpRefusal(401, "unauthorized", "send a token in the header: Authorization: Bearer …")
@@ -24,7 +24,7 @@ def bearer(header: str | None) -> str:
 
 
 async def authenticate(parts: Dependencies, header: str | None) -> Caller:
-    value = bearer(header)
+    value = _bearer(header)
     now = parts.clock()
     async with parts.store.asking() as tx:
         found = await find_caller(tx, value)

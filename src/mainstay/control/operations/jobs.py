@@ -103,7 +103,7 @@ class Leased:
     job: JobRow
 
 
-async def lock_job(work: UnitOfWork, job_id: str, service_id: str) -> LockedJob:
+async def _lock_job(work: UnitOfWork, job_id: str, service_id: str) -> LockedJob:
     found = await find_for_update(work.tx, service_id, lock=True)
     held = await store.find_job_with_hold(work.tx, job_id, lock=True)
     if found is None or held is None:
@@ -188,7 +188,7 @@ def _check_processing(held: LockedJob) -> None:
 
 
 async def renew(work: UnitOfWork, job: JobRow, wanted: Renewal) -> Renewed:
-    held = await lock_job(work, job.id, job.service_id)
+    held = await _lock_job(work, job.id, job.service_id)
     _check_lease(held, wanted.lease_token)
     _check_processing(held)
     current = held.job
@@ -208,7 +208,7 @@ async def renew(work: UnitOfWork, job: JobRow, wanted: Renewal) -> Renewed:
 
 
 async def release(work: UnitOfWork, job: JobRow, wanted: Release) -> None:
-    held = await lock_job(work, job.id, job.service_id)
+    held = await _lock_job(work, job.id, job.service_id)
     _check_lease(held, wanted.lease_token)
     _check_processing(held)
     if held.job.cancel_requested:
@@ -236,7 +236,7 @@ async def _put_back(work: UnitOfWork, held: LockedJob, event: str, *, attempt: i
 
 
 async def complete(work: UnitOfWork, job: JobRow, wanted: Completion) -> None:
-    held = await lock_job(work, job.id, job.service_id)
+    held = await _lock_job(work, job.id, job.service_id)
     _check_lease(held, wanted.lease_token)
     told = (wanted.properties, wanted.agent_instance_id, wanted.agent_instance_data)
     outcome = secret_sealing.digest_of(work, "complete", *told)
@@ -330,7 +330,7 @@ async def _end_job(
 
 
 async def fail(work: UnitOfWork, job: JobRow, wanted: FailureReport) -> None:
-    held = await lock_job(work, job.id, job.service_id)
+    held = await _lock_job(work, job.id, job.service_id)
     outcome = secret_sealing.digest_of(work, "fail", wanted.error_message)
     _check_lease(held, wanted.lease_token)
     if held.job.status in ("Failed", "Cancelled") and held.holding.outcome == outcome:
@@ -360,7 +360,7 @@ async def _abandon(work: UnitOfWork, held: LockedJob, run: RunRow, to: str | Non
 
 async def cancel(work: UnitOfWork, job: JobRow) -> None:
     """Pending: it is over at once. Processing: the agent is asked, and answers with `fail`."""
-    held = await lock_job(work, job.id, job.service_id)
+    held = await _lock_job(work, job.id, job.service_id)
     if held.job.status == "Pending":
         await _end_job(work, held, "Cancelled", None, None, None)
         await _abandon(work, held, await runs.find_run(work, held.job), None)
@@ -387,7 +387,7 @@ async def time_out_overdue(work: UnitOfWork) -> bool:
     ids = await store.overdue_ids(work.tx, work.now, SWEEP)
     job = await JOBS.find(work.tx, secrets.choice(ids)) if ids else None
     if job is not None:
-        await _time_out(work, await lock_job(work, job.id, job.service_id))
+        await _time_out(work, await _lock_job(work, job.id, job.service_id))
     return len(ids) > 1
 
 
@@ -431,7 +431,7 @@ async def force_delete(work: UnitOfWork, service: ServiceRow) -> None:
         raise InUse(f"service {service.id}", {"services": referrers})
     active = await store.active_job(work.tx, service.id)
     if active is not None:
-        held = await lock_job(work, active.id, service.id)
+        held = await _lock_job(work, active.id, service.id)
         await _end_job(work, held, "Cancelled", None, None, None)
         await runs.abandon_run(work, await runs.find_run(work, held.job))
     after = msgspec.structs.replace(service, status=end)

@@ -129,7 +129,7 @@ async def preview(work: UnitOfWork, carried: Carried, wanted: object, draft: Pla
     forecast = await carried.forecast(work)
     return PlanPreview(
         forecast,
-        await inputs_of(work, carried, forecast, job, wanted, draft),
+        await _inputs_of(work, carried, forecast, job, wanted, draft),
         carried.service.agent_id,
         None if job is None else await _question(work, carried.service, job),
     )
@@ -138,7 +138,7 @@ async def preview(work: UnitOfWork, carried: Carried, wanted: object, draft: Pla
 async def check_inputs(work: UnitOfWork, carried: Carried, wanted: object, promise: PlanDigest) -> None:
     """Once more, in the transaction that will stay."""
     job = None if carried.plan is None else await active_job(work.tx, carried.service.id)
-    inputs = await inputs_of(work, carried, await carried.forecast(work), job, wanted, promise.draft)
+    inputs = await _inputs_of(work, carried, await carried.forecast(work), job, wanted, promise.draft)
     refuse_other_inputs(promise, inputs)
 
 
@@ -149,7 +149,7 @@ def refuse_other_inputs(promise: PlanDigest, inputs: str) -> None:
         )
 
 
-async def inputs_of(
+async def _inputs_of(
     work: UnitOfWork, carried: Carried, forecast: Forecast, job: JobRow | None, wanted: object, draft: PlanSeed
 ) -> str:
     """A digest of all that the outcome follows from. What an agent says of a service's condition is not among it."""

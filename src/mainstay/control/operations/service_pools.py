@@ -157,7 +157,7 @@ async def create_value(work: UnitOfWork, wanted: NewPoolValue) -> ServicePoolVal
         raise BadInput(f"there is no service pool {wanted.service_pool_id}")
     if pool.generator_type == "subnet":
         raise BadInput("a subnet pool makes its values itself")
-    if not fits(pool.property_type, wanted.value):
+    if not _fits(pool.property_type, wanted.value):
         raise BadInput(f"pool {pool.type} holds values of type {pool.property_type}, got {type_name(wanted.value)}")
     value = ServicePoolValue(
         id=new_id(),
@@ -171,7 +171,7 @@ async def create_value(work: UnitOfWork, wanted: NewPoolValue) -> ServicePoolVal
     return await work.insert(SERVICE_POOL_VALUES, value, value_key=pool_allocation.value_key(wanted.value))
 
 
-def fits(kind: PoolPropertyType, value: object) -> bool:
+def _fits(kind: PoolPropertyType, value: object) -> bool:
     if kind == "string":
         return isinstance(value, str)
     if kind == "boolean":

@@ -261,18 +261,18 @@ async def _request(
     if action.name == "update" and plan.decided is not None and not plan.decided.accepted.changed:
         if active is not None and await runs.changes_properties(work, active, service):
             # What is stored now will not be for long: who asks for it would be told it is so, and then it is not.
-            raise active_job_refusal(active)
+            raise _active_job_refusal(active)
         return None
     transitions.begin(lifecycle, action.name, service.status)
     if active is not None:
-        raise active_job_refusal(active)
+        raise _active_job_refusal(active)
     if action.name == "delete":
         await _refuse_if_referenced(work, service)
     await runs.start(work, service, lifecycle, action.name, plan.properties, plan)
     return plan
 
 
-def active_job_refusal(job: JobRow) -> Conflict:
+def _active_job_refusal(job: JobRow) -> Conflict:
     return Conflict(
         f"the service has an active job {job.id} ({job.action}); wait for it or cancel it",
         code="active_job",
@@ -293,14 +293,14 @@ async def _plan(
             raise BadInput(f"action '{action.name}' takes no properties")
         return RunPlan(None)
     decided = await accept_properties(
-        work, schema, dict(request.properties or {}), await update_setting(work, service), service.properties
+        work, schema, dict(request.properties or {}), await _update_setting(work, service), service.properties
     )
     properties, new_secrets = await secret_sealing.seal_all(work, decided.accepted, Owner("service", service.id))
     origins = runs.origins_of(work, schema, service.properties, decided, None)
     return RunPlan(properties, decided, new_secrets, origins)
 
 
-async def update_setting(work: UnitOfWork, service: ServiceRow) -> PropertyTarget:
+async def _update_setting(work: UnitOfWork, service: ServiceRow) -> PropertyTarget:
     agent = await AGENTS.find(work.tx, service.agent_id)
     return PropertyTarget(
         Operation.UPDATE,

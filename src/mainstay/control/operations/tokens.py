@@ -32,7 +32,7 @@ class TokenChange(Body, frozen=True, kw_only=True):
     expire_at: datetime | None = None
 
 
-def new_value() -> str:
+def _new_value() -> str:
     return secrets.token_urlsafe(32)
 
 
@@ -44,7 +44,7 @@ async def create(work: UnitOfWork, wanted: NewToken) -> TokenWithValue:
         updated_at=work.now,
         name=wanted.name,
         role=wanted.role,
-        expire_at=check_time(wanted.expire_at) or work.now + LIFETIME,
+        expire_at=_check_time(wanted.expire_at) or work.now + LIFETIME,
         participant_id=participant_id,
         agent_id=agent_id,
     )
@@ -52,12 +52,12 @@ async def create(work: UnitOfWork, wanted: NewToken) -> TokenWithValue:
 
 
 async def save(work: UnitOfWork, token: Token) -> TokenWithValue:
-    value = new_value()
+    value = _new_value()
     await work.insert(TOKENS, token, hash=hash_token(value))
     return with_value(token, value)
 
 
-def check_time(time: datetime | None) -> datetime | None:
+def _check_time(time: datetime | None) -> datetime | None:
     if time is None:
         return None
     if time.tzinfo is None or not 1970 <= time.year < LATEST:
@@ -103,14 +103,14 @@ async def change(work: UnitOfWork, before: Token, wanted: TokenChange) -> Token:
     after = msgspec.structs.replace(
         before,
         name=wanted.name or before.name,
-        expire_at=check_time(wanted.expire_at) or before.expire_at,
+        expire_at=_check_time(wanted.expire_at) or before.expire_at,
     )
     return await work.update(TOKENS, before, after)
 
 
 async def regenerate(work: UnitOfWork, before: Token) -> TokenWithValue:
     """A new value for the same token; the old one is worth nothing from the commit on."""
-    value = new_value()
+    value = _new_value()
     expire_at = None if before.expire_at is None else max(before.expire_at, work.now + LIFETIME)
     after = msgspec.structs.replace(before, updated_at=work.now, expire_at=expire_at)
     await TOKENS.update(work.tx, after, hash=hash_token(value))

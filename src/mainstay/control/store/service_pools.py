@@ -85,7 +85,7 @@ async def free_value(tx: Transaction, value_id: str, now: datetime) -> None:
     )
 
 
-def address_bytes(number: int) -> bytes:
+def _address_bytes(number: int) -> bytes:
     return number.to_bytes(ADDRESS_BYTES, "big")
 
 
@@ -97,7 +97,7 @@ async def range_holding(tx: Transaction, pool_id: str, number: int | None) -> tu
         "SELECT first_address, last_address FROM service_pool_ranges WHERE service_pool_id = :pool_id"
         f"{inside} ORDER BY first_address {way} LIMIT 1",
         pool_id=pool_id,
-        address=None if number is None else address_bytes(number),
+        address=None if number is None else _address_bytes(number),
     )
     if not rows:
         return None
@@ -109,7 +109,7 @@ async def remove_range(tx: Transaction, pool_id: str, first: int) -> None:
     await tx.execute(
         "DELETE FROM service_pool_ranges WHERE service_pool_id = :pool_id AND first_address = :first",
         pool_id=pool_id,
-        first=address_bytes(first),
+        first=_address_bytes(first),
     )
 
 
@@ -119,8 +119,8 @@ async def add_range(tx: Transaction, pool_id: str, first: int, last: int) -> Non
             "INSERT INTO service_pool_ranges (service_pool_id, first_address, last_address)"
             " VALUES (:pool_id, :first, :last)",
             pool_id=pool_id,
-            first=address_bytes(first),
-            last=address_bytes(last),
+            first=_address_bytes(first),
+            last=_address_bytes(last),
         )
 
 
@@ -129,7 +129,7 @@ async def range_starting(tx: Transaction, pool_id: str, first: int) -> int | Non
     rows = await tx.fetch(
         "SELECT last_address FROM service_pool_ranges WHERE service_pool_id = :pool_id AND first_address = :first",
         pool_id=pool_id,
-        first=address_bytes(first),
+        first=_address_bytes(first),
     )
     return int.from_bytes(bytes(rows[0]["last_address"]), "big") if rows else None  # type: ignore[call-overload]
 

@@ -37,11 +37,11 @@ def load_keys(settings: ServerSettings, environment: Mapping[str, str]) -> tuple
         if not settings.is_embedded:
             # Each replica would make its own, and none could open what another sealed.
             return ()
-        make_key_file(path)
+        _make_key_file(path)
     return parse_keys(path.read_text(encoding="ascii", errors="replace").splitlines(), str(path))
 
 
-def make_key_file(path: Path) -> None:
+def _make_key_file(path: Path) -> None:
     """Made whole under another name first; if two start at once, the first one's key is the key."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

@@ -64,7 +64,7 @@ def parse_keys(texts: Sequence[str], source: str) -> tuple[bytes, ...]:
     return tuple(bytes.fromhex(key) for key in keys)
 
 
-def key_id(key: bytes) -> str:
+def _key_id(key: bytes) -> str:
     """Names a key without telling anything about it."""
     return hashlib.sha256(b"mainstay vault key id\0" + key).hexdigest()[:16]
 
@@ -73,8 +73,8 @@ class Vault:
     """The first key seals; every key opens."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
-        self._ring = {key_id(key): AESGCM(key) for key in keys}
-        self.current = key_id(keys[0])
+        self._ring = {_key_id(key): AESGCM(key) for key in keys}
+        self.current = _key_id(keys[0])
         self._digest_key = hmac.digest(keys[0], b"mainstay digest key", "sha256")
 
     def __repr__(self) -> str:

@@ -24,13 +24,13 @@ def ask(check: HealthCheck, host: Host, stop: StopFlag, *, sensitive: bool) -> s
             sleep(check.try_sleep_seconds, stop)
             if stop.reason is not None:
                 break
-        problem = ask_once(check, host, sensitive=sensitive)
+        problem = _ask_once(check, host, sensitive=sensitive)
         if problem is None:
             break
     return problem
 
 
-def ask_once(check: HealthCheck, host: Host, *, sensitive: bool) -> str | None:
+def _ask_once(check: HealthCheck, host: Host, *, sensitive: bool) -> str | None:
     try:
         words = split_words(check.command)
         program = find_program(host.files, words[0], host.environ.get("PATH", DEFAULT_SEARCH_PATH), "/")

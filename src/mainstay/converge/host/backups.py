@@ -98,12 +98,12 @@ class Backups:
         for run_id in runs[:-MOST_PER_PATH]:
             self._drop(folder, run_id)
         self._prune_total(os.path.dirname(folder), objects)
-        for path, found in statuses(objects):
+        for path, found in _statuses(objects):
             if found.st_nlink == 1:
                 remove(path)
 
     def _prune_total(self, paths: str, objects: str) -> None:
-        total = sum(found.st_size for _, found in statuses(objects))
+        total = sum(found.st_size for _, found in _statuses(objects))
         if total <= LARGEST_TOTAL_BYTES:
             return
         kept = sorted(
@@ -127,7 +127,7 @@ class Backups:
         remove(os.path.join(folder, f"{run_id}.content"))
 
 
-def statuses(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+def _statuses(folder: str) -> Iterator[tuple[str, os.stat_result]]:
     """Of all files in a folder that another run may be cleaning up too."""
     for entry in os.scandir(folder):
         try:

@@ -30,7 +30,7 @@ class BundleRefused(Exception):
 def unpack(real: str, name: str, state: StateDirectory, run_id: str) -> tuple[str, Callable[[], None]]:
     """The folder the bundle was unpacked to, and how to be rid of it; raises `DoesNotLoad`."""
     parent = state.directory("unpacked")
-    remove_dead(parent)
+    _remove_dead(parent)
     target = os.path.join(parent, f"{run_id}-{os.getpid()}")
     os.mkdir(target, 0o700)
 
@@ -38,7 +38,7 @@ def unpack(real: str, name: str, state: StateDirectory, run_id: str) -> tuple[st
         shutil.rmtree(target, ignore_errors=True)
 
     try:
-        entries = zip_entries(real) if name.endswith(".zip") else tar_entries(real)
+        entries = _zip_entries(real) if name.endswith(".zip") else tar_entries(real)
         write_entries(entries, target)
         if not os.path.isfile(os.path.join(target, "manifest.yaml")):
             raise BundleRefused("there is no manifest.yaml at its root")
@@ -56,7 +56,7 @@ def unpack(real: str, name: str, state: StateDirectory, run_id: str) -> tuple[st
     return target, close
 
 
-def remove_dead(parent: str) -> None:
+def _remove_dead(parent: str) -> None:
     """What a killed run left behind."""
     for entry in os.listdir(parent):
         pid = entry.rpartition("-")[2]
@@ -107,7 +107,7 @@ def tar_entries(path: str) -> Iterator[BundleEntry]:
         raise BundleRefused(f"it holds more than {LARGEST_BYTES // 1024 // 1024} MB")
 
 
-def zip_entries(path: str) -> Iterator[BundleEntry]:
+def _zip_entries(path: str) -> Iterator[BundleEntry]:
     with zipfile.ZipFile(path) as archive:
         for member in archive.infolist():
             mode = member.external_attr >> 16
@@ -125,7 +125,7 @@ def write_entries(entries: Iterator[BundleEntry], target: str, largest_bytes: in
     for count, entry in enumerate(entries):
         if count >= MOST_ENTRIES:
             raise BundleRefused(f"it has more than {MOST_ENTRIES} entries")
-        place = safe_place(entry.name, target)
+        place = _safe_place(entry.name, target)
         try:
             os.makedirs(os.path.dirname(place) if entry.content else place, mode=0o700, exist_ok=True)
         except FileExistsError:
@@ -136,10 +136,10 @@ def write_entries(entries: Iterator[BundleEntry], target: str, largest_bytes: in
         room -= entry.size
         if room < 0:
             raise BundleRefused(f"it holds more than {largest_bytes // 1024 // 1024} MB")
-        write(place, entry, entry.content)
+        _write(place, entry, entry.content)
 
 
-def write(place: str, entry: BundleEntry, content: IO[bytes]) -> None:
+def _write(place: str, entry: BundleEntry, content: IO[bytes]) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         descriptor = os.open(place, flags, 0o700 if entry.mode & 0o100 else 0o600)
@@ -149,7 +149,7 @@ def write(place: str, entry: BundleEntry, content: IO[bytes]) -> None:
         shutil.copyfileobj(content, file, CHUNK_BYTES)
 
 
-def safe_place(name: str, target: str) -> str:
+def _safe_place(name: str, target: str) -> str:
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or "\\" in name or "\0" in name or ".." in parts:
         raise BundleRefused(f"{shorten(name)!r} would leave the target")

@@ -15,11 +15,11 @@ STOP_CHECK_SECONDS = 0.1
 def timestamp(seconds: float) -> str:
     """RFC 3339, to the microsecond."""
     whole = int(seconds // 1)
-    return f"{whole_seconds(whole)}.{int((seconds - whole) * 1_000_000):06d}Z"
+    return f"{_whole_seconds(whole)}.{int((seconds - whole) * 1_000_000):06d}Z"
 
 
 @lru_cache(maxsize=4)
-def whole_seconds(seconds: int) -> str:
+def _whole_seconds(seconds: int) -> str:
     """Files of one run were mostly written within few of them."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 

@@ -89,7 +89,7 @@ class Commands:
                     bufsize=0,
                 )
             except FileNotFoundError as error:
-                raise NotRunnable(self.explain_missing(program or name, cwd, error)) from None
+                raise NotRunnable(self._explain_missing(program or name, cwd, error)) from None
             except (PermissionError, NotADirectoryError) as error:
                 raise NotRunnable(f"command cannot be executed: {program or name}: {error.strerror}") from None
             except ValueError as error:
@@ -109,7 +109,7 @@ class Commands:
             started(child.pid)
             return finish(child)
 
-    def explain_missing(self, program: str, cwd: str, error: OSError) -> str:
+    def _explain_missing(self, program: str, cwd: str, error: OSError) -> str:
         """The kernel says only that something is not there: the program, its directory, or what its first line names."""
         if error.filename == cwd and not os.path.isdir(cwd):
             return f"cwd {cwd} does not exist"
@@ -142,9 +142,9 @@ class Conversation:
 
     def finish(self, name: str) -> Finished:
         try:
-            self.listen()
+            self._listen()
         except BaseException:
-            self.end_group(signal.SIGKILL)
+            self._end_group(signal.SIGKILL)
             raise
         finally:
             for stream in (self.child.stdout, self.child.stderr):
@@ -158,10 +158,10 @@ class Conversation:
             raise Failure(f"command timed out after {self.timeout_seconds:g}s: {name}", output=output)
         code = self.child.returncode
         if code < 0:
-            raise Failure(f"command was killed by signal {-code} ({signal_name(-code)}): {name}", output=output)
+            raise Failure(f"command was killed by signal {-code} ({_signal_name(-code)}): {name}", output=output)
         return Finished(code, self.stdout.text(), output)
 
-    def listen(self) -> None:
+    def _listen(self) -> None:
         child = self.child
         poll = select.poll()
         streams = {stream.fileno(): stream for stream in (child.stdout, child.stderr) if stream is not None}
@@ -182,11 +182,11 @@ class Conversation:
                 now = time.monotonic()
                 if output_until is not None and now >= output_until:
                     break
-                if running and kill_at is None and self.over(now, deadline):
-                    self.end_group(signal.SIGTERM)
+                if running and kill_at is None and self._over(now, deadline):
+                    self._end_group(signal.SIGTERM)
                     kill_at = grace_until = now + GRACE_SECONDS
                 if kill_at is not None and now >= kill_at:
-                    self.end_group(signal.SIGKILL)
+                    self._end_group(signal.SIGKILL)
                     kill_at = None if not running else now + GRACE_SECONDS
                 waits = [STOP_CHECK_SECONDS]
                 waits += [moment - now for moment in (deadline if running else None, kill_at, output_until) if moment]
@@ -203,13 +203,13 @@ class Conversation:
                         poll.unregister(descriptor)
                         del streams[descriptor]
             if self.ended is not None:
-                self.end_remaining(grace_until)
+                self._end_remaining(grace_until)
         finally:
             os.close(process)
         for descriptor in self.lines:
             self.say(descriptor, final=True)
 
-    def over(self, now: float, deadline: float | None) -> bool:
+    def _over(self, now: float, deadline: float | None) -> bool:
         if self.ended is None:
             if self.stop.at_once:
                 self.ended = "stop"
@@ -242,15 +242,15 @@ class Conversation:
             rest = bytearray()
         self.lines[descriptor] = bytearray(rest)
         for line in complete:
-            self.on_line(readable(bytes(line)))
+            self.on_line(_readable(bytes(line)))
 
-    def end_group(self, number: int) -> None:
+    def _end_group(self, number: int) -> None:
         try:
             os.killpg(self.child.pid, number)
         except (ProcessLookupError, PermissionError):
             return
 
-    def end_remaining(self, until: float) -> None:
+    def _end_remaining(self, until: float) -> None:
         """After the command itself is gone, the rest of its group has what is left of the grace period."""
         self.child.wait()
         while time.monotonic() < until:
@@ -259,7 +259,7 @@ class Conversation:
             except (ProcessLookupError, PermissionError):
                 return
             time.sleep(0.02)
-        self.end_group(signal.SIGKILL)
+        self._end_group(signal.SIGKILL)
 
 
 class Tail:
@@ -279,7 +279,7 @@ class Tail:
     def text(self) -> str:
         if len(self._kept) > self._limit:
             self._trim()
-        text = readable(bytes(self._kept))
+        text = _readable(bytes(self._kept))
         return f"[… earlier output dropped]\n{text}" if self._dropped else text
 
     def _trim(self) -> None:
@@ -287,12 +287,12 @@ class Tail:
         self._dropped = True
 
 
-def readable(content: bytes) -> str:
+def _readable(content: bytes) -> str:
     """Bytes as text that any report can hold."""
     return content.decode("utf-8", "backslashreplace").replace("\0", "\\x00")
 
 
-def signal_name(number: int) -> str:
+def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:

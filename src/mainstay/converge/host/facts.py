@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def built_in() -> dict[str, Any]:
     system = os.uname()
-    release = os_release()
+    release = _os_release()
     name = release.get("ID", "linux")
     family = os_family(name, release.get("ID_LIKE", ""))
     version = release.get("VERSION_ID", "")
@@ -58,7 +58,7 @@ def custom_files(configuration: str) -> list[str]:
     return [os.path.join(folder, name) for name in names if name.endswith((".json", ".yaml", ".yml"))]
 
 
-def os_release() -> dict[str, str]:
+def _os_release() -> dict[str, str]:
     for path in ("/etc/os-release", "/usr/lib/os-release"):
         text = read_small(path)
         if text:
@@ -106,7 +106,7 @@ def network() -> dict[str, Any]:
             "mac": (read_small(f"/sys/class/net/{name}/address") or "").strip(),
             "mtu": int((read_small(f"/sys/class/net/{name}/mtu") or "0").strip() or 0),
             "state": (read_small(f"/sys/class/net/{name}/operstate") or "").strip(),
-            "ipv4": interface_ipv4(name),
+            "ipv4": _interface_ipv4(name),
             "ipv6": [],
         }
     for line in (read_small("/proc/net/if_inet6") or "").splitlines():
@@ -116,12 +116,12 @@ def network() -> dict[str, Any]:
             interfaces[parts[5]]["ipv6"].append(address)
     return {
         "interfaces": interfaces,
-        "default_ipv4": source_address(socket.AF_INET, "192.0.2.1"),
-        "default_ipv6": source_address(socket.AF_INET6, "2001:db8::1"),
+        "default_ipv4": _source_address(socket.AF_INET, "192.0.2.1"),
+        "default_ipv6": _source_address(socket.AF_INET6, "2001:db8::1"),
     }
 
 
-def interface_ipv4(name: str) -> str | None:
+def _interface_ipv4(name: str) -> str | None:
     import fcntl
     import socket
     import struct
@@ -134,7 +134,7 @@ def interface_ipv4(name: str) -> str | None:
     return socket.inet_ntoa(answer[20:24])
 
 
-def source_address(family: int, documentation_address: str) -> str | None:
+def _source_address(family: int, documentation_address: str) -> str | None:
     """The address this host would use to leave. Nothing is sent: a datagram socket only looks up its route."""
     import socket
 

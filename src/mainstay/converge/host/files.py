@@ -115,7 +115,7 @@ class Files:
         if found.st_size != size:
             return False
         written, self._written = self._written, None
-        if written is not None and is_untouched(written[0], written[1], path, found):
+        if written is not None and _is_untouched(written[0], written[1], path, found):
             return written[2] == content
         descriptor = os.open(path, READ_FLAGS)
         try:
@@ -138,12 +138,12 @@ class Files:
             # What the kernel makes up while it is read, as below /proc, has no blocks and does not tell its size.
             if found.st_blocks and now.st_blocks:
                 return False
-        elif copied is not None and copied[2] == source and is_untouched(copied[0], copied[1], path, found):
+        elif copied is not None and copied[2] == source and _is_untouched(copied[0], copied[1], path, found):
             before = copied[3]
             # One that was just changed may be changed again without its times telling so; some file systems tell
             # only one of the two.
             changed_ns = max(before.st_mtime_ns, before.st_ctime_ns)
-            if is_unchanged(before, now) and found.st_mtime_ns - changed_ns > SETTLED_NANOSECONDS:
+            if _is_unchanged(before, now) and found.st_mtime_ns - changed_ns > SETTLED_NANOSECONDS:
                 return True
         ours, theirs = Pieces(self.chunks(path)), Pieces(self.chunks(source))
         while True:
@@ -335,7 +335,7 @@ class Files:
             raise Failure("/ is never removed")
         # The kernel names mount points by their real path.
         path = f"{self.real_path(os.path.dirname(path)).rstrip('/')}/{os.path.basename(path)}"
-        for point in mount_points():
+        for point in _mount_points():
             if point == path or point.startswith(path + "/"):
                 raise Failure(f"{point} is a mount point; nothing is removed across it")
 
@@ -467,7 +467,7 @@ def cannot_give_away(path: str) -> str:
     return f"no permission to give {path} to another user"
 
 
-def is_untouched(where: str, status: Any, path: str, found: Any) -> bool:
+def _is_untouched(where: str, status: Any, path: str, found: Any) -> bool:
     """Whether the file found at a path is the one just written there: reading it again would only ask the kernel
     for what it was given."""
     return (
@@ -478,7 +478,7 @@ def is_untouched(where: str, status: Any, path: str, found: Any) -> bool:
     )
 
 
-def is_unchanged(before: Any, now: Any) -> bool:
+def _is_unchanged(before: Any, now: Any) -> bool:
     return all(getattr(before, each) == getattr(now, each) for each in IDENTITY)
 
 
@@ -498,7 +498,7 @@ def require_parent(files: Files, path: str) -> None:
         raise Failure(f"{directory} is not a directory")
 
 
-def mount_points() -> list[str]:
+def _mount_points() -> list[str]:
     with open("/proc/self/mountinfo", "rb") as table:
         escaped = [line.split(b" ")[4] for line in table]
     return [os.fsdecode(point.decode("unicode_escape").encode("latin-1")) for point in escaped]

@@ -294,7 +294,7 @@ class ForecastFiles(Files):
 
     def _resolved(self, path: str, *, strict: bool = True) -> str:
         """The path with all links followed, would-be links included."""
-        pending = pieces(path)
+        pending = _pieces(path)
         current = ""
         # Below what would be gone or new, nothing of what really is there counts.
         is_hidden = False
@@ -310,7 +310,7 @@ class ForecastFiles(Files):
                 continue
             following = f"{current}/{part}"
             entry = self.entries.get(following)
-            target = real_target(following) if entry is None and not is_hidden else entry.target if entry else ""
+            target = _real_target(following) if entry is None and not is_hidden else entry.target if entry else ""
             if not target:
                 current = following
                 is_hidden = is_hidden or (entry is not None and entry.is_new)
@@ -321,7 +321,7 @@ class ForecastFiles(Files):
             if target.startswith("/"):
                 current = ""
                 is_hidden = False
-            pending += pieces(target)
+            pending += _pieces(target)
         return current or "/"
 
     def _require_directory(self, key: str, path: str) -> None:
@@ -338,7 +338,7 @@ class ForecastFiles(Files):
         return False
 
 
-def pieces(path: str) -> list[str]:
+def _pieces(path: str) -> list[str]:
     """The names of a path, the first one last; a slash at its end asks for a directory."""
     found = [part for part in path.split("/") if part]
     if path.endswith("/"):
@@ -347,7 +347,7 @@ def pieces(path: str) -> list[str]:
     return found
 
 
-def real_target(path: str) -> str:
+def _real_target(path: str) -> str:
     """Where a link leads; nothing for what is none."""
     try:
         return os.readlink(path)

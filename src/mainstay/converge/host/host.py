@@ -27,7 +27,7 @@ class Host:
         self.state = state
         self.noop = noop
         self.working_directory = working_directory
-        self.files: Files = make_files(run_id, state, noop=noop)
+        self.files: Files = _make_files(run_id, state, noop=noop)
         self.accounts = Accounts()
         self.stop = stop
         self._commands: Commands | None = None
@@ -106,7 +106,7 @@ def process_environment() -> dict[str, str]:
     return dict(os.environ)
 
 
-def make_files(run_id: str, state: StateDirectory, *, noop: bool) -> Files:
+def _make_files(run_id: str, state: StateDirectory, *, noop: bool) -> Files:
     if not noop:
         return Files(run_id, state)
     from mainstay.converge.host.forecast_files import ForecastFiles

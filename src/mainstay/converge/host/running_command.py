@@ -41,7 +41,7 @@ class RunningCommand:
                 os.pwrite(descriptor, f"{text} {boot_id()}\n".encode(), 0)
 
         try:
-            note(f"{STARTING} {os.getsid(0)} {len(arguments)} {digest(arguments)} {ticks()}")
+            note(f"{STARTING} {os.getsid(0)} {len(arguments)} {_digest(arguments)} {_ticks()}")
             yield lambda pid: note(f"{pid} {birth(pid)}")
         finally:
             os.ftruncate(descriptor, 0)
@@ -57,13 +57,13 @@ class RunningCommand:
         if not words or words[-1] != boot_id():
             return
         if len(words) == 3 and words[0].isdigit():
-            end_group(int(words[0]), words[1])
+            _end_group(int(words[0]), words[1])
         elif len(words) == 6 and words[0] == STARTING and "".join((words[1], words[2], words[4])).isdigit():
-            for pid in orphans(int(words[1]), int(words[2]), words[3], int(words[4])):
-                end_group(pid, birth(pid))
+            for pid in _orphans(int(words[1]), int(words[2]), words[3], int(words[4])):
+                _end_group(pid, birth(pid))
 
 
-def end_group(pid: int, born: str) -> None:
+def _end_group(pid: int, born: str) -> None:
     until = time.monotonic() + GRACE_SECONDS
     number = signal.SIGTERM
     while born and birth(pid) == born:
@@ -76,13 +76,13 @@ def end_group(pid: int, born: str) -> None:
         time.sleep(0.05)
 
 
-def orphans(session: int, count: int, wanted: str, not_before: int) -> Iterator[int]:
+def _orphans(session: int, count: int, wanted: str, not_before: int) -> Iterator[int]:
     """Processes of a session that lead a group, have these words and began after that moment, and whose parent is gone."""
     for entry in filter(str.isdigit, os.listdir("/proc")):
-        fields = status(int(entry))
+        fields = _status(int(entry))
         if not fields or fields[2] != entry.encode() or int(fields[3]) != session or int(fields[19]) < not_before:
             continue
-        parent = status(int(fields[1]))
+        parent = _status(int(fields[1]))
         if fields[1] != b"1" and parent and int(parent[3]) == session:
             continue
         try:
@@ -91,22 +91,22 @@ def orphans(session: int, count: int, wanted: str, not_before: int) -> Iterator[
         except OSError:
             continue
         # A script is run by what its first line names, with the script and its words after that.
-        if digest(words[-count:]) == wanted:
+        if _digest(words[-count:]) == wanted:
             yield int(entry)
 
 
-def digest(arguments: Sequence[str]) -> str:
+def _digest(arguments: Sequence[str]) -> str:
     """Tells the words of a command without giving them away."""
     words = [os.path.basename(arguments[0]), *arguments[1:]] if arguments else []
     return sha256_of("\0".join(words).encode("utf-8", "surrogateescape"))
 
 
-def ticks() -> int:
+def _ticks() -> int:
     """Now, as the kernel counts when processes begin."""
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
-def status(pid: int) -> list[bytes]:
+def _status(pid: int) -> list[bytes]:
     """The fields of a process from its state on; none if it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -117,7 +117,7 @@ def status(pid: int) -> list[bytes]:
 
 def birth(pid: int) -> str:
     """When a process began, in the kernel's own count: a number that is given out again has another. Empty: it is gone."""
-    fields = status(pid)
+    fields = _status(pid)
     return "" if not fields or fields[0] in (b"Z", b"X") else fields[19].decode()
 
 

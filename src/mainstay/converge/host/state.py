@@ -59,10 +59,10 @@ class StateDirectory:
                 for depth in range(len(parts) + 1):
                     os.chmod(os.path.join(self.path, *parts[:depth]), DIRECTORY_MODE)
         except OSError as error:
-            raise self.unusable(error) from None
+            raise self._unusable(error) from None
         return path
 
-    def unusable(self, error: OSError) -> Unusable:
+    def _unusable(self, error: OSError) -> Unusable:
         return Unusable(
             f"the state directory {self.path} cannot be used: {error.strerror}; set MAINSTAY_STATE_DIR to one that can"
         )
@@ -94,7 +94,7 @@ class StateDirectory:
             remove(temp)
             raise
         if durable:
-            fsync_directory(os.path.dirname(path))
+            _fsync_directory(os.path.dirname(path))
 
     @contextmanager
     def scratch_file(self, run_id: str, chunks: Iterable[bytes]) -> Iterator[str]:
@@ -120,7 +120,7 @@ class StateDirectory:
         try:
             return Lock(path, wait_seconds, stop)
         except OSError as error:
-            raise self.unusable(error) from None
+            raise self._unusable(error) from None
 
 
 class Lock:
@@ -174,7 +174,7 @@ class AppendOnly:
             self._cut_off_the_rest()
             self._descriptor = os.open(self.path, flags, 0o600)
             if is_new and durable:
-                fsync_directory(os.path.dirname(self.path))
+                _fsync_directory(os.path.dirname(self.path))
         try:
             write_all(self._descriptor, line.encode("utf-8", "surrogateescape") + b"\n")
             if durable:
@@ -238,7 +238,7 @@ def write_through(path: str, content: bytes) -> None:
         os.close(descriptor)
 
 
-def fsync_directory(path: str) -> None:
+def _fsync_directory(path: str) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -66,7 +66,7 @@ def why_unavailable(host: Host) -> str | None:
     return None
 
 
-def parse_show(text: str) -> list[dict[str, str]]:
+def _parse_show(text: str) -> list[dict[str, str]]:
     """What `systemctl show` printed, one map per unit in the order they were asked for."""
     blocks = text.strip("\n").split("\n\n")
     split = ([line.partition("=") for line in block.split("\n")] for block in blocks if block)
@@ -86,7 +86,7 @@ class Systemctl:
     # ---- asking ----
     def show(self, names: Sequence[str], host: Host) -> list[dict[str, str]]:
         done = self._look(host, "systemctl", "show", "--system", "-p", SHOWN, *names)
-        units = parse_show(done.stdout)
+        units = _parse_show(done.stdout)
         if done.exit_code != 0 or len(units) != len(names):
             raise Failure(
                 f"systemctl show failed for {', '.join(names)} (exit {done.exit_code}): {done.output.strip()[-500:]}"
@@ -113,7 +113,7 @@ class Systemctl:
     def _look(self, host: Host, *words: str) -> Finished:
         return host.commands.run(
             words,
-            environment=quiet_environment(host),
+            environment=_quiet_environment(host),
             timeout_seconds=LOOK_TIMEOUT_SECONDS,
             only_looks=True,
             keep_bytes=KEEP_BYTES,
@@ -160,7 +160,7 @@ class Systemctl:
 
     def _change(self, host: Host, *words: str) -> None:
         done = host.commands.run(
-            ("systemctl", *words), environment=quiet_environment(host), timeout_seconds=CHANGE_TIMEOUT_SECONDS
+            ("systemctl", *words), environment=_quiet_environment(host), timeout_seconds=CHANGE_TIMEOUT_SECONDS
         )
         if done.exit_code != 0:
             said = done.output.strip()
@@ -177,6 +177,6 @@ class Systemctl:
             raise Failure(f"systemctl is in use by another run for too long ({busy})") from None
 
 
-def quiet_environment(host: Host) -> dict[str, str]:
+def _quiet_environment(host: Host) -> dict[str, str]:
     """Words that do not depend on who runs this, and on no terminal."""
     return {**host.environ, "LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}

@@ -48,7 +48,7 @@ def compare_trees(
     return tuple(found)
 
 
-def file_mode(mode: int, source_mode: int) -> int:
+def _file_mode(mode: int, source_mode: int) -> int:
     """Files of a tree get the directory's mode without execute bits, unless the source is a program."""
     return mode if source_mode & modes.S_IXUSR else mode & ~0o111
 
@@ -73,13 +73,13 @@ class TreeComparison:
             for name in sorted(there.difference(names)):
                 self.remove(f"{target}/{name}")
         for name in names:
-            self.entry(f"{source}/{name}", f"{target}/{name}", depth, exists=name in there)
+            self._entry(f"{source}/{name}", f"{target}/{name}", depth, exists=name in there)
 
     def remove(self, path: str) -> None:
         is_directory = modes.S_ISDIR(self.files.lstat(path).st_mode)
         self.found.append(TreeDifference("remove tree" if is_directory else "remove", path))
 
-    def entry(self, source: str, target: str, depth: int, *, exists: bool) -> None:
+    def _entry(self, source: str, target: str, depth: int, *, exists: bool) -> None:
         wanted = self.files.lstat(source)
         old = self.files.lstat(target) if exists else None
         kind = modes.S_IFMT(wanted.st_mode)
@@ -93,21 +93,21 @@ class TreeComparison:
             if old is None:
                 self.found.append(TreeDifference("directory", target, mode=self.mode))
             else:
-                self.attributes(target, old, self.mode, modes.S_IMODE(old.st_mode) & 0o777)
+                self._attributes(target, old, self.mode, modes.S_IMODE(old.st_mode) & 0o777)
             self.directory(source, target, depth + 1, exists=old is not None)
         elif modes.S_ISLNK(kind):
             leads_to = self.files.readlink(source)
             if old is None or self.files.readlink(target) != leads_to:
                 self.found.append(TreeDifference("link", target, target=leads_to))
         elif modes.S_ISREG(kind):
-            mode = file_mode(self.mode, wanted.st_mode)
+            mode = _file_mode(self.mode, wanted.st_mode)
             if old is None or not self.files.same(target, old, source):
                 self.found.append(TreeDifference("file", target, source=source, mode=mode, old=old))
             else:
-                self.attributes(target, old, mode, modes.S_IMODE(old.st_mode))
+                self._attributes(target, old, mode, modes.S_IMODE(old.st_mode))
         else:
             raise Failure(f"source {source} is neither a file, a directory nor a link")
 
-    def attributes(self, target: str, old: Any, mode: int, bits: int) -> None:
+    def _attributes(self, target: str, old: Any, mode: int, bits: int) -> None:
         if bits != mode or old.st_uid != self.uid or old.st_gid != self.gid:
             self.found.append(TreeDifference("attributes", target, mode=mode, old=old))

@@ -62,21 +62,21 @@ def read(text: str) -> Node | None:
     """The document, or None when libyaml has to read it."""
     # What Python calls printable is never a control character, a surrogate or another kind of line break.
     if text[-1:] != "\n" or (
-        text.encode("utf-8", "surrogatepass").translate(None, COMMON) and not has_only_text(text)
+        text.encode("utf-8", "surrogatepass").translate(None, COMMON) and not _has_only_text(text)
     ):
         return None
     try:
-        node: Node = read_lines(text)
+        node: Node = _read_lines(text)
     except Declined:
         return None
     return node
 
 
-def has_only_text(text: str) -> bool:
+def _has_only_text(text: str) -> bool:
     return text.replace("\n", "").replace("\t", "").isprintable()
 
 
-def read_lines(text: str) -> Any:
+def _read_lines(text: str) -> Any:
     """One loop and no functions for its parts: a call for each line would take longer than most lines."""
     known: dict[str, Line] = {}
     root: Any = None
@@ -90,10 +90,10 @@ def read_lines(text: str) -> Any:
     block: list[str] | None = None
     chomping: object = None
     indent, before = 0, ""
-    for line in chain.from_iterable(lines_of(text)):
+    for line in chain.from_iterable(_lines_of(text)):
         if block is not None:
             if not block:
-                indent = indent_of_literal(line, column)
+                indent = _indent_of_literal(line, column)
                 before = line[:indent]
             if line[:indent] == before:
                 block.append(line[indent:])
@@ -101,9 +101,9 @@ def read_lines(text: str) -> Any:
             if not line.strip(" "):
                 block.append("")
                 continue
-            top[waiting] = literal(block, chomping)
+            top[waiting] = _literal(block, chomping)
             waiting = block = None
-        found = known.get(line) or read_line(line, known)
+        found = known.get(line) or _read_line(line, known)
         if found is BLANK:
             continue
         begin, inner, key, value = found
@@ -148,7 +148,7 @@ def read_lines(text: str) -> Any:
     return root
 
 
-def lines_of(text: str) -> Iterator[list[str]]:
+def _lines_of(text: str) -> Iterator[list[str]]:
     """In pieces: short lines would take many times the memory of the text."""
     start = len("---\n") if text.startswith("---\n") else 0
     while start < len(text):
@@ -161,7 +161,7 @@ def lines_of(text: str) -> Iterator[list[str]]:
     yield ["#"]
 
 
-def read_line(line: str, known: dict[str, Line]) -> Line:
+def _read_line(line: str, known: dict[str, Line]) -> Line:
     is_early = len(known) < MOST_KNOWN_LINES
     match = LINE.fullmatch(line)
     if match is None:
@@ -181,7 +181,7 @@ def read_line(line: str, known: dict[str, Line]) -> Line:
             key = key[1:-1]
     given: Any = None
     if value or item:
-        given = value_of(value or item)
+        given = _value_of(value or item)
     elif part or part_item:
         if not is_early:
             raise Declined
@@ -195,7 +195,7 @@ def read_line(line: str, known: dict[str, Line]) -> Line:
     return found
 
 
-def indent_of_literal(first: str, column: int) -> int:
+def _indent_of_literal(first: str, column: int) -> int:
     rest = first.lstrip(" ")
     indent = len(first) - len(rest)
     if not rest or rest[0] == "\t" or indent <= column:
@@ -203,7 +203,7 @@ def indent_of_literal(first: str, column: int) -> int:
     return indent
 
 
-def literal(lines: list[str], chomping: object) -> str:
+def _literal(lines: list[str], chomping: object) -> str:
     while not lines[-1]:
         lines.pop()
     if chomping is CLIPPED:
@@ -227,12 +227,12 @@ def compose_part(text: str) -> Any:
     return node
 
 
-def value_of(text: str) -> Any:
+def _value_of(text: str) -> Any:
     first = text[0]
     if first in QUOTES:
         return text[1:-1]
     if first == "[":
-        return [value_of(word) for word in text[1:-1].split(", ")]
+        return [_value_of(word) for word in text[1:-1].split(", ")]
     if first in FIRST_OF_CORE and CORE.fullmatch(text):
         return PlainScalar(text)
     return text

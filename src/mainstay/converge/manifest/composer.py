@@ -72,7 +72,7 @@ class Composer:
         try:
             root = self.document()
         except YAMLError as error:
-            self.faults.append(syntax_fault(error, self.file, self.bytes))
+            self.faults.append(_syntax_fault(error, self.file, self.bytes))
             root = {}
         if self.faults:
             raise DoesNotLoad(self.faults)
@@ -101,16 +101,16 @@ class Composer:
             self.fault(event, f"the tag {event.tag} is not supported; write the value without it")
         node: Node
         if kind is ScalarEvent:
-            node = scalar(event)
+            node = _scalar(event)
         elif kind is MappingStartEvent:
-            node = self.mapping(depth)
+            node = self._mapping(depth)
         else:
             node = self.sequence(depth)
         if event.anchor is not None:
             self.anchors[event.anchor] = node
         return node
 
-    def mapping(self, depth: int) -> Node:
+    def _mapping(self, depth: int) -> Node:
         entries: dict[str, Node] = {}
         take = self.next
         while True:
@@ -167,7 +167,7 @@ class Composer:
             self.fault(event, f"the alias *{event.anchor} names no anchor that is complete before it")
             return PlainScalar("")
         node = self.anchors[event.anchor]
-        size, height = measure(node, self.measured)
+        size, height = _measure(node, self.measured)
         self.brought_by_aliases += size
         if self.brought_by_aliases > MOST_NODES_BY_ALIASES:
             raise BeyondBound("aliases expand to more than a million nodes", event)
@@ -187,25 +187,25 @@ class BeyondBound(MarkedYAMLError):
         super().__init__(problem=problem, problem_mark=event.start_mark)
 
 
-def scalar(event: Any) -> Node:
+def _scalar(event: Any) -> Node:
     value: str = event.value
     if not event.style and event.tag is None and CORE.fullmatch(value):
         return PlainScalar(value)
     return value
 
 
-def measure(node: Node, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
+def _measure(node: Node, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
     """How many nodes there are once every alias is written out, and how deep they nest."""
     children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
     if not children:
         return 1, 0
     if id(node) not in known:
-        sizes = [measure(child, known) for child in children]
+        sizes = [_measure(child, known) for child in children]
         known[id(node)] = 1 + sum(size for size, _ in sizes), 1 + max(height for _, height in sizes)
     return known[id(node)]
 
 
-def syntax_fault(error: YAMLError, file: str, content: bytes) -> Fault:
+def _syntax_fault(error: YAMLError, file: str, content: bytes) -> Fault:
     from yaml.reader import ReaderError
 
     if isinstance(error, ReaderError):
@@ -228,7 +228,7 @@ def syntax_fault(error: YAMLError, file: str, content: bytes) -> Fault:
             file, began.line + 1, began.column + 1, "not valid YAML: the quote that begins here is not closed"
         )
     if "cannot start any token" in problem:
-        character = character_at(content, mark)
+        character = _character_at(content, mark)
         message = (
             "a tab cannot indent; use spaces"
             if character == "\t"
@@ -240,16 +240,16 @@ def syntax_fault(error: YAMLError, file: str, content: bytes) -> Fault:
         message += f" ({context} that begins in line {began.line + 1})"
     elif context:
         message += f" ({context})"
-    return Fault(file, mark.line + 1, mark.column + 1, message + way_out(problem))
+    return Fault(file, mark.line + 1, mark.column + 1, message + _way_out(problem))
 
 
-def character_at(content: bytes, mark: Any) -> str:
+def _character_at(content: bytes, mark: Any) -> str:
     """The character a mark points to; `index` counts characters."""
     text = content.decode("utf-8", "replace")
     return text[mark.index : mark.index + 1]
 
 
-def way_out(problem: str) -> str:
+def _way_out(problem: str) -> str:
     """What a reader can do about a problem that the parser words for itself."""
     for part, words in WAYS_OUT:
         if part in problem:

@@ -46,18 +46,18 @@ HIDDEN_PROPERTIES = frozenset((*PRIVATE_PROPERTIES, "environment"))
 SHOWN_PROPERTIES = frozenset(("alias", "ensure", "provider", "require", "subscribe", "tags"))
 
 
-def parse_tries(text: str) -> int:
+def _parse_tries(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > 6 or not 1 <= int(text) <= MOST_TRIES:
         raise Unfit(f"expected a number from 1 to {MOST_TRIES}, got {shorten(text)!r}")
     return int(text)
 
 
-def parse_command(text: str) -> str:
+def _parse_command(text: str) -> str:
     split_words(text)
     return text
 
 
-def parsed(name: str, parse: Callable[[str], Any]) -> ValueKind:
+def _parsed(name: str, parse: Callable[[str], Any]) -> ValueKind:
     """A kind that is written as text."""
 
     def accept(value: Any) -> Any:
@@ -67,9 +67,9 @@ def parsed(name: str, parse: Callable[[str], Any]) -> ValueKind:
 
 
 HEALTH_CHECK_KEYS = {
-    "command": parsed("command", parse_command),
+    "command": _parsed("command", _parse_command),
     "name": TEXT,
-    "tries": parsed("number of tries", parse_tries),
+    "tries": _parsed("number of tries", _parse_tries),
     "try_sleep": DURATION_SECONDS,
     "timeout": DURATION_SECONDS,
 }
@@ -123,12 +123,12 @@ class ResourceReader:
                 )
                 continue
             for type_name, body in entry.items():
-                self.read_entry(type_name, body, (*place, type_name))
+                self._read_entry(type_name, body, (*place, type_name))
 
-    def type_of(self, name: str, path: DocumentPath) -> Known | None:
+    def _type_of(self, name: str, path: DocumentPath) -> Known | None:
         if name not in self.types:
             found = self.source.find_type(name)
-            self.types[name] = None if found is None else known_of(found)
+            self.types[name] = None if found is None else _known_of(found)
         entry = self.types[name]
         if entry is None:
             known = self.source.type_names()
@@ -139,12 +139,12 @@ class ResourceReader:
             self.faults.add(path, f"{what}; there are {', '.join(known)}", at_key=True)
         return entry
 
-    def read_entry(self, type_name: str, body: Node, path: DocumentPath) -> None:
-        known = self.type_of(type_name, path)
+    def _read_entry(self, type_name: str, body: Node, path: DocumentPath) -> None:
+        known = self._type_of(type_name, path)
         if known is None:
             return
         if isinstance(body, dict):
-            self.read_flat(known, body, path)
+            self._read_flat(known, body, path)
             return
         if not isinstance(body, list):
             self.faults.add(
@@ -155,11 +155,11 @@ class ResourceReader:
             self.faults.add(
                 path, f"{type_name}: the list is empty; add `- name: properties`, or remove `{type_name}`"
             )
-        defaults, defaults_path = self.find_defaults(body, path)
+        defaults, defaults_path = self._find_defaults(body, path)
         if defaults_path and len(body) == 1:
             self.faults.add(path, f"{type_name}: the list holds only `defaults`, and nothing they apply to")
         for index, written in enumerate(body):
-            item = written if written.__class__ is dict else bare_name(written)
+            item = written if written.__class__ is dict else _bare_name(written)
             if not isinstance(item, dict) or len(item) != 1:
                 got = f"a map with {len(item)} keys" if isinstance(item, dict) else describe(item)
                 self.faults.add(
@@ -177,9 +177,9 @@ class ResourceReader:
                         where, f"{type_name}#{shorten(name)}: properties must be a map, got {describe(properties)}"
                     )
                     continue
-                self.read_resource(known, name, properties, where, defaults, defaults_path)
+                self._read_resource(known, name, properties, where, defaults, defaults_path)
 
-    def find_defaults(self, body: list[Node], path: DocumentPath) -> tuple[dict[str, Node], DocumentPath]:
+    def _find_defaults(self, body: list[Node], path: DocumentPath) -> tuple[dict[str, Node], DocumentPath]:
         found: dict[str, Node] = {}
         found_path: DocumentPath = ()
         for index, item in enumerate(body):
@@ -196,11 +196,11 @@ class ResourceReader:
             found_path = place
         return found, found_path
 
-    def read_flat(self, known: Known, body: dict[str, Node], path: DocumentPath) -> None:
+    def _read_flat(self, known: Known, body: dict[str, Node], path: DocumentPath) -> None:
         if "name" not in body:
             self.faults.add(
                 path,
-                f"{known[0].name}: a map without `name`; add it, or write a list: `- {first_key(body)}:` and its properties below",
+                f"{known[0].name}: a map without `name`; add it, or write a list: `- {_first_key(body)}:` and its properties below",
                 at_key=True,
             )
             return
@@ -210,9 +210,9 @@ class ResourceReader:
             self.faults.add((*path, "name"), f"{known[0].name}: name: {error}")
             return
         properties = {key: node for key, node in body.items() if key != "name"}
-        self.read_resource(known, name or "", properties, path, {}, ())
+        self._read_resource(known, name or "", properties, path, {}, ())
 
-    def read_resource(
+    def _read_resource(
         self,
         known: Known,
         name: str,
@@ -233,17 +233,17 @@ class ResourceReader:
             # A constant text: nothing to render, and seldom anything wrong.
             kind = plain.get(key)
             if kind is not None and node.__class__ is str and "{{" not in node:
-                value = node if kind is TEXT else read_or_none(kind, node)
+                value = node if kind is TEXT else _read_or_none(kind, node)
                 if value is not None:
                     given[key] = value
                     continue
             where = self.place(key, properties, path, defaults_path)
-            of = self.whose(where, path, given)
-            is_sensitive = says_sensitive(merged)
+            of = self._whose(where, path, given)
+            is_sensitive = _says_sensitive(merged)
             entry = table.get(key)
             if entry is None:
                 self.values.private = is_sensitive
-                self.read_structured(key, node, where, of, given, table)
+                self._read_structured(key, node, where, of, given, table)
                 continue
             attribute = entry.alias_of or key
             if key != attribute and attribute in merged:
@@ -259,19 +259,19 @@ class ResourceReader:
             given["sensitive"] = True
         resource = resource_type.resource(given)
         if given.get("ensure") not in resource_type.ensures or not name or "provider" in given:
-            self.check_ensure(resource_type, resource, path, given)
-        unfit = self.unfit_keys(path, defaults_path) if self.faults.seen != before else ()
+            self._check_ensure(resource_type, resource, path, given)
+        unfit = self._unfit_keys(path, defaults_path) if self.faults.seen != before else ()
         for wrong, message in resource_type.check(resource):
             # What follows from a fault already told would only be in the way of the reader.
             if unfit and (wrong in unfit or any(key in message for key in unfit)):
                 continue
             text = clean_of(resource, message) if resource.sensitive else message
             where = self.place(wrong, properties, path, defaults_path)
-            self.faults.add(where, whose(identity) + text, at_key=wrong is None)
+            self.faults.add(where, _whose(identity) + text, at_key=wrong is None)
         self.register(resource, path)
         self.manifest.resources.append(resource)
 
-    def unfit_keys(self, path: DocumentPath, defaults_path: DocumentPath) -> set[str]:
+    def _unfit_keys(self, path: DocumentPath, defaults_path: DocumentPath) -> set[str]:
         """Properties of a resource that have a fault: they count as not given, though they are."""
         return {
             str(place[len(above)])
@@ -287,9 +287,9 @@ class ResourceReader:
             return path
         return (*path, key) if key in properties or not defaults_path else (*defaults_path, key)
 
-    def whose(self, where: DocumentPath, path: DocumentPath, given: dict[str, Any]) -> str:
+    def _whose(self, where: DocumentPath, path: DocumentPath, given: dict[str, Any]) -> str:
         """Whose property stands there: what is wrong with `defaults` is said once, not for each resource."""
-        return whose(given["id"]) if where[: len(path)] == path else f"{given['type']}: defaults: "
+        return _whose(given["id"]) if where[: len(path)] == path else f"{given['type']}: defaults: "
 
     def read_name(self, name: str, path: DocumentPath, resource_type: ResourceType) -> str:
         of = f"{resource_type.name}#{shorten(name)}: "
@@ -326,10 +326,10 @@ class ResourceReader:
             self.faults.add(path, f"{of}{one_of(entry.choices)}, not {got}{close}")
         return value
 
-    def check_ensure(
+    def _check_ensure(
         self, resource_type: ResourceType, resource: Resource, path: DocumentPath, given: dict[str, Any]
     ) -> None:
-        of = whose(resource.id)
+        of = _whose(resource.id)
         ensure = given.get("ensure")
         if ensure is None:
             if resource_type.ensure_required:
@@ -349,14 +349,14 @@ class ResourceReader:
                     (*path, "provider"), f"{of}provider: {one_of(known)}, not {shorten(resource.provider)!r}{close}"
                 )
 
-    def read_structured(
+    def _read_structured(
         self, key: str, node: Node, path: DocumentPath, of: str, given: dict[str, Any], table: dict[str, Property]
     ) -> None:
         if key == "control":
-            self.read_control(node, path, of, given)
+            self._read_control(node, path, of, given)
         elif key == "health_checks":
             self.manifest.scope.tainted = False
-            given["health_checks"] = self.read_health_checks(node, path, f"{of}health_checks: ")
+            given["health_checks"] = self._read_health_checks(node, path, f"{of}health_checks: ")
             self.holds_secret = self.holds_secret or self.manifest.scope.tainted
         elif key == "subscribe":
             self.faults.add(
@@ -367,7 +367,7 @@ class ResourceReader:
         else:
             self.faults.unknown_key(key, path, (*table, *STRUCTURED), of)
 
-    def read_control(self, node: Node, path: DocumentPath, of: str, given: dict[str, Any]) -> None:
+    def _read_control(self, node: Node, path: DocumentPath, of: str, given: dict[str, Any]) -> None:
         if not isinstance(node, dict):
             self.faults.add(path, f"{of}control must be a map with `if` or `unless`, got {describe(node)}")
             return
@@ -383,7 +383,7 @@ class ResourceReader:
                 self.faults.add(place, f"{of}control.{key} must be an expression, got {describe(child)}")
                 continue
             try:
-                expression = as_expression(child)
+                expression = _as_expression(child)
                 expression.check()
             except BadExpression as error:
                 self.faults.add(place, f"{of}control.{key}: {error}")
@@ -392,7 +392,7 @@ class ResourceReader:
                 self.faults.add(place, f"{of}control.{key}: {missing}")
             given[f"control_{key}"] = expression
 
-    def read_health_checks(self, node: Node, path: DocumentPath, of: str) -> tuple[HealthCheck, ...]:
+    def _read_health_checks(self, node: Node, path: DocumentPath, of: str) -> tuple[HealthCheck, ...]:
         if not isinstance(node, list):
             self.faults.add(path, f"{of}expected a list, got {describe(node)}")
             return ()
@@ -402,12 +402,12 @@ class ResourceReader:
             if not isinstance(item, dict):
                 self.faults.add(place, f"{of}each check is a map with `command`, got {describe(item)}")
                 continue
-            check = self.read_health_check(item, place, of, f"health check {index + 1}")
+            check = self._read_health_check(item, place, of, f"health check {index + 1}")
             if check is not None:
                 checks.append(check)
         return tuple(checks)
 
-    def read_health_check(
+    def _read_health_check(
         self, item: dict[str, Node], path: DocumentPath, of: str, private_name: str
     ) -> HealthCheck | None:
         before = self.faults.seen
@@ -442,20 +442,20 @@ class ResourceReader:
         if resource.id in seen and resource.name:
             self.faults.add(
                 path,
-                f"{whose(resource.id)}is declared twice; the first stands in {self.line_of(seen[resource.id])}",
+                f"{_whose(resource.id)}is declared twice; the first stands in {self._line_of(seen[resource.id])}",
                 at_key=True,
             )
         seen[resource.id] = index
         if resource.alias is not None:
             alias = f"{resource.type}#{resource.alias}"
             if alias in seen and alias != resource.id:
-                taken = f"alias {shorten(resource.alias)!r} is taken; it names the resource in {self.line_of(seen[alias])}"
-                self.faults.add((*path, "alias"), whose(resource.id) + taken)
+                taken = f"alias {shorten(resource.alias)!r} is taken; it names the resource in {self._line_of(seen[alias])}"
+                self.faults.add((*path, "alias"), _whose(resource.id) + taken)
             seen[alias] = index
         if resource.require or resource.subscribe:
             self.referring.append(resource)
 
-    def line_of(self, index: int) -> str:
+    def _line_of(self, index: int) -> str:
         return f"line {self.manifest.position(self.manifest.resources[index].place).rpartition(':')[2]}"
 
     def check_references(self) -> None:
@@ -467,15 +467,15 @@ class ResourceReader:
             for key in ("require", "subscribe"):
                 resolved = []
                 for position, reference in enumerate(getattr(resource, key)):
-                    problem = self.reference_problem(reference, resource, order)
+                    problem = self._reference_problem(reference, resource, order)
                     if problem:
-                        self.faults.add((*resource.place, key, position), f"{shown(resource)}: {key}: {problem}")
+                        self.faults.add((*resource.place, key, position), f"{_shown(resource)}: {key}: {problem}")
                     else:
                         resolved.append(self.manifest.resources[self.seen[reference]].id)
                 if resolved:
                     setattr(resource, key, tuple(resolved))
 
-    def reference_problem(self, reference: str, resource: Resource, order: Mapping[str, int]) -> str | None:
+    def _reference_problem(self, reference: str, resource: Resource, order: Mapping[str, int]) -> str | None:
         type_name, separator, name = reference.partition("#")
         if not separator or not type_name or not name:
             return f"{shorten(reference)!r} is not a reference; write type#name"
@@ -484,35 +484,35 @@ class ResourceReader:
         if reference not in self.seen:
             return f"there is no {shorten(reference)} in this manifest{did_you_mean(reference, self.seen)}"
         if self.seen[reference] >= order[resource.id]:
-            return f"{shorten(reference)} does not stand earlier in the file; move it before {shown(resource)}"
+            return f"{shorten(reference)} does not stand earlier in the file; move it before {_shown(resource)}"
         return None
 
 
-def known_of(resource_type: ResourceType) -> Known:
+def _known_of(resource_type: ResourceType) -> Known:
     table = {**COMMON, **resource_type.properties}
     plain = {key: entry.kind for key, entry in table.items() if not entry.choices and entry.alias_of is None}
     return resource_type, table, plain
 
 
-def says_sensitive(properties: dict[str, Node]) -> bool:
+def _says_sensitive(properties: dict[str, Node]) -> bool:
     node = properties.get("sensitive")
     return isinstance(node, PlainScalar) and node.value is True
 
 
-def whose(identity: str) -> str:
+def _whose(identity: str) -> str:
     """How a fault of a resource begins."""
     return f"{shorten(identity, LONGEST_SHOWN_IDENTITY)}: "
 
 
-def shown(resource: Resource) -> str:
+def _shown(resource: Resource) -> str:
     return shorten(resource.id, LONGEST_SHOWN_IDENTITY)
 
 
-def first_key(body: dict[str, Node]) -> str:
+def _first_key(body: dict[str, Node]) -> str:
     return shorten(next(iter(body), "name"))
 
 
-def read_or_none(kind: ValueKind, text: str) -> Any:
+def _read_or_none(kind: ValueKind, text: str) -> Any:
     """None also where it is unfit: whoever reads it in the general way then says why."""
     try:
         return kind.read(text)
@@ -520,14 +520,14 @@ def read_or_none(kind: ValueKind, text: str) -> Any:
         return None
 
 
-def bare_name(item: Node) -> Node:
+def _bare_name(item: Node) -> Node:
     """A name without a colon is a resource without properties."""
     if isinstance(item, PlainScalar):
         return {item.text: PlainScalar("")}
     return {item: PlainScalar("")} if isinstance(item, str) else item
 
 
-def as_expression(text: str) -> Expression:
+def _as_expression(text: str) -> Expression:
     """An expression with or without its braces."""
     stripped = text.strip()
     if not stripped.startswith("{{"):

@@ -163,8 +163,8 @@ class Template:
     def render(self, scope: TemplateScope) -> Any:
         """The value: of the expression's own type when the text is nothing but one expression."""
         if len(self.parts) == 1 and isinstance(self.parts[0], Expression):
-            return tainted_if(scope, lambda: self.parts[0].evaluate(scope))  # type: ignore[union-attr]
-        return tainted_if(
+            return _tainted_if(scope, lambda: self.parts[0].evaluate(scope))  # type: ignore[union-attr]
+        return _tainted_if(
             scope,
             lambda: "".join(part if isinstance(part, str) else to_text(part.evaluate(scope)) for part in self.parts),
         )
@@ -192,14 +192,14 @@ class Expression:
     def check(self) -> None:
         """Raises `BadExpression` where the syntax is wrong."""
         if self.constant is None:
-            self._compiled = compile_expression(self.source)
+            self._compiled = _compile_expression(self.source)
 
     def evaluate(self, scope: TemplateScope) -> Any:
         if self.constant is not None:
             return scope.lookup(self.constant)
-        compiled = self._compiled or compile_expression(self.source)
+        compiled = self._compiled or _compile_expression(self.source)
         self._compiled = compiled
-        return evaluate(compiled, scope, self.source)
+        return _evaluate(compiled, scope, self.source)
 
     def missing_data(self, data: Any) -> list[str]:
         found = []
@@ -221,7 +221,7 @@ def split(text: str) -> list[str | Expression]:
     while (opening := text.find("{{", start)) >= 0:
         if opening > start:
             parts.append(text[start:opening])
-        closing = end_of_expression(text, opening + 2)
+        closing = _end_of_expression(text, opening + 2)
         source = text[opening + 2 : closing]
         if source[:1] in ("-", "+") and source[1:2] in (" ", "\n"):
             raise BadExpression("{{- and -}} do not trim here: text is kept as written; write {{ … }}")
@@ -232,7 +232,7 @@ def split(text: str) -> list[str | Expression]:
     return parts
 
 
-def end_of_expression(text: str, start: int) -> int:
+def _end_of_expression(text: str, start: int) -> int:
     depth = 0
     quote = ""
     index = start
@@ -255,7 +255,7 @@ def end_of_expression(text: str, start: int) -> int:
     raise BadExpression(f"{{{{ is never closed: {shorten(text[start - 2 :])!r}; a literal is {{{{ '{{{{' }}}}")
 
 
-def tainted_if(scope: TemplateScope, produce: Callable[[], Any]) -> Any:
+def _tainted_if(scope: TemplateScope, produce: Callable[[], Any]) -> Any:
     """The produced value; text that touched a secret is marked as such."""
     before, scope.tainted = scope.tainted, False
     try:
@@ -323,28 +323,28 @@ def environment() -> Any:
 
 
 @lru_cache(maxsize=4096)
-def compile_expression(source: str) -> Callable[..., Any]:
+def _compile_expression(source: str) -> Callable[..., Any]:
     import jinja2
 
     if not source.strip():
         raise BadExpression("nothing stands between {{ and }}")
     if len(source) > LONGEST_EXPRESSION:
-        raise BadExpression(f"the expression is longer than {LONGEST_EXPRESSION} characters: {quoted(source)}")
+        raise BadExpression(f"the expression is longer than {LONGEST_EXPRESSION} characters: {_quoted(source)}")
     try:
         compiled: Callable[..., Any] = environment().compile_expression(source, undefined_to_none=False)
     except (RecursionError, MemoryError):
-        raise BadExpression(f"the expression is too large: {quoted(source)}") from None
+        raise BadExpression(f"the expression is too large: {_quoted(source)}") from None
     except (jinja2.TemplateSyntaxError, SyntaxError, ValueError) as error:
         message = shorten(getattr(error, "message", None) or str(error), 200)
         for foreign, ours in FOREIGN:
             if foreign in source:
                 message = f"{foreign} is not supported; write `{ours}`"
                 break
-        raise BadExpression(f"{reworded(message)} in {quoted(source)}") from None
+        raise BadExpression(f"{reworded(message)} in {_quoted(source)}") from None
     return compiled
 
 
-def quoted(source: str) -> str:
+def _quoted(source: str) -> str:
     return f"{{{{ {shorten(source.strip())} }}}}"
 
 
@@ -365,7 +365,7 @@ def reworded(message: str) -> str:
     return message
 
 
-def evaluate(compiled: Callable[..., Any], scope: TemplateScope, source: str) -> Any:
+def _evaluate(compiled: Callable[..., Any], scope: TemplateScope, source: str) -> Any:
     import jinja2
 
     before, scope.tainted = scope.tainted, False
@@ -381,12 +381,12 @@ def evaluate(compiled: Callable[..., Any], scope: TemplateScope, source: str) ->
             text = error.message or "something is not defined"
         else:
             text = shorten(str(error) or error.__class__.__name__, 200).removesuffix(".")
-        raise Unresolved(f"{text} in {quoted(source)}") from None
+        raise Unresolved(f"{text} in {_quoted(source)}") from None
     finally:
         scope.tainted = scope.tainted or before
 
 
-def article(word: str) -> str:
+def _article(word: str) -> str:
     return f"an {word}" if word[:1] in "aeiou" else f"a {word}"
 
 
@@ -436,7 +436,7 @@ def plain(value: Any, budget: Budget | None = None) -> Any:
     if hasattr(value.__class__, "_fail_with_undefined_error"):
         value._fail_with_undefined_error()
     if callable(value) or not hasattr(value, "__iter__"):
-        raise TypeError(f"{article(value.__class__.__name__)} stands where a value must")
+        raise TypeError(f"{_article(value.__class__.__name__)} stands where a value must")
     from itertools import islice
 
     items = [plain(child, budget) for child in islice(value, MOST_ITEMS + 1)]

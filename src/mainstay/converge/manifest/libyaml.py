@@ -39,7 +39,7 @@ class Unfinished(ModuleType):
         with state["_mainstay_lock"]:
             if self.__class__ is Unfinished and not state.get("_mainstay_is_finishing"):
                 state["_mainstay_is_finishing"] = True
-                finish(self)
+                _finish(self)
         if name in state:
             return state[name]
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
@@ -57,18 +57,18 @@ class ErrorOnDemand(ModuleType):
         setattr(self, name, make)
 
 
-def prepare() -> None:
+def _prepare() -> None:
     """Puts the C module in place, so that importing it costs nothing more."""
     if "yaml" in sys.modules:
         return
     try:
-        put_in_place()
+        _put_in_place()
     except Exception:  # noqa: BLE001  # another PyYAML than we know: the plain import is always right
         for name in [name for name in sys.modules if name == "yaml" or name.startswith("yaml.")]:
             del sys.modules[name]
 
 
-def put_in_place() -> None:
+def _put_in_place() -> None:
     spec = PathFinder.find_spec("yaml")
     if spec is None or spec.loader is None or spec.submodule_search_locations is None:
         raise ImportError("PyYAML is not where packages usually are")
@@ -95,7 +95,7 @@ def put_in_place() -> None:
     package.__class__ = Unfinished
 
 
-def finish(package: ModuleType) -> None:
+def _finish(package: ModuleType) -> None:
     """Makes the package what a plain import would have made it."""
     spec = package.__spec__
     if spec is None or spec.loader is None:
@@ -108,7 +108,7 @@ def finish(package: ModuleType) -> None:
     package.__class__ = ModuleType
 
 
-prepare()
+_prepare()
 from yaml._yaml import CParser  # noqa: E402  # after what it needs
 from yaml.error import MarkedYAMLError, YAMLError  # noqa: E402  # after what it needs
 from yaml.events import (  # noqa: E402  # after what it needs

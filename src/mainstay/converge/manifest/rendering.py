@@ -27,7 +27,7 @@ def render_manifest(manifest: Manifest) -> dict[str, Any]:
         if value is not None:
             document[key] = shown(value)
     document["resources"] = [
-        {resource.type: [{as_text(resource.name): properties(resource)}]} for resource in manifest.resources
+        {resource.type: [{_as_text(resource.name): properties(resource)}]} for resource in manifest.resources
     ]
     return document
 
@@ -42,9 +42,9 @@ def properties(resource: Resource) -> dict[str, Any]:
         elif key == "mode":
             found[key] = f"{value:04o}"
         elif key == "timeout":
-            found[key] = duration(value)
+            found[key] = _duration(value)
         elif key == "health_checks":
-            found[key] = [health_check(check, hidden=resource.sensitive) for check in value]
+            found[key] = [_health_check(check, hidden=resource.sensitive) for check in value]
         else:
             found[key] = shown(value)
     control = {
@@ -57,18 +57,18 @@ def properties(resource: Resource) -> dict[str, Any]:
     return found
 
 
-def health_check(check: HealthCheck, *, hidden: bool) -> dict[str, Any]:
+def _health_check(check: HealthCheck, *, hidden: bool) -> dict[str, Any]:
     found: dict[str, Any] = {"command": REDACTED if hidden else shown(check.command)}
     if check.name != check.command:
         found["name"] = shown(check.name)
     found["tries"] = check.tries
-    found["try_sleep"] = duration(check.try_sleep_seconds)
+    found["try_sleep"] = _duration(check.try_sleep_seconds)
     if check.timeout_seconds is not None:
-        found["timeout"] = duration(check.timeout_seconds)
+        found["timeout"] = _duration(check.timeout_seconds)
     return found
 
 
-def duration(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     whole = int(seconds)
     milliseconds = round((seconds - whole) * 1000)
     return "".join(f"{amount}{unit}" for amount, unit in ((whole, "s"), (milliseconds, "ms")) if amount) or "0s"
@@ -81,7 +81,7 @@ def shown(value: Any) -> Any:
     if isinstance(value, Tainted):
         return REDACTED
     if isinstance(value, str):
-        return as_text(value)
+        return _as_text(value)
     if isinstance(value, dict):
         return {key: shown(child) for key, child in value.items()}
     if isinstance(value, (list, tuple)):
@@ -89,6 +89,6 @@ def shown(value: Any) -> Any:
     return value
 
 
-def as_text(text: str) -> str:
+def _as_text(text: str) -> str:
     """Text that gives itself when it is read as a template."""
     return text.replace("{{", "{{ '{{' }}")

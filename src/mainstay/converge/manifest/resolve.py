@@ -90,11 +90,11 @@ class Resolver:
         self.manifest = Manifest(file, text)
 
     def resolve(self, root: Node) -> Manifest:
-        sections = self.sections(root)
+        sections = self._sections(root)
         manifest = self.manifest
-        self.read_data(sections)
+        self._read_data(sections)
         manifest.scope = TemplateScope({**self.source.roots, "data": lambda: manifest.data}, self.source.functions)
-        self.read_settings(sections)
+        self._read_settings(sections)
         reader = ResourceReader(manifest, self.faults, self.source)
         if "resources" in sections:
             reader.read(*sections["resources"])
@@ -104,7 +104,7 @@ class Resolver:
         self.faults.raise_if_any()
         return manifest
 
-    def sections(self, root: Node) -> dict[str, tuple[Node, DocumentPath]]:
+    def _sections(self, root: Node) -> dict[str, tuple[Node, DocumentPath]]:
         """Key → (node, path), from a bare list, a map, or a map with `ccm`."""
         if isinstance(root, list):
             return {"resources": (root, ())}
@@ -131,21 +131,23 @@ class Resolver:
                     self.faults.unknown_key(key, place, TOP_KEYS)
         return found
 
-    def read_data(self, sections: Mapping[str, tuple[Node, DocumentPath]]) -> None:
+    def _read_data(self, sections: Mapping[str, tuple[Node, DocumentPath]]) -> None:
         scope = TemplateScope(self.source.roots, {})
-        base = self.values_of(sections.get("data"), "data", scope)
-        overrides = self.values_of(sections.get("overrides"), "overrides", scope)
+        base = self._values_of(sections.get("data"), "data", scope)
+        overrides = self._values_of(sections.get("overrides"), "overrides", scope)
         for key, value in overrides.items():
             if not isinstance(value, dict):
                 self.faults.add((*sections["overrides"][1], key), f"override {key!r} must be a map of values")
                 overrides[key] = {}
-        order, merge = self.read_hierarchy(sections.get("hierarchy"))
+        order, merge = self._read_hierarchy(sections.get("hierarchy"))
         data = apply_hierarchy(base, overrides, order, merge)
         for layer in self.source.data_layers:
             data = overlay(data, layer)
         self.manifest.data = data
 
-    def values_of(self, section: tuple[Node, DocumentPath] | None, name: str, scope: TemplateScope) -> dict[str, Any]:
+    def _values_of(
+        self, section: tuple[Node, DocumentPath] | None, name: str, scope: TemplateScope
+    ) -> dict[str, Any]:
         if section is None or (isinstance(section[0], PlainScalar) and section[0].value is None):
             return {}
         node, path = section
@@ -155,7 +157,7 @@ class Resolver:
         values: dict[str, Any] = self.values.render_values(node, path, name, scope) or {}
         return values
 
-    def read_hierarchy(self, section: tuple[Node, DocumentPath] | None) -> tuple[list[str], str]:
+    def _read_hierarchy(self, section: tuple[Node, DocumentPath] | None) -> tuple[list[str], str]:
         order, merge = ["default"], FIRST
         if section is None:
             return order, merge
@@ -166,7 +168,7 @@ class Resolver:
         for key, child in node.items():
             place = (*path, key)
             if key == "order":
-                order = self.read_order(child, place)
+                order = self._read_order(child, place)
             elif key == "merge":
                 merge = child if isinstance(child, str) else describe(child)
                 if merge not in (FIRST, DEEP):
@@ -179,7 +181,7 @@ class Resolver:
             )
         return order, merge
 
-    def read_order(self, node: Node, path: DocumentPath) -> list[str]:
+    def _read_order(self, node: Node, path: DocumentPath) -> list[str]:
         if not isinstance(node, list):
             self.faults.add(path, f"hierarchy.order must be a list, got {describe(node)}")
             return []
@@ -195,7 +197,7 @@ class Resolver:
                 order.append(text)
         return order
 
-    def read_settings(self, sections: Mapping[str, tuple[Node, DocumentPath]]) -> None:
+    def _read_settings(self, sections: Mapping[str, tuple[Node, DocumentPath]]) -> None:
         manifest = self.manifest
         if "fail_on_error" in sections:
             node, path = sections["fail_on_error"]

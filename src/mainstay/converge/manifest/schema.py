@@ -62,11 +62,11 @@ def manifest_schema(types: Sequence[ResourceType]) -> dict[str, Any]:
         "outputs": {"type": "object", "description": "evaluated after a run without failures"},
     }
     definitions: dict[str, Any] = {
-        "resources": {"type": "array", "minItems": 1, "items": {"oneOf": [entry(one) for one in types]}}
+        "resources": {"type": "array", "minItems": 1, "items": {"oneOf": [_entry(one) for one in types]}}
     }
     for one in types:
-        definitions[one.name] = properties_of(one, with_name=False)
-        definitions[f"{one.name}_flat"] = properties_of(one, with_name=True)
+        definitions[one.name] = _properties_of(one, with_name=False)
+        definitions[f"{one.name}_flat"] = _properties_of(one, with_name=True)
     return {
         "$schema": DIALECT,
         "title": "Mainstay manifest",
@@ -89,7 +89,7 @@ def manifest_schema(types: Sequence[ResourceType]) -> dict[str, Any]:
     }
 
 
-def entry(one: ResourceType) -> dict[str, Any]:
+def _entry(one: ResourceType) -> dict[str, Any]:
     """One item of `resources`: a type with a list of names, or flat."""
     named = {
         "type": "object",
@@ -106,10 +106,10 @@ def entry(one: ResourceType) -> dict[str, Any]:
     return {"type": "object", "required": [one.name], "additionalProperties": False, "properties": {one.name: body}}
 
 
-def properties_of(one: ResourceType, *, with_name: bool) -> dict[str, Any]:
+def _properties_of(one: ResourceType, *, with_name: bool) -> dict[str, Any]:
     table: dict[str, Property] = {**COMMON, **one.properties}
-    described = {name: described_property(entry) for name, entry in table.items()}
-    described["ensure"] = ensure_schema(one)
+    described = {name: _described_property(entry) for name, entry in table.items()}
+    described["ensure"] = _ensure_schema(one)
     described["control"] = CONTROL
     described["health_checks"] = HEALTH_CHECKS
     if with_name:
@@ -120,14 +120,14 @@ def properties_of(one: ResourceType, *, with_name: bool) -> dict[str, Any]:
     return schema
 
 
-def described_property(entry: Property) -> dict[str, Any]:
+def _described_property(entry: Property) -> dict[str, Any]:
     schema = dict(entry.kind.schema)
     if entry.choices:
         schema = {"anyOf": [{"enum": [*entry.choices, None]}, TEMPLATE_SCHEMA]}
     return {**schema, "description": entry.summary}
 
 
-def ensure_schema(one: ResourceType) -> dict[str, Any]:
+def _ensure_schema(one: ResourceType) -> dict[str, Any]:
     if one.open_ensure:
         return {**SCALAR_SCHEMA, "description": f"{', '.join(one.ensures)}, or another word the type knows"}
     return {"anyOf": [{"enum": [*one.ensures, None]}, TEMPLATE_SCHEMA], "description": "the wanted state"}

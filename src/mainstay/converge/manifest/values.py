@@ -30,13 +30,13 @@ class ValueReader:
             if not holds_template(node):
                 return kind.read(node)
             check_shape(kind, node)
-            value = render_tree(compile_tree(node), scope)
+            value = render_tree(_compile_tree(node), scope)
             if scope.tainted:
                 return accept_secret(kind, value)
             return kind.accept(value)
         except Unfit as error:
             message = f"what stands here is no {kind.name}" if self.private else str(error)
-            self.faults.add((*path, *error.where), join(of, message), at_key=error.at_key)
+            self.faults.add((*path, *error.where), _join(of, message), at_key=error.at_key)
             return None
         except (BadExpression, Unresolved, Failure) as error:
             self.faults.add(path, f"{of}{self.shown(error)}")
@@ -94,7 +94,7 @@ def accept_secret(kind: ValueKind, value: Any) -> Any:
         raise Unfit(f"the secret in it gives no {kind.name}") from None
 
 
-def join(of: str, message: str) -> str:
+def _join(of: str, message: str) -> str:
     """`file#/x: mode: ` and `mode "9z" is not …`, without saying the property's name twice."""
     before, _, key = of.removesuffix(": ").rpartition(": ")
     return f"{before}: {message}" if before and message.startswith(f"{key} ") else f"{of}{message}"
@@ -110,11 +110,11 @@ def holds_template(node: Node) -> bool:
     return False
 
 
-def compile_tree(node: Node) -> Any:
+def _compile_tree(node: Node) -> Any:
     if isinstance(node, dict):
-        return {key: compile_tree(child) for key, child in node.items()}
+        return {key: _compile_tree(child) for key, child in node.items()}
     if isinstance(node, list):
-        return [compile_tree(child) for child in node]
+        return [_compile_tree(child) for child in node]
     if isinstance(node, str) and "{{" in node:
         return Template(node)
     return to_value(node)

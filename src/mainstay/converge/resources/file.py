@@ -118,7 +118,7 @@ class FileState(State):
         if hash_up_to_bytes is not None and size > hash_up_to_bytes:
             return super().as_json_text(host, hash_up_to_bytes=hash_up_to_bytes)
         accounts = host.accounts
-        whose = ownership_text(accounts.user(found.st_uid), accounts.group(found.st_gid), self.mode)
+        whose = _ownership_text(accounts.user(found.st_uid), accounts.group(found.st_gid), self.mode)
         return (
             f'{{"ensure": "present", "name": {quoted(self.name)}, "checksum": "{checksum}", {whose}'
             f'"mtime": "{host.timestamp(found.st_mtime)}", "size": {size}, "type": "file"}}'
@@ -159,9 +159,9 @@ class FileType(ResourceType):
     def check_name(self, name: str) -> Iterator[str]:
         if name[:1] != "/":
             yield "file path must be absolute"
-        elif ("/." in name or "//" in name or name[-1] == "/") and not is_canonical(name):
+        elif ("/." in name or "//" in name or name[-1] == "/") and not _is_canonical(name):
             yield "file path must be canonical"
-        problem = path_problem(name)
+        problem = _path_problem(name)
         if problem:
             yield f"file path {problem}"
 
@@ -184,7 +184,7 @@ class FileType(ResourceType):
             yield None, "a link needs `target`"
         for key in ("source", "target"):
             # What a link says need not be there, nor can it be.
-            problem = path_problem(getattr(wanted, key) or "", may_be_nowhere=key == "target")
+            problem = _path_problem(getattr(wanted, key) or "", may_be_nowhere=key == "target")
             if problem:
                 yield key, f"{key}: the path {problem}"
         for key, fits, where in (
@@ -209,7 +209,7 @@ class FileType(ResourceType):
 
     def check_rendered(self, wanted: File) -> None:
         for key, problem in (
-            ("source", path_problem(wanted.source or "")),
+            ("source", _path_problem(wanted.source or "")),
             ("content", text_problem((wanted.content or "").replace("\0", ""))),
         ):
             if problem:
@@ -237,7 +237,7 @@ class FileType(ResourceType):
         if actual.mode != wanted.mode:
             return False, f"mode is {actual.mode:04o}, expected {wanted.mode:04o}"
         if actual.tree:
-            return False, f"{len(actual.tree)} entries below differ from the source: {describe_tree(actual.tree)}"
+            return False, f"{len(actual.tree)} entries below differ from the source: {_describe_tree(actual.tree)}"
         return True, ""
 
     def _same_owner(self, wanted: File, actual: FileState) -> tuple[bool, str]:
@@ -316,17 +316,17 @@ class FileType(ResourceType):
 
 
 @lru_cache(maxsize=64)
-def ownership_text(owner: str, group: str, mode: int) -> str:
+def _ownership_text(owner: str, group: str, mode: int) -> str:
     """A part of the state as text that many files share."""
     return f'"owner": {quoted(owner)}, "group": {quoted(group)}, "mode": "{mode:04o}", "provider": "posix", '
 
 
-def is_canonical(path: str) -> bool:
+def _is_canonical(path: str) -> bool:
     """Whether an absolute path has no part that could be left out."""
     return path == "/" or not (path.endswith(NON_CANONICAL_ENDS) or "//" in path or "/./" in path or "/../" in path)
 
 
-def path_problem(path: str, *, may_be_nowhere: bool = False) -> str | None:
+def _path_problem(path: str, *, may_be_nowhere: bool = False) -> str | None:
     """Why no file can be at such a path, wherever that is."""
     problem = text_problem(path)
     if problem:
@@ -343,7 +343,7 @@ def path_problem(path: str, *, may_be_nowhere: bool = False) -> str | None:
     return None
 
 
-def describe_tree(tree: tuple[Any, ...]) -> str:
+def _describe_tree(tree: tuple[Any, ...]) -> str:
     shown = ", ".join(str(entry) for entry in tree[:5])
     return shown + (", …" if len(tree) > 5 else "")
 

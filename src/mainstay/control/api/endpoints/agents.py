@@ -11,24 +11,24 @@ from mainstay.control.store.agents import AGENTS, AgentRow
 PATH = "/api/v1/agents"
 
 
-async def show_me(call: Call) -> Answer:
+async def _show_me(call: Call) -> Answer:
     async with call.reading() as work:
         return Answer(await agents.find_own(work))
 
 
-async def set_my_status(call: Call) -> Answer:
+async def _set_my_status(call: Call) -> Answer:
     wanted = call.read(OwnStatus)
     async with call.working() as work:
         return Answer(await agents.set_own_status(work, wanted))
 
 
-async def make_code(call: Call) -> Answer:
+async def _make_code(call: Call) -> Answer:
     async with call.working() as work:
         agent = await work.find(AGENTS, call.path["id"], "write", lock=True)
         return Answer(await agents.make_code(work, agent))
 
 
-async def enrol(call: Call) -> Answer:
+async def _enrol(call: Call) -> Answer:
     call.parts.enrolments.admit(call.client)
     wanted = call.read(EnrolmentRequest)
     async with call.working() as work:
@@ -39,7 +39,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path=f"{PATH}/me",
-        act=show_me,
+        act=_show_me,
         access=("agent", "be"),
         summary="Show the agent whose token this is",
         answer=AgentRow,
@@ -47,7 +47,7 @@ ENDPOINTS = (
     Endpoint(
         method="PUT",
         path=f"{PATH}/me/status",
-        act=set_my_status,
+        act=_set_my_status,
         access=("agent", "be"),
         summary="Tell how the agent is",
         body=OwnStatus,
@@ -60,7 +60,7 @@ ENDPOINTS = (
     Endpoint(
         method="POST",
         path=f"{PATH}/{{id}}/enrolment-codes",
-        act=make_code,
+        act=_make_code,
         access=("agent", "write"),
         summary="Make a code that lets one program in as this agent, once, within 15 minutes",
         status=201,
@@ -70,7 +70,7 @@ ENDPOINTS = (
     Endpoint(
         method="POST",
         path="/api/v1/enrol",
-        act=enrol,
+        act=_enrol,
         access=None,
         summary="Trade an enrolment code for the agent's token",
         status=201,

@@ -19,7 +19,7 @@ class Rehearsed(Exception):
     """Ends a dry run: with this everything it did is undone."""
 
 
-async def push(call: Call) -> Answer:
+async def _push(call: Call) -> Answer:
     # Opening a bundle takes a while, and others wait for the loop.
     bundle = await asyncio.to_thread(blueprints.read_bundle, call.raw_body, call.parts.tools.definitions.rulebook)
     dry_run = call.flag("dryRun")
@@ -34,13 +34,13 @@ async def push(call: Call) -> Answer:
     return Answer(pushed, status=201 if pushed.created else 200)
 
 
-async def list_versions(call: Call) -> Answer:
+async def _list_versions(call: Call) -> Answer:
     listing = parse_listing(BLUEPRINT_VERSIONS, call.query)
     async with call.reading() as work:
         return Answer(await list_page(work.tx, BLUEPRINT_VERSIONS, listing, []))
 
 
-async def fetch(call: Call) -> Answer:
+async def _fetch(call: Call) -> Answer:
     async with call.reading() as work:
         content = await find(work.tx, call.path["digest"])
     if content is None:
@@ -52,7 +52,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path=PATH,
-        act=list_versions,
+        act=_list_versions,
         access=("blueprint", "list"),
         summary="List the versions of blueprints",
         answer=Page[BlueprintVersion],
@@ -62,7 +62,7 @@ ENDPOINTS = (
     Endpoint(
         method="POST",
         path=PATH,
-        act=push,
+        act=_push,
         access=("blueprint", "write"),
         summary="Keep a blueprint, make or change its service type, and give it to new services",
         status=201,
@@ -80,7 +80,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path=f"{PATH}/{{digest}}",
-        act=fetch,
+        act=_fetch,
         access=("blueprint", "read"),
         summary="Fetch a blueprint by its digest",
         answer=bytes,

@@ -6,7 +6,7 @@ from mainstay.control.api.contract import Answer, Call, Endpoint
 from mainstay.control.operations.catalogue import Catalogue, read_catalogue
 
 
-async def show(call: Call) -> Answer:
+async def _show(call: Call) -> Answer:
     async with call.reading() as work:
         return Answer(await read_catalogue(work))
 
@@ -15,7 +15,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path="/api/v1/catalogue",
-        act=show,
+        act=_show,
         access=("catalogue", "read"),
         summary="What can be ordered, of whom, with which options",
         answer=Catalogue,

@@ -23,27 +23,27 @@ STREAMED_AT_ONCE = 200
 HEARTBEAT_SECONDS = 15.0
 
 
-async def list_events(call: Call) -> Answer:
+async def _list_events(call: Call) -> Answer:
     listing = parse_listing(EVENTS, call.query, substrings=frozenset({"type"}))
     await events.number(call.parts.store)
     async with call.reading() as work:
         return Answer(await events.page(work, listing))
 
 
-async def lease(call: Call) -> Answer:
+async def _lease(call: Call) -> Answer:
     wanted = call.read(LeaseRequest)
     await events.number(call.parts.store)
     async with call.working() as work:
         return Answer(await subscriptions.lease(work, wanted))
 
 
-async def acknowledge(call: Call) -> Answer:
+async def _acknowledge(call: Call) -> Answer:
     wanted = call.read(Acknowledgement)
     async with call.working() as work:
         return Answer(await subscriptions.acknowledge(work, wanted))
 
 
-async def stream(call: Call) -> Answer:
+async def _stream(call: Call) -> Answer:
     given = call.headers.get("last-event-id", "").strip()
     if given and not (given.isascii() and given.isdigit() and len(given) < 19):
         raise BadInput("Last-Event-ID must be the number of an event", code="bad_query")
@@ -87,7 +87,7 @@ ENDPOINTS = (
     Endpoint(
         method="POST",
         path=f"{PATH}/lease",
-        act=lease,
+        act=_lease,
         access=("event", "lease"),
         summary="Take the next events of a subscriber, for one of its instances at a time",
         body=LeaseRequest,
@@ -97,7 +97,7 @@ ENDPOINTS = (
     Endpoint(
         method="POST",
         path=f"{PATH}/ack",
-        act=acknowledge,
+        act=_acknowledge,
         access=("event", "lease"),
         summary="Tell how far a subscriber is",
         body=Acknowledgement,
@@ -107,7 +107,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path=f"{PATH}/stream",
-        act=stream,
+        act=_stream,
         access=("event", "read"),
         summary="Events as they happen (Server-Sent Events); Last-Event-ID continues where a stream ended",
         answer=str,
@@ -117,7 +117,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path=PATH,
-        act=list_events,
+        act=_list_events,
         access=("event", "read"),
         summary="List events",
         answer=Page[EventRow],

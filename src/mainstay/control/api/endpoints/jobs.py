@@ -26,7 +26,7 @@ class LeasedJob(msgspec.Struct, frozen=True, rename="camel"):
     job: JobView
 
 
-async def list_jobs(call: Call) -> Answer:
+async def _list_jobs(call: Call) -> Answer:
     listing = parse_listing(JOBS, call.query)
     async with call.reading() as work:
         page = await work.page(JOBS, listing)
@@ -34,13 +34,13 @@ async def list_jobs(call: Call) -> Answer:
     return Answer({**msgspec.to_builtins(page), "items": items})
 
 
-async def show(call: Call) -> Answer:
+async def _show(call: Call) -> Answer:
     async with call.reading() as work:
         row = await work.find(JOBS, call.path["id"])
         return Answer((await show_jobs(work, [row]))[0])
 
 
-async def show_report(call: Call) -> Answer:
+async def _show_report(call: Call) -> Answer:
     async with call.reading() as work:
         row = await work.find(JOBS, call.path["id"])
         report = await report_of(work.tx, row.id)
@@ -62,7 +62,7 @@ async def list_pending(call: Call) -> Answer:
     return Answer(await wait_until_found(call, agent_topic(str(call.who.agent_id)), look, wait))
 
 
-async def claim(call: Call) -> Answer:
+async def _claim(call: Call) -> Answer:
     async with call.working() as work:
         job = await work.find(JOBS, call.path["id"], "work")
         leased = await jobs.claim(work, job, call.read(Claim))
@@ -72,34 +72,34 @@ async def claim(call: Call) -> Answer:
     return Answer(LeasedJob(leased.lease_token, leased.lease_expires_at, shown))
 
 
-async def renew(call: Call) -> Answer:
+async def _renew(call: Call) -> Answer:
     async with call.working() as work:
         job = await work.find(JOBS, call.path["id"], "work")
         return Answer(await jobs.renew(work, job, call.read(Renewal)))
 
 
-async def release(call: Call) -> Answer:
+async def _release(call: Call) -> Answer:
     async with call.working() as work:
         job = await work.find(JOBS, call.path["id"], "work")
         await jobs.release(work, job, call.read(Release))
     return Answer()
 
 
-async def complete(call: Call) -> Answer:
+async def _complete(call: Call) -> Answer:
     async with call.working() as work:
         job = await work.find(JOBS, call.path["id"], "work")
         await jobs.complete(work, job, call.read(Completion))
     return Answer()
 
 
-async def fail(call: Call) -> Answer:
+async def _fail(call: Call) -> Answer:
     async with call.working() as work:
         job = await work.find(JOBS, call.path["id"], "work")
         await jobs.fail(work, job, call.read(FailureReport))
     return Answer()
 
 
-async def cancel(call: Call) -> Answer:
+async def _cancel(call: Call) -> Answer:
     async with call.working() as work:
         job = await work.find(JOBS, call.path["id"], "cancel")
         await jobs.cancel(work, job)
@@ -113,7 +113,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path=PATH,
-        act=list_jobs,
+        act=_list_jobs,
         access=READ,
         summary="List jobs",
         answer=Page[JobView],
@@ -137,7 +137,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path=f"{PATH}/{{id}}",
-        act=show,
+        act=_show,
         access=READ,
         summary="Show one job",
         answer=JobView,
@@ -146,7 +146,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path=f"{PATH}/{{id}}/report",
-        act=show_report,
+        act=_show_report,
         access=READ,
         summary="What the agent reported at the end of a job",
         answer=object,
@@ -155,7 +155,7 @@ ENDPOINTS = (
     Endpoint(
         method="POST",
         path=f"{PATH}/{{id}}/claim",
-        act=claim,
+        act=_claim,
         access=WORK,
         summary="Take a job: with `leaseSeconds` under a lease (200), else until its action's timeout (204)",
         body=Claim,
@@ -165,7 +165,7 @@ ENDPOINTS = (
     Endpoint(
         method="POST",
         path=f"{PATH}/{{id}}/renew",
-        act=renew,
+        act=_renew,
         access=WORK,
         summary="Prolong the lease and tell how far it is",
         body=Renewal,
@@ -184,10 +184,10 @@ ENDPOINTS = (
             refusals=(404, 409),
         )
         for name, act, access, summary, body in (
-            ("release", release, WORK, "Give a job back", Release),
-            ("complete", complete, WORK, "Tell that a job is done, and what was found out", Completion),
-            ("fail", fail, WORK, "Tell that a job failed", FailureReport),
-            ("cancel", cancel, ("job", "cancel"), "End a run: at once if pending, else by asking the agent", None),
+            ("release", _release, WORK, "Give a job back", Release),
+            ("complete", _complete, WORK, "Tell that a job is done, and what was found out", Completion),
+            ("fail", _fail, WORK, "Tell that a job failed", FailureReport),
+            ("cancel", _cancel, ("job", "cancel"), "End a run: at once if pending, else by asking the agent", None),
         )
     ),
 )

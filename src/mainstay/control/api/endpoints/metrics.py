@@ -17,7 +17,7 @@ PATH = "/api/v1/metric-entries"
 TIME = {"type": "string", "format": "date-time"}
 
 
-async def list_resource_ids(call: Call) -> Answer:
+async def _list_resource_ids(call: Call) -> Answer:
     listing = parse_listing(METRIC_ENTRIES, call.query)
     async with call.reading() as work:
         return Answer(await metrics.resource_ids(work, listing.page, listing.page_size, list(listing.conditions)))
@@ -42,7 +42,7 @@ def _time(call: Call, name: str) -> datetime | None:
         raise BadInput(f"{name} must be a time such as 2026-01-31T12:00:00Z", code="bad_query") from None
 
 
-async def aggregate(call: Call) -> Answer:
+async def _aggregate(call: Call) -> Answer:
     from mainstay.control.store.services import SERVICES
 
     kind = _choice(call, "aggregateType", get_args(Aggregate), "min")
@@ -67,7 +67,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path=f"{PATH}/resource-ids",
-        act=list_resource_ids,
+        act=_list_resource_ids,
         access=("metric_entry", "read"),
         summary="List the resources that entries speak of",
         answer=Page[str],
@@ -80,7 +80,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path=f"{PATH}/aggregate/{{serviceId}}/{{resourceId}}/{{typeId}}",
-        act=aggregate,
+        act=_aggregate,
         access=("metric_entry", "read"),
         summary="What a series comes to over time",
         answer=Series,

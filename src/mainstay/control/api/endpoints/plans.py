@@ -13,7 +13,7 @@ MAX_WAIT_SECONDS = 60
 WORK = ("plan", "work")
 
 
-async def list_pending(call: Call) -> Answer:
+async def _list_pending(call: Call) -> Answer:
     limit = call.number("limit", 1, 1, 100)
     wait = call.number("wait", 0, 0, MAX_WAIT_SECONDS)
 
@@ -27,7 +27,7 @@ async def list_pending(call: Call) -> Answer:
     return Answer(await wait_until_found(call, plans.question_topic(str(call.who.agent_id)), look, wait))
 
 
-async def answer(call: Call) -> Answer:
+async def _answer(call: Call) -> Answer:
     async with call.working() as work:
         request = await work.find(PLAN_REQUESTS, call.path["planId"], "work")
         await plans.answer(work, request, call.read(PlanAnswer))
@@ -38,7 +38,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path=f"{PATH}/pending",
-        act=list_pending,
+        act=_list_pending,
         access=WORK,
         summary="What the agent is asked to foresee, each once; with `wait` it answers as soon as there is something",
         answer=list[PlanQuestion],
@@ -51,7 +51,7 @@ ENDPOINTS = (
     Endpoint(
         method="POST",
         path=f"{PATH}/{{planId}}/answer",
-        act=answer,
+        act=_answer,
         access=WORK,
         summary="Tell what a dry run of the job would do, or why that cannot be told",
         status=204,

@@ -14,11 +14,11 @@ class Health(msgspec.Struct, frozen=True):
     status: Literal["UP", "DOWN"]
 
 
-async def is_alive(_call: Call) -> Answer:
+async def _is_alive(_call: Call) -> Answer:
     return Answer(Health("UP"))
 
 
-async def is_ready(call: Call) -> Answer:
+async def _is_ready(call: Call) -> Answer:
     if call.parts.readiness.stopping.is_set():
         return Answer(Health("DOWN"), status=503)
     try:
@@ -29,17 +29,17 @@ async def is_ready(call: Call) -> Answer:
     return Answer(Health("UP"))
 
 
-async def show_measures(call: Call) -> Answer:
+async def _show_measures(call: Call) -> Answer:
     return Answer(call.parts.measures.render(), media_type=call.parts.measures.media_type)
 
 
-async def describe(_call: Call) -> Answer:
+async def _describe(_call: Call) -> Answer:
     from mainstay.control.api.openapi import describe_api
 
     return Answer(describe_api())
 
 
-async def show_docs(_call: Call) -> Answer:
+async def _show_docs(_call: Call) -> Answer:
     from mainstay.control.api.docs_page import docs_page
     from mainstay.control.api.openapi import describe_api
 
@@ -62,10 +62,10 @@ def _open(path: str, act: object, summary: str, answer: object, media_type: str 
 
 
 ENDPOINTS = (
-    _open("/healthz", is_alive, "Whether the server is alive", Health),
-    _open("/ready", is_ready, "Whether the server takes requests", Health),
-    _open("/metrics", show_measures, "What the server counts, for Prometheus", str, "text/plain"),
-    _open("/openapi.json", describe, "This description", dict[str, object]),
-    _open("/docs", show_docs, "This description, for people", str, "text/html"),
+    _open("/healthz", _is_alive, "Whether the server is alive", Health),
+    _open("/ready", _is_ready, "Whether the server takes requests", Health),
+    _open("/metrics", _show_measures, "What the server counts, for Prometheus", str, "text/plain"),
+    _open("/openapi.json", _describe, "This description", dict[str, object]),
+    _open("/docs", _show_docs, "This description, for people", str, "text/html"),
 )
 HEALTH_PATHS = ("/healthz", "/ready", "/metrics")

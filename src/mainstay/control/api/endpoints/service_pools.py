@@ -9,7 +9,7 @@ from mainstay.control.operations.service_pools import Usage
 from mainstay.control.store.service_pools import SERVICE_POOL_SETS, SERVICE_POOL_VALUES, SERVICE_POOLS
 
 
-async def show_usage(call: Call) -> Answer:
+async def _show_usage(call: Call) -> Answer:
     async with call.reading() as work:
         return Answer(await service_pools.usage(work, await work.find(SERVICE_POOLS, call.path["id"])))
 
@@ -39,7 +39,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path="/api/v1/service-pools/{id}/usage",
-        act=show_usage,
+        act=_show_usage,
         access=("service_pool", "read"),
         summary="How many values a pool has, and how many are taken",
         answer=Usage,

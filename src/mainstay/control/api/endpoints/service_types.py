@@ -14,7 +14,7 @@ PATH = "/api/v1/service-types"
 BOOLEAN = {"type": "boolean"}
 
 
-async def change(call: Call) -> Answer:
+async def _change(call: Call) -> Answer:
     async with call.working() as work:
         before = await work.find(SERVICE_TYPES, call.path["id"], "write", lock=True)
         wanted = call.read(ServiceTypeChange)
@@ -23,25 +23,25 @@ async def change(call: Call) -> Answer:
         )
 
 
-async def validate(call: Call) -> Answer:
+async def _validate(call: Call) -> Answer:
     async with call.reading() as work:
         service_type = await work.find(SERVICE_TYPES, call.path["id"])
         return Answer(await service_types.validate(work, service_type, call.read(OrderCheck)))
 
 
-async def show_json_schema(call: Call) -> Answer:
+async def _show_json_schema(call: Call) -> Answer:
     async with call.reading() as work:
         service_type = await work.find(SERVICE_TYPES, call.path["id"])
         definition = work.tools.definitions.of_service_type(service_type)
     return Answer(export_json_schema(definition.properties, service_type.name))
 
 
-async def show_report(call: Call) -> Answer:
+async def _show_report(call: Call) -> Answer:
     async with call.reading() as work:
         return Answer(service_types.report(work, await work.find(SERVICE_TYPES, call.path["id"])))
 
 
-async def draw(call: Call) -> Answer:
+async def _draw(call: Call) -> Answer:
     async with call.reading() as work:
         service_type = await work.find(SERVICE_TYPES, call.path["id"])
         definition = work.tools.definitions.of_service_type(service_type)
@@ -55,7 +55,7 @@ ENDPOINTS = (
     Endpoint(
         method="PATCH",
         path=f"{PATH}/{{id}}",
-        act=change,
+        act=_change,
         access=("service_type", "write"),
         summary="Change a service type; refused where living services would not fit it",
         body=ServiceTypeChange,
@@ -73,7 +73,7 @@ ENDPOINTS = (
     Endpoint(
         method="POST",
         path=f"{PATH}/{{id}}/validate",
-        act=validate,
+        act=_validate,
         access=("service_type", "read"),
         summary="Tell whether properties would be accepted in an order",
         body=OrderCheck,
@@ -83,7 +83,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path=f"{PATH}/{{id}}/json-schema",
-        act=show_json_schema,
+        act=_show_json_schema,
         access=("service_type", "read"),
         summary="The property schema as JSON Schema 2020-12",
         answer=dict[str, object],
@@ -92,7 +92,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path=f"{PATH}/{{id}}/lifecycle-report",
-        act=show_report,
+        act=_show_report,
         access=("service_type", "read"),
         summary="What may not be meant in the definition",
         answer=DefinitionReport,
@@ -101,7 +101,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path=f"{PATH}/{{id}}/lifecycle.svg",
-        act=draw,
+        act=_draw,
         access=("service_type", "read"),
         summary="The lifecycle as a picture",
         answer=str,

@@ -49,11 +49,11 @@ MAX_KEY = 255
 B = TypeVar("B", ServiceChange, ActionRequest)
 
 
-def etag(service: ServiceRow) -> dict[str, str]:
+def _etag(service: ServiceRow) -> dict[str, str]:
     return {"ETag": f'"{service.version}"'}
 
 
-def if_version(call: Call) -> int | None:
+def _if_version(call: Call) -> int | None:
     """The version in If-Match; one that is no version of ours never matches."""
     text = call.headers.get("if-match", "").strip()
     if text in ("", "*"):
@@ -66,14 +66,14 @@ async def shown(work: UnitOfWork, service_id: str) -> Answer:
     row = await SERVICES.find(work.tx, service_id)
     if row is None:
         raise RuntimeError("a service does not go within the request that changes it")
-    return await shown_row(work, row)
+    return await _shown_row(work, row)
 
 
-async def shown_row(work: UnitOfWork, row: ServiceRow) -> Answer:
-    return Answer(await show_service(work, row), headers=etag(row))
+async def _shown_row(work: UnitOfWork, row: ServiceRow) -> Answer:
+    return Answer(await show_service(work, row), headers=_etag(row))
 
 
-async def list_services(call: Call) -> Answer:
+async def _list_services(call: Call) -> Answer:
     query = [(name, value) for name, value in call.query if name != LIVING.name]
     listing = parse_listing(SERVICES, query, aliases=ALIASES)
     living = [LIVING_ONLY] if call.flag(LIVING.name) else []
@@ -83,22 +83,22 @@ async def list_services(call: Call) -> Answer:
     return Answer({**msgspec.to_builtins(page), "items": items})
 
 
-async def show(call: Call) -> Answer:
+async def _show(call: Call) -> Answer:
     async with call.reading() as work:
-        return await shown_row(work, await work.find(SERVICES, call.path["id"]))
+        return await _shown_row(work, await work.find(SERVICES, call.path["id"]))
 
 
-def idempotency_key(call: Call) -> str | None:
+def _idempotency_key(call: Call) -> str | None:
     key = call.headers.get("idempotency-key")
     if key is not None and not 1 <= len(key) <= MAX_KEY:
         raise BadInput(f"Idempotency-Key must have 1 to {MAX_KEY} characters")
     return key
 
 
-async def create(call: Call) -> Answer:
+async def _create(call: Call) -> Answer:
     wanted = call.read(NewService)
     # What leaves nothing cannot be done twice.
-    key = None if is_rehearsal(call) else idempotency_key(call)
+    key = None if is_rehearsal(call) else _idempotency_key(call)
 
     async def carry(work: UnitOfWork) -> Carried:
         if key is not None:
@@ -109,15 +109,15 @@ async def create(call: Call) -> Answer:
         return Carried(await services.create(work, wanted), "create", RunPlan(None), is_order=True)
 
     async def answer(work: UnitOfWork, carried: Carried) -> Answer:
-        answer = await shown_row(work, carried.service)
+        answer = await _shown_row(work, carried.service)
         if key is not None:
             await keep_answer(work.tx, work.who.token_id, key, msgspec.json.encode(answer.body).decode())
         return answer
 
-    return await fulfil(call, order_of(call, carry, answer, wanted))
+    return await fulfil(call, _order_of(call, carry, answer, wanted))
 
 
-def order_of(call: Call, carry: Carry, answer: Tell, wanted: NewService | ServiceChange | ActionRequest) -> Order:
+def _order_of(call: Call, carry: Carry, answer: Tell, wanted: NewService | ServiceChange | ActionRequest) -> Order:
     asked = [call.path, msgspec.to_builtins(msgspec.structs.replace(wanted, plan_digest=None))]
     return Order(carry=carry, answer=answer, wanted=asked, plan_digest=wanted.plan_digest)
 
@@ -140,23 +140,23 @@ async def _shown(work: UnitOfWork, carried: Carried) -> Answer:
     return await shown(work, carried.service.id)
 
 
-async def change(call: Call) -> Answer:
+async def _change(call: Call) -> Answer:
     async def carry(work: UnitOfWork) -> Carried:
         row = await work.find(SERVICES, call.path["id"], "order", lock=True)
-        plan = await services.change(work, row, call.read(ServiceChange), if_version(call))
+        plan = await services.change(work, row, call.read(ServiceChange), _if_version(call))
         return Carried(row, "update", plan)
 
-    return await fulfil(call, order_of(call, carry, _shown, _peek(call, ServiceChange)))
+    return await fulfil(call, _order_of(call, carry, _shown, _peek(call, ServiceChange)))
 
 
-async def delete(call: Call) -> Answer:
+async def _delete(call: Call) -> Answer:
     async def carry(work: UnitOfWork) -> Carried:
         row = await work.find(SERVICES, call.path["id"], "order", lock=True)
         if call.flag("force"):
-            services.refuse_stale(row, if_version(call))
+            services.refuse_stale(row, _if_version(call))
             await force_delete(work, row)
             return Carried(row, "delete", None)
-        return Carried(row, "delete", await services.act(work, row, ActionOrder("delete", None, if_version(call))))
+        return Carried(row, "delete", await services.act(work, row, ActionOrder("delete", None, _if_version(call))))
 
     async def answer(_work: UnitOfWork, _carried: Carried) -> Answer:
         return Answer()
@@ -166,14 +166,14 @@ async def delete(call: Call) -> Answer:
     return await fulfil(call, Order(carry=carry, answer=answer, wanted=wanted, plan_digest=digest))
 
 
-async def act(call: Call) -> Answer:
+async def _act(call: Call) -> Answer:
     async def carry(work: UnitOfWork) -> Carried:
         row = await work.find(SERVICES, call.path["id"], "order", lock=True)
         action = call.path["action"]
-        request = ActionOrder(action, call.read(ActionRequest).properties, if_version(call))
+        request = ActionOrder(action, call.read(ActionRequest).properties, _if_version(call))
         return Carried(row, action, await services.act(work, row, request))
 
-    return await fulfil(call, order_of(call, carry, _shown, _peek(call, ActionRequest)))
+    return await fulfil(call, _order_of(call, carry, _shown, _peek(call, ActionRequest)))
 
 
 def _conditions(raw: bytes) -> list[ServiceCondition]:
@@ -186,7 +186,7 @@ def _conditions(raw: bytes) -> list[ServiceCondition]:
     return found
 
 
-async def set_conditions(call: Call) -> Answer:
+async def _set_conditions(call: Call) -> Answer:
     async with call.working() as work:
         row = await work.find(SERVICES, call.path["id"], "condition", lock=True)
         await services.set_conditions(work, row, _conditions(call.raw_body))
@@ -201,13 +201,13 @@ def _time(call: Call, name: str) -> datetime | None:
         raise BadInput(f"{name} must be a time such as 2026-01-31T12:00:00Z", code="bad_query") from None
 
 
-async def show_uptime(call: Call) -> Answer:
+async def _show_uptime(call: Call) -> Answer:
     async with call.reading() as work:
         row = await work.find(SERVICES, call.path["id"])
         return Answer(await services.measure_uptime(work, row, _time(call, "start"), _time(call, "end")))
 
 
-async def show_provenance(call: Call) -> Answer:
+async def _show_provenance(call: Call) -> Answer:
     async with call.reading() as work:
         row = await work.find(SERVICES, call.path["id"])
         return Answer({"properties": await services.read_provenance(work, row)})
@@ -232,7 +232,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path=PATH,
-        act=list_services,
+        act=_list_services,
         access=READ,
         summary="List services",
         answer=Page[ServiceView],
@@ -243,7 +243,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path=f"{PATH}/{{id}}",
-        act=show,
+        act=_show,
         access=READ,
         summary="Show one service",
         answer=ServiceView,
@@ -252,7 +252,7 @@ ENDPOINTS = (
     Endpoint(
         method="POST",
         path=PATH,
-        act=create,
+        act=_create,
         access=ORDER,
         summary="Order a service; its first job is `create`",
         status=201,
@@ -265,7 +265,7 @@ ENDPOINTS = (
     Endpoint(
         method="PATCH",
         path=f"{PATH}/{{id}}",
-        act=change,
+        act=_change,
         access=ORDER,
         summary="Rename a service, or change its properties through a job `update`",
         body=ServiceChange,
@@ -277,7 +277,7 @@ ENDPOINTS = (
     Endpoint(
         method="DELETE",
         path=f"{PATH}/{{id}}",
-        act=delete,
+        act=_delete,
         access=ORDER,
         summary="Have a service removed by a job `delete`",
         status=204,
@@ -288,7 +288,7 @@ ENDPOINTS = (
     Endpoint(
         method="POST",
         path=f"{PATH}/{{id}}/{{action}}",
-        act=act,
+        act=_act,
         access=ORDER,
         summary="Start any action of the service's lifecycle",
         body=ActionRequest,
@@ -300,7 +300,7 @@ ENDPOINTS = (
     Endpoint(
         method="PUT",
         path=f"{PATH}/{{id}}/conditions",
-        act=set_conditions,
+        act=_set_conditions,
         access=("service", "condition"),
         summary="Tell what the agent found out about a service",
         answer=ServiceView,
@@ -309,7 +309,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path=f"{PATH}/{{id}}/uptime",
-        act=show_uptime,
+        act=_show_uptime,
         access=READ,
         summary="The share of time that a service was running",
         answer=UptimeView,
@@ -319,7 +319,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path=f"{PATH}/{{id}}/provenance",
-        act=show_provenance,
+        act=_show_provenance,
         access=READ,
         summary="Who set each property, when and by which job",
         answer=dict[str, object],

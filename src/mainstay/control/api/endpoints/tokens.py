@@ -10,13 +10,13 @@ from mainstay.control.store.tokens import TOKENS, Token, TokenWithValue
 PATH = "/api/v1/tokens"
 
 
-async def regenerate(call: Call) -> Answer:
+async def _regenerate(call: Call) -> Answer:
     async with call.working() as work:
         before = await work.find(TOKENS, call.path["id"], "write", lock=True)
         return Answer(await tokens.regenerate(work, before))
 
 
-async def show_me(call: Call) -> Answer:
+async def _show_me(call: Call) -> Answer:
     async with call.reading() as work:
         return Answer(await tokens.find_own(work))
 
@@ -25,7 +25,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path=f"{PATH}/me",
-        act=show_me,
+        act=_show_me,
         access=("token", "be"),
         summary="Show the token that the request carries: whose it is, what it may do and until when",
         answer=Token,
@@ -38,7 +38,7 @@ ENDPOINTS = (
     Endpoint(
         method="POST",
         path=f"{PATH}/{{id}}/regenerate",
-        act=regenerate,
+        act=_regenerate,
         access=("token", "write"),
         summary="Give a token a new value; the old one is worth nothing from now on",
         answer=TokenWithValue,

@@ -7,7 +7,7 @@ from mainstay.control.operations import vault
 from mainstay.control.operations.vault import Revealed
 
 
-async def reveal(call: Call) -> Answer:
+async def _reveal(call: Call) -> Answer:
     async with call.working() as work:
         found = await vault.reveal(work, call.path["reference"])
     return Answer(found, headers={"Cache-Control": "no-store"})
@@ -17,7 +17,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path="/api/v1/vault/secrets/{reference}",
-        act=reveal,
+        act=_reveal,
         access=("secret", "read"),
         summary="Open a secret of the agent itself or of a service it serves",
         answer=Revealed,

@@ -84,14 +84,14 @@ def compile_members(
 ) -> Members:
     """`prove_from` is the number of plain members from which a proof is tried; the outcome does not hang on it."""
     paths = {member.name: locate(path, member.name).removeprefix(ITEM) for member in members}
-    nodes = {member.name: compile_property(member, paths[member.name], prove_from) for member in members}
+    nodes = {member.name: _compile_property(member, paths[member.name], prove_from) for member in members}
     own_path = path.removeprefix(ITEM)
     return Members(own_path, nodes, frozenset(nodes), _members(nodes, own_path, prove_from))
 
 
-def compile_property(declared: PropertyDeclaration, path: str, prove_from: int = LEAST_MEMBERS) -> Node:
+def _compile_property(declared: PropertyDeclaration, path: str, prove_from: int = LEAST_MEMBERS) -> Node:
     members = None if declared.members is None else compile_members(declared.members, prove_from, path or ITEM)
-    items = None if declared.items is None else compile_property(declared.items, "", prove_from)
+    items = None if declared.items is None else _compile_property(declared.items, "", prove_from)
     made = _typed(declared, path, members, items, prove_from)
     if declared.secret is not None:
         made = _sealing(made, declared.secret, declared.schema_path, path)
@@ -103,7 +103,7 @@ def compile_property(declared: PropertyDeclaration, path: str, prove_from: int =
 def faults_of_default(declared: PropertyDeclaration) -> list[PathFault]:
     """A default must pass its own type and validators; what the outside decides is asked when the default is used."""
     run = _unasked_run()
-    compile_property(declared, "").admit(declared.default, run, locate(declared.definition_path, "default"))
+    _compile_property(declared, "").admit(declared.default, run, locate(declared.definition_path, "default"))
     return run.faults
 
 
@@ -200,7 +200,7 @@ def _find_way(nodes: dict[str, Node], prove_from: int, actor: Actor | None, *, c
     rows: list[_Row] = []
     covered: set[str] = set()
     for name, node in nodes.items():
-        judged = is_judged(node.declared, actor, creating=creating)
+        judged = _is_judged(node.declared, actor, creating=creating)
         rows.append(_row(node, judged=judged))
         if not judged and is_provable(node.declared):
             covered.add(name)
@@ -239,7 +239,7 @@ def _judging(node: Node) -> Admit:
     return admit
 
 
-def is_judged(declared: PropertyDeclaration, actor: Actor | None, *, creating: bool) -> bool:
+def _is_judged(declared: PropertyDeclaration, actor: Actor | None, *, creating: bool) -> bool:
     """Whether an authorizer could object. Nobody is judged for what the schema itself puts in place: its actor is None."""
     if actor is None:
         return False
@@ -401,7 +401,7 @@ def _arrays(declared: PropertyDeclaration, items: Node, path: str, prove_from: i
     mismatch = _mismatch(path, "array")
     judged_items = _judging(items)
     everybody = product((*Actor, None), (True, False))
-    judged = {who for who in everybody if is_judged(items.declared, who[0], creating=who[1])}
+    judged = {who for who in everybody if _is_judged(items.declared, who[0], creating=who[1])}
     admit_quickly = items.admit if _needs_no_path(items.declared) else None
 
     def admit(value: object, run: Evaluation, outer: str) -> object:
@@ -539,7 +539,7 @@ def _absent(declared: PropertyDeclaration, path: str, admit_made: Admit, make: A
         return make
     fault = PathFault(path, MISSING)
     # Asked here for the request that is most frequent.
-    demanded_by_creation = is_demanded_of_new(declared, CREATE, owed_by_agent=False)
+    demanded_by_creation = _is_demanded_of_new(declared, CREATE, owed_by_agent=False)
 
     def demand(run: Evaluation, outer: str, _out: Properties) -> None:
         situation = run.situation
@@ -547,7 +547,7 @@ def _absent(declared: PropertyDeclaration, path: str, admit_made: Admit, make: A
             demanded = demanded_by_creation
         else:
             owed_by_agent = situation.last_step or not situation.create_run
-            demanded = is_demanded_of_new(declared, situation.operation, owed_by_agent=owed_by_agent)
+            demanded = _is_demanded_of_new(declared, situation.operation, owed_by_agent=owed_by_agent)
         if demanded:
             run.faults.append(make_fault((outer + path, MISSING)) if outer else fault)
 
@@ -578,7 +578,7 @@ def _is_settled(declared: PropertyDeclaration) -> bool:
     return plain and all(keywords is not None for keywords in declared.keywords_of_checks)
 
 
-def is_demanded_of_new(declared: PropertyDeclaration, operation: Operation, *, owed_by_agent: bool) -> bool:
+def _is_demanded_of_new(declared: PropertyDeclaration, operation: Operation, *, owed_by_agent: bool) -> bool:
     """Whether a required property must be in an object that is newly given: it is asked only of those who could set it."""
     if declared.secret is SecretKind.EPHEMERAL:
         return operation is Operation.CREATE

@@ -76,7 +76,7 @@ def parse_property_schema(
     return schema
 
 
-def is_wrapped(document: Mapping[str, object]) -> bool:
+def _is_wrapped(document: Mapping[str, object]) -> bool:
     """`{properties, validators}` rather than a flat map; a property may itself be called `properties`."""
     keys = {key for key, value in document.items() if value is not None}
     inner = document.get("properties")
@@ -121,7 +121,7 @@ class _Reader:
         self.faults.append(PathFault(path, message))
 
     def read_schema(self, document: Properties) -> PropertySchema:
-        if not is_wrapped(document):
+        if not _is_wrapped(document):
             return PropertySchema(document, self.read_members(document, "", "", 1, (Actor.USER,), in_items=False))
         inner = document.get("properties")
         members = self.read_members(

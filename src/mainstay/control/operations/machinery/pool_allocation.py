@@ -105,7 +105,7 @@ async def answer(
         if service_id is None or pool.property_type != question.property_type:
             answers[question.path] = PoolAnswer(pool.property_type, Unknown.COUNTED)
         else:
-            value = await take(work, pool, service_id, question)
+            value = await _take(work, pool, service_id, question)
             answers[question.path] = (
                 PoolProblem.EXHAUSTED if value is None else PoolAnswer(pool.property_type, value.value)
             )
@@ -113,7 +113,7 @@ async def answer(
     return answers, tuple(taken)
 
 
-async def take(
+async def _take(
     work: UnitOfWork, pool: ServicePool, service_id: str, question: PoolQuestion
 ) -> ServicePoolValue | None:
     if pool.generator_type == "list":
@@ -124,7 +124,7 @@ async def take(
     subnet = parse_subnet(pool.generator_config)
     number = None
     if question.wanted is not None:
-        number = parse_address(question.wanted, subnet)
+        number = _parse_address(question.wanted, subnet)
         if number is None:
             return None
     found = await store.range_holding(work.tx, pool.id, number)
@@ -152,7 +152,7 @@ async def take(
     return value
 
 
-def parse_address(value: object, subnet: Subnet) -> int | None:
+def _parse_address(value: object, subnet: Subnet) -> int | None:
     """The number of an address of this subnet; None for anything else, and for one written in another form."""
     if not isinstance(value, str):
         return None
@@ -172,7 +172,7 @@ async def give_back(work: UnitOfWork, values: Sequence[ServicePoolValue]) -> Non
             await store.free_value(work.tx, value.id, work.now)
             continue
         await SERVICE_POOL_VALUES.delete(work.tx, value.id)
-        number = parse_address(value.value, parse_subnet(pool.generator_config))
+        number = _parse_address(value.value, parse_subnet(pool.generator_config))
         if number is not None:
             await _free_address(work, pool.id, number)
 
@@ -202,7 +202,7 @@ async def lay_out_ranges(work: UnitOfWork, pool: ServicePool) -> None:
     taken: list[int] = []
     values = await SERVICE_POOL_VALUES.all_by(work.tx, "service_pool_id", pool.id, limit=10_000_000)
     for value in values:
-        number = parse_address(value.value, subnet)
+        number = _parse_address(value.value, subnet)
         if number is None:
             raise Conflict(
                 f"{value.name} is allocated to service {value.service_id} and would no longer be in the pool",

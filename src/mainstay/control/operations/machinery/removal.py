@@ -15,7 +15,7 @@ NAMED = 10
 R = TypeVar("R", bound=Record)
 
 
-async def dependants(work: UnitOfWork, table: str, column: str, record_id: str) -> list[str]:
+async def _dependants(work: UnitOfWork, table: str, column: str, record_id: str) -> list[str]:
     """The first few rows that need this one, by id; `table` and `column` are written in this program."""
     rows = await work.tx.fetch(
         f"SELECT id FROM {table} WHERE {column} = :id ORDER BY created_at LIMIT {NAMED}",  # noqa: S608  # names of this program
@@ -26,7 +26,7 @@ async def dependants(work: UnitOfWork, table: str, column: str, record_id: str) 
 
 async def refuse_if_needed(work: UnitOfWork, table: Table[R], record: R, columns: dict[str, tuple[str, str]]) -> None:
     """`columns`: what the dependant is called → where it points here."""
-    found = {noun: await dependants(work, other, column, record.id) for noun, (other, column) in columns.items()}
+    found = {noun: await _dependants(work, other, column, record.id) for noun, (other, column) in columns.items()}
     if any(found.values()):
         raise InUse(f"{table.noun.replace('_', ' ')} {record.id}", found)
 

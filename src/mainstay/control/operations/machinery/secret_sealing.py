@@ -34,12 +34,12 @@ class Owner:
     id: str
 
 
-def place_of(secret: StoredSecret) -> SealContext:
+def _place_of(secret: StoredSecret) -> SealContext:
     return SealContext(secret.reference, secret.owner_kind, secret.owner_id, secret.schema_path)
 
 
 def open_secret(vault: Vault, secret: StoredSecret) -> object:
-    return vault.open(Sealed(secret.key_id, secret.ciphertext), place_of(secret))
+    return vault.open(Sealed(secret.key_id, secret.ciphertext), _place_of(secret))
 
 
 async def seal_all(work: UnitOfWork, accepted: Accepted, owner: Owner) -> tuple[Properties, tuple[str, ...]]:
@@ -76,12 +76,12 @@ async def same_secrets(work: UnitOfWork, questions: Sequence[SecretQuestion]) ->
     same: set[str] = set()
     for question in questions:
         found = await store.find(work.tx, question.reference.removeprefix(PREFIX))
-        if found is not None and same_value(open_secret(vault, found), question.plain.reveal()):
+        if found is not None and _same_value(open_secret(vault, found), question.plain.reveal()):
             same.add(question.path)
     return frozenset(same)
 
 
-def same_value(left: object, right: object) -> bool:
+def _same_value(left: object, right: object) -> bool:
     """As for any other property; two texts in a time that tells nothing about where they differ."""
     if isinstance(left, str) and isinstance(right, str):
         return hmac.compare_digest(left.encode(), right.encode())
@@ -117,6 +117,6 @@ async def reseal_all(tx: Transaction, vault: Vault) -> int:
     """Seals some of what another key sealed with the current one; how many that were, none when it is done."""
     found = await store.not_sealed_by(tx, vault.current, RESEALED_AT_ONCE)
     for secret in found:
-        sealed = vault.seal(open_secret(vault, secret), place_of(secret))
+        sealed = vault.seal(open_secret(vault, secret), _place_of(secret))
         await store.reseal(tx, secret.reference, sealed.key_id, sealed.ciphertext)
     return len(found)

@@ -49,7 +49,7 @@ class Keyed:
     key: tuple[str, ...]
 
 
-def tables() -> tuple[Keyed, ...]:
+def _tables() -> tuple[Keyed, ...]:
     """Every table in the order it was made, so that what a row needs comes before it.
 
     As PostgreSQL has them: what SQLite has beside them is an index that follows by itself."""
@@ -79,7 +79,7 @@ def _decode(value: object) -> Value:
 async def dump(tx: Transaction) -> AsyncIterator[bytes]:
     yield _line(Header(FORMAT, [migration.name for migration in migrations("sqlite")]))
     count = 0
-    for table in tables():
+    for table in _tables():
         columns: list[str] = []
         last: Row | None = None
         while True:
@@ -110,7 +110,7 @@ async def _batch(tx: Transaction, table: Keyed, last: Row | None) -> list[Row]:
 
 async def load(tx: Transaction, lines: Iterable[bytes]) -> int:
     """Into empty tables, in one transaction; how many rows. Anything that is not as it should be leaves nothing."""
-    known = {table.name for table in tables()}
+    known = {table.name for table in _tables()}
     for name in known:
         if await tx.fetch(f"SELECT 1 AS found FROM {name} LIMIT 1"):
             raise BadBackup("the database is not empty; restore into a new one")

@@ -46,10 +46,10 @@ def to_time(microseconds: int) -> datetime:
     return EPOCH + timedelta(microseconds=microseconds)
 
 
-def kind_of(annotation: object) -> ColumnKind:
+def _kind_of(annotation: object) -> ColumnKind:
     inner = [each for each in get_args(annotation) if each is not type(None)]
     if get_origin(annotation) in (Union, types.UnionType):
-        return kind_of(inner[0]) if len(inner) == 1 else ColumnKind.JSON
+        return _kind_of(inner[0]) if len(inner) == 1 else ColumnKind.JSON
     if get_origin(annotation) is Literal:
         return ColumnKind.TEXT
     if annotation in _KINDS:
@@ -59,9 +59,9 @@ def kind_of(annotation: object) -> ColumnKind:
     return ColumnKind.JSON
 
 
-def kinds_of(record: type[msgspec.Struct]) -> Mapping[str, ColumnKind]:
+def _kinds_of(record: type[msgspec.Struct]) -> Mapping[str, ColumnKind]:
     hints = get_type_hints(record)
-    return {name: kind_of(hints[name]) for name in record.__struct_fields__}
+    return {name: _kind_of(hints[name]) for name in record.__struct_fields__}
 
 
 def wire_names(record: type[msgspec.Struct]) -> Mapping[str, str]:
@@ -100,7 +100,7 @@ class Table(Generic[R]):
         # As refusals and events call it.
         self.noun = noun
         self.record = record
-        self.kinds = kinds_of(record)
+        self.kinds = _kinds_of(record)
         self.columns = tuple(self.kinds)
         self.searched = "name" in self.kinds
         # The table that finds names by their trigrams, where there may be too many rows to look at each.

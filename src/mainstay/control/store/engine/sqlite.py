@@ -72,7 +72,7 @@ class SqliteTransaction:
                 self._connection.set_progress_handler(None, 0)
 
         with _named_refusals():
-            return await finish_in_thread(run_for_a_while) if slow else run()
+            return await _finish_in_thread(run_for_a_while) if slow else run()
 
     async def execute(self, statement: str, **parameters: Value) -> int:
         with _named_refusals():
@@ -184,7 +184,7 @@ class SqliteStore:
             self._group = None
             try:
                 with _named_refusals():
-                    await finish_in_thread(self._writer.commit)
+                    await _finish_in_thread(self._writer.commit)
             except Exception as error:  # noqa: BLE001 - whoever waits for the commit is told
                 if self._writer.in_transaction:
                     self._writer.rollback()
@@ -215,7 +215,7 @@ class SqliteStore:
 
     async def migrate(self) -> list[str]:
         async with self._writing:
-            return await finish_in_thread(self._migrate)
+            return await _finish_in_thread(self._migrate)
 
     def _migrate(self) -> list[str]:
         self._writer.execute("BEGIN IMMEDIATE")
@@ -263,7 +263,7 @@ def _statements(script: str) -> list[str]:
     return found
 
 
-async def finish_in_thread(work: Callable[[], T]) -> T:
+async def _finish_in_thread(work: Callable[[], T]) -> T:
     """Even who is told to stop waits for the end: the connection may not be used by two threads at once."""
     running = asyncio.ensure_future(asyncio.to_thread(work))
     try:

@@ -87,7 +87,7 @@ class PosixFiles(Provider):
         state = self._look(wanted, actual.wanted_uid, actual.wanted_gid, host)
         content = wanted.content
         if content is not None and state.same_content and not state.sensitive:
-            state.checksum = sha256_of(encoded(content))
+            state.checksum = sha256_of(_encoded(content))
         else:
             self._note_checksum(state, host)
         return state
@@ -129,7 +129,7 @@ class PosixFiles(Provider):
     def _same_content(self, wanted: File, found: Any, path: str, host: Host) -> bool | None:
         content = wanted.content
         if content is not None:
-            return host.files.holds(path, found, encoded(content))
+            return host.files.holds(path, found, _encoded(content))
         if wanted.source is not None:
             self._source_status(wanted, host)
             return host.files.same(path, found, host.resolve_source(wanted.source))
@@ -230,7 +230,7 @@ class PosixFiles(Provider):
     def _new_content(self, wanted: File, host: Host) -> tuple[bytes | None, str | None]:
         if wanted.source is not None:
             return None, host.resolve_source(wanted.source)
-        return encoded(wanted.content or ""), None
+        return _encoded(wanted.content or ""), None
 
     def _missing_levels(self, path: str, host: Host) -> list[str]:
         levels = []
@@ -316,10 +316,10 @@ class PosixFiles(Provider):
         old = host.files.read(actual.real_path, LARGEST_DIFF_BYTES) if actual.kind == PRESENT else b""
         if old == new:
             return None
-        return unified(old, new, wanted.name)
+        return _unified(old, new, wanted.name)
 
 
-def encoded(content: str) -> bytes:
+def _encoded(content: str) -> bytes:
     return content.encode("utf-8", "surrogateescape")
 
 
@@ -328,7 +328,7 @@ def fill_in(word: str, path: str) -> str:
     return "%".join(part.replace("%", path) for part in word.split("%%"))
 
 
-def unified(old: bytes | None, new: bytes | None, path: str) -> str:
+def _unified(old: bytes | None, new: bytes | None, path: str) -> str:
     from difflib import unified_diff
 
     if old is None or new is None:

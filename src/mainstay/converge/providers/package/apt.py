@@ -55,7 +55,7 @@ class AptPackages(PackageManager):
             architecture, status, version = rest
             for asked in (name, f"{name}:{architecture}"):
                 if asked in states:
-                    note_status(states[asked], status, version)
+                    _note_status(states[asked], status, version)
         return states
 
     def offer(self, target: str, host: Host) -> str | None:
@@ -96,7 +96,7 @@ class AptPackages(PackageManager):
             options.append("--allow-downgrades")
         words = ("apt-get", "--quiet", "--yes", *options, verb, *targets)
         done = run_unlocked(host, words, LOCKED_WORDS)
-        if done.exit_code != 0 and DOWNGRADE_WORDS in done.output and any(is_upgrade(*step) for step in steps):
+        if done.exit_code != 0 and DOWNGRADE_WORDS in done.output and any(_is_upgrade(*step) for step in steps):
             # The latest by the host's own preferences may be an older one; apt has changed nothing yet.
             done = run_unlocked(host, (*words[:3], "--allow-downgrades", *words[3:]), LOCKED_WORDS)
         must(done, f"apt-get {verb} {' '.join(targets)}")
@@ -113,11 +113,11 @@ class AptPackages(PackageManager):
         must(run_unlocked(host, words, LOCKED_WORDS), "dpkg --configure --pending")
 
 
-def is_upgrade(wanted: Package, actual: PackageState, _change: Change) -> bool:
+def _is_upgrade(wanted: Package, actual: PackageState, _change: Change) -> bool:
     return wanted.ensure == LATEST and bool(actual.versions)
 
 
-def note_status(state: PackageState, status: str, version: str) -> None:
+def _note_status(state: PackageState, status: str, version: str) -> None:
     letter = status[1:2]
     if letter in BROKEN_LETTERS or status[2:3] == "R":
         state.broken = BROKEN_LETTERS.get(letter, "in need of a reinstallation")

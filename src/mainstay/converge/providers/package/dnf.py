@@ -34,7 +34,7 @@ class DnfPackages(PackageManager):
         """rpm says in words that a package is not installed; only lines of the asked form count."""
         done = look(host, ("rpm", "--query", "--queryformat", INSTALLED_FORMAT, *names))
         states = {name: PackageState(name, self.name) for name in names}
-        for name, versions, architecture in rows(done.stdout):
+        for name, versions, architecture in _rows(done.stdout):
             for asked in (name, f"{name}.{architecture}"):
                 if asked in states:
                     states[asked].ensure = PRESENT
@@ -47,11 +47,11 @@ class DnfPackages(PackageManager):
         lists = "--cacheonly" if host.noop else FRESH
         words = ("dnf", "--quiet", lists, "repoquery", "--latest-limit=1", "--queryformat", OFFERED_FORMAT, target)
         done = look(host, words)
-        found = rows(done.stdout) if done.exit_code == 0 else []
+        found = _rows(done.stdout) if done.exit_code == 0 else []
         return found[0][1][0] if found else None
 
     def target(self, wanted: Package) -> str:
-        return with_version(wanted.name, wanted.version) if wanted.version else wanted.name
+        return _with_version(wanted.name, wanted.version) if wanted.version else wanted.name
 
     def lists_are_fresh(self, host: Host) -> bool:
         return True
@@ -66,20 +66,20 @@ class DnfPackages(PackageManager):
         verb = steps[0][2].verb
         # `install` leaves an older version alone unless it is told which one is wanted.
         targets = [
-            wanted.name if verb == REMOVE else with_version(wanted.name, wanted.version or actual.candidate or "")
+            wanted.name if verb == REMOVE else _with_version(wanted.name, wanted.version or actual.candidate or "")
             for wanted, actual, _ in steps
         ]
         words = ("dnf", "--quiet", "--assumeyes", FRESH, verb, *targets)
         must(run_unlocked(host, words, LOCKED_WORDS), f"dnf {verb} {' '.join(targets)}")
 
 
-def with_version(name: str, version: str) -> str:
+def _with_version(name: str, version: str) -> str:
     """As dnf writes it: the architecture, where there is one, comes last."""
     base, dot, architecture = name.rpartition(".")
     return f"{base}-{version}.{architecture}" if dot and architecture in ARCHITECTURES else f"{name}-{version}"
 
 
-def rows(text: str) -> list[tuple[str, tuple[str, ...], str]]:
+def _rows(text: str) -> list[tuple[str, tuple[str, ...], str]]:
     """Name, the ways to write the version with the fullest first, architecture."""
     found: list[tuple[str, tuple[str, ...], str]] = []
     for line in text.split("\n"):

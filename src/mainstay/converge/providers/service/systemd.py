@@ -106,12 +106,12 @@ class SystemdUnits(Provider):
         shown = self._ahead.pop(wanted.name, None) if self._ahead_at == host.activity else None
         if shown is None:
             shown = self._systemctl.show([wanted.name], host)[0]
-        if is_missing(shown) and not host.noop and self._systemctl.is_behind(host):
+        if _is_missing(shown) and not host.noop and self._systemctl.is_behind(host):
             self._systemctl.reload(host)
             shown = self._systemctl.show([wanted.name], host)[0]
         state = self._interpret(wanted.name, shown, host)
         if host.noop:
-            forecast_unit(state, self._systemctl.touched_unit_files(host), host)
+            _forecast_unit(state, self._systemctl.touched_unit_files(host), host)
         if not state.found and wanted.ensure == STOPPED and not wanted.enable:
             if host.uncertain:
                 raise Missing(f"service not found: {wanted.name}")
@@ -128,7 +128,7 @@ class SystemdUnits(Provider):
         state.is_starting = word == "activating"
         state.needs_reload = shown.get("NeedDaemonReload") == "yes"
         state.is_over = shown.get("Type") == "oneshot" and shown.get("RemainAfterExit") == "no" and word == "inactive"
-        if is_missing(shown):
+        if _is_missing(shown):
             state.found = False
             return state
         word = shown.get("UnitFileState", "")
@@ -203,51 +203,51 @@ class SystemdUnits(Provider):
             yield identity, self._interpret(name, unit, host), Failure(problem, output=output)
 
 
-def is_missing(shown: dict[str, str]) -> bool:
+def _is_missing(shown: dict[str, str]) -> bool:
     """A unit without a file that still runs is there all the same."""
     return shown.get("LoadState") == "not-found" and shown.get("ActiveState") in ("inactive", "failed")
 
 
 # ---- foreseeing ----
-def forecast_unit(state: UnitState, unit_files: list[str], host: Host) -> None:
+def _forecast_unit(state: UnitState, unit_files: list[str], host: Host) -> None:
     """What would be known of a unit once the unit files that a dry run would write are read."""
     unit = unit_name(state.name)
     touched = [path for path in unit_files if path.endswith(f"/{unit}")]
     if not touched:
         return
     places = (f"{directory}/{unit}" for directory in UNIT_DIRECTORIES)
-    place = next((path for path in places if is_there(path, host)), None)
+    place = next((path for path in places if _is_there(path, host)), None)
     if place is None:
         state.found = state.ensure == RUNNING
         return
     state.found = True
-    state.enabled_word = forecast_enablement(state.enabled_word, place, host)
-    if state.enabled_word in ("disabled", "static") and is_linked(unit, host):
+    state.enabled_word = _forecast_enablement(state.enabled_word, place, host)
+    if state.enabled_word in ("disabled", "static") and _is_linked(unit, host):
         state.enabled_word = "enabled"
     elif (
         state.enabled_word == "enabled"
         and any(path.rpartition("/")[0].endswith(LINK_SUFFIXES) for path in touched)
-        and not is_linked(unit, host)
+        and not _is_linked(unit, host)
     ):
-        state.enabled_word = forecast_enablement("", place, host)
+        state.enabled_word = _forecast_enablement("", place, host)
     state.enabled = ENABLED_WORDS.get(state.enabled_word, state.enabled)
 
 
-def forecast_enablement(word: str, place: str, host: Host) -> str:
+def _forecast_enablement(word: str, place: str, host: Host) -> str:
     file = host.files.real_path(place)
     if file == "/dev/null" or host.files.stat(place).st_size == 0:
         return "masked"
     if file.endswith(UNIT_SUFFIXES) and file.rpartition("/")[2] != place.rpartition("/")[2]:
         return "alias"
     if word in ("", "static", "disabled") or word.startswith("masked"):
-        return "disabled" if has_install_section(place, host) else "static"
+        return "disabled" if _has_install_section(place, host) else "static"
     return word
 
 
-def is_linked(unit: str, host: Host) -> bool:
+def _is_linked(unit: str, host: Host) -> bool:
     """Whether a link makes some other unit want this one."""
     return any(
-        is_there(f"{directory}/{name}/{unit}", host)
+        _is_there(f"{directory}/{name}/{unit}", host)
         for directory in UNIT_DIRECTORIES
         if host.files.exists(directory)
         for name in host.files.listdir(directory)
@@ -255,14 +255,14 @@ def is_linked(unit: str, host: Host) -> bool:
     )
 
 
-def has_install_section(place: str, host: Host) -> bool:
+def _has_install_section(place: str, host: Host) -> bool:
     content = b"\n" + (host.files.read(place, LARGEST_UNIT_FILE_BYTES) or b"")
     _, found, section = content.decode("utf-8", "replace").partition("\n[Install]")
     keys = {line.partition("=")[0].strip() for line in section.partition("\n[")[0].split("\n")}
     return bool(found) and not keys.isdisjoint(INSTALL_KEYS)
 
 
-def is_there(path: str, host: Host) -> bool:
+def _is_there(path: str, host: Host) -> bool:
     try:
         host.files.lstat(path)
     except (FileNotFoundError, NotADirectoryError):

@@ -18,7 +18,7 @@ from mainstay.control.domain.properties.contract import (
 
 
 def compile_rule(config: Config, placement: Placement) -> Generate | None:
-    pool_type = read_pool_type(config)
+    pool_type = _read_pool_type(config)
     if pool_type is None:
         return None
     if placement.secret:
@@ -37,7 +37,7 @@ def compile_rule(config: Config, placement: Placement) -> Generate | None:
     return generate
 
 
-def read_pool_type(config: Config) -> str | None:
+def _read_pool_type(config: Config) -> str | None:
     pool_type = config.get("poolType")
     if pool_type is None:
         config.fault("poolType", "pool generator config missing 'poolType'")
@@ -50,7 +50,7 @@ def read_pool_type(config: Config) -> str | None:
     return None
 
 
-def pool_type_of(config: Mapping[str, object]) -> str:
+def _pool_type_of(config: Mapping[str, object]) -> str:
     return str(config["poolType"])
 
 
@@ -61,5 +61,5 @@ RULE = Generator(
         {PropertyType.STRING, PropertyType.INTEGER, PropertyType.NUMBER, PropertyType.BOOLEAN, PropertyType.JSON}
     ),
     service_only=True,
-    pool_type=pool_type_of,
+    pool_type=_pool_type_of,
 )

@@ -7,14 +7,14 @@ from datetime import UTC
 from mainstay.control.domain.properties.contract import Config, Generate, Generator, Outside, Placement, PropertyType
 
 
-def generate(_path: str, current: object, outside: Outside) -> object:
+def _generate(_path: str, current: object, outside: Outside) -> object:
     if current is not None:
         return current
     return outside.situation.now.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def compile_rule(_config: Config, _placement: Placement) -> Generate:
-    return generate
+    return _generate
 
 
 RULE = Generator("timestamp", compile_rule, fits=frozenset({PropertyType.STRING}))

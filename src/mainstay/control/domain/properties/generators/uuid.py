@@ -5,7 +5,7 @@ from __future__ import annotations
 from mainstay.control.domain.properties.contract import Config, Generate, Generator, Outside, Placement, PropertyType
 
 
-def generate(path: str, current: object, outside: Outside) -> object:
+def _generate(path: str, current: object, outside: Outside) -> object:
     if current is not None:
         return current
     number = int.from_bytes(outside.situation.random_bytes(path)[:16], "big")
@@ -17,7 +17,7 @@ def generate(path: str, current: object, outside: Outside) -> object:
 
 
 def compile_rule(_config: Config, _placement: Placement) -> Generate:
-    return generate
+    return _generate
 
 
 RULE = Generator("uuid", compile_rule, fits=frozenset({PropertyType.STRING, PropertyType.UUID}))

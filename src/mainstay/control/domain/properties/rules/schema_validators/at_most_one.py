@@ -24,9 +24,9 @@ def compile_rule(config: Config, scope: PropertyScope) -> Compare | None:
     return compare
 
 
-def keywords(config: Mapping[str, object], present: Callable[[str], Properties]) -> Properties:
+def _keywords(config: Mapping[str, object], present: Callable[[str], Properties]) -> Properties:
     pairs = combinations(named_paths(config), 2)
     return {"allOf": [{"not": {"allOf": [present(left), present(right)]}} for left, right in pairs]}
 
 
-RULE = SchemaValidator("atMostOne", compile_rule, keywords)
+RULE = SchemaValidator("atMostOne", compile_rule, _keywords)

@@ -43,7 +43,7 @@ def compile_rule(config: Config, scope: PropertyScope) -> Compare | None:
         return None
     if left is None or right is None:
         return None
-    if symbol not in ("==", "!=") and not have_an_order(left, right):
+    if symbol not in ("==", "!=") and not _have_an_order(left, right):
         config.fault(
             "operator", f"{left.path} and {right.path} have no order: compare numbers or strings with their like"
         )
@@ -58,7 +58,7 @@ def compile_rule(config: Config, scope: PropertyScope) -> Compare | None:
     return compare
 
 
-def have_an_order(left: NamedProperty, right: NamedProperty) -> bool:
+def _have_an_order(left: NamedProperty, right: NamedProperty) -> bool:
     return left.type in ORDERED and ORDERED[left.type] == ORDERED.get(right.type)
 
 

@@ -22,8 +22,8 @@ def compile_rule(config: Config, scope: PropertyScope) -> Compare | None:
     return compare
 
 
-def keywords(config: Mapping[str, object], present: Callable[[str], Properties]) -> Properties:
+def _keywords(config: Mapping[str, object], present: Callable[[str], Properties]) -> Properties:
     return {"oneOf": [present(path) for path in named_paths(config)]}
 
 
-RULE = SchemaValidator("exactlyOne", compile_rule, keywords)
+RULE = SchemaValidator("exactlyOne", compile_rule, _keywords)

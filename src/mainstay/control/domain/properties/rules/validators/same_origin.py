@@ -15,7 +15,7 @@ from mainstay.control.domain.properties.contract import (
 ORIGINS = ("consumer", "group")
 
 
-def require_consumer(value: object, outside: Outside) -> str | None:
+def _require_consumer(value: object, outside: Outside) -> str | None:
     found = outside.service(value.lower())  # type: ignore[attr-defined]
     consumer = outside.situation.consumer_id
     if isinstance(found, ReferencedService) and consumer is not None and found.consumer_id != consumer:
@@ -23,7 +23,7 @@ def require_consumer(value: object, outside: Outside) -> str | None:
     return None
 
 
-def require_group(value: object, outside: Outside) -> str | None:
+def _require_group(value: object, outside: Outside) -> str | None:
     found = outside.service(value.lower())  # type: ignore[attr-defined]
     group = outside.situation.group_id
     # A dry validation may not know the group yet; then there is nothing to compare with.
@@ -37,7 +37,7 @@ def read_origin(config: Config, key: str) -> Check | None:
     if origin not in ORIGINS:
         config.fault(key, f"{config.rule} {key} must be 'consumer' or 'group'")
         return None
-    return require_consumer if origin == "consumer" else require_group
+    return _require_consumer if origin == "consumer" else _require_group
 
 
 def compile_rule(config: Config, _placement: Placement) -> Check | None:
