@@ -8,9 +8,10 @@ from typing import Any
 import yaml
 
 from applying import fill_in
-from mainstay.converge.contract import DoesNotLoad, Resource
+from mainstay.converge.contract import Resource
 from mainstay.converge.manifest.resolve import Manifest
 from mainstay.converge.run import RunRequest, load
+from mainstay.foundation.faults import DoesNotLoad
 
 CASES = Path(__file__).with_name("cases")
 

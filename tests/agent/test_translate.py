@@ -14,7 +14,7 @@ from mainstay.agent import translate
 from mainstay.agent.blueprint import find_secrets, schema_members
 from mainstay.converge.contract import Report
 from mainstay.converge.manifest.expressions import holds_secret
-from mainstay.converge.value_kinds import Tainted
+from mainstay.foundation.text import Tainted
 
 SCHEMA = {
     "plain": {"type": "string"},

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from applying import Applied
-from mainstay.converge.contract import DoesNotLoad
+from mainstay.foundation.faults import DoesNotLoad
 
 FILES = """
 - file:

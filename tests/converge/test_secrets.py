@@ -18,7 +18,7 @@ from applying import Applied, fill_in
 from isolation import PROGRAM
 from mainstay.cli.views.run_display import RunDisplay
 from mainstay.converge.contract import Observer, Resource
-from mainstay.converge.value_kinds import Tainted
+from mainstay.foundation.text import Tainted
 
 Apply = Callable[..., Applied]
 Mainstay = Callable[..., subprocess.CompletedProcess[str]]

@@ -13,7 +13,7 @@ from applying import Applied
 from loading import faults_of, load_text
 from mainstay.converge.contract import Observer
 from mainstay.converge.manifest.rendering import render_manifest
-from mainstay.converge.value_kinds import REDACTED, Tainted
+from mainstay.foundation.text import REDACTED, Tainted
 
 SECRET = "s3cret-token"
 ROOTS = {

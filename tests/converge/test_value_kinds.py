@@ -15,22 +15,18 @@ from mainstay.converge.value_kinds import (
     DURATION_SECONDS,
     EXIT_CODES,
     MODE_BITS,
-    REDACTED,
     TEXT,
     TEXTS,
-    PlainScalar,
-    Tainted,
     Unfit,
     ValueKind,
     conceal,
-    core_value,
     describe,
     parse_duration,
     parse_mode,
-    shorten,
     to_text,
-    to_value,
 )
+from mainstay.foundation.text import REDACTED, Tainted, shorten
+from mainstay.foundation.yaml.scalars import PlainScalar, core_value, to_value
 
 
 @pytest.mark.parametrize(

@@ -10,18 +10,20 @@ import os
 import re
 import tarfile
 
-from mainstay.converge.contract import DoesNotLoad, Fault
 from mainstay.converge.host.sources import read_bytes
-from mainstay.converge.manifest.document import decode, parse
-from mainstay.converge.manifest.faults import Faults, did_you_mean
-from mainstay.converge.value_kinds import Unfit, describe, parse_duration, to_value
+from mainstay.converge.manifest.faults import Faults
+from mainstay.converge.value_kinds import Unfit, describe, parse_duration
+from mainstay.foundation.faults import DoesNotLoad, Fault
+from mainstay.foundation.suggestions import did_you_mean
+from mainstay.foundation.yaml.document import decode, parse
+from mainstay.foundation.yaml.scalars import to_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
-    from mainstay.converge.contract import DocumentPath
+    from mainstay.foundation.faults import DocumentPath
 
 DEFINITION = "blueprint.yaml"
 SERVICE_TYPE = "service-type.yaml"

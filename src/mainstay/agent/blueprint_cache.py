@@ -11,9 +11,9 @@ import threading
 import zlib
 
 from mainstay.agent.blueprint import digest_of, read_blueprint
-from mainstay.converge.contract import DoesNotLoad, Fault
 from mainstay.converge.host.bundles import BundleRefused, tar_entries, write_entries
 from mainstay.converge.host.state import list_names, remove
+from mainstay.foundation.faults import DoesNotLoad, Fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

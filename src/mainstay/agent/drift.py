@@ -10,9 +10,10 @@ from mainstay.agent.client import ServerRefusal, Unreachable
 from mainstay.agent.job_runner import open_secrets, request_for
 from mainstay.agent.log import place_of
 from mainstay.agent.responses import SEEN, matching
-from mainstay.converge.contract import FAILED, UNMET, DoesNotLoad, Stopped
+from mainstay.converge.contract import FAILED, UNMET, Stopped
 from mainstay.converge.host.state import Unusable
 from mainstay.converge.run import Locked, run
+from mainstay.foundation.faults import DoesNotLoad
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

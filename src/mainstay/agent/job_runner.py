@@ -13,10 +13,11 @@ from mainstay.agent.lease import CANCELLED, LOST
 from mainstay.agent.responses import SECRET, matching
 from mainstay.converge import providers, resources
 from mainstay.converge.apply import Options
-from mainstay.converge.contract import DoesNotLoad, Observer, Stopped
+from mainstay.converge.contract import Observer, Stopped
 from mainstay.converge.host.state import StateDirectory, Unusable, read_text
 from mainstay.converge.redaction import Redactor, secret_values
 from mainstay.converge.run import Locked, RunRequest, run
+from mainstay.foundation.faults import DoesNotLoad
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

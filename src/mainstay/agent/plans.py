@@ -13,9 +13,10 @@ from mainstay.agent.job_runner import dry_run, find_manifest, time_limit
 from mainstay.agent.log import place_of
 from mainstay.agent.loop import Pause
 from mainstay.agent.responses import PLAN, matching_items
-from mainstay.converge.contract import DoesNotLoad, Stopped
+from mainstay.converge.contract import Stopped
 from mainstay.converge.host.state import Unusable
 from mainstay.converge.run import Locked
+from mainstay.foundation.faults import DoesNotLoad
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,14 +8,15 @@ import math
 
 from mainstay.converge.contract import FAILED, UNMET
 from mainstay.converge.manifest.expressions import SecretMembers, holds_secret, taint
-from mainstay.converge.value_kinds import Tainted, shorten
+from mainstay.foundation.text import Tainted, shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from typing import Any
 
-    from mainstay.converge.contract import DoesNotLoad, Event, Report
+    from mainstay.converge.contract import Event, Report
+    from mainstay.foundation.faults import DoesNotLoad
 
     SchemaPath = tuple[str, ...]
 

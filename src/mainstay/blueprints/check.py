@@ -27,13 +27,15 @@ from mainstay.control.domain.properties.engine import Rejected, decide
 from mainstay.control.domain.refusals import InvalidDefinition
 from mainstay.control.domain.service_types import parse_service_type
 from mainstay.control.rulebook import installed_rulebook
-from mainstay.converge.contract import DoesNotLoad, Failure, Fault
+from mainstay.converge.contract import Failure
 from mainstay.converge.host.sources import read_bytes
-from mainstay.converge.manifest.document import decode, locate, parse
 from mainstay.converge.manifest.expressions import Template, Unresolved, holds_secret, step
-from mainstay.converge.manifest.faults import did_you_mean
 from mainstay.converge.run import RunRequest, load
-from mainstay.converge.value_kinds import Tainted, describe
+from mainstay.converge.value_kinds import describe
+from mainstay.foundation.faults import DoesNotLoad, Fault
+from mainstay.foundation.suggestions import did_you_mean
+from mainstay.foundation.text import Tainted
+from mainstay.foundation.yaml.document import decode, locate, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,8 +45,9 @@ if TYPE_CHECKING:
     from mainstay.blueprints.expressions import Text, Use
     from mainstay.control.domain.properties.declaration import PropertyDeclaration
     from mainstay.control.domain.service_types import ServiceTypeDefinition
-    from mainstay.converge.contract import DocumentPath, Resource
+    from mainstay.converge.contract import Resource
     from mainstay.converge.manifest.resolve import Manifest
+    from mainstay.foundation.faults import DocumentPath
 
 STEP = re.compile(r'([^.\[\]]+)|\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]')
 # What `lookup('service.…')` and `lookup('job.…')` find; `instance` is what manifests put there.

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 
 from mainstay.agent.blueprint import read_map
-from mainstay.converge.contract import DoesNotLoad
 from mainstay.converge.host.state import list_names
 from mainstay.converge.value_kinds import describe
+from mainstay.foundation.faults import DoesNotLoad
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from mainstay.converge.contract import Fault
+    from mainstay.foundation.faults import Fault
 
 FOLDER = "orders"
 KEYS = ("description", "properties", "change", "pools", "options")

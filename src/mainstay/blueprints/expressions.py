@@ -12,8 +12,8 @@ from mainstay.converge.manifest.expressions import BadExpression, Expression, en
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from mainstay.converge.contract import DocumentPath
-    from mainstay.converge.value_kinds import Node
+    from mainstay.foundation.faults import DocumentPath
+    from mainstay.foundation.yaml.scalars import Node
 
 ROOTS = ("properties", "service", "job", "instance", "data", "facts", "environ")
 # Names of roots as expressions may write them.

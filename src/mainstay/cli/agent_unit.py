@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from mainstay.converge.value_kinds import Node
+    from mainstay.foundation.yaml.scalars import Node
 
 UNIT_PATH = "/etc/systemd/system/mainstay-agent.service"
 # The resource at hand is finished first, and may be a long command. What commands left running is not the agent's.
@@ -40,7 +40,7 @@ def install(arguments: argparse.Namespace) -> int:
     from mainstay.cli.views.run_display import RunDisplay
     from mainstay.converge.apply import Options
     from mainstay.converge.run import RunRequest
-    from mainstay.converge.value_kinds import PlainScalar
+    from mainstay.foundation.yaml.scalars import PlainScalar
 
     place = os.path.abspath(arguments.config or default_place(os.environ))
     try:

@@ -6,11 +6,13 @@ import sys
 from contextlib import contextmanager
 
 from mainstay.cli.main import CommandRefused, complain
-from mainstay.converge.contract import DoesNotLoad, Observer, StopFlag, Stopped
+from mainstay.converge.contract import Observer, StopFlag, Stopped
 from mainstay.converge.host.state import Unusable
 from mainstay.converge.manifest.hierarchy import nest
 from mainstay.converge.run import Locked, RunRequest, load, read_values, run
-from mainstay.converge.value_kinds import Unfit, core_value, parse_duration
+from mainstay.converge.value_kinds import Unfit, parse_duration
+from mainstay.foundation.faults import DoesNotLoad
+from mainstay.foundation.yaml.scalars import core_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

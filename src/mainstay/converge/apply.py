@@ -19,7 +19,8 @@ from mainstay.converge.contract import (
 from mainstay.converge.manifest.expressions import Unresolved
 from mainstay.converge.manifest.values import accept_secret, render_tree
 from mainstay.converge.redaction import Redactor
-from mainstay.converge.value_kinds import Unfit, conceal, shorten, to_text
+from mainstay.converge.value_kinds import Unfit, conceal, to_text
+from mainstay.foundation.text import shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

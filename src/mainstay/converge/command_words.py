@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mainstay.converge.value_kinds import Unfit, shorten
+from mainstay.converge.value_kinds import Unfit
+from mainstay.foundation.text import shorten
 
 BLANKS = " \t\n"
 ESCAPABLE_IN_DOUBLE_QUOTES = '$`"\\'

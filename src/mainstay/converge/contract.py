@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from mainstay.converge.host.host import Host
     from mainstay.converge.value_kinds import ValueKind
-
-    DocumentPath = tuple[str | int, ...]
+    from mainstay.foundation.faults import DocumentPath
 
 STABLE, CHANGED, REFRESHED = "stable", "changed", "refreshed"
 SKIPPED, UNMET, FAILED = "skipped", "unmet", "failed"
@@ -29,33 +28,6 @@ OUTCOMES = (STABLE, CHANGED, REFRESHED, SKIPPED, UNMET, FAILED)
 
 
 # ---- what can go wrong ----
-class Fault:
-    """One thing wrong with a manifest, and where it stands."""
-
-    __slots__ = ("column", "file", "line", "message")
-
-    def __init__(self, file: str, line: int | None, column: int | None, message: str) -> None:
-        self.file = file
-        self.line = line
-        self.column = column
-        self.message = message
-
-    def __str__(self) -> str:
-        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
-        return f"{place}: {self.message}"
-
-    def as_json(self) -> dict[str, Any]:
-        return {"file": self.file, "line": self.line, "column": self.column, "message": self.message}
-
-
-class DoesNotLoad(Exception):
-    """The manifest has faults; nothing was touched."""
-
-    def __init__(self, faults: Sequence[Fault]) -> None:
-        super().__init__("\n".join(str(fault) for fault in faults))
-        self.faults = list(faults)
-
-
 class Failure(Exception):
     """A resource cannot be brought to its state; the text names the thing and the reason."""
 

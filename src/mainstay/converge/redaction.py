@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from mainstay.converge.command_words import split_words
-from mainstay.converge.value_kinds import REDACTED, Tainted, Unfit, shorten
+from mainstay.converge.value_kinds import Unfit
+from mainstay.foundation.text import REDACTED, Tainted, shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from mainstay.converge import providers, resources
 from mainstay.converge.apply import Options, Run
-from mainstay.converge.contract import DoesNotLoad, Failure, Fault, Missing, Observer, StopFlag
+from mainstay.converge.contract import Failure, Missing, Observer, StopFlag
 from mainstay.converge.history import History, Ledger, TempFileJournal
 from mainstay.converge.host.clock import monotonic
 from mainstay.converge.host.host import Host, process_environment
@@ -22,13 +22,15 @@ from mainstay.converge.host.state import (
     state_path,
     write_through,
 )
-from mainstay.converge.manifest.document import decode, parse
 from mainstay.converge.manifest.expressions import Unresolved, taint
-from mainstay.converge.manifest.faults import did_you_mean
 from mainstay.converge.manifest.hierarchy import overlay
 from mainstay.converge.manifest.resolve import Manifest, Source, resolve
 from mainstay.converge.redaction import Redactor, secret_values
-from mainstay.converge.value_kinds import describe, to_value
+from mainstay.converge.value_kinds import describe
+from mainstay.foundation.faults import DoesNotLoad, Fault
+from mainstay.foundation.suggestions import did_you_mean
+from mainstay.foundation.yaml.document import decode, parse
+from mainstay.foundation.yaml.scalars import to_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
     from mainstay.converge.contract import Event, Report
     from mainstay.converge.host.backups import Backup
-    from mainstay.converge.value_kinds import Node
+    from mainstay.foundation.yaml.scalars import Node
 
 OUTPUT_TAIL_CHARACTERS = 32 * 1024
 

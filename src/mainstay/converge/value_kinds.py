@@ -9,45 +9,15 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from mainstay.foundation.text import REDACTED, Tainted, shorten
+from mainstay.foundation.yaml.scalars import PlainScalar
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Any, TypeAlias
+    from typing import Any
 
-    # What the document gives: maps, lists, text, and plain scalars that could be more than text.
-    Node: TypeAlias = "dict[str, Node] | list[Node] | str | PlainScalar"
-
-REDACTED = "[redacted]"
-CORE = re.compile(
-    r"(?P<null>null|Null|NULL|~|)|(?P<true>true|True|TRUE)|(?P<false>false|False|FALSE)"
-    r"|(?P<int>[-+]?[0-9]+)|(?P<oct>0o[0-7]+)|(?P<hex>0x[0-9a-fA-F]+)"
-    r"|(?P<float>[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))"
-)
-# How such a scalar may begin; most texts begin otherwise, and need no match.
-FIRST_OF_CORE = frozenset("0123456789+-.~tTfFnN")
-LONGEST_NUMBER = 300
-
-
-class PlainScalar:
-    """An unquoted scalar that YAML 1.2 reads as null, boolean or number; `text` is how it was written."""
-
-    __slots__ = ("text", "value")
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.value = core_value(text)
-
-    def __repr__(self) -> str:
-        return f"PlainScalar({self.text!r})"
-
-
-class Tainted(str):
-    """Text that comes from a secret: it goes to the host, and is shown nowhere."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return REDACTED
+    from mainstay.foundation.yaml.scalars import Node
 
 
 class Unfit(ValueError):
@@ -78,40 +48,6 @@ class ValueKind:
         self.accept = accept
         self.schema = schema
         self.is_text = is_text
-
-
-def core_value(text: str) -> Any:
-    """The value of a plain scalar by the YAML 1.2 core schema; text where none applies."""
-    found = CORE.fullmatch(text)
-    if found is None or len(text) > LONGEST_NUMBER:
-        return text
-    kind = found.lastgroup
-    if kind == "null":
-        return None
-    if kind in ("true", "false"):
-        return kind == "true"
-    if kind == "float":
-        return float(
-            text.replace(".inf", "inf")
-            .replace(".Inf", "inf")
-            .replace(".INF", "inf")
-            .replace(".n", "n")
-            .replace(".N", "n")
-        )
-    return int(text, {"int": 10, "oct": 8, "hex": 16}[kind or "int"])
-
-
-def to_value(node: Node) -> Any:
-    """A node as the plain value it stands for: what `data` and the like hold."""
-    if node.__class__ is str:
-        return node
-    if isinstance(node, PlainScalar):
-        return node.value
-    if isinstance(node, dict):
-        return {key: to_value(child) for key, child in node.items()}
-    if isinstance(node, list):
-        return [to_value(child) for child in node]
-    return node
 
 
 def describe(node: object) -> str:
@@ -152,13 +88,6 @@ def text_problem(text: str) -> str | None:
         except UnicodeEncodeError:
             return "holds a lone surrogate, which is no character"
     return None
-
-
-def shorten(text: str, limit: int = 60) -> str:
-    """Text for a message; of a secret not even the beginning."""
-    if isinstance(text, Tainted):
-        return REDACTED
-    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def to_text(value: Any) -> str:

@@ -15,8 +15,8 @@ import pytest
 
 from applying import GROUP, USER
 from mainstay.converge.apply import Options
-from mainstay.converge.contract import DoesNotLoad
 from mainstay.converge.run import RunRequest, run
+from mainstay.foundation.faults import DoesNotLoad
 
 MANIFEST = """
 - file:

@@ -14,8 +14,8 @@ import pytest
 
 from applying import GROUP, USER, Applied
 from loading import faults_of, load_text
-from mainstay.converge.contract import DoesNotLoad
 from mainstay.converge.host.facts import built_in, custom_files, fqdn, os_family, read_small
+from mainstay.foundation.faults import DoesNotLoad
 
 Program = Callable[..., "subprocess.CompletedProcess[str]"]
 

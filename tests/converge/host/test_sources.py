@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from applying import GROUP, USER
-from mainstay.converge.contract import DoesNotLoad
 from mainstay.converge.run import RunRequest, load
+from mainstay.foundation.faults import DoesNotLoad
 
 Program = Callable[..., "subprocess.CompletedProcess[str]"]
 MANIFEST = (

@@ -8,7 +8,7 @@ import pytest
 
 from loading import cases
 from mainstay.converge.manifest.expressions import BadExpression, Template, TemplateScope, Unresolved
-from mainstay.converge.value_kinds import Tainted
+from mainstay.foundation.text import Tainted
 
 DATA: dict[str, Any] = {
     "text": "some text",

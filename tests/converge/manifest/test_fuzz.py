@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 from loading import cases
 from mainstay.converge.apply import Options
-from mainstay.converge.contract import DoesNotLoad
 from mainstay.converge.manifest.rendering import render_manifest
 from mainstay.converge.run import RunRequest, load, run
-from mainstay.converge.value_kinds import Tainted
+from mainstay.foundation.faults import DoesNotLoad
+from mainstay.foundation.text import Tainted
 
 Program = Callable[..., "subprocess.CompletedProcess[str]"]
 LONGEST_SECONDS = 20

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from applying import Applied
-from mainstay.converge.value_kinds import Tainted
+from mainstay.foundation.text import Tainted
 
 MANIFEST = """
 data: {port: 80, names: [a, b], map: {k: [1, true, null]}}

@@ -164,7 +164,7 @@ def _test_here(arguments: argparse.Namespace, directory: str, place: str) -> int
     from mainstay.blueprints.test_runner import CannotTest, run_blueprint_test
     from mainstay.cli.local_run import or_exit, print_json, show_faults
     from mainstay.cli.views.blueprint_tests import BlueprintTestDisplay
-    from mainstay.converge.contract import DoesNotLoad
+    from mainstay.foundation.faults import DoesNotLoad
 
     _, found = check_blueprint(directory)
     if found.faults:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from mainstay.converge.contract import Observer, Property, StopFlag
     from mainstay.converge.run import RunRequest
-    from mainstay.converge.value_kinds import Node
+    from mainstay.foundation.yaml.scalars import Node
 
 SUMMARY = "bring one resource to its state"
 LEFT_OUT = ("require", "subscribe", "alias", "tags")
@@ -63,7 +63,8 @@ def _make_document(arguments: argparse.Namespace) -> Node:
     """The one-resource manifest that the options stand for."""
     from mainstay.converge import resources
     from mainstay.converge.manifest.entries import COMMON
-    from mainstay.converge.value_kinds import BOOLEAN, EXIT_CODES, PlainScalar
+    from mainstay.converge.value_kinds import BOOLEAN, EXIT_CODES
+    from mainstay.foundation.yaml.scalars import PlainScalar
 
     found = resources.find(arguments.type)
     table = {**COMMON, **(found.properties if found else {})}

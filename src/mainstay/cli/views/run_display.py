@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from mainstay.cli.views.reports import ReportedEvent
-    from mainstay.converge.contract import Event, Fault, Report, Resource
+    from mainstay.converge.contract import Event, Report, Resource
+    from mainstay.foundation.faults import Fault
 
 COLOURS = {
     STABLE: "32",

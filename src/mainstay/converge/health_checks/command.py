@@ -6,7 +6,8 @@ from mainstay.converge.command_words import split_words
 from mainstay.converge.contract import Failure
 from mainstay.converge.host.clock import sleep
 from mainstay.converge.host.commands import DEFAULT_SEARCH_PATH, find_program
-from mainstay.converge.value_kinds import REDACTED, Unfit, shorten
+from mainstay.converge.value_kinds import Unfit
+from mainstay.foundation.text import REDACTED, shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import stat
 import tarfile
 import zipfile
 
-from mainstay.converge.contract import DoesNotLoad, Fault
-from mainstay.converge.value_kinds import shorten
+from mainstay.foundation.faults import DoesNotLoad, Fault
+from mainstay.foundation.text import shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from mainstay.converge.contract import DoesNotLoad, Fault
+from mainstay.foundation.faults import DoesNotLoad, Fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

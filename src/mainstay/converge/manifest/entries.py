@@ -5,34 +5,34 @@ from __future__ import annotations
 from mainstay.converge.command_words import split_words
 from mainstay.converge.contract import HealthCheck, Property, Resource
 from mainstay.converge.manifest.expressions import BadExpression, Expression, split
-from mainstay.converge.manifest.faults import did_you_mean, one_of
 from mainstay.converge.manifest.values import ValueReader, check_shape, holds_template
 from mainstay.converge.redaction import PRIVATE_PROPERTIES, clean_of
 from mainstay.converge.value_kinds import (
     BOOLEAN,
     DURATION_SECONDS,
-    REDACTED,
     TEXT,
     TEXTS,
-    PlainScalar,
-    Tainted,
     Unfit,
     ValueKind,
     describe,
     read_text,
-    shorten,
     to_text,
 )
+from mainstay.foundation.suggestions import did_you_mean, one_of
+from mainstay.foundation.text import REDACTED, Tainted, shorten
+from mainstay.foundation.yaml.scalars import PlainScalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any, TypeAlias
 
-    from mainstay.converge.contract import DocumentPath, ResourceType
+    from mainstay.converge.contract import ResourceType
     from mainstay.converge.manifest.faults import Faults
     from mainstay.converge.manifest.resolve import Manifest, Source
-    from mainstay.converge.value_kinds import Node, ValueKind
+    from mainstay.converge.value_kinds import ValueKind
+    from mainstay.foundation.faults import DocumentPath
+    from mainstay.foundation.yaml.scalars import Node
 
     # A type, its properties, and the kinds of those among them that take a constant text as it stands.
     Known: TypeAlias = tuple[ResourceType, dict[str, Property], dict[str, ValueKind]]

@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from mainstay.converge.contract import DoesNotLoad, Failure
-from mainstay.converge.value_kinds import Tainted, shorten, to_text
+from mainstay.converge.contract import Failure
+from mainstay.converge.value_kinds import to_text
+from mainstay.foundation.faults import DoesNotLoad
+from mainstay.foundation.text import Tainted, shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from mainstay.converge.contract import DoesNotLoad, Fault
-from mainstay.converge.manifest.document import locate
-from mainstay.converge.value_kinds import shorten
+from mainstay.foundation.faults import DoesNotLoad, Fault
+from mainstay.foundation.suggestions import did_you_mean
+from mainstay.foundation.text import shorten
+from mainstay.foundation.yaml.document import locate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from mainstay.converge.contract import DocumentPath
+    from mainstay.foundation.faults import DocumentPath
 
 # Parts of a related manifest family that we know and do not have: refused by name rather than as a typing error.
 ELSEWHERE_KNOWN_AS = {
@@ -69,18 +70,3 @@ class Faults:
             line, column = places[nearest][part] if nearest in places else (1, 1)
             faults.append(Fault(self.file, line, column, message))
         raise DoesNotLoad(sorted(faults, key=lambda fault: (fault.line or 0, fault.column or 0)))
-
-
-def one_of(words: Sequence[str]) -> str:
-    return f"must be {words[0]}" if len(words) == 1 else f"must be {', '.join(words[:-1])} or {words[-1]}"
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
-    candidates = list(known)
-    # Beyond these sizes the search would take longer than the reader would.
-    if len(word) > 200 or len(candidates) > 2000:
-        return ""
-    close = get_close_matches(word, candidates, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""

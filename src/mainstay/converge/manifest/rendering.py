@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mainstay.converge.manifest.expressions import Template
 from mainstay.converge.redaction import PRIVATE_PROPERTIES
-from mainstay.converge.value_kinds import REDACTED, Tainted
+from mainstay.foundation.text import REDACTED, Tainted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

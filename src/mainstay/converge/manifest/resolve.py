@@ -5,21 +5,24 @@ Everything a manifest says is checked here, before anything is touched.
 
 from __future__ import annotations
 
-from mainstay.converge.manifest.document import locate
 from mainstay.converge.manifest.entries import ResourceReader
 from mainstay.converge.manifest.expressions import TemplateScope
 from mainstay.converge.manifest.faults import Faults
 from mainstay.converge.manifest.hierarchy import DEEP, FIRST, apply_hierarchy, overlay
 from mainstay.converge.manifest.values import ValueReader
-from mainstay.converge.value_kinds import BOOLEAN, TEXT, PlainScalar, describe, shorten
+from mainstay.converge.value_kinds import BOOLEAN, TEXT, describe
+from mainstay.foundation.text import shorten
+from mainstay.foundation.yaml.document import locate
+from mainstay.foundation.yaml.scalars import PlainScalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from mainstay.converge.contract import DocumentPath, Resource, ResourceType
-    from mainstay.converge.value_kinds import Node
+    from mainstay.converge.contract import Resource, ResourceType
+    from mainstay.foundation.faults import DocumentPath
+    from mainstay.foundation.yaml.scalars import Node
 
 TOP_KEYS = (
     "data",

@@ -15,7 +15,7 @@ from jinja2.exceptions import SecurityError
 from jinja2.sandbox import SandboxedEnvironment
 from jinja2.utils import missing
 
-from mainstay.converge.contract import DoesNotLoad, Failure
+from mainstay.converge.contract import Failure
 from mainstay.converge.manifest.expressions import (
     LONGEST_REPETITION,
     Budget,
@@ -25,7 +25,9 @@ from mainstay.converge.manifest.expressions import (
     measure,
     reworded,
 )
-from mainstay.converge.value_kinds import shorten, to_text
+from mainstay.converge.value_kinds import to_text
+from mainstay.foundation.faults import DoesNotLoad
+from mainstay.foundation.text import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from mainstay.converge.contract import Failure
 from mainstay.converge.manifest.expressions import BadExpression, Template, Unresolved
-from mainstay.converge.value_kinds import TEXT, TEXTS, Unfit, to_value
+from mainstay.converge.value_kinds import TEXT, TEXTS, Unfit
+from mainstay.foundation.yaml.scalars import to_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from mainstay.converge.contract import DocumentPath
     from mainstay.converge.manifest.expressions import TemplateScope
     from mainstay.converge.manifest.faults import Faults
-    from mainstay.converge.value_kinds import Node, ValueKind
+    from mainstay.converge.value_kinds import ValueKind
+    from mainstay.foundation.faults import DocumentPath
+    from mainstay.foundation.yaml.scalars import Node
 
 
 class ValueReader:

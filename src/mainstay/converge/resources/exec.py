@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from mainstay.converge.command_words import split_words
 from mainstay.converge.contract import Change, Failure, Property, Resource, ResourceType, State
-from mainstay.converge.value_kinds import (
-    BOOLEAN,
-    DURATION_SECONDS,
-    EXIT_CODES,
-    TEXT,
-    TEXTS,
-    Unfit,
-    shorten,
-    text_problem,
-)
+from mainstay.converge.value_kinds import BOOLEAN, DURATION_SECONDS, EXIT_CODES, TEXT, TEXTS, Unfit, text_problem
+from mainstay.foundation.text import shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

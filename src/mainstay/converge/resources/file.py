@@ -7,7 +7,8 @@ from json.encoder import encode_basestring as quoted
 
 from mainstay.converge.command_words import split_words
 from mainstay.converge.contract import Change, Failure, Property, Resource, ResourceType, State, file_word
-from mainstay.converge.value_kinds import BOOLEAN, MODE_BITS, REDACTED, TEXT, Unfit, text_problem
+from mainstay.converge.value_kinds import BOOLEAN, MODE_BITS, TEXT, Unfit, text_problem
+from mainstay.foundation.text import REDACTED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from mainstay.converge.contract import Change, Failure, Missing, Property, Resource, ResourceType, State
-from mainstay.converge.value_kinds import shorten
+from mainstay.foundation.text import shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

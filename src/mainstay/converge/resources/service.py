@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from mainstay.converge.contract import Change, Failure, Missing, Property, Resource, ResourceType, State
-from mainstay.converge.value_kinds import BOOLEAN, TEXT, TEXTS, shorten
+from mainstay.converge.value_kinds import BOOLEAN, TEXT, TEXTS
+from mainstay.foundation.text import shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

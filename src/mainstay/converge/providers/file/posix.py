@@ -25,7 +25,7 @@ from mainstay.converge.resources.file import (
     TYPE,
     FileState,
 )
-from mainstay.converge.value_kinds import shorten
+from mainstay.foundation.text import shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,15 +7,15 @@ document, and `locate` reads the text again to find where that stands.
 
 from __future__ import annotations
 
-from mainstay.converge.contract import DoesNotLoad, Fault
-from mainstay.converge.manifest import blocks
+from mainstay.foundation.faults import DoesNotLoad, Fault
+from mainstay.foundation.yaml import blocks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mainstay.converge.contract import DocumentPath
-    from mainstay.converge.value_kinds import Node
+    from mainstay.foundation.faults import DocumentPath
+    from mainstay.foundation.yaml.scalars import Node
 
 LARGEST_DOCUMENT_BYTES = 256 * 1024 * 1024
 
@@ -24,7 +24,7 @@ def parse(text: str, file: str) -> Node:
     """The one document in `text`; raises `DoesNotLoad` with every fault found."""
     node = blocks.read(text)
     if node is None:
-        from mainstay.converge.manifest.composer import compose
+        from mainstay.foundation.yaml.composer import compose
 
         return compose(text, file)
     return node
@@ -38,7 +38,7 @@ def decode(content: bytes, file: str) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        from mainstay.converge.manifest.composer import position
+        from mainstay.foundation.yaml.composer import position
 
         line, column = position(content[: error.start])
         fault = Fault(
@@ -55,6 +55,6 @@ def locate(text: str, wanted: Iterable[DocumentPath]) -> dict[DocumentPath, tupl
 
     A path that is not in the document is left out. The text is known to parse.
     """
-    from mainstay.converge.manifest.composer import places
+    from mainstay.foundation.yaml.composer import places
 
     return places(text, wanted)

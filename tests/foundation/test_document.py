@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from mainstay.converge.contract import DoesNotLoad
-from mainstay.converge.manifest.document import decode, locate, parse
-from mainstay.converge.value_kinds import PlainScalar, to_value
+from mainstay.foundation.faults import DoesNotLoad
+from mainstay.foundation.yaml.document import decode, locate, parse
+from mainstay.foundation.yaml.scalars import PlainScalar, to_value
 
 
 def faults(text: str) -> list[str]:

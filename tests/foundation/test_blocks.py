@@ -12,12 +12,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mainstay.converge.contract import DoesNotLoad
-from mainstay.converge.manifest import blocks
-from mainstay.converge.manifest.composer import compose
-from mainstay.converge.value_kinds import PlainScalar
+from mainstay.foundation.faults import DoesNotLoad
+from mainstay.foundation.yaml import blocks
+from mainstay.foundation.yaml.composer import compose
+from mainstay.foundation.yaml.scalars import PlainScalar
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 # Lines that are plain, that look so, and that are wrong.
 BODIES = [
     *("a: 1", "b:", "a", "c: |", "d: |-", 'e: "x y"', "'f': 'z'", "# c", "g: h # i", "j: k#l", "m: [1]", "n: {a: b}"),

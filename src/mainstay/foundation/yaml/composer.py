@@ -5,8 +5,9 @@ Loaders that build values lose how a scalar was written and take duplicate keys 
 
 from __future__ import annotations
 
-from mainstay.converge.contract import DoesNotLoad, Fault
-from mainstay.converge.manifest.libyaml import (
+from mainstay.foundation.faults import DoesNotLoad, Fault
+from mainstay.foundation.text import shorten
+from mainstay.foundation.yaml.libyaml import (
     AliasEvent,
     CParser,
     DocumentEndEvent,
@@ -20,15 +21,15 @@ from mainstay.converge.manifest.libyaml import (
     StreamEndEvent,
     YAMLError,
 )
-from mainstay.converge.value_kinds import CORE, FIRST_OF_CORE, PlainScalar, shorten
+from mainstay.foundation.yaml.scalars import CORE, FIRST_OF_CORE, PlainScalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from mainstay.converge.contract import DocumentPath
-    from mainstay.converge.value_kinds import Node
+    from mainstay.foundation.faults import DocumentPath
+    from mainstay.foundation.yaml.scalars import Node
 
 DEEPEST_NESTING = 60
 MOST_NODES_BY_ALIASES = 1_000_000

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-LEAN = "from mainstay.converge.manifest import libyaml\nimport sys\n"
+LEAN = "from mainstay.foundation.yaml import libyaml\nimport sys\n"
 
 
 def run_program(text: str, *folders: Path) -> None:

@@ -11,15 +11,15 @@ from __future__ import annotations
 import re
 from itertools import chain
 
-from mainstay.converge.contract import DoesNotLoad
-from mainstay.converge.value_kinds import CORE, FIRST_OF_CORE, PlainScalar
+from mainstay.foundation.faults import DoesNotLoad
+from mainstay.foundation.yaml.scalars import CORE, FIRST_OF_CORE, PlainScalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, TypeAlias
 
-    from mainstay.converge.value_kinds import Node
+    from mainstay.foundation.yaml.scalars import Node
 
     # Where it begins, where what follows a dash begins (0 without one), the key, and the value if it stands there.
     Line: TypeAlias = tuple[int, int, str | None, Any]
@@ -212,7 +212,7 @@ def _literal(lines: list[str], chomping: object) -> str:
 
 
 def compose_part(text: str) -> Any:
-    from mainstay.converge.manifest.composer import compose
+    from mainstay.foundation.yaml.composer import compose
 
     # Aliases need an anchor before them; what they may bring is counted for a whole document.
     if text.count("[") + text.count("{") > MOST_BRACKETS or "&" in text:

@@ -1,0 +1,38 @@
+"""Faults of a document: what is wrong, and where. Collected, so that all are reported at once."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    # Keys and indexes from the root of a document.
+    DocumentPath = tuple[str | int, ...]
+
+
+class Fault:
+    """One thing wrong with a manifest, and where it stands."""
+
+    __slots__ = ("column", "file", "line", "message")
+
+    def __init__(self, file: str, line: int | None, column: int | None, message: str) -> None:
+        self.file = file
+        self.line = line
+        self.column = column
+        self.message = message
+
+    def __str__(self) -> str:
+        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
+        return f"{place}: {self.message}"
+
+    def as_json(self) -> dict[str, Any]:
+        return {"file": self.file, "line": self.line, "column": self.column, "message": self.message}
+
+
+class DoesNotLoad(Exception):
+    """The manifest has faults; nothing was touched."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__("\n".join(str(fault) for fault in faults))
+        self.faults = list(faults)
