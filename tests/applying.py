@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mainstay.converge.apply import Options
-from mainstay.converge.contract import Event, Report
+from mainstay.converge.report import Event, Report
 from mainstay.converge.run import RunRequest, Session, run
 
 USER = pwd.getpwuid(os.geteuid()).pw_name

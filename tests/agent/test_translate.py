@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from applying import apply_text
 from mainstay.agent import translate
 from mainstay.agent.blueprint import find_secrets, schema_members
-from mainstay.converge.contract import Report
 from mainstay.converge.manifest.expressions import holds_secret
+from mainstay.converge.report import Report
 from mainstay.foundation.text import Tainted
 
 SCHEMA = {

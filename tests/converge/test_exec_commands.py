@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from applying import Applied, fill_in
-from mainstay.converge.contract import Observer, Resource
+from mainstay.converge.contract import Resource
+from mainstay.converge.report import Observer
 
 Apply = Callable[..., Applied]
 PROGRAM = Path(sys.executable).with_name("mainstay")

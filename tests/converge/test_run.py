@@ -20,13 +20,14 @@ from applying import Applied, apply_text, fill_in
 from isolation import in_own_mounts
 from mainstay.converge import providers, resources
 from mainstay.converge.apply import Options, Run
-from mainstay.converge.contract import Change, Event, Observer, Provider, Report, Resource, StopFlag
+from mainstay.converge.contract import Change, Provider, Resource, StopFlag
 from mainstay.converge.history import LARGEST_HISTORY_BYTES, MOST_REPORTS, History, Ledger
 from mainstay.converge.host.clock import monotonic
 from mainstay.converge.host.host import Host
 from mainstay.converge.host.state import StateDirectory
 from mainstay.converge.providers.file.posix import PosixFiles
 from mainstay.converge.redaction import Redactor
+from mainstay.converge.report import Event, Observer, Report
 from mainstay.converge.run import Locked, RunRequest, load
 from scratch import fingerprint
 

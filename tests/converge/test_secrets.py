@@ -17,7 +17,8 @@ import pytest
 from applying import Applied, fill_in
 from isolation import PROGRAM
 from mainstay.cli.views.run_display import RunDisplay
-from mainstay.converge.contract import Observer, Resource
+from mainstay.converge.contract import Resource
+from mainstay.converge.report import Observer
 from mainstay.foundation.text import Tainted
 
 Apply = Callable[..., Applied]

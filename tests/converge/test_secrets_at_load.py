@@ -11,8 +11,8 @@ import pytest
 
 from applying import Applied
 from loading import faults_of, load_text
-from mainstay.converge.contract import Observer
 from mainstay.converge.manifest.rendering import render_manifest
+from mainstay.converge.report import Observer
 from mainstay.foundation.text import REDACTED, Tainted
 
 SECRET = "s3cret-token"

@@ -10,8 +10,9 @@ from mainstay.agent.client import ServerRefusal, Unreachable
 from mainstay.agent.job_runner import open_secrets, request_for
 from mainstay.agent.log import place_of
 from mainstay.agent.responses import SEEN, matching
-from mainstay.converge.contract import FAILED, UNMET, Stopped
+from mainstay.converge.contract import Stopped
 from mainstay.converge.host.state import Unusable
+from mainstay.converge.report import FAILED, UNMET
 from mainstay.converge.run import Locked, run
 from mainstay.foundation.faults import DoesNotLoad
 
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
     from mainstay.agent.blueprint import Blueprint
     from mainstay.agent.loop import AgentLoop
-    from mainstay.converge.contract import Event, Report, StopFlag
+    from mainstay.converge.contract import StopFlag
+    from mainstay.converge.report import Event, Report
 
 CONDITION = "InSync"
 IN_SYNC, DRIFTED, REPAIRED, UNKNOWN = "InSync", "Drifted", "Repaired", "Unknown"

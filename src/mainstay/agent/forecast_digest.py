@@ -12,8 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from mainstay.converge.contract import Event, Report
     from mainstay.converge.host.host import Host
+    from mainstay.converge.report import Event, Report
 
 TOLD = (
     "type",

@@ -13,9 +13,10 @@ from mainstay.agent.lease import CANCELLED, LOST
 from mainstay.agent.responses import SECRET, matching
 from mainstay.converge import providers, resources
 from mainstay.converge.apply import Options
-from mainstay.converge.contract import Observer, Stopped
+from mainstay.converge.contract import Stopped
 from mainstay.converge.host.state import StateDirectory, Unusable, read_text
 from mainstay.converge.redaction import Redactor, secret_values
+from mainstay.converge.report import Observer
 from mainstay.converge.run import Locked, RunRequest, run
 from mainstay.foundation.faults import DoesNotLoad
 
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from mainstay.agent.blueprint_cache import BlueprintCache
     from mainstay.agent.client import Client
     from mainstay.agent.lease import Lease
-    from mainstay.converge.contract import Event, Report, Resource, StopFlag
+    from mainstay.converge.contract import Resource, StopFlag
+    from mainstay.converge.report import Event, Report
     from mainstay.converge.run import Session
 
 TIMED_OUT, STOPPING = "timed out", "stopping"

@@ -6,8 +6,8 @@ from __future__ import annotations
 import json
 import math
 
-from mainstay.converge.contract import FAILED, UNMET
 from mainstay.converge.manifest.expressions import SecretMembers, holds_secret, taint
+from mainstay.converge.report import FAILED, UNMET
 from mainstay.foundation.text import Tainted, shorten
 
 TYPE_CHECKING = False
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from typing import Any
 
-    from mainstay.converge.contract import Event, Report
+    from mainstay.converge.report import Event, Report
     from mainstay.foundation.faults import DoesNotLoad
 
     SchemaPath = tuple[str, ...]

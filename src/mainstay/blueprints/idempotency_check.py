@@ -13,8 +13,8 @@ from mainstay.agent.enrolment import read_enrolment
 from mainstay.agent.job_runner import WorkArea, open_secrets, request_for
 from mainstay.agent.log import Log
 from mainstay.agent.loop import AgentLoop, AgentSettings
-from mainstay.converge.contract import FAILED, UNMET
 from mainstay.converge.host.state import StateDirectory, state_path
+from mainstay.converge.report import FAILED, UNMET
 from mainstay.converge.run import run
 
 TYPE_CHECKING = False

@@ -6,9 +6,10 @@ import sys
 from contextlib import contextmanager
 
 from mainstay.cli.main import CommandRefused, complain
-from mainstay.converge.contract import Observer, StopFlag, Stopped
+from mainstay.converge.contract import StopFlag, Stopped
 from mainstay.converge.host.state import Unusable
 from mainstay.converge.manifest.hierarchy import nest
+from mainstay.converge.report import Observer
 from mainstay.converge.run import Locked, RunRequest, load, read_values, run
 from mainstay.converge.value_kinds import Unfit, parse_duration
 from mainstay.foundation.faults import DoesNotLoad
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from mainstay.converge.contract import Report
     from mainstay.converge.manifest.resolve import Manifest
+    from mainstay.converge.report import Report
     from mainstay.converge.run import Session
 
 LARGEST_FLOAT = sys.float_info.max

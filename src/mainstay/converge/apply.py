@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from mainstay.converge.contract import (
-    CHANGED,
-    FAILED,
-    REFRESHED,
-    SKIPPED,
-    UNMET,
-    DesiredStateFailed,
-    Event,
-    Failure,
-    Missing,
-    NotYetThere,
-    Report,
-    Stopped,
-)
+from mainstay.converge.contract import DesiredStateFailed, Failure, Missing, NotYetThere, Stopped
 from mainstay.converge.manifest.expressions import Unresolved
 from mainstay.converge.manifest.values import accept_secret, render_tree
 from mainstay.converge.redaction import Redactor
+from mainstay.converge.report import CHANGED, FAILED, REFRESHED, SKIPPED, UNMET, Event, Report
 from mainstay.converge.value_kinds import Unfit, conceal, to_text
 from mainstay.foundation.text import shorten
 
@@ -27,11 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
-    from mainstay.converge.contract import Change, Observer, Provider, Resource, ResourceType, State, StopFlag
+    from mainstay.converge.contract import Change, Provider, Resource, ResourceType, State, StopFlag
     from mainstay.converge.history import Ledger
     from mainstay.converge.host.host import Host
     from mainstay.converge.manifest.expressions import Expression
     from mainstay.converge.manifest.resolve import Manifest
+    from mainstay.converge.report import Observer
 
 
 NOT_REACHED = "not reached"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-from mainstay.converge.contract import STABLE
 from mainstay.converge.host.state import (
     AppendOnly,
     is_abandoned,
@@ -14,15 +13,16 @@ from mainstay.converge.host.state import (
     remove,
     remove_temps,
 )
+from mainstay.converge.report import STABLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
-    from mainstay.converge.contract import Report
     from mainstay.converge.host.host import Host
     from mainstay.converge.host.state import StateDirectory
+    from mainstay.converge.report import Report
 
 MOST_REPORTS = 1000
 LARGEST_HISTORY_BYTES = 100 * 1024 * 1024

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-    from mainstay.converge.contract import Event, Resource
+    from mainstay.converge.contract import Resource
+    from mainstay.converge.report import Event
 
 # Shorter values would tear holes into ordinary words.
 SHORTEST_SECRET = 4

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from mainstay.converge import providers, resources
 from mainstay.converge.apply import Options, Run
-from mainstay.converge.contract import Failure, Missing, Observer, StopFlag
+from mainstay.converge.contract import Failure, Missing, StopFlag
 from mainstay.converge.history import History, Ledger, TempFileJournal
 from mainstay.converge.host.clock import monotonic
 from mainstay.converge.host.host import Host, process_environment
@@ -26,6 +26,7 @@ from mainstay.converge.manifest.expressions import Unresolved, taint
 from mainstay.converge.manifest.hierarchy import overlay
 from mainstay.converge.manifest.resolve import Manifest, Source, resolve
 from mainstay.converge.redaction import Redactor, secret_values
+from mainstay.converge.report import Observer
 from mainstay.converge.value_kinds import describe
 from mainstay.foundation.faults import DoesNotLoad, Fault
 from mainstay.foundation.suggestions import did_you_mean
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from mainstay.converge.contract import Event, Report
     from mainstay.converge.host.backups import Backup
+    from mainstay.converge.report import Event, Report
     from mainstay.foundation.yaml.scalars import Node
 
 OUTPUT_TAIL_CHARACTERS = 32 * 1024

@@ -10,7 +10,8 @@ import pytest
 
 from applying import Applied
 from loading import faults_of, load_text
-from mainstay.converge.contract import Observer, Resource
+from mainstay.converge.contract import Resource
+from mainstay.converge.report import Observer
 
 FILE = "owner: USER, group: GROUP, mode: '0644'"
 

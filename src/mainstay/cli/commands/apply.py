@@ -14,7 +14,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from mainstay.converge.contract import Observer, StopFlag
+    from mainstay.converge.contract import StopFlag
+    from mainstay.converge.report import Observer
     from mainstay.converge.run import RunRequest
 
 SUMMARY = "bring this host to what a manifest says"
@@ -42,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from mainstay.converge.apply import Options
-    from mainstay.converge.contract import Observer
+    from mainstay.converge.report import Observer
     from mainstay.converge.run import RunRequest
 
     if arguments.report is not None and not os.path.isdir(os.path.dirname(os.path.abspath(arguments.report))):

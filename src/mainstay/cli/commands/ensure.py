@@ -11,7 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from mainstay.converge.contract import Observer, Property, StopFlag
+    from mainstay.converge.contract import Property, StopFlag
+    from mainstay.converge.report import Observer
     from mainstay.converge.run import RunRequest
     from mainstay.foundation.yaml.scalars import Node
 
@@ -85,8 +86,8 @@ def _make_document(arguments: argparse.Namespace) -> Node:
 def run(arguments: argparse.Namespace) -> int:
     from mainstay.cli.views.run_display import RunDisplay
     from mainstay.converge.apply import Options
-    from mainstay.converge.contract import Observer
     from mainstay.converge.host.sources import current_directory
+    from mainstay.converge.report import Observer
     from mainstay.converge.run import RunRequest
 
     observer = Observer() if arguments.json else RunDisplay(verbose=True)

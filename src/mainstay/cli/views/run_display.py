@@ -6,8 +6,8 @@ import os
 import sys
 
 from mainstay.converge.apply import NOT_REACHED
-from mainstay.converge.contract import CHANGED, FAILED, REFRESHED, SKIPPED, STABLE, UNMET, Observer
 from mainstay.converge.host.clock import monotonic
+from mainstay.converge.report import CHANGED, FAILED, REFRESHED, SKIPPED, STABLE, UNMET, Observer
 from mainstay.converge.value_kinds import conceal, to_text
 
 TYPE_CHECKING = False
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from mainstay.cli.views.reports import ReportedEvent
-    from mainstay.converge.contract import Event, Report, Resource
+    from mainstay.converge.contract import Resource
+    from mainstay.converge.report import Event, Report
     from mainstay.foundation.faults import Fault
 
 COLOURS = {

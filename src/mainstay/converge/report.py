@@ -1,0 +1,164 @@
+"""What happened in a run: outcomes, the event of each resource, the report of all, and their JSON.
+
+Nothing here touches a host. `apply.py` fills events in; `history.py` and the command line write reports out.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from json import dumps
+from json.encoder import encode_basestring as quoted
+
+from mainstay.converge.value_kinds import conceal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from mainstay.converge.contract import Resource, State
+    from mainstay.converge.host.host import Host
+
+STABLE, CHANGED, REFRESHED = "stable", "changed", "refreshed"
+SKIPPED, UNMET, FAILED = "skipped", "unmet", "failed"
+OUTCOMES = (STABLE, CHANGED, REFRESHED, SKIPPED, UNMET, FAILED)
+
+
+class Event:
+    """What became of one resource."""
+
+    refreshed: bool = False
+    unmet: tuple[str, ...] = ()
+
+    def __init__(self, resource: Resource) -> None:
+        # What is asked of every event is kept in each: finding it in the class takes ten times as long.
+        self.resource = resource
+        self.outcome = STABLE
+        self.provider: str | None = None
+        self.noop = False
+        self.changed = False
+        self.noop_message: str | None = None
+        self.reason: str | None = None
+        self.output: str | None = None
+        self.diff: str | None = None
+        self.state: State | None = None
+        self.duration_seconds = 0.0
+        self.errors: tuple[str, ...] = ()
+        self.warnings: tuple[str, ...] = ()
+
+    def as_json(self, host: Host, *, hash_up_to_bytes: int | None = None) -> dict[str, Any]:
+        resource = self.resource
+        return {
+            "type": resource.type,
+            "name": resource.name,
+            "alias": resource.alias,
+            "provider": self.provider,
+            "ensure": resource.ensure,
+            "outcome": self.outcome,
+            "changed": self.changed,
+            "refreshed": self.refreshed,
+            "failed": self.outcome == FAILED,
+            "skipped": self.outcome == SKIPPED,
+            "noop": self.noop,
+            "noop_message": self.noop_message,
+            "reason": self.reason,
+            "errors": list(self.errors),
+            "warnings": list(self.warnings),
+            "unmet": list(self.unmet),
+            "output": self.output,
+            "duration_seconds": round(self.duration_seconds, 6),
+            "diff": self.diff,
+            "state": None if self.state is None else self.state.as_json(host, hash_up_to_bytes=hash_up_to_bytes),
+        }
+
+    def as_json_text(self, host: Host, *, hash_up_to_bytes: int | None = None) -> str:
+        """The same as text. What says no more than that it changed is put together here: the encoder takes longer
+        than it takes to make a file, and there may be many."""
+        resource, state, provider, reason = self.resource, self.state, self.provider, self.reason
+        is_plain = self.outcome == CHANGED and not self.warnings and self.noop_message is None
+        is_plain = is_plain and self.output is None and self.diff is None and resource.alias is None
+        if not is_plain or state is None or provider is None or reason is None:
+            return dumps(self.as_json(host, hash_up_to_bytes=hash_up_to_bytes), ensure_ascii=False)
+        before_name, after_name = _plain_event_frame(resource.type, provider, resource.ensure, self.noop, reason)
+        return (
+            f"{before_name}{quoted(resource.name)}{after_name}{self.duration_seconds:.6f}, "
+            f'"diff": null, "state": {state.as_json_text(host, hash_up_to_bytes=hash_up_to_bytes)}}}'
+        )
+
+
+@lru_cache(maxsize=64)
+def _plain_event_frame(type_name: str, provider: str, ensure: str, noop: bool, reason: str) -> tuple[str, str]:  # noqa: FBT001  # a key of the cache
+    """What many plain events share: the text before their name, and from there to their duration."""
+    before = f'{{"type": {quoted(type_name)}, "name": '
+    after = (
+        f', "alias": null, "provider": {quoted(provider)}, "ensure": {quoted(ensure)}, '
+        f'"outcome": "changed", "changed": true, "refreshed": false, "failed": false, "skipped": false, '
+        f'"noop": {str(noop).lower()}, "noop_message": null, '
+        f'"reason": {quoted(reason)}, "errors": [], "warnings": [], "unmet": [], "output": null, "duration_seconds": '
+    )
+    return before, after
+
+
+class Report:
+    """What became of a run."""
+
+    def __init__(self, run_id: str, manifest: str, *, noop: bool) -> None:
+        self.run_id = run_id
+        self.manifest = manifest
+        self.noop = noop
+        self.events: list[Event] = []
+        self.outputs: dict[str, Any] | None = None
+        self.output_errors: list[str] = []
+        self.warnings: list[str] = []
+        self.duration_seconds = 0.0
+        self.stopped_by: str | None = None
+        self.owed: dict[str, list[str]] = {}
+
+    def summary(self) -> dict[str, Any]:
+        counts = dict.fromkeys(OUTCOMES, 0)
+        for event in self.events:
+            counts[event.outcome] += 1
+        return {"total": len(self.events), **counts, "duration_seconds": round(self.duration_seconds, 6)}
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.output_errors) or any(event.outcome in (FAILED, UNMET) for event in self.events)
+
+    @property
+    def changed(self) -> bool:
+        return any(event.changed for event in self.events)
+
+    def as_json(self, host: Host) -> dict[str, Any]:
+        return {
+            "run_id": self.run_id,
+            "manifest": self.manifest,
+            "noop": self.noop,
+            "events": [event.as_json(host) for event in self.events],
+            "outputs": conceal(self.outputs),
+            "summary": self.summary(),
+        }
+
+
+class Observer:
+    """Told what happens while a run goes on. The default hears nothing."""
+
+    def begins(self, total: int) -> None:
+        """The manifest is loaded and the run starts."""
+
+    def resource_begins(self, index: int, resource: Resource) -> None:
+        """A resource's turn has come."""
+
+    def event(self, index: int, event: Event) -> None:
+        """A resource is done."""
+
+    def revised(self, index: int, event: Event) -> None:
+        """What was brought about did not last: an event that was told before has failed after all."""
+        self.event(index, event)
+
+    def about_to_wait(self) -> None:
+        """A command is about to run, and may take long: what was told so far should be seen by now."""
+
+    def output(self, resource: Resource, line: str) -> None:
+        """A command with `logoutput` said something."""
+
+    def message(self, text: str) -> None:
+        """The manifest's own words before and after the run."""
