@@ -171,7 +171,7 @@ async def serve(settings: ServerSettings, environment: Mapping[str, str]) -> Non
 async def _serve_alone(settings: ServerSettings, environment: Mapping[str, str]) -> None:
     async with opened(settings, environment) as (store, tools):
         token = await _make_admin_token(store, tools, settings)
-        parts = Dependencies(
+        dependencies = Dependencies(
             store,
             settings,
             tools,
@@ -180,12 +180,12 @@ async def _serve_alone(settings: ServerSettings, environment: Mapping[str, str])
             Limits(ENROLMENTS_PER_SECOND, ENROLMENT_BURST),
             Readiness(),
         )
-        application = make_application(parts)
+        application = make_application(dependencies)
         servers = [Server(application, settings, settings.port)]
         if settings.health_port:
-            servers.append(Server(make_application(parts, health_only=True), settings, settings.health_port))
+            servers.append(Server(make_application(dependencies, health_only=True), settings, settings.health_port))
         _greet(settings, servers[0], token)
-        _stop_on_signals(servers, parts.readiness)
+        _stop_on_signals(servers, dependencies.readiness)
         tasks = [asyncio.create_task(run_task(task, store, tools, now)) for task in all_tasks()]
         try:
             await asyncio.gather(*(server.serve() for server in servers))

@@ -243,4 +243,4 @@ def test_only_so_many_requests_of_one_caller_wait(world: Scenario) -> None:
         if again.status == 200:
             return
         time.sleep(0.2)
-    pytest.fail("those who left still hold their seats")
+    pytest.fail("callers that disconnected still hold long-poll slots")

@@ -43,11 +43,11 @@ def test_waiting_asks_once_and_again_only_when_told(tmp_path: Path) -> None:
         await store.migrate()
         readiness = Readiness()
         tools = OperationTools(Definitions(installed_rulebook()))
-        parts = Dependencies(
+        dependencies = Dependencies(
             store, ServerSettings(), tools, lambda: datetime.now(UTC), ServerMetrics(), Limits(1, 1), readiness
         )
         caller = Caller(Role.AGENT, "token", "provider", "agent")
-        poll = asyncio.create_task(list_pending(Call(parts, {}, [("wait", "60")], {}, b"", caller, "")))
+        poll = asyncio.create_task(list_pending(Call(dependencies, {}, [("wait", "60")], {}, b"", caller, "")))
         await store.until_asked(1)
         store.bus.publish(frozenset({agent_topic("another")}))
         await asyncio.sleep(0.2)

@@ -1,4 +1,4 @@
-"""The application: every endpoint behind the same door, which authenticates, bounds, counts, logs and answers refusals."""
+"""The application: one pipeline around every endpoint authenticates, bounds, counts, logs and answers refusals."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ HttpRequest = Request[Any, Any, Any]
 log = structlog.get_logger("mainstay.api")
 
 
-def make_application(parts: Dependencies, *, health_only: bool = False) -> Litestar:
-    door = RequestPipeline(parts)
+def make_application(dependencies: Dependencies, *, health_only: bool = False) -> Litestar:
+    pipeline = RequestPipeline(dependencies)
     served = [each for each in all_endpoints() if not health_only or each.path in HEALTH_PATHS]
-    origins = [origin.strip() for origin in parts.settings.cors_origins.split(",") if origin.strip()]
-    handlers: list[ControllerRouterHandler] = [door.handler(endpoint) for endpoint in served]
+    origins = [origin.strip() for origin in dependencies.settings.cors_origins.split(",") if origin.strip()]
+    handlers: list[ControllerRouterHandler] = [pipeline.handler(endpoint) for endpoint in served]
     return Litestar(
         route_handlers=handlers,
         openapi_config=None,
         cors_config=CORSConfig(allow_origins=origins, expose_headers=["ETag", "X-Request-Id"]) if origins else None,
-        exception_handlers={Exception: door.answer_error},
-        request_max_body_size=parts.settings.max_body_bytes,
+        exception_handlers={Exception: pipeline.answer_error},
+        request_max_body_size=dependencies.settings.max_body_bytes,
         logging_config=None,
         debug=False,
     )
 
 
 class RequestPipeline:
-    def __init__(self, parts: Dependencies) -> None:
-        self._parts = parts
-        self._limits = Limits(parts.settings.rate_limit)
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
+        self._limits = Limits(dependencies.settings.rate_limit)
 
     def handler(self, endpoint: Endpoint) -> HTTPRouteHandler:
         route = re.sub(r"\{(\w+)\}", r"{\1:str}", endpoint.path)
@@ -77,7 +77,7 @@ class RequestPipeline:
         response.set_header("X-Request-Id", request_id)
         status = response.status_code or endpoint.status
         seconds = time.perf_counter() - started
-        self._parts.measures.count_request(endpoint.method, endpoint.path, status, seconds)
+        self._dependencies.measures.count_request(endpoint.method, endpoint.path, status, seconds)
         log.info(
             "request",
             id=request_id,
@@ -92,14 +92,14 @@ class RequestPipeline:
         client = request.client.host if request.client else ""
         caller = None
         if endpoint.access is not None:
-            caller = await authenticate(self._parts, request.headers.get("authorization"))
+            caller = await authenticate(self._dependencies, request.headers.get("authorization"))
             self._limits.admit(caller.token_id)
             relation_of(caller, *endpoint.access)
         path = {name: str(value) for name, value in request.path_params.items()}
         query = [(key, str(value)) for key, value in request.query_params.multi_items()]
         _refuse_zero_bytes(path, query)
         call = Call(
-            self._parts,
+            self._dependencies,
             path,
             query,
             request.headers,
@@ -110,7 +110,7 @@ class RequestPipeline:
         return await endpoint.act(call)
 
     async def _read(self, request: HttpRequest, *, is_open: bool) -> bytes:
-        settings = self._parts.settings
+        settings = self._dependencies.settings
         most = OPEN_BODY_BYTES if is_open else settings.max_body_bytes
         body = bytearray()
         try:

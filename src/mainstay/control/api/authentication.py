@@ -23,10 +23,10 @@ def _bearer(header: str | None) -> str:
     return value.strip()
 
 
-async def authenticate(parts: Dependencies, header: str | None) -> Caller:
+async def authenticate(dependencies: Dependencies, header: str | None) -> Caller:
     value = _bearer(header)
-    now = parts.clock()
-    async with parts.store.asking() as tx:
+    now = dependencies.clock()
+    async with dependencies.store.asking() as tx:
         found = await find_caller(tx, value)
     if found is None:
         raise HttpRefusal(401, "unauthorized", "this token is not known")
@@ -42,13 +42,13 @@ async def authenticate(parts: Dependencies, header: str | None) -> Caller:
         None if found["agent_id"] is None else str(found["agent_id"]),
     )
     if caller.agent_id is not None:
-        await _note_life(parts, caller, str(found["agent_status"]), found["last_status_update"], now)
+        await _note_life(dependencies, caller, str(found["agent_status"]), found["last_status_update"], now)
     return caller
 
 
-async def _note_life(parts: Dependencies, caller: Caller, status: str, last: object, now: datetime) -> None:
+async def _note_life(dependencies: Dependencies, caller: Caller, status: str, last: object, now: datetime) -> None:
     """Any request of an agent is a sign of life; writing it down every time would cost more than the request."""
     if isinstance(last, int) and to_time(last) > now - SIGN_OF_LIFE_EVERY and status not in agents.COMES_BACK_FROM:
         return
-    async with parts.store.transaction() as tx:
-        await agents.note_sign_of_life(UnitOfWork(tx, now, parts.tools, caller), str(caller.agent_id))
+    async with dependencies.store.transaction() as tx:
+        await agents.note_sign_of_life(UnitOfWork(tx, now, dependencies.tools, caller), str(caller.agent_id))

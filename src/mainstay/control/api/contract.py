@@ -45,7 +45,7 @@ class Dependencies:
     enrolments: Limits
     # Whether the server takes requests; a load balancer asks.
     readiness: Readiness
-    seats: LongPollSlots = field(default_factory=LongPollSlots)
+    long_poll_slots: LongPollSlots = field(default_factory=LongPollSlots)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    parts: Dependencies
+    dependencies: Dependencies
     path: Mapping[str, str]
     query: Sequence[tuple[str, str]]
     headers: Mapping[str, str]
@@ -73,9 +73,9 @@ class Call:
     client: str
 
     @property
-    def who(self) -> Caller:
+    def required_caller(self) -> Caller:
         if self.caller is None:
-            raise RuntimeError("this endpoint is open, so nobody is known")
+            raise RuntimeError("this endpoint takes no token, so the call has no caller")
         return self.caller
 
     def read(self, body: type[B]) -> B:
@@ -92,20 +92,20 @@ class Call:
             raise BadInput(f"{name} must be an integer from {least} to {most}", code="bad_query")
         return int(text)
 
-    def working(self) -> AbstractAsyncContextManager[UnitOfWork]:
-        return self._work(self.parts.store.transaction())
+    def transaction(self) -> AbstractAsyncContextManager[UnitOfWork]:
+        return self._work(self.dependencies.store.transaction())
 
     def asking(self) -> AbstractAsyncContextManager[UnitOfWork]:
-        return self._work(self.parts.store.asking())
+        return self._work(self.dependencies.store.asking())
 
     def reading(self) -> AbstractAsyncContextManager[UnitOfWork]:
-        return self._work(self.parts.store.reading())
+        return self._work(self.dependencies.store.reading())
 
     @asynccontextmanager
     async def _work(self, transaction: AbstractAsyncContextManager[Transaction]) -> AsyncIterator[UnitOfWork]:
         async with transaction as tx:
             # The clock is read inside, so that on one writer times follow the order of commits.
-            yield UnitOfWork(tx, self.parts.clock(), self.parts.tools, self.caller)
+            yield UnitOfWork(tx, self.dependencies.clock(), self.dependencies.tools, self.caller)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,16 +54,16 @@ async def wait_until_found(call: Call, topic: str, look: Callable[[], Awaitable[
     """What `look` finds, as soon as that is anything; what it finds last when the time is up or the server stops."""
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
-    parts = call.parts
-    stopping = parts.readiness.stopping
+    dependencies = call.dependencies
+    stopping = dependencies.readiness.stopping
     while True:
-        with parts.store.bus.listening(topic) as news:
+        with dependencies.store.bus.listening(topic) as news:
             found = await look()
             left = until - loop.time()
             if found or left <= 0 or stopping.is_set():
                 return found
-            parts.seats.refuse_if_full(call.who)
-            with parts.seats.taken(call.who):
+            dependencies.long_poll_slots.refuse_if_full(call.required_caller)
+            with dependencies.long_poll_slots.taken(call.required_caller):
                 await first_of((news, stopping), left)
 
 

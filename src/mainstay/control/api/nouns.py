@@ -77,7 +77,7 @@ def create_endpoint(
 ) -> Endpoint:
     async def act(call: Call) -> Answer:
         wanted = call.read(body)
-        async with call.working() as work:
+        async with call.transaction() as work:
             return Answer(await create(work, wanted))
 
     return Endpoint(
@@ -102,7 +102,7 @@ def change_endpoint(
     action: str = "write",
 ) -> Endpoint:
     async def act(call: Call) -> Answer:
-        async with call.working() as work:
+        async with call.transaction() as work:
             before = await work.find(table, call.path["id"], action, lock=True)
             return Answer(await change(work, before, call.read(body)))
 
@@ -120,7 +120,7 @@ def change_endpoint(
 
 def delete_endpoint(path: str, table: Table[R], delete: Callable[[UnitOfWork, R], Awaitable[None]]) -> Endpoint:
     async def act(call: Call) -> Answer:
-        async with call.working() as work:
+        async with call.transaction() as work:
             record = await work.find(table, call.path["id"], "write", lock=True)
             await delete(work, record)
         return Answer()

@@ -58,7 +58,7 @@ async def fulfil(call: Call, order: Order) -> Answer:
             return Answer(await _undone(call, lambda work: _forecast(work, order)), status=200)
         if order.plan_digest is not None:
             return await _carry_out_as_planned(call, order, plans.parse_plan_digest(order.plan_digest))
-        async with call.working() as work:
+        async with call.transaction() as work:
             return await order.answer(work, await order.carry(work))
     except AnsweredBefore as again:
         return again.answer
@@ -67,7 +67,7 @@ async def fulfil(call: Call, order: Order) -> Answer:
 async def _undone(call: Call, look: Callable[[UnitOfWork], Awaitable[T]]) -> T:
     found: list[T] = []
     try:
-        async with call.working() as work:
+        async with call.transaction() as work:
             found.append(await look(work))
             raise _Undone
     except _Undone:
@@ -88,7 +88,7 @@ async def _rehearse(call: Call, order: Order, draft: plans.PlanSeed) -> PlanPrev
 
 async def _plan(call: Call, order: Order) -> Answer:
     seconds = call.number("planWait", LONGEST_PLAN_SECONDS, 1, LONGEST_PLAN_SECONDS)
-    draft = plans.new_plan_seed(call.parts.clock())
+    draft = plans.new_plan_seed(call.dependencies.clock())
     rehearsal = await _rehearse(call, order, draft)
     host = await _ask_agent(call, rehearsal, seconds)
     told = msgspec.structs.replace(
@@ -104,10 +104,10 @@ async def _carry_out_as_planned(call: Call, order: Order, promise: PlanDigest) -
     """Refused as soon as anything is not as planned. The agent looks again before it acts, which is the last word."""
     seconds = call.number("planWait", LONGEST_PLAN_SECONDS, 1, LONGEST_PLAN_SECONDS)
     rehearsal = await _rehearse(call, order, promise.draft)
-    plans.refuse_expired(promise, call.parts.clock())
+    plans.refuse_expired(promise, call.dependencies.clock())
     plans.refuse_other_inputs(promise, rehearsal.inputs)
     plans.refuse_other_host(promise, await _ask_agent(call, rehearsal, seconds))
-    async with call.working() as work:
+    async with call.transaction() as work:
         plans.pin_to_plan(work, promise.draft, promise.host)
         carried = await order.carry(work)
         await plans.check_inputs(work, carried, order.wanted, promise)
@@ -117,12 +117,12 @@ async def _carry_out_as_planned(call: Call, order: Order, promise: PlanDigest) -
 async def _ask_agent(call: Call, rehearsal: PlanPreview, seconds: float) -> HostAnswer:
     if rehearsal.question is None:
         return plans.NOTHING_TO_DO
-    async with call.working() as work:
+    async with call.transaction() as work:
         request_id = await plans.ask(work, rehearsal, seconds)
     try:
         return await _wait(call, request_id, seconds)
     finally:
-        async with call.working() as work:
+        async with call.transaction() as work:
             await PLAN_REQUESTS.delete(work.tx, request_id)
 
 
@@ -134,6 +134,6 @@ async def _wait(call: Call, request_id: str, seconds: float) -> HostAnswer:
     found = await wait_until_found(call, plans.answer_topic(request_id), look, seconds)
     if found is not None:
         return found
-    if call.parts.readiness.stopping.is_set():
+    if call.dependencies.readiness.stopping.is_set():
         raise Unavailable("the server stops")
     raise AgentSilent(f"the agent did not answer within {seconds} s; is it running, and does it make plans?")

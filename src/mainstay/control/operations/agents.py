@@ -73,7 +73,7 @@ class Enrolled(msgspec.Struct, frozen=True, rename="camel"):
 async def create(work: UnitOfWork, wanted: NewAgent) -> AgentRow:
     provider_id = wanted.provider_id.lower()
     provider = await PARTICIPANTS.find(work.tx, provider_id)
-    if work.who.role is not Role.ADMIN and provider_id != work.who.participant_id:
+    if work.required_caller.role is not Role.ADMIN and provider_id != work.required_caller.participant_id:
         raise NotPermitted("an agent can be made only for your own participant")
     if provider is None:
         raise BadInput(f"there is no participant {provider_id}")
@@ -102,7 +102,7 @@ async def _pool_set(work: UnitOfWork, pool_set_id: str | None, provider_id: str)
         return None
     found = await SERVICE_POOL_SETS.find(work.tx, pool_set_id.lower())
     if found is None or found.provider_id != provider_id:
-        if work.who.role is not Role.ADMIN:
+        if work.required_caller.role is not Role.ADMIN:
             raise NotPermitted("the pool set must be one of the agent's own provider")
         raise BadInput(f"provider {provider_id} has no service pool set {pool_set_id}")
     return found.id
@@ -169,7 +169,7 @@ async def set_own_status(work: UnitOfWork, wanted: OwnStatus) -> AgentRow:
 
 
 async def find_own(work: UnitOfWork, *, lock: bool = False) -> AgentRow:
-    found = await AGENTS.find(work.tx, str(work.who.agent_id), lock=lock)
+    found = await AGENTS.find(work.tx, str(work.required_caller.agent_id), lock=lock)
     if found is None:
         raise RuntimeError("an agent's token goes with the agent")
     return found

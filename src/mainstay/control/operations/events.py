@@ -20,5 +20,5 @@ async def number(store: Store) -> None:
 
 
 async def page(work: UnitOfWork, listing: Listing) -> Page[EventRow] | CursorPage[EventRow]:
-    own = scope(work.relation("event", "read"), work.who)
+    own = scope(work.relation("event", "read"), work.required_caller)
     return await list_page(work.tx, EVENTS, listing, [*own, NUMBERED])

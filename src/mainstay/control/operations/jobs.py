@@ -412,7 +412,7 @@ async def _time_out(work: UnitOfWork, held: LockedJob) -> None:
 
 
 async def pending(work: UnitOfWork, limit: int, service_id: str | None) -> list[JobRow]:
-    return await store.pending_jobs(work.tx, str(work.who.agent_id), limit, service_id)
+    return await store.pending_jobs(work.tx, str(work.required_caller.agent_id), limit, service_id)
 
 
 async def force_delete(work: UnitOfWork, service: ServiceRow) -> None:
@@ -421,7 +421,7 @@ async def force_delete(work: UnitOfWork, service: ServiceRow) -> None:
     lifecycle = definition.lifecycle
     if service.status in lifecycle.terminal_states:
         raise TerminalState(service.status)
-    if work.who.role is not Role.ADMIN and await store.ever_completed(work.tx, service.id):
+    if work.required_caller.role is not Role.ADMIN and await store.ever_completed(work.tx, service.id):
         raise NotPermitted("only an admin may force the end of a service that an agent has worked on")
     end = _first_terminal(lifecycle)
     if end is None:

@@ -101,7 +101,7 @@ async def add(work: UnitOfWork, wanted: NewMetricEntry) -> MetricEntry:
 
 
 async def _service(work: UnitOfWork, wanted: NewMetricEntry) -> ServiceRow:
-    agent_id = str(work.who.agent_id)
+    agent_id = str(work.required_caller.agent_id)
     if wanted.service_id is not None:
         service = await SERVICES.find(work.tx, wanted.service_id.lower())
         if service is None or service.agent_id != agent_id:
@@ -116,7 +116,7 @@ async def _service(work: UnitOfWork, wanted: NewMetricEntry) -> ServiceRow:
 
 
 async def resource_ids(work: UnitOfWork, page: int, page_size: int, filters: list[SqlCondition]) -> Page[str]:
-    own = scope(work.relation("metric_entry", "read"), work.who)
+    own = scope(work.relation("metric_entry", "read"), work.required_caller)
     items, total = await store.resource_ids(work.tx, [*own, *filters], page_size, (page - 1) * page_size)
     pages = -(-total // page_size)
     return Page(items, total, pages, page, has_next=page < pages, has_prev=page > 1 and total > 0)

@@ -29,7 +29,7 @@ async def create(work: UnitOfWork, wanted: NewParticipant) -> Participant:
 
 
 async def change(work: UnitOfWork, before: Participant, wanted: ParticipantChange) -> Participant:
-    if wanted.status not in (None, before.status) and work.who.participant_id is not None:
+    if wanted.status not in (None, before.status) and work.required_caller.participant_id is not None:
         # Whoever could disable itself could never undo it, and one that is disabled must not enable itself.
         raise NotPermitted("only an admin may change the status of a participant")
     after = msgspec.structs.replace(before, name=wanted.name or before.name, status=wanted.status or before.status)

@@ -87,7 +87,7 @@ def refuse_expired(promise: PlanDigest, now: datetime) -> None:
 
 def pin_to_plan(work: UnitOfWork, draft: PlanSeed, host: str | None = None) -> None:
     """From here on the request draws what the plan has drawn. Only who has the vault's key knows what that is."""
-    parts = [draft.nonce, int(draft.expires_at.timestamp()), work.who.token_id]
+    parts = [draft.nonce, int(draft.expires_at.timestamp()), work.required_caller.token_id]
     work.planned = PlannedValues(digest_of(work, "plan", *parts).encode(), draft.made_at, host)
 
 
@@ -235,12 +235,12 @@ async def ask(work: UnitOfWork, rehearsal: PlanPreview, seconds: float) -> str:
 
 
 async def is_asked(work: UnitOfWork) -> bool:
-    return await store.is_waiting(work.tx, str(work.who.agent_id), work.now)
+    return await store.is_waiting(work.tx, str(work.required_caller.agent_id), work.now)
 
 
 async def take_questions(work: UnitOfWork, limit: int) -> list[PlanQuestion]:
     found = []
-    for request, sealed in await store.take(work.tx, str(work.who.agent_id), limit, work.now):
+    for request, sealed in await store.take(work.tx, str(work.required_caller.agent_id), limit, work.now):
         question = _open(work.tools.vault, sealed, request, "question")
         seconds = (request.deadline_at - work.now).total_seconds()
         if question is not None:

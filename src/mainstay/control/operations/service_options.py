@@ -85,7 +85,7 @@ async def delete_type(work: UnitOfWork, option_type: ServiceOptionType) -> None:
 
 async def create(work: UnitOfWork, wanted: NewServiceOption) -> ServiceOption:
     provider_id = wanted.provider_id.lower()
-    if work.who.role is not Role.ADMIN and provider_id != work.who.participant_id:
+    if work.required_caller.role is not Role.ADMIN and provider_id != work.required_caller.participant_id:
         raise NotPermitted("an option can be made only for your own participant")
     if await PARTICIPANTS.find(work.tx, provider_id) is None:
         raise BadInput(f"there is no participant {provider_id}")

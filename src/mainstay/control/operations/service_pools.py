@@ -73,7 +73,7 @@ class Usage(msgspec.Struct, frozen=True):
 
 async def create_set(work: UnitOfWork, wanted: NewPoolSet) -> ServicePoolSet:
     provider_id = wanted.provider_id.lower()
-    if work.who.role is not Role.ADMIN and provider_id != work.who.participant_id:
+    if work.required_caller.role is not Role.ADMIN and provider_id != work.required_caller.participant_id:
         raise NotPermitted("a pool set can be made only for your own participant")
     if await PARTICIPANTS.find(work.tx, provider_id) is None:
         raise BadInput(f"there is no participant {provider_id}")
@@ -96,7 +96,9 @@ async def delete_set(work: UnitOfWork, pool_set: ServicePoolSet) -> None:
 
 async def create_pool(work: UnitOfWork, wanted: NewPool) -> ServicePool:
     pool_set = await SERVICE_POOL_SETS.find(work.tx, wanted.service_pool_set_id.lower())
-    if work.who.role is not Role.ADMIN and (pool_set is None or pool_set.provider_id != work.who.participant_id):
+    if work.required_caller.role is not Role.ADMIN and (
+        pool_set is None or pool_set.provider_id != work.required_caller.participant_id
+    ):
         raise NotPermitted("the pool set must be one of your own")
     if pool_set is None:
         raise BadInput(f"there is no service pool set {wanted.service_pool_set_id}")
@@ -151,7 +153,9 @@ async def delete_pool(work: UnitOfWork, pool: ServicePool) -> None:
 
 async def create_value(work: UnitOfWork, wanted: NewPoolValue) -> ServicePoolValue:
     pool = await SERVICE_POOLS.find(work.tx, wanted.service_pool_id.lower())
-    if work.who.role is not Role.ADMIN and (pool is None or pool.provider_id != work.who.participant_id):
+    if work.required_caller.role is not Role.ADMIN and (
+        pool is None or pool.provider_id != work.required_caller.participant_id
+    ):
         raise NotPermitted("the pool must be one of your own")
     if pool is None:
         raise BadInput(f"there is no service pool {wanted.service_pool_id}")

@@ -174,7 +174,7 @@ async def validate(work: UnitOfWork, service_type: ServiceTypeRow, order: OrderC
 
 
 async def _order_setting(work: UnitOfWork, order: OrderCheck) -> PropertyTarget:
-    caller = work.who
+    caller = work.required_caller
     agent = await _agent(work, order.agent_id)
     provider_id = None if order.provider_id is None else order.provider_id.lower()
     if agent is not None:

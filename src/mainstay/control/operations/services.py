@@ -154,7 +154,7 @@ async def _save_references(work: UnitOfWork, schema: PropertySchema, service: Se
 
 
 async def _group(work: UnitOfWork, wanted: NewService) -> ServiceGroup:
-    caller = work.who
+    caller = work.required_caller
     if wanted.group_id is not None:
         group = await SERVICE_GROUPS.find(work.tx, wanted.group_id.lower())
         if caller.role is Role.PARTICIPANT and (group is None or group.consumer_id != caller.participant_id):

@@ -62,4 +62,6 @@ async def acknowledge(work: UnitOfWork, wanted: Acknowledgement) -> Acknowledged
 
 async def events_after(work: UnitOfWork, sequence: int, limit: int) -> list[EventRow]:
     """What the caller may see of the events after this number."""
-    return await store.events_after(work.tx, sequence, limit, scope(work.relation("event", "read"), work.who))
+    return await store.events_after(
+        work.tx, sequence, limit, scope(work.relation("event", "read"), work.required_caller)
+    )

@@ -67,7 +67,7 @@ def _check_time(time: datetime | None) -> datetime | None:
 
 async def _resolve_scope(work: UnitOfWork, wanted: NewToken) -> tuple[str | None, str | None]:
     """The participant and the agent that the token speaks for."""
-    is_admin = work.who.role is Role.ADMIN
+    is_admin = work.required_caller.role is Role.ADMIN
     if wanted.role == "admin":
         if not is_admin:
             raise NotPermitted("only an admin may make a token of role admin", code="escalation")
@@ -79,13 +79,13 @@ async def _resolve_scope(work: UnitOfWork, wanted: NewToken) -> tuple[str | None
     scope_id = wanted.scope_id.lower()
     if wanted.role == "participant":
         participant = await PARTICIPANTS.find(work.tx, scope_id)
-        if not is_admin and scope_id != work.who.participant_id:
+        if not is_admin and scope_id != work.required_caller.participant_id:
             raise NotPermitted("a token can be made only for yourself or your own agents", code="escalation")
         if participant is None:
             raise BadInput(f"there is no participant {scope_id}")
         return participant.id, None
     agent = await AGENTS.find(work.tx, scope_id)
-    if not is_admin and (agent is None or agent.provider_id != work.who.participant_id):
+    if not is_admin and (agent is None or agent.provider_id != work.required_caller.participant_id):
         raise NotPermitted("a token can be made only for yourself or your own agents", code="escalation")
     if agent is None:
         raise BadInput(f"there is no agent {scope_id}")
@@ -93,9 +93,9 @@ async def _resolve_scope(work: UnitOfWork, wanted: NewToken) -> tuple[str | None
 
 
 async def find_own(work: UnitOfWork) -> Token:
-    found = await TOKENS.find(work.tx, work.who.token_id)
+    found = await TOKENS.find(work.tx, work.required_caller.token_id)
     if found is None:
-        raise NotFound("token", work.who.token_id)
+        raise NotFound("token", work.required_caller.token_id)
     return found
 
 

@@ -43,7 +43,7 @@ async def reveal(work: UnitOfWork, reference: str) -> Revealed:
 
 async def _owner(work: UnitOfWork, secret: StoredSecret, reference: str) -> tuple[Record, str | None]:
     """The agent or service that owns it, and the job it is read for; refused where it is not the caller's to read."""
-    agent_id = work.who.agent_id
+    agent_id = work.required_caller.agent_id
     if secret.owner_kind == "agent":
         agent = await AGENTS.find(work.tx, secret.owner_id)
         if agent is None or agent.id != agent_id:

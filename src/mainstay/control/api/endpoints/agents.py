@@ -18,20 +18,20 @@ async def _show_me(call: Call) -> Answer:
 
 async def _set_my_status(call: Call) -> Answer:
     wanted = call.read(OwnStatus)
-    async with call.working() as work:
+    async with call.transaction() as work:
         return Answer(await agents.set_own_status(work, wanted))
 
 
 async def _make_code(call: Call) -> Answer:
-    async with call.working() as work:
+    async with call.transaction() as work:
         agent = await work.find(AGENTS, call.path["id"], "write", lock=True)
         return Answer(await agents.make_code(work, agent))
 
 
 async def _enrol(call: Call) -> Answer:
-    call.parts.enrolments.admit(call.client)
+    call.dependencies.enrolments.admit(call.client)
     wanted = call.read(EnrolmentRequest)
-    async with call.working() as work:
+    async with call.transaction() as work:
         return Answer(await agents.enrol(work, wanted))
 
 

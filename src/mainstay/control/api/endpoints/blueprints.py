@@ -21,11 +21,13 @@ class Rehearsed(Exception):
 
 async def _push(call: Call) -> Answer:
     # Opening a bundle takes a while, and others wait for the loop.
-    bundle = await asyncio.to_thread(blueprints.read_bundle, call.raw_body, call.parts.tools.definitions.rulebook)
+    bundle = await asyncio.to_thread(
+        blueprints.read_bundle, call.raw_body, call.dependencies.tools.definitions.rulebook
+    )
     dry_run = call.flag("dryRun")
     pushed: PushedBlueprint | None = None
     try:
-        async with call.working() as work:
+        async with call.transaction() as work:
             pushed = await blueprints.push(work, bundle, force=call.flag("force"), dry_run=dry_run)
             if dry_run:
                 raise Rehearsed

@@ -25,21 +25,21 @@ HEARTBEAT_SECONDS = 15.0
 
 async def _list_events(call: Call) -> Answer:
     listing = parse_listing(EVENTS, call.query, substrings=frozenset({"type"}))
-    await events.number(call.parts.store)
+    await events.number(call.dependencies.store)
     async with call.reading() as work:
         return Answer(await events.page(work, listing))
 
 
 async def _lease(call: Call) -> Answer:
     wanted = call.read(LeaseRequest)
-    await events.number(call.parts.store)
-    async with call.working() as work:
+    await events.number(call.dependencies.store)
+    async with call.transaction() as work:
         return Answer(await subscriptions.lease(work, wanted))
 
 
 async def _acknowledge(call: Call) -> Answer:
     wanted = call.read(Acknowledgement)
-    async with call.working() as work:
+    async with call.transaction() as work:
         return Answer(await subscriptions.acknowledge(work, wanted))
 
 
@@ -47,8 +47,8 @@ async def _stream(call: Call) -> Answer:
     given = call.headers.get("last-event-id", "").strip()
     if given and not (given.isascii() and given.isdigit() and len(given) < 19):
         raise BadInput("Last-Event-ID must be the number of an event", code="bad_query")
-    call.parts.seats.refuse_if_full(call.who)
-    await events.number(call.parts.store)
+    call.dependencies.long_poll_slots.refuse_if_full(call.required_caller)
+    await events.number(call.dependencies.store)
     async with call.reading() as work:
         last = int(given) if given else await last_number(work.tx)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -58,9 +58,9 @@ async def _stream(call: Call) -> Answer:
 async def _pieces(call: Call, last: int) -> AsyncIterator[bytes]:
     """Events as they are committed; a comment now and then keeps the line open and notices a caller who lost access."""
     yield b": connected\n\n"
-    store, stopping = call.parts.store, call.parts.readiness.stopping
+    store, stopping = call.dependencies.store, call.dependencies.readiness.stopping
     while not stopping.is_set():
-        with call.parts.seats.taken(call.who), store.bus.listening(EVENT_TOPIC) as news:
+        with call.dependencies.long_poll_slots.taken(call.required_caller), store.bus.listening(EVENT_TOPIC) as news:
             await events.number(store)
             async with call.reading() as work:
                 found = await subscriptions.events_after(work, last, STREAMED_AT_ONCE)
@@ -77,7 +77,7 @@ async def _pieces(call: Call, last: int) -> AsyncIterator[bytes]:
             await first_of((news, stopping), HEARTBEAT_SECONDS)
             if not news.is_set():
                 try:
-                    await authenticate(call.parts, call.headers.get("authorization"))
+                    await authenticate(call.dependencies, call.headers.get("authorization"))
                 except HttpRefusal:
                     return
                 yield b": still here\n\n"

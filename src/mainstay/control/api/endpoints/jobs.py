@@ -59,11 +59,11 @@ async def list_pending(call: Call) -> Answer:
         async with call.asking() as work:
             return await show_jobs(work, await jobs.pending(work, limit, service_id))
 
-    return Answer(await wait_until_found(call, agent_topic(str(call.who.agent_id)), look, wait))
+    return Answer(await wait_until_found(call, agent_topic(str(call.required_caller.agent_id)), look, wait))
 
 
 async def _claim(call: Call) -> Answer:
-    async with call.working() as work:
+    async with call.transaction() as work:
         job = await work.find(JOBS, call.path["id"], "work")
         leased = await jobs.claim(work, job, call.read(Claim))
         if leased is None:
@@ -73,34 +73,34 @@ async def _claim(call: Call) -> Answer:
 
 
 async def _renew(call: Call) -> Answer:
-    async with call.working() as work:
+    async with call.transaction() as work:
         job = await work.find(JOBS, call.path["id"], "work")
         return Answer(await jobs.renew(work, job, call.read(Renewal)))
 
 
 async def _release(call: Call) -> Answer:
-    async with call.working() as work:
+    async with call.transaction() as work:
         job = await work.find(JOBS, call.path["id"], "work")
         await jobs.release(work, job, call.read(Release))
     return Answer()
 
 
 async def _complete(call: Call) -> Answer:
-    async with call.working() as work:
+    async with call.transaction() as work:
         job = await work.find(JOBS, call.path["id"], "work")
         await jobs.complete(work, job, call.read(Completion))
     return Answer()
 
 
 async def _fail(call: Call) -> Answer:
-    async with call.working() as work:
+    async with call.transaction() as work:
         job = await work.find(JOBS, call.path["id"], "work")
         await jobs.fail(work, job, call.read(FailureReport))
     return Answer()
 
 
 async def _cancel(call: Call) -> Answer:
-    async with call.working() as work:
+    async with call.transaction() as work:
         job = await work.find(JOBS, call.path["id"], "cancel")
         await jobs.cancel(work, job)
     return Answer()

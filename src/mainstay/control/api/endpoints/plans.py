@@ -21,14 +21,14 @@ async def _list_pending(call: Call) -> Answer:
         async with call.reading() as work:
             if not await plans.is_asked(work):
                 return []
-        async with call.working() as work:
+        async with call.transaction() as work:
             return await plans.take_questions(work, limit)
 
-    return Answer(await wait_until_found(call, plans.question_topic(str(call.who.agent_id)), look, wait))
+    return Answer(await wait_until_found(call, plans.question_topic(str(call.required_caller.agent_id)), look, wait))
 
 
 async def _answer(call: Call) -> Answer:
-    async with call.working() as work:
+    async with call.transaction() as work:
         request = await work.find(PLAN_REQUESTS, call.path["planId"], "work")
         await plans.answer(work, request, call.read(PlanAnswer))
     return Answer()

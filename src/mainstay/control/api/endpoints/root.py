@@ -19,7 +19,7 @@ async def _is_alive(_call: Call) -> Answer:
 
 
 async def _is_ready(call: Call) -> Answer:
-    if call.parts.readiness.stopping.is_set():
+    if call.dependencies.readiness.stopping.is_set():
         return Answer(Health("DOWN"), status=503)
     try:
         async with call.reading() as work:
@@ -30,7 +30,7 @@ async def _is_ready(call: Call) -> Answer:
 
 
 async def _show_measures(call: Call) -> Answer:
-    return Answer(call.parts.measures.render(), media_type=call.parts.measures.media_type)
+    return Answer(call.dependencies.measures.render(), media_type=call.dependencies.measures.media_type)
 
 
 async def _describe(_call: Call) -> Answer:

@@ -15,7 +15,7 @@ BOOLEAN = {"type": "boolean"}
 
 
 async def _change(call: Call) -> Answer:
-    async with call.working() as work:
+    async with call.transaction() as work:
         before = await work.find(SERVICE_TYPES, call.path["id"], "write", lock=True)
         wanted = call.read(ServiceTypeChange)
         return Answer(

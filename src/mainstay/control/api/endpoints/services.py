@@ -103,7 +103,7 @@ async def _create(call: Call) -> Answer:
     async def carry(work: UnitOfWork) -> Carried:
         if key is not None:
             digest = secret_sealing.digest_of(work, wanted)
-            known = await reserve(work.tx, work.who.token_id, key, digest, work.now)
+            known = await reserve(work.tx, work.required_caller.token_id, key, digest, work.now)
             if known is not None:
                 raise AnsweredBefore(_again(known, digest))
         return Carried(await services.create(work, wanted), "create", RunPlan(None), is_order=True)
@@ -111,7 +111,7 @@ async def _create(call: Call) -> Answer:
     async def answer(work: UnitOfWork, carried: Carried) -> Answer:
         answer = await _shown_row(work, carried.service)
         if key is not None:
-            await keep_answer(work.tx, work.who.token_id, key, msgspec.json.encode(answer.body).decode())
+            await keep_answer(work.tx, work.required_caller.token_id, key, msgspec.json.encode(answer.body).decode())
         return answer
 
     return await fulfil(call, _order_of(call, carry, answer, wanted))
@@ -187,7 +187,7 @@ def _conditions(raw: bytes) -> list[ServiceCondition]:
 
 
 async def _set_conditions(call: Call) -> Answer:
-    async with call.working() as work:
+    async with call.transaction() as work:
         row = await work.find(SERVICES, call.path["id"], "condition", lock=True)
         await services.set_conditions(work, row, _conditions(call.raw_body))
         return await shown(work, row.id)

@@ -11,7 +11,7 @@ PATH = "/api/v1/tokens"
 
 
 async def _regenerate(call: Call) -> Answer:
-    async with call.working() as work:
+    async with call.transaction() as work:
         before = await work.find(TOKENS, call.path["id"], "write", lock=True)
         return Answer(await tokens.regenerate(work, before))
 

@@ -56,7 +56,7 @@ async def decide_properties(
     # Before anything looks at it: every fault costs time, and a body has room for millions.
     if (brought := size(given)) > MAX_PROPERTIES_BYTES:
         return Rejected((excess("properties", brought, MAX_PROPERTIES_BYTES),))
-    actor = ACTOR_OF_ROLE[work.who.role]
+    actor = ACTOR_OF_ROLE[work.required_caller.role]
     situation = EvaluationContext(
         operation=setting.operation,
         actor=actor,
@@ -112,7 +112,7 @@ async def _answer(work: UnitOfWork, questions: Questions, setting: PropertyTarge
 async def _services(work: UnitOfWork, questions: Questions, setting: PropertyTarget) -> dict[str, ReferencedService]:
     """Living services of the order's consumer, or that the caller may read; never the service itself."""
     wanted = sorted(questions.services - {setting.service_id})
-    caller = work.who
+    caller = work.required_caller
     found: dict[str, ReferencedService] = {}
     for service, type_name in await find_living(work.tx, wanted):
         readable = work.relation("service", "read").holds(caller, service) and caller.role is not Role.AGENT

@@ -61,7 +61,7 @@ class UnitOfWork:
     recorded_events: int = field(default=0)
 
     @property
-    def who(self) -> Caller:
+    def required_caller(self) -> Caller:
         if self.caller is None:
             raise RuntimeError("the system has no role; only requests are judged")
         return self.caller
@@ -77,18 +77,18 @@ class UnitOfWork:
         return hashlib.sha256(self.planned.seed + purpose.encode()).digest()
 
     def relation(self, noun: str, action: str) -> Relation:
-        return relation_of(self.who, noun, action)
+        return relation_of(self.required_caller, noun, action)
 
     async def find(self, table: Table[R], record_id: str, action: str = "read", *, lock: bool = False) -> R:
         """The row with this id; one that is not the caller's does not exist for him."""
         relation = self.relation(table.noun, action)
         found = await table.find(self.tx, record_id.lower(), lock=lock)
-        if found is None or not relation.holds(self.who, found):
+        if found is None or not relation.holds(self.required_caller, found):
             raise NotFound(table.noun, record_id)
         return found
 
     async def page(self, table: Table[R], listing: Listing, *more: SqlCondition) -> Page[R] | CursorPage[R]:
-        own = scope(self.relation(table.noun, "read"), self.who)
+        own = scope(self.relation(table.noun, "read"), self.required_caller)
         return await list_page(self.tx, table, listing, [*own, *more])
 
     async def insert(self, table: Table[R], record: R, **hidden: Value) -> R:
