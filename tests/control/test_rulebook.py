@@ -23,7 +23,7 @@ EVEN = Validator("{name}", compile_even, fits=frozenset({PropertyType.INTEGER}))
 NOT_A_RULE = 5
 """
 TRY = """
-from orders import faults, schema_faults
+from property_requests import faults, schema_faults
 rule = lambda **config: {"p": {"type": "integer", "validators": [{"type": "divisible", "config": config}]}}
 print(faults(rule(by=3), {"p": 9}), faults(rule(by=3), {"p": 10}), schema_faults(rule()), schema_faults(rule(by=3, x=1)))
 """

@@ -105,7 +105,7 @@ def test_a_manifest_without_services_loads_nothing_of_them(root: Path) -> None:
     manifest = root / "manifest.yaml"
     manifest.write_text(f"- file:\n    - {root}/x: {{ensure: absent}}\n")
     code = (
-        "import sys; from mainstay.converge.run import Request, run; run(Request(sys.argv[1]));"
+        "import sys; from mainstay.converge.run import RunRequest, run; run(RunRequest(sys.argv[1]));"
         "print([name for name in sys.modules if 'service' in name or 'package' in name or 'systemctl' in name])"
     )
     done = subprocess.run([sys.executable, "-c", code, str(manifest)], capture_output=True, text=True, check=True)

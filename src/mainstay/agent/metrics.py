@@ -56,7 +56,7 @@ class AgentMetrics:
 def serve_metrics(measures: AgentMetrics, port: int) -> ThreadingHTTPServer:
     """/metrics and /healthz, on loopback only; the answer's port is the real one if 0 was asked for."""
 
-    class Page(BaseHTTPRequestHandler):
+    class _MetricsPage(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             if self.path == "/metrics":
                 self.answer(200, measures.text())
@@ -80,7 +80,7 @@ def serve_metrics(measures: AgentMetrics, port: int) -> ThreadingHTTPServer:
         def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002  # the library's name
             """Nobody needs a line for every look."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", port), Page)
+    server = ThreadingHTTPServer(("127.0.0.1", port), _MetricsPage)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, name="measures", daemon=True).start()
     return server

@@ -53,16 +53,16 @@ class Relation:
         )
 
 
-def own(*columns: str, flags: tuple[str, ...] = ()) -> Relation:
+def _own(*columns: str, flags: tuple[str, ...] = ()) -> Relation:
     """Columns that hold the id of the caller's participant."""
     return Relation(tuple((column, "participant") for column in columns), flags)
 
 
 ALL = Relation(everything=True)
-AS_PROVIDER = own("provider_id")
-AS_CONSUMER = own("consumer_id")
-AS_EITHER = own("provider_id", "consumer_id")
-ITSELF = own("id")
+AS_PROVIDER = _own("provider_id")
+AS_CONSUMER = _own("consumer_id")
+AS_EITHER = _own("provider_id", "consumer_id")
+ITSELF = _own("id")
 AS_AGENT = Relation((("agent_id", "agent"),))
 AGENT_ITSELF = Relation((("id", "agent"),))
 
@@ -72,7 +72,7 @@ EVERYBODY: Mapping[Role, Relation] = {A: ALL, P: ALL, G: ALL}
 ADMIN_ONLY: Mapping[Role, Relation] = {A: ALL}
 PROVIDERS: Mapping[Role, Relation] = {A: ALL, P: AS_PROVIDER}
 CONSUMERS: Mapping[Role, Relation] = {A: ALL, P: AS_CONSUMER}
-OWN_TOKENS: Mapping[Role, Relation] = {A: ALL, P: own("participant_id")}
+OWN_TOKENS: Mapping[Role, Relation] = {A: ALL, P: _own("participant_id")}
 
 ACCESS: Mapping[tuple[str, str], Mapping[Role, Relation]] = {
     ("participant", "read"): {A: ALL, P: ITSELF},
@@ -93,7 +93,7 @@ ACCESS: Mapping[tuple[str, str], Mapping[Role, Relation]] = {
     ("service_group", "read"): CONSUMERS,
     ("service_group", "write"): CONSUMERS,
     # A consumer orders by what providers have enabled.
-    ("service_option", "read"): {A: ALL, P: own("provider_id", flags=("enabled",)), G: AS_PROVIDER},
+    ("service_option", "read"): {A: ALL, P: _own("provider_id", flags=("enabled",)), G: AS_PROVIDER},
     ("service_option", "write"): PROVIDERS,
     ("service", "read"): {A: ALL, P: AS_EITHER, G: AS_AGENT},
     ("service", "order"): CONSUMERS,
@@ -119,7 +119,7 @@ ACCESS: Mapping[tuple[str, str], Mapping[Role, Relation]] = {
     ("blueprint", "list"): {A: ALL, P: ALL},
     ("blueprint", "read"): {A: ALL, G: ALL},
     ("blueprint", "write"): ADMIN_ONLY,
-    ("event", "read"): {A: ALL, P: own("provider_id", "consumer_id", "participant_id")},
+    ("event", "read"): {A: ALL, P: _own("provider_id", "consumer_id", "participant_id")},
     ("event", "lease"): ADMIN_ONLY,
 }
 

@@ -104,7 +104,7 @@ async def opened(
 ) -> AsyncIterator[tuple[Store, OperationTools]]:
     """The store, up to date, and what operations need; a key that does not fit the secrets stops here."""
     prepare_data_directory(settings.data_path)
-    with held(settings.data_path, alone=alone):
+    with _held(settings.data_path, alone=alone):
         store = await open_store(settings.store_url)
         try:
             await store.migrate()
@@ -117,7 +117,7 @@ async def opened(
 
 
 @contextlib.contextmanager
-def held(directory: Path, *, alone: bool) -> Iterator[None]:
+def _held(directory: Path, *, alone: bool) -> Iterator[None]:
     """Servers share a data directory; who changes its key has it alone.
 
     A server keeps the key in memory, and would go on sealing with one that nobody has any more."""
@@ -162,7 +162,7 @@ async def _make_admin_token(store: Store, tools: OperationTools, settings: Serve
     return value
 
 
-async def serve(settings: ServerSettings, environment: Mapping[str, str]) -> None:
+async def _serve(settings: ServerSettings, environment: Mapping[str, str]) -> None:
     _configure_logging(settings)
     with _only_server(settings):
         await _serve_alone(settings, environment)
@@ -284,7 +284,7 @@ def run_server(settings: ServerSettings, environment: Mapping[str, str]) -> None
     import uvloop
 
     raise_file_limit()
-    uvloop.run(serve(settings, environment))
+    uvloop.run(_serve(settings, environment))
 
 
 def raise_file_limit() -> None:

@@ -23,9 +23,9 @@ def built_in() -> dict[str, Any]:
         "kernel": {"release": system.release, "arch": system.machine},
         "cpu": {"count": len(os.sched_getaffinity(0))},
         "memory": {"total_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")},
-        "network": network(),
-        "virtualization": virtualization(),
-        "user": user(),
+        "network": _network(),
+        "virtualization": _virtualization(),
+        "user": _user(),
         "host": {
             "info": {
                 "hostname": hostname,
@@ -40,7 +40,7 @@ def built_in() -> dict[str, Any]:
     }
 
 
-def user() -> dict[str, str]:
+def _user() -> dict[str, str]:
     """Whoever runs this program: what it makes for itself belongs to them."""
     from mainstay.converge.host.accounts import Accounts
 
@@ -97,7 +97,7 @@ def fqdn(hostname: str) -> str:
     return f"{hostname}.{domain}" if domain and domain != "(none)" else socket.gethostname()
 
 
-def network() -> dict[str, Any]:
+def _network() -> dict[str, Any]:
     import socket
 
     interfaces: dict[str, Any] = {}
@@ -147,7 +147,7 @@ def _source_address(family: int, documentation_address: str) -> str | None:
         return None
 
 
-def virtualization() -> str:
+def _virtualization() -> str:
     container = read_small("/run/systemd/container") or ""
     if container.strip():
         return container.strip()

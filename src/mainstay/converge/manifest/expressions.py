@@ -373,7 +373,7 @@ def _evaluate(compiled: Callable[..., Any], scope: TemplateScope, source: str) -
     before, scope.tainted = scope.tainted, False
     try:
         with environment().watched_by(scope):
-            return plain(compiled(scope.names()))
+            return _plain(compiled(scope.names()))
     except (Unresolved, Failure, DoesNotLoad):
         raise
     except Exception as error:  # noqa: BLE001  # an expression can fail in as many ways as Python can
@@ -419,7 +419,7 @@ def measure(value: Any, budget: Budget | None = None) -> None:
             waiting += item
 
 
-def plain(value: Any, budget: Budget | None = None) -> Any:
+def _plain(value: Any, budget: Budget | None = None) -> Any:
     """What an expression gave, as maps, lists, text, numbers, true, false and null; anything else is refused."""
     budget = budget or Budget()
     budget.spend(len(value) + 1 if isinstance(value, str) else 1)
@@ -432,16 +432,16 @@ def plain(value: Any, budget: Budget | None = None) -> Any:
             raise ValueError("the number is too large")
         return value
     if isinstance(value, RootView):
-        return plain(value._value(), budget)
+        return _plain(value._value(), budget)
     if isinstance(value, dict):
-        return {to_text(plain(key, budget)): plain(child, budget) for key, child in value.items()}
+        return {to_text(_plain(key, budget)): _plain(child, budget) for key, child in value.items()}
     if hasattr(value.__class__, "_fail_with_undefined_error"):
         value._fail_with_undefined_error()
     if callable(value) or not hasattr(value, "__iter__"):
         raise TypeError(f"{_article(value.__class__.__name__)} stands where a value must")
     from itertools import islice
 
-    items = [plain(child, budget) for child in islice(value, MOST_ITEMS + 1)]
+    items = [_plain(child, budget) for child in islice(value, MOST_ITEMS + 1)]
     if len(items) > MOST_ITEMS:
         raise ValueError(f"the list has more than {MOST_ITEMS} items")
     return items

@@ -19,20 +19,20 @@ INNER = ("type", "name", "id", "place", "deferred", "control_if", "control_unles
 def render_manifest(manifest: Manifest) -> dict[str, Any]:
     document: dict[str, Any] = {}
     if manifest.data:
-        document["data"] = shown(manifest.data)
+        document["data"] = _shown(manifest.data)
     if manifest.fail_on_error:
         document["fail_on_error"] = True
     for key in ("pre_message", "post_message", "outputs"):
         value = getattr(manifest, key)
         if value is not None:
-            document[key] = shown(value)
+            document[key] = _shown(value)
     document["resources"] = [
-        {resource.type: [{_as_text(resource.name): properties(resource)}]} for resource in manifest.resources
+        {resource.type: [{_as_text(resource.name): _properties(resource)}]} for resource in manifest.resources
     ]
     return document
 
 
-def properties(resource: Resource) -> dict[str, Any]:
+def _properties(resource: Resource) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in {**resource.__dict__, **(resource.deferred or {})}.items():
         if key in INNER:
@@ -46,7 +46,7 @@ def properties(resource: Resource) -> dict[str, Any]:
         elif key == "health_checks":
             found[key] = [_health_check(check, hidden=resource.sensitive) for check in value]
         else:
-            found[key] = shown(value)
+            found[key] = _shown(value)
     control = {
         key: getattr(resource, f"control_{key}").source
         for key in ("if", "unless")
@@ -58,9 +58,9 @@ def properties(resource: Resource) -> dict[str, Any]:
 
 
 def _health_check(check: HealthCheck, *, hidden: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {"command": REDACTED if hidden else shown(check.command)}
+    found: dict[str, Any] = {"command": REDACTED if hidden else _shown(check.command)}
     if check.name != check.command:
-        found["name"] = shown(check.name)
+        found["name"] = _shown(check.name)
     found["tries"] = check.tries
     found["try_sleep"] = _duration(check.try_sleep_seconds)
     if check.timeout_seconds is not None:
@@ -74,7 +74,7 @@ def _duration(seconds: float) -> str:
     return "".join(f"{amount}{unit}" for amount, unit in ((whole, "s"), (milliseconds, "ms")) if amount) or "0s"
 
 
-def shown(value: Any) -> Any:
+def _shown(value: Any) -> Any:
     """Values as they would be written; templates as their text."""
     if isinstance(value, Template):
         return value.text
@@ -83,9 +83,9 @@ def shown(value: Any) -> Any:
     if isinstance(value, str):
         return _as_text(value)
     if isinstance(value, dict):
-        return {key: shown(child) for key, child in value.items()}
+        return {key: _shown(child) for key, child in value.items()}
     if isinstance(value, (list, tuple)):
-        return [shown(child) for child in value]
+        return [_shown(child) for child in value]
     return value
 
 

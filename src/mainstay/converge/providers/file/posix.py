@@ -284,7 +284,7 @@ class PosixFiles(Provider):
         from mainstay.converge.command_words import split_words
         from mainstay.converge.host.commands import DEFAULT_SEARCH_PATH, find_program
 
-        words = [fill_in(word, path) for word in split_words(wanted.validate or "")]
+        words = [_fill_in(word, path) for word in split_words(wanted.validate or "")]
         search = host.environ.get("PATH", DEFAULT_SEARCH_PATH)
         program = find_program(host.files, words[0], search, "/")
         host.files.refuse_to_run(program)
@@ -323,7 +323,7 @@ def _encoded(content: str) -> bytes:
     return content.encode("utf-8", "surrogateescape")
 
 
-def fill_in(word: str, path: str) -> str:
+def _fill_in(word: str, path: str) -> str:
     """`%` is the path of the new file, `%%` a percent sign."""
     return "%".join(part.replace("%", path) for part in word.split("%%"))
 

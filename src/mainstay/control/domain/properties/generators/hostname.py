@@ -14,7 +14,7 @@ from mainstay.control.domain.properties.contract import (
 )
 
 
-def compile_rule(config: Config, _placement: Placement) -> Generate | None:
+def _compile_rule(config: Config, _placement: Placement) -> Generate | None:
     if config.get("prefix") is None:
         config.fault("prefix", "prefix is required")
         return None
@@ -32,4 +32,4 @@ def compile_rule(config: Config, _placement: Placement) -> Generate | None:
     return generate
 
 
-RULE = Generator("hostname", compile_rule, fits=frozenset({PropertyType.STRING}), service_only=True)
+RULE = Generator("hostname", _compile_rule, fits=frozenset({PropertyType.STRING}), service_only=True)

@@ -17,7 +17,7 @@ from mainstay.control.domain.properties.contract import (
 )
 
 
-def compile_rule(config: Config, placement: Placement) -> Generate | None:
+def _compile_rule(config: Config, placement: Placement) -> Generate | None:
     pool_type = _read_pool_type(config)
     if pool_type is None:
         return None
@@ -56,7 +56,7 @@ def _pool_type_of(config: Mapping[str, object]) -> str:
 
 RULE = Generator(
     "pool",
-    compile_rule,
+    _compile_rule,
     fits=frozenset(
         {PropertyType.STRING, PropertyType.INTEGER, PropertyType.NUMBER, PropertyType.BOOLEAN, PropertyType.JSON}
     ),

@@ -13,8 +13,8 @@ def _generate(_path: str, current: object, outside: Outside) -> object:
     return outside.situation.now.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def compile_rule(_config: Config, _placement: Placement) -> Generate:
+def _compile_rule(_config: Config, _placement: Placement) -> Generate:
     return _generate
 
 
-RULE = Generator("timestamp", compile_rule, fits=frozenset({PropertyType.STRING}))
+RULE = Generator("timestamp", _compile_rule, fits=frozenset({PropertyType.STRING}))

@@ -16,8 +16,8 @@ def _generate(path: str, current: object, outside: Outside) -> object:
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
-def compile_rule(_config: Config, _placement: Placement) -> Generate:
+def _compile_rule(_config: Config, _placement: Placement) -> Generate:
     return _generate
 
 
-RULE = Generator("uuid", compile_rule, fits=frozenset({PropertyType.STRING, PropertyType.UUID}))
+RULE = Generator("uuid", _compile_rule, fits=frozenset({PropertyType.STRING, PropertyType.UUID}))

@@ -17,7 +17,7 @@ def permit(actors: tuple[Actor, ...]) -> Permission:
     return Permission(judge, actors=actors)
 
 
-def compile_rule(config: Config) -> Permission | None:
+def _compile_rule(config: Config) -> Permission | None:
     names = config.strings("actors")
     if names is None:
         return None
@@ -27,4 +27,4 @@ def compile_rule(config: Config) -> Permission | None:
     return None if unknown else permit(tuple(map(Actor, names)))
 
 
-RULE = Authorizer("actor", compile_rule)
+RULE = Authorizer("actor", _compile_rule)

@@ -11,7 +11,7 @@ from mainstay.control.domain.properties.lookup import is_set, named_paths, read_
 from mainstay.control.domain.values import Properties
 
 
-def compile_rule(config: Config, scope: PropertyScope) -> Compare | None:
+def _compile_rule(config: Config, scope: PropertyScope) -> Compare | None:
     choices = read_properties(config, "properties", scope, at_least=2, compared=False)
     if choices is None:
         return None
@@ -29,4 +29,4 @@ def _keywords(config: Mapping[str, object], present: Callable[[str], Properties]
     return {"allOf": [{"not": {"allOf": [present(left), present(right)]}} for left, right in pairs]}
 
 
-RULE = SchemaValidator("atMostOne", compile_rule, _keywords)
+RULE = SchemaValidator("atMostOne", _compile_rule, _keywords)

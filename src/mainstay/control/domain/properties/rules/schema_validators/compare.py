@@ -34,7 +34,7 @@ ORDERED = {
 }
 
 
-def compile_rule(config: Config, scope: PropertyScope) -> Compare | None:
+def _compile_rule(config: Config, scope: PropertyScope) -> Compare | None:
     left = read_property(config, "left", scope, compared=True)
     right = read_property(config, "right", scope, compared=True)
     symbol = config.get("operator")
@@ -62,4 +62,4 @@ def _have_an_order(left: NamedProperty, right: NamedProperty) -> bool:
     return left.type in ORDERED and ORDERED[left.type] == ORDERED.get(right.type)
 
 
-RULE = SchemaValidator("compare", compile_rule)
+RULE = SchemaValidator("compare", _compile_rule)

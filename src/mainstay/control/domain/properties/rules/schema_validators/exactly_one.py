@@ -10,7 +10,7 @@ from mainstay.control.domain.properties.lookup import is_set, named_paths, read_
 from mainstay.control.domain.values import Properties
 
 
-def compile_rule(config: Config, scope: PropertyScope) -> Compare | None:
+def _compile_rule(config: Config, scope: PropertyScope) -> Compare | None:
     choices = read_properties(config, "properties", scope, at_least=2, compared=False)
     if choices is None:
         return None
@@ -26,4 +26,4 @@ def _keywords(config: Mapping[str, object], present: Callable[[str], Properties]
     return {"oneOf": [present(path) for path in named_paths(config)]}
 
 
-RULE = SchemaValidator("exactlyOne", compile_rule, _keywords)
+RULE = SchemaValidator("exactlyOne", _compile_rule, _keywords)

@@ -8,7 +8,7 @@ from mainstay.control.domain.properties.lookup import find_value, is_set, read_p
 from mainstay.control.domain.values import Properties, equal, json_problem, shown
 
 
-def compile_rule(config: Config, scope: PropertyScope) -> Compare | None:
+def _compile_rule(config: Config, scope: PropertyScope) -> Compare | None:
     wanted = config.get("value")
     if json_problem(wanted) is not None:
         config.fault("value", "requiredIf value must be a JSON value")
@@ -28,4 +28,4 @@ def compile_rule(config: Config, scope: PropertyScope) -> Compare | None:
     return compare
 
 
-RULE = SchemaValidator("requiredIf", compile_rule)
+RULE = SchemaValidator("requiredIf", _compile_rule)

@@ -8,7 +8,7 @@ from mainstay.control.domain.properties.lookup import find_value, read_propertie
 from mainstay.control.domain.values import Properties, canonical
 
 
-def compile_rule(config: Config, scope: PropertyScope) -> Compare | None:
+def _compile_rule(config: Config, scope: PropertyScope) -> Compare | None:
     compared = read_properties(config, "properties", scope, at_least=2, compared=True)
     if compared is None:
         return None
@@ -28,4 +28,4 @@ def compile_rule(config: Config, scope: PropertyScope) -> Compare | None:
     return compare
 
 
-RULE = SchemaValidator("uniqueValues", compile_rule)
+RULE = SchemaValidator("uniqueValues", _compile_rule)

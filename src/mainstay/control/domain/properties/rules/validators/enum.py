@@ -8,7 +8,7 @@ from mainstay.control.domain.values import canonical
 MESSAGE = "value is not in allowed enum values"
 
 
-def compile_rule(config: Config, _placement: Placement) -> Check | None:
+def _compile_rule(config: Config, _placement: Placement) -> Check | None:
     values = config.values("values")
     if values is None:
         return None
@@ -23,4 +23,4 @@ def compile_rule(config: Config, _placement: Placement) -> Check | None:
     return check
 
 
-RULE = Validator("enum", compile_rule, keywords=lambda config: {"enum": config["values"]})
+RULE = Validator("enum", _compile_rule, keywords=lambda config: {"enum": config["values"]})

@@ -6,7 +6,7 @@ from mainstay.control.domain.patterns import BadPattern, compile_pattern
 from mainstay.control.domain.properties.contract import Check, Config, Outside, Placement, PropertyType, Validator
 
 
-def compile_rule(config: Config, _placement: Placement) -> Check | None:
+def _compile_rule(config: Config, _placement: Placement) -> Check | None:
     pattern = config.string("pattern")
     if pattern is None:
         return None
@@ -25,7 +25,7 @@ def compile_rule(config: Config, _placement: Placement) -> Check | None:
 
 RULE = Validator(
     "pattern",
-    compile_rule,
+    _compile_rule,
     fits=frozenset({PropertyType.STRING}),
     keywords=lambda config: {"pattern": config["pattern"]},
 )

@@ -40,8 +40,8 @@ def read_origin(config: Config, key: str) -> Check | None:
     return _require_consumer if origin == "consumer" else _require_group
 
 
-def compile_rule(config: Config, _placement: Placement) -> Check | None:
+def _compile_rule(config: Config, _placement: Placement) -> Check | None:
     return read_origin(config, "value")
 
 
-RULE = Validator("sameOrigin", compile_rule, fits=frozenset({PropertyType.REFERENCE}), service_only=True)
+RULE = Validator("sameOrigin", _compile_rule, fits=frozenset({PropertyType.REFERENCE}), service_only=True)

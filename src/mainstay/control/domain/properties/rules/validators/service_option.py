@@ -8,7 +8,7 @@ from mainstay.control.domain.values import equal
 BAD_CONFIG = "serviceOption validator value must be a string (serviceOptionType)"
 
 
-def compile_rule(config: Config, placement: Placement) -> Check | None:
+def _compile_rule(config: Config, placement: Placement) -> Check | None:
     option_type = config.string("value", BAD_CONFIG)
     if option_type is None:
         return None
@@ -27,4 +27,4 @@ def compile_rule(config: Config, placement: Placement) -> Check | None:
     return check
 
 
-RULE = Validator("serviceOption", compile_rule)
+RULE = Validator("serviceOption", _compile_rule)

@@ -7,7 +7,7 @@ from mainstay.control.domain.properties.rules.validators.same_origin import read
 from mainstay.control.domain.properties.rules.validators.service_type import require_type
 
 
-def compile_rule(config: Config, _placement: Placement) -> Check | None:
+def _compile_rule(config: Config, _placement: Placement) -> Check | None:
     checks: list[Check] = []
     if config.get("types") is not None and (types := config.strings("types")) is not None:
         checks.append(require_type(frozenset(types)))
@@ -22,7 +22,7 @@ def compile_rule(config: Config, _placement: Placement) -> Check | None:
 
 RULE = Validator(
     "serviceReference",
-    compile_rule,
+    _compile_rule,
     fits=frozenset({PropertyType.REFERENCE, PropertyType.UUID}),
     service_only=True,
 )

@@ -25,10 +25,10 @@ def require_type(names: frozenset[str]) -> Check:
     return check
 
 
-def compile_rule(config: Config, _placement: Placement) -> Check | None:
+def _compile_rule(config: Config, _placement: Placement) -> Check | None:
     single = config.get("value")
     names = (single,) if type(single) is str and single else config.strings("value", BAD_CONFIG)
     return None if names is None else require_type(frozenset(names))
 
 
-RULE = Validator("serviceType", compile_rule, fits=frozenset({PropertyType.REFERENCE}), service_only=True)
+RULE = Validator("serviceType", _compile_rule, fits=frozenset({PropertyType.REFERENCE}), service_only=True)

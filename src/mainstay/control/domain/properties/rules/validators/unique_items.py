@@ -8,7 +8,7 @@ from mainstay.control.domain.values import canonical
 MESSAGE = "array contains duplicate items"
 
 
-def compile_rule(config: Config, _placement: Placement) -> Check | None:
+def _compile_rule(config: Config, _placement: Placement) -> Check | None:
     wanted = config.boolean("value")
     if not wanted:
         return None
@@ -22,7 +22,7 @@ def compile_rule(config: Config, _placement: Placement) -> Check | None:
 
 RULE = Validator(
     "uniqueItems",
-    compile_rule,
+    _compile_rule,
     fits=frozenset({PropertyType.ARRAY}),
     keywords=lambda config: {"uniqueItems": config["value"]},
 )
