@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 import property_requests
 from mainstay.control.domain.lifecycle.parse import parse_lifecycle
@@ -20,21 +21,22 @@ LIFECYCLE_PAGE = (REFERENCE / "lifecycle.md").read_text(encoding="utf-8")
 
 
 def example(page: str, kind: str, name: str) -> Any:
-    (text,) = re.findall(rf"```json {kind}={name}\n(.*?)```", page, re.DOTALL)
-    return json.loads(text)
+    (text,) = re.findall(rf"```(?:yaml|json) {kind}={name}\n(.*?)```", page, re.DOTALL)
+    return yaml.safe_load(text)
 
 
 def test_the_schemas_of_the_page_are_accepted_and_judge_as_it_says() -> None:
-    for name in ("flat", "wrapped", "vm"):
-        assert property_requests.schema_faults(example(SCHEMA_PAGE, "schema", name)) == {}
-    found = property_requests.faults(example(SCHEMA_PAGE, "schema", "vm"), example(SCHEMA_PAGE, "order", "vm"))
+    schemas = {name: example(SCHEMA_PAGE, "type", name)["propertySchema"] for name in ("vm", "wrapped")}
+    for schema in schemas.values():
+        assert property_requests.schema_faults(schema) == {}
+    found = property_requests.faults(schemas["vm"], example(SCHEMA_PAGE, "order", "vm"))
     assert [{"path": path, "message": message} for path, message in found.items()] == example(
         SCHEMA_PAGE, "faults", "vm"
     )
 
 
 def test_the_lifecycle_of_the_page_moves_as_it_says() -> None:
-    lifecycle = parse_lifecycle(example(LIFECYCLE_PAGE, "lifecycle", "vm"))
+    lifecycle = parse_lifecycle(example(LIFECYCLE_PAGE, "type", "vm")["lifecycleSchema"])
     assert run_path(lifecycle, "start", "Stopped") == ("Stopped", "Starting", "Started")
     assert after_failure(lifecycle, "start", "Starting", "quota was exceeded") == "Stopped"
     assert after_failure(lifecycle, "start", "Starting", "boom") == "Failed"
@@ -45,9 +47,7 @@ def test_every_code_of_a_report_is_explained() -> None:
     source = Path(__file__).parents[3] / "src" / "mainstay" / "control" / "domain"
     text = "".join((source / name).read_text() for name in ("lifecycle/report.py", "properties/report.py"))
     codes = set(re.findall(r'Finding\(\s*"([a-z-]+)"', text))
-    assert codes == set(
-        re.findall(r"`([a-z]+(?:-[a-z]+)+)`", LIFECYCLE_PAGE.partition("## What the report tells")[2])
-    )
+    assert codes == set(re.findall(r"`([a-z]+(?:-[a-z]+)+)`", LIFECYCLE_PAGE.partition("## Warnings")[2]))
 
 
 def test_the_table_of_rules_is_the_rules() -> None:

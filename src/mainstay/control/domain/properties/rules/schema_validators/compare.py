@@ -1,4 +1,4 @@
-"""`compare {left, operator, right}`: two properties stand in this relation wherever both are set."""
+"""`compare {left, operator, right}`: the relation that two properties must have when both are set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`uniqueItems {value}`: no item of the array stands in it twice, compared as JSON."""
+"""`uniqueItems {value}`: no two items of the array are equal, compared as JSON."""
 
 from __future__ import annotations
 
