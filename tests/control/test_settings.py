@@ -31,7 +31,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
             "MAINSTAY_LOG_LEVEL: must be one of debug, info, warning, error, not 'loud'",
         ),
         ({}, {}, "host = 5", "host in FILE: must be text, not '5'"),
-        ({}, {}, "prot = 5", "prot in FILE: there is no such setting; did you mean port?"),
+        ({}, {}, "prot = 5", "prot in FILE: there is no such setting (did you mean 'port'?)"),
         ({}, {}, "port =", "FILE is not TOML: Invalid value (at end of document)"),
     ],
 )

@@ -108,7 +108,10 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     command = load(name)
     if command is None:
-        raise CommandRefused(f"there is no command {name!r}{suggestion(name, names())}; `mainstay --help` lists them")
+        from mainstay.foundation.suggestions import did_you_mean
+
+        meant = did_you_mean(name, names())
+        raise CommandRefused(f"there is no command {name!r}{meant}; `mainstay --help` lists them")
     words = arguments[1:]
     parser = make_parser(name, command, words)
     try:
@@ -164,8 +167,10 @@ def make_parser(name: str, command: ModuleType, words: Sequence[str] = ()) -> ar
             _, found, rest = message.partition("unrecognized arguments: ")
             if not found or not rest:
                 return ""
+            from mainstay.foundation.suggestions import did_you_mean
+
             word = rest.split()[0].partition("=")[0]
-            return suggestion(OTHER_NAMES.get(word, word), _options_of(self))
+            return did_you_mean(OTHER_NAMES.get(word, word), _options_of(self))
 
     parser = Parser(
         prog=f"mainstay {name}",
@@ -214,13 +219,6 @@ def at_least_one(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise ArgumentTypeError(f"must be a number from 1 on, not {text!r}")
     return int(text)
-
-
-def suggestion(word: str, known: Sequence[str]) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(word, known, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def _overview() -> str:

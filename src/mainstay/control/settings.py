@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import tomllib
 from collections.abc import Mapping
@@ -10,6 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
+
+from mainstay.foundation.suggestions import did_you_mean
 
 PREFIX = "MAINSTAY_"
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
@@ -76,8 +77,7 @@ def load_settings(
 
 def _checked(name: str, value: object, origin: str, kinds: Mapping[str, Any]) -> Any:
     if name not in kinds:
-        close = difflib.get_close_matches(name, kinds, 1)
-        raise BadSettings(f"{origin}: there is no such setting{f'; did you mean {close[0]}?' if close else ''}")
+        raise BadSettings(f"{origin}: there is no such setting{did_you_mean(name, kinds)}")
     try:
         return msgspec.convert(value, kinds[name], strict=False)
     except msgspec.ValidationError as error:

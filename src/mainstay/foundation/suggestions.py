@@ -1,4 +1,4 @@
-"""Did-you-mean: the known word that was probably meant."""
+"""Did-you-mean: the known word closest to one that is unknown."""
 
 from __future__ import annotations
 
@@ -6,17 +6,26 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+# Beyond these sizes the search takes longer than a reader would.
+LONGEST_WORD = 200
+MOST_CANDIDATES = 2000
+
 
 def one_of(words: Sequence[str]) -> str:
     return f"must be {words[0]}" if len(words) == 1 else f"must be {', '.join(words[:-1])} or {words[-1]}"
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def closest(word: str, known: Iterable[object]) -> str | None:
+    """The known word closest to `word`; None when none is close, or the search would take too long."""
     from difflib import get_close_matches
 
-    candidates = list(known)
-    # Beyond these sizes the search would take longer than the reader would.
-    if len(word) > 200 or len(candidates) > 2000:
-        return ""
-    close = get_close_matches(word, candidates, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+    candidates = [str(each) for each in known]
+    if len(word) > LONGEST_WORD or len(candidates) > MOST_CANDIDATES:
+        return None
+    return next(iter(get_close_matches(word, candidates, n=1)), None)
+
+
+def did_you_mean(word: str, known: Iterable[object]) -> str:
+    """The suggestion as the end of a message; empty when there is none."""
+    close = closest(word, known)
+    return f" (did you mean {close!r}?)" if close is not None else ""

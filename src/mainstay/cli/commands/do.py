@@ -8,7 +8,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from mainstay.agent.client import ServerRefusal
-from mainstay.cli.main import CommandRefused, suggestion
+from mainstay.cli.main import CommandRefused
 from mainstay.cli.remote.connection import connected, explain, find_service
 from mainstay.cli.remote.job_progress import finish
 from mainstay.cli.remote.plan_options import (
@@ -20,6 +20,7 @@ from mainstay.cli.remote.plan_options import (
 )
 from mainstay.cli.remote.property_options import add_property_options, has_properties, put, read_properties
 from mainstay.cli.remote.service_types import members_of
+from mainstay.foundation.suggestions import did_you_mean
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,4 +117,4 @@ def _way_out(refusal: ServerRefusal, service: Any, action: str) -> str:
     now = service["availableActions"]
     if not now:
         return f"\n{service['name']} is {service['status']}; nothing can be done to it any more."
-    return f"\n{service['name']} is {service['status']}; now you can: {', '.join(now)}{suggestion(action, now)}"
+    return f"\n{service['name']} is {service['status']}; now you can: {', '.join(now)}{did_you_mean(action, now)}"

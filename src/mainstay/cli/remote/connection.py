@@ -10,10 +10,11 @@ from itertools import islice
 from pathlib import Path
 
 from mainstay.agent.client import Client, ServerRefusal, Unreachable
-from mainstay.cli.main import CommandRefused, suggestion
+from mainstay.cli.main import CommandRefused
 from mainstay.cli.remote.addresses import read_url
 from mainstay.cli.remote.service_types import allowed, terminal_states, walk
 from mainstay.cli.views.run_display import printable
+from mainstay.foundation.suggestions import did_you_mean
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def explain(refusal: ServerRefusal, url: str, members: Members | None = None) ->
         lines = [f"the server refuses {len(refusal.faults)} thing{'' if len(refusal.faults) == 1 else 's'}:"]
         known = dict(walk(members or {}))
         for path, message in refusal.faults:
-            hint = suggestion(path, list(known)) if message.startswith("unknown") else ""
+            hint = did_you_mean(path, known) if message.startswith("unknown") else ""
             if "enum" in message and path in known:
                 hint = f": {allowed(known[path])}"
             # Some messages of the server name the property themselves.
@@ -217,7 +218,7 @@ def _one_of(word: str, noun: str, found: list[Any], known: Any) -> Any:
     if not found:
         names = known()
         there = f"; there is: {', '.join(names[:NAMED_IN_A_MESSAGE])}" if names else f"; there is no {noun} yet"
-        near = suggestion(word, names)
+        near = did_you_mean(word, names)
         raise CommandRefused(f"there is no {noun} {word!r}{near or there}")
     lines = [f"{len(found)} {noun}s are called {word!r}; give the id of one:"]
     lines += [f"  {_describe(each)}" for each in found[:NAMED_IN_A_MESSAGE]]

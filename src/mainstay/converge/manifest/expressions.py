@@ -12,6 +12,7 @@ from functools import lru_cache
 from mainstay.converge.contract import Failure
 from mainstay.converge.value_kinds import to_text
 from mainstay.foundation.faults import DoesNotLoad
+from mainstay.foundation.suggestions import closest, did_you_mean
 from mainstay.foundation.text import Tainted, shorten
 
 TYPE_CHECKING = False
@@ -300,16 +301,14 @@ def step(value: Any, part: str) -> Any:
 
 def hint(root: Any, name: str, path: str) -> str:
     """A close name where the path went astray."""
-    from difflib import get_close_matches
-
     walked = name
     value = root
     for part in path.split("."):
         following = step(value, part)
         if following is MISSING:
             if isinstance(value, dict):
-                close = get_close_matches(part, [str(key) for key in value], n=1) if len(value) <= 2000 else []
-                return f" (did you mean {walked}.{close[0]}?)" if close else ""
+                close = closest(part, value)
+                return f" (did you mean {walked}.{close}?)" if close is not None else ""
             return ""
         walked, value = f"{walked}.{part}", following
     return ""
@@ -359,11 +358,8 @@ def reworded(message: str) -> str:
         return "one expression is followed by another"
     kind, found, name = message.partition(" named ")
     if found and kind in ("No filter", "No test"):
-        from difflib import get_close_matches
-
         known = environment().filters if kind == "No filter" else environment().tests
-        close = get_close_matches(name.strip("'"), list(known), n=1)
-        return f"there is no {kind[3:]} {name}" + (f" (did you mean {close[0]!r}?)" if close else "")
+        return f"there is no {kind[3:]} {name}" + did_you_mean(name.strip("'"), known)
     return message
 
 

@@ -6,7 +6,6 @@ import json
 import re
 from contextlib import contextmanager
 from contextvars import ContextVar
-from difflib import get_close_matches
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,6 +26,7 @@ from mainstay.converge.manifest.expressions import (
 )
 from mainstay.converge.value_kinds import to_text
 from mainstay.foundation.faults import DoesNotLoad
+from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import shorten
 
 if TYPE_CHECKING:
@@ -148,13 +148,10 @@ class Undefined(jinja2.StrictUndefined):
             root = holder._scope.root(holder._name)
             return f"{holder._name}.{name} is not defined" + hint(root, holder._name, name)
         if isinstance(holder, dict):
-            close = get_close_matches(name, [str(key) for key in holder], n=1) if len(holder) <= 2000 else []
-            return f"{name!r} is not defined" + (f" (did you mean {close[0]!r}?)" if close else "")
+            return f"{name!r} is not defined{did_you_mean(name, holder)}"
         if holder is missing:
-            close = get_close_matches(name, USUAL_NAMES, n=1)
-            if close:
-                return f"there is no {name!r} to use (did you mean {close[0]!r}?)"
-            return f"there is no {name!r} to use; text is quoted, and data is lookup('data.{name}')"
+            way_out = f"; text is quoted, and data is lookup('data.{name}')"
+            return f"there is no {name!r} to use{did_you_mean(name, USUAL_NAMES) or way_out}"
         return f"{name!r} is not defined"
 
 
