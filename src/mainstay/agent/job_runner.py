@@ -19,6 +19,7 @@ from mainstay.converge.redaction import Redactor, secret_values
 from mainstay.converge.report import Observer
 from mainstay.converge.run import Locked, RunRequest, run
 from mainstay.foundation.faults import DoesNotLoad
+from mainstay.foundation.vault import VAULT_PREFIX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -211,9 +212,7 @@ def open_secrets(client: Client, properties: dict[str, Any], blueprint: Blueprin
     paths = blueprint.secret_paths
     references = set(translate.references_in(properties, paths)) if paths else set()
     opened = {
-        reference: matching(client.get(f"/vault/secrets/{reference.removeprefix(translate.REFERENCE)}"), SECRET)[
-            "value"
-        ]
+        reference: matching(client.get(f"/vault/secrets/{reference.removeprefix(VAULT_PREFIX)}"), SECRET)["value"]
         for reference in sorted(references)
     }
     return translate.open_properties(properties, paths, opened)

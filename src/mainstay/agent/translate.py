@@ -9,6 +9,7 @@ import math
 from mainstay.converge.manifest.expressions import SecretMembers, holds_secret, taint
 from mainstay.converge.report import FAILED, UNMET
 from mainstay.foundation.text import Tainted, shorten
+from mainstay.foundation.vault import VAULT_PREFIX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     SchemaPath = tuple[str, ...]
 
-REFERENCE = "vault://"
 OUTPUT_KEYS = ("properties", "instance_id", "instance_data")
 LONGEST_MESSAGE = 8000
 LONGEST_FIRST_LINE = 200
@@ -44,7 +44,7 @@ def wanted_properties(job: Mapping[str, Any]) -> dict[str, Any]:
 def references_in(value: Any, secret_paths: Collection[SchemaPath], at: SchemaPath = ()) -> Iterator[str]:
     """References that stand where the schema declares secrets; a text that only looks like one is a text."""
     if isinstance(value, str):
-        if at in secret_paths and value.startswith(REFERENCE):
+        if at in secret_paths and value.startswith(VAULT_PREFIX):
             yield value
     elif isinstance(value, dict):
         for name, child in value.items():

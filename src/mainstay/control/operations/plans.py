@@ -18,7 +18,7 @@ from mainstay.control.operations.machinery import runs
 from mainstay.control.operations.machinery.bodies import Body, Text
 from mainstay.control.operations.machinery.forecast import Forecast, HostForecast, forecast_action, forecast_order
 from mainstay.control.operations.machinery.refusals import BadInput, PlanFailed, PlanOutdated
-from mainstay.control.operations.machinery.secret_sealing import PREFIX, digest_of, open_secret
+from mainstay.control.operations.machinery.secret_sealing import digest_of, open_secret
 from mainstay.control.operations.machinery.unit_of_work import PlannedValues, UnitOfWork, new_id
 from mainstay.control.operations.machinery.views import JobView, show_jobs
 from mainstay.control.store import plans as store
@@ -28,6 +28,7 @@ from mainstay.control.store.plans import PLAN_REQUESTS, PlanRequest
 from mainstay.control.store.service_types import find_version
 from mainstay.control.store.services import ServiceRow
 from mainstay.control.vault.seal import CannotOpen, SealContext, Sealed, Vault
+from mainstay.foundation.vault import VAULT_PREFIX
 
 LIFETIME = timedelta(minutes=10)
 GRACE = timedelta(seconds=10)
@@ -176,7 +177,7 @@ async def _question(work: UnitOfWork, service: ServiceRow, job: JobRow) -> Quest
     opened: dict[str, object] = {}
     vault = work.tools.vault
     for _, reference in secrets_in(schema, properties):
-        found = await secret_store.find(work.tx, reference.removeprefix(PREFIX))
+        found = await secret_store.find(work.tx, reference.removeprefix(VAULT_PREFIX))
         if found is not None and vault is not None:
             opened[reference] = open_secret(vault, found)
     return Question(shown, opened)

@@ -7,7 +7,7 @@ from datetime import timedelta
 import msgspec
 
 from mainstay.control.operations.machinery.refusals import NotFound
-from mainstay.control.operations.machinery.secret_sealing import PREFIX, open_secret
+from mainstay.control.operations.machinery.secret_sealing import open_secret
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store import secrets as store
 from mainstay.control.store.agents import AGENTS
@@ -15,6 +15,7 @@ from mainstay.control.store.engine.records import Record
 from mainstay.control.store.jobs import active_job
 from mainstay.control.store.secrets import StoredSecret
 from mainstay.control.store.services import SERVICES
+from mainstay.foundation.vault import VAULT_PREFIX
 
 TRACE_EVERY = timedelta(hours=1)
 
@@ -31,7 +32,7 @@ class NoSecret(NotFound):
 
 
 async def reveal(work: UnitOfWork, reference: str) -> Revealed:
-    name = reference.removeprefix(PREFIX)
+    name = reference.removeprefix(VAULT_PREFIX)
     secret = await store.find(work.tx, name)
     vault = work.tools.vault
     if secret is None or vault is None:
@@ -69,7 +70,7 @@ async def _trace(work: UnitOfWork, secret: StoredSecret, owner: Record, job_id: 
         noun,
         owner,
         owner,
-        reference=f"{PREFIX}{secret.reference}",
+        reference=f"{VAULT_PREFIX}{secret.reference}",
         schemaPath=secret.schema_path,
         jobId=job_id,
     )

@@ -34,8 +34,8 @@ from mainstay.control.domain.properties.proof import (
     make_prove_value,
 )
 from mainstay.control.domain.values import JSON_TYPES, Properties, is_text, is_uuid, json_problem, type_name, whole
+from mainstay.foundation.vault import VAULT_PREFIX
 
-VAULT_PREFIX = "vault://"
 MISSING = "required field is missing"
 UNKNOWN = "unknown property"
 IMMUTABLE = "property is immutable and cannot be changed"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from mainstay.control.domain.properties.compile import (
     IMMUTABLE,
     MISSING,
-    VAULT_PREFIX,
     Members,
     Node,
     refuse_unknown,
@@ -18,6 +17,7 @@ from mainstay.control.domain.properties.evaluation import Evaluation
 from mainstay.control.domain.properties.schema import PropertySchema
 from mainstay.control.domain.properties.traversal import secrets_in
 from mainstay.control.domain.values import Properties, canonical, equal, json_problem
+from mainstay.foundation.vault import VAULT_PREFIX
 
 
 def revise_root(root: Members, given: Properties, stored: Properties, run: Evaluation) -> Properties:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from mainstay.control.domain.faults import PathFault
-from mainstay.control.domain.properties.compile import VAULT_PREFIX
 from mainstay.control.operations.machinery.refusals import InvalidProperties
+from mainstay.foundation.vault import VAULT_PREFIX
 
 MAX_PROPERTIES_BYTES = 160 * 1024
 MAX_INSTANCE_DATA_BYTES = 32 * 1024

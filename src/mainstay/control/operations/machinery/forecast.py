@@ -14,8 +14,9 @@ from mainstay.control.operations.machinery.runs import RunPlan
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store.service_pools import SERVICE_POOL_VALUES, ServicePoolValue, values_of_service
 from mainstay.control.store.services import ServiceRow
+from mainstay.foundation.vault import VAULT_PREFIX
 
-DRY_REFERENCE = "vault://dry-run"
+DRY_REFERENCE = f"{VAULT_PREFIX}dry-run"
 
 
 class ForecastValue(msgspec.Struct, frozen=True):

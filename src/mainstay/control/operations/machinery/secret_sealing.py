@@ -21,8 +21,8 @@ from mainstay.control.store.engine.contract import Transaction
 from mainstay.control.store.secrets import StoredSecret
 from mainstay.control.vault.keys import FILE, VARIABLE
 from mainstay.control.vault.seal import CannotOpen, CannotSeal, SealContext, Sealed, Vault, new_reference
+from mainstay.foundation.vault import VAULT_PREFIX
 
-PREFIX = "vault://"
 NOT_CONFIGURED = "vault is not configured"
 NOT_STORED = "failed to store secret in vault"
 RESEALED_AT_ONCE = 500
@@ -62,7 +62,7 @@ async def seal_all(work: UnitOfWork, accepted: Accepted, owner: Owner) -> tuple[
             reference, sealed.ciphertext, sealed.key_id, owner.kind, owner.id, slot.schema_path, str(slot.kind)
         )
         await store.add(work.tx, secret, work.now)
-        references[slot.path] = f"{PREFIX}{reference}"
+        references[slot.path] = f"{VAULT_PREFIX}{reference}"
     if faults:
         raise InvalidProperties(faults)
     return fill(accepted.properties, references), tuple(references.values())
@@ -75,7 +75,7 @@ async def same_secrets(work: UnitOfWork, questions: Sequence[SecretQuestion]) ->
         return frozenset()
     same: set[str] = set()
     for question in questions:
-        found = await store.find(work.tx, question.reference.removeprefix(PREFIX))
+        found = await store.find(work.tx, question.reference.removeprefix(VAULT_PREFIX))
         if found is not None and _same_value(open_secret(vault, found), question.plain.reveal()):
             same.add(question.path)
     return frozenset(same)
@@ -97,7 +97,7 @@ def digest_of(work: UnitOfWork, *parts: object) -> str:
 
 
 async def forget(work: UnitOfWork, references: Sequence[str]) -> None:
-    await store.delete(work.tx, [reference.removeprefix(PREFIX) for reference in references])
+    await store.delete(work.tx, [reference.removeprefix(VAULT_PREFIX) for reference in references])
 
 
 async def check_keys(tx: Transaction, vault: Vault | None) -> None:
