@@ -128,9 +128,9 @@ def _dispatch(arguments: list[str]) -> int:
 
 def names() -> list[str]:
     """Every command, from the folder that holds them."""
-    folder = os.path.join(os.path.dirname(__file__), "commands")
-    files = (entry.removesuffix(".py") for entry in os.listdir(folder) if entry.endswith(".py"))
-    return sorted(name for name in files if not name.startswith("_"))
+    from mainstay.foundation.module_names import module_names
+
+    return module_names([os.path.join(os.path.dirname(__file__), "commands")])
 
 
 def load(name: str) -> ModuleType | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pkgutil
 from functools import cache
 from importlib import import_module, metadata
 from types import ModuleType
@@ -12,6 +11,7 @@ from mainstay.control.domain.properties import generators
 from mainstay.control.domain.properties.contract import Authorizer, Generator, Rulebook, SchemaValidator, Validator
 from mainstay.control.domain.properties.rules import authorizers, schema_validators, validators
 from mainstay.control.domain.refusals import NotARule, RuleNotLoaded, RuleTaken
+from mainstay.foundation.module_names import module_names
 
 Rule = TypeVar("Rule", Authorizer, Validator, SchemaValidator, Generator)
 
@@ -27,9 +27,7 @@ def installed_rulebook() -> Rulebook:
 
 
 def _collect(folder: ModuleType, group: str, kind: type[Rule]) -> dict[str, Rule]:
-    found = [
-        import_module(f"{folder.__name__}.{module.name}").RULE for module in pkgutil.iter_modules(folder.__path__)
-    ]
+    found = [module.RULE for module in _modules(folder)]
     found += [_load(entry_point) for entry_point in metadata.entry_points(group=group)]
     rules: dict[str, Rule] = {}
     for rule in found:
@@ -67,4 +65,4 @@ def rule_descriptions(rulebook: Rulebook) -> list[tuple[str, str, str]]:
 
 
 def _modules(folder: ModuleType) -> list[ModuleType]:
-    return [import_module(f"{folder.__name__}.{found.name}") for found in pkgutil.iter_modules(folder.__path__)]
+    return [import_module(f"{folder.__name__}.{name}") for name in module_names(folder.__path__)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import pkgutil
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import structlog
 
 from mainstay.control.operations.machinery.unit_of_work import OperationTools, UnitOfWork
 from mainstay.control.store.engine.contract import Store, Unavailable
+from mainstay.foundation.module_names import module_names
 
 log = structlog.get_logger("mainstay.background")
 
@@ -28,9 +28,9 @@ class Task:
 
 def all_tasks() -> list[Task]:
     found = []
-    for module in pkgutil.iter_modules(__path__):
-        task = import_module(f"{__name__}.{module.name}")
-        found.append(Task(module.name, task.INTERVAL_SECONDS, task.run_once))
+    for name in module_names(__path__):
+        task = import_module(f"{__name__}.{name}")
+        found.append(Task(name, task.INTERVAL_SECONDS, task.run_once))
     return found
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from mainstay.foundation.module_names import module_names
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mainstay.converge.contract import ResourceType
@@ -24,6 +26,4 @@ def find(name: str) -> ResourceType | None:
 
 
 def names() -> list[str]:
-    from pkgutil import iter_modules
-
-    return sorted(module.name for module in iter_modules(__path__))
+    return module_names(__path__)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import pkgutil
 from functools import cache
 from importlib import import_module
 
 from mainstay.control.api.contract import Endpoint
+from mainstay.foundation.module_names import module_names
 
 
 @cache
 def all_endpoints() -> tuple[Endpoint, ...]:
     found: list[Endpoint] = []
-    for module in sorted(pkgutil.iter_modules(__path__), key=lambda module: module.name):
-        found += import_module(f"{__name__}.{module.name}").ENDPOINTS
+    for name in module_names(__path__):
+        found += import_module(f"{__name__}.{name}").ENDPOINTS
     return tuple(found)
