@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 import urllib3
 
 from mainstay.agent.connections import plain_pools, timed_pools
+from mainstay.foundation.numbers import parse_count
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ CONNECT_SECONDS = 10.0
 PAGE_SIZE = 100
 LARGEST_ANSWER_BYTES = 64 * 1024 * 1024
 PIECE_BYTES = 64 * 1024
+LONGEST_RETRY_AFTER_SECONDS = 86_400
 # Refusals that say to come again.
 COME_AGAIN = (408, 429)
 
@@ -95,10 +97,9 @@ class Client:
             return document
         if _is_refusal(reply.status, document):
             raise ServerRefusal(reply.status, document)
-        after = reply.headers.get("Retry-After", "")
         raise Unreachable(
             f"{self.url} answers {reply.status}{_what_else(document)}",
-            retry_after_seconds=float(after) if after.isascii() and after.isdigit() else None,
+            retry_after_seconds=parse_count(reply.headers.get("Retry-After", ""), 0, LONGEST_RETRY_AFTER_SECONDS),
         )
 
     def _read(self, reply: urllib3.BaseHTTPResponse) -> bytes:

@@ -216,9 +216,12 @@ def at_least_one(text: str) -> int:
     """The value of an option that counts."""
     from argparse import ArgumentTypeError
 
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
+    from mainstay.foundation.numbers import LARGEST_NUMBER, parse_count
+
+    number = parse_count(text, 1, LARGEST_NUMBER)
+    if number is None:
         raise ArgumentTypeError(f"must be a number from 1 on, not {text!r}")
-    return int(text)
+    return number
 
 
 def _overview() -> str:

@@ -182,7 +182,9 @@ LONGEST_DURATION_SECONDS = 366 * 86400.0
 def parse_duration(text: str) -> float:
     found = re.fullmatch(DURATION, text) if text and len(text) < 40 else None
     if found is None:
-        meant = f" (did you mean {text}s?)" if text.isascii() and text.isdigit() and len(text) < 8 else ""
+        from mainstay.foundation.numbers import parse_count
+
+        meant = "" if parse_count(text, 0, 9_999_999) is None else f" (did you mean {text}s?)"
         raise Unfit(f'"{shorten(text)}" is not a duration{meant}; write it like 500ms, 30s, 5m, 1h30m or 2d')
     parts = [float(part or 0) for part in found.groups()]
     seconds = parts[0] * 86400 + parts[1] * 3600 + parts[2] * 60 + parts[3] + parts[4] / 1000

@@ -10,6 +10,7 @@ from mainstay.cli.main import CommandRefused
 from mainstay.cli.remote.connection import connected, find_named, short, some
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import BAD, BUSY, GOOD, age, bar, plain, print_table
+from mainstay.foundation.numbers import LARGEST_NUMBER, parse_count
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -109,13 +110,14 @@ def _read_values(words: list[str]) -> list[int | str]:
     """Whole numbers where all are; otherwise texts as they are."""
     found: list[int | str] = []
     for word in words:
-        first, dash, last = word.partition("-")
-        if first.isdecimal() and last.isdecimal() and dash:
-            if not 0 <= int(last) - int(first) < MOST_VALUES:
+        first, last = (parse_count(part, 0, LARGEST_NUMBER) for part in word.partition("-")[::2])
+        if first is not None and last is not None:
+            if not 0 <= last - first < MOST_VALUES:
                 raise CommandRefused(f"--value {word} is no range of 1 to {MOST_VALUES} numbers")
-            found += range(int(first), int(last) + 1)
+            found += range(first, last + 1)
         else:
-            found.append(int(word) if word.isdecimal() else word)
+            number = parse_count(word, 0, LARGEST_NUMBER)
+            found.append(word if number is None else number)
     if len(found) > MOST_VALUES:
         raise CommandRefused(f"at most {MOST_VALUES} values at a time")
     return found if all(isinstance(value, int) for value in found) else [str(value) for value in found]

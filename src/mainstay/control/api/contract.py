@@ -18,6 +18,7 @@ from mainstay.control.operations.machinery.bodies import Body
 from mainstay.control.operations.machinery.refusals import BadInput
 from mainstay.control.operations.machinery.unit_of_work import OperationTools, UnitOfWork
 from mainstay.control.store.engine.contract import Store, Transaction
+from mainstay.foundation.numbers import parse_count
 
 if TYPE_CHECKING:
     from mainstay.control.settings import ServerSettings
@@ -88,9 +89,10 @@ class Call:
         text = next((value for key, value in reversed(self.query) if key == name), None)
         if text is None:
             return default
-        if not text.isascii() or not text.isdigit() or len(text) > 9 or not least <= int(text) <= most:
+        number = parse_count(text, least, most)
+        if number is None:
             raise BadInput(f"{name} must be an integer from {least} to {most}", code="bad_query")
-        return int(text)
+        return number
 
     def transaction(self) -> AbstractAsyncContextManager[UnitOfWork]:
         return self._work(self.dependencies.store.transaction())

@@ -53,8 +53,11 @@ class Accounts:
         return self._groups[gid]
 
     def _number(self, name: str, what: str) -> int:
-        if name.isdecimal() and name.isascii() and int(name) <= LARGEST_ID:
-            return int(name)
+        from mainstay.foundation.numbers import parse_count
+
+        number = parse_count(name, 0, LARGEST_ID)
+        if number is not None:
+            return number
         try:
             return pwd.getpwnam(name).pw_uid if what == "user" else grp.getgrnam(name).gr_gid
         except (KeyError, ValueError, UnicodeEncodeError):

@@ -47,9 +47,12 @@ SHOWN_PROPERTIES = frozenset(("alias", "ensure", "provider", "require", "subscri
 
 
 def _parse_tries(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or len(text) > 6 or not 1 <= int(text) <= MOST_TRIES:
+    from mainstay.foundation.numbers import parse_count
+
+    tries = parse_count(text, 1, MOST_TRIES)
+    if tries is None:
         raise Unfit(f"expected a number from 1 to {MOST_TRIES}, got {shorten(text)!r}")
-    return int(text)
+    return tries
 
 
 def _parse_command(text: str) -> str:

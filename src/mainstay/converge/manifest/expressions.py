@@ -293,9 +293,10 @@ def step(value: Any, part: str) -> Any:
     if isinstance(value, dict):
         return value.get(part, MISSING)
     if isinstance(value, list):
-        if part.isascii() and part.isdigit() and len(part) < 10 and int(part) < len(value):
-            return value[int(part)]
-        return MISSING
+        from mainstay.foundation.numbers import parse_count
+
+        index = parse_count(part, 0, len(value) - 1)
+        return MISSING if index is None else value[index]
     return MISSING
 
 

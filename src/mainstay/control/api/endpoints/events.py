@@ -17,6 +17,7 @@ from mainstay.control.operations.subscriptions import Acknowledged, Acknowledgem
 from mainstay.control.store.engine.paging import Page, parse_listing
 from mainstay.control.store.events import EVENTS, EventRow
 from mainstay.control.store.subscriptions import last_number
+from mainstay.foundation.numbers import LARGEST_NUMBER, parse_count
 
 PATH = "/api/v1/events"
 STREAMED_AT_ONCE = 200
@@ -45,12 +46,13 @@ async def _acknowledge(call: Call) -> Answer:
 
 async def _stream(call: Call) -> Answer:
     given = call.headers.get("last-event-id", "").strip()
-    if given and not (given.isascii() and given.isdigit() and len(given) < 19):
+    number = parse_count(given, 0, LARGEST_NUMBER)
+    if given and number is None:
         raise BadInput("Last-Event-ID must be the number of an event", code="bad_query")
     call.dependencies.long_poll_slots.refuse_if_full(call.required_caller)
     await events.number(call.dependencies.store)
     async with call.reading() as work:
-        last = int(given) if given else await last_number(work.tx)
+        last = await last_number(work.tx) if number is None else number
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return Answer(stream=_pieces(call, last), media_type="text/event-stream", headers=headers)
 

@@ -39,6 +39,7 @@ from mainstay.control.store.engine import paging
 from mainstay.control.store.engine.paging import Page, parse_listing, parse_time
 from mainstay.control.store.idempotency import keep_answer, reserve
 from mainstay.control.store.services import SERVICES, ServiceRow
+from mainstay.foundation.numbers import LARGEST_NUMBER, parse_count
 
 PATH = "/api/v1/services"
 ALIASES = {"currentStatus": "status"}
@@ -58,8 +59,8 @@ def _if_version(call: Call) -> int | None:
     text = call.headers.get("if-match", "").strip()
     if text in ("", "*"):
         return None
-    number = text.removeprefix("W/").strip('"')
-    return int(number) if number.isascii() and number.isdigit() and len(number) < 19 else -1
+    version = parse_count(text.removeprefix("W/").strip('"'), 0, LARGEST_NUMBER)
+    return -1 if version is None else version
 
 
 async def shown(work: UnitOfWork, service_id: str) -> Answer:

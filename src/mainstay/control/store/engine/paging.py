@@ -14,6 +14,7 @@ import msgspec
 from mainstay.control.store.engine import trigrams
 from mainstay.control.store.engine.contract import Row, Transaction, Value
 from mainstay.control.store.engine.records import ColumnKind, Record, Table, encode_value, fold, wire_names
+from mainstay.foundation.numbers import parse_count
 
 MAX_PAGE_SIZE = 100
 DEFAULT_PAGE_SIZE = 10
@@ -114,9 +115,10 @@ def _number(single: Mapping[str, str], key: str, default: int, least: int, most:
     text = single.get(key)
     if text is None:
         return default
-    if not text.isascii() or not text.isdigit() or len(text) > 9 or not least <= int(text) <= most:
+    number = parse_count(text, least, most)
+    if number is None:
         raise BadQuery(f"{key} must be an integer from {least} to {most}")
-    return int(text)
+    return number
 
 
 def _sort(table: Table[R], names: Mapping[str, str], text: str) -> tuple[str, bool]:
