@@ -47,7 +47,7 @@ def idle_agents(bridge: Bridge, count: int) -> Iterator[None]:
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard if soft < count + 100 else soft, hard))
-    tokens = [str(bridge.world.token("agent", bridge.world.new_agent()["id"]).token) for _ in range(count)]
+    tokens = [str(bridge.scenario.token("agent", bridge.scenario.new_agent()["id"]).token) for _ in range(count)]
     address = urlsplit(bridge.server.url)
     loop: asyncio.AbstractEventLoop | None = None
     tasks: list[asyncio.Task[None]] = []
@@ -86,8 +86,13 @@ def order_to_act(
 ) -> list[float]:
     taken = []
     # Made before the clock runs.
-    group, consumer = bridge.world.group_id, bridge.world.consumer
-    body = {"serviceTypeId": kind["id"], "groupId": group, "agentId": bridge.world.agent_id, "properties": properties}
+    group, consumer = bridge.scenario.group_id, bridge.scenario.consumer
+    body = {
+        "serviceTypeId": kind["id"],
+        "groupId": group,
+        "agentId": bridge.scenario.agent_id,
+        "properties": properties,
+    }
     for number in range(orders + warm_up):
         name = f"{kind['name']}-{number}-{time.monotonic_ns()}"
         path = str(root / name)

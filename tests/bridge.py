@@ -107,11 +107,11 @@ class Bridge:
 
     server: Server
     folder: Path
-    world: Scenario = field(init=False)
+    scenario: Scenario = field(init=False)
     agents: list[AgentProcess] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.world = Scenario(self.server.admin)
+        self.scenario = Scenario(self.server.admin)
 
     @property
     def admin(self) -> Client:
@@ -127,7 +127,7 @@ class Bridge:
 
     def enrol(self) -> None:
         """With a token of its own: enrolments are throttled, and here are many agents."""
-        document = {"url": self.server.url, "agentId": self.world.agent_id, "token": self.world.agent.token}
+        document = {"url": self.server.url, "agentId": self.scenario.agent_id, "token": self.scenario.agent.token}
         self.config.touch(0o600)
         self.config.write_text(json.dumps(document))
 
@@ -157,13 +157,13 @@ class Bridge:
     def push(self, blueprint: Path, **query: Any) -> Any:
         """The blueprint on the server, and its service type served by the agent."""
         pushed = self.admin.post("/blueprints", raw=pack(str(blueprint)), query=query)
-        path = f"/agent-types/{self.world.agent_type_id}"
+        path = f"/agent-types/{self.scenario.agent_type_id}"
         served = {*self.admin.get(path)["serviceTypeIds"], pushed["serviceType"]["id"]}
         self.admin.patch(path, {"serviceTypeIds": sorted(served)})
         return pushed
 
     def service_type(self, property_schema: object = None, lifecycle_schema: object = None) -> Any:
-        return self.world.service_type(property_schema, lifecycle_schema or LIFECYCLE)
+        return self.scenario.service_type(property_schema, lifecycle_schema or LIFECYCLE)
 
     def wait_for(self, service: Any, status: str, seconds: float = 20) -> Any:
         """The service once it is in this state and nothing is active."""
@@ -171,7 +171,7 @@ class Bridge:
 
         def reached() -> bool:
             nonlocal found
-            found = self.world.service(service["id"])
+            found = self.scenario.service(service["id"])
             return bool(found["status"] == status and found["activeJob"] is None)
 
         wait_until(reached, f"the service is {status}", lambda: f"{found}\n{self.logs()}", seconds)

@@ -1,4 +1,4 @@
-"""Who does the work in tests of people's commands: an imitation of an agent, a terminal, and a bad line to the server."""
+"""Support for tests of the command line: a stub agent, a pseudo-terminal, a shell, and a faulty proxy to the server."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ PATIENCE_SECONDS = 60
 
 
 @contextmanager
-def at_work(world: Scenario, do: Callable[[Any], Mapping[str, Any]] = lambda _job: {}) -> Iterator[None]:
+def working_agent(scenario: Scenario, do: Callable[[Any], Mapping[str, Any]] = lambda _job: {}) -> Iterator[None]:
     """An agent that does every job. `do` gets the job and gives the report; an `errorMessage` in it fails the job."""
     stop = threading.Event()
     # Made here: a property that two threads make at once would be two.
-    agent = world.agent
+    agent = scenario.agent
 
     def work() -> None:
         while not stop.is_set():
@@ -109,24 +109,24 @@ def on_terminal(words: Sequence[str], environment: Mapping[str, str]) -> Iterato
 
 
 @dataclass
-class Line:
-    """Stands between the program and the server. `spoil` may answer in the server's place, or lose the answer (None)."""
+class FaultyProxy:
+    """A proxy between the program and the server; `asked` lists the requests that passed."""
 
     url: str
     asked: list[str] = field(default_factory=list)
 
 
 @contextmanager
-def line_to(server: Server, spoil: Callable[[str, str], bytes | bool | None]) -> Iterator[Line]:
-    """`spoil` gets method and path: True passes the answer on, bytes replace it, None asks the server and is silent."""
+def faulty_proxy_to(server: Server, spoil: Callable[[str, str], bytes | bool | None]) -> Iterator[FaultyProxy]:
+    """`spoil` gets method and path: True forwards the response, bytes replace it, None drops it after the request."""
     pool = urllib3.PoolManager()
-    line = Line("")
+    proxy = FaultyProxy("")
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def pass_on(self) -> None:
-            line.asked.append(f"{self.command} {self.path}")
+            proxy.asked.append(f"{self.command} {self.path}")
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             verdict = spoil(self.command, self.path)
             if isinstance(verdict, bytes):
@@ -153,11 +153,11 @@ def line_to(server: Server, spoil: Callable[[str, str], bytes | bool | None]) ->
             """Tests are quiet."""
 
     passing = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    line.url = f"http://127.0.0.1:{passing.server_address[1]}"
+    proxy.url = f"http://127.0.0.1:{passing.server_address[1]}"
     thread = threading.Thread(target=passing.serve_forever)
     thread.start()
     try:
-        yield line
+        yield proxy
     finally:
         passing.shutdown()
         passing.server_close()

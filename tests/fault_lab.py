@@ -82,11 +82,11 @@ class FaultLab:
         return self.bridge.start_agent(*given, *drift, *options, **more)
 
     def order(self, properties: object = None, **more: Any) -> Any:
-        return self.bridge.world.order(self.kind, properties or {}, **more)
+        return self.bridge.scenario.order(self.kind, properties or {}, **more)
 
     def job(self, service: Any, action: str = "create") -> Any:
         """The newest job of an action."""
-        found = [job for job in self.bridge.world.jobs(service) if job["action"] == action]
+        found = [job for job in self.bridge.scenario.jobs(service) if job["action"] == action]
         return max(found, key=lambda job: str(job["createdAt"]))
 
     def wait_for_line(self, line: str, seconds: float = 20) -> None:
@@ -104,7 +104,7 @@ class FaultLab:
         return found
 
     def new_group(self) -> str:
-        body = {"name": "group", "consumerId": self.bridge.world.consumer_id}
+        body = {"name": "group", "consumerId": self.bridge.scenario.consumer_id}
         return str(self.bridge.admin.post("/service-groups", body)["id"])
 
     def check_nothing_is_left(self, state: Path | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What must be true of the whole database at every instant that nobody is writing. Each broken promise is one line."""
+"""Invariants of the whole database while no write is in progress. Each violation is one line."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ QUERIES = {
 }
 
 
-def broken_promises(database_url: str) -> list[str]:
+def violations(database_url: str) -> list[str]:
     return asyncio.run(_examine(database_url))
 
 

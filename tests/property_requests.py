@@ -1,4 +1,4 @@
-"""Ways to ask the engine the way the server will: one schema, one request, and an outside that answers in bulk."""
+"""Calls the property engine as the server does: one schema, one request, and stubbed lookups."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def schema_faults(document: object, **options: Any) -> dict[str, str]:
     return {}
 
 
-def situation(operation: Operation = Operation.CREATE, actor: Actor = Actor.USER, **facts: Any) -> EvaluationContext:
+def evaluation_context(
+    operation: Operation = Operation.CREATE, actor: Actor = Actor.USER, **facts: Any
+) -> EvaluationContext:
     known = {
         "now": NOW,
         "entropy": b"entropy",
@@ -53,8 +55,8 @@ def situation(operation: Operation = Operation.CREATE, actor: Actor = Actor.USER
 
 
 @dataclass
-class AnsweringOutside:
-    """What the server would look up: services, options, pools and the vault."""
+class StubLookups:
+    """Answers in place of the server: services, options, pools and the vault."""
 
     services: list[ReferencedService] = field(default_factory=list)
     options: dict[str, tuple[object, ...]] = field(default_factory=dict)
@@ -114,33 +116,33 @@ class AnsweringOutside:
         return fill(accepted.properties, references)
 
 
-def create(document: object, given: object, world: AnsweringOutside | None = None, **facts: Any) -> dict[str, object]:
+def create(document: object, given: object, lookups: StubLookups | None = None, **facts: Any) -> dict[str, object]:
     """The stored properties of a creation that must be accepted."""
-    world = world or AnsweringOutside()
-    outcome = world.ask(schema_of(document), given, situation(**facts))
+    lookups = lookups or StubLookups()
+    outcome = lookups.ask(schema_of(document), given, evaluation_context(**facts))
     assert isinstance(outcome, Accepted), outcome
-    return world.keep(outcome)
+    return lookups.keep(outcome)
 
 
 def faults(
     document: object,
     given: object,
     stored: dict[str, object] | None = None,
-    world: AnsweringOutside | None = None,
+    lookups: StubLookups | None = None,
     operation: Operation | None = None,
     **facts: Any,
 ) -> dict[str, str]:
     """Path to message of a request; empty if it is accepted. With stored properties it is an update."""
     kind = operation or (Operation.CREATE if stored is None else Operation.UPDATE)
-    outcome = (world or AnsweringOutside()).ask(schema_of(document), given, situation(kind, **facts), stored)
+    outcome = (lookups or StubLookups()).ask(schema_of(document), given, evaluation_context(kind, **facts), stored)
     return {fault.path: fault.message for fault in outcome.faults} if isinstance(outcome, Rejected) else {}
 
 
 def update(
-    document: object, given: object, stored: dict[str, object], world: AnsweringOutside | None = None, **facts: Any
+    document: object, given: object, stored: dict[str, object], lookups: StubLookups | None = None, **facts: Any
 ) -> Accepted:
-    outcome = (world or AnsweringOutside()).ask(
-        schema_of(document), given, situation(facts.pop("operation", Operation.UPDATE), **facts), stored
+    outcome = (lookups or StubLookups()).ask(
+        schema_of(document), given, evaluation_context(facts.pop("operation", Operation.UPDATE), **facts), stored
     )
     assert isinstance(outcome, Accepted), outcome
     return outcome

@@ -1,4 +1,4 @@
-"""A wire to PostgreSQL that is listened to: every time the other side asks and waits for the answer is counted."""
+"""A proxy to PostgreSQL that counts round trips."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 ASKING = frozenset(b"QSH")
 
 
-class CountedConnection:
+class CountingProxy:
     def __init__(self, listening: socket.socket, target: Path) -> None:
         self.round_trips = 0
         self._listening = listening
@@ -54,11 +54,11 @@ class CountedConnection:
 
 
 @contextmanager
-def listened_to(url: str) -> Iterator[tuple[str, CountedConnection]]:
-    """The address of the same database through a wire, and the wire."""
+def counting_proxy(url: str) -> Iterator[tuple[str, CountingProxy]]:
+    """Yields the database URL through the proxy, and the proxy."""
     found = re.fullmatch(r"postgresql://postgres@/(\w+)\?host=([^&]+).*", url)
     assert found is not None, url
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        wire = CountedConnection(listening, Path(found[2]) / ".s.PGSQL.5432")
-        threading.Thread(target=wire.run, daemon=True).start()
-        yield f"postgresql://postgres@127.0.0.1:{listening.getsockname()[1]}/{found[1]}?sslmode=disable", wire
+        proxy = CountingProxy(listening, Path(found[2]) / ".s.PGSQL.5432")
+        threading.Thread(target=proxy.run, daemon=True).start()
+        yield f"postgresql://postgres@127.0.0.1:{listening.getsockname()[1]}/{found[1]}?sslmode=disable", proxy

@@ -17,13 +17,13 @@ class SampleRows:
     """One row of each noun, of a provider and a consumer, and everybody who could ask for it."""
 
     def __init__(self, admin: Client) -> None:
-        world = Scenario(admin)
-        kind = world.service_type({"key": {"type": "string", "secret": {"type": "persistent"}}}, SIMPLE)
-        service = world.order(kind, {"key": "k"})
-        job = world.next_job(service)
-        world.agent.post(f"/jobs/{job['id']}/complete", {"report": {"changed": 1}}, expect=204)
-        pool_set = world.provider.post("/service-pool-sets", {"name": "s", "providerId": world.provider_id})
-        pool = world.provider.post(
+        scenario = Scenario(admin)
+        kind = scenario.service_type({"key": {"type": "string", "secret": {"type": "persistent"}}}, SIMPLE)
+        service = scenario.order(kind, {"key": "k"})
+        job = scenario.next_job(service)
+        scenario.agent.post(f"/jobs/{job['id']}/complete", {"report": {"changed": 1}}, expect=204)
+        pool_set = scenario.provider.post("/service-pool-sets", {"name": "s", "providerId": scenario.provider_id})
+        pool = scenario.provider.post(
             "/service-pools",
             {
                 "name": "p",
@@ -33,35 +33,39 @@ class SampleRows:
                 "servicePoolSetId": pool_set["id"],
             },
         )
-        value = world.provider.post("/service-pool-values", {"servicePoolId": pool["id"], "name": "v", "value": "v"})
-        option_type = world.admin.post("/service-option-types", {"name": "o", "type": unique("o").replace("-", "_")})
-        option = world.provider.post(
+        value = scenario.provider.post(
+            "/service-pool-values", {"servicePoolId": pool["id"], "name": "v", "value": "v"}
+        )
+        option_type = scenario.admin.post(
+            "/service-option-types", {"name": "o", "type": unique("o").replace("-", "_")}
+        )
+        option = scenario.provider.post(
             "/service-options",
             {
-                "providerId": world.provider_id,
+                "providerId": scenario.provider_id,
                 "serviceOptionTypeId": option_type["id"],
                 "name": "o",
                 "value": 1,
                 "enabled": False,
             },
         )
-        metric = world.admin.post("/metric-types", {"name": unique("m"), "entityType": "Service"})
+        metric = scenario.admin.post("/metric-types", {"name": unique("m"), "entityType": "Service"})
         other = Scenario(admin)
         self.clients = {
             "admin": admin,
-            "provider": world.provider,
-            "consumer": world.consumer,
-            "agent": world.agent,
-            "foreign participant": world.stranger,
+            "provider": scenario.provider,
+            "consumer": scenario.consumer,
+            "agent": scenario.agent,
+            "foreign participant": scenario.stranger,
             "foreign agent": other.agent,
         }
         self.ids = {
-            "participants": world.consumer_id,
-            "tokens": world.provider.get("/tokens")["items"][0]["id"],
-            "agent-types": world.agent_type_id,
+            "participants": scenario.consumer_id,
+            "tokens": scenario.provider.get("/tokens")["items"][0]["id"],
+            "agent-types": scenario.agent_type_id,
             "service-types": kind["id"],
-            "agents": world.agent_id,
-            "service-groups": world.group_id,
+            "agents": scenario.agent_id,
+            "service-groups": scenario.group_id,
             "services": service["id"],
             "jobs": job["id"],
             "service-option-types": option_type["id"],
@@ -73,15 +77,15 @@ class SampleRows:
         }
         # What bodies and filters name other rows by.
         self.named = {
-            "providerId": world.provider_id,
-            "consumerId": world.consumer_id,
-            "participantId": world.consumer_id,
-            "scopeId": world.agent_id,
-            "agentId": world.agent_id,
-            "agentTypeId": world.agent_type_id,
+            "providerId": scenario.provider_id,
+            "consumerId": scenario.consumer_id,
+            "participantId": scenario.consumer_id,
+            "scopeId": scenario.agent_id,
+            "agentId": scenario.agent_id,
+            "agentTypeId": scenario.agent_type_id,
             "serviceTypeId": kind["id"],
             "serviceTypeIds": [kind["id"]],
-            "groupId": world.group_id,
+            "groupId": scenario.group_id,
             "serviceId": service["id"],
             "entityId": service["id"],
             "servicePoolSetId": pool_set["id"],

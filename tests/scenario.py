@@ -1,4 +1,4 @@
-"""A small world for scenarios: a provider with an agent, a consumer with a group, and a token for each of them."""
+"""A test scenario: a provider with an agent, a consumer with a group, and a token for each of them."""
 
 from __future__ import annotations
 

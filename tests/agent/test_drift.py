@@ -23,140 +23,140 @@ KEYS = file(f"{ROOT}/{NAME}.key", "{{ lookup('properties.password') }}\n")
 
 
 @pytest.fixture
-def trial(bridge: Bridge, root: Path) -> FaultLab:
+def lab(bridge: Bridge, root: Path) -> FaultLab:
     return FaultLab(bridge, root)
 
 
-def make(trial: FaultLab, *resources: dict[str, Any], **more: Any) -> Any:
+def make(lab: FaultLab, *resources: dict[str, Any], **more: Any) -> Any:
     kept = [CONFIG, KEYS, *resources]
     manifests = {"create": [CONFIG, KEYS], "start": kept, "stop": [CONFIG], "update": kept}
-    trial.make(manifests, property_schema=SCHEMA, keeps={"Started": "manifests/start.yaml"}, **more)
-    return trial.order({"size": 1, "password": SECRET})
+    lab.make(manifests, property_schema=SCHEMA, keeps={"Started": "manifests/start.yaml"}, **more)
+    return lab.order({"size": 1, "password": SECRET})
 
 
-def bring_up(trial: FaultLab, service: Any) -> Any:
-    trial.bridge.wait_for(service, "Stopped")
-    trial.bridge.world.do(service, "start")
-    return trial.bridge.wait_for(service, "Started")
+def bring_up(lab: FaultLab, service: Any) -> Any:
+    lab.bridge.wait_for(service, "Stopped")
+    lab.bridge.scenario.do(service, "start")
+    return lab.bridge.wait_for(service, "Started")
 
 
-def condition(trial: FaultLab, service: Any) -> dict[str, Any] | None:
-    found = trial.bridge.world.service(service["id"])["conditions"]
+def condition(lab: FaultLab, service: Any) -> dict[str, Any] | None:
+    found = lab.bridge.scenario.service(service["id"])["conditions"]
     return next((each for each in found if each["type"] == "InSync"), None)
 
 
-def wait_for_condition(trial: FaultLab, service: Any, status: str, reason: str) -> dict[str, Any]:
+def wait_for_condition(lab: FaultLab, service: Any, status: str, reason: str) -> dict[str, Any]:
     def is_so() -> bool:
-        found = condition(trial, service)
+        found = condition(lab, service)
         return found is not None and (found["status"], found["reason"]) == (status, reason)
 
-    wait_until(is_so, reason, lambda: f"{condition(trial, service)}\n{trial.bridge.logs()}")
-    return condition(trial, service) or {}
+    wait_until(is_so, reason, lambda: f"{condition(lab, service)}\n{lab.bridge.logs()}")
+    return condition(lab, service) or {}
 
 
-def versions(trial: FaultLab, service: Any) -> int:
-    return int(trial.bridge.world.service(service["id"])["version"])
+def versions(lab: FaultLab, service: Any) -> int:
+    return int(lab.bridge.scenario.service(service["id"])["version"])
 
 
-def test_drift_is_told_once_with_its_difference_and_without_secrets(trial: FaultLab) -> None:
+def test_drift_is_told_once_with_its_difference_and_without_secrets(lab: FaultLab) -> None:
     always = run_script("always", "true")
     guarded = run_script("guarded", "false", creates=f"{ROOT}/marker")
-    service = make(trial, always, guarded)
-    (trial.root / "marker").touch()
-    trial.start(*OFTEN)
-    service = bring_up(trial, service)
+    service = make(lab, always, guarded)
+    (lab.root / "marker").touch()
+    lab.start(*OFTEN)
+    service = bring_up(lab, service)
     name = service["name"]
-    assert wait_for_condition(trial, service, "True", "InSync")["message"] == ""
+    assert wait_for_condition(lab, service, "True", "InSync")["message"] == ""
     # A command that always runs is no drift, and what stays the same is no news.
-    before = versions(trial, service)
+    before = versions(lab, service)
     time.sleep(1.5)
-    assert versions(trial, service) == before
+    assert versions(lab, service) == before
 
-    (trial.root / f"{name}.conf").write_text("by hand\n")
-    (trial.root / f"{name}.key").write_text(f"{SECRET} and more\n")
-    (trial.root / "marker").unlink()
-    told = wait_for_condition(trial, service, "False", "Drifted")["message"]
+    (lab.root / f"{name}.conf").write_text("by hand\n")
+    (lab.root / f"{name}.key").write_text(f"{SECRET} and more\n")
+    (lab.root / "marker").unlink()
+    told = wait_for_condition(lab, service, "False", "Drifted")["message"]
     assert "-by hand\n+size 1\n" in told
     assert "exec#guarded" in told
     assert "exec#always" not in told
     assert SECRET not in told
     assert "[redacted]" in told
-    before = versions(trial, service)
+    before = versions(lab, service)
     time.sleep(1.5)
-    assert versions(trial, service) == before
-    assert (trial.root / f"{name}.conf").read_text() == "by hand\n"
-    assert SECRET not in trial.bridge.logs()
+    assert versions(lab, service) == before
+    assert (lab.root / f"{name}.conf").read_text() == "by hand\n"
+    assert SECRET not in lab.bridge.logs()
 
-    (trial.root / f"{name}.conf").write_text("size 1\n")
-    (trial.root / f"{name}.key").write_text(f"{SECRET}\n")
-    (trial.root / "marker").touch()
-    wait_for_condition(trial, service, "True", "InSync")
+    (lab.root / f"{name}.conf").write_text("size 1\n")
+    (lab.root / f"{name}.key").write_text(f"{SECRET}\n")
+    (lab.root / "marker").touch()
+    wait_for_condition(lab, service, "True", "InSync")
     # In a state that nothing is kept for there is nothing to say.
-    trial.bridge.world.do(service, "stop")
-    trial.bridge.wait_for(service, "Stopped")
-    wait_until(lambda: condition(trial, service) is None, "the condition is gone", trial.bridge.logs)
+    lab.bridge.scenario.do(service, "stop")
+    lab.bridge.wait_for(service, "Stopped")
+    wait_until(lambda: condition(lab, service) is None, "the condition is gone", lab.bridge.logs)
 
 
-def test_what_cannot_be_told_is_unknown(trial: FaultLab) -> None:
-    service = make(trial, file(f"{ROOT}/folder/config", "x"))
-    (trial.root / "folder").mkdir()
-    trial.start(*OFTEN)
-    service = bring_up(trial, service)
-    wait_for_condition(trial, service, "True", "InSync")
-    shutil.rmtree(trial.root / "folder")
-    (trial.root / "folder").write_text("no folder")
-    assert "folder/config" in wait_for_condition(trial, service, "Unknown", "Unknown")["message"]
+def test_what_cannot_be_told_is_unknown(lab: FaultLab) -> None:
+    service = make(lab, file(f"{ROOT}/folder/config", "x"))
+    (lab.root / "folder").mkdir()
+    lab.start(*OFTEN)
+    service = bring_up(lab, service)
+    wait_for_condition(lab, service, "True", "InSync")
+    shutil.rmtree(lab.root / "folder")
+    (lab.root / "folder").write_text("no folder")
+    assert "folder/config" in wait_for_condition(lab, service, "Unknown", "Unknown")["message"]
     # One service that cannot be looked at keeps no other from it.
-    other = trial.order({"size": 1, "password": SECRET}, groupId=trial.new_group())
-    trial.bridge.wait_for(other, "Stopped")
-    manifest = trial.blueprint / "manifests" / "start.yaml"
+    other = lab.order({"size": 1, "password": SECRET}, groupId=lab.new_group())
+    lab.bridge.wait_for(other, "Stopped")
+    manifest = lab.blueprint / "manifests" / "start.yaml"
     text = manifest.read_text()
     manifest.write_text("resources: [{file: [{/x: {ensur: present}}]}]")
-    wait_until(lambda: "does not load" in (condition(trial, service) or {})["message"], "told", trial.bridge.logs)
+    wait_until(lambda: "does not load" in (condition(lab, service) or {})["message"], "told", lab.bridge.logs)
     manifest.write_text(text)
-    (trial.root / "folder").unlink()
-    (trial.root / "folder").mkdir()
-    (trial.root / "folder" / "config").write_text("x")
-    (trial.root / "folder" / "config").chmod(0o600)
-    wait_for_condition(trial, service, "True", "InSync")
+    (lab.root / "folder").unlink()
+    (lab.root / "folder").mkdir()
+    (lab.root / "folder" / "config").write_text("x")
+    (lab.root / "folder" / "config").chmod(0o600)
+    wait_for_condition(lab, service, "True", "InSync")
 
 
-def test_where_the_blueprint_says_so_drift_is_repaired(trial: FaultLab) -> None:
-    restart = run_script("restart", trial.tell("restart"), refresh_only=True, subscribe=[f"file#{ROOT}/{NAME}.conf"])
-    service = make(trial, restart, drift="repair")
-    trial.start(*OFTEN)
-    service = bring_up(trial, service)
-    wait_for_condition(trial, service, "True", "InSync")
-    config = trial.root / f"{service['name']}.conf"
+def test_where_the_blueprint_says_so_drift_is_repaired(lab: FaultLab) -> None:
+    restart = run_script("restart", lab.tell("restart"), refresh_only=True, subscribe=[f"file#{ROOT}/{NAME}.conf"])
+    service = make(lab, restart, drift="repair")
+    lab.start(*OFTEN)
+    service = bring_up(lab, service)
+    wait_for_condition(lab, service, "True", "InSync")
+    config = lab.root / f"{service['name']}.conf"
     config.write_text("by hand\n")
-    wait_until(lambda: config.read_text() == "size 1\n", "repaired", trial.bridge.logs)
-    wait_until(lambda: trial.lines() == ["restart"], "restarted", trial.bridge.logs)
-    wait_until(lambda: "found=Repaired" in trial.bridge.logs(), "told", trial.bridge.logs)
-    wait_for_condition(trial, service, "True", "InSync")
+    wait_until(lambda: config.read_text() == "size 1\n", "repaired", lab.bridge.logs)
+    wait_until(lambda: lab.lines() == ["restart"], "restarted", lab.bridge.logs)
+    wait_until(lambda: "found=Repaired" in lab.bridge.logs(), "told", lab.bridge.logs)
+    wait_for_condition(lab, service, "True", "InSync")
     time.sleep(1)
-    assert trial.lines() == ["restart"]
+    assert lab.lines() == ["restart"]
 
 
-def test_a_job_that_comes_during_a_look_wins(trial: FaultLab) -> None:
+def test_a_job_that_comes_during_a_look_wins(lab: FaultLab) -> None:
     """The guard blocks the look until the job is there; the look then ends without a word, and changes nothing."""
-    go = trial.root / "go"
-    guard = f"sh -c '[ ! -e {trial.root}/block ] || {{ rm {trial.root}/block; echo looks >>{trial.told}; until [ -e {go} ]; do sleep 0.05; done; }}'"
+    go = lab.root / "go"
+    guard = f"sh -c '[ ! -e {lab.root}/block ] || {{ rm {lab.root}/block; echo looks >>{lab.told}; until [ -e {go} ]; do sleep 0.05; done; }}'"
     late = file(f"{ROOT}/late", "x")
-    service = make(trial, run_script("guarded", "true", unless=guard), late, drift="repair")
-    trial.start(*OFTEN)
-    service = bring_up(trial, service)
-    wait_for_condition(trial, service, "True", "InSync")
-    (trial.root / "block").touch()
-    trial.wait_for_line("looks")
-    (trial.root / "late").write_text("by hand")
-    trial.bridge.world.consumer.patch(f"/services/{service['id']}", {"properties": {"size": 2}})
-    trial.wait_for_job(service, status="Completed")
-    wait_until(lambda: trial.job(service, "update")["status"] == "Processing", "claimed", trial.bridge.logs)
+    service = make(lab, run_script("guarded", "true", unless=guard), late, drift="repair")
+    lab.start(*OFTEN)
+    service = bring_up(lab, service)
+    wait_for_condition(lab, service, "True", "InSync")
+    (lab.root / "block").touch()
+    lab.wait_for_line("looks")
+    (lab.root / "late").write_text("by hand")
+    lab.bridge.scenario.consumer.patch(f"/services/{service['id']}", {"properties": {"size": 2}})
+    lab.wait_for_job(service, status="Completed")
+    wait_until(lambda: lab.job(service, "update")["status"] == "Processing", "claimed", lab.bridge.logs)
     go.touch()
-    trial.bridge.wait_for(service, "Started")
-    assert (trial.root / f"{service['name']}.conf").read_text() == "size 2\n"
-    assert (trial.root / "late").read_text() == "x"
-    report = trial.bridge.admin.get(f"/jobs/{trial.job(service, 'update')['id']}/report")
+    lab.bridge.wait_for(service, "Started")
+    assert (lab.root / f"{service['name']}.conf").read_text() == "size 2\n"
+    assert (lab.root / "late").read_text() == "x"
+    report = lab.bridge.admin.get(f"/jobs/{lab.job(service, 'update')['id']}/report")
     changed = [event["name"] for event in report["events"] if event["changed"]]
-    assert changed == [str(trial.root / f"{service['name']}.conf"), str(trial.root / "late")]
-    assert "drift is repaired" not in trial.bridge.logs()
+    assert changed == [str(lab.root / f"{service['name']}.conf"), str(lab.root / "late")]
+    assert "drift is repaired" not in lab.bridge.logs()

@@ -36,7 +36,7 @@ SEEDS = range(2)
 
 
 @pytest.fixture
-def trial(bridge: Bridge, root: Path) -> FaultLab:
+def lab(bridge: Bridge, root: Path) -> FaultLab:
     return FaultLab(bridge, root)
 
 
@@ -46,11 +46,11 @@ def new_mark() -> str:
 
 
 # ---- kill -9 ----
-def test_killed_at_every_resource_the_agent_goes_on_where_it_was(trial: FaultLab) -> None:
+def test_killed_at_every_resource_the_agent_goes_on_where_it_was(lab: FaultLab) -> None:
     sleep = new_mark()
     resources: list[dict[str, Any]] = []
     for step in range(5):
-        config, mark = f"{ROOT}/config-{step}", f"{trial.root}/killed-{step}"
+        config, mark = f"{ROOT}/config-{step}", f"{lab.root}/killed-{step}"
         resources.append(file(config, "port={{ lookup('properties.size') }}\n"))
         resources.append(
             run_script(
@@ -59,138 +59,136 @@ def test_killed_at_every_resource_the_agent_goes_on_where_it_was(trial: FaultLab
         )
         resources.append(
             run_script(
-                f"restart {step}", trial.tell("restart", str(step)), refresh_only=True, subscribe=[f"file#{config}"]
+                f"restart {step}", lab.tell("restart", str(step)), refresh_only=True, subscribe=[f"file#{config}"]
             )
         )
-    trial.make({"create": resources})
-    service = trial.order({"size": 7})
+    lab.make({"create": resources})
+    service = lab.order({"size": 7})
     for _ in range(5):
-        agent = trial.start()
+        agent = lab.start()
         assert agent.process.wait(timeout=20) == -signal.SIGKILL
-    agent = trial.start()
-    trial.bridge.wait_for(service, "Stopped")
-    assert trial.lines() == [f"restart {step}" for step in range(5)]
-    assert trial.job(service)["attempt"] == 1
+    agent = lab.start()
+    lab.bridge.wait_for(service, "Stopped")
+    assert lab.lines() == [f"restart {step}" for step in range(5)]
+    assert lab.job(service)["attempt"] == 1
     assert not is_running(sleep)
-    assert not list(trial.root.glob("*-too"))
+    assert not list(lab.root.glob("*-too"))
     assert agent.stop() == 0
-    trial.check_nothing_is_left()
+    lab.check_nothing_is_left()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_killed_at_any_instant_the_agent_loses_no_result_and_no_restart(trial: FaultLab, seed: int) -> None:
+def test_killed_at_any_instant_the_agent_loses_no_result_and_no_restart(lab: FaultLab, seed: int) -> None:
     chance = random.Random(seed)
     resources: list[dict[str, Any]] = []
     for step in range(8):
         config = f"{ROOT}/{NAME}-{step}"
         resources.append(file(config, "size {{ lookup('properties.size', 0) }}\n" * 500))
         resources.append(
-            run_script(
-                f"restart {step}", trial.tell(NAME, str(step)), refresh_only=True, subscribe=[f"file#{config}"]
-            )
+            run_script(f"restart {step}", lab.tell(NAME, str(step)), refresh_only=True, subscribe=[f"file#{config}"])
         )
-    trial.make({"create": resources, "update": resources})
-    services = [trial.order({"size": 1}, groupId=trial.new_group()) for _ in range(4)]
+    lab.make({"create": resources, "update": resources})
+    services = [lab.order({"size": 1}, groupId=lab.new_group()) for _ in range(4)]
     kills = 5
     for _ in range(kills):
-        agent = trial.start()
+        agent = lab.start()
         time.sleep(chance.uniform(0.0, 0.25))
         agent.kill()
-    agent = trial.start()
+    agent = lab.start()
     for service in services:
-        found = trial.bridge.wait_for(service, "Stopped")
+        found = lab.bridge.wait_for(service, "Stopped")
         for step in range(8):
-            assert (trial.root / f"{found['name']}-{step}").read_text() == "size 1\n" * 500
-    told = Counter(trial.lines())
+            assert (lab.root / f"{found['name']}-{step}").read_text() == "size 1\n" * 500
+    told = Counter(lab.lines())
     assert len(told) == 4 * 8
     # A kill after the restart and before that is written down costs one too many, for the service at hand.
     assert sum(told.values()) <= 4 * 8 + kills * 4
     assert agent.stop() == 0
-    trial.check_nothing_is_left()
+    lab.check_nothing_is_left()
 
 
 # ---- the server ----
 def test_a_server_killed_in_the_middle_of_a_job_gets_its_result_later(tmp_path: Path, root: Path) -> None:
     with running(tmp_path / "own" / "data") as server, bridge_on(server, tmp_path / "bridge") as bridge:
-        trial = FaultLab(bridge, root)
+        lab = FaultLab(bridge, root)
         go = root / "go"
-        trial.make({"create": [run_script("wait", f"{trial.tell('begun')}; until [ -e {go} ]; do sleep 0.05; done")]})
-        trial.start()
-        one, other = (trial.order(groupId=trial.new_group()) for _ in range(2))
-        wait_until(lambda: len(trial.lines()) == 2, "both are at work", bridge.logs)
+        lab.make({"create": [run_script("wait", f"{lab.tell('begun')}; until [ -e {go} ]; do sleep 0.05; done")]})
+        lab.start()
+        one, other = (lab.order(groupId=lab.new_group()) for _ in range(2))
+        wait_until(lambda: len(lab.lines()) == 2, "both are at work", bridge.logs)
         server.process.kill()
         server.process.wait(timeout=20)
         go.touch()
         wait_until(lambda: bridge.logs().count("a result waits for the server") >= 2, "results wait", bridge.logs)
         # What waits outlives its agent.
         bridge.agents[0].kill()
-        agent = trial.start()
+        agent = lab.start()
         again = start(server.data_dir, port=int(server.url.rpartition(":")[2]))
         try:
             for service in (one, other):
                 bridge.wait_for(service, "Stopped", 40)
-                assert trial.job(service)["attempt"] == 1
-            assert trial.lines() == ["begun"] * 2
+                assert lab.job(service)["attempt"] == 1
+            assert lab.lines() == ["begun"] * 2
             assert agent.stop() == 0
-            trial.check_nothing_is_left()
+            lab.check_nothing_is_left()
         finally:
             again.process.kill()
             again.process.wait(timeout=20)
 
 
 # ---- the link ----
-def test_cut_off_for_longer_than_its_lease_an_agent_is_done_before_another_begins(trial: FaultLab) -> None:
+def test_cut_off_for_longer_than_its_lease_an_agent_is_done_before_another_begins(lab: FaultLab) -> None:
     """The command hears no SIGTERM, which is the longest that ending one can take."""
-    bridge, chatter = trial.bridge, new_mark()
+    bridge, chatter = lab.bridge, new_mark()
     beat = (
-        f"trap '' TERM; echo begins {ATTEMPT} {ROOT} >>{trial.told}; "
-        f"for n in $(seq 300); do [ -e {trial.root}/go ] && exit 0; echo beats {ATTEMPT} >>{trial.told}; sleep 0.05; done; "
+        f"trap '' TERM; echo begins {ATTEMPT} {ROOT} >>{lab.told}; "
+        f"for n in $(seq 300); do [ -e {lab.root}/go ] && exit 0; echo beats {ATTEMPT} >>{lab.told}; sleep 0.05; done; "
         f": {chatter}"
     )
-    trial.make({"create": [run_script("first", beat), run_script("second", trial.tell("second", ATTEMPT))]})
+    lab.make({"create": [run_script("first", beat), run_script("second", lab.tell("second", ATTEMPT))]})
     with link_to(bridge.server.url) as link:
-        cut_off = trial.start(*SHORT_LEASE, "--config", str(enrolment_over(bridge, link.url, "cut.json")))
-        service = trial.order()
-        trial.wait_for_line(f"begins 1 {trial.root}")
+        cut_off = lab.start(*SHORT_LEASE, "--config", str(enrolment_over(bridge, link.url, "cut.json")))
+        service = lab.order()
+        lab.wait_for_line(f"begins 1 {lab.root}")
         link.is_cut = True
-        other_root = trial.root / "other"
+        other_root = lab.root / "other"
         other_root.mkdir()
-        other = trial.start(*SHORT_LEASE, root=other_root, state=bridge.folder / "other")
-        trial.wait_for_line(f"begins 2 {other_root}", 40)
-        (trial.root / "go").touch()
+        other = lab.start(*SHORT_LEASE, root=other_root, state=bridge.folder / "other")
+        lab.wait_for_line(f"begins 2 {other_root}", 40)
+        (lab.root / "go").touch()
         bridge.wait_for(service, "Stopped", 40)
         link.is_cut = False
         wait_until(lambda: "a job ends" in cut_off.text(), "the first run ends", bridge.logs)
-    attempts = [line.split()[1] for line in trial.lines()]
+    attempts = [line.split()[1] for line in lab.lines()]
     assert attempts == sorted(attempts)
-    assert trial.lines().count("second 1") == 0
-    assert trial.lines().count("second 2") == 1
+    assert lab.lines().count("second 1") == 0
+    assert lab.lines().count("second 2") == 1
     assert "the job is no longer ours; its run ends" in cut_off.text()
-    assert trial.job(service)["attempt"] == 2
+    assert lab.job(service)["attempt"] == 2
     assert not is_running(chatter)
     assert other.stop() == 0
     assert cut_off.stop() == 0
-    trial.check_nothing_is_left()
+    lab.check_nothing_is_left()
 
 
-def test_a_result_that_comes_after_the_lease_is_dropped(trial: FaultLab) -> None:
-    bridge = trial.bridge
-    trial.make({"create": [run_script("once", f"{trial.tell('attempt', ATTEMPT)}; sleep 1")]})
+def test_a_result_that_comes_after_the_lease_is_dropped(lab: FaultLab) -> None:
+    bridge = lab.bridge
+    lab.make({"create": [run_script("once", f"{lab.tell('attempt', ATTEMPT)}; sleep 1")]})
     with link_to(bridge.server.url) as link:
-        cut_off = trial.start(*SHORT_LEASE, "--config", str(enrolment_over(bridge, link.url, "cut.json")))
-        service = trial.order()
-        trial.wait_for_line("attempt 1")
+        cut_off = lab.start(*SHORT_LEASE, "--config", str(enrolment_over(bridge, link.url, "cut.json")))
+        service = lab.order()
+        lab.wait_for_line("attempt 1")
         link.is_cut = True
         wait_until(lambda: "a job ends" in cut_off.text(), "the run ends", bridge.logs)
-        trial.wait_for_job(service, 40, status="Pending", attempt=2)
+        lab.wait_for_job(service, 40, status="Pending", attempt=2)
         cut_off.kill()
-    agent = trial.start()
+    agent = lab.start()
     bridge.wait_for(service, "Stopped")
     assert "a result was refused and dropped" in agent.text()
-    assert trial.job(service)["attempt"] == 2
-    assert trial.lines() == ["attempt 1", "attempt 2"]
+    assert lab.job(service)["attempt"] == 2
+    assert lab.lines() == ["attempt 1", "attempt 2"]
     assert agent.stop() == 0
-    trial.check_nothing_is_left()
+    lab.check_nothing_is_left()
 
 
 # ---- side by side ----
@@ -210,119 +208,115 @@ def check_turns(lines: list[str]) -> dict[str, list[str]]:
     return order
 
 
-def make_turns(trial: FaultLab) -> None:
+def make_turns(lab: FaultLab) -> None:
     words = ("{{ lookup('properties.group') }}", NAME)
-    script = f"{trial.tell('begin', *words)}; sleep 0.02; {trial.tell('end', *words)}"
+    script = f"{lab.tell('begin', *words)}; sleep 0.02; {lab.tell('end', *words)}"
     schema = {"group": {"type": "string"}, "size": {"type": "integer"}}
-    trial.make(
-        {"create": [run_script("turn", script)], "update": [run_script("turn", script)]}, property_schema=schema
-    )
+    lab.make({"create": [run_script("turn", script)], "update": [run_script("turn", script)]}, property_schema=schema)
 
 
-def test_many_services_run_side_by_side_and_those_of_a_group_in_order(trial: FaultLab) -> None:
-    make_turns(trial)
-    groups = [trial.new_group() for _ in range(8)]
+def test_many_services_run_side_by_side_and_those_of_a_group_in_order(lab: FaultLab) -> None:
+    make_turns(lab)
+    groups = [lab.new_group() for _ in range(8)]
     services = [
-        trial.order({"group": groups[number % 8]}, name=f"s{number:02d}", groupId=groups[number % 8])
+        lab.order({"group": groups[number % 8]}, name=f"s{number:02d}", groupId=groups[number % 8])
         for number in range(40)
     ]
-    agent = trial.start("--jobs", "8")
+    agent = lab.start("--jobs", "8")
     for service in services:
-        trial.bridge.wait_for(service, "Stopped", 60)
-    order = check_turns(trial.lines())
+        lab.bridge.wait_for(service, "Stopped", 60)
+    order = check_turns(lab.lines())
     assert order == {
         group: [f"s{number:02d}" for number in range(40) if number % 8 == place] for place, group in enumerate(groups)
     }
     assert agent.stop() == 0
-    trial.check_nothing_is_left()
+    lab.check_nothing_is_left()
 
 
-def test_two_agents_of_one_token_share_the_work_and_each_job_runs_once(trial: FaultLab) -> None:
-    make_turns(trial)
-    groups = [trial.new_group() for _ in range(25)]
-    agents = [trial.start("--jobs", "6"), trial.start("--jobs", "6", state=trial.bridge.folder / "second")]
+def test_two_agents_of_one_token_share_the_work_and_each_job_runs_once(lab: FaultLab) -> None:
+    make_turns(lab)
+    groups = [lab.new_group() for _ in range(25)]
+    agents = [lab.start("--jobs", "6"), lab.start("--jobs", "6", state=lab.bridge.folder / "second")]
     with ThreadPoolExecutor(4) as threads:
         services = list(
             threads.map(
-                lambda number: trial.order(
+                lambda number: lab.order(
                     {"group": groups[number % 25]}, name=f"s{number}", groupId=groups[number % 25]
                 ),
                 range(50),
             )
         )
     for service in services:
-        trial.bridge.wait_for(service, "Stopped", 60)
-        (job,) = trial.bridge.world.jobs(service)
+        lab.bridge.wait_for(service, "Stopped", 60)
+        (job,) = lab.bridge.scenario.jobs(service)
         assert (job["status"], job["attempt"]) == ("Completed", 1)
-    check_turns(trial.lines())
-    begun = Counter(line.split()[2] for line in trial.lines() if line.startswith("begin"))
+    check_turns(lab.lines())
+    begun = Counter(line.split()[2] for line in lab.lines() if line.startswith("begin"))
     assert begun == Counter(f"s{number}" for number in range(50))
     assert [agent.stop() for agent in agents] == [0, 0]
     assert all("a job begins" in agent.text() for agent in agents)
-    trial.check_nothing_is_left()
-    trial.check_nothing_is_left(trial.bridge.folder / "second")
+    lab.check_nothing_is_left()
+    lab.check_nothing_is_left(lab.bridge.folder / "second")
 
 
 # ---- signals ----
 @pytest.mark.parametrize("seed", SEEDS)
-def test_told_to_stop_at_any_instant_the_agent_gives_its_jobs_back(trial: FaultLab, seed: int) -> None:
+def test_told_to_stop_at_any_instant_the_agent_gives_its_jobs_back(lab: FaultLab, seed: int) -> None:
     chance = random.Random(seed)
     steps = [
         run_script(f"step {step}", f"sleep 0.05; touch {ROOT}/{NAME}-{step}", creates=f"{ROOT}/{NAME}-{step}")
         for step in range(4)
     ]
-    trial.make({"create": steps})
+    lab.make({"create": steps})
     services = []
     for turn in range(5):
-        agent = trial.start("--jobs", "3")
-        services += [trial.order(name=f"s{turn}-{number}", groupId=trial.new_group()) for number in range(3)]
+        agent = lab.start("--jobs", "3")
+        services += [lab.order(name=f"s{turn}-{number}", groupId=lab.new_group()) for number in range(3)]
         time.sleep(chance.uniform(0.0, 0.3))
         assert agent.stop() == 0, agent.text()
         assert agent.text().rstrip().endswith("the agent ends")
-        trial.check_nothing_is_left()
+        lab.check_nothing_is_left()
         for service in services:
-            job = trial.job(service)
+            job = lab.job(service)
             assert (job["status"], job["attempt"]) in {("Pending", 1), ("Completed", 1)}
-    agent = trial.start()
+    agent = lab.start()
     for service in services:
-        trial.bridge.wait_for(service, "Stopped")
+        lab.bridge.wait_for(service, "Stopped")
     assert agent.stop() == 0
 
 
-def test_a_second_signal_ends_the_command_as_well(trial: FaultLab) -> None:
+def test_a_second_signal_ends_the_command_as_well(lab: FaultLab) -> None:
     sleep = new_mark()
-    trial.make(
-        {"create": [run_script("long", f"{trial.tell('begun')}; {sleep}"), run_script("next", trial.tell("next"))]}
-    )
-    agent = trial.start()
-    service = trial.order()
-    trial.wait_for_line("begun")
+    lab.make({"create": [run_script("long", f"{lab.tell('begun')}; {sleep}"), run_script("next", lab.tell("next"))]})
+    agent = lab.start()
+    service = lab.order()
+    lab.wait_for_line("begun")
     agent.process.send_signal(signal.SIGTERM)
     with pytest.raises(subprocess.TimeoutExpired):
         agent.process.wait(timeout=1)
     agent.process.send_signal(signal.SIGTERM)
     assert agent.process.wait(timeout=20) == 0
     wait_until_gone(sleep)
-    job = trial.job(service)
+    job = lab.job(service)
     assert (job["status"], job["attempt"]) == ("Pending", 1)
-    assert trial.lines() == ["begun"]
-    trial.check_nothing_is_left()
+    assert lab.lines() == ["begun"]
+    lab.check_nothing_is_left()
 
 
-def test_stopped_for_longer_than_its_lease_the_agent_does_nothing_more_for_it(trial: FaultLab) -> None:
-    steps = [run_script(f"step {step}", f"{trial.tell(ATTEMPT, str(step))}; sleep 0.3") for step in range(4)]
-    trial.make({"create": steps})
-    agent = trial.start(*SHORT_LEASE)
-    service = trial.order()
-    trial.wait_for_line("1 1")
+def test_stopped_for_longer_than_its_lease_the_agent_does_nothing_more_for_it(lab: FaultLab) -> None:
+    steps = [run_script(f"step {step}", f"{lab.tell(ATTEMPT, str(step))}; sleep 0.3") for step in range(4)]
+    lab.make({"create": steps})
+    agent = lab.start(*SHORT_LEASE)
+    service = lab.order()
+    lab.wait_for_line("1 1")
     agent.process.send_signal(signal.SIGSTOP)
-    trial.wait_for_job(service, 40, status="Pending", attempt=2)
+    lab.wait_for_job(service, 40, status="Pending", attempt=2)
     agent.process.send_signal(signal.SIGCONT)
-    trial.bridge.wait_for(service, "Stopped")
-    assert [line for line in trial.lines() if line.startswith("1")] == ["1 0", "1 1"]
-    assert [line for line in trial.lines() if line.startswith("2")] == [f"2 {step}" for step in range(4)]
+    lab.bridge.wait_for(service, "Stopped")
+    assert [line for line in lab.lines() if line.startswith("1")] == ["1 0", "1 1"]
+    assert [line for line in lab.lines() if line.startswith("2")] == [f"2 {step}" for step in range(4)]
     assert agent.stop() == 0
-    trial.check_nothing_is_left()
+    lab.check_nothing_is_left()
 
 
 JUMPING = """
@@ -335,108 +329,108 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-def test_a_clock_that_jumps_by_years_does_no_harm(trial: FaultLab) -> None:
+def test_a_clock_that_jumps_by_years_does_no_harm(lab: FaultLab) -> None:
     """No clock of this machine is changed: the agent's process alone is told another time whenever it asks."""
-    wrapper = trial.bridge.folder / "jumping.py"
+    wrapper = lab.bridge.folder / "jumping.py"
     wrapper.write_text(JUMPING)
-    steps = [run_script(f"step {step}", f"{trial.tell(str(step))}; sleep 2") for step in range(3)]
-    trial.make({"create": [file(f"{ROOT}/config", "x"), *steps], "update": steps[:1]})
-    agent = trial.start(*SHORT_LEASE, command=[sys.executable, str(wrapper)])
-    service = trial.order()
-    trial.bridge.wait_for(service, "Stopped")
-    trial.bridge.world.consumer.patch(f"/services/{service['id']}", {"properties": {"size": 2}})
-    trial.bridge.wait_for(service, "Stopped")
-    assert trial.lines() == ["0", "1", "2", "0"]
-    assert {job["attempt"] for job in trial.bridge.world.jobs(service)} == {1}
+    steps = [run_script(f"step {step}", f"{lab.tell(str(step))}; sleep 2") for step in range(3)]
+    lab.make({"create": [file(f"{ROOT}/config", "x"), *steps], "update": steps[:1]})
+    agent = lab.start(*SHORT_LEASE, command=[sys.executable, str(wrapper)])
+    service = lab.order()
+    lab.bridge.wait_for(service, "Stopped")
+    lab.bridge.scenario.consumer.patch(f"/services/{service['id']}", {"properties": {"size": 2}})
+    lab.bridge.wait_for(service, "Stopped")
+    assert lab.lines() == ["0", "1", "2", "0"]
+    assert {job["attempt"] for job in lab.bridge.scenario.jobs(service)} == {1}
     assert "lease" not in agent.text()
     assert agent.stop() == 0
 
 
 # ---- cancel ----
-def test_a_job_cancelled_before_it_is_taken_never_runs(trial: FaultLab) -> None:
-    trial.make({"create": [run_script("step", trial.tell("run"))]})
-    one, other = trial.order(), trial.order(groupId=trial.new_group())
-    trial.bridge.admin.post(f"/jobs/{one['activeJob']['id']}/cancel", expect=204)
-    trial.start()
-    trial.bridge.wait_for(other, "Stopped")
-    assert trial.lines() == ["run"]
-    assert trial.job(one)["status"] == "Cancelled"
+def test_a_job_cancelled_before_it_is_taken_never_runs(lab: FaultLab) -> None:
+    lab.make({"create": [run_script("step", lab.tell("run"))]})
+    one, other = lab.order(), lab.order(groupId=lab.new_group())
+    lab.bridge.admin.post(f"/jobs/{one['activeJob']['id']}/cancel", expect=204)
+    lab.start()
+    lab.bridge.wait_for(other, "Stopped")
+    assert lab.lines() == ["run"]
+    assert lab.job(one)["status"] == "Cancelled"
 
 
-def test_a_cancelled_job_ends_after_the_command_at_hand(trial: FaultLab) -> None:
-    first = f"{trial.tell('first')}; until [ -e {trial.root}/go ]; do sleep 0.05; done"
-    trial.make(
+def test_a_cancelled_job_ends_after_the_command_at_hand(lab: FaultLab) -> None:
+    first = f"{lab.tell('first')}; until [ -e {lab.root}/go ]; do sleep 0.05; done"
+    lab.make(
         {
             "create": [
                 run_script("first", first),
-                run_script("second", trial.tell("second")),
+                run_script("second", lab.tell("second")),
                 run_script("third", "true"),
             ]
         }
     )
-    agent = trial.start(*SHORT_LEASE)
-    service = trial.order()
-    trial.wait_for_line("first")
-    trial.bridge.admin.post(f"/jobs/{service['activeJob']['id']}/cancel", expect=204)
+    agent = lab.start(*SHORT_LEASE)
+    service = lab.order()
+    lab.wait_for_line("first")
+    lab.bridge.admin.post(f"/jobs/{service['activeJob']['id']}/cancel", expect=204)
     # Heard with the next renewal; the command is not disturbed.
     time.sleep(2.5)
-    assert trial.job(service)["status"] == "Processing"
-    (trial.root / "go").touch()
-    job = trial.wait_for_job(service, status="Cancelled")
+    assert lab.job(service)["status"] == "Processing"
+    (lab.root / "go").touch()
+    job = lab.wait_for_job(service, status="Cancelled")
     assert job["errorMessage"] == "cancelled after 1 of 3"
-    report = trial.bridge.admin.get(f"/jobs/{job['id']}/report")
+    report = lab.bridge.admin.get(f"/jobs/{job['id']}/report")
     assert [event["outcome"] for event in report["events"]] == ["changed", "skipped", "skipped"]
-    assert trial.lines() == ["first"]
-    trial.bridge.wait_for(service, "Broken")
+    assert lab.lines() == ["first"]
+    lab.bridge.wait_for(service, "Broken")
     assert agent.stop() == 0
-    trial.check_nothing_is_left()
+    lab.check_nothing_is_left()
 
 
-def test_a_cancel_that_nobody_heard_ends_the_job_when_it_is_resumed(trial: FaultLab) -> None:
-    trial.make({"create": [run_script("first", f"{trial.tell('first')}; sleep 60")]})
-    agent = trial.start()
-    service = trial.order()
-    trial.wait_for_line("first")
+def test_a_cancel_that_nobody_heard_ends_the_job_when_it_is_resumed(lab: FaultLab) -> None:
+    lab.make({"create": [run_script("first", f"{lab.tell('first')}; sleep 60")]})
+    agent = lab.start()
+    service = lab.order()
+    lab.wait_for_line("first")
     agent.kill()
-    trial.bridge.admin.post(f"/jobs/{service['activeJob']['id']}/cancel", expect=204)
-    agent = trial.start()
-    assert trial.wait_for_job(service, status="Cancelled")["errorMessage"] == "cancelled after 0 of 1"
-    assert trial.lines() == ["first"]
+    lab.bridge.admin.post(f"/jobs/{service['activeJob']['id']}/cancel", expect=204)
+    agent = lab.start()
+    assert lab.wait_for_job(service, status="Cancelled")["errorMessage"] == "cancelled after 0 of 1"
+    assert lab.lines() == ["first"]
     assert agent.stop() == 0
 
 
 # ---- timeouts ----
-def test_a_blueprints_timeout_ends_the_run_with_its_command(trial: FaultLab) -> None:
+def test_a_blueprints_timeout_ends_the_run_with_its_command(lab: FaultLab) -> None:
     sleep = new_mark()
-    trial.make(
-        {"create": [run_script("fast", "true"), run_script("long", sleep), run_script("next", trial.tell("next"))]},
+    lab.make(
+        {"create": [run_script("fast", "true"), run_script("long", sleep), run_script("next", lab.tell("next"))]},
         actions={"create": {"manifest": "manifests/create.yaml", "timeout": "1s"}},
     )
-    trial.start()
-    service = trial.order()
-    job = trial.wait_for_job(service, status="Failed")
+    lab.start()
+    service = lab.order()
+    job = lab.wait_for_job(service, status="Failed")
     assert job["errorMessage"].split("\n")[0] == "timed out after 1s"
     wait_until_gone(sleep)
-    assert trial.lines() == []
+    assert lab.lines() == []
 
 
-def test_a_lifecycles_timeout_ends_the_run_with_its_command(trial: FaultLab) -> None:
+def test_a_lifecycles_timeout_ends_the_run_with_its_command(lab: FaultLab) -> None:
     sleep = new_mark()
     actions = [
         {**action, **({"timeoutSeconds": 2} if action["name"] == "create" else {})} for action in LIFECYCLE["actions"]
     ]
-    trial.make(
-        {"create": [run_script("long", f"{trial.tell('begun')}; {sleep}"), run_script("next", trial.tell("next"))]},
+    lab.make(
+        {"create": [run_script("long", f"{lab.tell('begun')}; {sleep}"), run_script("next", lab.tell("next"))]},
         lifecycle_schema={**LIFECYCLE, "actions": actions},
     )
-    agent = trial.start(*SHORT_LEASE)
-    service = trial.order()
-    job = trial.wait_for_job(service, status="Failed")
+    agent = lab.start(*SHORT_LEASE)
+    service = lab.order()
+    job = lab.wait_for_job(service, status="Failed")
     assert job["errorMessage"] == "job timed out"
     wait_until_gone(sleep)
-    assert trial.lines() == ["begun"]
+    assert lab.lines() == ["begun"]
     assert agent.stop() == 0
-    trial.check_nothing_is_left()
+    lab.check_nothing_is_left()
 
 
 # ---- full disks ----
@@ -465,64 +459,64 @@ class SmallDisk:
         subprocess.run(["umount", "-l", self.place], check=True)
 
 
-def test_with_a_full_state_directory_nothing_is_claimed_until_there_is_room(trial: FaultLab) -> None:
-    disk = SmallDisk(trial.bridge.state)
+def test_with_a_full_state_directory_nothing_is_claimed_until_there_is_room(lab: FaultLab) -> None:
+    disk = SmallDisk(lab.bridge.state)
     try:
-        trial.make({"create": [file(f"{ROOT}/config", "x"), run_script("step", trial.tell("run"))]})
-        agent = trial.start()
+        lab.make({"create": [file(f"{ROOT}/config", "x"), run_script("step", lab.tell("run"))]})
+        agent = lab.start()
         disk.fill()
-        service = trial.order()
+        service = lab.order()
         wait_until(lambda: "nothing is claimed" in agent.text(), "the agent says so", agent.text)
-        job = trial.job(service)
+        job = lab.job(service)
         assert (job["status"], job["attempt"]) == ("Pending", 1)
         disk.free()
-        trial.bridge.wait_for(service, "Stopped", 40)
-        assert trial.lines() == ["run"]
+        lab.bridge.wait_for(service, "Stopped", 40)
+        assert lab.lines() == ["run"]
         assert agent.stop() == 0
-        trial.check_nothing_is_left()
+        lab.check_nothing_is_left()
     finally:
         disk.close()
 
 
-def test_a_state_directory_that_fills_up_in_a_job_loses_no_result(trial: FaultLab) -> None:
-    disk = SmallDisk(trial.bridge.state)
+def test_a_state_directory_that_fills_up_in_a_job_loses_no_result(lab: FaultLab) -> None:
+    disk = SmallDisk(lab.bridge.state)
     try:
-        wait = f"{trial.tell('begun')}; until [ -e {trial.root}/go ]; do sleep 0.05; done"
-        trial.make({"create": [run_script("wait", wait), run_script("step", trial.tell("run"))]})
-        agent = trial.start()
-        service = trial.order()
-        trial.wait_for_line("begun")
+        wait = f"{lab.tell('begun')}; until [ -e {lab.root}/go ]; do sleep 0.05; done"
+        lab.make({"create": [run_script("wait", wait), run_script("step", lab.tell("run"))]})
+        agent = lab.start()
+        service = lab.order()
+        lab.wait_for_line("begun")
         disk.fill()
-        (trial.root / "go").touch()
-        trial.bridge.wait_for(service, "Stopped", 40)
-        assert trial.lines() == ["begun", "run"]
+        (lab.root / "go").touch()
+        lab.bridge.wait_for(service, "Stopped", 40)
+        assert lab.lines() == ["begun", "run"]
         disk.free()
         assert agent.stop() == 0
-        trial.check_nothing_is_left()
+        lab.check_nothing_is_left()
     finally:
         disk.close()
 
 
-def test_a_full_disk_fails_the_job_and_the_next_one_succeeds_once_there_is_room(trial: FaultLab) -> None:
-    disk = SmallDisk(trial.root / "disk")
+def test_a_full_disk_fails_the_job_and_the_next_one_succeeds_once_there_is_room(lab: FaultLab) -> None:
+    disk = SmallDisk(lab.root / "disk")
     try:
         config = file(f"{ROOT}/disk/config", "12345678\n" * 10_000)
-        trial.make({"create": [run_script("make", "true")], "update": [config]})
-        agent = trial.start()
-        service = trial.bridge.wait_for(trial.order(), "Stopped")
+        lab.make({"create": [run_script("make", "true")], "update": [config]})
+        agent = lab.start()
+        service = lab.bridge.wait_for(lab.order(), "Stopped")
         disk.fill()
-        trial.bridge.world.consumer.patch(f"/services/{service['id']}", {"properties": {"size": 1}})
-        trial.bridge.wait_for(service, "Stopped")
-        job = trial.job(service, "update")
+        lab.bridge.scenario.consumer.patch(f"/services/{service['id']}", {"properties": {"size": 1}})
+        lab.bridge.wait_for(service, "Stopped")
+        job = lab.job(service, "update")
         assert job["status"] == "Failed"
         assert "No space left on device" in job["errorMessage"].split("\n")[0]
         disk.free()
-        trial.bridge.world.consumer.patch(f"/services/{service['id']}", {"properties": {"size": 1}})
-        trial.bridge.wait_for(service, "Stopped")
-        assert trial.job(service, "update")["status"] == "Completed"
-        assert (trial.root / "disk/config").stat().st_size == 90_000
+        lab.bridge.scenario.consumer.patch(f"/services/{service['id']}", {"properties": {"size": 1}})
+        lab.bridge.wait_for(service, "Stopped")
+        assert lab.job(service, "update")["status"] == "Completed"
+        assert (lab.root / "disk/config").stat().st_size == 90_000
         assert agent.stop() == 0
-        trial.check_nothing_is_left()
+        lab.check_nothing_is_left()
     finally:
         disk.close()
 
@@ -535,17 +529,17 @@ def measure(agent: AgentProcess) -> tuple[int, int, int]:
     return int(status["VmRSS"].split()[0]), int(status["Threads"]), len(os.listdir(process / "fd"))
 
 
-def test_hundreds_of_jobs_leave_nothing_behind_in_the_agent(trial: FaultLab) -> None:
+def test_hundreds_of_jobs_leave_nothing_behind_in_the_agent(lab: FaultLab) -> None:
     config = file(f"{ROOT}/{NAME}", "size {{ lookup('properties.size', 0) }}\n")
-    trial.make({"create": [config, run_script("step", "true")], "update": [config, run_script("step", "true")]})
-    agent = trial.start("--jobs", "4")
-    services = [trial.bridge.wait_for(trial.order(groupId=trial.new_group()), "Stopped") for _ in range(20)]
+    lab.make({"create": [config, run_script("step", "true")], "update": [config, run_script("step", "true")]})
+    agent = lab.start("--jobs", "4")
+    services = [lab.bridge.wait_for(lab.order(groupId=lab.new_group()), "Stopped") for _ in range(20)]
 
     def update_all(size: int) -> None:
         for service in services:
-            trial.bridge.world.consumer.patch(f"/services/{service['id']}", {"properties": {"size": size}})
+            lab.bridge.scenario.consumer.patch(f"/services/{service['id']}", {"properties": {"size": size}})
         for service in services:
-            trial.bridge.wait_for(service, "Stopped")
+            lab.bridge.wait_for(service, "Stopped")
 
     for size in range(1, 6):
         update_all(size)
@@ -558,4 +552,4 @@ def test_hundreds_of_jobs_leave_nothing_behind_in_the_agent(trial: FaultLab) -> 
     assert files_after <= files + 2
     assert memory_after < memory + 4096
     assert agent.stop() == 0
-    trial.check_nothing_is_left()
+    lab.check_nothing_is_left()

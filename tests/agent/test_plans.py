@@ -45,7 +45,7 @@ WAITS = """
 """
 
 
-class Desk:
+class Planner:
     """One service type, its blueprint, and an agent that has it."""
 
     def __init__(self, bridge: Bridge, root: Path, *, start: bool = True, **found: str) -> None:
@@ -68,17 +68,17 @@ class Desk:
         write_blueprint(self.folder, type_name=self.kind["name"], property_schema=SCHEMA, manifests=texts)
 
     def body(self, **properties: Any) -> dict[str, Any]:
-        world = self.bridge.world
+        scenario = self.bridge.scenario
         return {
             "serviceTypeId": self.kind["id"],
             "name": unique("service"),
             "properties": properties,
-            "groupId": world.group_id,
-            "agentId": world.agent_id,
+            "groupId": scenario.group_id,
+            "agentId": scenario.agent_id,
         }
 
     def call(self, method: str, path: str, body: Any = None, **more: Any) -> Reply:
-        return self.bridge.world.consumer.call(method, f"/api/v1/services{path}", body, **more)
+        return self.bridge.scenario.consumer.call(method, f"/api/v1/services{path}", body, **more)
 
     def plan(self, body: Any, method: str = "POST", path: str = "") -> Any:
         return self.call(method, f"{path}?plan=true", body, expect=200).body
@@ -91,14 +91,14 @@ class Desk:
         found: list[Any] = []
 
         def over() -> bool:
-            found[:] = self.bridge.world.jobs({"id": service_id})
+            found[:] = self.bridge.scenario.jobs({"id": service_id})
             return all(job["status"] not in ("Pending", "Processing") for job in found)
 
         wait_until(over, "the job is over", self.bridge.logs, 60)
         return found[-1]
 
     def report(self, job: Any) -> Any:
-        return self.bridge.world.consumer.get(f"/jobs/{job['id']}/report")
+        return self.bridge.scenario.consumer.get(f"/jobs/{job['id']}/report")
 
 
 def questions_kept(bridge: Bridge) -> int:
@@ -108,66 +108,66 @@ def questions_kept(bridge: Bridge) -> int:
 
 
 def test_what_was_planned_is_done(bridge: Bridge, root: Path) -> None:
-    desk = Desk(bridge, root)
-    body = desk.body(key=CANARY)
+    planner = Planner(bridge, root)
+    body = planner.body(key=CANARY)
     state = names_below(bridge.state)
-    plan = desk.plan(body)
+    plan = planner.plan(body)
     assert names_below(root) == []
     assert sorted(names_below(bridge.state)) == sorted(state)
     assert [each["outcome"] for each in plan["host"]["events"]] == ["changed"] * 3
     assert "+text=one of " in plan["host"]["events"][0]["diff"]
     assert plan["host"]["manifest"] == "manifests/create.yaml"
     assert plan["host"]["summary"]["changed"] == 3
-    made = desk.order(body, plan)
+    made = planner.order(body, plan)
     assert made.status == 201, made.body
-    job = desk.finish(made.body["id"])
+    job = planner.finish(made.body["id"])
     assert job["status"] == "Completed"
     assert job["planDigest"] == plan["planDigest"].rpartition(".")[2]
     assert f"+text=one of {made.body['id']}" in plan["host"]["events"][0]["diff"]
     assert (root / "serial").read_text() == plan["properties"]["serial"]
-    told = [(each["name"], each["outcome"], each["diff"]) for each in desk.report(job)["events"]]
+    told = [(each["name"], each["outcome"], each["diff"]) for each in planner.report(job)["events"]]
     assert told == [(each["name"], each["outcome"], each["diff"]) for each in plan["host"]["events"]]
     assert CANARY not in str(plan)
-    again = desk.order(body, plan)
+    again = planner.order(body, plan)
     assert (again.status, again.body["code"]) == (409, "plan_outdated")
     assert questions_kept(bridge) == 0
-    assert desk.agent.stop() == 0
-    assert CANARY not in desk.agent.text()
+    assert planner.agent.stop() == 0
+    assert CANARY not in planner.agent.text()
     for path in [*bridge.state.rglob("*"), *bridge.server.data_dir.rglob("*")]:
         assert not path.is_file() or CANARY.encode() not in path.read_bytes(), path
 
 
 @pytest.mark.parametrize("name", ["config", "secret"])
 def test_a_host_that_changed_before_the_order_outdates_the_plan(bridge: Bridge, root: Path, name: str) -> None:
-    desk = Desk(bridge, root)
+    planner = Planner(bridge, root)
     (root / name).write_text("before")
-    body = desk.body(key=CANARY)
-    plan = desk.plan(body)
+    body = planner.body(key=CANARY)
+    plan = planner.plan(body)
     # As long as before: what a secret file holds is in no report, and counts all the same.
     (root / name).write_text("BEFORE")
-    refused = desk.order(body, plan)
+    refused = planner.order(body, plan)
     assert (refused.status, refused.body["code"], refused.body["changed"]) == (409, "plan_outdated", "host")
     assert (root / name).read_text() == "BEFORE"
     (root / name).write_text("before")
     (root / "other").write_text("nobody's business")
-    assert desk.order(body, plan).status == 201
+    assert planner.order(body, plan).status == 201
 
 
 def test_a_host_that_changed_after_the_order_fails_the_job(bridge: Bridge, root: Path) -> None:
-    desk = Desk(bridge, root, start=False)
-    agent = desk.start_agent("--jobs", "1")
-    body = desk.body(key=CANARY)
-    plan = desk.plan(body)
-    desk.write(create=WAITS)
-    busy = bridge.world.order(desk.kind)
+    planner = Planner(bridge, root, start=False)
+    agent = planner.start_agent("--jobs", "1")
+    body = planner.body(key=CANARY)
+    plan = planner.plan(body)
+    planner.write(create=WAITS)
+    busy = bridge.scenario.order(planner.kind)
     wait_until((root / "begun").exists, "the other job runs", bridge.logs)
-    desk.write(create=CONFIG)
-    made = desk.order(body, plan)
+    planner.write(create=CONFIG)
+    made = planner.order(body, plan)
     assert made.status == 201, made.body
     (root / "config").write_text("somebody was here")
     (root / "go").touch()
-    desk.finish(busy["id"])
-    job = desk.finish(made.body["id"])
+    planner.finish(busy["id"])
+    job = planner.finish(made.body["id"])
     assert job["status"] == "Failed"
     assert job["errorMessage"].split("\n")[0] == "the host has changed since the plan"
     assert (root / "config").read_text() == "somebody was here"
@@ -176,29 +176,31 @@ def test_a_host_that_changed_after_the_order_fails_the_job(bridge: Bridge, root:
 
 
 def test_a_planned_job_that_was_killed_half_way_goes_on(bridge: Bridge, root: Path) -> None:
-    desk = Desk(bridge, root, create=CONFIG + WAITS)
-    body = desk.body(key=CANARY)
-    made = desk.order(body, desk.plan(body))
+    planner = Planner(bridge, root, create=CONFIG + WAITS)
+    body = planner.body(key=CANARY)
+    made = planner.order(body, planner.plan(body))
     wait_until((root / "begun").exists, "half of it is done", bridge.logs)
-    desk.agent.kill()
+    planner.agent.kill()
     assert (root / "config").exists()
     (root / "go").touch()
-    desk.start_agent()
-    assert desk.finish(made.body["id"])["status"] == "Completed"
+    planner.start_agent()
+    assert planner.finish(made.body["id"])["status"] == "Completed"
 
 
 def test_a_planned_job_that_was_given_back_half_way_goes_on(bridge: Bridge, root: Path) -> None:
-    desk = Desk(bridge, root, create=CONFIG + WAITS + CONFIG.replace("/config", "/late").replace("/se", "/later-se"))
-    body = desk.body(key=CANARY)
-    made = desk.order(body, desk.plan(body))
+    planner = Planner(
+        bridge, root, create=CONFIG + WAITS + CONFIG.replace("/config", "/late").replace("/se", "/later-se")
+    )
+    body = planner.body(key=CANARY)
+    made = planner.order(body, planner.plan(body))
     wait_until((root / "begun").exists, "half of it is done", bridge.logs)
     with ThreadPoolExecutor(1) as pool:
-        ended = pool.submit(desk.agent.stop)
-        wait_until(lambda: desk.agent.process.poll() is None, "the agent is told to stop")
+        ended = pool.submit(planner.agent.stop)
+        wait_until(lambda: planner.agent.process.poll() is None, "the agent is told to stop")
         (root / "go").touch()
         assert ended.result() == 0
-    desk.start_agent()
-    assert desk.finish(made.body["id"])["status"] == "Completed"
+    planner.start_agent()
+    assert planner.finish(made.body["id"])["status"] == "Completed"
     assert (root / "late").exists()
 
 
@@ -210,45 +212,45 @@ def test_a_planned_job_that_was_given_back_half_way_goes_on(bridge: Bridge, root
     ],
 )
 def test_what_cannot_be_foreseen_is_refused_with_the_agents_words(bridge: Bridge, root: Path, manifest: str) -> None:
-    desk = Desk(bridge, root, create=manifest)
-    reply = desk.call("POST", "?plan=true", desk.body())
+    planner = Planner(bridge, root, create=manifest)
+    reply = planner.call("POST", "?plan=true", planner.body())
     assert (reply.status, reply.body["code"]) == (409, "plan_failed")
     assert "the manifest does not load" in reply.body["error"]
-    assert str(desk.folder) not in reply.body["error"]
+    assert str(planner.folder) not in reply.body["error"]
 
 
 def test_a_blueprint_that_is_missing_or_has_no_manifest_for_the_action_is_named(bridge: Bridge, root: Path) -> None:
-    desk = Desk(bridge, root)
-    service = bridge.world.order(desk.kind)
+    planner = Planner(bridge, root)
+    service = bridge.scenario.order(planner.kind)
     bridge.wait_for(service, "Stopped")
-    reply = desk.call("POST", f"/{service['id']}/start?plan=true")
+    reply = planner.call("POST", f"/{service['id']}/start?plan=true")
     assert (reply.status, reply.body["code"]) == (409, "plan_failed")
     assert "has no manifest for start" in reply.body["error"]
     other = bridge.service_type(SCHEMA)
-    reply = desk.call("POST", "?plan=true", {**desk.body(), "serviceTypeId": other["id"]})
+    reply = planner.call("POST", "?plan=true", {**planner.body(), "serviceTypeId": other["id"]})
     assert (reply.status, reply.body["code"]) == (409, "plan_failed")
     assert "there is no blueprint for service type" in reply.body["error"]
 
 
 def test_an_agent_that_dies_while_it_looks_leaves_nothing(bridge: Bridge, root: Path) -> None:
     guard = f"touch {root}/looking; sleep 30"
-    desk = Desk(bridge, root, create=f'- exec:\n    - "true": {{provider: shell, onlyif: "{guard}"}}\n')
+    planner = Planner(bridge, root, create=f'- exec:\n    - "true": {{provider: shell, onlyif: "{guard}"}}\n')
     with ThreadPoolExecutor(1) as pool:
-        reply = pool.submit(desk.call, "POST", "?plan=true&planWait=4", desk.body())
+        reply = pool.submit(planner.call, "POST", "?plan=true&planWait=4", planner.body())
         wait_until((root / "looking").exists, "the agent looks", bridge.logs)
-        desk.agent.kill()
+        planner.agent.kill()
         assert (reply.result().status, reply.result().body["code"]) == (504, "agent_silent")
     assert questions_kept(bridge) == 0
-    assert bridge.world.consumer.get("/services")["totalItems"] == 0
+    assert bridge.scenario.consumer.get("/services")["totalItems"] == 0
 
 
 def test_an_agent_that_stops_does_not_wait_for_a_plan(bridge: Bridge, root: Path) -> None:
     guard = f"touch {root}/looking; sleep 5"
-    desk = Desk(bridge, root, create=f'- exec:\n    - "true": {{provider: shell, onlyif: "{guard}"}}\n')
+    planner = Planner(bridge, root, create=f'- exec:\n    - "true": {{provider: shell, onlyif: "{guard}"}}\n')
     with ThreadPoolExecutor(1) as pool:
-        reply = pool.submit(desk.call, "POST", "?plan=true", desk.body())
+        reply = pool.submit(planner.call, "POST", "?plan=true", planner.body())
         wait_until((root / "looking").exists, "the agent looks", bridge.logs)
-        assert desk.agent.stop() == 0
+        assert planner.agent.stop() == 0
         assert (reply.result().status, reply.result().body["code"]) == (409, "plan_failed")
 
 
@@ -290,16 +292,16 @@ def tame_manifests(draw: st.DrawFn) -> str:
     key=st.sampled_from(("first-secret-value", "other-secret-value")),
 )
 def test_a_plan_says_what_the_job_then_does(
-    planned_host: Desk, tree: Tree, create: str, update: str, tampered: list[str], text: str, key: str
+    planned_host: Planner, tree: Tree, create: str, update: str, tampered: list[str], text: str, key: str
 ) -> None:
-    desk = planned_host
-    place = desk.root / f"host-{next(PLACES)}"
+    planner = planned_host
+    place = planner.root / f"host-{next(PLACES)}"
     place.mkdir()
     make_tree(place, tree)
-    desk.write(create=filled(create, place), update=filled(update, place))
-    body = desk.body(text=text, key=key)
-    service_id = agrees(desk, body, "POST", "", place)
-    if desk.bridge.world.service(service_id)["status"] != "Stopped":
+    planner.write(create=filled(create, place), update=filled(update, place))
+    body = planner.body(text=text, key=key)
+    service_id = agrees(planner, body, "POST", "", place)
+    if planner.bridge.scenario.service(service_id)["status"] != "Stopped":
         return
     for name in tampered:
         there = place / name
@@ -307,7 +309,7 @@ def test_a_plan_says_what_the_job_then_does(
             shutil.rmtree(there)
         elif there.is_file() or name == "kept":
             there.write_text("tampered\n")
-    agrees(desk, {"properties": {"text": f"{text}, changed"}}, "PATCH", f"/{service_id}", place)
+    agrees(planner, {"properties": {"text": f"{text}, changed"}}, "PATCH", f"/{service_id}", place)
 
 
 def filled(text: str, place: Path) -> str:
@@ -316,15 +318,15 @@ def filled(text: str, place: Path) -> str:
     return text.replace('content: "x"', "content: \"{{ lookup('properties.key') }}\"")
 
 
-def agrees(desk: Desk, body: Any, method: str, path: str, place: Path) -> str:
+def agrees(planner: Planner, body: Any, method: str, path: str, place: Path) -> str:
     before = fingerprint(place)
-    plan = desk.plan(body, method, path)
+    plan = planner.plan(body, method, path)
     assert fingerprint(place) == before
-    made = desk.order(body, plan, method, path)
+    made = planner.order(body, plan, method, path)
     assert made.status in (200, 201), made.body
     service_id = str(made.body["id"])
-    job = desk.finish(service_id)
-    done = desk.report(job)["events"]
+    job = planner.finish(service_id)
+    done = planner.report(job)["events"]
     unknown: set[str] = set()
     for expected, found in zip(plan["host"]["events"], done, strict=True):
         name = f"{found['type']}#{found['name']}"
@@ -341,18 +343,18 @@ def agrees(desk: Desk, body: Any, method: str, path: str, place: Path) -> str:
 
 
 @pytest.fixture
-def planned_host(bridge: Bridge, root: Path) -> Desk:
-    return Desk(bridge, root)
+def planned_host(bridge: Bridge, root: Path) -> Planner:
+    return Planner(bridge, root)
 
 
 def test_a_plan_right_after_a_job_is_made(bridge: Bridge, root: Path) -> None:
     """The server knows of a job's end before the agent has put it away."""
-    desk = Desk(bridge, root)
-    service = bridge.world.order(desk.kind, {"key": CANARY})
+    planner = Planner(bridge, root)
+    service = bridge.scenario.order(planner.kind, {"key": CANARY})
     for number in range(25):
         body = {"properties": {"text": f"again {number}"}}
-        reply = desk.call("PATCH", f"/{service['id']}?plan=true", body)
+        reply = planner.call("PATCH", f"/{service['id']}?plan=true", body)
         while reply.status == 409 and reply.body["code"] in ("active_job", "wrong_state"):
-            reply = desk.call("PATCH", f"/{service['id']}?plan=true", body)
+            reply = planner.call("PATCH", f"/{service['id']}?plan=true", body)
         assert reply.status == 200, reply.body
-        desk.call("PATCH", f"/{service['id']}", body, expect=200)
+        planner.call("PATCH", f"/{service['id']}", body, expect=200)

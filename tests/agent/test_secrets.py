@@ -74,7 +74,7 @@ RUN = run_script("run", f"umask 077; {SHOUT}; printenv TEXT >{ROOT}/environment;
 
 
 @pytest.fixture
-def trial(tmp_path: Path, root: Path) -> Iterator[FaultLab]:
+def lab(tmp_path: Path, root: Path) -> Iterator[FaultLab]:
     """With a server of its own, whose files are searched as well."""
     debug = {"MAINSTAY_LOG_LEVEL": "debug"}
     with running(tmp_path / "own" / "data", environment=debug) as server, bridge_on(server, tmp_path / "b") as bridge:
@@ -98,9 +98,9 @@ def check_agent(bridge: Bridge) -> None:
         assert not secrets_in((process / name).read_bytes())
 
 
-def check_answers(trial: FaultLab) -> None:
+def check_answers(lab: FaultLab) -> None:
     """All that the server tells anybody of services, jobs, their reports and what happened."""
-    admin = trial.bridge.admin
+    admin = lab.bridge.admin
     said = [list(AgentClient(admin.url, admin.token).pages(path)) for path in ("/services", "/jobs", "/events")]
     said += [admin.call("GET", f"/api/v1/jobs/{job['id']}/report").body for job in said[1]]
     text = json.dumps(said)
@@ -108,15 +108,15 @@ def check_answers(trial: FaultLab) -> None:
     assert not at
 
 
-def check_everything(trial: FaultLab) -> None:
-    bridge = trial.bridge
-    check_answers(trial)
+def check_everything(lab: FaultLab) -> None:
+    bridge = lab.bridge
+    check_answers(lab)
     check_files(bridge.folder, bridge.server.data_dir.parent)
     with sqlite3.connect(bridge.server.data_dir / "mainstay.db") as database:
         dump = "\n".join(database.iterdump())
     database.close()
     assert not secrets_in(dump.encode("utf-8", "replace"))
-    found = {path.name for path in trial.root.rglob("*") if path.is_file() and secrets_in(path.read_bytes())}
+    found = {path.name for path in lab.root.rglob("*") if path.is_file() and secrets_in(path.read_bytes())}
     assert found <= set(MEANT)
 
 
@@ -125,10 +125,10 @@ def bad(name: str, script: str, **more: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("log_format", ["lines", "json"])
-def test_secrets_are_found_only_in_the_files_that_are_meant_to_hold_them(trial: FaultLab, log_format: str) -> None:
-    bridge, outputs = trial.bridge, {"properties": {"made": f"made of {look('text')}"}}
-    (trial.blueprint / "files").mkdir(parents=True)
-    (trial.blueprint / "files" / "template").write_text(
+def test_secrets_are_found_only_in_the_files_that_are_meant_to_hold_them(lab: FaultLab, log_format: str) -> None:
+    bridge, outputs = lab.bridge, {"properties": {"made": f"made of {look('text')}"}}
+    (lab.blueprint / "files").mkdir(parents=True)
+    (lab.blueprint / "files" / "template").write_text(
         "{% for user in lookup('properties.users') %}{{ user.password }}\n{% endfor %}{{ lookup('properties.text') }}\n"
     )
     health = [{"name": "health", "command": f"sh -c 'echo {look('text')} {look('number')}; exit 2'"}]
@@ -169,7 +169,7 @@ def test_secrets_are_found_only_in_the_files_that_are_meant_to_hold_them(trial: 
         "initialState": "New",
         "terminalStates": ["Deleted"],
     }
-    trial.make(
+    lab.make(
         {**manifests, "delete": [RUN]},
         property_schema=SCHEMA,
         lifecycle_schema=lifecycle,
@@ -181,53 +181,53 @@ def test_secrets_are_found_only_in_the_files_that_are_meant_to_hold_them(trial: 
         ("instance", {"instance_id": look("text"), "instance_data": {"list": [look("document")]}}),
     ):
         text = json.dumps({"resources": manifests[name], "outputs": wrong})
-        (trial.blueprint / "manifests" / f"{name}.yaml").write_text(text)
-    agent = trial.start("--log-format", log_format, "--drift-interval", "500ms")
-    service = bridge.wait_for(trial.order(ORDER), "Stopped")
+        (lab.blueprint / "manifests" / f"{name}.yaml").write_text(text)
+    agent = lab.start("--log-format", log_format, "--drift-interval", "500ms")
+    service = bridge.wait_for(lab.order(ORDER), "Stopped")
 
     # Where they are meant to be they are, for nobody but their owner.
-    assert (trial.root / "text").read_text() == ORDER["text"]
-    assert (trial.root / "lines").read_text() == ORDER["lines"]
-    assert (trial.root / "number").read_text() == f"pin={NUMBER}"
+    assert (lab.root / "text").read_text() == ORDER["text"]
+    assert (lab.root / "lines").read_text() == ORDER["lines"]
+    assert (lab.root / "number").read_text() == f"pin={NUMBER}"
     # A number that is a secret is a text to a manifest, as every tainted value.
-    assert json.loads((trial.root / "document").read_text()) == {
+    assert json.loads((lab.root / "document").read_text()) == {
         "user": f"{MARK}-json",
         "inner": [f"{MARK}-inner", str(NUMBER)],
     }
-    assert (trial.root / "users").read_text() == f"{MARK}-first {MARK}-second"
-    assert (trial.root / "once").read_text() == ORDER["once"]
-    assert (trial.root / "template").read_text() == f"{MARK}-first\n{MARK}-second\n{MARK} text\n"
+    assert (lab.root / "users").read_text() == f"{MARK}-first {MARK}-second"
+    assert (lab.root / "once").read_text() == ORDER["once"]
+    assert (lab.root / "template").read_text() == f"{MARK}-first\n{MARK}-second\n{MARK} text\n"
     for name in MEANT:
-        found = os.stat(trial.root / name)
+        found = os.stat(lab.root / name)
         assert (found.st_mode & 0o777, found.st_uid) == (0o600, os.geteuid()), name
     assert service["properties"]["made"].startswith("vault://")
-    check_everything(trial)
+    check_everything(lab)
 
     for action in actions:
-        bridge.world.do(service, action, {"properties": {"once": f"{MARK}-{action}", "plain": action}})
+        bridge.scenario.do(service, action, {"properties": {"once": f"{MARK}-{action}", "plain": action}})
         bridge.wait_for(service, "Stopped")
         check_agent(bridge)
         wanted = "Completed" if action == "guard" else "Failed"
-        assert trial.job(service, action)["status"] == wanted, f"{action}\n{bridge.logs()}"
-    check_everything(trial)
-    messages = {action: trial.job(service, action)["errorMessage"] for action in actions}
+        assert lab.job(service, action)["status"] == wanted, f"{action}\n{bridge.logs()}"
+    check_everything(lab)
+    messages = {action: lab.job(service, action)["errorMessage"] for action in actions}
     assert "[redacted]" in messages["failing"]
     assert "carries a secret" in messages["shown"]
     assert "carries a secret" in messages["instance"]
     assert messages["unloadable"].startswith("the manifest does not load")
 
     # Changed by hand, a secret file's difference is not shown either.
-    bridge.world.do(service, "start")
+    bridge.scenario.do(service, "start")
     bridge.wait_for(service, "Started")
 
     def reason() -> object:
-        return [each["reason"] for each in bridge.world.service(service["id"])["conditions"]]
+        return [each["reason"] for each in bridge.scenario.service(service["id"])["conditions"]]
 
     wait_until(lambda: reason() == ["Drifted"], "drift is told", lambda: f"{reason()}{bridge.logs()}")
-    check_everything(trial)
+    check_everything(lab)
     check_agent(bridge)
-    bridge.world.consumer.delete(f"/services/{service['id']}")
+    bridge.scenario.consumer.delete(f"/services/{service['id']}")
     bridge.wait_for(service, "Deleted")
     assert agent.stop() == 0
-    check_everything(trial)
-    trial.check_nothing_is_left()
+    check_everything(lab)
+    lab.check_nothing_is_left()

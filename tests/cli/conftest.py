@@ -18,7 +18,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture
-def world(server: Server) -> Scenario:
+def scenario(server: Server) -> Scenario:
     return Scenario(server.admin)
 
 

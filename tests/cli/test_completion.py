@@ -23,64 +23,68 @@ SCHEMA = {
 
 
 @pytest.fixture
-def kind(world: Scenario) -> Any:
-    return world.service_type(SCHEMA, name=unique("web"))
+def kind(scenario: Scenario) -> Any:
+    return scenario.service_type(SCHEMA, name=unique("web"))
 
 
-def offered(shell: Shell, world: Scenario, *words: str) -> list[str]:
-    done = shell.run(world.consumer, "completion", "--words", *words)
+def offered(shell: Shell, scenario: Scenario, *words: str) -> list[str]:
+    done = shell.run(scenario.consumer, "completion", "--words", *words)
     assert done.stderr == ""
     return [line.partition("\t")[0] for line in done.stdout.splitlines()]
 
 
-def test_commands_options_and_choices_are_offered(shell: Shell, world: Scenario) -> None:
-    assert offered(shell, world, "wa") == ["watch"]
-    assert offered(shell, world, "order", "--d") == ["--dry-run"]
-    assert offered(shell, world, "jobs", "") == ["show", "cancel"]
-    assert offered(shell, world, "jobs", "--status", "F") == ["Failed"]
-    assert offered(shell, world, "type", "ch") == ["check"]
-    assert offered(shell, world, "nonsense", "") == []
-    assert "order" in offered(shell, world)
+def test_commands_options_and_choices_are_offered(shell: Shell, scenario: Scenario) -> None:
+    assert offered(shell, scenario, "wa") == ["watch"]
+    assert offered(shell, scenario, "order", "--d") == ["--dry-run"]
+    assert offered(shell, scenario, "jobs", "") == ["show", "cancel"]
+    assert offered(shell, scenario, "jobs", "--status", "F") == ["Failed"]
+    assert offered(shell, scenario, "type", "ch") == ["check"]
+    assert offered(shell, scenario, "nonsense", "") == []
+    assert "order" in offered(shell, scenario)
 
 
-def test_names_of_types_services_actions_and_properties_are_offered(shell: Shell, world: Scenario, kind: Any) -> None:
-    service = world.complete(world.order(kind, name=unique("shop")))
+def test_names_of_types_services_actions_and_properties_are_offered(
+    shell: Shell, scenario: Scenario, kind: Any
+) -> None:
+    service = scenario.complete(scenario.order(kind, name=unique("shop")))
     name, typed = service["name"], kind["name"]
-    assert offered(shell, world, "order", typed[:-2]) == [typed]
-    assert offered(shell, world, "do", "sho") == [name]
-    assert offered(shell, world, "do", name, "") == ["start", "update", "delete"]
-    assert offered(shell, world, "do", name, "update", "-p", "") == ["cpu=", "size=", "db=", "db.host="]
-    assert offered(shell, world, "order", typed, "x", "-p", "size=s") == ["size=small"]
+    assert offered(shell, scenario, "order", typed[:-2]) == [typed]
+    assert offered(shell, scenario, "do", "sho") == [name]
+    assert offered(shell, scenario, "do", name, "") == ["start", "update", "delete"]
+    assert offered(shell, scenario, "do", name, "update", "-p", "") == ["cpu=", "size=", "db=", "db.host="]
+    assert offered(shell, scenario, "order", typed, "x", "-p", "size=s") == ["size=small"]
     # bash takes a word with `=` apart.
-    assert offered(shell, world, "order", typed, "x", "-p", "size", "=") == ["small", "large"]
-    assert offered(shell, world, "order", typed, "x", "-p", "size", "=", "l") == ["large"]
-    assert offered(shell, world, "services", "--type", typed[:-1]) == [typed]
+    assert offered(shell, scenario, "order", typed, "x", "-p", "size", "=") == ["small", "large"]
+    assert offered(shell, scenario, "order", typed, "x", "-p", "size", "=", "l") == ["large"]
+    assert offered(shell, scenario, "services", "--type", typed[:-1]) == [typed]
 
 
-def test_a_name_that_a_shell_would_run_is_not_offered(shell: Shell, world: Scenario, kind: Any) -> None:
+def test_a_name_that_a_shell_would_run_is_not_offered(shell: Shell, scenario: Scenario, kind: Any) -> None:
     for name in ("shop;reboot", "shop$(reboot)", "shop reboot", "shop\x1b[2J", "shop`x`", "shop'", "shop-2"):
-        world.order(kind, name=name)
-    assert offered(shell, world, "do", "shop") == ["shop-2"]
+        scenario.order(kind, name=name)
+    assert offered(shell, scenario, "do", "shop") == ["shop-2"]
 
 
-def test_without_an_answer_nothing_is_said(shell: Shell, world: Scenario) -> None:
-    done = shell.run(world.consumer, "completion", "--words", "do", "s", code=1, url="http://127.0.0.1:9")
+def test_without_an_answer_nothing_is_said(shell: Shell, scenario: Scenario) -> None:
+    done = shell.run(scenario.consumer, "completion", "--words", "do", "s", code=1, url="http://127.0.0.1:9")
     assert (done.stdout, done.stderr) == ("", "")
 
 
 @pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
-def test_each_script_is_one_that_its_shell_can_read(shell: Shell, world: Scenario, name: str, tmp_path: Path) -> None:
+def test_each_script_is_one_that_its_shell_can_read(
+    shell: Shell, scenario: Scenario, name: str, tmp_path: Path
+) -> None:
     script = tmp_path / "script"
-    script.write_text(shell.run(world.consumer, "completion", name).stdout)
+    script.write_text(shell.run(scenario.consumer, "completion", name).stdout)
     assert "completion --words" in script.read_text()
     if shutil.which(name) is not None:
         subprocess.run([name, "-n", str(script)], check=True)
 
 
-def test_bash_completes_what_is_typed(shell: Shell, world: Scenario, kind: Any) -> None:
-    service = world.complete(world.order(kind, name=unique("shop")))
+def test_bash_completes_what_is_typed(shell: Shell, scenario: Scenario, kind: Any) -> None:
+    service = scenario.complete(scenario.order(kind, name=unique("shop")))
     environment = {
-        **shell.environment(world.consumer.token),
+        **shell.environment(scenario.consumer.token),
         "PATH": f"{PROGRAM.parent}:{os.environ['PATH']}",
         "PS1": "ready> ",
     }

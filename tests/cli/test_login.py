@@ -24,10 +24,10 @@ def kept(tmp_path: Path) -> Path:
     return tmp_path / "configuration" / "login.json"
 
 
-def test_an_address_from_the_environment_is_read_like_any_other(shell: Shell, world: Scenario) -> None:
-    environment = shell.environment(world.consumer.token)
+def test_an_address_from_the_environment_is_read_like_any_other(shell: Shell, scenario: Scenario) -> None:
+    environment = shell.environment(scenario.consumer.token)
     for address, code, told in (
-        (world.admin.url.removeprefix("http://"), 0, ""),
+        (scenario.admin.url.removeprefix("http://"), 0, ""),
         ("ftp://plane.example", 2, "mainstay: 'ftp://plane.example' is no address of a server"),
         ("https://me:secret@plane.example", 2, "mainstay: 'https://plane.example' is no address of a server"),
     ):
@@ -38,17 +38,17 @@ def test_an_address_from_the_environment_is_read_like_any_other(shell: Shell, wo
 
 
 def test_a_login_is_kept_for_its_owner_only_and_used_by_other_commands(
-    mainstay: Program, world: Scenario, tmp_path: Path
+    mainstay: Program, scenario: Scenario, tmp_path: Path
 ) -> None:
-    done = mainstay("login", world.admin.url, stdin=f"{world.consumer.token}\n")
+    done = mainstay("login", scenario.admin.url, stdin=f"{scenario.consumer.token}\n")
     assert done.returncode == 0, done.stderr
     assert "as participant consumer-" in done.stdout
     assert ", until " in done.stdout
-    assert str(world.consumer.token) not in done.stdout + done.stderr
+    assert str(scenario.consumer.token) not in done.stdout + done.stderr
     assert stat.S_IMODE(kept(tmp_path).stat().st_mode) == 0o600
-    assert json.loads(kept(tmp_path).read_text()) == {"url": world.admin.url, "token": world.consumer.token}
+    assert json.loads(kept(tmp_path).read_text()) == {"url": scenario.admin.url, "token": scenario.consumer.token}
     assert mainstay("services").returncode == 0
-    assert mainstay("login").stdout.startswith(f"Logged in to {world.admin.url} as participant")
+    assert mainstay("login").stdout.startswith(f"Logged in to {scenario.admin.url} as participant")
     assert mainstay("login", "--logout").stdout == "Logged out.\n"
     assert not kept(tmp_path).exists()
 
@@ -77,9 +77,9 @@ def test_a_token_from_the_environment_that_the_server_does_not_take_is_said_to_b
     assert "MAINSTAY_TOKEN" not in mainstay("login", server.url, stdin="wrong").stderr
 
 
-def test_a_terminal_shows_nothing_of_the_token(world: Scenario, tmp_path: Path) -> None:
-    token = str(world.consumer.token)
-    with on_terminal([str(PROGRAM), "login", world.admin.url], {}) as terminal:
+def test_a_terminal_shows_nothing_of_the_token(scenario: Scenario, tmp_path: Path) -> None:
+    token = str(scenario.consumer.token)
+    with on_terminal([str(PROGRAM), "login", scenario.admin.url], {}) as terminal:
         terminal.wait_for("Token for ")
         terminal.type(f"{token}\n")
         assert terminal.finish() == 0
@@ -110,12 +110,12 @@ def test_a_damaged_login_is_said(mainstay: Program, tmp_path: Path) -> None:
     assert (done.returncode, "log in again" in done.stderr) == (2, True)
 
 
-def test_a_server_that_does_not_answer_is_named(shell: Shell, world: Scenario) -> None:
-    done = shell.run(world.consumer, "services", code=1, url="http://127.0.0.1:9")
+def test_a_server_that_does_not_answer_is_named(shell: Shell, scenario: Scenario) -> None:
+    done = shell.run(scenario.consumer, "services", code=1, url="http://127.0.0.1:9")
     assert "http://127.0.0.1:9 cannot be reached" in done.stderr
     assert "/healthz" in done.stderr
     assert "Connection refused" in done.stderr
-    done = shell.run(world.consumer, "services", "--json", code=1, url="http://127.0.0.1:9")
+    done = shell.run(scenario.consumer, "services", "--json", code=1, url="http://127.0.0.1:9")
     assert "cannot be reached" in json.loads(done.stdout)["error"]
 
 

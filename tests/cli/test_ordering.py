@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from command_line import Shell, at_work, line_to
+from command_line import Shell, faulty_proxy_to, working_agent
 from control_plane import Server
 from scenario import Scenario, unique
 
@@ -28,25 +28,27 @@ SCHEMA = {
 
 
 @pytest.fixture
-def kind(world: Scenario) -> str:
-    return str(world.service_type(SCHEMA)["name"])
+def kind(scenario: Scenario) -> str:
+    return str(scenario.service_type(SCHEMA)["name"])
 
 
-def only(world: Scenario, name: str) -> Any:
-    (found,) = world.consumer.get("/services", query={"name": name})["items"]
+def only(scenario: Scenario, name: str) -> Any:
+    (found,) = scenario.consumer.get("/services", query={"name": name})["items"]
     return found
 
 
-def order(shell: Shell, world: Scenario, kind: str, *words: str, **more: Any) -> Any:
+def order(shell: Shell, scenario: Scenario, kind: str, *words: str, **more: Any) -> Any:
     """Orders without waiting; the service as the server then has it."""
     name = unique("shop")
-    done = shell.run(world.consumer, "order", kind, name, "--agent", world.agent_id, "--no-wait", *words, **more)
-    return only(world, name) if done.returncode == 0 else done
+    done = shell.run(
+        scenario.consumer, "order", kind, name, "--agent", scenario.agent_id, "--no-wait", *words, **more
+    )
+    return only(scenario, name) if done.returncode == 0 else done
 
 
-def test_values_have_the_types_that_the_schema_says(shell: Shell, world: Scenario, kind: str) -> None:
+def test_values_have_the_types_that_the_schema_says(shell: Shell, scenario: Scenario, kind: str) -> None:
     words = ["cpu=4", "image=80", "ratio=0.5", "debug=true", 'tags=["a", "b"]', "extra={a: [1, x]}", "db.port=5432"]
-    made = order(shell, world, kind, *(word for text in words for word in ("-p", text)), "-p", "db.host=1.2")
+    made = order(shell, scenario, kind, *(word for text in words for word in ("-p", text)), "-p", "db.host=1.2")
     assert made["properties"] == {
         "cpu": 4,
         "image": "80",
@@ -58,49 +60,49 @@ def test_values_have_the_types_that_the_schema_says(shell: Shell, world: Scenari
     }
 
 
-def test_without_a_schema_values_are_what_they_look_like(shell: Shell, world: Scenario) -> None:
-    free = world.service_type()["name"]
-    made = order(shell, world, free, "-p", "a.b=1", "-p", "c=yes", "-p", "d=@@x", "-p", "e=[1, y]")
+def test_without_a_schema_values_are_what_they_look_like(shell: Shell, scenario: Scenario) -> None:
+    free = scenario.service_type()["name"]
+    made = order(shell, scenario, free, "-p", "a.b=1", "-p", "c=yes", "-p", "d=@@x", "-p", "e=[1, y]")
     assert made["properties"] == {"a": {"b": 1}, "c": "yes", "d": "@x", "e": [1, "y"]}
 
 
 def test_properties_come_from_files_and_single_ones_win(
-    shell: Shell, world: Scenario, kind: str, tmp_path: Path
+    shell: Shell, scenario: Scenario, kind: str, tmp_path: Path
 ) -> None:
     (tmp_path / "many.yaml").write_text("cpu: 2\nimage: old\ndb: {host: h}\n")
     (tmp_path / "more.json").write_text('{"debug": false}')
     (tmp_path / "image").write_text("new\n")
     files = ["-p", f"@{tmp_path}/many.yaml", "--properties", f"{tmp_path}/more.json"]
-    made = order(shell, world, kind, *files, "-p", f"image=@{tmp_path}/image", "-p", "db.port=1")
+    made = order(shell, scenario, kind, *files, "-p", f"image=@{tmp_path}/image", "-p", "db.port=1")
     assert made["properties"] == {"cpu": 2, "image": "new\n", "db": {"host": "h", "port": 1}, "debug": False}
 
 
 def test_a_secret_comes_from_standard_input_or_a_file_and_is_shown_nowhere(
-    shell: Shell, world: Scenario, kind: str, tmp_path: Path
+    shell: Shell, scenario: Scenario, kind: str, tmp_path: Path
 ) -> None:
     (tmp_path / "secret").write_text("canary-1\n")
-    made = order(shell, world, kind, "-p", "cpu=1", "--secret-file", f"password={tmp_path}/secret")
-    again = order(shell, world, kind, "-p", "cpu=1", "-p", "password=-", stdin="canary-2\n")
+    made = order(shell, scenario, kind, "-p", "cpu=1", "--secret-file", f"password={tmp_path}/secret")
+    again = order(shell, scenario, kind, "-p", "cpu=1", "-p", "password=-", stdin="canary-2\n")
     for service, value in ((made, "canary-1"), (again, "canary-2")):
         reference = service["properties"]["password"]
-        assert world.agent.get(f"/vault/secrets/{reference.removeprefix('vault://')}")["value"] == value
-        shown = shell.run(world.consumer, "show", service["id"][:8], "-v")
+        assert scenario.agent.get(f"/vault/secrets/{reference.removeprefix('vault://')}")["value"] == value
+        shown = shell.run(scenario.consumer, "show", service["id"][:8], "-v")
         assert "password  (secret)" in shown.stdout
         assert "canary" not in shown.stdout + shown.stderr
         assert reference not in shown.stdout
 
 
-def test_a_secret_on_the_command_line_is_warned_about(shell: Shell, world: Scenario, kind: str) -> None:
+def test_a_secret_on_the_command_line_is_warned_about(shell: Shell, scenario: Scenario, kind: str) -> None:
     name = unique("shop")
-    words = ["order", kind, name, "--agent", world.agent_id, "-p", "cpu=1", "-p", "password=canary", "--no-wait"]
-    done = shell.run(world.consumer, *words)
+    words = ["order", kind, name, "--agent", scenario.agent_id, "-p", "cpu=1", "-p", "password=canary", "--no-wait"]
+    done = shell.run(scenario.consumer, *words)
     assert "password holds a secret" in done.stderr
     assert "canary" not in done.stdout + done.stderr
 
 
-def test_all_faults_are_told_at_once_with_what_was_meant(shell: Shell, world: Scenario, kind: str) -> None:
+def test_all_faults_are_told_at_once_with_what_was_meant(shell: Shell, scenario: Scenario, kind: str) -> None:
     words = ["-p", "cpu=four", "-p", "imgae=x", "-p", "size=huge", "-p", "db.prot=1", "-p", "debug=maybe"]
-    done = order(shell, world, kind, *words, code=2)
+    done = order(shell, scenario, kind, *words, code=2)
     assert "the server refuses 5 things:" in done.stderr
     assert "  imgae: unknown property (did you mean 'image'?)\n" in done.stderr
     assert "  cpu: expected integer, got string\n" in done.stderr
@@ -112,106 +114,108 @@ def test_all_faults_are_told_at_once_with_what_was_meant(shell: Shell, world: Sc
 
 @pytest.mark.parametrize("text", ["cpu", "=4", "db..port=1"])
 def test_what_is_no_property_is_refused_before_anything_is_sent(
-    shell: Shell, world: Scenario, kind: str, text: str
+    shell: Shell, scenario: Scenario, kind: str, text: str
 ) -> None:
-    assert "takes NAME=VALUE" in order(shell, world, kind, "-p", text, code=2).stderr
+    assert "takes NAME=VALUE" in order(shell, scenario, kind, "-p", text, code=2).stderr
 
 
-def test_a_reference_takes_the_name_of_a_service(shell: Shell, world: Scenario, kind: str) -> None:
-    first = order(shell, world, kind, "-p", "cpu=1")
-    second = order(shell, world, kind, "-p", "cpu=1", "-p", f"peer={first['name']}")
+def test_a_reference_takes_the_name_of_a_service(shell: Shell, scenario: Scenario, kind: str) -> None:
+    first = order(shell, scenario, kind, "-p", "cpu=1")
+    second = order(shell, scenario, kind, "-p", "cpu=1", "-p", f"peer={first['name']}")
     assert second["properties"]["peer"] == first["id"]
 
 
-def test_an_order_is_watched_until_it_is_there(shell: Shell, world: Scenario, kind: str) -> None:
-    with at_work(world):
-        done = shell.run(world.consumer, "order", kind, "shop", "-p", "cpu=1", "--agent", world.agent_id)
+def test_an_order_is_watched_until_it_is_there(shell: Shell, scenario: Scenario, kind: str) -> None:
+    with working_agent(scenario):
+        done = shell.run(scenario.consumer, "order", kind, "shop", "-p", "cpu=1", "--agent", scenario.agent_id)
     assert done.stdout.splitlines()[-1].startswith("shop: Stopped, create done in ")
 
 
-def test_a_failed_order_says_why_and_exits_1(shell: Shell, world: Scenario, kind: str) -> None:
-    with at_work(world, lambda _job: {"errorMessage": "no \x1b[31mroute"}):
-        done = shell.run(world.consumer, "order", kind, "shop", "-p", "cpu=1", "--agent", world.agent_id, code=1)
+def test_a_failed_order_says_why_and_exits_1(shell: Shell, scenario: Scenario, kind: str) -> None:
+    with working_agent(scenario, lambda _job: {"errorMessage": "no \x1b[31mroute"}):
+        done = shell.run(
+            scenario.consumer, "order", kind, "shop", "-p", "cpu=1", "--agent", scenario.agent_id, code=1
+        )
     assert "shop: New, create failed in " in done.stdout
     assert "no \\x1b[31mroute" in done.stdout
     assert "`mainstay jobs show " in done.stdout
     assert "\x1b" not in done.stdout
 
 
-def test_with_json_the_outcome_is_one_document(shell: Shell, world: Scenario, kind: str) -> None:
-    words = ["order", kind, "shop", "-p", "cpu=1", "--agent", world.agent_id, "--json"]
-    with at_work(world, lambda _job: {"errorMessage": "no route"}):
-        done = shell.run(world.consumer, *words, code=1)
+def test_with_json_the_outcome_is_one_document(shell: Shell, scenario: Scenario, kind: str) -> None:
+    words = ["order", kind, "shop", "-p", "cpu=1", "--agent", scenario.agent_id, "--json"]
+    with working_agent(scenario, lambda _job: {"errorMessage": "no route"}):
+        done = shell.run(scenario.consumer, *words, code=1)
     told = json.loads(done.stdout)
     assert (told["name"], told["lastJob"]["errorMessage"]) == ("shop", "no route")
-    refused = shell.run(world.consumer, *words, "-p", "cpu=99", code=2)
+    refused = shell.run(scenario.consumer, *words, "-p", "cpu=99", code=2)
     assert json.loads(refused.stdout)["errors"][0]["path"] == "cpu"
     assert refused.stderr == ""
 
 
-def test_an_admin_says_for_whom(shell: Shell, world: Scenario, kind: str) -> None:
-    words = ["order", kind, "shop", "-p", "cpu=1", "--agent", world.agent_id, "--no-wait"]
-    assert "--for PARTICIPANT" in shell.run(world.admin, *words, code=2).stderr
-    name = world.admin.get(f"/participants/{world.consumer_id}")["name"]
+def test_an_admin_says_for_whom(shell: Shell, scenario: Scenario, kind: str) -> None:
+    words = ["order", kind, "shop", "-p", "cpu=1", "--agent", scenario.agent_id, "--no-wait"]
+    assert "--for PARTICIPANT" in shell.run(scenario.admin, *words, code=2).stderr
+    name = scenario.admin.get(f"/participants/{scenario.consumer_id}")["name"]
     forecast = [*words[:-1], "--for", name, "--dry-run"]
-    shell.run(world.admin, *forecast)
-    assert "there is no group staging" in shell.run(world.admin, *forecast, "--group", "staging", code=2).stderr
-    assert world.consumer.get("/service-groups")["items"] == [], "what only looks leaves nothing behind"
-    shell.run(world.admin, *words, "--for", name)
-    (group,) = world.consumer.get("/service-groups")["items"]
+    shell.run(scenario.admin, *forecast)
+    assert "there is no group staging" in shell.run(scenario.admin, *forecast, "--group", "staging", code=2).stderr
+    assert scenario.consumer.get("/service-groups")["items"] == [], "what only looks leaves nothing behind"
+    shell.run(scenario.admin, *words, "--for", name)
+    (group,) = scenario.consumer.get("/service-groups")["items"]
     assert group["name"] == "default"
-    assert only(world, "shop")["groupId"] == group["id"]
-    shell.run(world.consumer, "order", kind, "second", *words[3:], "--group", "staging")
-    assert {each["name"] for each in world.consumer.get("/service-groups")["items"]} == {"default", "staging"}
+    assert only(scenario, "shop")["groupId"] == group["id"]
+    shell.run(scenario.consumer, "order", kind, "second", *words[3:], "--group", "staging")
+    assert {each["name"] for each in scenario.consumer.get("/service-groups")["items"]} == {"default", "staging"}
 
 
 def test_agents_are_chosen_by_name_or_tag_also_by_who_may_not_list_them(
-    shell: Shell, world: Scenario, kind: str
+    shell: Shell, scenario: Scenario, kind: str
 ) -> None:
-    tagged = world.new_agent(tags=["eu"])
-    shell.run(world.consumer, "order", kind, "one", "-p", "cpu=1", "--no-wait", "--agent", tagged["name"])
-    shell.run(world.consumer, "order", kind, "two", "-p", "cpu=1", "--no-wait", "--tag", "eu")
-    assert [only(world, name)["agentId"] for name in ("one", "two")] == [tagged["id"]] * 2
-    done = shell.run(world.consumer, "order", kind, "x", "-p", "cpu=1", "--tag", "moon", code=2)
+    tagged = scenario.new_agent(tags=["eu"])
+    shell.run(scenario.consumer, "order", kind, "one", "-p", "cpu=1", "--no-wait", "--agent", tagged["name"])
+    shell.run(scenario.consumer, "order", kind, "two", "-p", "cpu=1", "--no-wait", "--tag", "eu")
+    assert [only(scenario, name)["agentId"] for name in ("one", "two")] == [tagged["id"]] * 2
+    done = shell.run(scenario.consumer, "order", kind, "x", "-p", "cpu=1", "--tag", "moon", code=2)
     assert "no agent found" in done.stderr
     assert "mainstay types" in done.stderr
 
 
 def test_an_answer_that_was_lost_does_not_order_twice(
-    shell: Shell, server: Server, world: Scenario, kind: str
+    shell: Shell, server: Server, scenario: Scenario, kind: str
 ) -> None:
     lost = iter([None])
 
     def spoil(method: str, path: str) -> bool | None:
         return next(lost, True) if (method, path) == ("POST", "/api/v1/services") else True
 
-    with line_to(server, spoil) as line:
-        words = ["order", kind, "shop", "-p", "cpu=1", "--agent", world.agent_id, "--no-wait"]
-        shell.run(world.consumer, *words, url=line.url)
-    assert line.asked.count("POST /api/v1/services") == 2
-    assert only(world, "shop")
+    with faulty_proxy_to(server, spoil) as proxy:
+        words = ["order", kind, "shop", "-p", "cpu=1", "--agent", scenario.agent_id, "--no-wait"]
+        shell.run(scenario.consumer, *words, url=proxy.url)
+    assert proxy.asked.count("POST /api/v1/services") == 2
+    assert only(scenario, "shop")
 
 
 def test_an_order_that_never_gets_an_answer_can_be_repeated_safely(
-    shell: Shell, server: Server, world: Scenario, kind: str
+    shell: Shell, server: Server, scenario: Scenario, kind: str
 ) -> None:
-    words = ["order", kind, "shop", "-p", "cpu=1", "--agent", world.agent_id, "--no-wait"]
-    with line_to(server, lambda method, _path: None if method == "POST" else True) as line:
-        done = shell.run(world.consumer, *words, url=line.url, code=1)
+    words = ["order", kind, "shop", "-p", "cpu=1", "--agent", scenario.agent_id, "--no-wait"]
+    with faulty_proxy_to(server, lambda method, _path: None if method == "POST" else True) as proxy:
+        done = shell.run(scenario.consumer, *words, url=proxy.url, code=1)
     assert "The order may have arrived." in done.stderr
     key = done.stderr.split("--idempotency-key ")[1].split()[0]
-    again = shell.run(world.consumer, *words, "--idempotency-key", key)
-    assert only(world, "shop")["id"][:8] in again.stdout
+    again = shell.run(scenario.consumer, *words, "--idempotency-key", key)
+    assert only(scenario, "shop")["id"][:8] in again.stdout
 
 
-def test_a_dry_run_tells_and_leaves_nothing(shell: Shell, world: Scenario, kind: str, tmp_path: Path) -> None:
+def test_a_dry_run_tells_and_leaves_nothing(shell: Shell, scenario: Scenario, kind: str, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("canary")
     words = ["order", kind, "shop", "-p", "cpu=1", "--secret-file", f"password={tmp_path}/secret"]
-    done = shell.run(world.consumer, *words, "--agent", world.agent_id, "--dry-run")
+    done = shell.run(scenario.consumer, *words, "--agent", scenario.agent_id, "--dry-run")
     assert done.stdout == (
         "states  New → Stopped\nproperties\n  cpu       1\n  password  (secret)\nNothing was ordered.\n"
     )
-    assert world.consumer.get("/services")["items"] == []
+    assert scenario.consumer.get("/services")["items"] == []
 
 
 PLAN = {
@@ -238,17 +242,17 @@ PLAN = {
 
 
 def test_a_plan_shows_what_would_change_and_how_to_order_it(
-    shell: Shell, server: Server, world: Scenario, kind: str
+    shell: Shell, server: Server, scenario: Scenario, kind: str
 ) -> None:
     def spoil(_method: str, path: str) -> bytes | bool:
         return json.dumps(PLAN).encode() if "plan=true" in path else True
 
     words = ["order", kind, "shop", "-p", "cpu=1", "--plan"]
-    with line_to(server, spoil) as line:
-        done = shell.run(world.consumer, *words, url=line.url)
-        told = shell.run(world.consumer, *words, "--json", url=line.url)
+    with faulty_proxy_to(server, spoil) as proxy:
+        done = shell.run(scenario.consumer, *words, url=proxy.url)
+        told = shell.run(scenario.consumer, *words, "--json", url=proxy.url)
     # Whoever does not know plans must take it for a dry run, and not for the order.
-    asked = next(each for each in line.asked if "plan=true" in each)
+    asked = next(each for each in proxy.asked if "plan=true" in each)
     assert parse_qs(urlsplit(asked).query) == {"plan": ["true"], "dryRun": ["true"]}
     assert "changed   file#/etc/shop  Would have created the file: path is absent\n" in done.stdout
     assert "    +hello\n" in done.stdout
@@ -258,17 +262,17 @@ def test_a_plan_shows_what_would_change_and_how_to_order_it(
     assert json.loads(told.stdout) == PLAN
 
 
-def test_a_plan_that_would_fail_exits_1(shell: Shell, server: Server, world: Scenario, kind: str) -> None:
+def test_a_plan_that_would_fail_exits_1(shell: Shell, server: Server, scenario: Scenario, kind: str) -> None:
     failing = {**PLAN, "host": {"events": [{"type": "exec", "name": "x", "outcome": "failed", "errors": ["no"]}]}}
 
     def spoil(_method: str, path: str) -> bytes | bool:
         return json.dumps(failing).encode() if "plan=true" in path else True
 
-    with line_to(server, spoil) as line:
-        done = shell.run(world.consumer, "order", kind, "shop", "-p", "cpu=1", "--plan", code=1, url=line.url)
+    with faulty_proxy_to(server, spoil) as proxy:
+        done = shell.run(scenario.consumer, "order", kind, "shop", "-p", "cpu=1", "--plan", code=1, url=proxy.url)
     assert "failed    exec#x" in done.stdout
 
 
-def test_a_name_that_is_meant_is_suggested(shell: Shell, world: Scenario, kind: str) -> None:
-    done = shell.run(world.consumer, "order", kind[:-1], "shop", code=2)
+def test_a_name_that_is_meant_is_suggested(shell: Shell, scenario: Scenario, kind: str) -> None:
+    done = shell.run(scenario.consumer, "order", kind[:-1], "shop", code=2)
     assert f"there is no service type '{kind[:-1]}' (did you mean" in done.stderr

@@ -17,8 +17,8 @@ from scenario import Scenario
 class Work:
     """One job, done step by step as the test says."""
 
-    def __init__(self, world: Scenario, service: Any) -> None:
-        self.agent = world.agent
+    def __init__(self, scenario: Scenario, service: Any) -> None:
+        self.agent = scenario.agent
         (self.job,) = self.agent.get(f"/jobs/pending?serviceId={service['id']}")
         claim = self.agent.post(f"/jobs/{self.job['id']}/claim", {"leaseSeconds": 600}, expect=200)
         self.lease = {"leaseToken": claim["leaseToken"]}
@@ -32,15 +32,15 @@ class Work:
 
 
 @pytest.fixture
-def ordered(world: Scenario) -> Any:
-    return world.order(world.service_type(), name="shop")
+def ordered(scenario: Scenario) -> Any:
+    return scenario.order(scenario.service_type(), name="shop")
 
 
-def test_a_terminal_shows_a_bar_in_place(shell: Shell, world: Scenario, ordered: Any) -> None:
+def test_a_terminal_shows_a_bar_in_place(shell: Shell, scenario: Scenario, ordered: Any) -> None:
     words = [str(PROGRAM), "watch", "shop"]
-    with on_terminal(words, {**shell.environment(world.consumer.token), "NO_COLOR": ""}) as terminal:
+    with on_terminal(words, {**shell.environment(scenario.consumer.token), "NO_COLOR": ""}) as terminal:
         terminal.wait_for("create waits for agent")
-        work = Work(world, ordered)
+        work = Work(scenario, ordered)
         work.progress(50, "resource 6 of 12: \x1b[2J" + "x" * 200)
         terminal.wait_for("50%")
         work.complete()
@@ -57,39 +57,39 @@ def test_a_terminal_shows_a_bar_in_place(shell: Shell, world: Scenario, ordered:
     assert re.search(r"shop\x1b\[0m: Stopped, create \x1b\[32mdone\x1b\[0m in [\d.]+s\r\n$", terminal.seen)
 
 
-def test_without_colours_nothing_is_painted(shell: Shell, world: Scenario, ordered: Any) -> None:
-    with on_terminal([str(PROGRAM), "services"], shell.environment(world.consumer.token)) as terminal:
+def test_without_colours_nothing_is_painted(shell: Shell, scenario: Scenario, ordered: Any) -> None:
+    with on_terminal([str(PROGRAM), "services"], shell.environment(scenario.consumer.token)) as terminal:
         assert terminal.finish() == 0
     assert "\x1b" not in terminal.seen
     assert all(len(line) <= 80 for line in terminal.seen.splitlines())
 
 
-def test_leaving_by_ctrl_c_leaves_the_run_alone(shell: Shell, world: Scenario, ordered: Any) -> None:
-    with on_terminal([str(PROGRAM), "watch", "shop"], shell.environment(world.consumer.token)) as terminal:
+def test_leaving_by_ctrl_c_leaves_the_run_alone(shell: Shell, scenario: Scenario, ordered: Any) -> None:
+    with on_terminal([str(PROGRAM), "watch", "shop"], shell.environment(scenario.consumer.token)) as terminal:
         terminal.wait_for("create waits for agent")
         terminal.type("\x03")
         assert terminal.finish() == 130
     assert f"the run goes on; `mainstay watch {ordered['id'][:8]}` follows it again" in terminal.seen
-    assert world.service(ordered["id"])["activeJob"]["status"] == "Pending"
+    assert scenario.service(ordered["id"])["activeJob"]["status"] == "Pending"
 
 
-def test_what_is_followed_for_ever_tells_of_the_next_run_too(shell: Shell, world: Scenario, ordered: Any) -> None:
+def test_what_is_followed_for_ever_tells_of_the_next_run_too(shell: Shell, scenario: Scenario, ordered: Any) -> None:
     words = [str(PROGRAM), "watch", "shop", "--follow"]
-    with on_terminal(words, {**shell.environment(world.consumer.token), "TERM": "dumb"}) as terminal:
+    with on_terminal(words, {**shell.environment(scenario.consumer.token), "TERM": "dumb"}) as terminal:
         terminal.wait_for("shop: New, create waits for agent")
-        Work(world, ordered).complete()
+        Work(scenario, ordered).complete()
         terminal.wait_for("shop: Stopped, create done in ")
-        world.do(ordered, "start")
+        scenario.do(ordered, "start")
         terminal.wait_for("shop: Stopped, start waits for its turn on agent")
-        Work(world, ordered).complete()
+        Work(scenario, ordered).complete()
         terminal.wait_for("shop: Started, start done in ")
         terminal.type("\x03")
         assert terminal.finish() == 130
 
 
-def test_a_run_of_several_steps_is_followed_to_its_end(shell: Shell, world: Scenario) -> None:
+def test_a_run_of_several_steps_is_followed_to_its_end(shell: Shell, scenario: Scenario) -> None:
     steps = [{"from": "New", "to": "Built"}, {"from": "Built", "to": "Ready"}]
-    kind = world.service_type(
+    kind = scenario.service_type(
         None,
         {
             "states": [{"name": name} for name in ("New", "Built", "Ready", "Gone")],
@@ -101,46 +101,46 @@ def test_a_run_of_several_steps_is_followed_to_its_end(shell: Shell, world: Scen
             ],
         },
     )
-    service = world.order(kind, name="steps")
+    service = scenario.order(kind, name="steps")
     words = [str(PROGRAM), "watch", "steps"]
-    with on_terminal(words, {**shell.environment(world.consumer.token), "TERM": "dumb"}) as terminal:
+    with on_terminal(words, {**shell.environment(scenario.consumer.token), "TERM": "dumb"}) as terminal:
         terminal.wait_for("steps: New, create waits")
-        Work(world, service).complete()
+        Work(scenario, service).complete()
         terminal.wait_for("steps: Built, create waits")
-        Work(world, service).complete()
+        Work(scenario, service).complete()
         assert terminal.finish() == 0
     assert "steps: Ready, create done in " in terminal.seen
 
 
-def test_a_service_at_rest_tells_how_its_last_job_ended(shell: Shell, world: Scenario, ordered: Any) -> None:
-    world.fail(ordered, "no route")
-    done = shell.run(world.consumer, "watch", "shop", code=1)
+def test_a_service_at_rest_tells_how_its_last_job_ended(shell: Shell, scenario: Scenario, ordered: Any) -> None:
+    scenario.fail(ordered, "no route")
+    done = shell.run(scenario.consumer, "watch", "shop", code=1)
     assert done.stdout.startswith("shop: New, create failed in ")
 
 
-def test_what_others_begin_later_does_not_change_how_a_run_ended(world: Scenario, ordered: Any) -> None:
-    (first,) = world.jobs(ordered)
-    world.fail(ordered, "no route")
-    world.consumer.delete(f"/services/{ordered['id']}")
-    client = Client(world.admin.url, world.consumer.token)
+def test_what_others_begin_later_does_not_change_how_a_run_ended(scenario: Scenario, ordered: Any) -> None:
+    (first,) = scenario.jobs(ordered)
+    scenario.fail(ordered, "no route")
+    scenario.consumer.delete(f"/services/{ordered['id']}")
+    client = Client(scenario.admin.url, scenario.consumer.token)
     followed = follow(client, ordered["id"], run_id=first["runId"], quiet=True)
     assert (followed.exit_code, followed.job["id"]) == (1, first["id"])
 
 
 def test_whoever_waits_for_an_absent_agent_is_told_what_else_to_do(
-    world: Scenario, ordered: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    scenario: Scenario, ordered: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     naps: list[float] = []
 
     def nap(seconds: float) -> None:
         naps.append(seconds)
         if len(naps) == 4:
-            Work(world, ordered).complete()
+            Work(scenario, ordered).complete()
 
     monkeypatch.setattr("mainstay.cli.remote.job_progress.HINT_SECONDS", 0.0)
     monkeypatch.setattr("mainstay.cli.remote.job_progress.time.sleep", nap)
-    (job,) = world.jobs(ordered)
-    follow(Client(world.admin.url, world.consumer.token), ordered["id"])
+    (job,) = scenario.jobs(ordered)
+    follow(Client(scenario.admin.url, scenario.consumer.token), ordered["id"])
     told = capsys.readouterr().out
     assert told.count("Nobody works on it until agent") == 1
     assert f"`mainstay jobs cancel {job['id'][:8]}` takes it back" in told

@@ -51,5 +51,5 @@ def admin(server: Server) -> Client:
 
 
 @pytest.fixture
-def world(admin: Client) -> Scenario:
+def scenario(admin: Client) -> Scenario:
     return Scenario(admin)

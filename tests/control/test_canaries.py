@@ -46,8 +46,8 @@ class Listening(Client):
 
 def busy_day(server: Server) -> Scenario:
     """Orders, refusals, changes, failures, reports and ends, with a secret in each of them."""
-    world = Scenario(Listening(server.url, server.admin.token))
-    kind = world.service_type(SCHEMA, SIMPLE)
+    scenario = Scenario(Listening(server.url, server.admin.token))
+    kind = scenario.service_type(SCHEMA, SIMPLE)
     order = {
         "key": f"{PLAIN}-key",
         "once": f"{PLAIN}-once",
@@ -55,8 +55,8 @@ def busy_day(server: Server) -> Scenario:
         "database": {"host": "h", "password": f"{PLAIN}-db"},
         "users": [{"password": f"{PLAIN}-{number}"} for number in range(3)],
     }
-    body = {"serviceTypeId": kind["id"], "name": "n", "groupId": world.group_id, "agentId": world.agent_id}
-    consumer = world.consumer
+    body = {"serviceTypeId": kind["id"], "name": "n", "groupId": scenario.group_id, "agentId": scenario.agent_id}
+    consumer = scenario.consumer
     key = {"Idempotency-Key": "once-only"}
     service = consumer.post("/services", {**body, "properties": order}, headers=key)
     consumer.post("/services", {**body, "properties": order}, headers=key)
@@ -74,25 +74,25 @@ def busy_day(server: Server) -> Scenario:
         consumer.post(f"/service-types/{kind['id']}/validate", {"properties": properties}, expect=200)
     for value in service["properties"].values():
         if isinstance(value, str):
-            world.agent.get(f"/vault/secrets/{value.removeprefix('vault://')}")
-    world.complete(service, properties={"told": f"{PLAIN}-told"})
+            scenario.agent.get(f"/vault/secrets/{value.removeprefix('vault://')}")
+    scenario.complete(service, properties={"told": f"{PLAIN}-told"})
     path = f"/services/{service['id']}"
     consumer.patch(path, {"properties": {"key": f"{PLAIN}-new"}})
-    world.fail(service, "no")
+    scenario.fail(service, "no")
     consumer.patch(path, {"properties": {"key": f"{PLAIN}-newer", "users": [{"password": f"{PLAIN}-u"}]}})
-    world.complete(service)
+    scenario.complete(service)
     consumer.get(f"{path}/provenance")
-    agent_type = world.agent_type(configurationSchema={"secret": PERSISTENT})
-    agent = world.new_agent(agentTypeId=agent_type["id"], configuration={"secret": f"{PLAIN}-agent"})
-    world.provider.patch(f"/agents/{agent['id']}", {"configuration": {"secret": f"{PLAIN}-agent-2"}})
-    gone = world.order(kind, order)
-    world.complete(gone)
+    agent_type = scenario.agent_type(configurationSchema={"secret": PERSISTENT})
+    agent = scenario.new_agent(agentTypeId=agent_type["id"], configuration={"secret": f"{PLAIN}-agent"})
+    scenario.provider.patch(f"/agents/{agent['id']}", {"configuration": {"secret": f"{PLAIN}-agent-2"}})
+    gone = scenario.order(kind, order)
+    scenario.complete(gone)
     consumer.delete(f"/services/{gone['id']}")
-    world.complete(gone)
+    scenario.complete(gone)
     for listed in ("services", "jobs", "events", "agents", "service-types"):
-        world.admin.get(f"/{listed}?pageSize=100")
-    world.admin.call("GET", "/metrics")
-    return world
+        scenario.admin.get(f"/{listed}?pageSize=100")
+    scenario.admin.call("GET", "/metrics")
+    return scenario
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -118,8 +118,8 @@ def test_no_secret_is_found_anywhere(place: tuple[Path, str | None, list[Path]],
     data, url, folders = place
     Listening.heard = b""
     with running(data, database_url=url, environment=KEY) as server:
-        world = busy_day(server)
-        tokens = [str(client.token).encode() for client in (world.admin, world.consumer, world.agent)]
+        scenario = busy_day(server)
+        tokens = [str(client.token).encode() for client in (scenario.admin, scenario.consumer, scenario.agent)]
         process = Path(f"/proc/{server.process.pid}")
         for name in ("cmdline", "environ"):
             assert CANARY not in (process / name).read_bytes()

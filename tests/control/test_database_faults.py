@@ -44,7 +44,7 @@ FOR EACH ROW EXECUTE FUNCTION fault();
 @dataclass
 class Faulty:
     server: Server
-    world: Scenario
+    scenario: Scenario
     url: str
 
     def run(self, statement: str) -> str:
@@ -63,8 +63,8 @@ def faulty(postgresql: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
     data: Path = tmp_path_factory.mktemp("faults") / "data"
     with running(data, database_url=url) as server:
         made = Faulty(server, Scenario(server.admin), url)
-        _ = (made.world.agent, made.world.consumer, made.world.group_id)
-        made.world.agent.get("/jobs/pending")
+        _ = (made.scenario.agent, made.scenario.consumer, made.scenario.group_id)
+        made.scenario.agent.get("/jobs/pending")
         made.run(FAULTY)
         yield made
         assert server.stop() == 0
@@ -74,26 +74,26 @@ def faulty(postgresql: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
 Act = tuple[Client, str, str, object]
 
 
-def changes(world: Scenario) -> list[Act]:
+def changes(scenario: Scenario) -> list[Act]:
     """One call of every endpoint that changes something and would succeed."""
-    admin, consumer, agent, provider = world.admin, world.consumer, world.agent, world.provider
-    kind = world.service_type({"size": {"type": "integer"}}, None)
+    admin, consumer, agent, provider = scenario.admin, scenario.consumer, scenario.agent, scenario.provider
+    kind = scenario.service_type({"size": {"type": "integer"}}, None)
     option = admin.post("/service-option-types", {"name": "o", "type": unique("o").replace("-", "_")})
-    pool_set = provider.post("/service-pool-sets", {"name": "s", "providerId": world.provider_id})
+    pool_set = provider.post("/service-pool-sets", {"name": "s", "providerId": scenario.provider_id})
     listed = {"name": "p", "type": "t", "propertyType": "string", "generatorType": "list"}
     pool = provider.post("/service-pools", {**listed, "servicePoolSetId": pool_set["id"]})
     metric = admin.post("/metric-types", {"name": unique("m"), "entityType": "Service"})
-    spare = world.participant()
+    spare = scenario.participant()
     fresh, claimed, cancelled, failed, released, forced, done = [
-        world.order(kind, groupId=new_group(world)) for _ in range(7)
+        scenario.order(kind, groupId=new_group(scenario)) for _ in range(7)
     ]
     jobs = {service["id"]: service["activeJob"]["id"] for service in (fresh, claimed, cancelled, failed, released)}
     for service in (claimed, failed, released):
         agent.post(f"/jobs/{jobs[service['id']]}/claim", expect=204)
-    world.complete(done)
-    order = {"serviceTypeId": kind["id"], "name": "n", "groupId": world.group_id, "agentId": world.agent_id}
+    scenario.complete(done)
+    order = {"serviceTypeId": kind["id"], "name": "n", "groupId": scenario.group_id, "agentId": scenario.agent_id}
     body: dict[str, Any] = {"name": unique("n")}
-    owned = {**body, "providerId": world.provider_id}
+    owned = {**body, "providerId": scenario.provider_id}
     return [
         (admin, "POST", "/participants", body),
         (admin, "PATCH", f"/participants/{spare}", body),
@@ -101,10 +101,10 @@ def changes(world: Scenario) -> list[Act]:
         (admin, "POST", "/service-types", body),
         (admin, "PATCH", f"/service-types/{kind['id']}", body),
         (admin, "POST", "/agent-types", body),
-        (admin, "POST", "/agents", {**owned, "agentTypeId": world.agent_type_id}),
-        (admin, "PATCH", f"/agents/{world.agent_id}", {"name": unique("a")}),
+        (admin, "POST", "/agents", {**owned, "agentTypeId": scenario.agent_type_id}),
+        (admin, "PATCH", f"/agents/{scenario.agent_id}", {"name": unique("a")}),
         (admin, "POST", "/tokens", {**body, "role": "admin"}),
-        (admin, "POST", "/service-groups", {**body, "consumerId": world.consumer_id}),
+        (admin, "POST", "/service-groups", {**body, "consumerId": scenario.consumer_id}),
         (admin, "POST", "/service-option-types", {**body, "type": unique("t").replace("-", "_")}),
         (provider, "POST", "/service-options", {**owned, "serviceOptionTypeId": option["id"], "value": 1}),
         (provider, "POST", "/service-pool-sets", owned),
@@ -127,13 +127,13 @@ def changes(world: Scenario) -> list[Act]:
     ]
 
 
-def new_group(world: Scenario) -> str:
+def new_group(scenario: Scenario) -> str:
     """An agent works on one job of a group at a time."""
-    return str(world.admin.post("/service-groups", {"name": "g", "consumerId": world.consumer_id})["id"])
+    return str(scenario.admin.post("/service-groups", {"name": "g", "consumerId": scenario.consumer_id})["id"])
 
 
 def test_every_fault_in_every_endpoint_has_its_name_and_leaves_nothing(faulty: Faulty) -> None:
-    acts = changes(faulty.world)
+    acts = changes(faulty.scenario)
     before = faulty.counts()
     for code, wanted in FAULTS.items():
         for at_commit in (False, True):
@@ -157,30 +157,35 @@ def at_once(*acts: Callable[[], Any]) -> list[Any]:
 
 def test_those_who_want_the_same_at_once_are_told_so(faulty: Faulty) -> None:
     """The database alone decides; it refuses among the writes that are put off."""
-    world = faulty.world
-    pool_set = world.provider.post("/service-pool-sets", {"name": "s", "providerId": world.provider_id})
+    scenario = faulty.scenario
+    pool_set = scenario.provider.post("/service-pool-sets", {"name": "s", "providerId": scenario.provider_id})
     listed = {"name": "p", "propertyType": "string", "generatorType": "list", "servicePoolSetId": pool_set["id"]}
-    pool = world.provider.post("/service-pools", {**listed, "type": "first"})
-    kind = world.service_type({"size": {"type": "integer"}}, None)
-    services = [world.order(kind, groupId=new_group(world)) for _ in range(8)]
+    pool = scenario.provider.post("/service-pools", {**listed, "type": "first"})
+    kind = scenario.service_type({"size": {"type": "integer"}}, None)
+    services = [scenario.order(kind, groupId=new_group(scenario)) for _ in range(8)]
     for service in services:
-        world.agent.post(f"/jobs/{service['activeJob']['id']}/claim", expect=204)
-    stopped = world.order(kind)
-    world.complete(stopped)
+        scenario.agent.post(f"/jobs/{service['activeJob']['id']}/claim", expect=204)
+    stopped = scenario.order(kind)
+    scenario.complete(stopped)
     name = unique("same")
     cases: dict[str, list[Act]] = {
-        "a name": [(world.admin, "POST", "/service-types", {"name": name})] * 8,
-        "a pool of a type": [(world.provider, "POST", "/service-pools", {**listed, "type": "second"})] * 8,
+        "a name": [(scenario.admin, "POST", "/service-types", {"name": name})] * 8,
+        "a pool of a type": [(scenario.provider, "POST", "/service-pools", {**listed, "type": "second"})] * 8,
         "a value": [
-            (world.provider, "POST", "/service-pool-values", {"name": "v", "value": "1", "servicePoolId": pool["id"]})
+            (
+                scenario.provider,
+                "POST",
+                "/service-pool-values",
+                {"name": "v", "value": "1", "servicePoolId": pool["id"]},
+            )
         ]
         * 8,
         "an active job": [
-            (world.consumer, "PATCH", f"/services/{stopped['id']}", {"properties": {"size": number}})
+            (scenario.consumer, "PATCH", f"/services/{stopped['id']}", {"properties": {"size": number}})
             for number in range(8)
         ],
         "an instance": [
-            (world.agent, "POST", f"/jobs/{service['activeJob']['id']}/complete", {"agentInstanceId": name})
+            (scenario.agent, "POST", f"/jobs/{service['activeJob']['id']}/complete", {"agentInstanceId": name})
             for service in services
         ],
     }
@@ -192,13 +197,13 @@ def test_those_who_want_the_same_at_once_are_told_so(faulty: Faulty) -> None:
 
 
 def test_what_is_deleted_while_another_needs_it_is_told_to_one_of_them(faulty: Faulty) -> None:
-    world = faulty.world
+    scenario = faulty.scenario
     for _ in range(10):
-        group = new_group(world)
-        kind = world.service_type({}, None)
-        order = {"serviceTypeId": kind["id"], "name": "n", "groupId": group, "agentId": world.agent_id}
+        group = new_group(scenario)
+        kind = scenario.service_type({}, None)
+        order = {"serviceTypeId": kind["id"], "name": "n", "groupId": group, "agentId": scenario.agent_id}
         made, gone = at_once(
-            lambda order=order: world.consumer.call("POST", "/api/v1/services", order),  # type: ignore[misc]
-            lambda group=group: world.admin.call("DELETE", f"/api/v1/service-groups/{group}"),  # type: ignore[misc]
+            lambda order=order: scenario.consumer.call("POST", "/api/v1/services", order),  # type: ignore[misc]
+            lambda group=group: scenario.admin.call("DELETE", f"/api/v1/service-groups/{group}"),  # type: ignore[misc]
         )
         assert (made.status, gone.status) in {(201, 409), (400, 204), (403, 204), (409, 204)}, (made.body, gone.body)

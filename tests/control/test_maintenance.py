@@ -26,10 +26,10 @@ def program(*arguments: object) -> subprocess.CompletedProcess[str]:
 def test_a_backup_of_one_database_is_restored_into_the_other(tmp_path: Path, postgresql: Cluster) -> None:
     file = tmp_path / "backup.gz"
     with running(tmp_path / "one", environment=KEY) as server:
-        world = Scenario(server.admin)
-        kind = world.service_type({"a": {"type": "string", "secret": {"type": "persistent"}}}, SIMPLE)
-        service = world.order(kind, {"a": "canary-backup"})
-        agent, consumer = str(world.agent.token), str(world.consumer.token)
+        scenario = Scenario(server.admin)
+        kind = scenario.service_type({"a": {"type": "string", "secret": {"type": "persistent"}}}, SIMPLE)
+        service = scenario.order(kind, {"a": "canary-backup"})
+        agent, consumer = str(scenario.agent.token), str(scenario.consumer.token)
         made = program("server", "backup", file, "--data-dir", tmp_path / "one")
         assert made.returncode == 0, made.stderr
     assert file.stat().st_mode & 0o777 == 0o600
@@ -82,7 +82,7 @@ def test_the_doctor_names_what_is_stuck(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with running(data) as server:
         assert program("doctor", "--data-dir", data).stdout == "Nothing is stuck.\n"
-        world = Scenario(server.admin)
+        scenario = Scenario(server.admin)
         stuck = {
             "states": [{"name": "New"}, {"name": "Lost"}, {"name": "Deleted"}],
             "actions": [
@@ -92,13 +92,13 @@ def test_the_doctor_names_what_is_stuck(tmp_path: Path) -> None:
             "initialState": "New",
             "terminalStates": ["Deleted"],
         }
-        lost = world.order(world.service_type(None, stuck))
-        world.complete(lost)
-        made = world.provider.post("/service-pool-sets", {"name": "s", "providerId": world.provider_id})
+        lost = scenario.order(scenario.service_type(None, stuck))
+        scenario.complete(lost)
+        made = scenario.provider.post("/service-pool-sets", {"name": "s", "providerId": scenario.provider_id})
         body = {"name": "full", "type": "ip", "propertyType": "string", "generatorType": "list"}
-        world.provider.post("/service-pools", {**body, "servicePoolSetId": made["id"]})
-        waiting = world.order(world.service_type(None, SIMPLE))
-        world.provider.patch(f"/agents/{world.agent_id}", {"status": "Error"})
+        scenario.provider.post("/service-pools", {**body, "servicePoolSetId": made["id"]})
+        waiting = scenario.order(scenario.service_type(None, SIMPLE))
+        scenario.provider.patch(f"/agents/{scenario.agent_id}", {"status": "Error"})
         server.stop()
     with sqlite3.connect(data / "mainstay.db") as connection:
         connection.execute("UPDATE jobs SET created_at = 0 WHERE service_id = ?", (waiting["id"],))

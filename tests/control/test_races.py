@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import pytest
 
 from control_plane import Client, Server, running
-from invariants import broken_promises
+from invariants import violations
 from scenario import Scenario, unique
 
 ENVIRONMENT = {"VAULT_ENCRYPTION_KEY": "34" * 32, "MAINSTAY_LOG_LEVEL": "error"}
@@ -96,7 +96,7 @@ def replicas(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         # Whatever all the tests did to it, the database keeps every promise.
         found[0].admin.get("/events?pageSize=1")
         assert [server.stop() for server in found] == [0] * len(found)
-        assert broken_promises(url) == []
+        assert violations(url) == []
 
 
 def at_once(act: Callable[[T], U], parts: Iterable[T], threads: int = THREADS) -> list[U]:
@@ -109,10 +109,10 @@ class Shop:
 
     def __init__(self, replicas: Replicas, cidr: str, ports: int, **create: Any) -> None:
         self.replicas = replicas
-        self.world = Scenario(replicas.admin)
-        provider = self.world.provider
-        made = provider.post("/service-pool-sets", {"name": "s", "providerId": self.world.provider_id})
-        provider.patch(f"/agents/{self.world.agent_id}", {"servicePoolSetId": made["id"]})
+        self.scenario = Scenario(replicas.admin)
+        provider = self.scenario.provider
+        made = provider.post("/service-pool-sets", {"name": "s", "providerId": self.scenario.provider_id})
+        provider.patch(f"/agents/{self.scenario.agent_id}", {"servicePoolSetId": made["id"]})
         pool = {"name": "p", "servicePoolSetId": made["id"]}
         subnet = {
             "type": "ip",
@@ -123,20 +123,20 @@ class Shop:
         listed = {"type": "port", "propertyType": "integer", "generatorType": "list"}
         self.pools = [provider.post("/service-pools", {**pool, **kind})["id"] for kind in (subnet, listed)]
         at_once(self.add_port, range(ports))
-        self.kind = self.world.service_type(SCHEMA, lifecycle(**create))
-        _ = (self.world.consumer, self.world.agent, self.world.group_id)
+        self.kind = self.scenario.service_type(SCHEMA, lifecycle(**create))
+        _ = (self.scenario.consumer, self.scenario.agent, self.scenario.group_id)
 
     def add_port(self, number: int) -> None:
         body = {"servicePoolId": self.pools[1], "name": str(number), "value": number}
-        self.world.provider.post("/service-pool-values", body)
+        self.scenario.provider.post("/service-pool-values", body)
 
     def order(self, number: int) -> Any:
-        consumer = self.replicas.spread(self.world.consumer)
+        consumer = self.replicas.spread(self.scenario.consumer)
         body = {
             "serviceTypeId": self.kind["id"],
             "name": f"n{number}",
-            "groupId": self.world.group_id,
-            "agentId": self.world.agent_id,
+            "groupId": self.scenario.group_id,
+            "agentId": self.scenario.agent_id,
             "properties": {"key": "k", "once": "o"},
         }
         return consumer.call("POST", "/api/v1/services", body)
@@ -147,10 +147,10 @@ class Shop:
         return [reply.body for reply in replies]
 
     def agent(self, verb: str, job_id: str, body: object = None) -> Any:
-        return self.replicas.spread(self.world.agent).call("POST", f"/api/v1/jobs/{job_id}/{verb}", body)
+        return self.replicas.spread(self.scenario.agent).call("POST", f"/api/v1/jobs/{job_id}/{verb}", body)
 
     def usage(self) -> list[tuple[int, int]]:
-        found = [self.world.provider.get(f"/service-pools/{pool}/usage") for pool in self.pools]
+        found = [self.scenario.provider.get(f"/service-pools/{pool}/usage") for pool in self.pools]
         return [(each["total"], each["allocated"]) for each in found]
 
 
@@ -177,7 +177,7 @@ def test_a_thousand_orders_share_no_value_and_lose_none(replicas: Replicas) -> N
 
 
 def end_by_force(shop: Shop, service: Any) -> None:
-    shop.replicas.spread(shop.world.consumer).delete(f"/services/{service['id']}?force=true")
+    shop.replicas.spread(shop.scenario.consumer).delete(f"/services/{service['id']}?force=true")
 
 
 def end_by_failure(shop: Shop, service: Any) -> None:
@@ -185,7 +185,7 @@ def end_by_failure(shop: Shop, service: Any) -> None:
 
 
 def work_off(shop: Shop, service: Any, verb: str = "complete", body: object = None) -> None:
-    consumer = shop.replicas.spread(shop.world.consumer)
+    consumer = shop.replicas.spread(shop.scenario.consumer)
     job_id = consumer.get(f"/services/{service['id']}")["activeJob"]["id"]
     assert shop.agent("claim", job_id).status == 204
     assert shop.agent(verb, job_id, body).status == 204
@@ -193,14 +193,14 @@ def work_off(shop: Shop, service: Any, verb: str = "complete", body: object = No
 
 def end_by_deletion(shop: Shop, service: Any) -> None:
     work_off(shop, service)
-    shop.replicas.spread(shop.world.consumer).delete(f"/services/{service['id']}")
+    shop.replicas.spread(shop.scenario.consumer).delete(f"/services/{service['id']}")
     work_off(shop, service)
 
 
 def end_after_update(shop: Shop, service: Any) -> None:
     """An update that fails keeps nothing of what it was given; the pool may be empty while it asks."""
     work_off(shop, service)
-    consumer = shop.replicas.spread(shop.world.consumer)
+    consumer = shop.replicas.spread(shop.scenario.consumer)
     changed = consumer.call("PATCH", f"/api/v1/services/{service['id']}", {"properties": {"ip": None, "key": "n"}})
     if changed.status == 200:
         work_off(shop, service, "fail", {"errorMessage": "no"})
@@ -238,7 +238,7 @@ OUTCOMES |= {("Cancelled", "Failed"), ("Cancelled", "Deleted"), ("Completed", "D
 def test_complete_timeout_cancel_and_force_have_exactly_one_outcome(replicas: Replicas) -> None:
     shop = Shop(replicas, "10.2.0.0/25", 100, timeoutSeconds=1)
     chance = random.Random(SEED)
-    world = shop.world
+    scenario = shop.scenario
     services = shop.orders(60)
     calls: list[tuple[str, Any]] = []
     for service in services:
@@ -246,8 +246,8 @@ def test_complete_timeout_cancel_and_force_have_exactly_one_outcome(replicas: Re
         calls += [
             ("complete", lambda job=job: shop.agent("complete", job)),
             ("fail", lambda job=job: shop.agent("fail", job, {"errorMessage": "x"})),
-            ("cancel", lambda job=job: replicas.spread(world.consumer).call("POST", f"/api/v1/jobs/{job}/cancel")),
-            ("cancel", lambda job=job: replicas.spread(world.provider).call("POST", f"/api/v1/jobs/{job}/cancel")),
+            ("cancel", lambda job=job: replicas.spread(scenario.consumer).call("POST", f"/api/v1/jobs/{job}/cancel")),
+            ("cancel", lambda job=job: replicas.spread(scenario.provider).call("POST", f"/api/v1/jobs/{job}/cancel")),
         ]
         if chance.random() < 0.3:
             path = f"/api/v1/services/{service['id']}?force=true"
@@ -266,22 +266,22 @@ def test_complete_timeout_cancel_and_force_have_exactly_one_outcome(replicas: Re
     assert {status for _, status in statuses} <= {204, 409}, statuses
     for service in services:
         job = service["activeJob"]["id"]
-        ended = wait_for_end(world, job)
-        now = world.service(service["id"])
+        ended = wait_for_end(scenario, job)
+        now = scenario.service(service["id"])
         assert (ended["status"], now["status"]) in OUTCOMES, (ended, now["status"])
-        told = world.admin.get(f"/events?entityId={job}&pageSize=100")["items"]
+        told = scenario.admin.get(f"/events?entityId={job}&pageSize=100")["items"]
         ends = [each["type"] for each in told if each["type"] in ("job.completed", "job.failed", "job.cancelled")]
         assert ends == [f"job.{ended['status'].lower()}"]
         holds = now["status"] == "Stopped"
         assert ("key" in now["properties"], "once" in now["properties"]) == (holds, False)
-    living = sum(world.service(service["id"])["status"] == "Stopped" for service in services)
+    living = sum(scenario.service(service["id"])["status"] == "Stopped" for service in services)
     assert [allocated for _, allocated in shop.usage()] == [living, living]
 
 
-def wait_for_end(world: Scenario, job_id: str) -> Any:
+def wait_for_end(scenario: Scenario, job_id: str) -> Any:
     until = time.monotonic() + 20
     while True:
-        job = world.admin.get(f"/jobs/{job_id}")
+        job = scenario.admin.get(f"/jobs/{job_id}")
         if job["status"] not in ("Pending", "Processing"):
             return job
         assert time.monotonic() < until, job
@@ -289,35 +289,35 @@ def wait_for_end(world: Scenario, job_id: str) -> Any:
 
 
 def stopped_service(replicas: Replicas) -> tuple[Scenario, Any]:
-    world = Scenario(replicas.admin)
-    service = world.order(world.service_type(None, lifecycle()), {"count": 0})
-    world.complete(service)
-    return world, service
+    scenario = Scenario(replicas.admin)
+    service = scenario.order(scenario.service_type(None, lifecycle()), {"count": 0})
+    scenario.complete(service)
+    return scenario, service
 
 
 def test_renaming_at_once_loses_no_update(replicas: Replicas) -> None:
-    world, service = stopped_service(replicas)
+    scenario, service = stopped_service(replicas)
     path = f"/api/v1/services/{service['id']}"
-    before = world.service(service["id"])["version"]
+    before = scenario.service(service["id"])["version"]
     names = [unique("name") for _ in range(100)]
-    replies = at_once(lambda name: replicas.spread(world.consumer).call("PATCH", path, {"name": name}), names)
+    replies = at_once(lambda name: replicas.spread(scenario.consumer).call("PATCH", path, {"name": name}), names)
     assert {reply.status for reply in replies} == {200}
     assert sorted(reply.body["version"] for reply in replies) == [before + 1 + number for number in range(100)]
     assert {reply.body["name"] for reply in replies} == set(names)
     last = max(replies, key=lambda reply: int(reply.body["version"]))
-    assert world.service(service["id"])["name"] == last.body["name"]
+    assert scenario.service(service["id"])["name"] == last.body["name"]
 
 
 def test_counting_under_a_version_loses_no_update(replicas: Replicas) -> None:
     """Read, add one, write back if nobody else did: the sum is right, or somebody was overwritten."""
-    world, service = stopped_service(replicas)
+    scenario, service = stopped_service(replicas)
     path = f"/api/v1/services/{service['id']}"
-    world.consumer.call("PATCH", path, {"name": "0"}, expect=200)
+    scenario.consumer.call("PATCH", path, {"name": "0"}, expect=200)
     refused = itertools.count()
 
     def count(_: int) -> None:
         while True:
-            client = replicas.spread(world.consumer)
+            client = replicas.spread(scenario.consumer)
             seen = client.call("GET", path, expect=200)
             name = str(int(seen.body["name"]) + 1)
             changed = client.call("PATCH", path, {"name": name}, headers={"If-Match": seen.headers["etag"]})
@@ -327,19 +327,19 @@ def test_counting_under_a_version_loses_no_update(replicas: Replicas) -> None:
             next(refused)
 
     at_once(count, range(60), threads=8)
-    assert world.service(service["id"])["name"] == "60"
+    assert scenario.service(service["id"])["name"] == "60"
     assert next(refused) > 0
 
 
 def test_changes_at_once_are_applied_one_by_one(replicas: Replicas) -> None:
     """Properties change through jobs: whoever was told 200 sees his change applied, the others 409."""
-    world, service = stopped_service(replicas)
+    scenario, service = stopped_service(replicas)
     path = f"/api/v1/services/{service['id']}"
     accepted: list[int] = []
     stop = threading.Event()
 
     def work() -> None:
-        agent = replicas.spread(world.agent)
+        agent = replicas.spread(scenario.agent)
         while not stop.is_set():
             for job in agent.get(f"/jobs/pending?serviceId={service['id']}&wait=1"):
                 agent.post(f"/jobs/{job['id']}/claim", expect=204)
@@ -349,7 +349,7 @@ def test_changes_at_once_are_applied_one_by_one(replicas: Replicas) -> None:
     worker.start()
 
     def change(number: int) -> int:
-        reply = replicas.spread(world.consumer).call("PATCH", path, {"properties": {"count": number}})
+        reply = replicas.spread(scenario.consumer).call("PATCH", path, {"properties": {"count": number}})
         if reply.status == 200:
             accepted.append(number)
         return reply.status
@@ -358,7 +358,7 @@ def test_changes_at_once_are_applied_one_by_one(replicas: Replicas) -> None:
     stop.set()
     worker.join(timeout=30)
     assert set(statuses) == {200, 409}
-    params = [job["params"]["count"] for job in world.jobs(service) if job["action"] == "update"]
+    params = [job["params"]["count"] for job in scenario.jobs(service) if job["action"] == "update"]
     assert sorted(params) == sorted(accepted)
-    done = world.consumer.wait_for(f"/services/{service['id']}", {"activeJob": None})
+    done = scenario.consumer.wait_for(f"/services/{service['id']}", {"activeJob": None})
     assert done["properties"]["count"] == params[-1]

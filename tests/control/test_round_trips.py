@@ -10,33 +10,38 @@ from typing import Any
 import pytest
 
 from control_plane import Cluster, running
-from query_counter import CountedConnection, listened_to
+from query_counter import CountingProxy, counting_proxy
 from scenario import Scenario
 
 TURNS = 12
 
 
 class Counted:
-    def __init__(self, world: Scenario, wire: CountedConnection) -> None:
-        self.world = world
-        self.kind = world.service_type({}, None)
-        self._wire = wire
+    def __init__(self, scenario: Scenario, proxy: CountingProxy) -> None:
+        self.scenario = scenario
+        self.kind = scenario.service_type({}, None)
+        self._wire = proxy
         self._least: dict[str, int] = {}
         for _ in range(TURNS):
             self._turn()
 
     def _turn(self) -> None:
-        world = self.world
-        body = {"serviceTypeId": self.kind["id"], "name": "n", "groupId": world.group_id, "agentId": world.agent_id}
-        service = self._count("order", lambda: world.consumer.post("/services", body))
-        (job,) = self._count("poll", lambda: world.agent.get("/jobs/pending"))
+        scenario = self.scenario
+        body = {
+            "serviceTypeId": self.kind["id"],
+            "name": "n",
+            "groupId": scenario.group_id,
+            "agentId": scenario.agent_id,
+        }
+        service = self._count("order", lambda: scenario.consumer.post("/services", body))
+        (job,) = self._count("poll", lambda: scenario.agent.get("/jobs/pending"))
         assert job["service"]["id"] == service["id"]
         path = f"/jobs/{job['id']}"
-        lease = self._count("claim", lambda: world.agent.post(f"{path}/claim", {"leaseSeconds": 60}, expect=200))
+        lease = self._count("claim", lambda: scenario.agent.post(f"{path}/claim", {"leaseSeconds": 60}, expect=200))
         held = {"leaseToken": lease["leaseToken"]}
-        self._count("renew", lambda: world.agent.post(f"{path}/renew", held, expect=200))
-        self._count("complete", lambda: world.agent.post(f"{path}/complete", held, expect=204))
-        self._count("show", lambda: world.consumer.get(f"/services/{service['id']}"))
+        self._count("renew", lambda: scenario.agent.post(f"{path}/renew", held, expect=200))
+        self._count("complete", lambda: scenario.agent.post(f"{path}/complete", held, expect=204))
+        self._count("show", lambda: scenario.consumer.get(f"/services/{service['id']}"))
 
     def _count(self, what: str, work: Callable[[], Any]) -> Any:
         """Together with what it leaves to be told afterwards. What else goes on at that time only makes it more."""
@@ -54,8 +59,8 @@ class Counted:
 @pytest.fixture(scope="module")
 def counted(postgresql: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Counted]:
     data: Path = tmp_path_factory.mktemp("round-trips") / "data"
-    with listened_to(postgresql.new_database()) as (url, wire), running(data, database_url=url) as server:
-        yield Counted(Scenario(server.admin), wire)
+    with counting_proxy(postgresql.new_database()) as (url, proxy), running(data, database_url=url) as server:
+        yield Counted(Scenario(server.admin), proxy)
 
 
 @pytest.mark.parametrize(

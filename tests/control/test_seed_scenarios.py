@@ -36,76 +36,82 @@ def faults(reply: Any) -> dict[str, str]:
     return {fault["path"]: fault["message"] for fault in reply["errors"]}
 
 
-def refused_order(world: Scenario, kind: Any, properties: Any, **more: Any) -> dict[str, str]:
-    body = {"serviceTypeId": kind["id"], "name": "x", "groupId": world.group_id, "agentId": world.agent_id, **more}
-    return faults(world.consumer.post("/services", {**body, "properties": properties}, expect=400))
+def refused_order(scenario: Scenario, kind: Any, properties: Any, **more: Any) -> dict[str, str]:
+    body = {
+        "serviceTypeId": kind["id"],
+        "name": "x",
+        "groupId": scenario.group_id,
+        "agentId": scenario.agent_id,
+        **more,
+    }
+    return faults(scenario.consumer.post("/services", {**body, "properties": properties}, expect=400))
 
 
-def judged(world: Scenario, kind: Any, properties: Any, **more: Any) -> dict[str, str]:
-    body = {"properties": properties, "agentId": world.agent_id, "groupId": world.group_id, **more}
-    verdict = world.consumer.post(f"/service-types/{kind['id']}/validate", body, expect=200)
+def judged(scenario: Scenario, kind: Any, properties: Any, **more: Any) -> dict[str, str]:
+    body = {"properties": properties, "agentId": scenario.agent_id, "groupId": scenario.group_id, **more}
+    verdict = scenario.consumer.post(f"/service-types/{kind['id']}/validate", body, expect=200)
     assert verdict["valid"] is not bool(verdict["errors"])
     return faults(verdict)
 
 
-def patch(world: Scenario, service: Any, properties: Any, *, expect: int = 200) -> Any:
-    return world.consumer.patch(f"/services/{service['id']}", {"properties": properties}, expect=expect)
+def patch(scenario: Scenario, service: Any, properties: Any, *, expect: int = 200) -> Any:
+    return scenario.consumer.patch(f"/services/{service['id']}", {"properties": properties}, expect=expect)
 
 
-def remove(world: Scenario, service: Any) -> Any:
-    world.consumer.delete(f"/services/{service['id']}")
-    return world.complete(service)
+def remove(scenario: Scenario, service: Any) -> Any:
+    scenario.consumer.delete(f"/services/{service['id']}")
+    return scenario.complete(service)
 
 
-def refused_report(world: Scenario, service: Any, properties: Any) -> dict[str, str]:
+def refused_report(scenario: Scenario, service: Any, properties: Any) -> dict[str, str]:
     """What the agent hears; its job is free again afterwards."""
-    job = world.next_job(service)
-    reply = world.agent.post(f"/jobs/{job['id']}/complete", {"properties": properties}, expect=400)
-    world.agent.post(f"/jobs/{job['id']}/release", expect=204)
+    job = scenario.next_job(service)
+    reply = scenario.agent.post(f"/jobs/{job['id']}/complete", {"properties": properties}, expect=400)
+    scenario.agent.post(f"/jobs/{job['id']}/release", expect=204)
     return faults(reply)
 
 
-def as_named(world: Scenario, name: str) -> Any:
+def as_named(scenario: Scenario, name: str) -> Any:
     """The text names service types; names are unique, and the server is shared."""
     found = [
-        each for each in world.admin.get("/service-types", query={"name": name})["items"] if each["name"] == name
+        each for each in scenario.admin.get("/service-types", query={"name": name})["items"] if each["name"] == name
     ]
     if not found:
-        return world.service_type(name=name)
-    known = world.admin.get(f"/agent-types/{world.agent_type_id}")["serviceTypeIds"]
-    world.admin.patch(f"/agent-types/{world.agent_type_id}", {"serviceTypeIds": [*known, found[0]["id"]]})
+        return scenario.service_type(name=name)
+    known = scenario.admin.get(f"/agent-types/{scenario.agent_type_id}")["serviceTypeIds"]
+    scenario.admin.patch(f"/agent-types/{scenario.agent_type_id}", {"serviceTypeIds": [*known, found[0]["id"]]})
     return found[0]
 
 
-def option_type(world: Scenario, kind: str) -> Any:
-    found: list[Any] = world.admin.get("/service-option-types", query={"type": kind})["items"]
-    return found[0] if found else world.admin.post("/service-option-types", {"name": kind, "type": kind})
+def option_type(scenario: Scenario, kind: str) -> Any:
+    found: list[Any] = scenario.admin.get("/service-option-types", query={"type": kind})["items"]
+    return found[0] if found else scenario.admin.post("/service-option-types", {"name": kind, "type": kind})
 
 
-def pool_set(world: Scenario) -> str:
+def pool_set(scenario: Scenario) -> str:
     """Steps 1 and 4 of the text's pool setup."""
-    (new_set,) = seed_text.requests("Property Pool Allocation", "1. ", participant_uuid=world.provider_id)
-    set_id: str = send(world.provider, new_set, 201)["id"]
+    (new_set,) = seed_text.requests("Property Pool Allocation", "1. ", participant_uuid=scenario.provider_id)
+    set_id: str = send(scenario.provider, new_set, 201)["id"]
     (configure,) = seed_text.requests("Property Pool Allocation", "4. ", pool_set_uuid=set_id)
-    world.provider.patch(f"/agents/{world.agent_id}", configure.body)
+    scenario.provider.patch(f"/agents/{scenario.agent_id}", configure.body)
     return set_id
 
 
-def public_pool(world: Scenario, set_id: str) -> Any:
+def public_pool(scenario: Scenario, set_id: str) -> Any:
     """Steps 2 and 3: a list with one address."""
     (new_pool,) = seed_text.requests("Property Pool Allocation", "2. ", pool_set_uuid=set_id)
-    pool = send(world.provider, new_pool, 201)
+    pool = send(scenario.provider, new_pool, 201)
     (new_value,) = seed_text.requests("Property Pool Allocation", "3. ", pool_uuid=pool["id"])
-    send(world.provider, new_value, 201)
+    send(scenario.provider, new_value, 201)
     return pool
 
 
-def free(world: Scenario, pool: Any) -> int:
-    return int(world.provider.get(f"/service-pools/{pool['id']}/usage")["free"])
+def free(scenario: Scenario, pool: Any) -> int:
+    return int(scenario.provider.get(f"/service-pools/{pool['id']}/usage")["free"])
 
 
-def reveal(world: Scenario, reference: str, expect: int = 200) -> Any:
-    reply = world.agent.get(f"/vault/secrets/{reference.removeprefix('vault://')}", expect=expect)
+def reveal(scenario: Scenario, reference: str, expect: int = 200) -> Any:
+    reply = scenario.agent.get(f"/vault/secrets/{reference.removeprefix('vault://')}", expect=expect)
     return reply.get("value")
 
 
@@ -115,9 +121,9 @@ def reveal(world: Scenario, reference: str, expect: int = 200) -> Any:
 TYPES = blocks("String", "Integer", "Number (Float)", "Boolean", "JSON", "Object", "Array")
 
 
-def test_each_property_type_is_ordered_with_its_defaults(world: Scenario) -> None:
-    kind = world.service_type(TYPES)
-    shown = world.consumer.get(f"/service-types/{kind['id']}")
+def test_each_property_type_is_ordered_with_its_defaults(scenario: Scenario) -> None:
+    kind = scenario.service_type(TYPES)
+    shown = scenario.consumer.get(f"/service-types/{kind['id']}")
     assert shown["propertySchema"] == TYPES
     given = {
         "name": "n",
@@ -126,19 +132,19 @@ def test_each_property_type_is_ordered_with_its_defaults(world: Scenario) -> Non
         "ports": [1, 65535],
         "customData": [None],
     }
-    service = world.order(kind, given)
+    service = scenario.order(kind, given)
     defaults = {"price": 0.0, "enabled": True, "metadata": {"owner": "o", "tags": ["a"], "version": 1.0}}
     assert service["properties"] == {**given, **defaults}
 
 
 @pytest.mark.parametrize("value", ["text", 1.5, {"a": [None]}, [1, "2"], False, None])
-def test_a_json_property_takes_any_value(world: Scenario, value: object) -> None:
-    assert judged(world, world.service_type(blocks("JSON")), {"customData": value}) == {}
+def test_a_json_property_takes_any_value(scenario: Scenario, value: object) -> None:
+    assert judged(scenario, scenario.service_type(blocks("JSON")), {"customData": value}) == {}
 
 
-def test_each_property_type_refuses_the_others(world: Scenario) -> None:
+def test_each_property_type_refuses_the_others(scenario: Scenario) -> None:
     wrong = {"name": 1, "cpu": 1.5, "price": "1", "enabled": 0, "metadata": [], "ports": [0, "x", 65536]}
-    assert refused_order(world, world.service_type(TYPES), wrong) == {
+    assert refused_order(scenario, scenario.service_type(TYPES), wrong) == {
         "name": "expected string, got integer",
         "cpu": "expected integer, got number",
         "price": "expected number, got string",
@@ -149,20 +155,20 @@ def test_each_property_type_refuses_the_others(world: Scenario) -> None:
         "ports[2]": "value 65536 exceeds maximum 65535",
     }
     nested = {"name": "n", "cpu": 1, "metadata": {"tags": ["a", 2], "x": 1}, "ports": []}
-    assert judged(world, world.service_type(TYPES), nested) == {
+    assert judged(scenario, scenario.service_type(TYPES), nested) == {
         "metadata.x": "unknown property",
         "metadata.owner": "required field is missing",
         "metadata.tags[1]": "expected string, got integer",
         "ports": "array length 0 is less than minimum 1",
     }
     many = {"name": "n", "cpu": 1, "ports": list(range(1, 12))}
-    assert judged(world, world.service_type(TYPES), many) == {"ports": "array length 11 exceeds maximum 10"}
+    assert judged(scenario, scenario.service_type(TYPES), many) == {"ports": "array length 11 exceeds maximum 10"}
 
 
 # Authorizers
 
 
-def test_each_actor_sets_what_it_may(world: Scenario) -> None:
+def test_each_actor_sets_what_it_may(scenario: Scenario) -> None:
     schema = {
         name: rule
         for each in seed_text.json_blocks()
@@ -170,18 +176,18 @@ def test_each_actor_sets_what_it_may(world: Scenario) -> None:
         for name, rule in each.parse().items()  # type: ignore[attr-defined]
     }
     assert schema.keys() == {"instanceName", "ipAddress", "publicIp", "hostname"}
-    kind = world.service_type(schema)
-    public_pool(world, pool_set(world))
-    assert refused_order(world, kind, {"instanceName": "n", "ipAddress": "10.0.0.1", "publicIp": "1.2.3.4"}) == {
+    kind = scenario.service_type(schema)
+    public_pool(scenario, pool_set(scenario))
+    assert refused_order(scenario, kind, {"instanceName": "n", "ipAddress": "10.0.0.1", "publicIp": "1.2.3.4"}) == {
         "ipAddress": "ipAddress: property can only be set by: [agent]",
         "publicIp": "publicIp: property can only be set by: [system]",
     }
-    service = world.order(kind, {"instanceName": "n", "hostname": "from-user"})
-    assert refused_report(world, service, {"instanceName": "m", "publicIp": "1.2.3.4"}) == {
+    service = scenario.order(kind, {"instanceName": "n", "hostname": "from-user"})
+    assert refused_report(scenario, service, {"instanceName": "m", "publicIp": "1.2.3.4"}) == {
         "instanceName": "instanceName: property can only be set by: [user]",
         "publicIp": "publicIp: property can only be set by: [system]",
     }
-    done = world.complete(service, properties={"ipAddress": "10.0.0.1", "hostname": "from-agent"})
+    done = scenario.complete(service, properties={"ipAddress": "10.0.0.1", "hostname": "from-agent"})
     assert done["properties"] == {
         "instanceName": "n",
         "ipAddress": "10.0.0.1",
@@ -190,29 +196,29 @@ def test_each_actor_sets_what_it_may(world: Scenario) -> None:
     }
 
 
-def test_states_decide_when_a_property_changes_and_an_agent_sets_its_id_once(world: Scenario) -> None:
+def test_states_decide_when_a_property_changes_and_an_agent_sets_its_id_once(scenario: Scenario) -> None:
     schema = {
         **blocks("Combining Authorizers"),
         **seed_text.block("State Authorizer", "**Example - Update Only"),  # type: ignore[dict-item]
         **seed_text.block("State Authorizer", "**Example - Hot"),  # type: ignore[dict-item]
     }
     assert schema.keys() == {"cpu", "instanceId", "diskSize", "maxConnections"}
-    service = world.order(world.service_type(schema), {"cpu": 1, "diskSize": 10, "maxConnections": 5})
-    world.complete(service, properties={"instanceId": "i-1"})
-    patch(world, service, {"cpu": 2, "diskSize": 20})
-    assert refused_report(world, service, {"instanceId": "i-2"}) == {
+    service = scenario.order(scenario.service_type(schema), {"cpu": 1, "diskSize": 10, "maxConnections": 5})
+    scenario.complete(service, properties={"instanceId": "i-1"})
+    patch(scenario, service, {"cpu": 2, "diskSize": 20})
+    assert refused_report(scenario, service, {"instanceId": "i-2"}) == {
         "instanceId": "instanceId: property is immutable and cannot be changed"
     }
-    assert world.complete(service)["properties"]["diskSize"] == 20
-    world.do(service, "start")
-    world.complete(service)
+    assert scenario.complete(service)["properties"]["diskSize"] == 20
+    scenario.do(service, "start")
+    scenario.complete(service)
     changes = {"cpu": 4, "diskSize": 40, "maxConnections": 50}
-    assert faults(patch(world, service, changes, expect=400)) == {
+    assert faults(patch(scenario, service, changes, expect=400)) == {
         "cpu": "cpu: property cannot be updated in state 'Started'",
         "diskSize": "diskSize: property cannot be updated in state 'Started'",
     }
-    patch(world, service, {"maxConnections": 50})
-    assert world.complete(service)["properties"]["maxConnections"] == 50
+    patch(scenario, service, {"maxConnections": 50})
+    assert scenario.complete(service)["properties"]["maxConnections"] == 50
 
 
 # Validators
@@ -223,7 +229,7 @@ def validated(kind: str, heading: str, number: int = 0) -> Any:
     return {"type": kind, **found[number].parse()}  # type: ignore[dict-item]
 
 
-def test_every_validator_of_the_text_says_what_is_wrong(world: Scenario) -> None:
+def test_every_validator_of_the_text_says_what_is_wrong(scenario: Scenario) -> None:
     schema = {
         "minLength": validated("string", "minLength"),
         "maxLength": validated("string", "maxLength"),
@@ -240,13 +246,13 @@ def test_every_validator_of_the_text_says_what_is_wrong(world: Scenario) -> None
         "minLength": "äöü", "maxLength": "x" * 50, "pattern": "a_B-9", "stringEnum": "staging", "min": 1, "max": 100,
         "numberEnum": 32, "minItems": [0], "maxItems": [0] * 10, "uniqueItems": [1, True, "1"],
     }  # fmt: skip
-    kind = world.service_type(schema)
-    assert world.order(kind, good)["properties"] == good
+    kind = scenario.service_type(schema)
+    assert scenario.order(kind, good)["properties"] == good
     bad = {
         "minLength": "äö", "maxLength": "x" * 51, "pattern": "a b", "stringEnum": "test", "min": 0.5, "max": 101,
         "numberEnum": 3, "minItems": [], "maxItems": [0] * 11, "uniqueItems": [{"a": 1}, {"a": 1.0}],
     }  # fmt: skip
-    assert refused_order(world, kind, bad) == {
+    assert refused_order(scenario, kind, bad) == {
         "minLength": "string length 2 is less than minimum 3",
         "maxLength": "string length 51 exceeds maximum 50",
         "pattern": "string does not match pattern ^[a-zA-Z0-9_-]+$",
@@ -260,116 +266,118 @@ def test_every_validator_of_the_text_says_what_is_wrong(world: Scenario) -> None
     }
 
 
-def test_a_referenced_service_must_be_of_a_type_that_the_text_allows(world: Scenario) -> None:
-    kind = world.service_type(blocks("serviceType"))
-    mysql, mongo, redis = (world.order(as_named(world, name)) for name in ("MySQL", "MongoDB", "Redis"))
+def test_a_referenced_service_must_be_of_a_type_that_the_text_allows(scenario: Scenario) -> None:
+    kind = scenario.service_type(blocks("serviceType"))
+    mysql, mongo, redis = (scenario.order(as_named(scenario, name)) for name in ("MySQL", "MongoDB", "Redis"))
     order = {"database_service": mysql["id"], "storage_service": mongo["id"]}
-    assert world.order(kind, order)["properties"] == order
+    assert scenario.order(kind, order)["properties"] == order
     wrong = "referenced service is not of the allowed service type"
-    assert refused_order(world, kind, {"database_service": mongo["id"], "storage_service": redis["id"]}) == {
+    assert refused_order(scenario, kind, {"database_service": mongo["id"], "storage_service": redis["id"]}) == {
         "database_service": wrong,
         "storage_service": wrong,
     }
-    assert refused_order(world, kind, {"database_service": "db-1", "storage_service": str(uuid4())}) == {
+    assert refused_order(scenario, kind, {"database_service": "db-1", "storage_service": str(uuid4())}) == {
         "database_service": "invalid service ID format",
         "storage_service": "referenced service does not exist",
     }
 
 
-def test_a_referenced_service_must_have_the_same_origin(world: Scenario) -> None:
-    api = as_named(world, "Python-API")
-    kind = world.service_type(blocks("sameOrigin"))
-    other_group = world.consumer.post("/service-groups", {"name": "o", "consumerId": world.consumer_id})["id"]
-    near, far = world.order(api), world.order(api, groupId=other_group)
+def test_a_referenced_service_must_have_the_same_origin(scenario: Scenario) -> None:
+    api = as_named(scenario, "Python-API")
+    kind = scenario.service_type(blocks("sameOrigin"))
+    other_group = scenario.consumer.post("/service-groups", {"name": "o", "consumerId": scenario.consumer_id})["id"]
+    near, far = scenario.order(api), scenario.order(api, groupId=other_group)
     order = {"related_service": far["id"], "dependent_service": near["id"], "backend_service": far["id"]}
-    assert world.order(kind, order)["properties"] == order
-    assert refused_order(world, kind, {**order, "dependent_service": far["id"]}) == {
+    assert scenario.order(kind, order)["properties"] == order
+    assert refused_order(scenario, kind, {**order, "dependent_service": far["id"]}) == {
         "dependent_service": "referenced service must belong to the same service group"
     }
     # An admin may read every service, so it learns why; for others a foreign service is not there at all.
-    foreign = world.admin.post(
+    foreign = scenario.admin.post(
         "/services",
-        {"serviceTypeId": api["id"], "name": "f", "consumerId": world.provider_id, "agentId": world.agent_id},
+        {"serviceTypeId": api["id"], "name": "f", "consumerId": scenario.provider_id, "agentId": scenario.agent_id},
     )
-    body = {"properties": {**order, "backend_service": foreign["id"]}, "groupId": world.group_id}
+    body = {"properties": {**order, "backend_service": foreign["id"]}, "groupId": scenario.group_id}
     path = f"/service-types/{kind['id']}/validate"
-    assert faults(world.admin.post(path, body, expect=200)) == {
+    assert faults(scenario.admin.post(path, body, expect=200)) == {
         "backend_service": "referenced service must belong to the same consumer"
     }
-    assert faults(world.consumer.post(path, body, expect=200)) == {
+    assert faults(scenario.consumer.post(path, body, expect=200)) == {
         "backend_service": "referenced service does not exist"
     }
 
 
-def test_the_options_of_the_provider_decide_what_can_be_ordered(world: Scenario) -> None:
+def test_the_options_of_the_provider_decide_what_can_be_ordered(scenario: Scenario) -> None:
     written: Any = seed_text.block("serviceOption", "Service type schema:")
-    kind = world.service_type(**{**written, "name": unique(written["name"])})
+    kind = scenario.service_type(**{**written, "name": unique(written["name"])})
     (new_type,) = seed_text.requests("serviceOption", "Administrators manage")
-    if not world.admin.get("/service-option-types", query={"type": "os"})["items"]:
-        send(world.admin, new_type, 201)
-    option_type(world, "machine_type")
-    region = option_type(world, "region")
+    if not scenario.admin.get("/service-option-types", query={"type": "os"})["items"]:
+        send(scenario.admin, new_type, 201)
+    option_type(scenario, "machine_type")
+    region = option_type(scenario, "region")
     order: Any = seed_text.block("serviceOption", "Valid service creation:")
     missing = "service option with value '{}' not found or not enabled for provider"
     given = order["properties"]
-    assert refused_order(world, kind, given) == {name: missing.format(value) for name, value in given.items()}
+    assert refused_order(scenario, kind, given) == {name: missing.format(value) for name, value in given.items()}
     options: Any = seed_text.block("serviceOption", "Provider's service options:")
-    made = [world.provider.post("/service-options", {**each, "providerId": world.provider_id}) for each in options]
-    names = {"participant_uuid": world.provider_id, "option_type_uuid": region["id"]}
+    made = [
+        scenario.provider.post("/service-options", {**each, "providerId": scenario.provider_id}) for each in options
+    ]
+    names = {"participant_uuid": scenario.provider_id, "option_type_uuid": region["id"]}
     (new_option,) = seed_text.requests("serviceOption", "Providers manage", **names)
     assert isinstance(new_option.body, dict)
-    world.provider.post("/service-options", {**new_option.body, "name": "East", "value": "us-east-1"})
-    service = world.order(kind, given, name=order["name"])
+    scenario.provider.post("/service-options", {**new_option.body, "name": "East", "value": "us-east-1"})
+    service = scenario.order(kind, given, name=order["name"])
     assert (service["name"], service["properties"]) == (order["name"], given)
-    world.provider.patch(f"/service-options/{made[0]['id']}", {"enabled": False})
-    assert refused_order(world, kind, given) == {"operatingSystem": missing.format("ubuntu-22.04")}
-    world.order(kind, {**given, "operatingSystem": "ubuntu-24.04"})
+    scenario.provider.patch(f"/service-options/{made[0]['id']}", {"enabled": False})
+    assert refused_order(scenario, kind, given) == {"operatingSystem": missing.format("ubuntu-22.04")}
+    scenario.order(kind, {**given, "operatingSystem": "ubuntu-24.04"})
 
 
-def test_an_option_matches_as_json_whatever_it_is(world: Scenario) -> None:
-    kind = world.service_type(seed_text.block("serviceOption", "Disk type with complex value:"))
-    disks = option_type(world, "disk_type")
-    option = {"providerId": world.provider_id, "serviceOptionTypeId": disks["id"], "name": "ssd"}
-    world.provider.post("/service-options", {**option, "value": {"type": "ssd", "size": 100}})
-    world.order(kind, {"diskConfig": {"size": 100.0, "type": "ssd"}})
+def test_an_option_matches_as_json_whatever_it_is(scenario: Scenario) -> None:
+    kind = scenario.service_type(seed_text.block("serviceOption", "Disk type with complex value:"))
+    disks = option_type(scenario, "disk_type")
+    option = {"providerId": scenario.provider_id, "serviceOptionTypeId": disks["id"], "name": "ssd"}
+    scenario.provider.post("/service-options", {**option, "value": {"type": "ssd", "size": 100}})
+    scenario.order(kind, {"diskConfig": {"size": 100.0, "type": "ssd"}})
     for wrong in ({"type": "ssd"}, {"type": "ssd", "size": "100"}, {"type": "ssd", "size": 100, "x": 1}):
-        (message,) = refused_order(world, kind, {"diskConfig": wrong}).values()
+        (message,) = refused_order(scenario, kind, {"diskConfig": wrong}).values()
         assert message.endswith("not found or not enabled for provider")
     system: Any = seed_text.block("serviceOption", "**Basic Usage:**")
     zones = {**system["operatingSystem"], "type": "array", "items": {"type": "string"}}
-    listed = world.service_type({"zones": zones})
-    os_type = option_type(world, "os")
-    world.provider.post(
+    listed = scenario.service_type({"zones": zones})
+    os_type = option_type(scenario, "os")
+    scenario.provider.post(
         "/service-options",
         {**option, "serviceOptionTypeId": os_type["id"], "value": ["us-east-1a", "us-east-1b"]},
     )
-    world.order(listed, {"zones": ["us-east-1a", "us-east-1b"]})
-    assert refused_order(world, listed, {"zones": ["us-east-1b", "us-east-1a"]}).keys() == {"zones"}
+    scenario.order(listed, {"zones": ["us-east-1a", "us-east-1b"]})
+    assert refused_order(scenario, listed, {"zones": ["us-east-1b", "us-east-1a"]}).keys() == {"zones"}
 
 
 # Pools and generators
 
 
-def test_the_complete_pool_example_fills_an_order_and_takes_back(world: Scenario) -> None:
+def test_the_complete_pool_example_fills_an_order_and_takes_back(scenario: Scenario) -> None:
     chapter = "Property Pool Allocation"
     written: Any = seed_text.block(chapter, "Service type schema:")
-    kind = world.service_type(**{**written, "name": unique(written["name"])})
-    assert set(refused_order(world, kind, {}).values()) == {"agent does not have a pool set configured"}
-    set_id = pool_set(world)
-    assert refused_order(world, kind, {})["publicIp"] == "no pool found with type public_ip in pool set"
-    public = public_pool(world, set_id)
+    kind = scenario.service_type(**{**written, "name": unique(written["name"])})
+    assert set(refused_order(scenario, kind, {}).values()) == {"agent does not have a pool set configured"}
+    set_id = pool_set(scenario)
+    assert refused_order(scenario, kind, {})["publicIp"] == "no pool found with type public_ip in pool set"
+    public = public_pool(scenario, set_id)
     (subnet,) = seed_text.requests(chapter, "Pool setup (subnet pool)", pool_set_uuid=set_id)
-    private = send(world.provider, subnet, 201)
+    private = send(scenario.provider, subnet, 201)
     new_pool, _ = seed_text.requests(chapter, "Pool setup (complex JSON", pool_set_uuid=set_id)
-    hostnames = send(world.provider, new_pool, 201)
+    hostnames = send(scenario.provider, new_pool, 201)
     _, new_value = seed_text.requests(chapter, "Pool setup (complex JSON", hostname_pool_uuid=hostnames["id"])
-    send(world.provider, new_value, 201)
+    send(scenario.provider, new_value, 201)
     order: Any = seed_text.block(chapter, "Service creation (automatic allocation):")
-    service = world.order(kind, order["properties"], name=order["name"])
+    service = scenario.order(kind, order["properties"], name=order["name"])
     after: Any = seed_text.block(chapter, "After service creation")
     assert service["properties"] == after["properties"]
     (view,) = seed_text.requests(chapter, "View allocation status", public_ip_pool_uuid=public["id"])
-    (shown,) = send(world.provider, view, 200)["items"]
+    (shown,) = send(scenario.provider, view, 200)["items"]
     answer: Any = seed_text.block(chapter, "Response shows allocated status:")
     (expected,) = answer["items"]
     assert shown.keys() >= expected.keys()
@@ -379,108 +387,108 @@ def test_the_complete_pool_example_fills_an_order_and_takes_back(world: Scenario
         expected["propertyName"],
         service["id"],
     ]
-    assert refused_order(world, kind, {}) == {
+    assert refused_order(scenario, kind, {}) == {
         "publicIp": "failed to allocate from pool public_ip",
         "hostname": "failed to allocate from pool hostname",
     }
-    assert (free(world, public), free(world, private), free(world, hostnames)) == (0, 253, 0)
-    world.complete(service)
-    remove(world, service)
-    assert (free(world, public), free(world, private), free(world, hostnames)) == (1, 254, 1)
-    assert world.order(kind)["properties"] == after["properties"]
+    assert (free(scenario, public), free(scenario, private), free(scenario, hostnames)) == (0, 253, 0)
+    scenario.complete(service)
+    remove(scenario, service)
+    assert (free(scenario, public), free(scenario, private), free(scenario, hostnames)) == (1, 254, 1)
+    assert scenario.order(kind)["properties"] == after["properties"]
 
 
-def test_a_pool_of_integers_fills_integers_only(world: Scenario) -> None:
-    set_id = pool_set(world)
+def test_a_pool_of_integers_fills_integers_only(scenario: Scenario) -> None:
+    set_id = pool_set(scenario)
     (written,) = seed_text.requests("Property Pool Allocation", "2. ", pool_set_uuid=set_id)
     assert isinstance(written.body, dict)
-    pool = world.provider.post("/service-pools", {**written.body, "type": "port", "propertyType": "integer"})
+    pool = scenario.provider.post("/service-pools", {**written.body, "type": "port", "propertyType": "integer"})
     for port in (8080, 8081):
-        world.provider.post("/service-pool-values", {"servicePoolId": pool["id"], "name": "p", "value": port})
+        scenario.provider.post("/service-pool-values", {"servicePoolId": pool["id"], "name": "p", "value": port})
     rule: Any = seed_text.block("Property Pool Allocation", "**Basic Usage:**")
     port_rule = {**rule["publicIp"], "type": "integer", "generator": {"type": "pool", "config": {"poolType": "port"}}}
-    kind = world.service_type({"port": port_rule})
-    assert [world.order(kind)["properties"]["port"] for _ in range(2)] == [8080, 8081]
-    text = world.service_type({"port": {**port_rule, "type": "string"}})
-    assert refused_order(world, text, {}) == {
+    kind = scenario.service_type({"port": port_rule})
+    assert [scenario.order(kind)["properties"]["port"] for _ in range(2)] == [8080, 8081]
+    text = scenario.service_type({"port": {**port_rule, "type": "string"}})
+    assert refused_order(scenario, text, {}) == {
         "port": "property port has type string but pool port provides type integer"
     }
 
 
-def test_generators_in_the_old_and_the_new_spelling_make_values(world: Scenario) -> None:
-    public_pool(world, pool_set(world))
+def test_generators_in_the_old_and_the_new_spelling_make_values(scenario: Scenario) -> None:
+    public_pool(scenario, pool_set(scenario))
     schema: Any = {
         **seed_text.block("Generators", "**Example: Pool Generator"),  # type: ignore[dict-item]
         **seed_text.block("Generators", "Generators would be configured"),  # type: ignore[dict-item]
     }
-    kind = world.service_type(schema)
-    assert refused_order(world, kind, {"publicIp": "1.2.3.4", "hostname": "h"}) == {
+    kind = scenario.service_type(schema)
+    assert refused_order(scenario, kind, {"publicIp": "1.2.3.4", "hostname": "h"}) == {
         "publicIp": "publicIp: property can only be set by: [system]",
         "hostname": "hostname: property can only be set by: [system]",
     }
-    service = world.order(kind)
+    service = scenario.order(kind)
     assert service["properties"] == {"publicIp": "185.123.45.10", "hostname": f"server-{service['id']}"}
 
 
 # Secrets
 
 
-def test_the_web_application_of_the_text_keeps_its_secrets_as_long_as_it_says(world: Scenario) -> None:
+def test_the_web_application_of_the_text_keeps_its_secrets_as_long_as_it_says(scenario: Scenario) -> None:
     written: Any = seed_text.block("Property Secrets", "Service type with secrets:")
     order: Any = seed_text.block("Property Secrets", "Service creation request:")
     kept: Any = seed_text.block("Property Secrets", "Stored service properties")
-    kind = world.service_type(**{**written, "name": unique(written["name"])})
-    service = world.order(kind, order["properties"], name=order["name"])
+    kind = scenario.service_type(**{**written, "name": unique(written["name"])})
+    service = scenario.order(kind, order["properties"], name=order["name"])
     found, given = service["properties"], order["properties"]
     assert found.keys() == kept.keys()
     assert found["databaseConfig"].keys() == kept["databaseConfig"].keys()
     references = [found["apiKey"], found["initialPassword"], found["databaseConfig"]["password"]]
     plain = [given["apiKey"], given["initialPassword"], given["databaseConfig"]["password"]]
-    assert [reveal(world, each) for each in references] == plain
-    after = world.complete(service)["properties"]
+    assert [reveal(scenario, each) for each in references] == plain
+    after = scenario.complete(service)["properties"]
     assert after == {name: value for name, value in found.items() if name != "initialPassword"}
-    reveal(world, references[1], expect=404)
-    assert [reveal(world, references[0]), reveal(world, references[2])] == [plain[0], plain[2]]
-    remove(world, service)
+    reveal(scenario, references[1], expect=404)
+    assert [reveal(scenario, references[0]), reveal(scenario, references[2])] == [plain[0], plain[2]]
+    remove(scenario, service)
     for reference in references:
-        reveal(world, reference, expect=404)
+        reveal(scenario, reference, expect=404)
 
 
-def test_nested_secrets_of_both_kinds_go_in_their_time(world: Scenario) -> None:
-    kind = world.service_type(seed_text.block("Property Secrets", "However, objects can contain"))
+def test_nested_secrets_of_both_kinds_go_in_their_time(scenario: Scenario) -> None:
+    kind = scenario.service_type(seed_text.block("Property Secrets", "However, objects can contain"))
     users = [{"username": name, "password": f"p-{name}"} for name in "ab"]
-    service = world.order(kind, {"database": {"host": "h", "password": "p-db"}, "users": users})
+    service = scenario.order(kind, {"database": {"host": "h", "password": "p-db"}, "users": users})
     lasting = service["properties"]["database"]["password"]
     passing = [user["password"] for user in service["properties"]["users"]]
-    assert [reveal(world, each) for each in (lasting, *passing)] == ["p-db", "p-a", "p-b"]
-    done = world.complete(service)
+    assert [reveal(scenario, each) for each in (lasting, *passing)] == ["p-db", "p-a", "p-b"]
+    done = scenario.complete(service)
     assert done["properties"] == {
         "database": {"host": "h", "password": lasting},
         "users": [{"username": "a"}, {"username": "b"}],
     }
     for reference in passing:
-        reveal(world, reference, expect=404)
-    patch(world, service, {"users": [{"username": "c", "password": "p-c"}]})
-    (params,) = [job["params"] for job in world.jobs(service) if job["status"] == "Pending"]
-    assert reveal(world, params["users"][0]["password"]) == "p-c"
-    world.fail(service, "no")
-    reveal(world, params["users"][0]["password"], expect=404)
-    assert reveal(world, lasting) == "p-db"
-    assert remove(world, service)["properties"]["database"] == {"host": "h"}
-    reveal(world, lasting, expect=404)
+        reveal(scenario, reference, expect=404)
+    patch(scenario, service, {"users": [{"username": "c", "password": "p-c"}]})
+    (params,) = [job["params"] for job in scenario.jobs(service) if job["status"] == "Pending"]
+    assert reveal(scenario, params["users"][0]["password"]) == "p-c"
+    scenario.fail(service, "no")
+    reveal(scenario, params["users"][0]["password"], expect=404)
+    assert reveal(scenario, lasting) == "p-db"
+    assert remove(scenario, service)["properties"]["database"] == {"host": "h"}
+    reveal(scenario, lasting, expect=404)
 
 
-def test_each_job_has_ephemeral_secrets_of_its_own(world: Scenario) -> None:
-    service = world.order(world.service_type(MIXED), {"apiKey": "k", "setupPassword": "one"})
+def test_each_job_has_ephemeral_secrets_of_its_own(scenario: Scenario) -> None:
+    service = scenario.order(scenario.service_type(MIXED), {"apiKey": "k", "setupPassword": "one"})
     key, first = service["properties"]["apiKey"], service["properties"]["setupPassword"]
-    world.complete(service)
-    reveal(world, first, expect=404)
-    patch(world, service, {"setupPassword": "two"})
-    second = world.next_job_seen(service)["params"]["setupPassword"]
-    assert (second != first, reveal(world, second)) == (True, "two")
-    assert world.complete(service)["properties"] == {"apiKey": key}
-    reveal(world, second, expect=404)
-    assert reveal(world, key) == "k"
+    scenario.complete(service)
+    reveal(scenario, first, expect=404)
+    patch(scenario, service, {"setupPassword": "two"})
+    second = scenario.next_job_seen(service)["params"]["setupPassword"]
+    assert (second != first, reveal(scenario, second)) == (True, "two")
+    assert scenario.complete(service)["properties"] == {"apiKey": key}
+    reveal(scenario, second, expect=404)
+    assert reveal(scenario, key) == "k"
 
 
 @pytest.mark.parametrize(
@@ -511,25 +519,25 @@ def test_each_job_has_ephemeral_secrets_of_its_own(world: Scenario) -> None:
         ),
     ],
 )
-def test_a_definition_is_refused_in_the_words_of_the_text(world: Scenario, definition: Any, message: str) -> None:
+def test_a_definition_is_refused_in_the_words_of_the_text(scenario: Scenario, definition: Any, message: str) -> None:
     assert message in seed_text.listed_messages()
     body = {"name": unique("t"), "propertySchema": {"p": definition}}
-    reply = world.admin.post("/service-types", body, expect=400)
+    reply = scenario.admin.post("/service-types", body, expect=400)
     assert list(faults(reply).values()) == [message]
 
 
 # The complete examples and the API's usage
 
 
-def test_the_vm_as_written_lives_its_whole_life(world: Scenario) -> None:
-    kind = world.service_type(VM, SIMPLE)
-    pool = public_pool(world, pool_set(world))
-    service = world.order(kind, {**GOOD_VM, "tags": {"environment": "prod"}})
+def test_the_vm_as_written_lives_its_whole_life(scenario: Scenario) -> None:
+    kind = scenario.service_type(VM, SIMPLE)
+    pool = public_pool(scenario, pool_set(scenario))
+    service = scenario.order(kind, {**GOOD_VM, "tags": {"environment": "prod"}})
     assert service["properties"]["publicIp"] == "185.123.45.10"
     reported = {"instanceId": "i-1", "ipAddress": "10.0.0.5", "hostname": "web-01.internal"}
-    world.complete(service, properties=reported)
+    scenario.complete(service, properties=reported)
     wrong = {"instanceName": "a b", "region": "us-west-2", "cpu": 3, "diskSize": 1001, "tags": {"environment": "x"}}
-    assert faults(patch(world, service, {**wrong, "publicIp": "1.1.1.1", "hostname": "h"}, expect=400)) == {
+    assert faults(patch(scenario, service, {**wrong, "publicIp": "1.1.1.1", "hostname": "h"}, expect=400)) == {
         "instanceName": "string does not match pattern ^[a-zA-Z0-9-]+$",
         "region": "region: property is immutable and cannot be changed",
         "cpu": "value is not in allowed enum values",
@@ -538,8 +546,8 @@ def test_the_vm_as_written_lives_its_whole_life(world: Scenario) -> None:
         "hostname": "hostname: property can only be set by: [agent]",
         "tags.environment": "value is not in allowed enum values",
     }
-    patch(world, service, {"cpu": 8, "tags": {"owner": "me"}})
-    done = world.complete(service)["properties"]
+    patch(scenario, service, {"cpu": 8, "tags": {"owner": "me"}})
+    done = scenario.complete(service)["properties"]
     assert done == {
         **GOOD_VM,
         **reported,
@@ -547,106 +555,106 @@ def test_the_vm_as_written_lives_its_whole_life(world: Scenario) -> None:
         "publicIp": "185.123.45.10",
         "tags": {"environment": "prod", "owner": "me"},
     }
-    world.do(service, "start")
-    world.complete(service)
-    assert faults(patch(world, service, {"memory": 16}, expect=400)) == {
+    scenario.do(service, "start")
+    scenario.complete(service)
+    assert faults(patch(scenario, service, {"memory": 16}, expect=400)) == {
         "memory": "memory: property cannot be updated in state 'Started'"
     }
-    assert remove(world, service)["status"] == "Deleted"
-    assert free(world, pool) == 1
+    assert remove(scenario, service)["status"] == "Deleted"
+    assert free(scenario, pool) == 1
 
 
-def test_the_disk_as_written_is_resized_by_the_user_and_measured_by_the_agent(world: Scenario) -> None:
-    kind = world.service_type(seed_text.block("Disk Service Type"))
-    assert refused_order(world, kind, {"name": "d", "sizeGb": 16385, "type": "tape"}) == {
+def test_the_disk_as_written_is_resized_by_the_user_and_measured_by_the_agent(scenario: Scenario) -> None:
+    kind = scenario.service_type(seed_text.block("Disk Service Type"))
+    assert refused_order(scenario, kind, {"name": "d", "sizeGb": 16385, "type": "tape"}) == {
         "sizeGb": "value 16385 exceeds maximum 16384",
         "type": "value is not in allowed enum values",
     }
-    service = world.order(kind, {"name": "d", "sizeGb": 10, "type": "nvme"})
-    world.complete(service, properties={"diskId": "d-1", "actualSizeGb": 10, "devicePath": "/dev/a"})
-    patch(world, service, {"sizeGb": 20})
-    assert refused_report(world, service, {"devicePath": "/dev/b"}) == {
+    service = scenario.order(kind, {"name": "d", "sizeGb": 10, "type": "nvme"})
+    scenario.complete(service, properties={"diskId": "d-1", "actualSizeGb": 10, "devicePath": "/dev/a"})
+    patch(scenario, service, {"sizeGb": 20})
+    assert refused_report(scenario, service, {"devicePath": "/dev/b"}) == {
         "devicePath": "devicePath: property is immutable and cannot be changed"
     }
-    grown = world.complete(service, properties={"actualSizeGb": 20})["properties"]
+    grown = scenario.complete(service, properties={"actualSizeGb": 20})["properties"]
     assert (grown["sizeGb"], grown["actualSizeGb"], grown["diskId"]) == (20, 20, "d-1")
-    assert faults(patch(world, service, {"type": "ssd"}, expect=400)) == {
+    assert faults(patch(scenario, service, {"type": "ssd"}, expect=400)) == {
         "type": "type: property is immutable and cannot be changed"
     }
 
 
-def test_the_validate_endpoint_answers_as_the_text_shows(world: Scenario) -> None:
+def test_the_validate_endpoint_answers_as_the_text_shows(scenario: Scenario) -> None:
     schema = {
         "cpu": {"type": "integer", "required": True},
         "memory": {"type": "integer", "validators": [{"type": "enum", "config": {"values": [2048]}}]},
         "image_name": {"type": "string"},
         "environment": {"type": "string"},
     }
-    kind = world.service_type(schema)
+    kind = scenario.service_type(schema)
     (request,) = seed_text.requests("Validating Properties")
-    right = world.consumer.post(f"/service-types/{kind['id']}/validate", request.body, expect=200)
+    right = scenario.consumer.post(f"/service-types/{kind['id']}/validate", request.body, expect=200)
     assert right == seed_text.block("Validating Properties", "Response:")
-    wrong = world.consumer.post(f"/service-types/{kind['id']}/validate", {"properties": {"memory": 1}}, expect=200)
+    wrong = scenario.consumer.post(f"/service-types/{kind['id']}/validate", {"properties": {"memory": 1}}, expect=200)
     assert wrong == seed_text.block("Validating Properties", "Or with validation errors:")
-    assert world.consumer.get("/services")["totalItems"] == 0
+    assert scenario.consumer.get("/services")["totalItems"] == 0
 
 
 # Lifecycles
 
 
-def test_the_type_created_in_the_text_starts_when_asked_and_takes_no_other_action(world: Scenario) -> None:
+def test_the_type_created_in_the_text_starts_when_asked_and_takes_no_other_action(scenario: Scenario) -> None:
     (request,) = seed_text.requests("Creating a ServiceType with Lifecycle")
     assert isinstance(request.body, dict)
-    kind = world.service_type(**{**request.body, "name": unique("VM Instance")})
-    service = world.order(kind)
-    assert world.complete(service)["availableActions"] == ["start"]
+    kind = scenario.service_type(**{**request.body, "name": unique("VM Instance")})
+    service = scenario.order(kind)
+    assert scenario.complete(service)["availableActions"] == ["start"]
     (start, restart) = (
         seed_text.requests("Performing Lifecycle Actions", lead)[0]
         for lead in ("Start a service", "Restart a service")
     )
     made_up = start.path.split("/")[2]
-    world.consumer.post(start.path.replace(made_up, service["id"]), start.body, expect=200)
-    assert world.complete(service)["status"] == "Started"
-    unknown = world.consumer.post(restart.path.replace(made_up, service["id"]), expect=400)
+    scenario.consumer.post(start.path.replace(made_up, service["id"]), start.body, expect=200)
+    assert scenario.complete(service)["status"] == "Started"
+    unknown = scenario.consumer.post(restart.path.replace(made_up, service["id"]), expect=400)
     assert unknown["code"] == "unknown_action"
-    refused = world.do(service, "start", expect=409)
+    refused = scenario.do(service, "start", expect=409)
     assert refused["error"] == "action 'start' cannot be performed in state 'Started'; it starts from: Stopped"
 
 
-def test_an_action_takes_properties_only_if_it_says_so(world: Scenario) -> None:
+def test_an_action_takes_properties_only_if_it_says_so(scenario: Scenario) -> None:
     (request,) = seed_text.requests("Performing Lifecycle Actions", "Backup with parameters")
     given = request.body["properties"]  # type: ignore[index]
     schema = {"backupName": {"type": "string"}, "compressionLevel": {"type": "integer"}}
 
     def started(lifecycle: Any) -> Any:
-        service = world.order(world.service_type(schema, lifecycle))
-        walk(world, service, "create")
-        walk(world, service, "start")
+        service = scenario.order(scenario.service_type(schema, lifecycle))
+        walk(scenario, service, "create")
+        walk(scenario, service, "start")
         return service
 
     silent = started(DATABASE)
-    assert world.do(silent, "backup", request.body, expect=400)["error"] == "action 'backup' takes no properties"
+    assert scenario.do(silent, "backup", request.body, expect=400)["error"] == "action 'backup' takes no properties"
     actions = [
         {**action, "requestSchemaType": "properties"} if action["name"] == "backup" else action
         for action in DATABASE["actions"]
     ]
     service = started({**DATABASE, "actions": actions})
-    world.do(service, "backup", request.body)
+    scenario.do(service, "backup", request.body)
     for state in ("Backup", "Started"):
-        assert world.next_job_seen(service)["params"] == given
-        assert world.complete(service)["status"] == state
-    assert world.service(service["id"])["properties"] == given
+        assert scenario.next_job_seen(service)["params"] == given
+        assert scenario.complete(service)["status"] == state
+    assert scenario.service(service["id"])["properties"] == given
 
 
-def walk(world: Scenario, service: Any, action: str) -> list[str]:
+def walk(scenario: Scenario, service: Any, action: str) -> list[str]:
     """The states of one request's run."""
     if action == "delete":
-        world.consumer.delete(f"/services/{service['id']}")
+        scenario.consumer.delete(f"/services/{service['id']}")
     elif action != "create":
-        world.do(service, action)
+        scenario.do(service, action)
     states: list[str] = []
-    while not states or world.service(service["id"])["activeJob"]:
-        states.append(world.complete(service)["status"])
+    while not states or scenario.service(service["id"])["activeJob"]:
+        states.append(scenario.complete(service)["status"])
     return states
 
 
@@ -679,33 +687,33 @@ def walk(world: Scenario, service: Any, action: str) -> list[str]:
     ids=["simple", "advanced", "database"],
 )
 def test_a_lifecycle_of_the_text_is_walked_from_end_to_end(
-    world: Scenario, lifecycle: Any, course: list[str]
+    scenario: Scenario, lifecycle: Any, course: list[str]
 ) -> None:
-    kind = world.service_type(None, lifecycle)
+    kind = scenario.service_type(None, lifecycle)
     assert kind["lifecycleSchema"] == lifecycle
-    service = world.order(kind)
+    service = scenario.order(kind)
     for leg in course:
         action, *states = leg.split()
-        assert walk(world, service, action) == states, action
-    refused = world.do(service, "start", expect=409)
+        assert walk(scenario, service, action) == states, action
+    refused = scenario.do(service, "start", expect=409)
     assert refused["error"] == "cannot perform action on service in terminal state: Deleted"
-    assert world.service(service["id"])["availableActions"] == []
+    assert scenario.service(service["id"])["availableActions"] == []
 
 
 @pytest.mark.parametrize(
     ("course", "failing"), [("create", "create"), ("create start", "start"), ("create start stop", "stop")]
 )
 def test_the_second_step_of_the_advanced_lifecycle_fails_into_failed(
-    world: Scenario, course: str, failing: str
+    scenario: Scenario, course: str, failing: str
 ) -> None:
-    service = world.order(world.service_type(None, ADVANCED))
+    service = scenario.order(scenario.service_type(None, ADVANCED))
     for action in course.split()[:-1]:
-        walk(world, service, action)
+        walk(scenario, service, action)
     if failing != "create":
-        world.do(service, failing)
-    world.complete(service)
-    assert world.fail(service, "quota is exceeded")["status"] == "Failed"
-    assert walk(world, service, "delete") == ["Deleted"]
+        scenario.do(service, failing)
+    scenario.complete(service)
+    assert scenario.fail(service, "quota is exceeded")["status"] == "Failed"
+    assert walk(scenario, service, "delete") == ["Deleted"]
 
 
 def with_actions(*actions: Any, states: str = "") -> Any:
@@ -721,58 +729,58 @@ def with_actions(*actions: Any, states: str = "") -> Any:
     ("message", "state"),
     [("quota was exceeded", "QuotaExceeded"), ("Quota exceeded", "Failed"), ("disk full", "Failed"), ("", "Failed")],
 )
-def test_the_first_error_transition_that_matches_decides(world: Scenario, message: str, state: str) -> None:
+def test_the_first_error_transition_that_matches_decides(scenario: Scenario, message: str, state: str) -> None:
     lifecycle = with_actions(seed_text.block("Error Regexp Matching"), states="QuotaExceeded Failed")
-    service = world.order(world.service_type(None, lifecycle))
-    walk(world, service, "create")
-    world.do(service, "start")
-    assert world.fail(service, message)["status"] == state
-    assert world.jobs(service)[-1]["errorMessage"] == message
+    service = scenario.order(scenario.service_type(None, lifecycle))
+    walk(scenario, service, "create")
+    scenario.do(service, "start")
+    assert scenario.fail(service, message)["status"] == state
+    assert scenario.jobs(service)[-1]["errorMessage"] == message
 
 
-def test_progressive_actions_pass_through_the_state_between(world: Scenario) -> None:
+def test_progressive_actions_pass_through_the_state_between(scenario: Scenario) -> None:
     heading = "Pattern 1: Immediate vs Progressive Actions"
     for lead, states in (("**Immediate**", ["Started"]), ("**Progressive**", ["Starting", "Started"])):
         lifecycle = with_actions(seed_text.block(heading, lead), states="Starting")
-        service = world.order(world.service_type(None, lifecycle))
-        walk(world, service, "create")
-        assert walk(world, service, "start") == states
+        service = scenario.order(scenario.service_type(None, lifecycle))
+        walk(scenario, service, "create")
+        assert walk(scenario, service, "start") == states
 
 
-def test_a_restart_is_one_request_of_three_steps(world: Scenario) -> None:
+def test_a_restart_is_one_request_of_three_steps(scenario: Scenario) -> None:
     restart = seed_text.block("Pattern 2: Restart as Compound Action")
-    service = world.order(world.service_type(None, with_actions(restart, states="Stopping Starting")))
-    walk(world, service, "create")
-    walk(world, service, "start")
-    assert walk(world, service, "restart") == ["Stopping", "Starting", "Started"]
+    service = scenario.order(scenario.service_type(None, with_actions(restart, states="Stopping Starting")))
+    walk(scenario, service, "create")
+    walk(scenario, service, "start")
+    assert walk(scenario, service, "restart") == ["Stopping", "Starting", "Started"]
 
 
 @pytest.mark.parametrize(("message", "state"), [("a minor network error", "Started"), ("major error", "Failed")])
-def test_minor_errors_degrade_and_a_failed_service_recovers(world: Scenario, message: str, state: str) -> None:
+def test_minor_errors_degrade_and_a_failed_service_recovers(scenario: Scenario, message: str, state: str) -> None:
     upgrade = seed_text.block("Pattern 3: Graceful Degradation")
     recover = seed_text.block("Pattern 4: Recovery Actions")
-    service = world.order(world.service_type(None, with_actions(upgrade, recover, states="Upgrading Failed")))
-    walk(world, service, "create")
-    walk(world, service, "start")
-    world.do(service, "upgrade")
-    assert world.complete(service)["status"] == "Upgrading"
-    failed = world.fail(service, message)
+    service = scenario.order(scenario.service_type(None, with_actions(upgrade, recover, states="Upgrading Failed")))
+    walk(scenario, service, "create")
+    walk(scenario, service, "start")
+    scenario.do(service, "upgrade")
+    assert scenario.complete(service)["status"] == "Upgrading"
+    failed = scenario.fail(service, message)
     assert (failed["status"], failed["activeJob"]) == (state, None)
     if state == "Failed":
         assert failed["availableActions"] == ["recover"]
-        assert walk(world, service, "recover") == ["Stopped"]
+        assert walk(scenario, service, "recover") == ["Stopped"]
     else:
-        world.do(service, "recover", expect=409)
+        scenario.do(service, "recover", expect=409)
 
 
-def test_the_old_keys_tie_a_property_to_states(world: Scenario) -> None:
+def test_the_old_keys_tie_a_property_to_states(scenario: Scenario) -> None:
     written: Any = seed_text.block("Lifecycle vs Property Schema Interaction")
-    service = world.order(world.service_type(written["propertySchema"], SIMPLE), {"diskSize": 1})
-    walk(world, service, "create")
-    patch(world, service, {"diskSize": 2})
-    world.complete(service)
-    walk(world, service, "start")
-    assert faults(patch(world, service, {"diskSize": 3}, expect=400)) == {
+    service = scenario.order(scenario.service_type(written["propertySchema"], SIMPLE), {"diskSize": 1})
+    walk(scenario, service, "create")
+    patch(scenario, service, {"diskSize": 2})
+    scenario.complete(service)
+    walk(scenario, service, "start")
+    assert faults(patch(scenario, service, {"diskSize": 3}, expect=400)) == {
         "diskSize": "diskSize: property cannot be updated in state 'Started'"
     }
 
@@ -806,9 +814,9 @@ def test_the_old_keys_tie_a_property_to_states(world: Scenario) -> None:
     ],
     ids=["initial", "terminal", "running", "transition", "two successes", "out of the end"],
 )
-def test_the_rules_of_lifecycles_are_enforced_when_one_is_written(world: Scenario, change: Any, path: str) -> None:
+def test_the_rules_of_lifecycles_are_enforced_when_one_is_written(scenario: Scenario, change: Any, path: str) -> None:
     body = {"name": unique("t"), "lifecycleSchema": {**SIMPLE, **change}}
-    assert path in faults(world.admin.post("/service-types", body, expect=400))
+    assert path in faults(scenario.admin.post("/service-types", body, expect=400))
 
 
 # The end of a service
@@ -828,46 +836,46 @@ ENDINGS = with_actions(
 )
 
 
-def end_by(world: Scenario, service: Any, path: str) -> str:
+def end_by(scenario: Scenario, service: Any, path: str) -> str:
     """Ends the service this way; tells how its last job ended."""
     if path == "force":
-        world.consumer.delete(f"/services/{service['id']}")
-        world.admin.delete(f"/services/{service['id']}?force=true")
+        scenario.consumer.delete(f"/services/{service['id']}")
+        scenario.admin.delete(f"/services/{service['id']}?force=true")
         return "Cancelled"
     if path == "complete":
-        remove(world, service)
+        remove(scenario, service)
         return "Completed"
-    world.do(service, "wait" if path == "nobody" else "retire")
+    scenario.do(service, "wait" if path == "nobody" else "retire")
     if path == "nobody":
         return "Failed"
-    job = world.next_job(service)
+    job = scenario.next_job(service)
     if path == "timeout":
         return "Failed"
     if path == "cancel":
-        world.consumer.post(f"/jobs/{job['id']}/cancel", expect=204)
-    world.agent.post(f"/jobs/{job['id']}/fail", {"errorMessage": "gone"}, expect=204)
+        scenario.consumer.post(f"/jobs/{job['id']}/cancel", expect=204)
+    scenario.agent.post(f"/jobs/{job['id']}/fail", {"errorMessage": "gone"}, expect=204)
     return "Cancelled" if path == "cancel" else "Failed"
 
 
 @pytest.mark.parametrize("path", ["complete", "fail", "timeout", "nobody", "cancel", "force"])
-def test_whatever_ends_a_service_cleans_up_after_it(world: Scenario, path: str) -> None:
+def test_whatever_ends_a_service_cleans_up_after_it(scenario: Scenario, path: str) -> None:
     pooled: Any = seed_text.block("Property Pool Allocation", "**Basic Usage:**")
     schema = {**MIXED, **pooled, "n": {"type": "integer"}}
-    kind = world.service_type(schema, ENDINGS)
-    pool = public_pool(world, pool_set(world))
-    service = world.order(kind, {"apiKey": "k", "setupPassword": "s", "n": 1})
-    world.complete(service, agentInstanceId="instance-1", agentInstanceData={"a": 1})
+    kind = scenario.service_type(schema, ENDINGS)
+    pool = public_pool(scenario, pool_set(scenario))
+    service = scenario.order(kind, {"apiKey": "k", "setupPassword": "s", "n": 1})
+    scenario.complete(service, agentInstanceId="instance-1", agentInstanceData={"a": 1})
     key = service["properties"]["apiKey"]
-    assert (free(world, pool), reveal(world, key)) == (0, "k")
-    outcome = end_by(world, service, path)
-    ended = world.consumer.wait_for(f"/services/{service['id']}", {"status": "Deleted"})
+    assert (free(scenario, pool), reveal(scenario, key)) == (0, "k")
+    outcome = end_by(scenario, service, path)
+    ended = scenario.consumer.wait_for(f"/services/{service['id']}", {"status": "Deleted"})
     assert (ended["properties"]["n"], ended["agentInstanceId"], ended["activeJob"]) == (1, None, None)
     assert ended["properties"].keys().isdisjoint(MIXED)
     assert ended["availableActions"] == []
-    assert world.jobs(service)[-1]["status"] == outcome
-    assert free(world, pool) == 1
-    reveal(world, key, expect=404)
+    assert scenario.jobs(service)[-1]["status"] == outcome
+    assert free(scenario, pool) == 1
+    reveal(scenario, key, expect=404)
     # Value and instance id are there for the next one.
-    heir = world.order(kind, {"apiKey": "k", "setupPassword": "s"})
+    heir = scenario.order(kind, {"apiKey": "k", "setupPassword": "s"})
     assert heir["properties"]["publicIp"] == "185.123.45.10"
-    assert world.complete(heir, agentInstanceId="instance-1")["agentInstanceId"] == "instance-1"
+    assert scenario.complete(heir, agentInstanceId="instance-1")["agentInstanceId"] == "instance-1"

@@ -14,7 +14,7 @@ from mainstay.converge.command_words import split_words
 from mainstay.converge.value_kinds import Unfit
 
 
-@pytest.mark.parametrize("case", cases("words"), ids=lambda case: repr(case["command"]))
+@pytest.mark.parametrize("case", cases("command_words"), ids=lambda case: repr(case["command"]))
 def test_a_command_has_these_words(case: dict[str, Any]) -> None:
     if "words" in case:
         assert split_words(case["command"]) == case["words"]

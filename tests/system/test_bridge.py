@@ -104,9 +104,9 @@ def write_web(folder: Path) -> Path:
     )
 
 
-def join(host: ManagedHost, server: Server, world: Scenario) -> str:
+def join(host: ManagedHost, server: Server, scenario: Scenario) -> str:
     """The host works for the server from now on, also after it was booted again."""
-    agent_id: str = world.new_agent()["id"]
+    agent_id: str = scenario.new_agent()["id"]
     code = server.admin.post(f"/agents/{agent_id}/enrolment-codes")["code"]
     host.machine.run(str(PROGRAM), "agent", "enroll", server.url, code, check=True)
     host.machine.run(str(PROGRAM), "agent", "install", "--lease", "10s", "--drift-interval", "1s", check=True)
@@ -133,9 +133,9 @@ def test_three_hosts_serve_orders_heal_and_survive_being_switched_off(
         with running(tmp_path / "plane" / "data", environment={"MAINSTAY_HOST": GATEWAY}) as server:
             (tmp_path / "bridge").mkdir()
             bridge = Bridge(server, tmp_path / "bridge")
-            world = bridge.world
+            scenario = bridge.scenario
             kind = bridge.push(write_web(tmp_path / "blueprint"))["serviceType"]
-            agents = list(threads.map(lambda host: join(host, server, world), hosts))
+            agents = list(threads.map(lambda host: join(host, server, scenario), hosts))
             before = list(threads.map(files_on, hosts))
 
             def logs() -> str:
@@ -150,12 +150,14 @@ def test_three_hosts_serve_orders_heal_and_survive_being_switched_off(
                     raise AssertionError(f"{error}\n{logs()}") from None
 
             services = [
-                world.order(kind, {"greeting": "hello", "password": CANARY}, name=f"shop{number}", agentId=agent_id)
+                scenario.order(
+                    kind, {"greeting": "hello", "password": CANARY}, name=f"shop{number}", agentId=agent_id
+                )
                 for number, agent_id in enumerate(agents)
             ]
             for number, service in enumerate(services):
                 assert wait_for(service, "Stopped")["properties"]["host"] == f"web{number}"
-                world.do(service, "start")
+                scenario.do(service, "start")
             for host, service in zip(hosts, services, strict=True):
                 wait_for(service, "Started")
                 assert host.shell("systemctl is-active web; systemctl is-enabled web").split() == [
@@ -167,7 +169,7 @@ def test_three_hosts_serve_orders_heal_and_survive_being_switched_off(
 
             # An update restarts each unit once.
             for service in services:
-                world.consumer.patch(f"/services/{service['id']}", {"properties": {"greeting": "good day"}})
+                scenario.consumer.patch(f"/services/{service['id']}", {"properties": {"greeting": "good day"}})
             for number, (host, service) in enumerate(zip(hosts, services, strict=True)):
                 wait_for(service, "Started")
                 assert host.shell("cat /etc/web.conf") == f"good day from shop{number}\n"
@@ -180,7 +182,7 @@ def test_three_hosts_serve_orders_heal_and_survive_being_switched_off(
             wait_until(lambda: hosts[1].shell("systemctl is-active web || true") == "active\n", "mended", logs)
 
             def is_told(service: Any) -> bool:
-                conditions = world.service(service["id"])["conditions"]
+                conditions = scenario.service(service["id"])["conditions"]
                 return any(each["reason"] in ("Repaired", "InSync") for each in conditions)
 
             for service in services:
@@ -189,7 +191,7 @@ def test_three_hosts_serve_orders_heal_and_survive_being_switched_off(
             # Switched off in the middle of a job, and on again.
             starts = starts_on(hosts[2])
             hosts[2].shell("touch /etc/web.slow")
-            world.consumer.patch(f"/services/{services[2]['id']}", {"properties": {"greeting": "still here"}})
+            scenario.consumer.patch(f"/services/{services[2]['id']}", {"properties": {"greeting": "still here"}})
             wait_until(lambda: "slow" in hosts[2].shell("cat /var/log/web.slow 2>/dev/null || true"), "at work", logs)
             hosts[2].machine.__exit__(None, None, None)
             hosts[2].machine.__enter__()
@@ -201,7 +203,7 @@ def test_three_hosts_serve_orders_heal_and_survive_being_switched_off(
             assert hosts[2].shell("ls /var/lib/mainstay/agent/jobs") == ""
 
             for service in services:
-                world.consumer.delete(f"/services/{service['id']}")
+                scenario.consumer.delete(f"/services/{service['id']}")
             for host, service, files in zip(hosts, services, before, strict=True):
                 wait_for(service, "Deleted")
                 assert [path for path in files_on(host) if "web.slow" not in path] == files

@@ -48,97 +48,97 @@ def push(client: Client, files: dict[str, Any], *, expect: int = 201, **query: s
     return client.call("POST", "/api/v1/blueprints", raw=bundle(files), query=query, expect=expect).body
 
 
-def offered(world: Scenario, pushed: Any) -> Any:
-    """The pushed service type, served by the world's agent."""
+def offered(scenario: Scenario, pushed: Any) -> Any:
+    """The pushed service type, served by the scenario's agent."""
     type_id = pushed["serviceType"]["id"]
-    world.admin.patch(f"/agent-types/{world.agent_type_id}", {"serviceTypeIds": [type_id]})
-    return world.admin.get(f"/service-types/{type_id}")
+    scenario.admin.patch(f"/agent-types/{scenario.agent_type_id}", {"serviceTypeIds": [type_id]})
+    return scenario.admin.get(f"/service-types/{type_id}")
 
 
-def test_a_push_makes_the_type_and_keeps_the_bundle(world: Scenario) -> None:
+def test_a_push_makes_the_type_and_keeps_the_bundle(scenario: Scenario) -> None:
     name = unique("web")
     files = blueprint(name)
-    pushed = push(world.admin, files)
+    pushed = push(scenario.admin, files)
     assert pushed["created"] is True
     assert (pushed["name"], pushed["version"], pushed["serviceType"]["name"]) == (name, "1.0.0", name)
     assert pushed["size"] == len(bundle(files))
-    kind = world.consumer.get(f"/service-types/{pushed['serviceType']['id']}")
+    kind = scenario.consumer.get(f"/service-types/{pushed['serviceType']['id']}")
     assert kind["blueprintDigest"] == pushed["digest"]
     assert kind["propertySchema"] == SCHEMA
-    fetched = world.agent.call("GET", f"/api/v1/blueprints/{pushed['digest']}", expect=200)
+    fetched = scenario.agent.call("GET", f"/api/v1/blueprints/{pushed['digest']}", expect=200)
     assert fetched.body == bundle(files)
-    world.consumer.get(f"/blueprints/{pushed['digest']}", expect=403)
-    world.agent.get("/blueprints/sha256:nothing", expect=404)
-    assert push(world.admin, files, expect=200) == {**pushed, "created": False}
+    scenario.consumer.get(f"/blueprints/{pushed['digest']}", expect=403)
+    scenario.agent.get("/blueprints/sha256:nothing", expect=404)
+    assert push(scenario.admin, files, expect=200) == {**pushed, "created": False}
 
 
-def test_a_type_without_a_blueprint_has_no_digest(world: Scenario) -> None:
-    assert world.service_type(SCHEMA, LIFECYCLE)["blueprintDigest"] is None
+def test_a_type_without_a_blueprint_has_no_digest(scenario: Scenario) -> None:
+    assert scenario.service_type(SCHEMA, LIFECYCLE)["blueprintDigest"] is None
 
 
-def test_a_version_means_one_content(world: Scenario) -> None:
+def test_a_version_means_one_content(scenario: Scenario) -> None:
     name = unique("web")
-    first = push(world.admin, blueprint(name))
+    first = push(scenario.admin, blueprint(name))
     other = blueprint(name, description="another")
-    refused = push(world.admin, other, expect=409)
+    refused = push(scenario.admin, other, expect=409)
     assert (refused["code"], refused["digest"]) == ("version_exists", first["digest"])
-    second = push(world.admin, other, force="true")
+    second = push(scenario.admin, other, force="true")
     assert second["digest"] != first["digest"]
     # Whoever is on the first one still gets it.
-    world.agent.call("GET", f"/api/v1/blueprints/{first['digest']}", expect=200)
-    (shown,) = world.consumer.get(f"/blueprints?name={name}")["items"]
+    scenario.agent.call("GET", f"/api/v1/blueprints/{first['digest']}", expect=200)
+    (shown,) = scenario.consumer.get(f"/blueprints?name={name}")["items"]
     assert (shown["digest"], shown["version"], shown["isCurrent"]) == (second["digest"], "1.0.0", True)
 
 
-def test_versions_are_listed_with_the_current_one(world: Scenario) -> None:
+def test_versions_are_listed_with_the_current_one(scenario: Scenario) -> None:
     name = unique("web")
-    digests = [push(world.admin, blueprint(name, version))["digest"] for version in ("1.0.0", "1.1.0")]
-    listed = world.consumer.get(f"/blueprints?name={name}&sort=version")["items"]
+    digests = [push(scenario.admin, blueprint(name, version))["digest"] for version in ("1.0.0", "1.1.0")]
+    listed = scenario.consumer.get(f"/blueprints?name={name}&sort=version")["items"]
     assert [(each["digest"], each["isCurrent"]) for each in listed] == [(digests[0], False), (digests[1], True)]
     assert {each["serviceTypeId"] for each in listed} == {
-        world.admin.get(f"/service-types?name={name}")["items"][0]["id"]
+        scenario.admin.get(f"/service-types?name={name}")["items"][0]["id"]
     }
 
 
-def test_a_service_stays_on_its_version_until_an_action_moves_it(world: Scenario) -> None:
+def test_a_service_stays_on_its_version_until_an_action_moves_it(scenario: Scenario) -> None:
     name = unique("web")
-    old = push(world.admin, blueprint(name))["digest"]
-    kind = offered(world, push(world.admin, blueprint(name), expect=200))
-    service = world.order(kind, {"size": 1})
+    old = push(scenario.admin, blueprint(name))["digest"]
+    kind = offered(scenario, push(scenario.admin, blueprint(name), expect=200))
+    service = scenario.order(kind, {"size": 1})
     assert service["blueprintDigest"] == old
-    assert world.next_job_seen(service)["blueprintDigest"] == old
-    service = world.complete(service)
-    new = push(world.admin, blueprint(name, "2.0.0", actions=MOVES))["digest"]
-    assert world.service(service["id"])["blueprintDigest"] == old
-    assert world.order(kind, {"size": 1})["blueprintDigest"] == new
-    world.do(service, "start")
-    assert world.next_job_seen(service)["blueprintDigest"] == new
-    failed = world.fail(service, "no")
+    assert scenario.next_job_seen(service)["blueprintDigest"] == old
+    service = scenario.complete(service)
+    new = push(scenario.admin, blueprint(name, "2.0.0", actions=MOVES))["digest"]
+    assert scenario.service(service["id"])["blueprintDigest"] == old
+    assert scenario.order(kind, {"size": 1})["blueprintDigest"] == new
+    scenario.do(service, "start")
+    assert scenario.next_job_seen(service)["blueprintDigest"] == new
+    failed = scenario.fail(service, "no")
     assert failed["blueprintDigest"] == old
-    world.do(service, "start")
-    moved = world.complete(service)
+    scenario.do(service, "start")
+    moved = scenario.complete(service)
     assert moved["blueprintDigest"] == new
     # An action that does not move leaves it where it is.
-    newest = push(world.admin, blueprint(name, "3.0.0", actions=MOVES))["digest"]
-    world.do(service, "stop")
-    assert world.next_job_seen(service)["blueprintDigest"] == new
-    assert world.complete(service)["blueprintDigest"] == new
-    world.do(service, "start")
-    assert world.complete(service)["blueprintDigest"] == newest
+    newest = push(scenario.admin, blueprint(name, "3.0.0", actions=MOVES))["digest"]
+    scenario.do(service, "stop")
+    assert scenario.next_job_seen(service)["blueprintDigest"] == new
+    assert scenario.complete(service)["blueprintDigest"] == new
+    scenario.do(service, "start")
+    assert scenario.complete(service)["blueprintDigest"] == newest
 
 
-def test_a_service_from_before_the_blueprint_is_moved_onto_it(world: Scenario) -> None:
+def test_a_service_from_before_the_blueprint_is_moved_onto_it(scenario: Scenario) -> None:
     name = unique("web")
-    kind = world.service_type(SCHEMA, LIFECYCLE, name=name)
-    service = world.order(kind, {"size": 1})
+    kind = scenario.service_type(SCHEMA, LIFECYCLE, name=name)
+    service = scenario.order(kind, {"size": 1})
     assert service["blueprintDigest"] is None
-    service = world.complete(service)
-    digest = push(world.admin, blueprint(name, actions=MOVES))["digest"]
-    world.do(service, "start")
-    assert world.complete(service)["blueprintDigest"] == digest
+    service = scenario.complete(service)
+    digest = push(scenario.admin, blueprint(name, actions=MOVES))["digest"]
+    scenario.do(service, "start")
+    assert scenario.complete(service)["blueprintDigest"] == digest
 
 
-def test_a_move_of_several_steps_is_done_at_its_end(world: Scenario) -> None:
+def test_a_move_of_several_steps_is_done_at_its_end(scenario: Scenario) -> None:
     name = unique("web")
     lifecycle = {
         "states": [{"name": each} for each in ("New", "Stopped", "Starting", "Started")],
@@ -158,59 +158,59 @@ def test_a_move_of_several_steps_is_done_at_its_end(world: Scenario) -> None:
     }
     files = blueprint(name, lifecycle=lifecycle)
     del files["blueprint.yaml"]["actions"]["stop"]
-    kind = offered(world, push(world.admin, files))
+    kind = offered(scenario, push(scenario.admin, files))
     old = kind["blueprintDigest"]
-    service = world.complete(world.order(kind, {"size": 1}))
+    service = scenario.complete(scenario.order(kind, {"size": 1}))
     files["blueprint.yaml"] |= {"version": "2.0.0", "actions": files["blueprint.yaml"]["actions"] | MOVES}
-    new = push(world.admin, files)["digest"]
-    world.do(service, "start")
-    assert world.complete(service)["blueprintDigest"] == old
-    assert world.next_job_seen(service)["blueprintDigest"] == new
-    assert world.complete(service)["blueprintDigest"] == new
+    new = push(scenario.admin, files)["digest"]
+    scenario.do(service, "start")
+    assert scenario.complete(service)["blueprintDigest"] == old
+    assert scenario.next_job_seen(service)["blueprintDigest"] == new
+    assert scenario.complete(service)["blueprintDigest"] == new
 
 
-def test_services_that_do_not_fit_are_in_the_way(world: Scenario) -> None:
+def test_services_that_do_not_fit_are_in_the_way(scenario: Scenario) -> None:
     name = unique("web")
-    kind = offered(world, push(world.admin, blueprint(name)))
-    service = world.order(kind, {"size": 1})
+    kind = offered(scenario, push(scenario.admin, blueprint(name)))
+    service = scenario.order(kind, {"size": 1})
     stricter = blueprint(name, "2.0.0", schema={"size": {"type": "string"}})
-    refused = push(world.admin, stricter, expect=409)
+    refused = push(scenario.admin, stricter, expect=409)
     assert refused["code"] == "services_do_not_fit"
     assert [each["serviceId"] for each in refused["services"]] == [service["id"]]
-    told = push(world.admin, stricter, expect=200, dryRun="true")
+    told = push(scenario.admin, stricter, expect=200, dryRun="true")
     assert [each["serviceId"] for each in told["misfits"]] == [service["id"]]
     # Neither left anything behind.
-    assert world.admin.get(f"/service-types/{kind['id']}") == kind
-    world.agent.get(f"/blueprints/{told['digest']}", expect=404)
-    assert [each["version"] for each in world.admin.get(f"/blueprints?name={name}")["items"]] == ["1.0.0"]
-    forced = push(world.admin, stricter, force="true")
+    assert scenario.admin.get(f"/service-types/{kind['id']}") == kind
+    scenario.agent.get(f"/blueprints/{told['digest']}", expect=404)
+    assert [each["version"] for each in scenario.admin.get(f"/blueprints?name={name}")["items"]] == ["1.0.0"]
+    forced = push(scenario.admin, stricter, force="true")
     assert [each["serviceId"] for each in forced["misfits"]] == [service["id"]]
 
 
-def test_a_state_that_is_gone_is_not_forced(world: Scenario) -> None:
+def test_a_state_that_is_gone_is_not_forced(scenario: Scenario) -> None:
     name = unique("web")
-    kind = offered(world, push(world.admin, blueprint(name)))
-    world.order(kind, {"size": 1})
+    kind = offered(scenario, push(scenario.admin, blueprint(name)))
+    scenario.order(kind, {"size": 1})
     lifecycle = json.loads(json.dumps(LIFECYCLE).replace(f'"{LIFECYCLE["initialState"]}"', '"Elsewhere"'))
-    push(world.admin, blueprint(name, "2.0.0", lifecycle=lifecycle), expect=409, force="true")
+    push(scenario.admin, blueprint(name, "2.0.0", lifecycle=lifecycle), expect=409, force="true")
 
 
-def test_a_dry_run_of_a_first_push_leaves_nothing(world: Scenario) -> None:
+def test_a_dry_run_of_a_first_push_leaves_nothing(scenario: Scenario) -> None:
     name = unique("web")
-    told = push(world.admin, blueprint(name), expect=200, dryRun="true")
+    told = push(scenario.admin, blueprint(name), expect=200, dryRun="true")
     assert told["created"] is True
-    assert world.admin.get(f"/service-types?name={name}")["items"] == []
-    assert world.admin.get(f"/blueprints?name={name}")["items"] == []
+    assert scenario.admin.get(f"/service-types?name={name}")["items"] == []
+    assert scenario.admin.get(f"/blueprints?name={name}")["items"] == []
 
 
-def test_the_bundle_outlives_its_type(world: Scenario) -> None:
+def test_the_bundle_outlives_its_type(scenario: Scenario) -> None:
     name = unique("web")
-    pushed = push(world.admin, blueprint(name))
-    world.admin.delete(f"/service-types/{pushed['serviceType']['id']}")
-    world.agent.call("GET", f"/api/v1/blueprints/{pushed['digest']}", expect=200)
-    (shown,) = world.admin.get(f"/blueprints?name={name}")["items"]
+    pushed = push(scenario.admin, blueprint(name))
+    scenario.admin.delete(f"/service-types/{pushed['serviceType']['id']}")
+    scenario.agent.call("GET", f"/api/v1/blueprints/{pushed['digest']}", expect=200)
+    (shown,) = scenario.admin.get(f"/blueprints?name={name}")["items"]
     assert (shown["serviceTypeId"], shown["isCurrent"]) == (None, False)
-    again = push(world.admin, blueprint(name), expect=200)
+    again = push(scenario.admin, blueprint(name), expect=200)
     assert again["serviceType"]["id"] != pushed["serviceType"]["id"]
 
 

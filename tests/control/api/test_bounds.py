@@ -15,13 +15,13 @@ KIB = 1024
 
 
 @pytest.fixture
-def world(embedded: Server) -> Scenario:
+def scenario(embedded: Server) -> Scenario:
     return Scenario(embedded.admin)
 
 
-def order(world: Scenario, kind: Any, properties: Any) -> Any:
-    body = {"serviceTypeId": kind["id"], "name": "x", "groupId": world.group_id, "agentId": world.agent_id}
-    return world.consumer.post("/services", {**body, "properties": properties}, expect=400)
+def order(scenario: Scenario, kind: Any, properties: Any) -> Any:
+    body = {"serviceTypeId": kind["id"], "name": "x", "groupId": scenario.group_id, "agentId": scenario.agent_id}
+    return scenario.consumer.post("/services", {**body, "properties": properties}, expect=400)
 
 
 def too_large(reply: Any, what: str, limit: int) -> bool:
@@ -30,24 +30,24 @@ def too_large(reply: Any, what: str, limit: int) -> bool:
     return str(fault["message"]).startswith(what) and f"exceed the maximum of {limit}" in fault["message"]
 
 
-def test_the_first_faults_are_listed_and_the_rest_counted(world: Scenario) -> None:
-    kind = world.service_type({"p": {"type": "string"}}, SIMPLE)
+def test_the_first_faults_are_listed_and_the_rest_counted(scenario: Scenario) -> None:
+    kind = scenario.service_type({"p": {"type": "string"}}, SIMPLE)
     unknown = {f"k{number}": 1 for number in range(5000)}
     listed = [{"path": f"k{number}", "message": "unknown property"} for number in range(100)]
     expected = [*listed, {"path": "", "message": "and 4900 more"}]
-    assert order(world, kind, unknown)["errors"] == expected
+    assert order(scenario, kind, unknown)["errors"] == expected
     path = f"/service-types/{kind['id']}/validate"
-    assert world.consumer.post(path, {"properties": unknown}, expect=200) == {"valid": False, "errors": expected}
+    assert scenario.consumer.post(path, {"properties": unknown}, expect=200) == {"valid": False, "errors": expected}
     exactly = dict(list(unknown.items())[:100])
-    assert order(world, kind, exactly)["errors"] == listed
+    assert order(scenario, kind, exactly)["errors"] == listed
 
 
-def test_faults_of_definitions_are_listed_up_to_the_same_number(world: Scenario) -> None:
+def test_faults_of_definitions_are_listed_up_to_the_same_number(scenario: Scenario) -> None:
     body = {"name": unique("t"), "propertySchema": {f"k{number}": {} for number in range(300)}}
-    found = world.admin.post("/service-types", body, expect=400)["errors"]
+    found = scenario.admin.post("/service-types", body, expect=400)["errors"]
     assert (len(found), found[-1]) == (101, {"path": "", "message": "and 200 more"})
     many = {"name": unique("t"), "propertySchema": {f"k{number}": {"type": "json"} for number in range(10_001)}}
-    (fault,) = world.admin.post("/service-types", many, expect=400)["errors"]
+    (fault,) = scenario.admin.post("/service-types", many, expect=400)["errors"]
     assert fault["message"] == "there are more than 10000 definitions in the schema"
 
 
@@ -60,52 +60,54 @@ def test_faults_of_definitions_are_listed_up_to_the_same_number(world: Scenario)
     ],
     ids=["unknown properties", "wrong items", "free form"],
 )
-def test_properties_beyond_the_limit_are_one_fault(world: Scenario, schema: Any, properties: Any) -> None:
-    kind = world.service_type(schema, SIMPLE)
-    assert too_large(order(world, kind, properties), "properties of ", 160 * KIB)
+def test_properties_beyond_the_limit_are_one_fault(scenario: Scenario, schema: Any, properties: Any) -> None:
+    kind = scenario.service_type(schema, SIMPLE)
+    assert too_large(order(scenario, kind, properties), "properties of ", 160 * KIB)
     path = f"/service-types/{kind['id']}/validate"
-    assert too_large(world.consumer.post(path, {"properties": properties}, expect=200), "properties of ", 160 * KIB)
+    assert too_large(
+        scenario.consumer.post(path, {"properties": properties}, expect=200), "properties of ", 160 * KIB
+    )
 
 
-def test_properties_do_not_grow_beyond_the_limit_by_and_by(world: Scenario) -> None:
+def test_properties_do_not_grow_beyond_the_limit_by_and_by(scenario: Scenario) -> None:
     half = "x" * (90 * KIB)
-    service = world.order(world.service_type(None, SIMPLE), {"a": half})
-    job = world.next_job(service)
+    service = scenario.order(scenario.service_type(None, SIMPLE), {"a": half})
+    job = scenario.next_job(service)
     path = f"/jobs/{job['id']}/complete"
-    assert too_large(world.agent.post(path, {"properties": {"b": half}}, expect=400), "properties of ", 160 * KIB)
-    world.agent.post(path, {"properties": {"b": 1}}, expect=204)
+    assert too_large(scenario.agent.post(path, {"properties": {"b": half}}, expect=400), "properties of ", 160 * KIB)
+    scenario.agent.post(path, {"properties": {"b": 1}}, expect=204)
     change = f"/services/{service['id']}"
     assert too_large(
-        world.consumer.patch(change, {"properties": {"b": half}}, expect=400), "properties of ", 160 * KIB
+        scenario.consumer.patch(change, {"properties": {"b": half}}, expect=400), "properties of ", 160 * KIB
     )
-    world.consumer.patch(change, {"properties": {"a": None, "b": half}})
-    assert world.complete(service)["properties"] == {"b": half}
+    scenario.consumer.patch(change, {"properties": {"a": None, "b": half}})
+    assert scenario.complete(service)["properties"] == {"b": half}
 
 
-def test_a_secret_counts_as_its_reference_once_it_is_sealed(world: Scenario) -> None:
+def test_a_secret_counts_as_its_reference_once_it_is_sealed(scenario: Scenario) -> None:
     secret = {"type": "string", "secret": {"type": "persistent"}}
-    service = world.order(world.service_type({"a": secret, "b": secret}, SIMPLE), {"a": "x" * (100 * KIB)})
-    world.complete(service)
-    world.consumer.patch(f"/services/{service['id']}", {"properties": {"b": "y" * (100 * KIB)}})
-    assert world.complete(service)["properties"].keys() == {"a", "b"}
+    service = scenario.order(scenario.service_type({"a": secret, "b": secret}, SIMPLE), {"a": "x" * (100 * KIB)})
+    scenario.complete(service)
+    scenario.consumer.patch(f"/services/{service['id']}", {"properties": {"b": "y" * (100 * KIB)}})
+    assert scenario.complete(service)["properties"].keys() == {"a", "b"}
 
 
-def test_what_agents_tell_of_a_service_is_bounded_too(world: Scenario) -> None:
-    service = world.order(world.service_type(None, SIMPLE))
-    job = world.next_job(service)
+def test_what_agents_tell_of_a_service_is_bounded_too(scenario: Scenario) -> None:
+    service = scenario.order(scenario.service_type(None, SIMPLE))
+    job = scenario.next_job(service)
     path = f"/jobs/{job['id']}/complete"
-    refused = world.agent.post(path, {"agentInstanceData": ["x" * (32 * KIB)]}, expect=400)
+    refused = scenario.agent.post(path, {"agentInstanceData": ["x" * (32 * KIB)]}, expect=400)
     assert too_large(refused, "agentInstanceData of ", 32 * KIB)
     assert refused["code"] == "too_large"
-    world.agent.post(path, {"agentInstanceData": ["x" * (31 * KIB)]}, expect=204)
+    scenario.agent.post(path, {"agentInstanceData": ["x" * (31 * KIB)]}, expect=204)
     condition = {"type": "a", "status": "True", "message": "x" * (40 * KIB)}
     path = f"/services/{service['id']}/conditions"
-    refused = world.agent.put(path, [condition, {**condition, "type": "b"}], expect=400)
+    refused = scenario.agent.put(path, [condition, {**condition, "type": "b"}], expect=400)
     assert too_large(refused, "conditions of ", 64 * KIB)
-    world.agent.put(path, [condition])
+    scenario.agent.put(path, [condition])
 
 
-def test_the_configuration_of_an_agent_is_bounded(world: Scenario) -> None:
+def test_the_configuration_of_an_agent_is_bounded(scenario: Scenario) -> None:
     body = {"configuration": {"a": "x" * (160 * KIB)}}
-    (fault,) = world.provider.patch(f"/agents/{world.agent_id}", body, expect=400)["errors"]
+    (fault,) = scenario.provider.patch(f"/agents/{scenario.agent_id}", body, expect=400)["errors"]
     assert fault["path"] == "configuration"

@@ -57,23 +57,23 @@ def test_the_description_is_openapi_and_the_page_needs_nothing_else(server: Serv
 
 
 @pytest.mark.parametrize("raw", [b"", b"null", b"{}", b"  "])
-def test_nothing_null_and_an_empty_object_are_the_same(world: Scenario, raw: bytes) -> None:
+def test_nothing_null_and_an_empty_object_are_the_same(scenario: Scenario, raw: bytes) -> None:
     for kind in ("application/json", "text/plain", "application/x-www-form-urlencoded"):
-        reply = world.admin.call("POST", "/api/v1/participants", raw=raw, headers={"Content-Type": kind})
+        reply = scenario.admin.call("POST", "/api/v1/participants", raw=raw, headers={"Content-Type": kind})
         assert reply.status == 400
         assert reply.body["errors"] == [{"path": "name", "message": "required field is missing"}]
 
 
-def test_all_faults_of_a_body_come_at_once(world: Scenario) -> None:
-    refused = world.admin.post("/agents", {"name": "", "tags": ["a", 5], "providerId": "x"}, expect=400)
+def test_all_faults_of_a_body_come_at_once(scenario: Scenario) -> None:
+    refused = scenario.admin.post("/agents", {"name": "", "tags": ["a", 5], "providerId": "x"}, expect=400)
     assert refused["status"] == "Validation failed"
     assert refused["valid"] is False
     assert [fault["path"] for fault in refused["errors"]] == ["name", "providerId", "agentTypeId", "tags[1]"]
     assert refused["errors"][3]["message"] == "expected string, got integer"
 
 
-def test_null_is_not_given_and_unknown_fields_are_ignored(world: Scenario) -> None:
-    made = world.admin.post("/participants", {"name": "x", "status": None, "colour": "blue"})
+def test_null_is_not_given_and_unknown_fields_are_ignored(scenario: Scenario) -> None:
+    made = scenario.admin.post("/participants", {"name": "x", "status": None, "colour": "blue"})
     assert made["status"] == "Enabled"
 
 
@@ -92,41 +92,43 @@ def test_null_is_not_given_and_unknown_fields_are_ignored(world: Scenario) -> No
         (b'{"name": ' + b'"' + b"x" * 300 + b'"}', "invalid_body"),
     ],
 )
-def test_rubbish_is_refused_clearly(world: Scenario, raw: bytes, code: str) -> None:
-    reply = world.admin.call("POST", "/api/v1/participants", raw=raw, expect=400)
+def test_rubbish_is_refused_clearly(scenario: Scenario, raw: bytes, code: str) -> None:
+    reply = scenario.admin.call("POST", "/api/v1/participants", raw=raw, expect=400)
     assert reply.body["code"] == code
 
 
-def test_a_body_may_hold_brackets_in_its_texts(world: Scenario) -> None:
+def test_a_body_may_hold_brackets_in_its_texts(scenario: Scenario) -> None:
     name = "[{" * 100
-    assert world.admin.post("/participants", {"name": name})["name"] == name
+    assert scenario.admin.post("/participants", {"name": name})["name"] == name
 
 
-def test_a_body_that_is_too_large_is_refused(world: Scenario) -> None:
-    reply = world.admin.call("POST", "/api/v1/participants", raw=b'{"name":"' + b"x" * 5_000_000 + b'"}', expect=413)
+def test_a_body_that_is_too_large_is_refused(scenario: Scenario) -> None:
+    reply = scenario.admin.call(
+        "POST", "/api/v1/participants", raw=b'{"name":"' + b"x" * 5_000_000 + b'"}', expect=413
+    )
     assert reply.body["code"] == "body_too_large"
 
 
-def test_a_path_or_method_that_is_not_there(world: Scenario) -> None:
-    assert world.admin.call("GET", "/nothing", expect=404).body["code"] == "not_found"
-    refused = world.admin.call("PUT", "/api/v1/participants", expect=405)
+def test_a_path_or_method_that_is_not_there(scenario: Scenario) -> None:
+    assert scenario.admin.call("GET", "/nothing", expect=404).body["code"] == "not_found"
+    refused = scenario.admin.call("PUT", "/api/v1/participants", expect=405)
     assert refused.body["code"] == "method_not_allowed"
     assert "GET" in refused.headers["allow"]
 
 
-def test_every_answer_has_a_request_id(world: Scenario) -> None:
-    reply = world.admin.call("GET", "/api/v1/participants", headers={"X-Request-Id": "mine-1"})
+def test_every_answer_has_a_request_id(scenario: Scenario) -> None:
+    reply = scenario.admin.call("GET", "/api/v1/participants", headers={"X-Request-Id": "mine-1"})
     assert reply.headers["x-request-id"] == "mine-1"
-    reply = world.admin.call("GET", "/api/v1/participants", headers={"X-Request-Id": "bad id\t"})
+    reply = scenario.admin.call("GET", "/api/v1/participants", headers={"X-Request-Id": "bad id\t"})
     assert reply.headers["x-request-id"] != "bad id\t"
     assert reply.headers["x-request-id"]
 
 
-def test_the_role_is_judged_before_the_id_and_the_id_before_the_body(world: Scenario) -> None:
+def test_the_role_is_judged_before_the_id_and_the_id_before_the_body(scenario: Scenario) -> None:
     nowhere = "00000000-0000-4000-8000-000000000000"
-    world.agent.patch(f"/participants/{nowhere}", {"name": 5}, expect=403)
-    world.admin.patch(f"/participants/{nowhere}", {"name": 5}, expect=404)
-    world.admin.patch(f"/participants/{world.consumer_id}", {"name": 5}, expect=400)
+    scenario.agent.patch(f"/participants/{nowhere}", {"name": 5}, expect=403)
+    scenario.admin.patch(f"/participants/{nowhere}", {"name": 5}, expect=404)
+    scenario.admin.patch(f"/participants/{scenario.consumer_id}", {"name": 5}, expect=400)
 
 
 def test_half_a_request_does_no_harm(server: Server) -> None:
@@ -222,8 +224,8 @@ def test_cross_origin_requests_need_to_be_allowed(server: Server, tmp_path: Path
         assert reply.headers["access-control-allow-origin"] == "https://ui.example"
 
 
-def test_the_log_tells_of_requests_and_never_of_tokens(server: Server, world: Scenario) -> None:
-    world.admin.get("/participants")
+def test_the_log_tells_of_requests_and_never_of_tokens(server: Server, scenario: Scenario) -> None:
+    scenario.admin.get("/participants")
     text = server.log.read_text()
     assert "route=/api/v1/participants" in text or json.dumps("/api/v1/participants") in text
-    assert text.count(str(world.admin.token)) <= 1
+    assert text.count(str(scenario.admin.token)) <= 1

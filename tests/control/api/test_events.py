@@ -15,13 +15,13 @@ from scenario import Scenario, unique
 SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
 
 
-def test_a_subscriber_gets_every_event_once_and_in_order(world: Scenario) -> None:
+def test_a_subscriber_gets_every_event_once_and_in_order(scenario: Scenario) -> None:
     subscriber = unique("subscriber")
     body = {"subscriberId": subscriber, "instanceId": "one", "limit": 1000, "leaseDurationSeconds": 5}
     last, seen = 0, []
-    made = world.admin.post("/participants", {"name": "x"})["id"]
+    made = scenario.admin.post("/participants", {"name": "x"})["id"]
     while True:
-        lease = world.admin.post("/events/lease", body, expect=200)
+        lease = scenario.admin.post("/events/lease", body, expect=200)
         assert lease["lastEventSequenceProcessed"] == last
         if not lease["events"]:
             break
@@ -30,22 +30,24 @@ def test_a_subscriber_gets_every_event_once_and_in_order(world: Scenario) -> Non
         seen += [event["entityId"] for event in lease["events"]]
         last = numbers[-1]
         ack = {"subscriberId": subscriber, "instanceId": "one", "lastEventSequenceProcessed": last}
-        assert world.admin.post("/events/ack", ack, expect=200) == {"lastEventSequenceProcessed": last}
+        assert scenario.admin.post("/events/ack", ack, expect=200) == {"lastEventSequenceProcessed": last}
     assert made in seen
-    assert world.admin.post("/events/ack", ack, expect=409)["code"] == "not_acknowledged"
-    world.admin.post("/events/ack", {**ack, "lastEventSequenceProcessed": last + 10_000}, expect=409)
-    refused = world.admin.post("/events/lease", {**body, "instanceId": "two"}, expect=409)
+    assert scenario.admin.post("/events/ack", ack, expect=409)["code"] == "not_acknowledged"
+    scenario.admin.post("/events/ack", {**ack, "lastEventSequenceProcessed": last + 10_000}, expect=409)
+    refused = scenario.admin.post("/events/lease", {**body, "instanceId": "two"}, expect=409)
     assert refused["code"] == "leased_by_another"
-    world.admin.post("/events/ack", {**ack, "instanceId": "two", "lastEventSequenceProcessed": last + 1}, expect=409)
-    world.consumer.post("/events/lease", body, expect=403)
-    world.admin.post("/events/lease", {"subscriberId": subscriber}, expect=400)
+    scenario.admin.post(
+        "/events/ack", {**ack, "instanceId": "two", "lastEventSequenceProcessed": last + 1}, expect=409
+    )
+    scenario.consumer.post("/events/lease", body, expect=403)
+    scenario.admin.post("/events/lease", {"subscriberId": subscriber}, expect=400)
 
 
-def test_one_of_many_instances_gets_the_lease(world: Scenario) -> None:
+def test_one_of_many_instances_gets_the_lease(scenario: Scenario) -> None:
     subscriber = unique("subscriber")
 
     def lease(number: int) -> int:
-        return world.admin.call(
+        return scenario.admin.call(
             "POST", "/api/v1/events/lease", {"subscriberId": subscriber, "instanceId": f"i{number}"}
         ).status
 
@@ -77,65 +79,65 @@ def read_events(reply: Any, count: int) -> list[Any]:
     return found
 
 
-def test_a_stream_tells_what_happens_and_continues_where_it_ended(world: Scenario) -> None:
-    reply = lines_of(world.admin)
+def test_a_stream_tells_what_happens_and_continues_where_it_ended(scenario: Scenario) -> None:
+    reply = lines_of(scenario.admin)
     assert reply.headers["content-type"].startswith("text/event-stream")
     assert reply.read1(100).startswith(b": connected")
-    made = world.admin.post("/participants", {"name": "streamed"})["id"]
+    made = scenario.admin.post("/participants", {"name": "streamed"})["id"]
     (event,) = read_events(reply, 1)
     assert event["entityId"] == made
     reply.close()
-    world.admin.patch(f"/participants/{made}", {"name": "again"})
-    again = lines_of(world.admin, event["sequenceNumber"])
+    scenario.admin.patch(f"/participants/{made}", {"name": "again"})
+    again = lines_of(scenario.admin, event["sequenceNumber"])
     assert read_events(again, 1)[0]["type"] == "participant.updated"
     again.close()
 
 
-def test_a_stream_shows_only_what_is_ones_own(world: Scenario) -> None:
-    reply = lines_of(world.consumer, 0)
-    group = world.group_id
-    world.admin.post("/participants", {"name": "foreign"})
+def test_a_stream_shows_only_what_is_ones_own(scenario: Scenario) -> None:
+    reply = lines_of(scenario.consumer, 0)
+    group = scenario.group_id
+    scenario.admin.post("/participants", {"name": "foreign"})
     events = read_events(reply, 3)
     reply.close()
     for event in events:
-        assert world.consumer_id in (event["participantId"], event["consumerId"], event["providerId"])
+        assert scenario.consumer_id in (event["participantId"], event["consumerId"], event["providerId"])
     assert group in [event["entityId"] for event in events]
-    world.agent.get("/events/stream", expect=403)
-    world.admin.get("/events/stream", expect=400, headers={"Last-Event-ID": "x"})
+    scenario.agent.get("/events/stream", expect=403)
+    scenario.admin.get("/events/stream", expect=400, headers={"Last-Event-ID": "x"})
 
 
-def test_metrics_are_told_by_agents_and_read_over_time(world: Scenario) -> None:
+def test_metrics_are_told_by_agents_and_read_over_time(scenario: Scenario) -> None:
     name = unique("cpu")
-    metric = world.admin.post("/metric-types", {"name": name, "entityType": "Resource"})
-    world.provider.post("/metric-types", {"name": unique("x"), "entityType": "Resource"}, expect=403)
-    service = world.order(world.service_type(None, SIMPLE))
-    world.complete(service, agentInstanceId=unique("i"))
-    instance = world.service(service["id"])["agentInstanceId"]
+    metric = scenario.admin.post("/metric-types", {"name": name, "entityType": "Resource"})
+    scenario.provider.post("/metric-types", {"name": unique("x"), "entityType": "Resource"}, expect=403)
+    service = scenario.order(scenario.service_type(None, SIMPLE))
+    scenario.complete(service, agentInstanceId=unique("i"))
+    instance = scenario.service(service["id"])["agentInstanceId"]
     for value in (3, 1.5, 7):
-        world.agent.post(
+        scenario.agent.post(
             "/metric-entries", {"serviceId": service["id"], "resourceId": "r1", "typeName": name, "value": value}
         )
-    world.agent.post(
+    scenario.agent.post(
         "/metric-entries", {"agentInstanceId": instance, "resourceId": "r2", "typeName": name, "value": 1}
     )
     body = {"resourceId": "r", "typeName": name, "value": 1}
-    world.agent.post("/metric-entries", body, expect=400)
-    world.agent.post("/metric-entries", {**body, "agentInstanceId": "nobody"}, expect=400)
-    world.agent.post("/metric-entries", {**body, "serviceId": world.group_id}, expect=403)
-    world.agent.post("/metric-entries", {**body, "serviceId": service["id"], "typeName": "nothing"}, expect=400)
-    world.consumer.post("/metric-entries", body, expect=403)
+    scenario.agent.post("/metric-entries", body, expect=400)
+    scenario.agent.post("/metric-entries", {**body, "agentInstanceId": "nobody"}, expect=400)
+    scenario.agent.post("/metric-entries", {**body, "serviceId": scenario.group_id}, expect=403)
+    scenario.agent.post("/metric-entries", {**body, "serviceId": service["id"], "typeName": "nothing"}, expect=400)
+    scenario.consumer.post("/metric-entries", body, expect=403)
     query = f"serviceId={service['id']}"
-    assert [each["value"] for each in world.consumer.get(f"/metric-entries?{query}&resourceId=r1")["items"]] == [
+    assert [each["value"] for each in scenario.consumer.get(f"/metric-entries?{query}&resourceId=r1")["items"]] == [
         3,
         1.5,
         7,
     ]
-    assert world.stranger.get(f"/metric-entries?{query}")["items"] == []
-    ids = world.consumer.get(f"/metric-entries/resource-ids?{query}")
+    assert scenario.stranger.get(f"/metric-entries?{query}")["items"] == []
+    ids = scenario.consumer.get(f"/metric-entries/resource-ids?{query}")
     assert (ids["items"], ids["totalItems"], ids["hasNext"]) == (["r1", "r2"], 2, False)
     path = f"/metric-entries/aggregate/{service['id']}/r1/{metric['id']}"
     found = {
-        kind: [value for _, value in world.consumer.get(f"{path}?aggregateType={kind}&bucket={bucket}")["data"]]
+        kind: [value for _, value in scenario.consumer.get(f"{path}?aggregateType={kind}&bucket={bucket}")["data"]]
         for kind, bucket in (("min", "hour"), ("max", "day"), ("sum", "month"), ("avg", "day"), ("diff", "month"))
     }
     assert min(found["min"]) == 1.5
@@ -143,57 +145,59 @@ def test_metrics_are_told_by_agents_and_read_over_time(world: Scenario) -> None:
     assert found["sum"] == [11.5]
     assert found["avg"] == [11.5 / 3]
     assert found["diff"] == [4]
-    default = world.consumer.get(path)
+    default = scenario.consumer.get(path)
     assert (default["aggregate"], default["bucket"]) == ("min", "hour")
-    world.stranger.get(path, expect=404)
+    scenario.stranger.get(path, expect=404)
     for wrong in ("bucket=year", "aggregateType=p99", "start=x", "start=2020-01-01T00:00:00Z"):
-        world.consumer.get(f"{path}?{wrong}", expect=400)
-    assert world.admin.delete(f"/metric-types/{metric['id']}", expect=409)["code"] == "in_use"
+        scenario.consumer.get(f"{path}?{wrong}", expect=400)
+    assert scenario.admin.delete(f"/metric-types/{metric['id']}", expect=409)["code"] == "in_use"
 
 
-def test_the_catalogue_tells_what_can_be_ordered(world: Scenario) -> None:
-    kind = world.service_type(None, SIMPLE)
+def test_the_catalogue_tells_what_can_be_ordered(scenario: Scenario) -> None:
+    kind = scenario.service_type(None, SIMPLE)
     option_type = unique("os").replace("-", "_")
-    world.admin.post("/service-option-types", {"name": "OS", "type": option_type})
-    option = {"providerId": world.provider_id, "serviceOptionType": option_type, "name": "U", "value": 1}
-    world.provider.post("/service-options", option)
-    world.provider.post("/service-options", {**option, "enabled": False, "value": 2})
-    agent_id = world.agent_id
-    (item,) = [each for each in world.stranger.get("/catalogue")["items"] if each["serviceType"]["id"] == kind["id"]]
+    scenario.admin.post("/service-option-types", {"name": "OS", "type": option_type})
+    option = {"providerId": scenario.provider_id, "serviceOptionType": option_type, "name": "U", "value": 1}
+    scenario.provider.post("/service-options", option)
+    scenario.provider.post("/service-options", {**option, "enabled": False, "value": 2})
+    agent_id = scenario.agent_id
+    (item,) = [
+        each for each in scenario.stranger.get("/catalogue")["items"] if each["serviceType"]["id"] == kind["id"]
+    ]
     (offer,) = item["offers"]
-    assert offer["provider"]["id"] == world.provider_id
+    assert offer["provider"]["id"] == scenario.provider_id
     assert [agent["id"] for agent in offer["agents"]] == [agent_id]
     assert offer["options"] == [{"optionType": option_type, "name": "U", "value": 1}]
     assert "configuration" not in offer["agents"][0]
 
 
-def test_an_order_sent_twice_is_one_order(world: Scenario) -> None:
-    kind = world.service_type(None, SIMPLE)
-    body = {"serviceTypeId": kind["id"], "name": "x", "groupId": world.group_id, "agentId": world.agent_id}
+def test_an_order_sent_twice_is_one_order(scenario: Scenario) -> None:
+    kind = scenario.service_type(None, SIMPLE)
+    body = {"serviceTypeId": kind["id"], "name": "x", "groupId": scenario.group_id, "agentId": scenario.agent_id}
     headers = {"Idempotency-Key": unique("key")}
 
     def order(_: int) -> Any:
-        return world.consumer.call("POST", "/api/v1/services", body, headers=headers)
+        return scenario.consumer.call("POST", "/api/v1/services", body, headers=headers)
 
-    _ = world.consumer
+    _ = scenario.consumer
     with ThreadPoolExecutor(6) as threads:
         replies = list(threads.map(order, range(6)))
     assert {reply.status for reply in replies} == {201}
     assert len({reply.body["id"] for reply in replies}) == 1
-    assert world.consumer.get("/services")["totalItems"] == 1
-    refused = world.consumer.post("/services", {**body, "name": "y"}, expect=409, headers=headers)
+    assert scenario.consumer.get("/services")["totalItems"] == 1
+    refused = scenario.consumer.post("/services", {**body, "name": "y"}, expect=409, headers=headers)
     assert refused["code"] == "idempotency_mismatch"
-    other = world.admin.post("/services", body, headers=headers)
+    other = scenario.admin.post("/services", body, headers=headers)
     assert other["id"] != replies[0].body["id"]
     key = {"Idempotency-Key": unique("key")}
-    world.consumer.post("/services", {**body, "properties": 5}, expect=400, headers=key)
-    world.consumer.post("/services", body, headers=key)
+    scenario.consumer.post("/services", {**body, "properties": 5}, expect=400, headers=key)
+    scenario.consumer.post("/services", body, headers=key)
 
 
-def test_a_dry_run_tells_and_keeps_nothing(world: Scenario) -> None:
-    made = world.provider.post("/service-pool-sets", {"name": "s", "providerId": world.provider_id})
-    world.provider.patch(f"/agents/{world.agent_id}", {"servicePoolSetId": made["id"]})
-    pool = world.provider.post(
+def test_a_dry_run_tells_and_keeps_nothing(scenario: Scenario) -> None:
+    made = scenario.provider.post("/service-pool-sets", {"name": "s", "providerId": scenario.provider_id})
+    scenario.provider.patch(f"/agents/{scenario.agent_id}", {"servicePoolSetId": made["id"]})
+    pool = scenario.provider.post(
         "/service-pools",
         {
             "name": "p",
@@ -210,34 +214,34 @@ def test_a_dry_run_tells_and_keeps_nothing(world: Scenario) -> None:
         "n": {"type": "integer", "default": 1},
     }
     lifecycle = seed_text.block("Example 2: Advanced Lifecycle with Error Handling")
-    kind = world.service_type(schema, lifecycle)
-    body = {"serviceTypeId": kind["id"], "name": "x", "groupId": world.group_id, "agentId": world.agent_id}
-    consumer = world.consumer
-    events = world.admin.get("/events?pageSize=1")["totalItems"]
+    kind = scenario.service_type(schema, lifecycle)
+    body = {"serviceTypeId": kind["id"], "name": "x", "groupId": scenario.group_id, "agentId": scenario.agent_id}
+    consumer = scenario.consumer
+    events = scenario.admin.get("/events?pageSize=1")["totalItems"]
     forecast = consumer.post("/services?dryRun=true", {**body, "properties": {"key": "canary-dry"}}, expect=200)
     assert forecast == {
         "properties": {"ip": "10.0.0.0", "key": "vault://dry-run", "n": 1},
         "path": ["New", "Provisioning", "Stopped"],
         "poolValues": [{"path": "ip", "value": "10.0.0.0"}],
     }
-    assert world.consumer.get("/services")["totalItems"] == 0
-    assert world.provider.get(f"/service-pools/{pool['id']}/usage")["allocated"] == 0
-    assert world.admin.get("/events?pageSize=1")["totalItems"] == events
-    world.consumer.post("/services?dryRun=true", {**body, "properties": {"n": "x"}}, expect=400)
-    service = world.order(kind, {"key": "canary-dry"})
-    world.complete(service)
-    world.complete(service)
-    forecast = world.consumer.post(f"/services/{service['id']}/start?dryRun=true", expect=200)
+    assert scenario.consumer.get("/services")["totalItems"] == 0
+    assert scenario.provider.get(f"/service-pools/{pool['id']}/usage")["allocated"] == 0
+    assert scenario.admin.get("/events?pageSize=1")["totalItems"] == events
+    scenario.consumer.post("/services?dryRun=true", {**body, "properties": {"n": "x"}}, expect=400)
+    service = scenario.order(kind, {"key": "canary-dry"})
+    scenario.complete(service)
+    scenario.complete(service)
+    forecast = scenario.consumer.post(f"/services/{service['id']}/start?dryRun=true", expect=200)
     assert forecast["path"] == ["Stopped", "Starting", "Started"]
-    forecast = world.consumer.delete(f"/services/{service['id']}?dryRun=true", expect=200)
+    forecast = scenario.consumer.delete(f"/services/{service['id']}?dryRun=true", expect=200)
     assert forecast["path"] == ["Stopped", "Deleted"]
-    assert world.service(service["id"])["activeJob"] is None
+    assert scenario.service(service["id"])["activeJob"] is None
 
 
-def test_a_stuck_service_can_be_ended_without_its_agent(world: Scenario) -> None:
-    made = world.provider.post("/service-pool-sets", {"name": "s", "providerId": world.provider_id})
-    world.provider.patch(f"/agents/{world.agent_id}", {"servicePoolSetId": made["id"]})
-    pool = world.provider.post(
+def test_a_stuck_service_can_be_ended_without_its_agent(scenario: Scenario) -> None:
+    made = scenario.provider.post("/service-pool-sets", {"name": "s", "providerId": scenario.provider_id})
+    scenario.provider.patch(f"/agents/{scenario.agent_id}", {"servicePoolSetId": made["id"]})
+    pool = scenario.provider.post(
         "/service-pools",
         {
             "name": "p",
@@ -252,20 +256,20 @@ def test_a_stuck_service_can_be_ended_without_its_agent(world: Scenario) -> None
         "ip": {"type": "string", "generator": {"type": "pool", "config": {"poolType": "ip"}}},
         "key": {"type": "string", "secret": {"type": "persistent"}},
     }
-    kind = world.service_type(schema, SIMPLE)
-    service = world.order(kind, {"key": "canary-f"})
-    job = world.next_job(service)
-    world.consumer.delete(f"/services/{service['id']}?force=true")
-    ended = world.service(service["id"])
+    kind = scenario.service_type(schema, SIMPLE)
+    service = scenario.order(kind, {"key": "canary-f"})
+    job = scenario.next_job(service)
+    scenario.consumer.delete(f"/services/{service['id']}?force=true")
+    ended = scenario.service(service["id"])
     assert (ended["status"], ended["activeJob"]) == ("Deleted", None)
     assert "key" not in ended["properties"]
-    assert world.agent.get(f"/jobs/{job['id']}")["status"] == "Cancelled"
-    world.agent.post(f"/jobs/{job['id']}/complete", expect=409)
-    assert world.provider.get(f"/service-pools/{pool['id']}/usage")["allocated"] == 0
-    events = world.admin.get(f"/events?entityId={service['id']}&type=transitioned")["items"]
+    assert scenario.agent.get(f"/jobs/{job['id']}")["status"] == "Cancelled"
+    scenario.agent.post(f"/jobs/{job['id']}/complete", expect=409)
+    assert scenario.provider.get(f"/service-pools/{pool['id']}/usage")["allocated"] == 0
+    events = scenario.admin.get(f"/events?entityId={service['id']}&type=transitioned")["items"]
     assert events[-1]["properties"]["forced"] is True
-    worked = world.order(kind)
-    world.complete(worked)
-    world.consumer.delete(f"/services/{worked['id']}?force=true", expect=403)
-    world.admin.delete(f"/services/{worked['id']}?force=true")
-    assert world.admin.delete(f"/services/{worked['id']}?force=true", expect=409)["code"] == "terminal_state"
+    worked = scenario.order(kind)
+    scenario.complete(worked)
+    scenario.consumer.delete(f"/services/{worked['id']}?force=true", expect=403)
+    scenario.admin.delete(f"/services/{worked['id']}?force=true")
+    assert scenario.admin.delete(f"/services/{worked['id']}?force=true", expect=409)["code"] == "terminal_state"

@@ -33,43 +33,43 @@ NOWHERE = "00000000-0000-4000-8000-000000000000"
         "services?providerId)%20OR%20(1=1",
     ],
 )
-def test_odd_addresses_are_refused_clearly(world: Scenario, path: str) -> None:
-    assert world.agent.call("GET", f"/api/v1/{path}").status in (400, 404)
+def test_odd_addresses_are_refused_clearly(scenario: Scenario, path: str) -> None:
+    assert scenario.agent.call("GET", f"/api/v1/{path}").status in (400, 404)
 
 
 @pytest.mark.parametrize("when", ["0001-01-01T00:00:00Z", "0001-01-01T00:00:00%2B14:00", "9999-12-31T23:59:59-14:00"])
-def test_times_at_the_ends_of_the_calendar_are_refused(world: Scenario, when: str) -> None:
-    service = world.order(world.service_type(None, SIMPLE))
+def test_times_at_the_ends_of_the_calendar_are_refused(scenario: Scenario, when: str) -> None:
+    service = scenario.order(scenario.service_type(None, SIMPLE))
     for end in ("start", "end"):
-        world.consumer.get(f"/services/{service['id']}/uptime?{end}={when}", expect=400)
+        scenario.consumer.get(f"/services/{service['id']}/uptime?{end}={when}", expect=400)
         for bucket in ("minute", "month"):
             series = f"/metric-entries/aggregate/{service['id']}/r/{NOWHERE}?bucket={bucket}&{end}={when}"
-            world.consumer.get(series, expect=400)
-    world.consumer.get(f"/services?createdAt={when}", expect=400)
+            scenario.consumer.get(series, expect=400)
+    scenario.consumer.get(f"/services?createdAt={when}", expect=400)
 
 
-def test_metrics_never_leave_the_range_of_numbers(world: Scenario) -> None:
-    service = world.order(world.service_type(None, SIMPLE))
-    metric = world.admin.post("/metric-types", {"name": unique("m"), "entityType": "Service"})
+def test_metrics_never_leave_the_range_of_numbers(scenario: Scenario) -> None:
+    service = scenario.order(scenario.service_type(None, SIMPLE))
+    metric = scenario.admin.post("/metric-types", {"name": unique("m"), "entityType": "Service"})
     entry = {"serviceId": service["id"], "resourceId": "r", "typeName": metric["name"]}
-    world.agent.post("/metric-entries", {**entry, "value": 1e308}, expect=400)
+    scenario.agent.post("/metric-entries", {**entry, "value": 1e308}, expect=400)
     for value in (1e140, 1e140, -1e140, 1e140):
-        world.agent.post("/metric-entries", {**entry, "value": value})
+        scenario.agent.post("/metric-entries", {**entry, "value": value})
     series = f"/metric-entries/aggregate/{service['id']}/r/{metric['id']}?bucket=minute"
     for kind in ("min", "max", "sum", "avg", "diff"):
-        found = world.consumer.get(f"{series}&aggregateType={kind}")["data"]
+        found = scenario.consumer.get(f"{series}&aggregateType={kind}")["data"]
         assert all(isinstance(value, float) for _, value in found)
 
 
-def test_a_body_of_open_strings_is_read_in_linear_time(world: Scenario) -> None:
+def test_a_body_of_open_strings_is_read_in_linear_time(scenario: Scenario) -> None:
     """Tried anew from each quote, a body of this size would keep the server busy for hours."""
     raw = b"[" * 65 + b'"\\' * 1_500_000
-    assert world.consumer.call("POST", "/api/v1/services", raw=raw, expect=400).body["code"] == "too_deep"
+    assert scenario.consumer.call("POST", "/api/v1/services", raw=raw, expect=400).body["code"] == "too_deep"
     raw = b"[" * 60 + b'"[' * 7 + b'"\\' * 1_500_000
-    assert world.consumer.call("POST", "/api/v1/services", raw=raw, expect=400).body["code"] == "invalid_json"
+    assert scenario.consumer.call("POST", "/api/v1/services", raw=raw, expect=400).body["code"] == "invalid_json"
 
 
-def test_a_lifecycle_too_large_for_a_picture_is_not_drawn(world: Scenario) -> None:
+def test_a_lifecycle_too_large_for_a_picture_is_not_drawn(scenario: Scenario) -> None:
     count = 300
     first = [{"from": f"s{state}", "to": f"s{state + 1}"} for state in range(count - 1)]
     across = [
@@ -79,7 +79,7 @@ def test_a_lifecycle_too_large_for_a_picture_is_not_drawn(world: Scenario) -> No
         }
         for number in range(10)
     ]
-    kind = world.service_type(
+    kind = scenario.service_type(
         None,
         {
             "states": [{"name": f"s{state}"} for state in range(count)],
@@ -88,125 +88,129 @@ def test_a_lifecycle_too_large_for_a_picture_is_not_drawn(world: Scenario) -> No
         },
     )
     path = f"/service-types/{kind['id']}"
-    assert world.stranger.get(f"{path}/lifecycle.svg", expect=400)["code"] == "too_large_to_draw"
-    assert world.stranger.get(f"{path}/lifecycle-report")["findings"]
+    assert scenario.stranger.get(f"{path}/lifecycle.svg", expect=400)["code"] == "too_large_to_draw"
+    assert scenario.stranger.get(f"{path}/lifecycle-report")["findings"]
 
 
-def test_patterns_that_would_explode_elsewhere_are_searched_in_linear_time(world: Scenario) -> None:
+def test_patterns_that_would_explode_elsewhere_are_searched_in_linear_time(scenario: Scenario) -> None:
     rule = {"type": "pattern", "pattern": "^(a+)+$"}
-    kind = world.service_type({"p": {"type": "string", "validators": [rule]}}, SIMPLE)
+    kind = scenario.service_type({"p": {"type": "string", "validators": [rule]}}, SIMPLE)
     body = {"properties": {"p": "a" * 200_000 + "!"}}
-    assert world.stranger.post(f"/service-types/{kind['id']}/validate", body, expect=200)["valid"] is False
+    assert scenario.stranger.post(f"/service-types/{kind['id']}/validate", body, expect=200)["valid"] is False
     huge = {"type": "pattern", "pattern": "((a{1,100}){1,100}){1,100}"}
     refused = {"name": unique("t"), "propertySchema": {"p": {"type": "string", "validators": [huge]}}}
-    assert world.admin.post("/service-types", refused, expect=400)["code"] == "invalid_definition"
+    assert scenario.admin.post("/service-types", refused, expect=400)["code"] == "invalid_definition"
 
 
-def leased(world: Scenario, job_id: str, **more: Any) -> str:
-    return str(world.agent.post(f"/jobs/{job_id}/claim", {"leaseSeconds": 30, **more}, expect=200)["leaseToken"])
+def leased(scenario: Scenario, job_id: str, **more: Any) -> str:
+    return str(scenario.agent.post(f"/jobs/{job_id}/claim", {"leaseSeconds": 30, **more}, expect=200)["leaseToken"])
 
 
-def test_a_lost_lease_ends_nothing(world: Scenario) -> None:
+def test_a_lost_lease_ends_nothing(scenario: Scenario) -> None:
     """The worker that was too slow may come back while the job waits, and while another holds it either way."""
-    service = world.order(world.service_type(None, SIMPLE))
+    service = scenario.order(scenario.service_type(None, SIMPLE))
     path = f"/jobs/{service['activeJob']['id']}"
-    stale = {"leaseToken": leased(world, service["activeJob"]["id"]), "errorMessage": "late"}
-    world.agent.post(f"{path}/release", {"leaseToken": stale["leaseToken"]}, expect=204)
+    stale = {"leaseToken": leased(scenario, service["activeJob"]["id"]), "errorMessage": "late"}
+    scenario.agent.post(f"{path}/release", {"leaseToken": stale["leaseToken"]}, expect=204)
 
     def refused() -> set[str]:
         verbs = ("complete", "fail", "release", "renew")
-        return {world.agent.post(f"{path}/{verb}", stale, expect=409)["code"] for verb in verbs}
+        return {scenario.agent.post(f"{path}/{verb}", stale, expect=409)["code"] for verb in verbs}
 
     assert refused() == {"lease_lost"}
-    world.agent.post(f"{path}/claim", expect=204)
+    scenario.agent.post(f"{path}/claim", expect=204)
     assert refused() == {"lease_lost"}
-    world.agent.post(f"{path}/release", expect=204)
-    leased(world, service["activeJob"]["id"])
+    scenario.agent.post(f"{path}/release", expect=204)
+    leased(scenario, service["activeJob"]["id"])
     assert refused() == {"lease_lost"}
-    assert world.agent.get(path)["status"] == "Processing"
+    assert scenario.agent.get(path)["status"] == "Processing"
 
 
-def test_the_same_claim_of_two_agents_or_jobs_makes_different_leases(world: Scenario) -> None:
-    kind = world.service_type(None, SIMPLE)
-    jobs = [world.order(kind)["activeJob"]["id"] for _ in range(2)]
-    tokens = {leased(world, job, claimId="same-name") for job in jobs}
+def test_the_same_claim_of_two_agents_or_jobs_makes_different_leases(scenario: Scenario) -> None:
+    kind = scenario.service_type(None, SIMPLE)
+    jobs = [scenario.order(kind)["activeJob"]["id"] for _ in range(2)]
+    tokens = {leased(scenario, job, claimId="same-name") for job in jobs}
     assert len(tokens) == 2
-    other = world.token("agent", world.new_agent()["id"])
+    other = scenario.token("agent", scenario.new_agent()["id"])
     other.post(f"/jobs/{jobs[0]}/claim", {"leaseSeconds": 30, "claimId": "same-name"}, expect=404)
 
 
-def test_a_key_of_one_token_means_nothing_to_another(world: Scenario) -> None:
-    kind = world.service_type(None, SIMPLE)
-    body = {"serviceTypeId": kind["id"], "name": "x", "agentId": world.agent_id}
+def test_a_key_of_one_token_means_nothing_to_another(scenario: Scenario) -> None:
+    kind = scenario.service_type(None, SIMPLE)
+    body = {"serviceTypeId": kind["id"], "name": "x", "agentId": scenario.agent_id}
     key = {"Idempotency-Key": unique("key")}
-    mine = world.consumer.post("/services", body, headers=key)
-    theirs = world.stranger.post("/services", body, headers=key)
+    mine = scenario.consumer.post("/services", body, headers=key)
+    theirs = scenario.stranger.post("/services", body, headers=key)
     assert mine["consumerId"] != theirs["consumerId"]
-    forecast = world.consumer.post("/services?dryRun=true", body, headers=key, expect=200)
+    forecast = scenario.consumer.post("/services?dryRun=true", body, headers=key, expect=200)
     assert forecast["path"] == ["New", "Stopped"]
-    assert world.consumer.post("/services", body, headers=key)["id"] == mine["id"]
+    assert scenario.consumer.post("/services", body, headers=key)["id"] == mine["id"]
     for bad in ("", "x" * 256):
-        world.consumer.post("/services", body, headers={"Idempotency-Key": bad}, expect=400)
+        scenario.consumer.post("/services", body, headers={"Idempotency-Key": bad}, expect=400)
 
 
 @pytest.mark.parametrize("tag", ['"0"', '"-1"', '"999999999999999999999"', "W/", '"1", "2"', "x", '""'])
-def test_a_tag_that_is_not_the_version_changes_nothing(world: Scenario, tag: str) -> None:
-    service = world.order(world.service_type(None, SIMPLE))
+def test_a_tag_that_is_not_the_version_changes_nothing(scenario: Scenario, tag: str) -> None:
+    service = scenario.order(scenario.service_type(None, SIMPLE))
     path = f"/services/{service['id']}"
     for number in range(3):
-        world.consumer.patch(path, {"name": f"n{number}"})
-    world.consumer.patch(path, {"name": "taken"}, headers={"If-Match": tag}, expect=412)
-    world.consumer.delete(f"{path}?force=true", headers={"If-Match": tag}, expect=412)
-    assert world.service(service["id"])["name"] == "n2"
+        scenario.consumer.patch(path, {"name": f"n{number}"})
+    scenario.consumer.patch(path, {"name": "taken"}, headers={"If-Match": tag}, expect=412)
+    scenario.consumer.delete(f"{path}?force=true", headers={"If-Match": tag}, expect=412)
+    assert scenario.service(service["id"])["name"] == "n2"
 
 
-def test_no_token_makes_a_stronger_one(world: Scenario) -> None:
-    mine, other = world.consumer, world.stranger
-    foreign_agent = world.agent_id
+def test_no_token_makes_a_stronger_one(scenario: Scenario) -> None:
+    mine, other = scenario.consumer, scenario.stranger
+    foreign_agent = scenario.agent_id
     for body in (
         {"role": "admin"},
-        {"role": "admin", "scopeId": world.consumer_id},
-        {"role": "participant", "scopeId": world.provider_id},
+        {"role": "admin", "scopeId": scenario.consumer_id},
+        {"role": "participant", "scopeId": scenario.provider_id},
         {"role": "agent", "scopeId": foreign_agent},
         {"role": "participant", "scopeId": NOWHERE},
     ):
         assert mine.post("/tokens", {"name": "t", **body}, expect=403)["code"] == "escalation"
-    made = mine.post("/tokens", {"name": "t", "role": "participant", "scopeId": world.consumer_id})
+    made = mine.post("/tokens", {"name": "t", "role": "participant", "scopeId": scenario.consumer_id})
     # What is not in the body of a change cannot be changed by naming it.
-    changed = mine.patch(f"/tokens/{made['id']}", {"role": "admin", "participantId": world.provider_id, "name": "u"})
-    assert (changed["role"], changed["participantId"]) == ("participant", world.consumer_id)
+    changed = mine.patch(
+        f"/tokens/{made['id']}", {"role": "admin", "participantId": scenario.provider_id, "name": "u"}
+    )
+    assert (changed["role"], changed["participantId"]) == ("participant", scenario.consumer_id)
     for act in ("patch", "delete"):
         getattr(other, act)(f"/tokens/{made['id']}", expect=404)
     other.post(f"/tokens/{made['id']}/regenerate", expect=404)
-    world.agent.post("/tokens", {"name": "t", "role": "agent", "scopeId": world.agent_id}, expect=403)
-    world.agent.get("/tokens", expect=403)
+    scenario.agent.post("/tokens", {"name": "t", "role": "agent", "scopeId": scenario.agent_id}, expect=403)
+    scenario.agent.get("/tokens", expect=403)
 
 
-def test_no_body_moves_a_row_to_another_owner(world: Scenario) -> None:
-    service = world.order(world.service_type(None, SIMPLE))
+def test_no_body_moves_a_row_to_another_owner(scenario: Scenario) -> None:
+    service = scenario.order(scenario.service_type(None, SIMPLE))
     ids = dict.fromkeys(("id", "providerId", "consumerId", "groupId", "agentId", "serviceTypeId"), NOWHERE)
-    changed = world.consumer.patch(f"/services/{service['id']}", {**ids, "status": "Started", "name": "x"})
+    changed = scenario.consumer.patch(f"/services/{service['id']}", {**ids, "status": "Started", "name": "x"})
     assert {name: changed[name] for name in (*ids, "status")} == {name: service[name] for name in (*ids, "status")}
-    agent = world.provider.patch(f"/agents/{world.agent_id}", {"providerId": NOWHERE, "agentTypeId": NOWHERE})
-    assert agent["providerId"] == world.provider_id
-    group = world.consumer.patch(f"/service-groups/{world.group_id}", {"consumerId": world.provider_id, "name": "y"})
-    assert group["consumerId"] == world.consumer_id
-    foreign = {"serviceTypeId": service["serviceTypeId"], "name": "x", "groupId": world.group_id}
-    world.stranger.post("/services", {**foreign, "agentId": world.agent_id}, expect=403)
-    world.stranger.post("/service-groups", {"name": "g", "consumerId": world.consumer_id}, expect=403)
-    world.stranger.post("/service-pool-sets", {"name": "g", "providerId": world.provider_id}, expect=403)
-    body = {"name": "a", "providerId": world.provider_id, "agentTypeId": world.agent_type_id}
-    world.stranger.post("/agents", body, expect=403)
+    agent = scenario.provider.patch(f"/agents/{scenario.agent_id}", {"providerId": NOWHERE, "agentTypeId": NOWHERE})
+    assert agent["providerId"] == scenario.provider_id
+    group = scenario.consumer.patch(
+        f"/service-groups/{scenario.group_id}", {"consumerId": scenario.provider_id, "name": "y"}
+    )
+    assert group["consumerId"] == scenario.consumer_id
+    foreign = {"serviceTypeId": service["serviceTypeId"], "name": "x", "groupId": scenario.group_id}
+    scenario.stranger.post("/services", {**foreign, "agentId": scenario.agent_id}, expect=403)
+    scenario.stranger.post("/service-groups", {"name": "g", "consumerId": scenario.consumer_id}, expect=403)
+    scenario.stranger.post("/service-pool-sets", {"name": "g", "providerId": scenario.provider_id}, expect=403)
+    body = {"name": "a", "providerId": scenario.provider_id, "agentTypeId": scenario.agent_type_id}
+    scenario.stranger.post("/agents", body, expect=403)
 
 
-def test_an_agent_learns_nothing_about_groups_it_does_not_serve(world: Scenario) -> None:
+def test_an_agent_learns_nothing_about_groups_it_does_not_serve(scenario: Scenario) -> None:
     anybody = [{"type": "actor", "config": {"actors": ["user", "agent"]}}]
-    kind = world.service_type({"other": {"type": "reference", "authorizers": anybody}}, SIMPLE)
-    hidden = world.order(kind)
-    body = {"properties": {"other": hidden["id"]}, "groupId": world.group_id}
+    kind = scenario.service_type({"other": {"type": "reference", "authorizers": anybody}}, SIMPLE)
+    hidden = scenario.order(kind)
+    body = {"properties": {"other": hidden["id"]}, "groupId": scenario.group_id}
     path = f"/service-types/{kind['id']}/validate"
-    assert world.agent.post(path, body, expect=200)["valid"] is True
-    outsider = world.token("agent", world.new_agent()["id"])
+    assert scenario.agent.post(path, body, expect=200)["valid"] is True
+    outsider = scenario.token("agent", scenario.new_agent()["id"])
     outsider.post(path, body, expect=403)
     outsider.post(path, {**body, "groupId": NOWHERE}, expect=403)
     alone = outsider.post(path, {"properties": body["properties"]}, expect=200)
@@ -216,29 +220,29 @@ def test_an_agent_learns_nothing_about_groups_it_does_not_serve(world: Scenario)
 @pytest.mark.parametrize(
     "name", ["\u202egnp.exe", "\ufeff", "e\u0301", "🜁" * 255, "<script>", "'; DROP TABLE jobs; --"]
 )
-def test_any_text_is_a_name_and_nothing_more(world: Scenario, name: str) -> None:
-    service = world.order(world.service_type(None, SIMPLE))
-    world.consumer.patch(f"/services/{service['id']}", {"name": name})
-    found = world.consumer.get("/services", query={"name": name, "sort": "-name"})["items"]
+def test_any_text_is_a_name_and_nothing_more(scenario: Scenario, name: str) -> None:
+    service = scenario.order(scenario.service_type(None, SIMPLE))
+    scenario.consumer.patch(f"/services/{service['id']}", {"name": name})
+    found = scenario.consumer.get("/services", query={"name": name, "sort": "-name"})["items"]
     assert [each["name"] for each in found] == [name]
-    cursor = world.consumer.get("/services", query={"after": "", "sort": "name", "pageSize": 1})
+    cursor = scenario.consumer.get("/services", query={"after": "", "sort": "name", "pageSize": 1})
     assert cursor["items"][0]["name"] == name
 
 
-def test_only_so_many_requests_of_one_caller_wait(world: Scenario) -> None:
+def test_only_so_many_requests_of_one_caller_wait(scenario: Scenario) -> None:
     """Whichever of its tokens it uses; who gives up makes room."""
-    tokens = [world.consumer, world.token("participant", world.consumer_id)]
+    tokens = [scenario.consumer, scenario.token("participant", scenario.consumer_id)]
     streams = [tokens[number % 2].open_stream("/api/v1/events/stream") for number in range(101)]
     try:
         statuses = [stream.status for stream in streams]
         assert statuses == [200] * 100 + [429]
         assert streams[-1].headers["retry-after"]
-        world.stranger.open_stream("/api/v1/events/stream").close()
+        scenario.stranger.open_stream("/api/v1/events/stream").close()
     finally:
         for stream in streams:
             stream.close()
     for _ in range(100):
-        again = world.consumer.open_stream("/api/v1/events/stream")
+        again = scenario.consumer.open_stream("/api/v1/events/stream")
         again.close()
         if again.status == 200:
             return

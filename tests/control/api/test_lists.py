@@ -37,30 +37,30 @@ class Market:
 
     def __init__(self, admin: Client) -> None:
         self.chance = random.Random(SEED)
-        worlds = [Scenario(admin) for _ in range(3)]
-        kind = worlds[0].service_type(None, SIMPLE)
+        scenarios = [Scenario(admin) for _ in range(3)]
+        kind = scenarios[0].service_type(None, SIMPLE)
         self.mark = unique("market")
         self.people: dict[str, Client] = {}
         self.agents: dict[str, Client] = {}
         groups, agents = [], []
         metric = admin.post("/metric-types", {"name": unique("m"), "entityType": "Service"})
         option = admin.post("/service-option-types", {"name": "o", "type": unique("o").replace("-", "_")})
-        for world in worlds:
-            person = world.consumer_id
-            self.people[person] = world.consumer
+        for scenario in scenarios:
+            person = scenario.consumer_id
+            self.people[person] = scenario.consumer
             group = {"name": f"{self.mark} group", "consumerId": person}
-            groups.append((world.consumer, world.consumer.post("/service-groups", group)["id"]))
-            body = {"name": f"{self.mark} agent", "providerId": person, "agentTypeId": worlds[0].agent_type_id}
-            agent = world.consumer.post("/agents", body)["id"]
+            groups.append((scenario.consumer, scenario.consumer.post("/service-groups", group)["id"]))
+            body = {"name": f"{self.mark} agent", "providerId": person, "agentTypeId": scenarios[0].agent_type_id}
+            agent = scenario.consumer.post("/agents", body)["id"]
             agents.append(agent)
-            self.agents[agent] = world.token("agent", agent)
-            pools = world.consumer.post("/service-pool-sets", {"name": f"{self.mark} set", "providerId": person})
+            self.agents[agent] = scenario.token("agent", agent)
+            pools = scenario.consumer.post("/service-pool-sets", {"name": f"{self.mark} set", "providerId": person})
             pool = {"name": self.mark, "type": "t", "propertyType": "string", "generatorType": "list"}
-            made = world.consumer.post("/service-pools", {**pool, "servicePoolSetId": pools["id"]})
+            made = scenario.consumer.post("/service-pools", {**pool, "servicePoolSetId": pools["id"]})
             value = {"servicePoolId": made["id"], "name": self.mark, "value": "v"}
-            world.consumer.post("/service-pool-values", value)
+            scenario.consumer.post("/service-pool-values", value)
             listed = {"providerId": person, "serviceOptionTypeId": option["id"], "name": self.mark, "enabled": False}
-            world.consumer.post("/service-options", {**listed, "value": 1})
+            scenario.consumer.post("/service-options", {**listed, "value": 1})
         for number in range(24):
             consumer, group_id = self.chance.choice(groups)
             agent = self.chance.choice(agents)

@@ -31,34 +31,34 @@ SCHEMA = {
 }
 
 
-class Desk:
+class Planner:
     """A consumer who orders, and the agent that is asked."""
 
-    def __init__(self, world: Scenario, schema: object = None) -> None:
-        self.world = world
-        made = world.provider.post("/service-pool-sets", {"name": "s", "providerId": world.provider_id})
-        world.provider.patch(f"/agents/{world.agent_id}", {"servicePoolSetId": made["id"]})
+    def __init__(self, scenario: Scenario, schema: object = None) -> None:
+        self.scenario = scenario
+        made = scenario.provider.post("/service-pool-sets", {"name": "s", "providerId": scenario.provider_id})
+        scenario.provider.patch(f"/agents/{scenario.agent_id}", {"servicePoolSetId": made["id"]})
         body = {"name": "p", "type": "ip", "propertyType": "string", "generatorType": "subnet"}
         config = {"generatorConfig": {"cidr": "10.0.0.0/24"}, "servicePoolSetId": made["id"]}
-        world.provider.post("/service-pools", {**body, **config})
-        self.kind = world.service_type(schema or SCHEMA, SIMPLE)
+        scenario.provider.post("/service-pools", {**body, **config})
+        self.kind = scenario.service_type(schema or SCHEMA, SIMPLE)
         self.body = {
             "serviceTypeId": self.kind["id"],
             "name": unique("service"),
             "properties": {"key": CANARY, "size": 3},
-            "groupId": world.group_id,
-            "agentId": world.agent_id,
+            "groupId": scenario.group_id,
+            "agentId": scenario.agent_id,
         }
         # Wakes the agent, so that its first sign of life is behind us.
-        world.agent.get("/jobs/pending")
+        scenario.agent.get("/jobs/pending")
 
     def call(self, method: str, path: str, body: object = None, **more: Any) -> Reply:
-        return self.world.consumer.call(method, f"/api/v1/services{path}", body, **more)
+        return self.scenario.consumer.call(method, f"/api/v1/services{path}", body, **more)
 
     def plan(self, method: str = "POST", path: str = "", body: object = None, answer: object = None) -> Any:
         body = self.body if method == "POST" and not path else body
         reply, self.question = with_agent(
-            self.world.agent, lambda: self.call(method, f"{path}?plan=true&dryRun=true", body), answer
+            self.scenario.agent, lambda: self.call(method, f"{path}?plan=true&dryRun=true", body), answer
         )
         assert reply.status == 200, reply.body
         return reply.body
@@ -66,7 +66,7 @@ class Desk:
     def order(self, plan: Any, answer: object = None, *, expect: int = 201, **more: Any) -> Any:
         """The same order as it was planned."""
         body = {**self.body, **more, "planDigest": plan["planDigest"]}
-        reply, _ = with_agent(self.world.agent, lambda: self.call("POST", "", body), answer)
+        reply, _ = with_agent(self.scenario.agent, lambda: self.call("POST", "", body), answer)
         assert reply.status == expect, reply.body
         return reply.body
 
@@ -77,8 +77,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(world: Scenario) -> Desk:
-    return Desk(world)
+def planner(scenario: Scenario) -> Planner:
+    return Planner(scenario)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -92,16 +92,16 @@ def alone(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Serv
 
 def test_a_plan_leaves_nothing_behind(alone: tuple[Server, str | None], tmp_path: Path) -> None:
     server, url = alone
-    desk = Desk(Scenario(server.admin))
-    service = desk.world.order(desk.kind, {"key": "first-Zq1-key"})
-    desk.world.complete(service)
+    planner = Planner(Scenario(server.admin))
+    service = planner.scenario.order(planner.kind, {"key": "first-Zq1-key"})
+    planner.scenario.complete(service)
     before = all_rows(server.data_dir, url, tmp_path / "before")
     assert CANARY not in str(before)
-    plan = desk.plan()
-    desk.plan("PATCH", f"/{service['id']}", {"properties": {"key": CANARY, "size": 9}})
-    desk.plan("DELETE", f"/{service['id']}")
-    desk.plan("POST", f"/{service['id']}/start")
-    silent = desk.call("POST", "?plan=true&planWait=1", desk.body)
+    plan = planner.plan()
+    planner.plan("PATCH", f"/{service['id']}", {"properties": {"key": CANARY, "size": 9}})
+    planner.plan("DELETE", f"/{service['id']}")
+    planner.plan("POST", f"/{service['id']}/start")
+    silent = planner.call("POST", "?plan=true&planWait=1", planner.body)
     assert (silent.status, silent.body["code"]) == (504, "agent_silent")
     assert all_rows(server.data_dir, url, tmp_path / "after") == before
     assert plan["poolValues"] == [{"path": "ip", "value": "10.0.0.1"}]
@@ -113,9 +113,9 @@ def test_a_plan_leaves_nothing_behind(alone: tuple[Server, str | None], tmp_path
         assert CANARY.encode() not in dumped
 
 
-def test_the_agent_is_asked_with_what_its_job_would_be(desk: Desk) -> None:
-    plan = desk.plan()
-    job, opened = desk.question["job"], desk.question["secrets"]
+def test_the_agent_is_asked_with_what_its_job_would_be(planner: Planner) -> None:
+    plan = planner.plan()
+    job, opened = planner.question["job"], planner.question["secrets"]
     assert plan["host"] == {name: ANSWER[name] for name in ("manifest", "events", "summary")}
     assert plan["path"] == ["New", "Stopped"] or plan["path"][0] == "New"
     assert (job["action"], job["step"], job["attempt"]) == ("create", 1, 1)
@@ -124,183 +124,187 @@ def test_the_agent_is_asked_with_what_its_job_would_be(desk: Desk) -> None:
     assert plan["properties"] == {**job["params"], "key": "vault://dry-run", "token": "vault://dry-run"}
     assert job["params"]["host"] == f"h-{job['serviceId']}"
     # Handed out once.
-    assert desk.world.agent.get("/plans/pending") == []
+    assert planner.scenario.agent.get("/plans/pending") == []
 
 
-def test_an_order_comes_out_as_planned(desk: Desk) -> None:
-    plan = desk.plan()
-    planned = desk.question
+def test_an_order_comes_out_as_planned(planner: Planner) -> None:
+    plan = planner.plan()
+    planned = planner.question
     time.sleep(1.1)  # the timestamp is the plan's, not the order's
-    service = desk.order(plan)
+    service = planner.order(plan)
     assert service["id"] == planned["job"]["serviceId"]
     secret = ("key", "token")
     assert {k: v for k, v in service["properties"].items() if k not in secret} == {
         k: v for k, v in plan["properties"].items() if k not in secret
     }
-    (job,) = desk.world.jobs(service)
+    (job,) = planner.scenario.jobs(service)
     assert job["planDigest"] == DIGEST
-    opened = desk.world.agent.get(f"/vault/secrets/{service['properties']['token'].removeprefix('vault://')}")
+    opened = planner.scenario.agent.get(f"/vault/secrets/{service['properties']['token'].removeprefix('vault://')}")
     assert opened["value"] == planned["secrets"][planned["job"]["params"]["token"]]
     assert opened["value"] not in str(plan)
 
 
-def test_what_an_order_without_a_plan_gets_by_chance_differs(desk: Desk) -> None:
-    desk.plan()
-    planned = desk.question["job"]["params"]["serial"]
-    desk.plan()
-    assert desk.question["job"]["params"]["serial"] != planned
+def test_what_an_order_without_a_plan_gets_by_chance_differs(planner: Planner) -> None:
+    planner.plan()
+    planned = planner.question["job"]["params"]["serial"]
+    planner.plan()
+    assert planner.question["job"]["params"]["serial"] != planned
 
 
-def test_every_request_on_a_service_can_be_planned_and_done_as_planned(desk: Desk) -> None:
-    world = desk.world
-    service = world.order(desk.kind, {"key": "k1"})
-    world.complete(service)
+def test_every_request_on_a_service_can_be_planned_and_done_as_planned(planner: Planner) -> None:
+    scenario = planner.scenario
+    service = scenario.order(planner.kind, {"key": "k1"})
+    scenario.complete(service)
     path = f"/{service['id']}"
 
     def do(method: str, where: str, body: Any) -> None:
-        plan = desk.plan(method, where, body)
+        plan = planner.plan(method, where, body)
         digest = plan["planDigest"]
         query = {"planDigest": digest} if method == "DELETE" else None
         sent = None if method == "DELETE" else {**(body or {}), "planDigest": digest}
-        reply, question = with_agent(world.agent, lambda: desk.call(method, where, sent, query=query))
+        reply, question = with_agent(scenario.agent, lambda: planner.call(method, where, sent, query=query))
         assert reply.status in (200, 204), reply.body
-        assert question["job"]["params"] == desk.question["job"]["params"] or method == "PATCH"
-        again = desk.call(method, where, sent, query=query)
+        assert question["job"]["params"] == planner.question["job"]["params"] or method == "PATCH"
+        again = planner.call(method, where, sent, query=query)
         assert again.status == 409, again.body
-        assert world.jobs(service)[-1]["planDigest"] == DIGEST
-        world.complete(service)
-        late = desk.call(method, where, sent, query=query)
+        assert scenario.jobs(service)[-1]["planDigest"] == DIGEST
+        scenario.complete(service)
+        late = planner.call(method, where, sent, query=query)
         assert late.status == 409, late.body
 
     do("PATCH", path, {"properties": {"size": 7, "key": CANARY}})
-    assert world.service(service["id"])["properties"]["size"] == 7
+    assert scenario.service(service["id"])["properties"]["size"] == 7
     do("POST", f"{path}/start", None)
     do("POST", f"{path}/stop", None)
     do("DELETE", path, None)
 
 
-def test_what_the_host_does_not_notice_needs_no_agent(desk: Desk) -> None:
-    service = desk.world.order(desk.kind)
-    desk.world.complete(service)
+def test_what_the_host_does_not_notice_needs_no_agent(planner: Planner) -> None:
+    service = planner.scenario.order(planner.kind)
+    planner.scenario.complete(service)
     path = f"/{service['id']}"
-    plan = desk.call("PATCH", f"{path}?plan=true", {"name": "renamed"}, expect=200).body
+    plan = planner.call("PATCH", f"{path}?plan=true", {"name": "renamed"}, expect=200).body
     assert plan["host"] == {"manifest": None, "events": [], "summary": {}}
-    assert desk.world.service(service["id"])["name"] == service["name"]
-    desk.call("PATCH", path, {"name": "another", "planDigest": plan["planDigest"]}, expect=409)
-    desk.call("PATCH", path, {"name": "renamed", "planDigest": plan["planDigest"]}, expect=200)
-    assert desk.world.service(service["id"])["name"] == "renamed"
-    forced = desk.world.admin.delete(f"/services{path}?force=true&plan=true", expect=200)
+    assert planner.scenario.service(service["id"])["name"] == service["name"]
+    planner.call("PATCH", path, {"name": "another", "planDigest": plan["planDigest"]}, expect=409)
+    planner.call("PATCH", path, {"name": "renamed", "planDigest": plan["planDigest"]}, expect=200)
+    assert planner.scenario.service(service["id"])["name"] == "renamed"
+    forced = planner.scenario.admin.delete(f"/services{path}?force=true&plan=true", expect=200)
     assert forced["host"] == plan["host"]
-    assert desk.world.service(service["id"])["status"] != "Deleted"
+    assert planner.scenario.service(service["id"])["status"] != "Deleted"
 
 
-def test_other_inputs_outdate_a_plan(desk: Desk) -> None:
-    plan = desk.plan()
-    desk.refused(plan, "inputs", name="another")
-    desk.refused(plan, "inputs", properties={"key": "another", "size": 3})
+def test_other_inputs_outdate_a_plan(planner: Planner) -> None:
+    plan = planner.plan()
+    planner.refused(plan, "inputs", name="another")
+    planner.refused(plan, "inputs", properties={"key": "another", "size": 3})
     # Another order takes the address.
-    desk.world.order(desk.kind)
-    desk.refused(plan, "inputs")
-    plan = desk.plan()
+    planner.scenario.order(planner.kind)
+    planner.refused(plan, "inputs")
+    plan = planner.plan()
     time.sleep(0.002)
-    desk.world.admin.patch(f"/service-types/{desk.kind['id']}", {"name": unique("renamed")})
-    desk.refused(plan, "inputs")
+    planner.scenario.admin.patch(f"/service-types/{planner.kind['id']}", {"name": unique("renamed")})
+    planner.refused(plan, "inputs")
 
 
-def test_a_drift_report_does_not_outdate_a_plan(desk: Desk) -> None:
-    service = desk.world.order(desk.kind)
-    desk.world.complete(service)
+def test_a_drift_report_does_not_outdate_a_plan(planner: Planner) -> None:
+    service = planner.scenario.order(planner.kind)
+    planner.scenario.complete(service)
     where = f"/{service['id']}/start"
-    plan = desk.plan("POST", where)
+    plan = planner.plan("POST", where)
     condition = [{"type": "InSync", "status": "False", "reason": "Drifted", "message": "x"}]
-    desk.world.agent.put(f"/services/{service['id']}/conditions", condition)
+    planner.scenario.agent.put(f"/services/{service['id']}/conditions", condition)
     body = {"planDigest": plan["planDigest"]}
-    reply, _ = with_agent(desk.world.agent, lambda: desk.call("POST", where, body))
+    reply, _ = with_agent(planner.scenario.agent, lambda: planner.call("POST", where, body))
     assert reply.status == 200
 
 
-def test_another_answer_of_the_host_outdates_a_plan(desk: Desk) -> None:
-    plan = desk.plan()
-    refusal = desk.order(plan, {**ANSWER, "digest": "cd" * 32}, expect=409)
+def test_another_answer_of_the_host_outdates_a_plan(planner: Planner) -> None:
+    plan = planner.plan()
+    refusal = planner.order(plan, {**ANSWER, "digest": "cd" * 32}, expect=409)
     assert (refusal["code"], refusal["changed"]) == ("plan_outdated", "host")
-    assert desk.order(plan)["status"] == "New"
+    assert planner.order(plan)["status"] == "New"
 
 
-def test_a_plan_expires(desk: Desk) -> None:
-    plan = desk.plan()
+def test_a_plan_expires(planner: Planner) -> None:
+    plan = planner.plan()
     nonce, seconds, inputs, host = plan["planDigest"].split(".")
     assert plan["expiresAt"].endswith("Z")
     for shift in (-601, 3600):
         forged = {"planDigest": ".".join((nonce, str(int(seconds) + shift), inputs, host))}
-        desk.refused(forged, "expired")
-    desk.refused({"planDigest": ".".join((nonce, str(int(seconds) - 1), inputs, host))}, "inputs")
-    desk.refused({"planDigest": ".".join(("a" * 16, seconds, inputs, host))}, "inputs")
+        planner.refused(forged, "expired")
+    planner.refused({"planDigest": ".".join((nonce, str(int(seconds) - 1), inputs, host))}, "inputs")
+    planner.refused({"planDigest": ".".join(("a" * 16, seconds, inputs, host))}, "inputs")
     for bad in ("", "x", plan["planDigest"] + "0"):
-        reply = desk.call("POST", "", {**desk.body, "planDigest": bad})
+        reply = planner.call("POST", "", {**planner.body, "planDigest": bad})
         assert (reply.status, reply.body["code"]) == (400, "bad_plan_digest")
 
 
-def test_a_plan_is_its_makers_own(desk: Desk) -> None:
-    plan = desk.plan()
-    reply = desk.world.admin.call("POST", "/api/v1/services", {**desk.body, "planDigest": plan["planDigest"]})
+def test_a_plan_is_its_makers_own(planner: Planner) -> None:
+    plan = planner.plan()
+    reply = planner.scenario.admin.call(
+        "POST", "/api/v1/services", {**planner.body, "planDigest": plan["planDigest"]}
+    )
     assert (reply.status, reply.body["code"]) == (409, "plan_outdated")
 
 
-def test_one_digest_is_good_for_one_order(desk: Desk) -> None:
-    plan = desk.plan()
-    body = {**desk.body, "planDigest": plan["planDigest"]}
+def test_one_digest_is_good_for_one_order(planner: Planner) -> None:
+    plan = planner.plan()
+    body = {**planner.body, "planDigest": plan["planDigest"]}
     with ThreadPoolExecutor(4) as pool:
-        replies = [pool.submit(desk.call, "POST", "", body) for _ in range(4)]
+        replies = [pool.submit(planner.call, "POST", "", body) for _ in range(4)]
         while not all(reply.done() for reply in replies):
-            for question in desk.world.agent.get("/plans/pending?limit=10&wait=1"):
-                desk.world.agent.post(f"/plans/{question['id']}/answer", ANSWER, expect=204)
+            for question in planner.scenario.agent.get("/plans/pending?limit=10&wait=1"):
+                planner.scenario.agent.post(f"/plans/{question['id']}/answer", ANSWER, expect=204)
     assert sorted(reply.result().status for reply in replies) == [201, 409, 409, 409]
     refused = [reply.result().body for reply in replies if reply.result().status == 409]
     assert {each["code"] for each in refused} == {"plan_outdated"}, refused
 
 
-def test_the_same_order_sent_twice_is_answered_the_same(desk: Desk) -> None:
-    plan = desk.plan()
-    body = {**desk.body, "planDigest": plan["planDigest"]}
+def test_the_same_order_sent_twice_is_answered_the_same(planner: Planner) -> None:
+    plan = planner.plan()
+    body = {**planner.body, "planDigest": plan["planDigest"]}
     key = {"Idempotency-Key": uuid4().hex}
-    first, _ = with_agent(desk.world.agent, lambda: desk.call("POST", "", body, headers=key))
-    again = desk.call("POST", "", body, headers=key)
+    first, _ = with_agent(planner.scenario.agent, lambda: planner.call("POST", "", body, headers=key))
+    again = planner.call("POST", "", body, headers=key)
     assert (first.status, again.status) == (201, 201)
     assert again.body["id"] == first.body["id"]
-    assert desk.call("POST", "?dryRun=true", body, headers=key, expect=200).body["path"]
+    assert planner.call("POST", "?dryRun=true", body, headers=key, expect=200).body["path"]
 
 
-def test_an_agent_that_cannot_foresee_it_says_why(desk: Desk) -> None:
+def test_an_agent_that_cannot_foresee_it_says_why(planner: Planner) -> None:
     reply, _ = with_agent(
-        desk.world.agent, lambda: desk.call("POST", "?plan=true", desk.body), {"error": "there is no blueprint"}
+        planner.scenario.agent,
+        lambda: planner.call("POST", "?plan=true", planner.body),
+        {"error": "there is no blueprint"},
     )
     assert (reply.status, reply.body["code"]) == (409, "plan_failed")
     assert "there is no blueprint" in reply.body["error"]
 
 
-def test_what_would_be_refused_is_refused_and_no_agent_is_asked(desk: Desk) -> None:
-    desk.call("POST", "?plan=true", {**desk.body, "properties": {"size": "x"}}, expect=400)
-    service = desk.world.order(desk.kind)
-    desk.world.complete(service)
-    desk.world.do(service, "start")
-    active = desk.call("DELETE", f"/{service['id']}?plan=true")
+def test_what_would_be_refused_is_refused_and_no_agent_is_asked(planner: Planner) -> None:
+    planner.call("POST", "?plan=true", {**planner.body, "properties": {"size": "x"}}, expect=400)
+    service = planner.scenario.order(planner.kind)
+    planner.scenario.complete(service)
+    planner.scenario.do(service, "start")
+    active = planner.call("DELETE", f"/{service['id']}?plan=true")
     assert (active.status, active.body["code"]) == (409, "active_job")
-    desk.call("POST", "?plan=true&planWait=61", desk.body, expect=400)
-    assert desk.world.agent.get("/plans/pending") == []
+    planner.call("POST", "?plan=true&planWait=61", planner.body, expect=400)
+    assert planner.scenario.agent.get("/plans/pending") == []
 
 
-def test_another_agent_neither_sees_nor_answers(desk: Desk) -> None:
-    other = Scenario(desk.world.admin).agent
+def test_another_agent_neither_sees_nor_answers(planner: Planner) -> None:
+    other = Scenario(planner.scenario.admin).agent
     with ThreadPoolExecutor(1) as pool:
-        reply = pool.submit(desk.call, "POST", "?plan=true", desk.body)
-        (question,) = desk.world.agent.get("/plans/pending?wait=30")
+        reply = pool.submit(planner.call, "POST", "?plan=true", planner.body)
+        (question,) = planner.scenario.agent.get("/plans/pending?wait=30")
         assert other.get("/plans/pending") == []
         place = f"/plans/{question['id']}/answer"
         other.post(place, {**ANSWER, "manifest": "wrong"}, expect=404)
-        desk.world.agent.post(place, {}, expect=400)
-        desk.world.agent.post(place, ANSWER, expect=204)
+        planner.scenario.agent.post(place, {}, expect=400)
+        planner.scenario.agent.post(place, ANSWER, expect=204)
         assert reply.result().body["host"]["manifest"] == ANSWER["manifest"]
-    desk.world.agent.post(place, ANSWER, expect=404)
+    planner.scenario.agent.post(place, ANSWER, expect=404)
 
 
 def test_the_agent_may_ask_another_replica(postgresql: Cluster, tmp_path: Path) -> None:
@@ -310,11 +314,11 @@ def test_the_agent_may_ask_another_replica(postgresql: Cluster, tmp_path: Path) 
         one, two = (
             stack.enter_context(running(tmp_path / name, database_url=url, environment=key)) for name in ("a", "b")
         )
-        desk = Desk(Scenario(one.admin))
-        there = Client(two.url, desk.world.agent.token)
-        reply, _ = with_agent(there, lambda: desk.call("POST", "?plan=true", desk.body))
+        planner = Planner(Scenario(one.admin))
+        there = Client(two.url, planner.scenario.agent.token)
+        reply, _ = with_agent(there, lambda: planner.call("POST", "?plan=true", planner.body))
         assert reply.status == 200
-        body = {**desk.body, "planDigest": reply.body["planDigest"]}
-        mine = Client(two.url, desk.world.consumer.token)
-        made, _ = with_agent(desk.world.agent, lambda: mine.call("POST", "/api/v1/services", body))
+        body = {**planner.body, "planDigest": reply.body["planDigest"]}
+        mine = Client(two.url, planner.scenario.consumer.token)
+        made, _ = with_agent(planner.scenario.agent, lambda: mine.call("POST", "/api/v1/services", body))
         assert made.status == 201

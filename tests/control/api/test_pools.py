@@ -19,164 +19,164 @@ def pooled(pool_type: str, kind: str = "string", **more: Any) -> dict[str, Any]:
     return {"type": kind, "authorizers": SYSTEM, "generator": generator, "immutable": True, **more}
 
 
-def pool_set(world: Scenario) -> str:
-    made = world.provider.post("/service-pool-sets", {"name": unique("set"), "providerId": world.provider_id})
-    world.provider.patch(f"/agents/{world.agent_id}", {"servicePoolSetId": made["id"]})
+def pool_set(scenario: Scenario) -> str:
+    made = scenario.provider.post("/service-pool-sets", {"name": unique("set"), "providerId": scenario.provider_id})
+    scenario.provider.patch(f"/agents/{scenario.agent_id}", {"servicePoolSetId": made["id"]})
     return str(made["id"])
 
 
-def list_pool(world: Scenario, set_id: str, kind: str, values: list[Any], property_type: str = "string") -> Any:
+def list_pool(scenario: Scenario, set_id: str, kind: str, values: list[Any], property_type: str = "string") -> Any:
     body = {"name": kind, "type": kind, "propertyType": property_type, "generatorType": "list"}
-    pool = world.provider.post("/service-pools", {**body, "servicePoolSetId": set_id})
+    pool = scenario.provider.post("/service-pools", {**body, "servicePoolSetId": set_id})
     for number, value in enumerate(values):
-        world.provider.post(
+        scenario.provider.post(
             "/service-pool-values", {"servicePoolId": pool["id"], "name": f"v{number}", "value": value}
         )
     return pool
 
 
-def subnet_pool(world: Scenario, set_id: str, kind: str, cidr: str, expect: int = 201, **config: Any) -> Any:
+def subnet_pool(scenario: Scenario, set_id: str, kind: str, cidr: str, expect: int = 201, **config: Any) -> Any:
     body = {"name": kind, "type": kind, "propertyType": "string", "generatorType": "subnet"}
     config = {"cidr": cidr, **config}
-    return world.provider.post(
+    return scenario.provider.post(
         "/service-pools", {**body, "generatorConfig": config, "servicePoolSetId": set_id}, expect=expect
     )
 
 
-def usage(world: Scenario, pool: Any) -> tuple[int, int, int]:
-    found = world.provider.get(f"/service-pools/{pool['id']}/usage")
+def usage(scenario: Scenario, pool: Any) -> tuple[int, int, int]:
+    found = scenario.provider.get(f"/service-pools/{pool['id']}/usage")
     return found["total"], found["allocated"], found["free"]
 
 
-def remove(world: Scenario, service: Any) -> Any:
-    world.consumer.delete(f"/services/{service['id']}")
-    return world.complete(service)
+def remove(scenario: Scenario, service: Any) -> Any:
+    scenario.consumer.delete(f"/services/{service['id']}")
+    return scenario.complete(service)
 
 
-def test_the_seeds_three_pools_fill_an_order(world: Scenario) -> None:
-    set_id = pool_set(world)
-    public = list_pool(world, set_id, "public_ip", ["185.123.45.10", "185.123.45.11"])
-    private = subnet_pool(world, set_id, "private_ip", "192.168.1.0/24", excludeFirst=1, excludeLast=1)
+def test_the_seeds_three_pools_fill_an_order(scenario: Scenario) -> None:
+    set_id = pool_set(scenario)
+    public = list_pool(scenario, set_id, "public_ip", ["185.123.45.10", "185.123.45.11"])
+    private = subnet_pool(scenario, set_id, "private_ip", "192.168.1.0/24", excludeFirst=1, excludeLast=1)
     document = {"hostname": "web01.example.com", "internalDns": "web01.internal", "zone": "us-east-1a"}
-    list_pool(world, set_id, "hostname", [document], "json")
-    kind = world.service_type(
+    list_pool(scenario, set_id, "hostname", [document], "json")
+    kind = scenario.service_type(
         {"publicIp": pooled("public_ip"), "privateIp": pooled("private_ip"), "hostname": pooled("hostname", "json")},
         SIMPLE,
     )
-    service = world.order(kind)
+    service = scenario.order(kind)
     assert service["properties"] == {
         "publicIp": "185.123.45.10",
         "privateIp": "192.168.1.1",
         "hostname": document,
     }
-    values = world.provider.get(f"/service-pool-values?servicePoolId={public['id']}")["items"]
+    values = scenario.provider.get(f"/service-pool-values?servicePoolId={public['id']}")["items"]
     taken = {value["value"]: (value["serviceId"], value["propertyName"]) for value in values}
     assert taken == {"185.123.45.10": (service["id"], "publicIp"), "185.123.45.11": (None, None)}
-    assert usage(world, private) == (254, 1, 253)
-    refused = world.provider.delete(f"/service-pool-values/{values[0]['id']}", expect=409)
+    assert usage(scenario, private) == (254, 1, 253)
+    refused = scenario.provider.delete(f"/service-pool-values/{values[0]['id']}", expect=409)
     assert refused["dependants"] == {"services": [service["id"]]}
-    exhausted = world.consumer.post(
+    exhausted = scenario.consumer.post(
         "/services",
-        {"serviceTypeId": kind["id"], "name": "x", "groupId": world.group_id, "agentId": world.agent_id},
+        {"serviceTypeId": kind["id"], "name": "x", "groupId": scenario.group_id, "agentId": scenario.agent_id},
         expect=400,
     )
     assert exhausted["errors"] == [{"path": "hostname", "message": "failed to allocate from pool hostname"}]
-    assert usage(world, public) == (2, 1, 1)
-    world.complete(service)
-    done = remove(world, service)
+    assert usage(scenario, public) == (2, 1, 1)
+    scenario.complete(service)
+    done = remove(scenario, service)
     assert done["status"] == "Deleted"
-    assert usage(world, public) == (2, 0, 2)
-    assert usage(world, private) == (254, 0, 254)
+    assert usage(scenario, public) == (2, 0, 2)
+    assert usage(scenario, private) == (254, 0, 254)
 
 
-def test_the_lowest_free_address_is_given_and_comes_back(world: Scenario) -> None:
-    set_id = pool_set(world)
-    pool = subnet_pool(world, set_id, "ip", "10.0.0.0/29")
-    kind = world.service_type({"ip": pooled("ip")}, SIMPLE)
-    services = [world.order(kind) for _ in range(8)]
+def test_the_lowest_free_address_is_given_and_comes_back(scenario: Scenario) -> None:
+    set_id = pool_set(scenario)
+    pool = subnet_pool(scenario, set_id, "ip", "10.0.0.0/29")
+    kind = scenario.service_type({"ip": pooled("ip")}, SIMPLE)
+    services = [scenario.order(kind) for _ in range(8)]
     assert [service["properties"]["ip"] for service in services] == [f"10.0.0.{number}" for number in range(8)]
-    assert usage(world, pool) == (8, 8, 0)
+    assert usage(scenario, pool) == (8, 8, 0)
     for number in (2, 5, 3):
-        world.complete(services[number])
-        remove(world, services[number])
-    assert [world.order(kind)["properties"]["ip"] for _ in range(3)] == ["10.0.0.2", "10.0.0.3", "10.0.0.5"]
+        scenario.complete(services[number])
+        remove(scenario, services[number])
+    assert [scenario.order(kind)["properties"]["ip"] for _ in range(3)] == ["10.0.0.2", "10.0.0.3", "10.0.0.5"]
 
 
-def test_networks_of_any_size_cost_the_same(world: Scenario) -> None:
-    set_id = pool_set(world)
-    pool = subnet_pool(world, set_id, "six", "2001:db8::/32", excludeFirst=16)
-    whole = subnet_pool(world, set_id, "all", "0.0.0.0/0")
-    service = world.order(world.service_type({"six": pooled("six"), "four": pooled("all")}, SIMPLE))
+def test_networks_of_any_size_cost_the_same(scenario: Scenario) -> None:
+    set_id = pool_set(scenario)
+    pool = subnet_pool(scenario, set_id, "six", "2001:db8::/32", excludeFirst=16)
+    whole = subnet_pool(scenario, set_id, "all", "0.0.0.0/0")
+    service = scenario.order(scenario.service_type({"six": pooled("six"), "four": pooled("all")}, SIMPLE))
     assert service["properties"] == {"six": "2001:db8::10", "four": "0.0.0.0"}
-    assert usage(world, pool) == (2**96 - 16, 1, 2**96 - 17)
-    assert usage(world, whole)[0] == 2**32
+    assert usage(scenario, pool) == (2**96 - 16, 1, 2**96 - 17)
+    assert usage(scenario, whole)[0] == 2**32
 
 
-def test_a_value_may_be_asked_for_where_users_may_set_it(world: Scenario) -> None:
-    set_id = pool_set(world)
-    subnet_pool(world, set_id, "ip", "10.1.0.0/24", excludeFirst=1)
-    list_pool(world, set_id, "port", [8080, 8081], "integer")
+def test_a_value_may_be_asked_for_where_users_may_set_it(scenario: Scenario) -> None:
+    set_id = pool_set(scenario)
+    subnet_pool(scenario, set_id, "ip", "10.1.0.0/24", excludeFirst=1)
+    list_pool(scenario, set_id, "port", [8080, 8081], "integer")
     schema = {
         "ip": {"type": "string", "generator": {"type": "pool", "config": {"poolType": "ip"}}},
         "port": {"type": "integer", "generator": {"type": "pool", "config": {"poolType": "port"}}},
     }
-    kind = world.service_type(schema, SIMPLE)
-    service = world.order(kind, {"ip": "10.1.0.77", "port": 8081})
+    kind = scenario.service_type(schema, SIMPLE)
+    service = scenario.order(kind, {"ip": "10.1.0.77", "port": 8081})
     assert service["properties"] == {"ip": "10.1.0.77", "port": 8081}
-    body = {"serviceTypeId": kind["id"], "name": "x", "groupId": world.group_id, "agentId": world.agent_id}
+    body = {"serviceTypeId": kind["id"], "name": "x", "groupId": scenario.group_id, "agentId": scenario.agent_id}
     for wrong in ("10.1.0.77", "10.1.0.0", "10.2.0.1", "rubbish"):
-        refused = world.consumer.post("/services", {**body, "properties": {"ip": wrong}}, expect=400)
+        refused = scenario.consumer.post("/services", {**body, "properties": {"ip": wrong}}, expect=400)
         assert refused["errors"] == [{"path": "ip", "message": "failed to allocate from pool ip"}]
-    assert world.order(kind)["properties"] == {"ip": "10.1.0.1", "port": 8080}
+    assert scenario.order(kind)["properties"] == {"ip": "10.1.0.1", "port": 8080}
 
 
-def test_an_update_takes_with_the_request_and_gives_back_by_its_outcome(world: Scenario) -> None:
-    set_id = pool_set(world)
-    pool = subnet_pool(world, set_id, "ip", "10.2.0.0/29")
+def test_an_update_takes_with_the_request_and_gives_back_by_its_outcome(scenario: Scenario) -> None:
+    set_id = pool_set(scenario)
+    pool = subnet_pool(scenario, set_id, "ip", "10.2.0.0/29")
     schema = {"ip": {"type": "string", "generator": {"type": "pool", "config": {"poolType": "ip"}}}}
-    service = world.order(world.service_type(schema, SIMPLE))
-    world.complete(service)
+    service = scenario.order(scenario.service_type(schema, SIMPLE))
+    scenario.complete(service)
     path = f"/services/{service['id']}"
-    world.consumer.patch(path, {"properties": {"ip": "10.2.0.5"}})
-    assert usage(world, pool)[1] == 2
-    assert world.fail(service, "no")["properties"]["ip"] == "10.2.0.0"
-    assert usage(world, pool)[1] == 1
-    world.consumer.patch(path, {"properties": {"ip": "10.2.0.5"}})
-    assert world.complete(service)["properties"]["ip"] == "10.2.0.5"
-    assert usage(world, pool)[1] == 1
-    world.consumer.patch(path, {"properties": {"ip": None}})
-    assert world.complete(service)["properties"]["ip"] == "10.2.0.0"
-    world.consumer.patch(path, {"properties": {"ip": "10.2.0.6"}})
-    (job,) = [job for job in world.jobs(service) if job["status"] == "Pending"]
-    world.consumer.post(f"/jobs/{job['id']}/cancel", expect=204)
-    values = world.provider.get(f"/service-pool-values?servicePoolId={pool['id']}")["items"]
+    scenario.consumer.patch(path, {"properties": {"ip": "10.2.0.5"}})
+    assert usage(scenario, pool)[1] == 2
+    assert scenario.fail(service, "no")["properties"]["ip"] == "10.2.0.0"
+    assert usage(scenario, pool)[1] == 1
+    scenario.consumer.patch(path, {"properties": {"ip": "10.2.0.5"}})
+    assert scenario.complete(service)["properties"]["ip"] == "10.2.0.5"
+    assert usage(scenario, pool)[1] == 1
+    scenario.consumer.patch(path, {"properties": {"ip": None}})
+    assert scenario.complete(service)["properties"]["ip"] == "10.2.0.0"
+    scenario.consumer.patch(path, {"properties": {"ip": "10.2.0.6"}})
+    (job,) = [job for job in scenario.jobs(service) if job["status"] == "Pending"]
+    scenario.consumer.post(f"/jobs/{job['id']}/cancel", expect=204)
+    values = scenario.provider.get(f"/service-pool-values?servicePoolId={pool['id']}")["items"]
     assert [value["value"] for value in values] == ["10.2.0.0"]
 
 
-def test_the_words_of_the_seed_say_what_is_missing(world: Scenario) -> None:
-    kind = world.service_type({"ip": pooled("ip")}, SIMPLE)
-    body = {"serviceTypeId": kind["id"], "name": "x", "groupId": world.group_id, "agentId": world.agent_id}
+def test_the_words_of_the_seed_say_what_is_missing(scenario: Scenario) -> None:
+    kind = scenario.service_type({"ip": pooled("ip")}, SIMPLE)
+    body = {"serviceTypeId": kind["id"], "name": "x", "groupId": scenario.group_id, "agentId": scenario.agent_id}
 
     def message() -> str:
-        return str(world.consumer.post("/services", body, expect=400)["errors"][0]["message"])
+        return str(scenario.consumer.post("/services", body, expect=400)["errors"][0]["message"])
 
     assert message() == "agent does not have a pool set configured"
-    set_id = pool_set(world)
+    set_id = pool_set(scenario)
     assert message() == "no pool found with type ip in pool set"
-    list_pool(world, set_id, "ip", [1], "integer")
+    list_pool(scenario, set_id, "ip", [1], "integer")
     assert message() == "property ip has type string but pool ip provides type integer"
 
 
-def test_a_network_cannot_shrink_over_what_is_taken(world: Scenario) -> None:
-    set_id = pool_set(world)
-    pool = subnet_pool(world, set_id, "ip", "10.3.0.0/24", excludeFirst=10)
-    kind = world.service_type({"ip": pooled("ip")}, SIMPLE)
-    world.order(kind)
+def test_a_network_cannot_shrink_over_what_is_taken(scenario: Scenario) -> None:
+    set_id = pool_set(scenario)
+    pool = subnet_pool(scenario, set_id, "ip", "10.3.0.0/24", excludeFirst=10)
+    kind = scenario.service_type({"ip": pooled("ip")}, SIMPLE)
+    scenario.order(kind)
     path = f"/service-pools/{pool['id']}"
-    world.provider.patch(path, {"generatorConfig": {"cidr": "10.3.0.0/29"}}, expect=409)
-    world.provider.patch(path, {"generatorConfig": {"cidr": "10.3.0.0/28", "excludeFirst": 9}})
-    assert [world.order(kind)["properties"]["ip"] for _ in range(2)] == ["10.3.0.9", "10.3.0.11"]
-    assert world.provider.delete(path, expect=409)["code"] == "in_use"
+    scenario.provider.patch(path, {"generatorConfig": {"cidr": "10.3.0.0/29"}}, expect=409)
+    scenario.provider.patch(path, {"generatorConfig": {"cidr": "10.3.0.0/28", "excludeFirst": 9}})
+    assert [scenario.order(kind)["properties"]["ip"] for _ in range(2)] == ["10.3.0.9", "10.3.0.11"]
+    assert scenario.provider.delete(path, expect=409)["code"] == "in_use"
 
 
 @pytest.mark.parametrize(
@@ -191,24 +191,24 @@ def test_a_network_cannot_shrink_over_what_is_taken(world: Scenario) -> None:
         {"cidr": "10.0.0.0/30", "colour": "blue"},
     ],
 )
-def test_a_network_that_makes_no_sense_is_refused(world: Scenario, config: Any) -> None:
-    made = world.provider.post("/service-pool-sets", {"name": "s", "providerId": world.provider_id})
+def test_a_network_that_makes_no_sense_is_refused(scenario: Scenario, config: Any) -> None:
+    made = scenario.provider.post("/service-pool-sets", {"name": "s", "providerId": scenario.provider_id})
     body = {"name": "p", "type": "ip", "propertyType": "string", "generatorType": "subnet", "generatorConfig": config}
-    world.provider.post("/service-pools", {**body, "servicePoolSetId": made["id"]}, expect=400)
+    scenario.provider.post("/service-pools", {**body, "servicePoolSetId": made["id"]}, expect=400)
 
 
-def test_values_are_unique_typed_and_their_providers_own(world: Scenario) -> None:
-    set_id = pool_set(world)
-    pool = list_pool(world, set_id, "port", [80], "integer")
+def test_values_are_unique_typed_and_their_providers_own(scenario: Scenario) -> None:
+    set_id = pool_set(scenario)
+    pool = list_pool(scenario, set_id, "port", [80], "integer")
     body = {"servicePoolId": pool["id"], "name": "v"}
-    assert world.provider.post("/service-pool-values", {**body, "value": 80.0}, expect=409)["code"] == "duplicate"
-    world.provider.post("/service-pool-values", {**body, "value": "80"}, expect=400)
-    world.provider.post("/service-pool-values", {**body, "value": True}, expect=400)
-    world.stranger.post("/service-pool-values", {**body, "value": 81}, expect=403)
-    world.stranger.get(f"/service-pools/{pool['id']}", expect=404)
-    world.stranger.get(f"/service-pools/{pool['id']}/usage", expect=404)
-    assert world.stranger.get("/service-pool-values")["items"] == []
-    assert world.agent.get(f"/service-pools/{pool['id']}")["id"] == pool["id"]
+    assert scenario.provider.post("/service-pool-values", {**body, "value": 80.0}, expect=409)["code"] == "duplicate"
+    scenario.provider.post("/service-pool-values", {**body, "value": "80"}, expect=400)
+    scenario.provider.post("/service-pool-values", {**body, "value": True}, expect=400)
+    scenario.stranger.post("/service-pool-values", {**body, "value": 81}, expect=403)
+    scenario.stranger.get(f"/service-pools/{pool['id']}", expect=404)
+    scenario.stranger.get(f"/service-pools/{pool['id']}/usage", expect=404)
+    assert scenario.stranger.get("/service-pool-values")["items"] == []
+    assert scenario.agent.get(f"/service-pools/{pool['id']}")["id"] == pool["id"]
     twin = {
         "name": "p",
         "type": "port",
@@ -216,28 +216,31 @@ def test_values_are_unique_typed_and_their_providers_own(world: Scenario) -> Non
         "generatorType": "list",
         "servicePoolSetId": set_id,
     }
-    assert world.provider.post("/service-pools", twin, expect=409)["code"] == "duplicate"
-    subnet = subnet_pool(world, set_id, "ip", "10.0.0.0/30")
-    world.provider.post(
+    assert scenario.provider.post("/service-pools", twin, expect=409)["code"] == "duplicate"
+    subnet = subnet_pool(scenario, set_id, "ip", "10.0.0.0/30")
+    scenario.provider.post(
         "/service-pool-values", {"servicePoolId": subnet["id"], "name": "v", "value": "10.0.0.1"}, expect=400
     )
-    foreign = world.stranger.get("/participants")["items"][0]["id"]
-    other = world.stranger.post("/service-pool-sets", {"name": "s", "providerId": foreign})
-    world.provider.patch(f"/agents/{world.agent_id}", {"servicePoolSetId": other["id"]}, expect=403)
-    assert world.provider.delete(f"/service-pool-sets/{set_id}", expect=409)["dependants"].keys() == {
+    foreign = scenario.stranger.get("/participants")["items"][0]["id"]
+    other = scenario.stranger.post("/service-pool-sets", {"name": "s", "providerId": foreign})
+    scenario.provider.patch(f"/agents/{scenario.agent_id}", {"servicePoolSetId": other["id"]}, expect=403)
+    assert scenario.provider.delete(f"/service-pool-sets/{set_id}", expect=409)["dependants"].keys() == {
         "servicePools",
         "agents",
     }
-    assert world.provider.patch(f"/agents/{world.agent_id}", {"servicePoolSetId": None})["servicePoolSetId"] is None
+    assert (
+        scenario.provider.patch(f"/agents/{scenario.agent_id}", {"servicePoolSetId": None})["servicePoolSetId"]
+        is None
+    )
 
 
-def test_many_orders_at_once_never_share_a_value(world: Scenario) -> None:
-    set_id = pool_set(world)
-    subnet = subnet_pool(world, set_id, "ip", "10.9.0.0/25")
-    ports = list_pool(world, set_id, "port", list(range(40)), "integer")
-    kind = world.service_type({"ip": pooled("ip"), "port": pooled("port", "integer")}, SIMPLE)
-    body = {"serviceTypeId": kind["id"], "groupId": world.group_id, "agentId": world.agent_id}
-    consumer = world.consumer
+def test_many_orders_at_once_never_share_a_value(scenario: Scenario) -> None:
+    set_id = pool_set(scenario)
+    subnet = subnet_pool(scenario, set_id, "ip", "10.9.0.0/25")
+    ports = list_pool(scenario, set_id, "port", list(range(40)), "integer")
+    kind = scenario.service_type({"ip": pooled("ip"), "port": pooled("port", "integer")}, SIMPLE)
+    body = {"serviceTypeId": kind["id"], "groupId": scenario.group_id, "agentId": scenario.agent_id}
+    consumer = scenario.consumer
 
     def order(number: int) -> Any:
         return consumer.call("POST", "/api/v1/services", {**body, "name": f"n{number}"})
@@ -249,5 +252,5 @@ def test_many_orders_at_once_never_share_a_value(world: Scenario) -> None:
     assert len(made) == 40
     assert len({service["properties"]["ip"] for service in made}) == 40
     assert len({service["properties"]["port"] for service in made}) == 40
-    assert usage(world, subnet) == (128, 40, 88)
-    assert usage(world, ports) == (40, 40, 0)
+    assert usage(scenario, subnet) == (128, 40, 88)
+    assert usage(scenario, ports) == (40, 40, 0)

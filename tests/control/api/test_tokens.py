@@ -21,54 +21,54 @@ def test_nobody_gets_in_without_a_token(server: Server) -> None:
         assert (reply.status, reply.body["code"]) == (401, "unauthorized")
 
 
-def test_the_value_is_shown_once_and_kept_nowhere(server: Server, world: Scenario) -> None:
-    token = world.admin.post("/tokens", {"name": "t", "role": "participant", "scopeId": world.consumer_id})
-    assert world.admin.as_token(token["value"]).get(f"/participants/{world.consumer_id}")
-    shown = world.admin.get(f"/tokens/{token['id']}")
+def test_the_value_is_shown_once_and_kept_nowhere(server: Server, scenario: Scenario) -> None:
+    token = scenario.admin.post("/tokens", {"name": "t", "role": "participant", "scopeId": scenario.consumer_id})
+    assert scenario.admin.as_token(token["value"]).get(f"/participants/{scenario.consumer_id}")
+    shown = scenario.admin.get(f"/tokens/{token['id']}")
     assert "value" not in shown
-    assert shown["participantId"] == world.consumer_id
-    events = world.admin.get(f"/events?entityId={token['id']}")
+    assert shown["participantId"] == scenario.consumer_id
+    events = scenario.admin.get(f"/events?entityId={token['id']}")
     assert token["value"] not in str(events)
     for file in server.data_dir.glob("mainstay.db*"):
         assert token["value"].encode() not in file.read_bytes()
 
 
-def test_a_caller_may_ask_who_he_is(world: Scenario) -> None:
-    assert world.admin.get("/tokens/me")["role"] == "admin"
-    mine = world.consumer.get("/tokens/me")
-    assert (mine["role"], mine["participantId"]) == ("participant", world.consumer_id)
+def test_a_caller_may_ask_who_he_is(scenario: Scenario) -> None:
+    assert scenario.admin.get("/tokens/me")["role"] == "admin"
+    mine = scenario.consumer.get("/tokens/me")
+    assert (mine["role"], mine["participantId"]) == ("participant", scenario.consumer_id)
     assert "value" not in mine
-    assert world.agent.get("/tokens/me")["agentId"] == world.agent_id
+    assert scenario.agent.get("/tokens/me")["agentId"] == scenario.agent_id
 
 
-def test_a_token_lives_a_day_unless_told_otherwise(world: Scenario) -> None:
-    body = {"name": "t", "role": "participant", "scopeId": world.consumer_id}
-    token = world.admin.post("/tokens", body)
+def test_a_token_lives_a_day_unless_told_otherwise(scenario: Scenario) -> None:
+    body = {"name": "t", "role": "participant", "scopeId": scenario.consumer_id}
+    token = scenario.admin.post("/tokens", body)
     left = datetime.fromisoformat(token["expireAt"]) - datetime.now(UTC)
     assert timedelta(hours=23) < left <= timedelta(hours=24)
-    past = world.admin.post("/tokens", {**body, "expireAt": "2020-01-01T00:00:00Z"})
-    refused = world.admin.as_token(past["value"]).get("/participants", expect=401)
+    past = scenario.admin.post("/tokens", {**body, "expireAt": "2020-01-01T00:00:00Z"})
+    refused = scenario.admin.as_token(past["value"]).get("/participants", expect=401)
     assert refused["code"] == "token_expired"
 
 
-def test_a_regenerated_token_replaces_the_old_value(world: Scenario) -> None:
-    token = world.admin.post("/tokens", {"name": "t", "role": "participant", "scopeId": world.consumer_id})
-    renewed = world.admin.post(f"/tokens/{token['id']}/regenerate", expect=200)
+def test_a_regenerated_token_replaces_the_old_value(scenario: Scenario) -> None:
+    token = scenario.admin.post("/tokens", {"name": "t", "role": "participant", "scopeId": scenario.consumer_id})
+    renewed = scenario.admin.post(f"/tokens/{token['id']}/regenerate", expect=200)
     assert renewed["value"] != token["value"]
-    world.admin.as_token(token["value"]).get("/participants", expect=401)
-    world.admin.as_token(renewed["value"]).get("/participants")
-    types = [event["type"] for event in world.admin.get(f"/events?entityId={token['id']}")["items"]]
+    scenario.admin.as_token(token["value"]).get("/participants", expect=401)
+    scenario.admin.as_token(renewed["value"]).get("/participants")
+    types = [event["type"] for event in scenario.admin.get(f"/events?entityId={token['id']}")["items"]]
     assert types == ["token.created", "token.regenerate"]
 
 
-def test_a_participant_makes_tokens_for_itself_and_its_agents_only(world: Scenario) -> None:
-    consumer, provider = world.consumer, world.provider
-    consumer.post("/tokens", {"name": "mine", "role": "participant", "scopeId": world.consumer_id})
-    provider.post("/tokens", {"name": "agent", "role": "agent", "scopeId": world.agent_id})
+def test_a_participant_makes_tokens_for_itself_and_its_agents_only(scenario: Scenario) -> None:
+    consumer, provider = scenario.consumer, scenario.provider
+    consumer.post("/tokens", {"name": "mine", "role": "participant", "scopeId": scenario.consumer_id})
+    provider.post("/tokens", {"name": "agent", "role": "agent", "scopeId": scenario.agent_id})
     for body in (
         {"name": "x", "role": "admin"},
-        {"name": "x", "role": "participant", "scopeId": world.provider_id},
-        {"name": "x", "role": "agent", "scopeId": world.agent_id},
+        {"name": "x", "role": "participant", "scopeId": scenario.provider_id},
+        {"name": "x", "role": "agent", "scopeId": scenario.agent_id},
         {"name": "x", "role": "participant", "scopeId": str(uuid4())},
         {"name": "x", "role": "agent", "scopeId": str(uuid4())},
     ):
@@ -76,31 +76,31 @@ def test_a_participant_makes_tokens_for_itself_and_its_agents_only(world: Scenar
         assert refused["code"] == "escalation"
 
 
-def test_an_agent_makes_no_tokens(world: Scenario) -> None:
-    world.agent.post("/tokens", {"name": "x", "role": "agent", "scopeId": world.agent_id}, expect=403)
+def test_an_agent_makes_no_tokens(scenario: Scenario) -> None:
+    scenario.agent.post("/tokens", {"name": "x", "role": "agent", "scopeId": scenario.agent_id}, expect=403)
 
 
-def test_a_deleted_token_is_worth_nothing(world: Scenario) -> None:
-    token = world.admin.post("/tokens", {"name": "t", "role": "participant", "scopeId": world.consumer_id})
-    world.admin.delete(f"/tokens/{token['id']}")
-    world.admin.as_token(token["value"]).get("/participants", expect=401)
-    world.admin.get(f"/tokens/{token['id']}", expect=404)
+def test_a_deleted_token_is_worth_nothing(scenario: Scenario) -> None:
+    token = scenario.admin.post("/tokens", {"name": "t", "role": "participant", "scopeId": scenario.consumer_id})
+    scenario.admin.delete(f"/tokens/{token['id']}")
+    scenario.admin.as_token(token["value"]).get("/participants", expect=401)
+    scenario.admin.get(f"/tokens/{token['id']}", expect=404)
 
 
-def test_a_token_can_be_renamed_and_prolonged(world: Scenario) -> None:
-    token = world.admin.post("/tokens", {"name": "t", "role": "participant", "scopeId": world.consumer_id})
-    changed = world.admin.patch(f"/tokens/{token['id']}", {"name": "u", "expireAt": "2099-01-01T00:00:00+01:00"})
+def test_a_token_can_be_renamed_and_prolonged(scenario: Scenario) -> None:
+    token = scenario.admin.post("/tokens", {"name": "t", "role": "participant", "scopeId": scenario.consumer_id})
+    changed = scenario.admin.patch(f"/tokens/{token['id']}", {"name": "u", "expireAt": "2099-01-01T00:00:00+01:00"})
     assert (changed["name"], changed["expireAt"]) == ("u", "2098-12-31T23:00:00Z")
 
 
-def test_scopes_that_make_no_sense_are_refused(world: Scenario) -> None:
+def test_scopes_that_make_no_sense_are_refused(scenario: Scenario) -> None:
     for body in (
-        {"name": "x", "role": "admin", "scopeId": world.consumer_id},
+        {"name": "x", "role": "admin", "scopeId": scenario.consumer_id},
         {"name": "x", "role": "participant"},
-        {"name": "x", "role": "agent", "scopeId": world.consumer_id},
-        {"name": "x", "role": "participant", "scopeId": world.agent_id},
+        {"name": "x", "role": "agent", "scopeId": scenario.consumer_id},
+        {"name": "x", "role": "participant", "scopeId": scenario.agent_id},
         {"name": "x", "role": "king"},
         {"role": "admin"},
         {"name": "x", "role": "admin", "expireAt": "2030-01-01T00:00:00"},
     ):
-        world.admin.post("/tokens", body, expect=400)
+        scenario.admin.post("/tokens", body, expect=400)

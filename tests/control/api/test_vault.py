@@ -22,126 +22,128 @@ PLAIN = {
 }
 
 
-def reveal(world: Scenario, reference: str, expect: int = 200) -> Any:
-    return world.agent.get(f"/vault/secrets/{reference.removeprefix('vault://')}", expect=expect)
+def reveal(scenario: Scenario, reference: str, expect: int = 200) -> Any:
+    return scenario.agent.get(f"/vault/secrets/{reference.removeprefix('vault://')}", expect=expect)
 
 
-def test_the_seeds_web_application(world: Scenario) -> None:
-    service = world.order(world.service_type(WEB, SIMPLE), PLAIN)
+def test_the_seeds_web_application(scenario: Scenario) -> None:
+    service = scenario.order(scenario.service_type(WEB, SIMPLE), PLAIN)
     kept = service["properties"]
     references = [kept["apiKey"], kept["initialPassword"], kept["databaseConfig"]["password"]]
     assert all(reference.startswith("vault://") for reference in references)
     assert kept["databaseConfig"]["port"] == 5432
-    values = [reveal(world, reference)["value"] for reference in references]
+    values = [reveal(scenario, reference)["value"] for reference in references]
     assert values == ["canary-key-9c1", "canary-pass-9c1", "canary-db-9c1"]
-    for client in (world.admin, world.consumer, world.provider):
+    for client in (scenario.admin, scenario.consumer, scenario.provider):
         client.get(f"/vault/secrets/{references[0][8:]}", expect=403)
-    other = world.token("agent", world.new_agent()["id"])
+    other = scenario.token("agent", scenario.new_agent()["id"])
     other.get(f"/vault/secrets/{references[0][8:]}", expect=404)
-    done = world.complete(service)
+    done = scenario.complete(service)
     assert "initialPassword" not in done["properties"]
-    reveal(world, references[1], expect=404)
-    assert reveal(world, references[0])["value"] == "canary-key-9c1"
-    world.consumer.delete(f"/services/{service['id']}")
-    ended = world.complete(service)
+    reveal(scenario, references[1], expect=404)
+    assert reveal(scenario, references[0])["value"] == "canary-key-9c1"
+    scenario.consumer.delete(f"/services/{service['id']}")
+    ended = scenario.complete(service)
     assert ended["properties"] == {"appName": "MyApp", "databaseConfig": {"host": "db.example.com", "port": 5432}}
-    missing = reveal(world, references[0], expect=404)
+    missing = reveal(scenario, references[0], expect=404)
     assert missing["error"] == f"secret with reference {references[0][8:]} not found"
 
 
-def test_ephemeral_secrets_last_for_the_whole_run(world: Scenario) -> None:
+def test_ephemeral_secrets_last_for_the_whole_run(scenario: Scenario) -> None:
     schema = {"once": {"type": "string", "required": True, "secret": {"type": "ephemeral"}}}
-    service = world.order(world.service_type(schema, ADVANCED), {"once": "canary-once"})
+    service = scenario.order(scenario.service_type(schema, ADVANCED), {"once": "canary-once"})
     reference = service["properties"]["once"]
-    assert world.complete(service)["properties"]["once"] == reference
-    assert reveal(world, reference)["value"] == "canary-once"
-    job = world.next_job(service)
-    world.agent.post(f"/jobs/{job['id']}/release", expect=204)
-    assert reveal(world, reference)["value"] == "canary-once"
-    assert "once" not in world.fail(service, "boom")["properties"]
-    reveal(world, reference, expect=404)
+    assert scenario.complete(service)["properties"]["once"] == reference
+    assert reveal(scenario, reference)["value"] == "canary-once"
+    job = scenario.next_job(service)
+    scenario.agent.post(f"/jobs/{job['id']}/release", expect=204)
+    assert reveal(scenario, reference)["value"] == "canary-once"
+    assert "once" not in scenario.fail(service, "boom")["properties"]
+    reveal(scenario, reference, expect=404)
 
 
-def test_a_reference_may_only_be_sent_back_where_it_is_stored(world: Scenario) -> None:
+def test_a_reference_may_only_be_sent_back_where_it_is_stored(scenario: Scenario) -> None:
     schema = {
         "a": {"type": "string", "secret": {"type": "persistent"}},
         "b": {"type": "string", "secret": {"type": "persistent"}},
         "n": {"type": "integer"},
     }
-    kind = world.service_type(schema, SIMPLE)
-    service = world.order(kind, {"a": "canary-a", "b": "canary-b"})
-    world.complete(service)
+    kind = scenario.service_type(schema, SIMPLE)
+    service = scenario.order(kind, {"a": "canary-a", "b": "canary-b"})
+    scenario.complete(service)
     a, b = service["properties"]["a"], service["properties"]["b"]
     path = f"/services/{service['id']}"
     for properties in ({"a": b}, {"a": "vault://0000"}):
-        world.consumer.patch(path, {"properties": properties}, expect=400)
-    body = {"serviceTypeId": kind["id"], "name": "x", "groupId": world.group_id, "agentId": world.agent_id}
-    world.consumer.post("/services", {**body, "properties": {"a": a}}, expect=400)
-    world.consumer.patch(path, {"properties": {"a": a, "b": "canary-b", "n": 1}})
-    assert world.complete(service)["properties"] == {"a": a, "b": b, "n": 1}
+        scenario.consumer.patch(path, {"properties": properties}, expect=400)
+    body = {"serviceTypeId": kind["id"], "name": "x", "groupId": scenario.group_id, "agentId": scenario.agent_id}
+    scenario.consumer.post("/services", {**body, "properties": {"a": a}}, expect=400)
+    scenario.consumer.patch(path, {"properties": {"a": a, "b": "canary-b", "n": 1}})
+    assert scenario.complete(service)["properties"] == {"a": a, "b": b, "n": 1}
 
 
-def test_the_old_value_is_kept_until_the_update_succeeds(world: Scenario) -> None:
+def test_the_old_value_is_kept_until_the_update_succeeds(scenario: Scenario) -> None:
     schema = {"a": {"type": "json", "secret": {"type": "persistent"}}}
-    service = world.order(world.service_type(schema, SIMPLE), {"a": {"k": [1, None]}})
-    world.complete(service)
+    service = scenario.order(scenario.service_type(schema, SIMPLE), {"a": {"k": [1, None]}})
+    scenario.complete(service)
     old = service["properties"]["a"]
     path = f"/services/{service['id']}"
-    world.consumer.patch(path, {"properties": {"a": 42}})
-    job = world.next_job(service)
+    scenario.consumer.patch(path, {"properties": {"a": 42}})
+    job = scenario.next_job(service)
     new = job["params"]["a"]
-    assert reveal(world, old)["value"] == {"k": [1, None]}
-    assert reveal(world, new)["value"] == 42
-    world.agent.post(f"/jobs/{job['id']}/fail", {"errorMessage": "x"}, expect=204)
-    reveal(world, new, expect=404)
-    world.consumer.patch(path, {"properties": {"a": 43}})
-    done = world.complete(service)
-    reveal(world, old, expect=404)
-    assert reveal(world, done["properties"]["a"])["value"] == 43
+    assert reveal(scenario, old)["value"] == {"k": [1, None]}
+    assert reveal(scenario, new)["value"] == 42
+    scenario.agent.post(f"/jobs/{job['id']}/fail", {"errorMessage": "x"}, expect=204)
+    reveal(scenario, new, expect=404)
+    scenario.consumer.patch(path, {"properties": {"a": 43}})
+    done = scenario.complete(service)
+    reveal(scenario, old, expect=404)
+    assert reveal(scenario, done["properties"]["a"])["value"] == 43
 
 
-def test_secrets_in_arrays_are_sealed_one_by_one(world: Scenario) -> None:
+def test_secrets_in_arrays_are_sealed_one_by_one(scenario: Scenario) -> None:
     item = {
         "type": "object",
         "properties": {"name": {"type": "string"}, "password": {"type": "string", "secret": {"type": "persistent"}}},
     }
-    service = world.order(
-        world.service_type({"users": {"type": "array", "items": item}}, SIMPLE),
+    service = scenario.order(
+        scenario.service_type({"users": {"type": "array", "items": item}}, SIMPLE),
         {"users": [{"name": "a", "password": "canary-1"}, {"name": "b", "password": "canary-2"}]},
     )
-    found = [reveal(world, user["password"])["value"] for user in service["properties"]["users"]]
+    found = [reveal(scenario, user["password"])["value"] for user in service["properties"]["users"]]
     assert found == ["canary-1", "canary-2"]
 
 
-def test_an_agent_reads_the_secrets_of_its_own_configuration(world: Scenario) -> None:
-    agent_type = world.agent_type(configurationSchema={"key": {"type": "string", "secret": {"type": "persistent"}}})
-    agent = world.new_agent(agentTypeId=agent_type["id"], configuration={"key": "canary-own"})
+def test_an_agent_reads_the_secrets_of_its_own_configuration(scenario: Scenario) -> None:
+    agent_type = scenario.agent_type(
+        configurationSchema={"key": {"type": "string", "secret": {"type": "persistent"}}}
+    )
+    agent = scenario.new_agent(agentTypeId=agent_type["id"], configuration={"key": "canary-own"})
     reference = agent["configuration"]["key"]
-    own = world.token("agent", agent["id"])
+    own = scenario.token("agent", agent["id"])
     assert own.get(f"/vault/secrets/{reference[8:]}")["value"] == "canary-own"
-    world.agent.get(f"/vault/secrets/{reference[8:]}", expect=404)
+    scenario.agent.get(f"/vault/secrets/{reference[8:]}", expect=404)
 
 
-def test_readings_are_told_once_for_each_job(world: Scenario) -> None:
+def test_readings_are_told_once_for_each_job(scenario: Scenario) -> None:
     schema = {"a": {"type": "string", "secret": {"type": "persistent"}}}
-    service = world.order(world.service_type(schema, SIMPLE), {"a": "canary-t"})
+    service = scenario.order(scenario.service_type(schema, SIMPLE), {"a": "canary-t"})
     reference = service["properties"]["a"]
     for _ in range(3):
-        reveal(world, reference)
-    world.complete(service)
+        reveal(scenario, reference)
+    scenario.complete(service)
     for _ in range(3):
-        reveal(world, reference)
-    events = world.consumer.get(f"/events?entityId={service['id']}&type=vault")["items"]
+        reveal(scenario, reference)
+    events = scenario.consumer.get(f"/events?entityId={service['id']}&type=vault")["items"]
     assert [bool(event["properties"]["jobId"]) for event in events] == [True, False]
     assert "canary" not in str(events)
 
 
-def test_no_secret_is_ever_to_be_seen(server: Server, world: Scenario) -> None:
-    service = world.order(world.service_type(WEB, SIMPLE), PLAIN)
-    world.consumer.patch(f"/services/{service['id']}", {"properties": {"apiKey": 5}}, expect=400)
-    world.complete(service)
+def test_no_secret_is_ever_to_be_seen(server: Server, scenario: Scenario) -> None:
+    service = scenario.order(scenario.service_type(WEB, SIMPLE), PLAIN)
+    scenario.consumer.patch(f"/services/{service['id']}", {"properties": {"apiKey": 5}}, expect=400)
+    scenario.complete(service)
     seen = [
-        str(world.admin.call("GET", path).body)
+        str(scenario.admin.call("GET", path).body)
         for path in (
             f"/api/v1/services/{service['id']}",
             f"/api/v1/jobs?serviceId={service['id']}",
@@ -158,10 +160,10 @@ def test_no_secret_is_ever_to_be_seen(server: Server, world: Scenario) -> None:
 
 def test_without_a_vault_secrets_are_refused(tmp_path: Path) -> None:
     with running(tmp_path / "data", environment={"MAINSTAY_VAULT": "off"}) as server:
-        world = Scenario(server.admin)
-        kind = world.service_type({"a": {"type": "string", "secret": {"type": "persistent"}}}, SIMPLE)
-        body = {"serviceTypeId": kind["id"], "name": "x", "groupId": world.group_id, "agentId": world.agent_id}
-        refused = world.consumer.post("/services", {**body, "properties": {"a": "x"}}, expect=400)
+        scenario = Scenario(server.admin)
+        kind = scenario.service_type({"a": {"type": "string", "secret": {"type": "persistent"}}}, SIMPLE)
+        body = {"serviceTypeId": kind["id"], "name": "x", "groupId": scenario.group_id, "agentId": scenario.agent_id}
+        refused = scenario.consumer.post("/services", {**body, "properties": {"a": "x"}}, expect=400)
         assert refused["errors"] == [{"path": "a", "message": "vault is not configured"}]
 
 
@@ -179,10 +181,10 @@ def test_the_key_is_not_changed_under_a_running_server(tmp_path: Path) -> None:
 def test_the_wrong_key_stops_the_start_and_a_rotated_one_does_not(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with running(data) as server:
-        world = Scenario(server.admin)
-        kind = world.service_type({"a": {"type": "string", "secret": {"type": "persistent"}}}, SIMPLE)
-        reference = world.order(kind, {"a": "canary-r"})["properties"]["a"]
-        agent = world.agent.token
+        scenario = Scenario(server.admin)
+        kind = scenario.service_type({"a": {"type": "string", "secret": {"type": "persistent"}}}, SIMPLE)
+        reference = scenario.order(kind, {"a": "canary-r"})["properties"]["a"]
+        agent = scenario.agent.token
         server.stop()
     first = (data / "vault.key").read_text()
     rotated = subprocess.run(

@@ -21,7 +21,7 @@ NEVER = 1000
 def admitted(
     schema: PropertySchema, properties: dict[str, Any], actor: Actor, prove_from: int
 ) -> tuple[object, object]:
-    run = Evaluation(property_requests.situation(actor=actor), ASSUMED)
+    run = Evaluation(property_requests.evaluation_context(actor=actor), ASSUMED)
     out = compile_members(schema.members or (), prove_from).admit(properties, run, "")
     shown = {name: "sealed" if isinstance(value, SecretSlot) else value for name, value in out.items()}
     return run.faults, None if run.faults else shown

@@ -14,7 +14,7 @@ from mainstay.control.domain.properties.contract import Actor, Operation, Secret
 from mainstay.control.domain.properties.engine import Accepted, Rejected
 from mainstay.control.domain.properties.traversal import secrets_in, without_secrets
 from mainstay.control.domain.values import equal
-from property_requests import AnsweringOutside, schema_of, situation
+from property_requests import StubLookups, evaluation_context, schema_of
 
 ADDRESSES = tuple(f"10.0.0.{number}" for number in range(1, 40))
 
@@ -26,7 +26,7 @@ class Histories(RuleBasedStateMachine):
     def write_schema(self, document: dict[str, Any]) -> None:
         self.document = document
         self.schema = schema_of(document)
-        self.world = AnsweringOutside(pools={POOL: ("string", list(ADDRESSES))})
+        self.lookups = StubLookups(pools={POOL: ("string", list(ADDRESSES))})
         self.stored: dict[str, Any] | None = None
 
     @precondition(lambda self: self.stored is None)
@@ -36,7 +36,7 @@ class Histories(RuleBasedStateMachine):
         outcome = self.ask(given, Operation.CREATE, Actor.USER, None, {})
         if isinstance(outcome, Accepted):
             forbid(self.document, {}, outcome.properties, given, Actor.USER, None)
-            self.stored = self.world.keep(outcome)
+            self.stored = self.lookups.keep(outcome)
 
     @precondition(lambda self: self.stored is not None)
     @rule(data=st.data(), actor=st.sampled_from([Actor.USER, Actor.AGENT]), state=st.sampled_from(STATES))
@@ -48,7 +48,7 @@ class Histories(RuleBasedStateMachine):
         outcome = self.ask(given, operation, actor, state, before)
         if isinstance(outcome, Accepted):
             forbid(self.document, before, outcome.properties, given, actor, state)
-            after = self.world.keep(outcome)
+            after = self.lookups.keep(outcome)
             assert outcome.changed == (not equal(before, after))
             self.stored = after
 
@@ -71,7 +71,7 @@ class Histories(RuleBasedStateMachine):
         assert self.stored is not None
         for declared, reference in secrets_in(self.schema, self.stored):
             if declared.secret is SecretKind.EPHEMERAL:
-                del self.world.vault[reference]
+                del self.lookups.vault[reference]
         self.stored = without_secrets(self.schema, self.stored, SecretKind.EPHEMERAL)
 
     @invariant()
@@ -80,9 +80,9 @@ class Histories(RuleBasedStateMachine):
             return
         assert self.stored is not None
         references = [reference for _, reference in secrets_in(self.schema, self.stored)]
-        assert set(references) == set(self.world.vault)
+        assert set(references) == set(self.lookups.vault)
         assert CANARY not in json.dumps(self.stored)
-        taken = len(ADDRESSES) - len(self.world.pools[POOL][1])
+        taken = len(ADDRESSES) - len(self.lookups.pools[POOL][1])
         assert taken <= json.dumps(self.stored).count("10.0.0.")
 
     def ask(
@@ -90,7 +90,7 @@ class Histories(RuleBasedStateMachine):
     ) -> Accepted | Rejected:
         note(f"{operation} by {actor} in {state}: {given}")
         untouched = json.dumps([given, stored])
-        outcome = self.world.ask(self.schema, given, situation(operation, actor, state=state), stored)
+        outcome = self.lookups.ask(self.schema, given, evaluation_context(operation, actor, state=state), stored)
         assert json.dumps([given, stored]) == untouched
         assert CANARY not in repr(outcome)
         if isinstance(outcome, Rejected):

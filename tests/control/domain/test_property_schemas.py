@@ -8,7 +8,7 @@ import pytest
 
 from mainstay.control.domain.properties.compatibility import misfits
 from mainstay.control.domain.properties.contract import Operation, Purpose
-from property_requests import AnsweringOutside, create, faults, schema_faults, schema_of, situation
+from property_requests import StubLookups, create, evaluation_context, faults, schema_faults, schema_of
 
 STRING = {"type": "string"}
 
@@ -214,11 +214,11 @@ def test_a_bad_schema_validator_is_refused(validator: dict[str, Any], expected: 
 def test_a_default_may_be_an_option_because_the_provider_is_asked_when_it_is_used() -> None:
     system = {"type": "string", "default": "debian", "validators": [{"type": "serviceOption", "value": "os"}]}
     assert schema_faults({"os": system}) == {}
-    assert create({"os": system}, {}, AnsweringOutside(options={"os": ("debian",)})) == {"os": "debian"}
-    assert faults({"os": system}, {}, world=AnsweringOutside(options={"os": ("arch",)})) == {
+    assert create({"os": system}, {}, StubLookups(options={"os": ("debian",)})) == {"os": "debian"}
+    assert faults({"os": system}, {}, lookups=StubLookups(options={"os": ("arch",)})) == {
         "os": "service option with value 'debian' not found or not enabled for provider"
     }
-    nobody = situation(Operation.UPDATE, provider_id=None)
+    nobody = evaluation_context(Operation.UPDATE, provider_id=None)
     assert misfits(schema_of({"os": system}), {"os": "arch"}, nobody) == ()
 
 

@@ -69,7 +69,7 @@ def test_a_validator_of_the_text_is_accepted_on_the_type_it_is_for(each: Block) 
 
 def test_the_vm_is_created_with_its_public_address() -> None:
     vm = block("VM Service Type with Mixed Authorizers")
-    world = property_requests.AnsweringOutside(pools={"public_ip": ("string", ["185.123.45.10"])})
+    lookups = property_requests.StubLookups(pools={"public_ip": ("string", ["185.123.45.10"])})
     given = {
         "instanceName": "web-01",
         "region": "us-east-1",
@@ -78,7 +78,7 @@ def test_the_vm_is_created_with_its_public_address() -> None:
         "diskSize": 50,
         "imageId": "ami-1",
     }
-    stored = property_requests.create(vm, given, world)
+    stored = property_requests.create(vm, given, lookups)
     assert stored == {**given, "publicIp": "185.123.45.10"}
 
 
@@ -136,19 +136,19 @@ def test_the_options_of_the_provider_decide_what_can_be_ordered() -> None:
     offered: dict[str, tuple[object, ...]] = {"region": ("us-east-1",)}
     for option in options:
         offered[option["serviceOptionType"]] = (*offered.get(option["serviceOptionType"], ()), option["value"])
-    world = property_requests.AnsweringOutside(options=offered)
-    assert property_requests.create(document["propertySchema"], order["properties"], world) == order["properties"]
+    lookups = property_requests.StubLookups(options=offered)
+    assert property_requests.create(document["propertySchema"], order["properties"], lookups) == order["properties"]
     found = property_requests.faults(
-        document["propertySchema"], {**order["properties"], "operatingSystem": "beos"}, world=world
+        document["propertySchema"], {**order["properties"], "operatingSystem": "beos"}, lookups=lookups
     )
     assert found == {"operatingSystem": "service option with value 'beos' not found or not enabled for provider"}
 
 
 def test_an_option_may_be_any_json_value_and_matches_as_json() -> None:
     disk = block("serviceOption", "Disk type with complex value:")
-    world = property_requests.AnsweringOutside(options={"disk_type": ({"type": "ssd", "size": 100},)})
-    assert property_requests.create(disk, {"diskConfig": {"size": 100.0, "type": "ssd"}}, world)
-    assert property_requests.faults(disk, {"diskConfig": {"type": "ssd", "size": 101}}, world=world) == {
+    lookups = property_requests.StubLookups(options={"disk_type": ({"type": "ssd", "size": 100},)})
+    assert property_requests.create(disk, {"diskConfig": {"size": 100.0, "type": "ssd"}}, lookups)
+    assert property_requests.faults(disk, {"diskConfig": {"type": "ssd", "size": 101}}, lookups=lookups) == {
         "diskConfig": 'service option with value \'{"type": "ssd", "size": 101}\' not found or not enabled for provider'
     }
 
@@ -161,15 +161,15 @@ def test_pools_of_all_three_kinds_fill_the_properties() -> None:
     assert isinstance(order, dict)
     assert isinstance(expected, dict)
     values = expected["properties"]
-    world = property_requests.AnsweringOutside(
+    lookups = property_requests.StubLookups(
         pools={
             "public_ip": ("string", [values["publicIp"]]),
             "private_ip": ("string", [values["privateIp"]]),
             "hostname": ("json", [values["hostname"]]),
         }
     )
-    assert property_requests.create(document["propertySchema"], order["properties"], world) == values
-    assert property_requests.faults(document["propertySchema"], {}, world=world) == {
+    assert property_requests.create(document["propertySchema"], order["properties"], lookups) == values
+    assert property_requests.faults(document["propertySchema"], {}, lookups=lookups) == {
         "publicIp": "failed to allocate from pool public_ip",
         "privateIp": "failed to allocate from pool private_ip",
         "hostname": "failed to allocate from pool hostname",
@@ -178,9 +178,9 @@ def test_pools_of_all_three_kinds_fill_the_properties() -> None:
 
 def test_the_old_spelling_of_a_pool_property_means_the_new_one() -> None:
     old = block("Generators", "**Example: Pool Generator")
-    world = property_requests.AnsweringOutside(pools={"public_ip": ("string", ["185.123.45.10"])})
-    assert property_requests.create(old, {}, world) == {"publicIp": "185.123.45.10"}
-    assert property_requests.faults(old, {"publicIp": "9.9.9.9"}, world=world) == {
+    lookups = property_requests.StubLookups(pools={"public_ip": ("string", ["185.123.45.10"])})
+    assert property_requests.create(old, {}, lookups) == {"publicIp": "185.123.45.10"}
+    assert property_requests.faults(old, {"publicIp": "9.9.9.9"}, lookups=lookups) == {
         "publicIp": "publicIp: property can only be set by: [system]"
     }
 
@@ -198,9 +198,9 @@ def test_secrets_are_sealed_wherever_they_stand() -> None:
     order = block("Property Secrets", "Service creation request:")
     assert isinstance(document, dict)
     assert isinstance(order, dict)
-    world = property_requests.AnsweringOutside()
+    lookups = property_requests.StubLookups()
     schema = property_requests.schema_of(document["propertySchema"])
-    outcome = world.ask(schema, order["properties"], property_requests.situation())
+    outcome = lookups.ask(schema, order["properties"], property_requests.evaluation_context())
     assert isinstance(outcome, Accepted)
     assert [(slot.path, slot.kind) for slot in outcome.secrets] == [
         ("apiKey", SecretKind.PERSISTENT),
@@ -208,7 +208,7 @@ def test_secrets_are_sealed_wherever_they_stand() -> None:
         ("databaseConfig.password", SecretKind.PERSISTENT),
     ]
     assert "sk_live" not in repr(outcome)
-    stored = world.keep(outcome)
+    stored = lookups.keep(outcome)
     assert stored == {
         "appName": "MyApp",
         "apiKey": "vault://00000000",
@@ -245,12 +245,12 @@ def test_a_reference_must_be_of_an_allowed_service_type(lead: str) -> None:
     (name,) = document
     mine = ReferencedService("33333333-3333-4333-8333-333333333333", "MySQL", "consumer", "group")
     other = ReferencedService("44444444-4444-4444-8444-444444444444", "Redis", "consumer", "group")
-    world = property_requests.AnsweringOutside(services=[mine, other])
-    assert property_requests.create(document, {name: mine.id.upper()}, world) == {name: mine.id.upper()}
-    assert property_requests.faults(document, {name: other.id}, world=world) == {
+    lookups = property_requests.StubLookups(services=[mine, other])
+    assert property_requests.create(document, {name: mine.id.upper()}, lookups) == {name: mine.id.upper()}
+    assert property_requests.faults(document, {name: other.id}, lookups=lookups) == {
         name: "referenced service is not of the allowed service type"
     }
-    assert property_requests.faults(document, {name: property_requests.SERVICE_ID}, world=world) == {
+    assert property_requests.faults(document, {name: property_requests.SERVICE_ID}, lookups=lookups) == {
         name: "referenced service does not exist"
     }
 

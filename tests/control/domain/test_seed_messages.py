@@ -1,4 +1,4 @@
-"""Every message that the specification lists is produced, to the letter, by the situation it is listed for."""
+"""Every message that the specification lists is produced, to the letter, by the case it is listed for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mainstay.control.domain.properties.contract import Actor, Operation, ReferencedService
-from property_requests import AnsweringOutside, faults, schema_faults
+from property_requests import StubLookups, faults, schema_faults
 from seed_text import listed_messages
 
 OTHER = "22222222-2222-4222-8222-222222222222"
@@ -35,9 +35,9 @@ def secret_fault(kind: str, secret: dict[str, Any]) -> str:
 
 
 def referenced(**rules: Any) -> str:
-    found = AnsweringOutside(services=[ReferencedService(OTHER, "MySQL", "another consumer", "another group")])
+    found = StubLookups(services=[ReferencedService(OTHER, "MySQL", "another consumer", "another group")])
     validators = [{"type": name, "config": {"value": value}} for name, value in rules.items()]
-    return faults({"p": {"type": "reference", "validators": validators}}, {"p": OTHER}, world=found)["p"]
+    return faults({"p": {"type": "reference", "validators": validators}}, {"p": OTHER}, lookups=found)["p"]
 
 
 def only_for(*actors: str) -> dict[str, Any]:
@@ -144,7 +144,7 @@ CASES: dict[str, tuple[Callable[[], str], str]] = {
     ),
     "service option with value 'value' not found or not enabled for provider": (
         lambda: faults(
-            with_rule("string", "serviceOption", "os"), {"p": "x"}, world=AnsweringOutside(options={"os": ("y",)})
+            with_rule("string", "serviceOption", "os"), {"p": "x"}, lookups=StubLookups(options={"os": ("y",)})
         )["p"],
         "service option with value 'x' not found or not enabled for provider",
     ),
@@ -166,11 +166,11 @@ CASES: dict[str, tuple[Callable[[], str], str]] = {
         "pool generator requires service context",
     ),
     "agent does not have a pool set configured": (
-        lambda: faults(pool_property(), {}, world=AnsweringOutside(has_pool_set=False))["p"],
+        lambda: faults(pool_property(), {}, lookups=StubLookups(has_pool_set=False))["p"],
         "agent does not have a pool set configured",
     ),
     "property X has type Y but pool Z provides type W": (
-        lambda: faults(pool_property("integer"), {}, world=AnsweringOutside(pools={"ip": ("string", ["1"])}))["p"],
+        lambda: faults(pool_property("integer"), {}, lookups=StubLookups(pools={"ip": ("string", ["1"])}))["p"],
         "property p has type integer but pool ip provides type string",
     ),
     "no pool found with type X in pool set": (
@@ -178,7 +178,7 @@ CASES: dict[str, tuple[Callable[[], str], str]] = {
         "no pool found with type ip in pool set",
     ),
     "failed to allocate from pool X": (
-        lambda: faults(pool_property(), {}, world=AnsweringOutside(pools={"ip": ("string", [])}))["p"],
+        lambda: faults(pool_property(), {}, lookups=StubLookups(pools={"ip": ("string", [])}))["p"],
         "failed to allocate from pool ip",
     ),
     "only primitive types (string, integer, number, boolean, json) can be secrets": (

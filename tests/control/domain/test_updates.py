@@ -12,7 +12,7 @@ from mainstay.control.domain.properties.engine import Accepted, decide
 from mainstay.control.domain.properties.evaluation import PoolTake, ValueSource
 from mainstay.control.domain.properties.provenance import Origin, provenance
 from mainstay.control.domain.properties.traversal import without_secrets
-from property_requests import AnsweringOutside, create, faults, schema_of, situation, update
+from property_requests import StubLookups, create, evaluation_context, faults, schema_of, update
 
 OPTIONAL = {"type": "string"}
 FIXED = {"type": "string", "immutable": True}
@@ -150,18 +150,18 @@ def test_a_report_generates_nothing_that_nobody_asked_for() -> None:
 
 
 def test_null_on_a_pool_property_takes_another_value_and_gives_the_old_one_back() -> None:
-    world = AnsweringOutside(pools={"ip": ("string", ["10.0.0.2"])})
-    accepted = update({"p": OPEN_POOL}, {"p": None}, {"p": "10.0.0.1"}, world)
+    lookups = StubLookups(pools={"ip": ("string", ["10.0.0.2"])})
+    accepted = update({"p": OPEN_POOL}, {"p": None}, {"p": "10.0.0.1"}, lookups)
     assert accepted.properties == {"p": "10.0.0.2"}
     assert accepted.pool_takes == (PoolTake("p", "ip", "10.0.0.2"),)
     assert accepted.pool_releases == (PoolTake("p", "ip", "10.0.0.1"),)
 
 
 def test_a_value_given_for_a_pool_property_must_be_free_in_the_pool() -> None:
-    world = AnsweringOutside(pools={"ip": ("string", ["10.0.0.1", "10.0.0.2"])})
-    assert create({"p": OPEN_POOL}, {"p": "10.0.0.2"}, world) == {"p": "10.0.0.2"}
-    assert faults({"p": OPEN_POOL}, {"p": "10.0.0.2"}, world=world) == {"p": "failed to allocate from pool ip"}
-    assert world.pools["ip"][1] == ["10.0.0.1"]
+    lookups = StubLookups(pools={"ip": ("string", ["10.0.0.1", "10.0.0.2"])})
+    assert create({"p": OPEN_POOL}, {"p": "10.0.0.2"}, lookups) == {"p": "10.0.0.2"}
+    assert faults({"p": OPEN_POOL}, {"p": "10.0.0.2"}, lookups=lookups) == {"p": "failed to allocate from pool ip"}
+    assert lookups.pools["ip"][1] == ["10.0.0.1"]
 
 
 def test_an_immutable_pool_value_stays() -> None:
@@ -173,7 +173,7 @@ def test_an_immutable_pool_value_stays() -> None:
 
 def test_a_pool_value_must_pass_the_validators_of_its_property() -> None:
     document = {"p": {**POOLED, "validators": [{"type": "pattern", "pattern": "^192"}]}}
-    assert faults(document, {}, world=AnsweringOutside(pools={"ip": ("string", ["10.0.0.1"])})) == {
+    assert faults(document, {}, lookups=StubLookups(pools={"ip": ("string", ["10.0.0.1"])})) == {
         "p": "string does not match pattern ^192"
     }
 
@@ -197,30 +197,30 @@ def test_what_only_the_agent_can_set_is_demanded_at_the_last_step_of_the_create_
 def test_an_ephemeral_secret_is_demanded_at_creation_only_and_may_be_given_again() -> None:
     document = {"p": PASSING, "a": OPTIONAL}
     assert faults(document, {}) == {"p": "required field is missing"}
-    world = AnsweringOutside()
-    stored = create(document, {"p": "first", "a": "x"}, world)
+    lookups = StubLookups()
+    stored = create(document, {"p": "first", "a": "x"}, lookups)
     gone = without_secrets(schema_of(document), stored, SecretKind.EPHEMERAL)
     assert gone == {"a": "x"}
     assert faults(document, {"a": "y"}, gone) == {}
-    assert [slot.path for slot in update(document, {"p": "second"}, gone, world).secrets] == ["p"]
+    assert [slot.path for slot in update(document, {"p": "second"}, gone, lookups).secrets] == ["p"]
 
 
 def test_a_secret_that_is_already_stored_is_not_sealed_again() -> None:
-    world = AnsweringOutside(vault={"vault://1": "pa55"})
+    lookups = StubLookups(vault={"vault://1": "pa55"})
     document = {"s": SECRET, "fixed": {**SECRET, "immutable": True}}
     stored: dict[str, object] = {"s": "vault://1"}
-    assert not update(document, {"s": "pa55"}, stored, world).changed
-    assert not update(document, {"s": "vault://1"}, stored, world).changed
-    replaced = update(document, {"s": "new"}, stored, world)
+    assert not update(document, {"s": "pa55"}, stored, lookups).changed
+    assert not update(document, {"s": "vault://1"}, stored, lookups).changed
+    replaced = update(document, {"s": "new"}, stored, lookups)
     assert replaced.changed
     assert replaced.retired_references == ("vault://1",)
 
 
 def test_an_immutable_secret_is_compared_and_not_shown() -> None:
-    world = AnsweringOutside(vault={"vault://1": "pa55"})
+    lookups = StubLookups(vault={"vault://1": "pa55"})
     document = {"s": {**SECRET, "immutable": True}}
-    assert not update(document, {"s": "pa55"}, {"s": "vault://1"}, world).changed
-    assert faults(document, {"s": "other"}, {"s": "vault://1"}, world) == {
+    assert not update(document, {"s": "pa55"}, {"s": "vault://1"}, lookups).changed
+    assert faults(document, {"s": "other"}, {"s": "vault://1"}, lookups) == {
         "s": "s: property is immutable and cannot be changed"
     }
 
@@ -251,7 +251,7 @@ def test_a_message_about_a_secret_does_not_show_it(rule: str) -> None:
     document = {
         "s": {"type": "integer", "secret": {"type": "persistent"}, "validators": [{"type": rule, "value": value}]}
     }
-    message = faults(document, {"s": 424242}, world=AnsweringOutside(options={"os": (1,)}))["s"]
+    message = faults(document, {"s": 424242}, lookups=StubLookups(options={"os": (1,)}))["s"]
     assert "424242" not in message
     assert "***" in message
 
@@ -321,7 +321,7 @@ def test_all_that_must_be_known_is_asked_in_one_go() -> None:
         "private": {**POOLED, "authorizers": AGENT_ONLY["authorizers"]},
     }
     ids = ["33333333-3333-4333-8333-333333333333", "44444444-4444-4444-8444-444444444444"]
-    questions = decide(schema_of(document), {"os": "x", "db": ids, "private": "9"}, situation())
+    questions = decide(schema_of(document), {"os": "x", "db": ids, "private": "9"}, evaluation_context())
     assert isinstance(questions, Questions)
     assert questions.services == frozenset(ids)
     assert questions.option_types == {"os"}
@@ -333,7 +333,7 @@ def test_a_dry_run_counts_what_a_pool_would_give() -> None:
         "properties": {"ip": POOLED, "b": OPTIONAL},
         "validators": [{"type": "atMostOne", "config": {"properties": ["ip", "b"]}}],
     }
-    outcome = decide(schema_of(document), {}, situation(dry=True, agent_id=None))
+    outcome = decide(schema_of(document), {}, evaluation_context(dry=True, agent_id=None))
     assert isinstance(outcome, Accepted)
     assert outcome.properties == {}
     assert faults(document, {"b": "x"}, dry=True, agent_id=None) == {"b": "at most one of [ip, b] may be set"}
@@ -348,7 +348,7 @@ def test_provenance_tells_who_set_each_value_and_why() -> None:
         "kept": OPTIONAL,
     }
     schema = schema_of(document)
-    outcome = decide(schema, {"a": "1", "o": {"s": "x"}, "kept": "k"}, situation())
+    outcome = decide(schema, {"a": "1", "o": {"s": "x"}, "kept": "k"}, evaluation_context())
     assert isinstance(outcome, Accepted)
     assert provenance(schema, {}, outcome, Actor.USER) == {
         "a": Origin(Actor.USER, ValueSource.GIVEN),
@@ -358,7 +358,9 @@ def test_provenance_tells_who_set_each_value_and_why() -> None:
         "o.port": Origin(Actor.SYSTEM, ValueSource.DEFAULT),
         "kept": Origin(Actor.USER, ValueSource.GIVEN),
     }
-    changed = decide(schema, {"a": "2"}, situation(Operation.UPDATE), stored={"a": "1", "id": "i", "kept": "k"})
+    changed = decide(
+        schema, {"a": "2"}, evaluation_context(Operation.UPDATE), stored={"a": "1", "id": "i", "kept": "k"}
+    )
     assert isinstance(changed, Accepted)
     assert provenance(schema, {"a": "1", "id": "i", "kept": "k"}, changed, Actor.USER) == {
         "a": Origin(Actor.USER, ValueSource.GIVEN)
@@ -378,14 +380,14 @@ def test_stored_properties_that_would_not_fit_a_new_schema_are_named() -> None:
         "o": an_object(port={"type": "integer", "required": True, "default": 1}),
     }
     stored: dict[str, object] = {"size": 11, "key": "vault://1", "os": "beos", "removed": 1, "o": {}}
-    found = {fault.path: fault.message for fault in misfits(schema_of(document), stored, situation())}
+    found = {fault.path: fault.message for fault in misfits(schema_of(document), stored, evaluation_context())}
     assert found == {
         "size": "value 11 exceeds maximum 10",
         "name": "required field is missing",
         "zone": "required field is missing",
         "o.port": "required field is missing",
     }
-    assert misfits(schema_of(None), stored, situation()) == ()
+    assert misfits(schema_of(None), stored, evaluation_context()) == ()
 
 
 def test_an_array_is_replaced_whole_down_to_the_objects_in_its_items() -> None:
@@ -444,7 +446,9 @@ def test_a_value_that_is_refused_is_not_missed_by_the_rules_between_properties()
     }
     stored: dict[str, object] = {"image": "a", "size": "1"}
     given = {"image": "b", "size": None}
-    outcome = AnsweringOutside().ask(schema_of(document), given, situation(Operation.UPDATE, state="Stopped"), stored)
+    outcome = StubLookups().ask(
+        schema_of(document), given, evaluation_context(Operation.UPDATE, state="Stopped"), stored
+    )
     assert [str(fault) for fault in outcome.faults] == [  # type: ignore[union-attr]
         "image: property is immutable and cannot be changed",
         "size: required field is missing",
@@ -465,9 +469,9 @@ def test_a_value_that_the_schema_no_longer_knows_may_be_sent_back_unchanged() ->
 def test_a_message_about_a_value_that_holds_a_secret_does_not_show_it() -> None:
     option = [{"type": "serviceOption", "config": {"value": "disk"}}]
     document = {"disk": {**an_object(key=SECRET, kind=OPTIONAL, address=POOLED), "validators": option}}
-    world = AnsweringOutside(options={"disk": ("ssd",)}, pools={"ip": ("string", [])})
+    lookups = StubLookups(options={"disk": ("ssd",)}, pools={"ip": ("string", [])})
     given = {"disk": {"key": "hunter2", "kind": "hdd"}}
-    found = faults(document, given, world=world, dry=True, agent_id=None)["disk"]
+    found = faults(document, given, lookups=lookups, dry=True, agent_id=None)["disk"]
     assert found.startswith("service option with value")
     assert "hdd" in found
     assert "hunter2" not in found

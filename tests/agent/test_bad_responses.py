@@ -89,12 +89,12 @@ def middleman(url: str, before: Answer, after: Answer) -> Iterator[str]:
 
 
 @pytest.fixture
-def trial(bridge: Bridge, root: Path) -> FaultLab:
+def lab(bridge: Bridge, root: Path) -> FaultLab:
     return FaultLab(bridge, root)
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_whatever_is_answered_each_job_runs_once_and_its_result_arrives(trial: FaultLab, seed: int) -> None:
+def test_whatever_is_answered_each_job_runs_once_and_its_result_arrives(lab: FaultLab, seed: int) -> None:
     chance, lock = random.Random(seed), threading.Lock()
 
     def sometimes(path: str, _: bytes) -> bytes | None:
@@ -105,25 +105,25 @@ def test_whatever_is_answered_each_job_runs_once_and_its_result_arrives(trial: F
 
     schema = {"password": {"type": "string", "secret": {"type": "persistent"}}}
     config = file(f"{ROOT}/{NAME}", "{{ lookup('properties.password') }}")
-    trial.make({"create": [config, run_script("once", trial.tell(NAME))]}, property_schema=schema)
-    with middleman(trial.bridge.server.url, sometimes, sometimes) as url:
-        agent = trial.start("--config", str(enrolment_over(trial.bridge, url, "rubbish.json")))
+    lab.make({"create": [config, run_script("once", lab.tell(NAME))]}, property_schema=schema)
+    with middleman(lab.bridge.server.url, sometimes, sometimes) as url:
+        agent = lab.start("--config", str(enrolment_over(lab.bridge, url, "rubbish.json")))
         services = [
-            trial.order({"password": f"secret {number}"}, name=f"s{number}", groupId=trial.new_group())
+            lab.order({"password": f"secret {number}"}, name=f"s{number}", groupId=lab.new_group())
             for number in range(6)
         ]
         for number, service in enumerate(services):
-            trial.bridge.wait_for(service, "Stopped", 60)
-            assert trial.job(service)["attempt"] == 1
-            assert (trial.root / f"s{number}").read_text() == f"secret {number}"
-        assert sorted(trial.lines()) == [f"s{number}" for number in range(6)]
+            lab.bridge.wait_for(service, "Stopped", 60)
+            assert lab.job(service)["attempt"] == 1
+            assert (lab.root / f"s{number}").read_text() == f"secret {number}"
+        assert sorted(lab.lines()) == [f"s{number}" for number in range(6)]
         assert "Traceback" not in agent.text()
         assert " bug " not in agent.text().replace("answers 500: bug 17", "")
         assert agent.process.poll() is None
         agent.kill()
-    agent = trial.start()
+    agent = lab.start()
     assert agent.stop() == 0
-    trial.check_nothing_is_left()
+    lab.check_nothing_is_left()
 
 
 # ---- bundles ----
@@ -167,7 +167,7 @@ BUNDLES: dict[str, tuple[Callable[[], bytes], str]] = {
 }
 
 
-def test_a_bundle_that_is_not_what_it_should_be_fails_the_job_and_touches_nothing(trial: FaultLab) -> None:
+def test_a_bundle_that_is_not_what_it_should_be_fails_the_job_and_touches_nothing(lab: FaultLab) -> None:
     bundles = {name: make() for name, (make, _) in BUNDLES.items()}
     digests = {name: f"sha256:{hashlib.sha256(bundle).hexdigest()}" for name, bundle in bundles.items()}
     digests["another"] = "sha256:" + "0" * 64
@@ -189,20 +189,20 @@ def test_a_bundle_that_is_not_what_it_should_be_fails_the_job_and_touches_nothin
         document["job"]["blueprintDigest"] = digests[document["job"]["service"]["name"]]
         return answer_of("200 OK", "application/json", json.dumps(document).encode())
 
-    trial.make({"create": []})
-    with middleman(trial.bridge.server.url, serve, swap) as url:
-        config = enrolment_over(trial.bridge, url, "bad.json")
-        agent = trial.bridge.start_agent("--config", str(config), "--drift-interval", "0s")
-        services = {name: trial.order(name=name, groupId=trial.new_group()) for name in digests}
+    lab.make({"create": []})
+    with middleman(lab.bridge.server.url, serve, swap) as url:
+        config = enrolment_over(lab.bridge, url, "bad.json")
+        agent = lab.bridge.start_agent("--config", str(config), "--drift-interval", "0s")
+        services = {name: lab.order(name=name, groupId=lab.new_group()) for name in digests}
         for name, service in services.items():
-            trial.bridge.wait_for(service, "Broken", 40)
-            assert expected[name] in trial.job(service)["errorMessage"], name
+            lab.bridge.wait_for(service, "Broken", 40)
+            assert expected[name] in lab.job(service)["errorMessage"], name
         assert agent.stop() == 0
-    kept = [path.name for path in (trial.bridge.state / "agent" / "blueprints").iterdir()]
+    kept = [path.name for path in (lab.bridge.state / "agent" / "blueprints").iterdir()]
     # What could be unpacked, though it is no blueprint, and the bundles themselves.
     assert sorted(name for name in kept if not name.endswith(".tar.gz")) == [
         digests["not a blueprint"].replace(":", "-")
     ]
-    assert not list(trial.bridge.folder.rglob("escaped"))
+    assert not list(lab.bridge.folder.rglob("escaped"))
     assert not Path("/tmp/escaped").exists()
-    trial.check_nothing_is_left()
+    lab.check_nothing_is_left()

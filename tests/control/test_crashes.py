@@ -20,7 +20,7 @@ import urllib3
 
 import seed_text
 from control_plane import Client, Cluster, postgresql_cluster, running, start
-from invariants import broken_promises
+from invariants import violations
 from scenario import Scenario
 
 SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
@@ -37,21 +37,23 @@ THREADS = 8
 SEED = 7
 
 
-def prepare(world: Scenario, cidr: str = "10.0.0.0/22") -> Any:
+def prepare(scenario: Scenario, cidr: str = "10.0.0.0/22") -> Any:
     """A type that takes an address and two secrets."""
-    made = world.provider.post("/service-pool-sets", {"name": "s", "providerId": world.provider_id})
-    world.provider.patch(f"/agents/{world.agent_id}", {"servicePoolSetId": made["id"]})
+    made = scenario.provider.post("/service-pool-sets", {"name": "s", "providerId": scenario.provider_id})
+    scenario.provider.patch(f"/agents/{scenario.agent_id}", {"servicePoolSetId": made["id"]})
     body = {"name": "p", "type": "ip", "propertyType": "string", "generatorType": "subnet"}
-    world.provider.post("/service-pools", {**body, "generatorConfig": {"cidr": cidr}, "servicePoolSetId": made["id"]})
-    _ = (world.consumer, world.agent, world.group_id)
-    return world.service_type(SCHEMA, SIMPLE)
+    scenario.provider.post(
+        "/service-pools", {**body, "generatorConfig": {"cidr": cidr}, "servicePoolSetId": made["id"]}
+    )
+    _ = (scenario.consumer, scenario.agent, scenario.group_id)
+    return scenario.service_type(SCHEMA, SIMPLE)
 
 
 class Load:
     """Orders, changes and removals by several threads; remembers what was acknowledged."""
 
-    def __init__(self, world: Scenario, kind: Any) -> None:
-        self.world = world
+    def __init__(self, scenario: Scenario, kind: Any) -> None:
+        self.scenario = scenario
         self.kind = kind
         self.stop = threading.Event()
         # What the server said yes to, whatever became of it afterwards.
@@ -60,9 +62,9 @@ class Load:
         self.ended: set[str] = set()
         self.refusals: Counter[int] = Counter()
         self.chance = random.Random(SEED)
-        body = {"name": "g", "consumerId": world.consumer_id}
+        body = {"name": "g", "consumerId": scenario.consumer_id}
         # An agent works on one job of a group at a time, so each thread has a group of its own.
-        self.groups = [world.consumer.post("/service-groups", body)["id"] for _ in range(THREADS)]
+        self.groups = [scenario.consumer.post("/service-groups", body)["id"] for _ in range(THREADS)]
 
     @contextmanager
     def running(self, url: str) -> Iterator[None]:
@@ -79,8 +81,8 @@ class Load:
                 thread.join(timeout=60)
 
     def run(self, url: str, group_id: str) -> None:
-        consumer = Client(url, self.world.consumer.token)
-        agent = Client(url, self.world.agent.token)
+        consumer = Client(url, self.scenario.consumer.token)
+        agent = Client(url, self.scenario.agent.token)
         while not self.stop.is_set():
             try:
                 self.turn(consumer, agent, group_id)
@@ -92,7 +94,7 @@ class Load:
             "serviceTypeId": self.kind["id"],
             "name": "n",
             "groupId": group_id,
-            "agentId": self.world.agent_id,
+            "agentId": self.scenario.agent_id,
             "properties": {"key": "k", "once": "o"},
         }
         made = consumer.call("POST", "/api/v1/services", body)
@@ -110,7 +112,7 @@ class Load:
             self.work(agent, service)
         elif self.chance.random() < 0.3:
             force = f"/api/v1/services/{service['id']}?force=true"
-            if Client(consumer.url, self.world.admin.token).call("DELETE", force).status == 204:
+            if Client(consumer.url, self.scenario.admin.token).call("DELETE", force).status == 204:
                 self.ended.add(service["id"])
 
     def work(self, agent: Client, service: Any, *, fail: bool = False) -> None:
@@ -141,8 +143,8 @@ def test_a_server_killed_at_any_instant_keeps_every_promise(
     data = tmp_path / "data"
     url = request.getfixturevalue("postgresql").new_database() if dialect == "postgresql" else None
     with running(data, database_url=url, environment=KEY) as server:
-        world = Scenario(server.admin)
-        load = Load(world, prepare(world))
+        scenario = Scenario(server.admin)
+        load = Load(scenario, prepare(scenario))
         server.stop()
     for _ in range(KILLS):
         server = start(data, database_url=url, environment=KEY)
@@ -153,7 +155,7 @@ def test_a_server_killed_at_any_instant_keeps_every_promise(
     with running(data, database_url=url, environment=KEY) as server:
         load.check(server.admin)
         assert server.stop() == 0
-    assert broken_promises(url or f"sqlite:///{data}/mainstay.db") == []
+    assert violations(url or f"sqlite:///{data}/mainstay.db") == []
 
 
 @pytest.fixture
@@ -174,8 +176,8 @@ def test_a_database_killed_at_any_instant_costs_nothing_that_was_acknowledged(
     """The server says so while it is away, and goes on by itself when it is back."""
     url = durable_postgresql.new_database()
     with running(tmp_path / "data", database_url=url, environment=KEY) as server:
-        world = Scenario(server.admin)
-        load = Load(world, prepare(world))
+        scenario = Scenario(server.admin)
+        load = Load(scenario, prepare(scenario))
         with load.running(server.url):
             for _ in range(OUTAGES):
                 time.sleep(load.chance.uniform(0.5, 1.5))
@@ -191,7 +193,7 @@ def test_a_database_killed_at_any_instant_costs_nothing_that_was_acknowledged(
         load.check(server.admin)
         assert server.stop() == 0
         assert " bug " not in server.log.read_text()
-    assert broken_promises(url) == []
+    assert violations(url) == []
 
 
 def test_a_full_disk_costs_nothing_that_was_acknowledged(tmp_path: Path) -> None:
@@ -248,11 +250,11 @@ def test_two_replicas_share_one_queue_and_one_pool(tmp_path: Path, postgresql: C
         one = stack.enter_context(running(tmp_path / "one", database_url=url, environment=KEY))
         two = stack.enter_context(running(tmp_path / "two", database_url=url, environment=KEY))
         assert not (tmp_path / "two" / "admin.token").exists()
-        world = Scenario(one.admin)
-        kind = prepare(world, "10.0.0.0/26")
-        clients = [Client(each.url, world.consumer.token) for each in (one, two)]
-        agents = [Client(each.url, world.agent.token) for each in (one, two)]
-        body = {"serviceTypeId": kind["id"], "groupId": world.group_id, "agentId": world.agent_id, "name": "n"}
+        scenario = Scenario(one.admin)
+        kind = prepare(scenario, "10.0.0.0/26")
+        clients = [Client(each.url, scenario.consumer.token) for each in (one, two)]
+        agents = [Client(each.url, scenario.agent.token) for each in (one, two)]
+        body = {"serviceTypeId": kind["id"], "groupId": scenario.group_id, "agentId": scenario.agent_id, "name": "n"}
 
         def order(number: int) -> Any:
             return clients[number % 2].call("POST", "/api/v1/services", body)
@@ -283,13 +285,13 @@ def test_two_replicas_share_one_queue_and_one_pool(tmp_path: Path, postgresql: C
         assert answered - committed < 1.0
         one.admin.get("/events?pageSize=1")
         assert (one.stop(), two.stop()) == (0, 0)
-    assert broken_promises(url) == []
+    assert violations(url) == []
 
 
 def test_a_shutdown_answers_those_who_wait(tmp_path: Path) -> None:
     with running(tmp_path / "data") as server:
-        world = Scenario(server.admin)
-        agent = world.agent
+        scenario = Scenario(server.admin)
+        agent = scenario.agent
         with ThreadPoolExecutor(1) as threads:
             waiting = threads.submit(lambda: agent.call("GET", "/api/v1/jobs/pending?wait=60"))
             time.sleep(0.5)

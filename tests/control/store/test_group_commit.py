@@ -299,7 +299,7 @@ import asyncio, sys
 sys.path[:0] = {folders!r}
 from mainstay.control.store.engine.open import open_store
 from mainstay.control.store.participants import PARTICIPANTS
-from test_groups import participant
+from test_group_commit import participant
 
 async def main():
     store = await open_store("sqlite:///" + sys.argv[1])

@@ -59,7 +59,9 @@ def test_an_order_becomes_files_and_what_the_host_found_out_flows_back(bridge: B
     )
     pushed = bridge.push(blueprint)
     agent = bridge.start_agent("--root", str(root))
-    order = bridge.world.order(pushed["serviceType"], {"port": 8080, "password": "canary-Zx81-secret"}, name="shop")
+    order = bridge.scenario.order(
+        pushed["serviceType"], {"port": 8080, "password": "canary-Zx81-secret"}, name="shop"
+    )
     assert order["blueprintDigest"] == pushed["digest"]
     service = bridge.wait_for(order, "Stopped")
     assert service["properties"]["address"] == "127.0.0.1:8080"
@@ -69,17 +71,17 @@ def test_an_order_becomes_files_and_what_the_host_found_out_flows_back(bridge: B
     assert (root / "shop/secret").read_text() == "canary-Zx81-secret"
     assert os.stat(root / "shop/secret").st_mode & 0o777 == 0o600
 
-    bridge.world.consumer.patch(f"/services/{service['id']}", {"properties": {"port": 9090}})
+    bridge.scenario.consumer.patch(f"/services/{service['id']}", {"properties": {"port": 9090}})
     bridge.wait_for(order, "Stopped")
     assert (root / "shop/config").read_text() == "port=9090 by update\n"
-    (update,) = [job for job in bridge.world.jobs(order) if job["action"] == "update"]
-    report = bridge.world.consumer.get(f"/jobs/{update['id']}/report")
+    (update,) = [job for job in bridge.scenario.jobs(order) if job["action"] == "update"]
+    report = bridge.scenario.consumer.get(f"/jobs/{update['id']}/report")
     changed = [event for event in report["events"] if event["changed"]]
     assert [event["name"] for event in changed] == [str(root / "shop/config")]
     assert "+port=9090" in changed[0]["diff"]
     assert report["manifest"] == "manifests/update.yaml"
 
-    bridge.world.consumer.delete(f"/services/{service['id']}")
+    bridge.scenario.consumer.delete(f"/services/{service['id']}")
     bridge.wait_for(order, "Deleted")
     assert not list(root.iterdir())
     assert agent.stop() == 0
@@ -109,15 +111,15 @@ def test_a_service_stays_on_its_version_until_an_action_moves_it(bridge: Bridge,
 
     first = bridge.push(blueprint("1.0.0"))
     bridge.start_agent("--root", str(root))
-    order = bridge.world.order(first["serviceType"])
+    order = bridge.scenario.order(first["serviceType"])
     bridge.wait_for(order, "Stopped")
     second = bridge.push(blueprint("2.0.0"))
-    bridge.world.do(order, "start")
+    bridge.scenario.do(order, "start")
     assert bridge.wait_for(order, "Started")["blueprintDigest"] == first["digest"]
     assert (root / "version").read_text() == "1.0.0"
-    bridge.world.do(order, "upgrade")
+    bridge.scenario.do(order, "upgrade")
     assert bridge.wait_for(order, "Started")["blueprintDigest"] == second["digest"]
     assert (root / "version").read_text() == "2.0.0"
-    bridge.world.do(order, "stop")
+    bridge.scenario.do(order, "stop")
     bridge.wait_for(order, "Stopped")
     assert (root / "version").read_text() == "2.0.0"
