@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from mainstay.control.access import Caller, Role
+from mainstay.control.domain.refusals import LeaseLost
 from mainstay.control.operations import (
     agent_types,
     agents,
@@ -24,7 +25,7 @@ from mainstay.control.operations import (
 )
 from mainstay.control.operations.machinery import runs
 from mainstay.control.operations.machinery.definitions import Definitions
-from mainstay.control.operations.machinery.refusals import Conflict, NotPermitted
+from mainstay.control.operations.machinery.refusals import NotPermitted
 from mainstay.control.operations.machinery.runs import agent_topic
 from mainstay.control.operations.machinery.unit_of_work import OperationTools, UnitOfWork
 from mainstay.control.rulebook import installed_rulebook
@@ -152,7 +153,7 @@ def test_a_lease_not_renewed_puts_the_job_back_until_it_has_been_tried_enough(pl
                 job = await scene.job()
                 assert (job.status, job.attempt, job.lease_expires_at) == ("Pending", attempt + 1, None)
                 async with scene.work() as work:
-                    with pytest.raises(Conflict):
+                    with pytest.raises(LeaseLost):
                         await jobs.complete(
                             UnitOfWork(work.tx, scene.now, scene.tools, scene.holder),
                             job,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mainstay.cli.main import at_least_one
 from mainstay.cli.remote.connection import connected, find_agent, find_type, short, some
-from mainstay.cli.remote.job_progress import ACTIVE, told_progress
+from mainstay.cli.remote.job_progress import told_progress
 from mainstay.cli.remote.service_types import lifecycle_of, state_names, terminal_states
 from mainstay.cli.views.tables import BAD, BUSY, GOOD, age, print_table
 
@@ -43,7 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
         ended = {} if arguments.all or arguments.status else _ended_states(client)
         found = some(client, "/services", _wanted(client, arguments, ended), limit + 1)
         found = [each for each in found if each["status"] not in ended.get(each["serviceTypeId"], ((), ()))[1]]
-        jobs = _active_jobs(client) if any(each["activeJob"] for each in found) else {}
+        statuses = {each["activeJob"]["status"] for each in found if each["activeJob"]}
+        jobs = _active_jobs(client, statuses) if statuses else {}
     if arguments.json:
         from mainstay.cli.local_run import print_json
 
@@ -58,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     print_table(
         ("NAME", "TYPE", "STATUS", "AGENT", "IN SYNC", "JOB", "AGE", "ID"),
-        [_row(each, jobs.get(each["id"])) for each in found[:limit]],
+        [_row(each, jobs.get(each["id"], each["activeJob"])) for each in found[:limit]],
     )
     if len(found) > limit:
         print(f"There are more than {limit}; narrow it down or say --limit N.")
@@ -95,8 +96,9 @@ def _ended_states(client: Client) -> dict[str, States]:
     return found
 
 
-def _active_jobs(client: Client) -> dict[str, Any]:
-    found = some(client, "/jobs", {"status": list(ACTIVE)})
+def _active_jobs(client: Client, statuses: set[str]) -> dict[str, Any]:
+    """By service. The services name the statuses that count as active, so there is no list of them here."""
+    found = some(client, "/jobs", {"status": sorted(statuses)})
     return {job["serviceId"]: {key: job[key] for key in ("id", "action", "status", "progress")} for job in found}
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from mainstay.agent.client import Client
 
-ACTIVE = ("Pending", "Processing")
 SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 1.0
 # A server that restarts is waited for; one that is gone is not.
 PATIENCE_SECONDS = 120.0
@@ -117,11 +116,11 @@ def _look(
             time.sleep(LONGEST_PAUSE_SECONDS)
             continue
         job = found.job
-        if job is not None and job["id"] not in ended and job["status"] not in ACTIVE:
+        if job is not None and job["id"] not in ended and not _is_active(job):
             if seen is not None or not forever:
                 screen.lasting(_ended_line(screen.palette, found))
             ended.add(job["id"])
-        if not forever and (job is None or job["status"] not in ACTIVE):
+        if not forever and not _is_active(job):
             if job is None:
                 screen.lasting(_present_line(screen, found))
             return found
@@ -145,10 +144,15 @@ def _read(client: Client, service_id: str, of: Mapping[str, str]) -> FollowResul
     return FollowResult(newest[0]["service"], newest[0])
 
 
+def _is_active(job: Any) -> bool:
+    """The server sets the time when a job ends, so the statuses need no list here. None: there is no job."""
+    return job is not None and job.get("completedAt") is None
+
+
 def _present_line(screen: StatusLine, found: FollowResult) -> str:
     service, job = found.service, found.job
     head = f"{printable(service['name'])}: {printable(service['status'])}"
-    if job is None or job["status"] not in ACTIVE:
+    if not _is_active(job):
         return head
     action, agent = printable(job["action"]), printable(service["agent"]["name"])
     if job["status"] == "Pending":
@@ -175,12 +179,12 @@ def _hint(found: FollowResult) -> str:
 
 
 def asked_to_stop(job: Any) -> str:
-    return " (asked to stop)" if job["cancelRequested"] and job["status"] in ACTIVE else ""
+    return " (asked to stop)" if job["cancelRequested"] and _is_active(job) else ""
 
 
 def told_progress(job: Any) -> str:
     """How far an active job is; of one that has ended it would tell nothing."""
-    progress = (job.get("progress") if job["status"] in ACTIVE else None) or {}
+    progress = (job.get("progress") if _is_active(job) else None) or {}
     percent, text = progress.get("percent"), progress.get("text")
     said = [f"{percent:.0f}%"] if isinstance(percent, (int, float)) else []
     return "".join(f", {printable(str(part))}" for part in (*said, text) if part)

@@ -66,6 +66,20 @@ class TerminalState(Refusal):
         super().__init__(f"cannot perform action on service in terminal state: {state}")
 
 
+class NotPending(Refusal):
+    def __init__(self, status: str) -> None:
+        super().__init__(f"the job is {status}, so it cannot be claimed")
+
+
+class NotProcessing(Refusal):
+    def __init__(self, status: str) -> None:
+        super().__init__(f"the job is {status}, not Processing")
+
+
+class LeaseLost(Refusal):
+    """The caller does not hold the job's current lease."""
+
+
 class WrongState(Refusal):
     def __init__(self, action: str, state: str, allowed: Sequence[str]) -> None:
         starts = f"it starts from: {', '.join(allowed)}" if allowed else "it has no success transition at all"

@@ -1,6 +1,6 @@
-"""Jobs: claimed by one, kept alive by a lease, and ended exactly once, whatever comes first.
+"""Jobs: an agent claims one, keeps it by a lease, and it ends exactly once. `domain/jobs.py` decides, this module applies.
 
-Whoever changes a job holds its service's row first and the job's second, so that no two wait for each other."""
+Lock order: the row of the service, then of the job, then of the run."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from typing import Annotated
 import msgspec
 
 from mainstay.control.access import Role
-from mainstay.control.domain.lifecycle import transitions
+from mainstay.control.domain import jobs as decide
+from mainstay.control.domain.jobs import Advance, EndJob, JobFacts, JobStatus, NotDue, RequestCancel, Requeue
 from mainstay.control.domain.lifecycle.schema import Lifecycle
 from mainstay.control.domain.properties.contract import Operation
-from mainstay.control.domain.refusals import TerminalState
+from mainstay.control.domain.refusals import NotPending, TerminalState
 from mainstay.control.domain.service_types import ServiceTypeDefinition
+from mainstay.control.domain.values import Properties
 from mainstay.control.operations.machinery import pool_allocation, runs, secret_sealing
 from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, Name, Text
 from mainstay.control.operations.machinery.bounds import MAX_INSTANCE_DATA_BYTES, refuse_large
@@ -27,16 +29,12 @@ from mainstay.control.operations.machinery.refusals import Conflict, InUse, NotP
 from mainstay.control.operations.machinery.secret_sealing import Owner
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store import jobs as store
-from mainstay.control.store.engine.records import to_microseconds
-from mainstay.control.store.jobs import JOBS, RUNS, JobHold, JobRow, JobStatus, RunRow
+from mainstay.control.store.engine.records import to_microseconds, to_optional_microseconds
+from mainstay.control.store.jobs import JOBS, RUNS, JobHold, JobRow, RunRow
 from mainstay.control.store.service_pools import values_of_service
 from mainstay.control.store.services import ServiceRow, find_for_update, living_referrers
 from mainstay.control.store.tokens import hash_token
 
-TIMED_OUT = "job timed out"
-NOT_CLAIMED = "job not claimed in time"
-LEASE_EXPIRED = "lease expired"
-CANCELLED = "cancelled"
 SWEEP = 50
 NOTICED_WITHIN = timedelta(seconds=2)
 WOKEN_AT_ONCE = 10_000
@@ -87,13 +85,32 @@ class Renewed(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class LockedJob:
-    """A job with all that belongs to it, locked until the end of the transaction."""
+    """A job with its service, locked until the end of the transaction."""
 
     service: ServiceRow
     job: JobRow
     holding: JobHold
     definition: ServiceTypeDefinition
     pool_set_id: str | None
+
+    @property
+    def facts(self) -> JobFacts:
+        job, holding = self.job, self.holding
+        return JobFacts(
+            lifecycle=self.definition.lifecycle,
+            state=self.service.status,
+            action=job.action,
+            status=job.status,
+            step=job.step,
+            attempt=job.attempt,
+            cancel_requested=job.cancel_requested,
+            claimed_at=job.claimed_at,
+            updated_at=job.updated_at,
+            lease_expires_at=job.lease_expires_at,
+            lease_hash=holding.lease_hash,
+            deadline_at=holding.deadline_at,
+            outcome=holding.outcome,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,26 +135,21 @@ async def claim(work: UnitOfWork, job: JobRow, wanted: Claim) -> Leased | None:
     if found is None:
         raise Conflict("the job has just been deleted with its service")
     definition = await work.tools.definitions.read(work.tx, found.service.service_type_id, found.type_version)
-    timeout = _timeout(definition, job)
-    if wanted.lease_seconds is None:
-        won = await store.claim(work.tx, job.id, work.now, work.now + timeout, None)
+    expires = None if wanted.lease_seconds is None else work.now + timedelta(seconds=wanted.lease_seconds)
+    deadline = decide.hold_deadline(definition.lifecycle, job.action, work.now, expires)
+    if expires is None:
+        won = await store.claim(work.tx, job.id, work.now, deadline, None)
         if won is None:
             raise await _not_pending(work, job)
         await work.record_event("job.claimed", "job", job, won)
         return None
     token = _lease_token(job, wanted.claim_id)
-    expires = work.now + timedelta(seconds=wanted.lease_seconds)
     lease = (expires, hash_token(token), _kept_claim_id(wanted))
-    won = await store.claim(work.tx, job.id, work.now, min(expires, work.now + timeout), lease)
+    won = await store.claim(work.tx, job.id, work.now, deadline, lease)
     if won is None:
         return await _same_claim(work, job, wanted, token)
     await work.record_event("job.claimed", "job", job, won)
     return Leased(token, expires, won)
-
-
-def _timeout(definition: ServiceTypeDefinition, job: JobRow) -> timedelta:
-    action = definition.lifecycle.actions.get(job.action)
-    return timedelta(seconds=300 if action is None else action.timeout_seconds)
 
 
 def _lease_token(job: JobRow, claim_id: str | None) -> str:
@@ -167,88 +179,97 @@ async def _same_claim(work: UnitOfWork, job: JobRow, wanted: Claim, token: str) 
     raise await _not_pending(work, job)
 
 
-async def _not_pending(work: UnitOfWork, job: JobRow) -> Conflict:
+async def _not_pending(work: UnitOfWork, job: JobRow) -> NotPending:
     current = await JOBS.find(work.tx, job.id)
-    status = "gone" if current is None else current.status
-    return Conflict(f"the job is {status}, so it cannot be claimed", code="not_pending")
+    return NotPending("gone" if current is None else current.status)
 
 
-def _check_lease(held: LockedJob, token: str | None) -> None:
-    """Whoever held the job until his lease ran out may not end what another holds now, with a lease or without."""
-    kept = held.holding.lease_hash
-    if kept is None and token is None:
-        return
-    if kept is None or token is None or not hmac.compare_digest(hash_token(token), kept):
-        raise Conflict("this lease is no longer yours; drop the job", code="lease_lost")
-
-
-def _check_processing(held: LockedJob) -> None:
-    if held.job.status != "Processing":
-        raise Conflict(f"the job is {held.job.status}, not Processing", code="not_processing")
+def _lease_hash(token: str | None) -> str | None:
+    return None if token is None else hash_token(token)
 
 
 async def renew(work: UnitOfWork, job: JobRow, wanted: Renewal) -> Renewed:
     held = await _lock_job(work, job.id, job.service_id)
-    _check_lease(held, wanted.lease_token)
-    _check_processing(held)
-    current = held.job
-    if current.lease_expires_at is None or current.claimed_at is None:
-        raise Conflict("the job is held without a lease", code="lease_lost")
-    length = current.lease_expires_at - max(current.claimed_at, current.updated_at)
-    if wanted.lease_seconds is not None:
-        length = timedelta(seconds=wanted.lease_seconds)
-    expires = work.now + max(length, timedelta(seconds=10))
-    progress = current.progress
+    decision = decide.on_renewal(held.facts, hash_token(wanted.lease_token), wanted.lease_seconds, work.now)
+    progress = held.job.progress
     if wanted.progress is not None:
         progress = {name: value for name, value in msgspec.to_builtins(wanted.progress).items() if value is not None}
-    after = msgspec.structs.replace(current, lease_expires_at=expires, updated_at=work.now, progress=progress)
-    deadline = min(expires, current.claimed_at + _timeout(held.definition, current))
-    await JOBS.update(work.tx, after, deadline_at=to_microseconds(deadline))
-    return Renewed(expires, current.cancel_requested)
+    expires = decision.lease_expires_at
+    after = msgspec.structs.replace(held.job, lease_expires_at=expires, updated_at=work.now, progress=progress)
+    await JOBS.update(work.tx, after, deadline_at=to_microseconds(decision.deadline_at))
+    return Renewed(expires, held.job.cancel_requested)
 
 
 async def release(work: UnitOfWork, job: JobRow, wanted: Release) -> None:
     held = await _lock_job(work, job.id, job.service_id)
-    _check_lease(held, wanted.lease_token)
-    _check_processing(held)
-    if held.job.cancel_requested:
-        await _end_badly(work, held, "Cancelled", CANCELLED, outcome=None, report=None)
-        return
-    await _put_back(work, held, "job.released", attempt=held.job.attempt)
+    await _apply(work, held, decide.on_release(held.facts, _lease_hash(wanted.lease_token)))
 
 
-async def _put_back(work: UnitOfWork, held: LockedJob, event: str, *, attempt: int) -> None:
+async def _apply(work: UnitOfWork, held: LockedJob, decision: EndJob | Requeue) -> None:
+    if isinstance(decision, EndJob):
+        await _end_unsuccessfully(work, held, decision)
+    else:
+        await _requeue(work, held, decision)
+
+
+async def _requeue(work: UnitOfWork, held: LockedJob, decision: Requeue) -> None:
     after = msgspec.structs.replace(
         held.job,
         status="Pending",
-        attempt=attempt,
+        attempt=decision.attempt,
         claimed_at=None,
         lease_expires_at=None,
         progress=None,
         updated_at=work.now,
     )
-    action = held.definition.lifecycle.actions.get(held.job.action)
-    wait = None if action is None else action.pending_timeout_seconds
-    deadline = None if wait is None else to_microseconds(work.now + timedelta(seconds=wait))
-    await JOBS.update(work.tx, after, deadline_at=deadline, lease_hash=None, claim_id=None)
-    await work.record_event(event, "job", held.job, after)
+    deadline = decide.pending_deadline(held.definition.lifecycle, held.job.action, work.now)
+    await JOBS.update(work.tx, after, deadline_at=to_optional_microseconds(deadline), lease_hash=None, claim_id=None)
+    await work.record_event(decision.event_type, "job", held.job, after)
     work.tx.announce(runs.agent_topic(held.job.agent_id))
 
 
 async def complete(work: UnitOfWork, job: JobRow, wanted: Completion) -> None:
     held = await _lock_job(work, job.id, job.service_id)
-    _check_lease(held, wanted.lease_token)
-    told = (wanted.properties, wanted.agent_instance_id, wanted.agent_instance_data)
-    outcome = secret_sealing.digest_of(work, "complete", *told)
-    if held.job.status == "Completed" and held.holding.outcome == outcome:
+    reported = (wanted.properties, wanted.agent_instance_id, wanted.agent_instance_data)
+    outcome = secret_sealing.digest_of(work, "complete", *reported)
+    if decide.on_completion(held.facts, _lease_hash(wanted.lease_token), outcome) is not None:
         return
-    _check_processing(held)
     refuse_large("agentInstanceData", wanted.agent_instance_data, MAX_INSTANCE_DATA_BYTES)
     run = await runs.find_run(work, held.job)
+    advance = decide.advance(held.facts, run.visited)
+    merged = await _merge_report(work, held, run, wanted, advance)
+    # The job first: while it is active no other may be queued for the service.
+    await _end_job(work, held, "Completed", None, outcome, wanted.report)
+    service = await runs.save_service(
+        work,
+        held.service,
+        _service_after(held.service, run, wanted, advance, merged.service_properties),
+        held.definition.lifecycle,
+        origins=merged.service_origins,
+        schema=held.definition.properties,
+    )
+    if advance.next_step is not None:
+        await _queue_next(work, held, service, run, advance, merged)
+
+
+@dataclass(frozen=True, slots=True)
+class _MergedReport:
+    """The properties and origins after a report, for the run and for the service.
+
+    They differ until the last step: only then does the service get what the run was ordered with."""
+
+    run_properties: Properties
+    run_origins: runs.Origins
+    service_properties: Properties
+    service_origins: runs.Origins
+
+
+async def _merge_report(
+    work: UnitOfWork, held: LockedJob, run: RunRow, wanted: Completion, advance: Advance
+) -> _MergedReport:
+    """Accepts the reported properties, and gives back pool values and secrets that are no longer used."""
     lifecycle, schema = held.definition.lifecycle, held.definition.properties
-    course = transitions.LifecycleRun(run.action, tuple(run.visited))
-    step = transitions.after_success(lifecycle, course, held.service.status)
-    last = not step.goes_on
+    last = advance.next_step is None
     base = held.service.properties if run.properties is None else run.properties
     decided = await accept_properties(work, schema, wanted.properties, _report_setting(held, last=last), base)
     result, _ = await secret_sealing.seal_all(work, decided.accepted, Owner("service", held.service.id))
@@ -256,35 +277,41 @@ async def complete(work: UnitOfWork, job: JobRow, wanted: Completion) -> None:
     origins = run.origins | reported
     await _give_back_replaced(work, held.service, decided.accepted.pool_releases, decided.taken_values)
     await secret_sealing.forget(work, decided.accepted.retired_references)
-    properties = result if last else runs.overlay(held.service.properties, result, wanted.properties)
-    if last:
-        await runs.finish_run(work, run)
-        if step.to not in lifecycle.terminal_states:
-            properties = await runs.drop_ephemeral(work, schema, properties)
-    after = msgspec.structs.replace(
-        held.service,
-        status=step.to,
+    if not last:
+        merged = runs.overlay(held.service.properties, result, wanted.properties)
+        return _MergedReport(result, origins, merged, reported)
+    await runs.finish_run(work, run)
+    if advance.to not in lifecycle.terminal_states:
+        result = await runs.drop_ephemeral(work, schema, result)
+    return _MergedReport(result, origins, result, origins)
+
+
+def _service_after(
+    service: ServiceRow, run: RunRow, wanted: Completion, advance: Advance, properties: Properties
+) -> ServiceRow:
+    moved = advance.next_step is None and run.blueprint_digest
+    return msgspec.structs.replace(
+        service,
+        status=advance.to,
         properties=properties,
-        agent_instance_id=wanted.agent_instance_id or held.service.agent_instance_id,
+        agent_instance_id=wanted.agent_instance_id or service.agent_instance_id,
         agent_instance_data=(
-            held.service.agent_instance_data if wanted.agent_instance_data is None else wanted.agent_instance_data
+            service.agent_instance_data if wanted.agent_instance_data is None else wanted.agent_instance_data
         ),
-        blueprint_digest=(last and run.blueprint_digest) or held.service.blueprint_digest,
+        blueprint_digest=moved or service.blueprint_digest,
     )
-    # The job first: while it is active no other may be queued for the service.
-    await _end_job(work, held, "Completed", None, outcome, wanted.report)
-    service = await runs.save_service(
-        work, held.service, after, lifecycle, origins=origins if last else reported, schema=schema
+
+
+async def _queue_next(
+    work: UnitOfWork, held: LockedJob, service: ServiceRow, run: RunRow, advance: Advance, merged: _MergedReport
+) -> None:
+    properties = None if run.properties is None else merged.run_properties
+    after = msgspec.structs.replace(
+        run, visited=list(advance.visited), properties=properties, origins=merged.run_origins, updated_at=work.now
     )
-    if step.goes_on:
-        kept = None if run.properties is None else result
-        advanced = transitions.advance(course, step)
-        run = msgspec.structs.replace(
-            run, visited=list(advanced.visited), properties=kept, origins=origins, updated_at=work.now
-        )
-        await RUNS.update(work.tx, run)
-        params = None if held.job.params is None else (kept if kept is not None else service.properties)
-        await runs.queue(work, service, lifecycle, run, params, step=held.job.step + 1)
+    await RUNS.update(work.tx, after)
+    params = None if held.job.params is None else (service.properties if properties is None else properties)
+    await runs.queue(work, service, held.definition.lifecycle, after, params, step=held.job.step + 1)
 
 
 def _report_setting(held: LockedJob, *, last: bool) -> PropertyTarget:
@@ -324,7 +351,7 @@ async def _end_job(
     )
     kept = None if report is None else msgspec.json.encode(report).decode()
     await JOBS.update(work.tx, after, outcome=outcome, report=kept, deadline_at=None)
-    await work.record_event(f"job.{status.lower()}", "job", held.job, after)
+    await work.record_event(decide.ended_event_type(status), "job", held.job, after)
     # A group that was busy may have more to do.
     work.tx.announce(runs.agent_topic(held.job.agent_id))
 
@@ -332,42 +359,30 @@ async def _end_job(
 async def fail(work: UnitOfWork, job: JobRow, wanted: FailureReport) -> None:
     held = await _lock_job(work, job.id, job.service_id)
     outcome = secret_sealing.digest_of(work, "fail", wanted.error_message)
-    _check_lease(held, wanted.lease_token)
-    if held.job.status in ("Failed", "Cancelled") and held.holding.outcome == outcome:
-        return
-    if held.job.status != "Pending":
-        _check_processing(held)
-    status: JobStatus = "Cancelled" if held.job.cancel_requested else "Failed"
-    await _end_badly(work, held, status, wanted.error_message, outcome=outcome, report=wanted.report)
+    decision = decide.on_failure(held.facts, _lease_hash(wanted.lease_token), outcome, wanted.error_message)
+    if isinstance(decision, EndJob):
+        await _end_unsuccessfully(work, held, decision, outcome=outcome, report=wanted.report)
 
 
-async def _end_badly(
-    work: UnitOfWork, held: LockedJob, status: JobStatus, message: str, *, outcome: str | None, report: object
+async def _end_unsuccessfully(
+    work: UnitOfWork, held: LockedJob, decision: EndJob, *, outcome: str | None = None, report: object = None
 ) -> None:
-    """The failure path: an error transition if one matches, and whatever was taken for the run is given back."""
-    to = transitions.after_failure(held.definition.lifecycle, held.job.action, held.service.status, message)
-    await _end_job(work, held, status, message, outcome, report)
-    await _abandon(work, held, await runs.find_run(work, held.job), to)
-
-
-async def _abandon(work: UnitOfWork, held: LockedJob, run: RunRow, to: str | None) -> None:
-    await runs.abandon_run(work, run)
+    """Ends the job and its run; the run's pool values and secrets are given back."""
+    await _end_job(work, held, decision.status, decision.message, outcome, report)
+    await runs.abandon_run(work, await runs.find_run(work, held.job))
     schema, lifecycle = held.definition.properties, held.definition.lifecycle
     properties = await runs.drop_ephemeral(work, schema, held.service.properties)
-    after = msgspec.structs.replace(held.service, properties=properties, status=to or held.service.status)
+    after = msgspec.structs.replace(held.service, properties=properties, status=decision.next_state)
     await runs.save_service(work, held.service, after, lifecycle, schema=schema)
 
 
 async def cancel(work: UnitOfWork, job: JobRow) -> None:
-    """Pending: it is over at once. Processing: the agent is asked, and answers with `fail`."""
     held = await _lock_job(work, job.id, job.service_id)
-    if held.job.status == "Pending":
-        await _end_job(work, held, "Cancelled", None, None, None)
-        await _abandon(work, held, await runs.find_run(work, held.job), None)
-        return
-    _check_processing(held)
-    if not held.job.cancel_requested:
-        # `updatedAt` stays: it tells when the lease was last renewed, and so how long it is.
+    decision = decide.on_cancellation(held.facts)
+    if isinstance(decision, EndJob):
+        await _end_unsuccessfully(work, held, decision)
+    elif isinstance(decision, RequestCancel):
+        # `updatedAt` stays: it is the time of the last renewal, and the length of the lease follows from it.
         after = msgspec.structs.replace(held.job, cancel_requested=True)
         await JOBS.update(work.tx, after)
         await work.record_event("job.cancel_requested", "job", held.job, after)
@@ -380,35 +395,19 @@ async def wake_agents(work: UnitOfWork) -> None:
 
 
 async def time_out_overdue(work: UnitOfWork) -> bool:
-    """One of the jobs whose time is up; whether there are more.
+    """Ends or requeues one overdue job; returns whether there are more.
 
-    One in each transaction, because whoever holds the pools of one service must not wait for another service. Any of
-    them, so that one that cannot be ended does not keep the others waiting."""
+    One in each transaction, so that the locks on one service's pools never wait for another service. A random one, so
+    that a job that cannot be ended does not block the others."""
     ids = await store.overdue_ids(work.tx, work.now, SWEEP)
     job = await JOBS.find(work.tx, secrets.choice(ids)) if ids else None
     if job is not None:
-        await _time_out(work, await _lock_job(work, job.id, job.service_id))
+        held = await _lock_job(work, job.id, job.service_id)
+        # Decided again under the lock: a report may have arrived first.
+        decision = decide.on_deadline(held.facts, work.now)
+        if not isinstance(decision, NotDue):
+            await _apply(work, held, decision)
     return len(ids) > 1
-
-
-async def _time_out(work: UnitOfWork, held: LockedJob) -> None:
-    """Judged again under the lock: a completion may have come first."""
-    job, deadline = held.job, held.holding.deadline_at
-    if deadline is None or deadline > work.now or job.status not in ("Pending", "Processing"):
-        return
-    if job.status == "Pending":
-        await _end_badly(work, held, "Failed", NOT_CLAIMED, outcome=None, report=None)
-        return
-    action = held.definition.lifecycle.actions.get(job.action)
-    over = job.claimed_at is not None and job.claimed_at + _timeout(held.definition, job) <= work.now
-    if job.cancel_requested:
-        await _end_badly(work, held, "Cancelled", CANCELLED, outcome=None, report=None)
-    elif over or job.lease_expires_at is None:
-        await _end_badly(work, held, "Failed", TIMED_OUT, outcome=None, report=None)
-    elif job.attempt >= (1 if action is None else action.max_attempts):
-        await _end_badly(work, held, "Failed", LEASE_EXPIRED, outcome=None, report=None)
-    else:
-        await _put_back(work, held, "job.requeued", attempt=job.attempt + 1)
 
 
 async def pending(work: UnitOfWork, limit: int, service_id: str | None) -> list[JobRow]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
 
 import msgspec
 
+from mainstay.control.domain.jobs import ACTIVE, JobStatus
 from mainstay.control.store.engine.contract import Row, Transaction
-from mainstay.control.store.engine.records import Record, Table, to_microseconds, to_time
+from mainstay.control.store.engine.records import Record, Table, to_microseconds, to_optional_microseconds, to_time
 
-JobStatus = Literal["Pending", "Processing", "Completed", "Failed", "Cancelled"]
-ACTIVE = "('Pending', 'Processing')"
+# As SQL, with the same text as in the partial indexes: the databases use those only then.
+ACTIVE_STATUSES = "({})".format(", ".join(f"'{status}'" for status in ACTIVE))
 
 
 class JobRow(Record, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ class JobHold(msgspec.Struct, frozen=True):
     deadline_at: datetime | None
     lease_hash: str | None
     claim_id: str | None
-    # How it ended, as a digest: the same word twice is one word.
+    # Digest of the reported outcome, so that a repeated report is idempotent.
     outcome: str | None
 
 
@@ -88,7 +88,7 @@ async def find_job_with_hold(tx: Transaction, job_id: str, *, lock: bool = False
 
 async def active_job(tx: Transaction, service_id: str) -> JobRow | None:
     rows = await tx.fetch(
-        f"SELECT {JOBS.select()} FROM jobs WHERE service_id = :id AND status IN {ACTIVE}", id=service_id
+        f"SELECT {JOBS.select()} FROM jobs WHERE service_id = :id AND status IN {ACTIVE_STATUSES}", id=service_id
     )
     return JOBS.decode(rows[0]) if rows else None
 
@@ -108,7 +108,7 @@ async def claim(
         f" WHERE id = :id AND status = 'Pending' RETURNING {JOBS.select()}",
         id=job_id,
         now=to_microseconds(now),
-        expires=None if expires is None else to_microseconds(expires),
+        expires=to_optional_microseconds(expires),
         lease_hash=lease_hash,
         claim_id=claim_id,
         deadline=to_microseconds(deadline),
@@ -143,7 +143,7 @@ async def waited_for_agents(tx: Transaction, before: datetime, limit: int) -> li
 
 async def overdue_ids(tx: Transaction, now: datetime, limit: int) -> list[str]:
     rows = await tx.fetch(
-        f"SELECT id FROM jobs WHERE status IN {ACTIVE} AND deadline_at <= :now ORDER BY deadline_at LIMIT {limit}",
+        f"SELECT id FROM jobs WHERE status IN {ACTIVE_STATUSES} AND deadline_at <= :now ORDER BY deadline_at LIMIT {limit}",
         now=to_microseconds(now),
     )
     return [str(row["id"]) for row in rows]

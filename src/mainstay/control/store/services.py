@@ -10,6 +10,7 @@ import msgspec
 
 from mainstay.control.store.engine.contract import Row, Transaction, Value
 from mainstay.control.store.engine.records import Record, Table, to_microseconds, to_time
+from mainstay.control.store.jobs import ACTIVE_STATUSES
 
 
 class ServiceRow(Record, frozen=True, kw_only=True):
@@ -77,7 +78,7 @@ _AROUND = (
 _WITH_AROUND = (
     "services JOIN agents ON agents.id = services.agent_id"
     " JOIN service_types ON service_types.id = services.service_type_id"
-    " LEFT JOIN jobs ON jobs.service_id = services.id AND jobs.status IN ('Pending', 'Processing')"
+    f" LEFT JOIN jobs ON jobs.service_id = services.id AND jobs.status IN {ACTIVE_STATUSES}"
 )
 
 
@@ -215,7 +216,7 @@ async def living_with_jobs(
     """Living services of a type in the order of their ids, each with the action of its active job."""
     rows = await tx.fetch(
         f"SELECT {SERVICES.select('services')}, jobs.action AS active_action FROM services"
-        " LEFT JOIN jobs ON jobs.service_id = services.id AND jobs.status IN ('Pending', 'Processing')"
+        f" LEFT JOIN jobs ON jobs.service_id = services.id AND jobs.status IN {ACTIVE_STATUSES}"
         " WHERE services.service_type_id = :type_id AND services.is_terminal = 0 AND services.id > :after_id"
         f" ORDER BY services.id LIMIT {limit}",
         type_id=service_type_id,

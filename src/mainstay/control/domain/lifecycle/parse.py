@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from mainstay.control.domain.faults import PathFault, locate
-from mainstay.control.domain.lifecycle.schema import Action, Lifecycle, Transition
+from mainstay.control.domain.lifecycle.schema import (
+    DEFAULT_MAX_ATTEMPTS,
+    DEFAULT_TIMEOUT_SECONDS,
+    Action,
+    Lifecycle,
+    Transition,
+)
 from mainstay.control.domain.patterns import BadPattern, Search, compile_pattern
 from mainstay.control.domain.refusals import InvalidDefinition
 from mainstay.control.domain.values import Properties, is_integer, json_problem, type_name, whole
@@ -22,8 +28,6 @@ ACTION_KEYS = frozenset(
     }
 )
 TRANSITION_KEYS = frozenset({"from", "to", "onError", "onErrorRegexp"})
-DEFAULT_TIMEOUT_SECONDS = 300
-DEFAULT_MAX_ATTEMPTS = 3
 # A name is shown, filtered and drawn; a longer one is a mistake.
 MAX_NAME_LENGTH = 100
 

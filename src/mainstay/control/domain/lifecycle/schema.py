@@ -8,6 +8,9 @@ from functools import cached_property
 
 from mainstay.control.domain.patterns import Search
 
+DEFAULT_TIMEOUT_SECONDS = 300
+DEFAULT_MAX_ATTEMPTS = 3
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Transition:
@@ -27,10 +30,10 @@ class Action:
     takes_properties: bool = False
     # None where the author did not say; then a run goes on by itself.
     auto_advance: bool | None = None
-    timeout_seconds: int = 300
+    timeout_seconds: int = DEFAULT_TIMEOUT_SECONDS
     # None waits for ever.
     pending_timeout_seconds: int | None = None
-    max_attempts: int = 3
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
 
     @cached_property
     def successes(self) -> dict[str, str]:

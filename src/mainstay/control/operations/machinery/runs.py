@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 
 import msgspec
 
+from mainstay.control.domain.jobs import pending_deadline
 from mainstay.control.domain.lifecycle import transitions
 from mainstay.control.domain.lifecycle.schema import Lifecycle
 from mainstay.control.domain.properties.contract import Actor, SecretKind
@@ -23,7 +23,7 @@ from mainstay.control.store import secrets as secret_store
 from mainstay.control.store import services as service_store
 from mainstay.control.store.blueprints import moves_to
 from mainstay.control.store.engine.contract import Value
-from mainstay.control.store.engine.records import to_microseconds
+from mainstay.control.store.engine.records import to_optional_microseconds
 from mainstay.control.store.jobs import JOBS, RUNS, JobRow, RunRow
 from mainstay.control.store.service_pools import values_of_service
 from mainstay.control.store.service_types import find_version
@@ -94,7 +94,6 @@ async def _replaced_values(work: UnitOfWork, service: ServiceRow, decided: Decid
 async def queue(
     work: UnitOfWork, service: ServiceRow, lifecycle: Lifecycle, run: RunRow, params: Properties | None, *, step: int
 ) -> JobRow:
-    action = lifecycle.actions[run.action]
     job = JobRow(
         id=new_id(),
         created_at=work.now,
@@ -110,8 +109,7 @@ async def queue(
         provider_id=service.provider_id,
         consumer_id=service.consumer_id,
     )
-    wait = action.pending_timeout_seconds
-    deadline = None if wait is None else to_microseconds(work.now + timedelta(seconds=wait))
+    deadline = to_optional_microseconds(pending_deadline(lifecycle, run.action, work.now))
     await work.insert(JOBS, job, group_id=service.group_id, deadline_at=deadline)
     work.tx.announce(agent_topic(service.agent_id))
     return job

@@ -42,6 +42,10 @@ def to_microseconds(time: datetime) -> int:
     return (time - EPOCH) // timedelta(microseconds=1)
 
 
+def to_optional_microseconds(time: datetime | None) -> int | None:
+    return None if time is None else to_microseconds(time)
+
+
 def to_time(microseconds: int) -> datetime:
     return EPOCH + timedelta(microseconds=microseconds)
 
