@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainstay.control.domain.lifecycle.change import LivingService, find_stranded
-from mainstay.control.domain.lifecycle.default import DEFAULT_LIFECYCLE
 from mainstay.control.domain.lifecycle.mermaid import draw_mermaid
 from mainstay.control.domain.lifecycle.parse import parse_lifecycle
 from mainstay.control.domain.lifecycle.report import report_lifecycle
@@ -30,6 +29,7 @@ from mainstay.control.domain.lifecycle.transitions import (
 )
 from mainstay.control.domain.lifecycle.uptime import Entered, uptime
 from mainstay.control.domain.refusals import InvalidDefinition, TerminalState, UnknownAction, WrongState
+from mainstay.control.domain.service_types import DEFAULT_LIFECYCLE
 from seed_text import block
 
 SIMPLE = "Example 1: Simple VM Lifecycle"

@@ -16,26 +16,6 @@ OLD_SOURCES = {"input": "user", "agent": "agent", "system": "system"}
 LIMITS = {"min": "≥ ", "max": "≤ ", "minLength": "length ≥ ", "maxLength": "length ≤ "}
 LIMITS |= {"minItems": "items ≥ ", "maxItems": "items ≤ ", "pattern": "matches ", "serviceOption": "option "}
 SECRET = "(secret)"  # noqa: S105 (what is shown instead of one)
-# The lifecycle of a type that brings none.
-DEFAULT_LIFECYCLE: dict[str, Any] = {
-    "states": [{"name": name} for name in ("New", "Stopped", "Started", "Deleted")],
-    "initialState": "New",
-    "terminalStates": ["Deleted"],
-    "runningStates": ["Started"],
-    "actions": [
-        {"name": "create", "transitions": [{"from": "New", "to": "Stopped"}]},
-        {"name": "start", "transitions": [{"from": "Stopped", "to": "Started"}]},
-        {"name": "stop", "transitions": [{"from": "Started", "to": "Stopped"}]},
-        {
-            "name": "update",
-            "transitions": [{"from": "Stopped", "to": "Stopped"}, {"from": "Started", "to": "Started"}],
-        },
-        {
-            "name": "delete",
-            "transitions": [{"from": state, "to": "Deleted"} for state in ("New", "Stopped", "Started")],
-        },
-    ],
-}
 
 
 def members_of(service_type: Mapping[str, Any]) -> Members | None:
@@ -174,7 +154,9 @@ def conceal_value(value: Any, definition: Definition | None) -> Any:
 
 
 def lifecycle_of(service_type: Mapping[str, Any]) -> Mapping[str, Any]:
-    return service_type.get("lifecycleSchema") or DEFAULT_LIFECYCLE
+    from mainstay.control.domain.lifecycle.default import DEFAULT_LIFECYCLE_SCHEMA
+
+    return service_type.get("lifecycleSchema") or DEFAULT_LIFECYCLE_SCHEMA
 
 
 def state_names(lifecycle: Mapping[str, Any]) -> list[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mainstay.control.domain.faults import PathFault
 from mainstay.control.domain.findings import Finding
-from mainstay.control.domain.lifecycle.default import DEFAULT_LIFECYCLE
+from mainstay.control.domain.lifecycle.default import DEFAULT_LIFECYCLE_SCHEMA
 from mainstay.control.domain.lifecycle.graph import reachable
 from mainstay.control.domain.lifecycle.parse import parse_lifecycle
 from mainstay.control.domain.lifecycle.report import report_lifecycle
@@ -16,6 +16,9 @@ from mainstay.control.domain.properties.parse import parse_property_schema
 from mainstay.control.domain.properties.report import report_properties
 from mainstay.control.domain.properties.schema import PropertySchema
 from mainstay.control.domain.refusals import InvalidDefinition
+
+# The source is None: the service type has no lifecycle document of its own.
+DEFAULT_LIFECYCLE = replace(parse_lifecycle(DEFAULT_LIFECYCLE_SCHEMA), source=None)
 
 
 @dataclass(frozen=True, slots=True)

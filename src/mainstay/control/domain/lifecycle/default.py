@@ -1,28 +1,28 @@
-"""The lifecycle of a service type that brings none: new, stopped, started, deleted."""
+"""The lifecycle of a service type that declares none: new, stopped, started, deleted.
+
+Only the document: `parse.py` makes the `Lifecycle` of it, and the command line, which may lack the server's packages,
+shows it for a type whose `lifecycleSchema` is null."""
 
 from __future__ import annotations
 
-from mainstay.control.domain.lifecycle.schema import Action, Lifecycle, Transition
-
-
-def _action(name: str, *steps: tuple[str, str], takes_properties: bool = False) -> Action:
-    return Action(name, tuple(Transition(origin, to) for origin, to in steps), takes_properties=takes_properties)
-
-
-_ACTIONS = (
-    _action("create", ("New", "Stopped"), takes_properties=True),
-    _action("start", ("Stopped", "Started")),
-    _action("stop", ("Started", "Stopped")),
-    _action("update", ("Stopped", "Stopped"), ("Started", "Started"), takes_properties=True),
-    # From New too: an order whose creation failed must not stay for ever.
-    _action("delete", ("New", "Deleted"), ("Stopped", "Deleted"), ("Started", "Deleted")),
-)
-
-DEFAULT_LIFECYCLE = Lifecycle(
-    None,
-    ("New", "Stopped", "Started", "Deleted"),
-    {action.name: action for action in _ACTIONS},
-    initial_state="New",
-    terminal_states=frozenset({"Deleted"}),
-    running_states=frozenset({"Started"}),
-)
+DEFAULT_LIFECYCLE_SCHEMA: dict[str, object] = {
+    "states": [{"name": name} for name in ("New", "Stopped", "Started", "Deleted")],
+    "initialState": "New",
+    "terminalStates": ["Deleted"],
+    "runningStates": ["Started"],
+    "actions": [
+        {"name": "create", "requestSchemaType": "properties", "transitions": [{"from": "New", "to": "Stopped"}]},
+        {"name": "start", "transitions": [{"from": "Stopped", "to": "Started"}]},
+        {"name": "stop", "transitions": [{"from": "Started", "to": "Stopped"}]},
+        {
+            "name": "update",
+            "requestSchemaType": "properties",
+            "transitions": [{"from": state, "to": state} for state in ("Stopped", "Started")],
+        },
+        {
+            "name": "delete",
+            # From New too: a service whose creation failed can be deleted.
+            "transitions": [{"from": state, "to": "Deleted"} for state in ("New", "Stopped", "Started")],
+        },
+    ],
+}
