@@ -31,7 +31,7 @@ from mainstay.converge.contract import Failure
 from mainstay.converge.host.sources import read_bytes
 from mainstay.converge.manifest.expressions import Template, Unresolved, holds_secret, step
 from mainstay.converge.run import RunRequest, load
-from mainstay.converge.value_kinds import describe
+from mainstay.converge.value_kinds import COMMAND, describe
 from mainstay.foundation.faults import DoesNotLoad, Fault
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import Tainted
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from mainstay.blueprints.expressions import Text, Use
     from mainstay.control.domain.properties.declaration import PropertyDeclaration
     from mainstay.control.domain.service_types import ServiceTypeDefinition
-    from mainstay.converge.contract import Resource
+    from mainstay.converge.contract import Property, Resource
     from mainstay.converge.manifest.resolve import Manifest
     from mainstay.foundation.faults import DocumentPath
 
@@ -274,7 +274,7 @@ class ManifestCheck:
         for warning in manifest.warnings:
             self.findings.warnings.append(Fault(self.file, None, None, warning))
         for resource in manifest.resources:
-            self._check_resource(resource)
+            self._check_resource(resource, manifest)
         self._check_outputs(manifest.outputs)
 
     def read_template(self, name: str) -> str | None:
@@ -393,26 +393,15 @@ class ManifestCheck:
         deferred = resource.deferred or {}
         return self._carries_secret(deferred[name] if name in deferred else getattr(resource, name, None))
 
-    def _check_resource(self, resource: Resource) -> None:
+    def _check_resource(self, resource: Resource, manifest: Manifest) -> None:
         self._check_control(resource)
         if resource.type == "file" and resource.ensure == "present" and self._has_secret(resource, "content"):
             self._check_mode(resource, getattr(resource, "mode", None) or 0)
-        if resource.type == "exec":
-            for name in ("command", "onlyif", "unless"):
-                if self._has_secret(resource, name):
-                    self.page.warn(
-                        (*resource.place, name),
-                        f"{resource.id}: {name} carries a secret, and every user of the host can see command lines;"
-                        " let the command read it from a file",
-                    )
-                if resource.provider == "shell":
-                    self._check_shell(resource, name)
-            if self._has_secret(resource, "environment"):
-                self.page.warn(
-                    (*resource.place, "environment"),
-                    f"{resource.id}: environment carries a secret, which all that the command starts will see;"
-                    " let the command read it from a file",
-                )
+        for name, entry in manifest.types[resource.type].properties.items():
+            if self._has_secret(resource, name):
+                self._check_secret(resource, name, entry)
+            if entry.kind is COMMAND and resource.provider == "shell":
+                self._check_shell(resource, name)
         for index, check in enumerate(resource.health_checks):
             if self._carries_secret(check.command):
                 self.page.warn(
@@ -420,6 +409,28 @@ class ManifestCheck:
                     f"{resource.id}: the health check carries a secret, and every user of the host can see command"
                     " lines; let it read it from a file",
                 )
+
+    def _check_secret(self, resource: Resource, name: str, entry: Property) -> None:
+        """Warns where a secret goes into a property in which others can see it."""
+        place = (*resource.place, name)
+        if entry.kind is COMMAND:
+            self.page.warn(
+                place,
+                f"{resource.id}: {name} carries a secret, and every user of the host can see command lines;"
+                " let the command read it from a file",
+            )
+        elif resource.type == "exec" and name == "environment":
+            self.page.warn(
+                place,
+                f"{resource.id}: environment carries a secret, which all that the command starts will see;"
+                " let the command read it from a file",
+            )
+        elif not entry.secret and not entry.private:
+            self.page.warn(
+                place,
+                f"{resource.id}: {name} carries a secret, but is neither a secret nor a private property;"
+                " other users of the host may see it",
+            )
 
     def _check_shell(self, resource: Resource, name: str) -> None:
         """Whoever orders must not be able to write commands."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from mainstay.converge.contract import DesiredStateFailed, Failure, Missing, NotYetThere, Stopped
 from mainstay.converge.manifest.expressions import Unresolved
 from mainstay.converge.manifest.values import accept_secret, render_tree
-from mainstay.converge.redaction import Redactor
+from mainstay.converge.redaction import Redactor, clean_of, secret_names
 from mainstay.converge.report import CHANGED, FAILED, REFRESHED, SKIPPED, UNMET, Event, Report
-from mainstay.converge.value_kinds import Unfit, conceal, to_text
+from mainstay.converge.value_kinds import Unfit, as_secret, conceal, to_text
 from mainstay.foundation.text import shorten
 
 TYPE_CHECKING = False
@@ -82,6 +82,7 @@ class Run:
         # What was altered all the same when changes were refused together: resource id → the change.
         self.altered_ahead: dict[str, Change] = {}
         self.subscribers = _find_subscribers(manifest.resources)
+        self.secret_types = {name for name, found in manifest.types.items() if secret_names(found.properties)}
         self.gave_up_after: str | None = None
         # Whose turn it is, with its templates filled in.
         self.current: Resource | None = None
@@ -142,7 +143,10 @@ class Run:
             except Stopped:
                 return
             except Exception as error:  # noqa: BLE001  # as in `manage`: what was done stands, and is reported
-                self.report.output_errors.append(f"looking again at what {provider.name} did: {error}")
+                text = f"looking again at what {provider.name} did: {error}"
+                for event in self.report.events:
+                    text = self.clean_of(event.resource, text)
+                self.report.output_errors.append(text)
 
     def _revise(self, event: Event, state: State, failure: Failure) -> None:
         event.state = state
@@ -177,8 +181,15 @@ class Run:
         return event
 
     def redact(self, event: Event) -> None:
-        if event.resource.sensitive or self.redactor.secrets:
-            self.redactor.redact(event)
+        resource = event.resource
+        if resource.sensitive or self.redactor.secrets or resource.type in self.secret_types:
+            self.redactor.redact(event, self.manifest.types[resource.type].properties)
+
+    def clean_of(self, resource: Resource, text: str) -> str:
+        """Text about a resource, without its hidden values and the caller's secrets."""
+        if resource.sensitive or resource.type in self.secret_types:
+            text = clean_of(resource, self.manifest.types[resource.type].properties, text)
+        return self.redactor.clean(text)
 
     def failed(self, event: Event, error: Exception) -> None:
         unknown = isinstance(error, NotYetThere) or (isinstance(error, Missing) and self.host.uncertain)
@@ -287,15 +298,15 @@ class Run:
             scope.tainted = False
             try:
                 value = render_tree(tree, scope)
-                kind = resource_type.properties[key].kind
-                hidden = scope.tainted or resource.sensitive
-                value = accept_secret(kind, value) if hidden else kind.accept(value)
+                entry = resource_type.properties[key]
+                hidden = scope.tainted or resource.sensitive or entry.secret
+                value = accept_secret(entry.kind, value) if hidden else entry.kind.accept(value)
             except (Unresolved, Unfit) as error:
                 raise Failure(f"{key}: {error} ({self.manifest.position((*resource.place, key))})") from None
             if scope.tainted:
                 rendered["sensitive"] = True
             if value is not None:
-                rendered[key] = value
+                rendered[key] = as_secret(value) if entry.secret else value
         return resource_type.resource(rendered)
 
     def _is_refreshed(self, resource: Resource) -> bool:
@@ -466,7 +477,8 @@ class Run:
             return
         problems = []
         for check in resource.health_checks:
-            problem = ask(check, self.host, self.stop, sensitive=resource.sensitive)
+            hidden = resource.sensitive or resource.type in self.secret_types
+            problem = ask(check, self.host, self.stop, sensitive=hidden)
             if problem is not None:
                 problems.append(problem)
         if problems:

@@ -47,9 +47,14 @@ class Stopped(Exception):
 
 # ---- what is wanted ----
 class Property:
-    """One property of a resource type; loader, JSON Schema, command line and reference derive from it."""
+    """One property of a resource type; loader, redaction, JSON Schema, command line and reference derive from it.
 
-    __slots__ = ("alias_of", "choices", "deferred", "kind", "summary")
+    A `secret` property is hidden always, a `private` one when its resource is `sensitive`. Hidden means that no log,
+    report, event, diff or fault shows the value. A hidden value that a provider finds on the host goes into the
+    attribute of the same name of its `State`, where redaction finds it.
+    """
+
+    __slots__ = ("alias_of", "choices", "deferred", "kind", "private", "secret", "summary")
 
     def __init__(
         self,
@@ -59,12 +64,19 @@ class Property:
         choices: tuple[str, ...] = (),
         deferred: bool = False,
         alias_of: str | None = None,
+        private: bool = False,
+        secret: bool = False,
     ) -> None:
         self.kind = kind
         self.summary = summary
         self.choices = choices
         self.deferred = deferred
         self.alias_of = alias_of
+        self.private = private
+        self.secret = secret
+
+    def is_hidden(self, *, sensitive: bool) -> bool:
+        return self.secret or (self.private and sensitive)
 
 
 class HealthCheck:

@@ -5,22 +5,24 @@ from __future__ import annotations
 import re
 
 from mainstay.converge.command_words import split_words
-from mainstay.converge.value_kinds import Unfit
+from mainstay.converge.value_kinds import COMMAND, Unfit
 from mainstay.foundation.text import REDACTED, Tainted, shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
-    from mainstay.converge.contract import Resource
+    from mainstay.converge.contract import Property, Resource, State
     from mainstay.converge.report import Event
+    from mainstay.converge.value_kinds import ValueKind
+
+    Properties = Mapping[str, Property]
 
 # Shorter values would tear holes into ordinary words.
 SHORTEST_SECRET = 4
 # Where messages cut off what they quote.
 LONGEST_QUOTED = 60
-PRIVATE_PROPERTIES = ("content", "command", "onlyif", "unless", "validate")
 
 
 class Redactor:
@@ -32,11 +34,13 @@ class Redactor:
     def clean(self, text: str) -> str:
         return _clean(text, self.secrets)
 
-    def redact(self, event: Event) -> None:
+    def redact(self, event: Event, properties: Properties) -> None:
+        """Removes the caller's secrets and what the resource declares as hidden."""
         resource = event.resource
-        secrets = self.secrets
+        hidden = _hidden_names(resource, properties)
+        words = [*_hidden_words(resource, properties), *redact_state(event.state, hidden)]
+        secrets = _longest_first([*self.secrets, *_as_shown(words)]) if words else self.secrets
         if resource.sensitive:
-            secrets = _longest_first([*secrets, *_as_shown(_private_words(resource))])
             event.output = REDACTED if event.output else event.output
             event.diff = REDACTED if event.diff else event.diff
         event.errors = tuple(_clean(text, secrets) for text in event.errors)
@@ -57,9 +61,24 @@ def _longest_first(secrets: Iterable[str]) -> list[str]:
     return sorted({secret for secret in secrets if len(secret) >= SHORTEST_SECRET}, key=len, reverse=True)
 
 
-def clean_of(resource: Resource, text: str) -> str:
-    """Text about a sensitive resource, without what it must not show of itself."""
-    return _clean(text, _longest_first(_as_shown(_private_words(resource))))
+def clean_of(resource: Resource, properties: Properties, text: str) -> str:
+    """Text about a resource, without its hidden values."""
+    return _clean(text, _longest_first(_as_shown(_hidden_words(resource, properties))))
+
+
+def secret_names(properties: Properties) -> list[str]:
+    return [name for name, entry in properties.items() if entry.secret]
+
+
+def redact_state(state: State | None, hidden: Iterable[str]) -> list[str]:
+    """Replaces the hidden values that a provider found, and returns their texts."""
+    words: list[str] = []
+    for name in hidden:
+        value = getattr(state, name, None)
+        if value is not None:
+            words += _words_of(value)
+            setattr(state, name, REDACTED)
+    return words
 
 
 def _as_shown(words: Iterable[str]) -> Iterator[str]:
@@ -73,42 +92,51 @@ def _as_shown(words: Iterable[str]) -> Iterator[str]:
             yield repr(word)[1:-1]
 
 
-def _private_words(resource: Resource) -> Iterator[str]:
-    """What a sensitive resource must not show of itself: commands with their words, content, environment."""
-    for key in PRIVATE_PROPERTIES:
-        value = getattr(resource, key, None)
-        if not value:
-            continue
-        yield value
-        if key == "content":
-            yield from value.splitlines()
-            continue
-        try:
-            yield from split_words(value)
-        except Unfit:
-            continue
-    for check in resource.health_checks:
-        yield check.command
-        yield from split_words(check.command)
-    for entry in getattr(resource, "environment", ()):
-        yield from (entry, entry.partition("=")[2])
-    for tree in (resource.deferred or {}).values():
-        yield from _template_words(tree)
+def _hidden_names(resource: Resource, properties: Properties) -> list[str]:
+    return [name for name, entry in properties.items() if entry.is_hidden(sensitive=resource.sensitive)]
+
+
+def _hidden_words(resource: Resource, properties: Properties) -> Iterator[str]:
+    """The texts by which a message could show a hidden value of the resource."""
+    deferred = resource.deferred or {}
+    for name in _hidden_names(resource, properties):
+        yield from _words_of(resource.__dict__.get(name), properties[name].kind)
+        yield from _words_of(deferred.get(name))
     for value in resource.__dict__.values():
         yield from secret_values(value)
-    for check in resource.health_checks:
-        yield from secret_values(check.command)
+    if resource.sensitive:
+        for check in resource.health_checks:
+            yield from _words_of(check.command, COMMAND)
+        yield from _words_of(deferred)
 
 
-def _template_words(tree: Any) -> Iterator[str]:
-    """What is written out in templates that are not filled in: their expressions, and the texts in them."""
-    if isinstance(tree, dict):
-        tree = list(tree.values())
-    if isinstance(tree, list):
-        for child in tree:
-            yield from _template_words(child)
-        return
-    for part in getattr(tree, "parts", ()):
+def _words_of(value: Any, kind: ValueKind | None = None) -> Iterator[str]:
+    """The texts in a value or a template, and the parts of them that a message may quote."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        for child in value:
+            yield from _words_of(child, kind)
+            # The value of a KEY=value entry.
+            yield str(child).partition("=")[2]
+    elif isinstance(value, str):
+        text = str.__str__(value)
+        yield text
+        yield from text.splitlines()
+        if kind is COMMAND:
+            try:
+                yield from split_words(text)
+            except Unfit:
+                return
+    elif hasattr(value, "parts"):
+        yield from _template_words(value)
+    elif value is not None and not isinstance(value, bool):
+        yield str(value)
+
+
+def _template_words(template: Any) -> Iterator[str]:
+    """What is written out in a template that is not filled in: its expressions, and the texts in them."""
+    for part in template.parts:
         source = getattr(part, "source", None)
         if source is not None:
             yield source.strip()

@@ -25,7 +25,7 @@ from mainstay.converge.host.state import (
 from mainstay.converge.manifest.expressions import Unresolved, taint
 from mainstay.converge.manifest.hierarchy import overlay
 from mainstay.converge.manifest.resolve import Manifest, Source, resolve
-from mainstay.converge.redaction import Redactor, secret_values
+from mainstay.converge.redaction import Redactor, redact_state, secret_names, secret_values
 from mainstay.converge.report import Observer
 from mainstay.converge.value_kinds import describe
 from mainstay.foundation.faults import DoesNotLoad, Fault
@@ -175,7 +175,8 @@ class Session:
         if event.noop and event.changed:
             raise Missing(f"what {reference} gives is not known before it runs")
         found = _describe_result(event, self.host)
-        if event.resource.sensitive:
+        said = found["stdout"]
+        if event.resource.sensitive or self.current.clean_of(event.resource, said) != said:
             self.current.manifest.scope.tainted = True
             found = taint(found)
         return found
@@ -346,7 +347,7 @@ def _keep_secret_files(manifest: Manifest, host: Host) -> None:
 def _say(current: Run, line: str) -> None:
     resource = current.current
     if resource is not None and not resource.sensitive:
-        current.observer.output(resource, current.redactor.clean(line))
+        current.observer.output(resource, current.clean_of(resource, line))
 
 
 def read_state(type_name: str, name: str, provider_name: str | None) -> dict[str, Any]:
@@ -361,8 +362,9 @@ def read_state(type_name: str, name: str, provider_name: str | None) -> dict[str
     given = {"type": type_name, "name": name, "id": f"{type_name}#{name}", "place": ()}
     wanted = resource_type.resource(given)
     provider = providers.choose(type_name, provider_name, session.host)
-    state: dict[str, Any] = provider.read(wanted, session.host, refresh=True).as_json(session.host)
-    return {"resource": wanted.id, "provider": provider.name, **state}
+    state = provider.read(wanted, session.host, refresh=True)
+    redact_state(state, secret_names(resource_type.properties))
+    return {"resource": wanted.id, "provider": provider.name, **state.as_json(session.host)}
 
 
 def list_backups(path: str) -> list[Backup]:

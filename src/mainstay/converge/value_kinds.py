@@ -78,6 +78,17 @@ def conceal(value: Any) -> Any:
     return value
 
 
+def as_secret(value: Any) -> Any:
+    """A typed value whose texts are marked as secret; numbers cannot be marked."""
+    if isinstance(value, str):
+        return Tainted(value)
+    if isinstance(value, dict):
+        return {key: as_secret(child) for key, child in value.items()}
+    if isinstance(value, tuple):
+        return tuple(as_secret(child) for child in value)
+    return value
+
+
 def text_problem(text: str) -> str | None:
     """Why a text can be no name, argument or variable of a POSIX host."""
     if "\0" in text:
@@ -258,6 +269,8 @@ def _one_exit_code(node: Any) -> int:
 SCALAR_SCHEMA = {"type": ["string", "number", "boolean", "null"]}
 TEMPLATE_SCHEMA = {"type": "string", "pattern": r"\{\{"}
 TEXT = ValueKind("text", read_text, _accept_text, SCALAR_SCHEMA, is_text=True)
+# Text that messages may also quote word by word. Whether the words can be split depends on the provider that runs it.
+COMMAND = ValueKind("command", read_text, _accept_text, SCALAR_SCHEMA, is_text=True)
 BOOLEAN = ValueKind(
     "true or false", _read_boolean, _accept_boolean, {"anyOf": [{"type": ["boolean", "null"]}, TEMPLATE_SCHEMA]}
 )

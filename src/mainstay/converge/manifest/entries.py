@@ -6,7 +6,7 @@ from mainstay.converge.command_words import split_words
 from mainstay.converge.contract import HealthCheck, Property, Resource
 from mainstay.converge.manifest.expressions import BadExpression, Expression, split
 from mainstay.converge.manifest.values import ValueReader, check_shape, holds_template
-from mainstay.converge.redaction import PRIVATE_PROPERTIES, clean_of
+from mainstay.converge.redaction import clean_of
 from mainstay.converge.value_kinds import (
     BOOLEAN,
     DURATION_SECONDS,
@@ -14,6 +14,7 @@ from mainstay.converge.value_kinds import (
     TEXTS,
     Unfit,
     ValueKind,
+    as_secret,
     describe,
     read_text,
     to_text,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 UNSUPPORTED_TYPES = {"archive", "scaffold", "apply"}
 MOST_TRIES = 1000
 LONGEST_SHOWN_IDENTITY = 200
-HIDDEN_PROPERTIES = frozenset((*PRIVATE_PROPERTIES, "environment"))
 # What every report shows of a resource, a sensitive one too.
 SHOWN_PROPERTIES = frozenset(("alias", "ensure", "provider", "require", "subscribe", "tags"))
 
@@ -83,7 +83,9 @@ COMMON: dict[str, Property] = {
     "provider": Property(TEXT, "force one provider"),
     "require": Property(TEXTS, "resources (`type#name`) that must not have failed; they stand earlier in the file"),
     "tags": Property(TEXTS, "words for `--tag`"),
-    "sensitive": Property(BOOLEAN, "keep content, commands, output and diffs out of every log and report"),
+    "sensitive": Property(
+        BOOLEAN, "hide private properties, health checks, output and diffs in every log and report"
+    ),
 }
 STRUCTURED = {
     "control": "`if` and `unless`: expressions that decide at the resource's turn whether it is managed",
@@ -132,6 +134,8 @@ class ResourceReader:
         if name not in self.types:
             found = self.source.find_type(name)
             self.types[name] = None if found is None else _known_of(found)
+            if found is not None:
+                self.manifest.types[name] = found
         entry = self.types[name]
         if entry is None:
             known = self.source.type_names()
@@ -242,7 +246,7 @@ class ResourceReader:
                     continue
             where = self.place(key, properties, path, defaults_path)
             of = self._whose(where, path, given)
-            is_sensitive = _says_sensitive(merged)
+            is_sensitive = _may_be_sensitive(merged)
             entry = table.get(key)
             if entry is None:
                 self.values.private = is_sensitive
@@ -253,7 +257,7 @@ class ResourceReader:
                 second = max(key, attribute, key=list(merged).index)
                 there = self.place(second, properties, path, defaults_path)
                 self.faults.add(there, f"{of}{second} is given under two names; {attribute} is enough", at_key=True)
-            self.values.private = is_sensitive and attribute in HIDDEN_PROPERTIES
+            self.values.private = entry.is_hidden(sensitive=is_sensitive)
             value = self.read_property(key, entry, node, given, where, of)
             if value is not None:
                 given[attribute] = value
@@ -268,7 +272,7 @@ class ResourceReader:
             # What follows from a fault already told would only be in the way of the reader.
             if unfit and (wrong in unfit or any(key in message for key in unfit)):
                 continue
-            text = clean_of(resource, message) if resource.sensitive else message
+            text = clean_of(resource, table, message)
             where = self.place(wrong, properties, path, defaults_path)
             self.faults.add(where, _whose(identity) + text, at_key=wrong is None)
         self.register(resource, path)
@@ -314,7 +318,7 @@ class ResourceReader:
             try:
                 check_shape(entry.kind, node)
             except Unfit as error:
-                self.faults.add((*path, *error.where), f"{of}{error}")
+                self.faults.add((*path, *error.where), f"{of}{self.values.unfit(entry.kind, error)}")
             tree = self.values.tree(node, path, of, self.manifest.data)
             given["deferred"] = {**given.get("deferred", {}), entry.alias_of or key: tree}
             return None
@@ -324,10 +328,11 @@ class ResourceReader:
             return None
         self.holds_secret = self.holds_secret or scope.tainted
         if value is not None and entry.choices and value not in entry.choices:
-            close = "" if scope.tainted else did_you_mean(str(value), entry.choices)
-            got = REDACTED if scope.tainted else repr(shorten(str(value)))
+            hidden = scope.tainted or self.values.private
+            close = "" if hidden else did_you_mean(str(value), entry.choices)
+            got = REDACTED if hidden else repr(shorten(str(value)))
             self.faults.add(path, f"{of}{one_of(entry.choices)}, not {got}{close}")
-        return value
+        return as_secret(value) if entry.secret else value
 
     def _check_ensure(
         self, resource_type: ResourceType, resource: Resource, path: DocumentPath, given: dict[str, Any]
@@ -493,13 +498,20 @@ class ResourceReader:
 
 def _known_of(resource_type: ResourceType) -> Known:
     table = {**COMMON, **resource_type.properties}
-    plain = {key: entry.kind for key, entry in table.items() if not entry.choices and entry.alias_of is None}
+    plain = {
+        key: entry.kind
+        for key, entry in table.items()
+        if not entry.choices and entry.alias_of is None and not entry.secret
+    }
     return resource_type, table, plain
 
 
-def _says_sensitive(properties: dict[str, Node]) -> bool:
-    node = properties.get("sensitive")
-    return isinstance(node, PlainScalar) and node.value is True
+def _may_be_sensitive(properties: dict[str, Node]) -> bool:
+    """Also true where `sensitive` is a template or a mistyped value: a fault must not show what was meant to be hidden."""
+    if "sensitive" not in properties:
+        return False
+    node = properties["sensitive"]
+    return not isinstance(node, PlainScalar) or node.value not in (False, None)
 
 
 def _whose(identity: str) -> str:

@@ -1,16 +1,18 @@
-"""A resolved manifest as a document again: what `mainstay render` shows. Sensitive values are redacted. Pure."""
+"""A resolved manifest as a document again: what `mainstay render` shows. Hidden values are redacted. Pure."""
 
 from __future__ import annotations
 
 from mainstay.converge.manifest.expressions import Template
-from mainstay.converge.redaction import PRIVATE_PROPERTIES
+from mainstay.converge.redaction import Redactor, secret_values
+from mainstay.converge.value_kinds import DURATION_SECONDS, MODE_BITS
 from mainstay.foundation.text import REDACTED, Tainted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
-    from mainstay.converge.contract import HealthCheck, Resource
+    from mainstay.converge.contract import HealthCheck, Property, Resource
     from mainstay.converge.manifest.resolve import Manifest
 
 INNER = ("type", "name", "id", "place", "deferred", "control_if", "control_unless")
@@ -27,24 +29,36 @@ def render_manifest(manifest: Manifest) -> dict[str, Any]:
         if value is not None:
             document[key] = _shown(value)
     document["resources"] = [
-        {resource.type: [{_as_text(resource.name): _properties(resource)}]} for resource in manifest.resources
+        {resource.type: [{_as_text(resource.name): _rendered(resource, manifest.types[resource.type].properties)}]}
+        for resource in manifest.resources
     ]
-    return document
+    # A secret property may take its value from `data`.
+    redactor = Redactor(secret_values([resource.__dict__ for resource in manifest.resources]))
+    return _cleaned(document, redactor) if redactor.secrets else document
 
 
-def _properties(resource: Resource) -> dict[str, Any]:
+def _cleaned(value: Any, redactor: Redactor) -> Any:
+    if isinstance(value, str):
+        return redactor.clean(value)
+    if isinstance(value, dict):
+        return {_cleaned(key, redactor): _cleaned(child, redactor) for key, child in value.items()}
+    return [_cleaned(child, redactor) for child in value] if isinstance(value, list) else value
+
+
+def _rendered(resource: Resource, properties: Mapping[str, Property]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in {**resource.__dict__, **(resource.deferred or {})}.items():
         if key in INNER:
             continue
-        if resource.sensitive and key in (*PRIVATE_PROPERTIES, "environment"):
+        entry = properties.get(key)
+        if entry is not None and entry.is_hidden(sensitive=resource.sensitive):
             found[key] = REDACTED
-        elif key == "mode":
-            found[key] = f"{value:04o}"
-        elif key == "timeout":
-            found[key] = _duration(value)
         elif key == "health_checks":
             found[key] = [_health_check(check, hidden=resource.sensitive) for check in value]
+        elif entry is not None and entry.kind is MODE_BITS:
+            found[key] = f"{value:04o}"
+        elif entry is not None and entry.kind is DURATION_SECONDS:
+            found[key] = _duration(value)
         else:
             found[key] = _shown(value)
     control = {

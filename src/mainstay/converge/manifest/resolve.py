@@ -43,6 +43,8 @@ class Manifest:
         self.file = file
         self.text = text
         self.resources: list[Resource] = []
+        # The types of its resources, by name.
+        self.types: dict[str, ResourceType] = {}
         self.data: dict[str, Any] = {}
         self.fail_on_error = False
         self.pre_message: str | None = None

@@ -124,7 +124,10 @@ def _described_property(entry: Property) -> dict[str, Any]:
     schema = dict(entry.kind.schema)
     if entry.choices:
         schema = {"anyOf": [{"enum": [*entry.choices, None]}, TEMPLATE_SCHEMA]}
-    return {**schema, "description": entry.summary}
+    if entry.secret:
+        return {**schema, "description": f"{entry.summary}; secret: never shown", "writeOnly": True}
+    hidden = "; private: hidden when `sensitive` is true" if entry.private else ""
+    return {**schema, "description": entry.summary + hidden}
 
 
 def _ensure_schema(one: ResourceType) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mainstay.converge.contract import Failure
 from mainstay.converge.manifest.expressions import BadExpression, Template, Unresolved
-from mainstay.converge.value_kinds import TEXT, TEXTS, Unfit
+from mainstay.converge.value_kinds import TEXTS, Unfit
 from mainstay.foundation.yaml.scalars import to_value
 
 TYPE_CHECKING = False
@@ -37,12 +37,14 @@ class ValueReader:
                 return accept_secret(kind, value)
             return kind.accept(value)
         except Unfit as error:
-            message = f"what stands here is no {kind.name}" if self.private else str(error)
-            self.faults.add((*path, *error.where), _join(of, message), at_key=error.at_key)
+            self.faults.add((*path, *error.where), _join(of, self.unfit(kind, error)), at_key=error.at_key)
             return None
         except (BadExpression, Unresolved, Failure) as error:
             self.faults.add(path, f"{of}{self.shown(error)}")
             return None
+
+    def unfit(self, kind: ValueKind, error: Unfit) -> str:
+        return f"what stands here is no {kind.name}" if self.private else str(error)
 
     def shown(self, error: Exception) -> str:
         return "the template in it fails" if self.private else str(error)
@@ -84,7 +86,7 @@ class ValueReader:
 
 def check_shape(kind: ValueKind, node: Node) -> None:
     """A map or a list where text belongs is wrong, whatever the templates in it give."""
-    if kind in (TEXT, TEXTS) and not isinstance(node, str):
+    if (kind.is_text or kind is TEXTS) and not isinstance(node, str):
         kind.read(node)
 
 

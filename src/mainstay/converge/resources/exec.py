@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from mainstay.converge.command_words import split_words
 from mainstay.converge.contract import Change, Failure, Property, Resource, ResourceType, State
-from mainstay.converge.value_kinds import BOOLEAN, DURATION_SECONDS, EXIT_CODES, TEXT, TEXTS, Unfit, text_problem
+from mainstay.converge.value_kinds import (
+    BOOLEAN,
+    COMMAND,
+    DURATION_SECONDS,
+    EXIT_CODES,
+    TEXT,
+    TEXTS,
+    Unfit,
+    text_problem,
+)
 from mainstay.foundation.text import shorten
 
 TYPE_CHECKING = False
@@ -62,15 +71,15 @@ class ExecType(ResourceType):
     unforeseeable = True
     refreshable = True
     properties = {
-        "command": Property(TEXT, "what to run; the name when not given", deferred=True),
+        "command": Property(COMMAND, "what to run; the name when not given", deferred=True, private=True),
         "cwd": Property(TEXT, "working directory; / when not given", deferred=True),
-        "environment": Property(TEXTS, "KEY=value entries added to the environment", deferred=True),
+        "environment": Property(TEXTS, "KEY=value entries added to the environment", deferred=True, private=True),
         "path": Property(TEXT, "directories to search for programs, separated by colons"),
         "returns": Property(EXIT_CODES, "exit codes that count as success; [0] when not given"),
         "timeout": Property(DURATION_SECONDS, "longest time the command or a guard may take, such as 30s or 5m"),
         "creates": Property(TEXT, "a path; when it exists the command does not run", deferred=True),
-        "onlyif": Property(TEXT, "a command; ours runs only if it exits 0", deferred=True),
-        "unless": Property(TEXT, "a command; ours runs only if it does not exit 0", deferred=True),
+        "onlyif": Property(COMMAND, "a command; ours runs only if it exits 0", deferred=True, private=True),
+        "unless": Property(COMMAND, "a command; ours runs only if it does not exit 0", deferred=True, private=True),
         "refresh_only": Property(BOOLEAN, "run only when a subscribed resource changed"),
         "refreshonly": Property(BOOLEAN, "another name of refresh_only", alias_of="refresh_only"),
         "subscribe": Property(TEXTS, "resources (`type#name`) whose change makes the command run"),

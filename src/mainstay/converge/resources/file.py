@@ -7,7 +7,7 @@ from json.encoder import encode_basestring as quoted
 
 from mainstay.converge.command_words import split_words
 from mainstay.converge.contract import Change, Failure, Property, Resource, ResourceType, State, file_word
-from mainstay.converge.value_kinds import BOOLEAN, MODE_BITS, TEXT, Unfit, text_problem
+from mainstay.converge.value_kinds import BOOLEAN, COMMAND, MODE_BITS, TEXT, Unfit, text_problem
 from mainstay.foundation.text import REDACTED
 
 TYPE_CHECKING = False
@@ -139,8 +139,8 @@ class FileType(ResourceType):
     ensures = (PRESENT, ABSENT, DIRECTORY, LINK)
     ensure_required = True
     properties = {
-        "content": Property(TEXT, 'the file\'s content; "" is an empty file', deferred=True),
-        "contents": Property(TEXT, "another name of content", deferred=True, alias_of="content"),
+        "content": Property(TEXT, 'the file\'s content; "" is an empty file', deferred=True, private=True),
+        "contents": Property(TEXT, "another name of content", deferred=True, private=True, alias_of="content"),
         "source": Property(TEXT, "a local file (with recurse: a directory) to copy", deferred=True),
         "owner": Property(TEXT, "user name or number; required for present and directory"),
         "group": Property(TEXT, "group name or number; required for present and directory"),
@@ -151,7 +151,7 @@ class FileType(ResourceType):
         "links": Property(TEXT, "what to do when the path is a link", choices=(REFUSE, FOLLOW, REPLACE)),
         "force": Property(BOOLEAN, "with absent: remove a directory that is not empty"),
         "validate": Property(
-            TEXT, "a command that must accept the new file (% is its path) before it is put in place"
+            COMMAND, "a command that must accept the new file (% is its path) before it is put in place", private=True
         ),
         "backup": Property(BOOLEAN, "keep what is replaced; `mainstay restore` brings it back"),
     }
