@@ -537,7 +537,7 @@ def test_what_a_killed_run_left_of_its_report_goes(tmp_path: Path) -> None:
 
     child = os.fork()
     if not child:
-        state.write_pieces(f"{folder}/20250101T000000000000Z-abcdef.json", killed())
+        state.write(f"{folder}/20250101T000000000000Z-abcdef.json", killed())
     os.waitpid(child, 0)
     assert len(list(folder.iterdir())) == 1
     at_work = folder / f"20250101T000000000001Z-abcdef.json.{os.getpid()}.01234567.new"

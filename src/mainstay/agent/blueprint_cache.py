@@ -12,8 +12,9 @@ import zlib
 
 from mainstay.agent.blueprint import digest_of, read_blueprint
 from mainstay.converge.host.bundles import BundleRefused, tar_entries, write_entries
-from mainstay.converge.host.state import list_names, remove
+from mainstay.converge.host.state import list_names
 from mainstay.foundation.faults import DoesNotLoad, Fault
+from mainstay.foundation.private_files import remove
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import os
 
-from mainstay.converge.host.state import list_names, read_text, remove
+from mainstay.converge.host.state import list_names, read_text
 from mainstay.converge.manifest.expressions import holds_secret
+from mainstay.foundation.private_files import remove
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ from mainstay.agent.client import Client, ServerRefusal, Unreachable
 from mainstay.control.domain.lifecycle import transitions
 from mainstay.control.domain.service_types import parse_service_type
 from mainstay.control.rulebook import installed_rulebook
+from mainstay.foundation.private_files import write_private_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -429,8 +430,7 @@ def _running_server(folder: Path) -> Iterator[Client]:
 @contextmanager
 def _running_agent(folder: Path, url: str, enrolment: Mapping[str, Any], root: str) -> Iterator[AgentProcess]:
     config, log = folder / "agent.json", folder / "agent.log"
-    with open(os.open(config, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        json.dump(enrolment, file)
+    write_private_file(config, json.dumps(enrolment).encode())
     command = [sys.executable, "-m", "mainstay.blueprints.idempotency_check", str(config), root]
     with log.open("wb") as out:
         process = subprocess.Popen(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,12 +12,13 @@ from mainstay.control.operations.machinery.definitions import Definitions
 from mainstay.control.operations.machinery.secret_sealing import reseal_all
 from mainstay.control.operations.machinery.unit_of_work import OperationTools, UnitOfWork
 from mainstay.control.rulebook import installed_rulebook
-from mainstay.control.serve import now, opened, prepare_data_directory, write_private
+from mainstay.control.serve import now, opened, prepare_data_directory
 from mainstay.control.settings import BadSettings, ServerSettings
 from mainstay.control.store.engine.backup import BadBackup, dump, load
 from mainstay.control.store.engine.open import open_store
 from mainstay.control.vault.keys import FILE, VARIABLE, load_keys
 from mainstay.control.vault.seal import Vault, new_key
+from mainstay.foundation.private_files import private_draft, write_private_file
 
 
 async def rotate_key(settings: ServerSettings, environment: Mapping[str, str]) -> int:
@@ -31,7 +31,7 @@ async def rotate_key(settings: ServerSettings, environment: Mapping[str, str]) -
             raise BadSettings("there is no vault key to rotate")
         if from_file:
             kept = path.read_text(encoding="ascii").split()
-            write_private(path, "\n".join([new_key(), *kept]) + "\n")
+            _write_keys(path, [new_key(), *kept])
         vault = Vault(load_keys(settings, environment))
         count = 0
         while True:
@@ -41,27 +41,27 @@ async def rotate_key(settings: ServerSettings, environment: Mapping[str, str]) -
             if not done:
                 break
     if from_file:
-        write_private(path, path.read_text(encoding="ascii").split()[0] + "\n")
+        _write_keys(path, path.read_text(encoding="ascii").split()[:1])
     return count
+
+
+def _write_keys(path: Path, keys: list[str]) -> None:
+    write_private_file(path, "".join(f"{key}\n" for key in keys).encode("ascii"), durable=True)
 
 
 async def back_up(settings: ServerSettings, path: Path) -> None:
     """While the server runs: one consistent view of everything, there as a whole or not at all."""
     store = await open_store(settings.store_url)
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with (
-            os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file,
+            private_draft(path, durable=True) as descriptor,
+            os.fdopen(descriptor, "wb", closefd=False) as file,
             gzip.GzipFile(fileobj=file, mode="wb", compresslevel=3) as packed,
         ):
             async with store.reading() as tx:
                 async for line in dump(tx):
                     packed.write(line)
-            packed.close()
-            os.fsync(file.fileno())
-        draft.rename(path)
     finally:
-        draft.unlink(missing_ok=True)
         await store.close()
 
 

@@ -8,7 +8,6 @@ import fcntl
 import ipaddress
 import logging
 import os
-import secrets
 import signal
 import socket
 import sys
@@ -36,6 +35,7 @@ from mainstay.control.settings import BadSettings, ServerSettings
 from mainstay.control.store.engine.contract import Store
 from mainstay.control.store.engine.open import open_store
 from mainstay.control.vault.keys import load_vault
+from mainstay.foundation.private_files import write_private_file
 
 # Agents hold a request for up to a minute; their connection must outlive it.
 KEEP_ALIVE_SECONDS = 75
@@ -77,16 +77,6 @@ def prepare_data_directory(path: Path) -> None:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise BadSettings(f"cannot make the data directory {path}: {error.strerror}") from None
-
-
-def write_private(path: Path, text: str) -> None:
-    """Readable by nobody else, at no moment, and there as a whole or not at all."""
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
 
 
 async def migrate(settings: ServerSettings) -> list[str]:
@@ -158,7 +148,7 @@ async def _make_admin_token(store: Store, tools: OperationTools, settings: Serve
         value = await make_first_admin(UnitOfWork(tx, now(), tools))
         if value is not None:
             # Before the commit: a token that nobody could ever read would lock everybody out.
-            write_private(path, f"{value}\n")
+            write_private_file(path, f"{value}\n".encode(), durable=True)
     return value
 
 

@@ -6,14 +6,13 @@ import json
 
 from mainstay.converge.host.state import (
     AppendOnly,
-    is_abandoned,
     list_names,
     newest_sizes,
     read_text,
-    remove,
     remove_temps,
 )
 from mainstay.converge.report import STABLE
+from mainstay.foundation.private_files import is_abandoned, remove
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -169,7 +168,7 @@ class History:
             "errors": report.output_errors,
             "stable": [event.resource.id for event in report.events if event.outcome == STABLE],
         }
-        self.state.write_pieces(f"{folder}/{report.run_id}.json", self._lines(kept, report, host))
+        self.state.write(f"{folder}/{report.run_id}.json", self._lines(kept, report, host))
         self._prune(folder, report.run_id)
 
     def _lines(self, kept: Mapping[str, Any], report: Report, host: Host) -> Iterator[bytes]:

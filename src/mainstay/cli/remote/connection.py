@@ -14,6 +14,7 @@ from mainstay.cli.main import CommandRefused
 from mainstay.cli.remote.addresses import read_url
 from mainstay.cli.remote.service_types import allowed, terminal_states, walk
 from mainstay.cli.views.run_display import printable
+from mainstay.foundation.private_files import write_private_file
 from mainstay.foundation.suggestions import did_you_mean
 
 TYPE_CHECKING = False
@@ -80,13 +81,9 @@ def save_login(url: str, token: str) -> Path:
 
 def write_private(path: Path, text: str) -> None:
     """Whole or not at all, and from the start readable by its owner only."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(text)
-        os.replace(temporary, path)
+        write_private_file(path, text.encode())
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise CommandRefused(f"cannot write {path}: {error.strerror}", exit_code=EXIT_FAILED) from None
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Mapping
-from pathlib import Path
 
 from mainstay.control.settings import BadSettings, ServerSettings
 from mainstay.control.vault.seal import BadKey, Vault, new_key, parse_keys
+from mainstay.foundation.private_files import write_private_file
 
 VARIABLE = "VAULT_ENCRYPTION_KEY"
 # Keys that only open: what was sealed before the key was changed.
@@ -37,20 +35,6 @@ def load_keys(settings: ServerSettings, environment: Mapping[str, str]) -> tuple
         if not settings.is_embedded:
             # Each replica would make its own, and none could open what another sealed.
             return ()
-        _make_key_file(path)
+        # When two servers start at once, the key of the first is the key.
+        write_private_file(path, f"{new_key()}\n".encode("ascii"), durable=True, keep_existing=True)
     return parse_keys(path.read_text(encoding="ascii", errors="replace").splitlines(), str(path))
-
-
-def _make_key_file(path: Path) -> None:
-    """Made whole under another name first; if two start at once, the first one's key is the key."""
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(f"{new_key()}\n")
-        file.flush()
-        os.fsync(file.fileno())
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        pass
-    finally:
-        draft.unlink()

@@ -6,7 +6,8 @@ import json
 import os
 from hashlib import sha256
 
-from mainstay.converge.host.state import file_name, remove, write_all
+from mainstay.converge.host.state import file_name
+from mainstay.foundation.private_files import remove, write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from contextlib import suppress
 from functools import lru_cache
 
 from mainstay.converge.contract import Failure, Missing
-from mainstay.converge.host.state import TEMP_PREFIX, write_all
+from mainstay.converge.host.state import TEMP_PREFIX
+from mainstay.foundation.private_files import write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ import time
 from contextlib import contextmanager
 
 from mainstay.converge.contract import Stopped
+from mainstay.foundation.private_files import fsync_directory, remove, write_all, write_private_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,27 +75,9 @@ class StateDirectory:
     def identity_directory(self, identity: str) -> str:
         return self.directory("manifests", file_name(identity))
 
-    def write(self, path: str, content: bytes, *, durable: bool = False) -> None:
+    def write(self, path: str, content: bytes | Iterable[bytes], *, durable: bool = False) -> None:
         """Replaces a file whole."""
-        self.write_pieces(path, (content,), durable=durable)
-
-    def write_pieces(self, path: str, pieces: Iterable[bytes], *, durable: bool = False) -> None:
-        temp = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.new"
-        descriptor = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            try:
-                for piece in pieces:
-                    write_all(descriptor, piece)
-                if durable:
-                    os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-            os.rename(temp, path)
-        except BaseException:
-            remove(temp)
-            raise
-        if durable:
-            _fsync_directory(os.path.dirname(path))
+        write_private_file(path, content, durable=durable)
 
     @contextmanager
     def scratch_file(self, run_id: str, chunks: Iterable[bytes]) -> Iterator[str]:
@@ -174,7 +157,7 @@ class AppendOnly:
             self._cut_off_the_rest()
             self._descriptor = os.open(self.path, flags, 0o600)
             if is_new and durable:
-                _fsync_directory(os.path.dirname(self.path))
+                fsync_directory(os.path.dirname(self.path))
         try:
             write_all(self._descriptor, line.encode("utf-8", "surrogateescape") + b"\n")
             if durable:
@@ -209,18 +192,6 @@ class AppendOnly:
             self._descriptor = None
 
 
-def write_all(descriptor: int, content: bytes) -> None:
-    """Nearly always the kernel takes all of it at once."""
-    while content:
-        content = content[os.write(descriptor, content) :]
-
-
-def is_abandoned(path: str) -> bool:
-    """Whether this is a part of a file, as `write_pieces` names it, whose process is gone."""
-    _, *told = path.rsplit(".", 3)
-    return len(told) == 3 and told[2] == "new" and not os.path.exists(f"/proc/{told[0]}")
-
-
 def is_replaceable(path: str) -> bool:
     """Whether a new file may take this place: where nothing or a regular file is, not a pipe, a device or a link."""
     try:
@@ -236,22 +207,6 @@ def write_through(path: str, content: bytes) -> None:
         write_all(descriptor, content)
     finally:
         os.close(descriptor)
-
-
-def _fsync_directory(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def remove(path: str) -> None:
-    """Removes a file that may already be gone."""
-    try:
-        os.unlink(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return
 
 
 def new_run_id() -> str:

@@ -1,0 +1,79 @@
+"""Private files: mode 0600 from the first byte on, and written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager, suppress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import TypeAlias
+
+    FilePath: TypeAlias = str | os.PathLike[str]
+
+
+def write_private_file(
+    path: FilePath, content: bytes | Iterable[bytes], *, durable: bool = False, keep_existing: bool = False
+) -> None:
+    """`durable`: on the disk when this returns. `keep_existing`: the first writer wins."""
+    with private_draft(path, durable=durable, keep_existing=keep_existing) as descriptor:
+        for piece in (content,) if isinstance(content, bytes) else content:
+            write_all(descriptor, piece)
+
+
+@contextmanager
+def private_draft(path: FilePath, *, durable: bool = False, keep_existing: bool = False) -> Iterator[int]:
+    """The descriptor of a new file, which takes the place of `path` when the block ends without an exception."""
+    draft = f"{os.fspath(path)}.{os.getpid()}.{os.urandom(4).hex()}.new"
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            yield descriptor
+            if durable:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        if keep_existing:
+            _link(draft, path)
+        else:
+            os.rename(draft, path)
+    except BaseException:
+        remove(draft)
+        raise
+    if durable:
+        fsync_directory(os.path.dirname(path) or ".")
+
+
+def _link(draft: str, path: FilePath) -> None:
+    with suppress(FileExistsError):
+        os.link(draft, path)
+    os.unlink(draft)
+
+
+def is_abandoned(path: str) -> bool:
+    """Whether this is a draft whose process is gone."""
+    _, *parts = path.rsplit(".", 3)
+    return len(parts) == 3 and parts[2] == "new" and not os.path.exists(f"/proc/{parts[0]}")
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """Nearly always the kernel takes all of it at once."""
+    while content:
+        content = content[os.write(descriptor, content) :]
+
+
+def fsync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove(path: str) -> None:
+    """Removes a file that may already be gone."""
+    try:
+        os.unlink(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return
