@@ -103,7 +103,7 @@ def picture_apply(scratch: Path, environment: dict[str, str]) -> None:
     base = [PROGRAM, "apply", "examples/website/manifest.yaml", "--set", f"root={site}"]
     base += ["--set", f"owner={os.getuid()}", "--set", f"group={os.getgid()}"]
     record(base, environment)
-    (site / "index.html").write_text((site / "index.html").read_text().replace("fine", "on fire"))
+    (site / "index.html").write_text((site / "index.html").read_text().replace("operational", "down"))
     (site / "publish").chmod(0o777)
     lines = []
     for options in (["--noop", "--diff"], [], ["-v"]):

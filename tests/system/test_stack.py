@@ -44,7 +44,7 @@ def test_the_example_stack_comes_up_reloads_restarts_and_tells_how_it_is(new_hos
 
     host.shell("sed -i s/8090/8091/ /etc/hello.json; systemctl restart hello")
     done = host.mainstay("apply", MANIFEST, "--json", "--monitor-only")
-    assert done.events["service#hello"]["errors"][0].startswith("health check it greets is CRITICAL: no greeting")
+    assert done.events["service#hello"]["errors"][0].startswith("health check HTTP responds is CRITICAL: no response")
     assert done.exit_code == 1
 
 
