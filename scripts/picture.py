@@ -1,5 +1,5 @@
 #!/usr/bin/env -S .venv/bin/python
-"""Draws docs/pictures/*.svg from real runs on a real (pseudo) terminal: what the README shows is what a user sees."""
+"""Draws docs/pictures/*.svg from real runs on a pseudo-terminal, so the README shows real output."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ COLUMNS, LINE_HEIGHT, CHARACTER_WIDTH = 104, 19, 8.43
 
 
 def record(command: list[str], environment: dict[str, str]) -> str:
-    """What a command prints on a terminal."""
+    """Runs a command on a terminal and returns its output."""
     leader, follower = pty.openpty()
     child = subprocess.Popen(
         command, stdout=follower, stderr=follower, stdin=subprocess.DEVNULL, env=environment, cwd=ROOT
     )
     os.close(follower)
-    said = b""
+    output = b""
     try:
         while chunk := os.read(leader, 65536):
-            said += chunk
+            output += chunk
     except OSError:
         pass
     child.wait()
-    return said.decode()
+    return output.decode()
 
 
-def settled(said: str) -> list[str]:
-    """Lines as they stand at the end: progress that was painted over is gone."""
-    lines = said.replace("\r\n", "\n").split("\n")
+def final_lines(output: str) -> list[str]:
+    """The lines left on the screen, without overwritten progress."""
+    lines = output.replace("\r\n", "\n").split("\n")
     return [line.rpartition("\r\x1b[K")[2] for line in lines if line]
 
 
@@ -108,14 +108,14 @@ def picture_apply(scratch: Path, environment: dict[str, str]) -> None:
     lines = []
     for options in (["--noop", "--diff"], [], ["-v"]):
         lines.append(prompt(" ".join(["mainstay apply website/manifest.yaml", *options])))
-        said = record([*base, *options], environment)
-        lines += [line.replace(str(site), "/srv/website")[: COLUMNS + 60] for line in settled(said)]
+        output = record([*base, *options], environment)
+        lines += [line.replace(str(site), "/srv/website")[: COLUMNS + 60] for line in final_lines(output)]
         lines.append("")
     save("apply", lines[:-1])
 
 
 def picture_order(scratch: Path, environment: dict[str, str]) -> None:
-    """A server and an agent in a scratch directory; orders are made as a person would."""
+    """Runs a server and an agent in a scratch directory, and orders with the CLI as a user would."""
     host, log = scratch / "host", scratch / "server.log"
     host.mkdir()
     port = str(free_port())
@@ -149,7 +149,7 @@ def picture_order(scratch: Path, environment: dict[str, str]) -> None:
 
     def show(command: str, *words: str) -> None:
         lines.append(prompt(f"mainstay {command}"))
-        for line in settled(record([PROGRAM, *words], environment)):
+        for line in final_lines(record([PROGRAM, *words], environment)):
             plain = (
                 line.replace(f"{host}/", "/opt/").replace(str(scratch), "").replace(service_part, "web-app-9f86d081")
             )

@@ -38,7 +38,7 @@ def test_an_example_does_what_its_dry_run_says_and_then_is_stable(name: str, roo
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ("demo", ["It answers: Hello", "It answers: Good day", "Repaired", "Files left on the host: 0"]),
+        ("demo", ["Response: Hello", "Response: Good day", "Repaired", "Files left on the host: 0"]),
         ("demo-apply", ["Published 2 times"]),
     ],
 )
