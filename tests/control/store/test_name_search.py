@@ -18,11 +18,10 @@ from hypothesis import strategies as st
 from bulk_services import Owners, bulk_time, fill, insert_service, new_owners, service
 from control_plane import Cluster
 from mainstay.control.access import Caller, Role, relation_of
-from mainstay.control.operations.machinery.unit_of_work import scope
 from mainstay.control.store.engine import trigrams
 from mainstay.control.store.engine.contract import Store, Transaction
 from mainstay.control.store.engine.open import open_store
-from mainstay.control.store.engine.paging import CursorPage, Page, SqlCondition, list_page, parse_listing
+from mainstay.control.store.engine.paging import CursorPage, Page, SqlCondition, list_page, owned_by, parse_listing
 from mainstay.control.store.engine.records import fold
 from mainstay.control.store.services import SERVICES, ServiceRow
 
@@ -186,7 +185,7 @@ def test_a_part_of_few_or_very_many_names_is_found_within_scope_and_filters(
         await insert_service(tx, stranger)
         await fill_inside(tx, owners, count)
         caller = Caller(Role.PARTICIPANT, "t", participant_id=owners.consumer_id)
-        own = scope(relation_of(caller, "service", "read"), caller)
+        own = owned_by(relation_of(caller, "service", "read"), caller)
         query = [("name", part), ("status", "Stopped"), ("pageSize", "100")]
         expected = [f"Bulk {number}" for number in range(1, count + 1) if number % 10 == 0]
         expected = [name for name in expected if part in fold(name)]

@@ -14,12 +14,11 @@ import pytest
 from bulk_services import NOW, RUN_OF_EACH, fill, job_of_each, new_owners
 from control_plane import Cluster
 from mainstay.control.access import Caller, Role, relation_of
-from mainstay.control.operations.machinery.unit_of_work import scope
 from mainstay.control.store import jobs, subscriptions
 from mainstay.control.store.agents import silent_agents
 from mainstay.control.store.engine.contract import Row, Transaction, Value
 from mainstay.control.store.engine.open import open_store
-from mainstay.control.store.engine.paging import list_page, parse_listing
+from mainstay.control.store.engine.paging import list_page, owned_by, parse_listing
 from mainstay.control.store.engine.postgresql import PostgresqlStore
 from mainstay.control.store.events import EVENTS, has_unnumbered
 from mainstay.control.store.jobs import JOBS
@@ -108,12 +107,12 @@ def reads_everything(lines: list[str]) -> bool:
 
 
 def services_after(*query: tuple[str, str]) -> Ask:
-    own = scope(relation_of(CALLER, "service", "read"), CALLER)
+    own = owned_by(relation_of(CALLER, "service", "read"), CALLER)
     return lambda tx: list_page(tx, SERVICES, parse_listing(SERVICES, query), own)
 
 
 def events_after(tx: Transaction) -> Awaitable[object]:
-    own = scope(relation_of(CALLER, "event", "read"), CALLER)
+    own = owned_by(relation_of(CALLER, "event", "read"), CALLER)
     return subscriptions.events_after(tx, 5, 100, own)
 
 
@@ -123,12 +122,12 @@ def everything_after(tx: Transaction) -> Awaitable[object]:
 
 def events_listed(tx: Transaction) -> Awaitable[object]:
     listing = parse_listing(EVENTS, [("after", ""), ("sort", "sequenceNumber")])
-    return list_page(tx, EVENTS, listing, scope(relation_of(CALLER, "event", "read"), CALLER))
+    return list_page(tx, EVENTS, listing, owned_by(relation_of(CALLER, "event", "read"), CALLER))
 
 
 def jobs_after(tx: Transaction) -> Awaitable[object]:
     listing = parse_listing(JOBS, [("after", DEEP)])
-    return list_page(tx, JOBS, listing, scope(relation_of(CALLER, "job", "read"), CALLER))
+    return list_page(tx, JOBS, listing, owned_by(relation_of(CALLER, "job", "read"), CALLER))
 
 
 DEEP = cursor_at("created_at", 1_600_000_500_000_000, "x")
@@ -181,7 +180,7 @@ def test_hot_questions_are_answered_from_an_index(plan_of: Callable[[Ask], list[
 
 @pytest.mark.parametrize("scoped", [False, True])
 def test_a_search_by_name_asks_the_index_of_names(plan_of: Callable[[Ask], list[str]], *, scoped: bool) -> None:
-    own = scope(relation_of(CALLER, "service", "read"), CALLER) if scoped else []
+    own = owned_by(relation_of(CALLER, "service", "read"), CALLER) if scoped else []
     for query in ([("name", "ulk 2999")], [("name", "ulk 2999"), ("after", "")]):
         lines = plan_of(lambda tx, query=query: list_page(tx, SERVICES, parse_listing(SERVICES, query), own))  # type: ignore[misc]
         plan = "\n".join(lines)

@@ -14,6 +14,7 @@ from mainstay.control.operations.machinery.removal import refuse_if_needed
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.store.agent_types import AGENT_TYPES, AgentType, link_service_types
 from mainstay.control.store.service_types import SERVICE_TYPES
+from mainstay.control.store.services import living_served_by
 
 Ids = Annotated[list[Id], msgspec.Meta(max_length=1000)]
 
@@ -90,18 +91,12 @@ async def change(work: UnitOfWork, before: AgentType, wanted: AgentTypeChange) -
 async def _refuse_orphans(work: UnitOfWork, before: AgentType, after: AgentType) -> None:
     """A type that an agent still serves cannot be taken from it."""
     for service_type_id in set(before.service_type_ids) - set(after.service_type_ids):
-        rows = await work.tx.fetch(
-            "SELECT services.id FROM services JOIN agents ON agents.id = services.agent_id"
-            " WHERE agents.agent_type_id = :agent_type_id AND services.service_type_id = :service_type_id"
-            " AND services.is_terminal = 0 LIMIT 10",
-            agent_type_id=before.id,
-            service_type_id=service_type_id,
-        )
-        if rows:
+        living = await living_served_by(work.tx, before.id, service_type_id)
+        if living:
             raise Conflict(
                 f"agents of this type still serve services of type {service_type_id}",
                 code="in_use",
-                details={"dependants": {"services": [str(row["id"]) for row in rows]}},
+                details={"dependants": {"services": living}},
             )
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, scope
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store.engine.contract import Store
-from mainstay.control.store.engine.paging import CursorPage, Listing, Page, SqlCondition, list_page
-from mainstay.control.store.events import EVENTS, EventRow, has_unnumbered, number_events
-
-NUMBERED = SqlCondition("sequence_number IS NOT NULL")
+from mainstay.control.store.engine.paging import CursorPage, Listing, Page, list_page, owned_by
+from mainstay.control.store.events import EVENTS, NUMBERED, EventRow, has_unnumbered, number_events
 
 
 async def number(store: Store) -> None:
@@ -20,5 +18,5 @@ async def number(store: Store) -> None:
 
 
 async def page(work: UnitOfWork, listing: Listing) -> Page[EventRow] | CursorPage[EventRow]:
-    own = scope(work.relation("event", "read"), work.required_caller)
+    own = owned_by(work.relation("event", "read"), work.required_caller)
     return await list_page(work.tx, EVENTS, listing, [*own, NUMBERED])

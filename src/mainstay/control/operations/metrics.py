@@ -10,9 +10,9 @@ import msgspec
 from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, Id, Name
 from mainstay.control.operations.machinery.refusals import BadInput, NotPermitted
 from mainstay.control.operations.machinery.removal import refuse_if_needed
-from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id, scope
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.store import metrics as store
-from mainstay.control.store.engine.paging import Page, SqlCondition
+from mainstay.control.store.engine.paging import Page, SqlCondition, owned_by
 from mainstay.control.store.metrics import (
     METRIC_ENTRIES,
     METRIC_TYPES,
@@ -116,7 +116,7 @@ async def _service(work: UnitOfWork, wanted: NewMetricEntry) -> ServiceRow:
 
 
 async def resource_ids(work: UnitOfWork, page: int, page_size: int, filters: list[SqlCondition]) -> Page[str]:
-    own = scope(work.relation("metric_entry", "read"), work.required_caller)
+    own = owned_by(work.relation("metric_entry", "read"), work.required_caller)
     items, total = await store.resource_ids(work.tx, [*own, *filters], page_size, (page - 1) * page_size)
     pages = -(-total // page_size)
     return Page(items, total, pages, page, has_next=page < pages, has_prev=page > 1 and total > 0)

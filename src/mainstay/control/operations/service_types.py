@@ -16,6 +16,7 @@ from mainstay.control.operations.machinery.bodies import Body, Id, Name
 from mainstay.control.operations.machinery.property_decisions import PropertyTarget, decide_properties
 from mainstay.control.operations.machinery.refusals import BadInput, Conflict, InUse, NotPermitted
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
+from mainstay.control.store.agent_types import serving_types
 from mainstay.control.store.agents import AGENTS, AgentRow
 from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.service_groups import SERVICE_GROUPS
@@ -148,11 +149,7 @@ async def find_misfits(work: UnitOfWork, service_type: ServiceTypeRow) -> list[M
 
 async def delete(work: UnitOfWork, service_type: ServiceTypeRow) -> None:
     living = await living_ids(work.tx, "service_type_id", service_type.id)
-    served = await work.tx.fetch(
-        "SELECT agent_type_id AS id FROM agent_type_service_types WHERE service_type_id = :id LIMIT 10",
-        id=service_type.id,
-    )
-    blocking = {"services": living, "agentTypes": [str(row["id"]) for row in served]}
+    blocking = {"services": living, "agentTypes": await serving_types(work.tx, service_type.id)}
     if any(blocking.values()):
         raise InUse(f"service type {service_type.id}", blocking)
     await delete_terminal(work.tx, "service_type_id", service_type.id)

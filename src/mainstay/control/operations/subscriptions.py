@@ -9,8 +9,9 @@ import msgspec
 
 from mainstay.control.operations.machinery.bodies import Body, Name
 from mainstay.control.operations.machinery.refusals import Conflict
-from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, scope
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store import subscriptions as store
+from mainstay.control.store.engine.paging import owned_by
 from mainstay.control.store.events import EventRow
 
 Sequence = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
@@ -63,5 +64,5 @@ async def acknowledge(work: UnitOfWork, wanted: Acknowledgement) -> Acknowledged
 async def events_after(work: UnitOfWork, sequence: int, limit: int) -> list[EventRow]:
     """What the caller may see of the events after this number."""
     return await store.events_after(
-        work.tx, sequence, limit, scope(work.relation("event", "read"), work.required_caller)
+        work.tx, sequence, limit, owned_by(work.relation("event", "read"), work.required_caller)
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.paging import SqlCondition
 from mainstay.control.store.engine.records import Record, Table
 
 
@@ -23,6 +24,7 @@ class EventRow(Record, frozen=True, kw_only=True):
 
 
 EVENTS = Table("events", "event", EventRow)
+NUMBERED = SqlCondition("sequence_number IS NOT NULL")
 
 
 async def number_events(tx: Transaction) -> None:

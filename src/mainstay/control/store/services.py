@@ -9,6 +9,7 @@ from datetime import datetime
 import msgspec
 
 from mainstay.control.store.engine.contract import Row, Transaction, Value
+from mainstay.control.store.engine.paging import SqlCondition
 from mainstay.control.store.engine.records import Record, Table, to_microseconds, to_time
 from mainstay.control.store.jobs import ACTIVE_STATUSES
 
@@ -30,6 +31,7 @@ class ServiceRow(Record, frozen=True, kw_only=True):
 
 
 SERVICES = Table("services", "service", ServiceRow, name_index="service_names")
+LIVING_ONLY = SqlCondition("is_terminal = 0")
 
 
 class ServiceContext(msgspec.Struct, frozen=True):
@@ -146,6 +148,18 @@ async def find_living(tx: Transaction, ids: Sequence[str]) -> list[tuple[Service
         )
         found += [(SERVICES.decode(row), str(row["type_name"])) for row in rows]
     return found
+
+
+async def living_served_by(tx: Transaction, agent_type_id: str, service_type_id: str, limit: int = 10) -> list[str]:
+    """Living services of a service type whose agents have this agent type."""
+    rows = await tx.fetch(
+        "SELECT services.id FROM services JOIN agents ON agents.id = services.agent_id"
+        " WHERE agents.agent_type_id = :agent_type_id AND services.service_type_id = :service_type_id"
+        f" AND services.is_terminal = 0 LIMIT {limit}",
+        agent_type_id=agent_type_id,
+        service_type_id=service_type_id,
+    )
+    return [str(row["id"]) for row in rows]
 
 
 async def living_ids(tx: Transaction, column: str, value: str, limit: int = 10) -> list[str]:

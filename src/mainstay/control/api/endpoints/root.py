@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from mainstay.control.api.contract import Answer, Call, Endpoint
-from mainstay.control.store.engine.contract import Unavailable
+from mainstay.control.store.engine.contract import Unavailable, ping
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -23,7 +23,7 @@ async def _is_ready(call: Call) -> Answer:
         return Answer(Health("DOWN"), status=503)
     try:
         async with call.reading() as work:
-            await work.tx.fetch("SELECT 1 AS one")
+            await ping(work.tx)
     except Unavailable:
         return Answer(Health("DOWN"), status=503)
     return Answer(Health("UP"))

@@ -35,16 +35,14 @@ from mainstay.control.operations.services import (
     ServiceCondition,
     UptimeView,
 )
-from mainstay.control.store.engine import paging
 from mainstay.control.store.engine.paging import Page, parse_listing, parse_time
 from mainstay.control.store.idempotency import keep_answer, reserve
-from mainstay.control.store.services import SERVICES, ServiceRow
+from mainstay.control.store.services import LIVING_ONLY, SERVICES, ServiceRow
 from mainstay.foundation.numbers import LARGEST_NUMBER, parse_count
 
 PATH = "/api/v1/services"
 ALIASES = {"currentStatus": "status"}
 LIVING = QueryParameter("living", "Only services that have not come to their end", {"type": "boolean"})
-LIVING_ONLY = paging.SqlCondition("is_terminal = 0")
 MAX_CONDITIONS = 100
 MAX_KEY = 255
 B = TypeVar("B", ServiceChange, ActionRequest)

@@ -6,27 +6,19 @@ from typing import TypeVar
 
 from mainstay.control.operations.machinery.refusals import InUse
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
-from mainstay.control.store.engine.records import Record, Table
+from mainstay.control.store.engine.records import Record, Table, referring_ids
 from mainstay.control.store.participants import PARTICIPANTS, Participant
 from mainstay.control.store.service_groups import SERVICE_GROUPS
 from mainstay.control.store.services import delete_terminal, living_ids
 
-NAMED = 10
 R = TypeVar("R", bound=Record)
-
-
-async def _dependants(work: UnitOfWork, table: str, column: str, record_id: str) -> list[str]:
-    """The first few rows that need this one, by id; `table` and `column` are written in this program."""
-    rows = await work.tx.fetch(
-        f"SELECT id FROM {table} WHERE {column} = :id ORDER BY created_at LIMIT {NAMED}",  # noqa: S608  # names of this program
-        id=record_id,
-    )
-    return [str(row["id"]) for row in rows]
 
 
 async def refuse_if_needed(work: UnitOfWork, table: Table[R], record: R, columns: dict[str, tuple[str, str]]) -> None:
     """`columns`: what the dependant is called → where it points here."""
-    found = {noun: await _dependants(work, other, column, record.id) for noun, (other, column) in columns.items()}
+    found = {
+        noun: await referring_ids(work.tx, other, column, record.id) for noun, (other, column) in columns.items()
+    }
     if any(found.values()):
         raise InUse(f"{table.noun.replace('_', ' ')} {record.id}", found)
 

@@ -16,7 +16,7 @@ from mainstay.control.operations.machinery.definitions import Definitions
 from mainstay.control.operations.machinery.diff import diff
 from mainstay.control.operations.machinery.refusals import NotFound
 from mainstay.control.store.engine.contract import Transaction, Value
-from mainstay.control.store.engine.paging import CursorPage, Listing, Page, SqlCondition, list_page
+from mainstay.control.store.engine.paging import CursorPage, Listing, Page, SqlCondition, list_page, owned_by
 from mainstay.control.store.engine.records import Record, Table
 from mainstay.control.store.events import EVENTS, EventRow
 from mainstay.control.vault.seal import Vault
@@ -88,7 +88,7 @@ class UnitOfWork:
         return found
 
     async def page(self, table: Table[R], listing: Listing, *more: SqlCondition) -> Page[R] | CursorPage[R]:
-        own = scope(self.relation(table.noun, "read"), self.required_caller)
+        own = owned_by(self.relation(table.noun, "read"), self.required_caller)
         return await list_page(self.tx, table, listing, [*own, *more])
 
     async def insert(self, table: Table[R], record: R, **hidden: Value) -> R:
@@ -141,18 +141,3 @@ class UnitOfWork:
 
 def _document(record: Record | None) -> object:
     return {} if record is None else msgspec.to_builtins(record)
-
-
-def scope(relation: Relation, caller: Caller) -> list[SqlCondition]:
-    """The rows of a list that the caller may see."""
-    if relation.everything:
-        return []
-    parts: list[str] = []
-    parameters: dict[str, Value] = {}
-    for column, whose in relation.owners:
-        wanted = caller.id_of(whose)
-        if wanted is not None:
-            parameters[f"own_{whose}"] = wanted
-            parts.append(f"{column} = :own_{whose}")
-    parts += [f"{flag} = 1" for flag in relation.flags]
-    return [SqlCondition(f"({' OR '.join(parts)})" if parts else "1 = 0", parameters, tuple(parts))]

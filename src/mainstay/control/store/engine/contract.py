@@ -56,6 +56,11 @@ class Transaction(Protocol):
         ...
 
 
+async def ping(tx: Transaction) -> None:
+    """Raises `Unavailable` if the database does not answer."""
+    await tx.fetch("SELECT 1 AS one")
+
+
 class Store(Protocol):
     dialect: str
     bus: Bus

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from mainstay.control.access import Caller, Relation
 from mainstay.control.store.engine import trigrams
 from mainstay.control.store.engine.contract import Row, Transaction, Value
 from mainstay.control.store.engine.records import ColumnKind, Record, Table, encode_value, fold, wire_names
@@ -200,6 +201,21 @@ def _cursor(table: Table[R], sort: str, text: str) -> tuple[Value, str]:
 
 def _make_cursor(sort: str, row: Row) -> str:
     return base64.urlsafe_b64encode(msgspec.json.encode((sort, row[sort], row["id"]))).decode()
+
+
+def owned_by(relation: Relation, caller: Caller) -> list[SqlCondition]:
+    """The rows that a relation opens to the caller."""
+    if relation.everything:
+        return []
+    parts: list[str] = []
+    parameters: dict[str, Value] = {}
+    for column, whose in relation.owners:
+        wanted = caller.id_of(whose)
+        if wanted is not None:
+            parameters[f"own_{whose}"] = wanted
+            parts.append(f"{column} = :own_{whose}")
+    parts += [f"{flag} = 1" for flag in relation.flags]
+    return [SqlCondition(f"({' OR '.join(parts)})" if parts else "1 = 0", parameters, tuple(parts))]
 
 
 async def list_page(

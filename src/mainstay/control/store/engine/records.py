@@ -174,6 +174,14 @@ class Table(Generic[R]):
         return [self.decode(row) for row in rows]
 
 
+async def referring_ids(tx: Transaction, table: str, column: str, record_id: str, limit: int = 10) -> list[str]:
+    """The oldest rows whose column holds this id; `table` and `column` are literals of this program."""
+    rows = await tx.fetch(
+        f"SELECT id FROM {table} WHERE {column} = :id ORDER BY created_at LIMIT {int(limit)}", id=record_id
+    )
+    return [str(row["id"]) for row in rows]
+
+
 def fold(name: str) -> str:
     """How names are compared when the case does not count; done here, because the databases fold differently."""
     return name.casefold()

@@ -1,0 +1,148 @@
+"""Rules about the source itself, which neither the type checker nor the import contracts can express.
+
+One test is one rule. Each reports every offence as `file:line: what is wrong`, with the way out."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parent.parent / "src" / "mainstay"
+STORE = "control/store/"
+
+
+@dataclass(frozen=True)
+class Module:
+    # Relative to src/mainstay.
+    path: str
+    tree: ast.Module
+
+    def at(self, node: ast.stmt | ast.expr, problem: str) -> str:
+        return f"src/mainstay/{self.path}:{node.lineno}: {problem}"
+
+
+@cache
+def modules() -> tuple[Module, ...]:
+    return tuple(
+        Module(file.relative_to(SOURCE).as_posix(), ast.parse(file.read_text(encoding="utf-8")))
+        for file in sorted(SOURCE.rglob("*.py"))
+    )
+
+
+def texts(tree: ast.AST) -> Iterator[tuple[ast.expr, str]]:
+    """Every text literal that is not a docstring; a hole of an f-string is `{}`."""
+    skipped: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr):
+            # A statement that is only a text: a docstring.
+            skipped.add(id(node.value))
+        elif isinstance(node, ast.JoinedStr):
+            skipped |= {id(part) for part in node.values}
+            if id(node) not in skipped:
+                yield (
+                    node,
+                    "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values),
+                )
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:
+            yield node, node.value
+
+
+def imported(tree: ast.AST) -> Iterator[tuple[ast.stmt, str]]:
+    """The full names of what a module imports, wherever the import is."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((node, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def called_name(node: ast.Call) -> str:
+    function = node.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def report(offences: list[str]) -> None:
+    assert not offences, "\n" + "\n".join(offences)
+
+
+# Upper case as the store writes it, so that prose about an update or a selection is no match.
+SQL = re.compile(
+    r"\bSELECT\b.*\bFROM\b|\bSELECT 1\b|\bINSERT INTO\b|\bUPDATE\b.*\bSET\b|\bDELETE FROM\b|\bCREATE (TABLE|INDEX)\b"
+    r"|\b(ORDER|GROUP) BY\b|\bIS (NOT )?NULL\b|(^|[ (])[a-z_.{}]+ (=|<>|<|>|<=|>=|IN|LIKE) \(?:[a-z{]"
+    r"|^\(?[a-z_.{}]+ = ([01]|'[^']*')\)?$",
+    re.DOTALL,
+)
+
+
+def raw_sql(module: Module) -> Iterator[str]:
+    for node, text in texts(module.tree):
+        if SQL.search(text):
+            yield module.at(
+                node, f"raw SQL {text[:60]!r}; move the statement to a function of control/store/<noun>.py"
+            )
+    for call in (node for node in ast.walk(module.tree) if isinstance(node, ast.Call)):
+        if called_name(call) == "SqlCondition":
+            yield module.at(
+                call, "SqlCondition is built outside the store; name the condition in control/store/<noun>.py"
+            )
+        if called_name(call) in ("fetch", "execute", "later") and "tx" in ast.unparse(call.func):
+            yield module.at(call, "a statement is run outside the store; call a function of control/store/<noun>.py")
+
+
+def test_only_the_store_contains_sql() -> None:
+    report([offence for module in modules() if not module.path.startswith(STORE) for offence in raw_sql(module)])
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'rows = q("SELECT id FROM jobs")',
+        'q(f"SELECT id FROM {table} WHERE {column} = :id")',
+        'q("SELECT 1 AS one")',
+        'q("INSERT INTO jobs VALUES (1)")',
+        'q("UPDATE jobs SET status = 1")',
+        'q("DELETE FROM jobs")',
+        'part = "is_terminal = 0"',
+        'part = f"{flag} = 1"',
+        'part = f"{column} = :own_{whose}"',
+        "part = \"status = 'Pending'\"",
+        'part = "sequence_number IS NOT NULL"',
+        "condition = paging.SqlCondition(text)",
+        "rows = await work.tx.fetch(text)",
+    ],
+)
+def test_the_rule_about_sql_finds_it(code: str) -> None:
+    (offence, *_) = raw_sql(Module("control/operations/x.py", ast.parse(f"async def f():\n  {code}")))
+    assert offence.startswith("src/mainstay/control/operations/x.py:2: ")
+
+
+def test_the_machinery_of_operations_imports_no_noun() -> None:
+    """Nouns import machinery; the other way round two nouns would depend on each other through it."""
+    package = "mainstay.control.operations."
+    report(
+        [
+            module.at(node, f"machinery imports {name}; move what is shared into operations/machinery/")
+            for module in modules()
+            if module.path.startswith("control/operations/machinery/")
+            for node, name in imported(module.tree)
+            if name.startswith(package) and not f"{name}.".startswith(f"{package}machinery.")
+        ]
+    )
+
+
+def test_the_default_lifecycle_imports_nothing() -> None:
+    """The command line shows it, and may be installed without the packages of the server."""
+    (module,) = (each for each in modules() if each.path == "control/domain/lifecycle/default.py")
+    report(
+        [
+            module.at(node, f"imports {name}; keep this module a plain document")
+            for node, name in imported(module.tree)
+            if not name.startswith("__future__.")
+        ]
+    )
