@@ -1,1 +1,1 @@
-"""Side by side with the bare floor and with peers; prints ratios. Never part of the test suite."""
+"""Benchmarks: print ratios to the bare floor and to peers. Tests do not judge speed."""

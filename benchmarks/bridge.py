@@ -1,7 +1,7 @@
-"""How long an order takes to reach the host: from the request to the first thing that the agent does there.
+"""Measures the time from an order request to the first change on the host.
 
 Run it with `python benchmarks/bridge.py [--agents N] [--orders N]`. Server, agent and idle agents share this machine and its
-loopback. The agent's first act is a file; the time is taken when that appears."""
+loopback. The first change is a file; the clock stops when the file appears."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def manifest(*, secret: bool) -> str:
 
 @contextmanager
 def idle_agents(bridge: Bridge, count: int) -> Iterator[None]:
-    """Agents that wait for work, each with a token and a connection of its own, asking again whenever they are answered."""
+    """Agents that long-poll for work, each with its own token and connection."""
     if not count:
         yield
         return
@@ -81,11 +81,11 @@ def idle_agents(bridge: Bridge, count: int) -> Iterator[None]:
     thread.join()
 
 
-def order_to_act(
+def order_to_change(
     bridge: Bridge, kind: Any, root: Path, orders: int, *, warm_up: int = WARM_UP, **properties: object
 ) -> list[float]:
     taken = []
-    # Made before the clock runs.
+    # Prepared before the clock starts.
     group, consumer = bridge.scenario.group_id, bridge.scenario.consumer
     body = {
         "serviceTypeId": kind["id"],
@@ -113,8 +113,8 @@ def show(title: str, taken: list[float]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--agents", type=int, default=1000, help="how many other agents wait idly")
-    parser.add_argument("--orders", type=int, default=20, help="how many orders to place")
+    parser.add_argument("--agents", type=int, default=1000, help="number of other, idle agents")
+    parser.add_argument("--orders", type=int, default=20, help="number of orders")
     options = parser.parse_args()
     os.environ.pop("MAINSTAY_STATE_DIR", None)
     with tempfile.TemporaryDirectory(prefix="br") as folder:
@@ -134,16 +134,20 @@ def main() -> None:
                 )
                 given += ["--blueprint", str(blueprint)]
             bridge.start_agent(*given, "--root", str(root), "--drift-interval", "0s")
-            print("From an order to the first act on the host")
-            print(f"  {'the very first':<44} {order_to_act(bridge, kinds[False], root, 1, warm_up=0)[0]:7.1f} ms")
-            alone = show("no other agent", order_to_act(bridge, kinds[False], root, options.orders))
+            print("From an order to the first change on the host")
+            print(f"  {'first order':<44} {order_to_change(bridge, kinds[False], root, 1, warm_up=0)[0]:7.1f} ms")
+            alone = show("no other agent", order_to_change(bridge, kinds[False], root, options.orders))
             show(
-                "no other agent, with a secret", order_to_act(bridge, kinds[True], root, options.orders, password="x")
+                "no other agent, with a secret",
+                order_to_change(bridge, kinds[True], root, options.orders, password="x"),
             )
             with idle_agents(bridge, options.agents):
-                title = f"{options.agents:,} others idle"
-                crowded = show(title, order_to_act(bridge, kinds[False], root, options.orders))
-                show(f"{title}, with a secret", order_to_act(bridge, kinds[True], root, options.orders, password="x"))
+                title = f"{options.agents:,} idle agents"
+                crowded = show(title, order_to_change(bridge, kinds[False], root, options.orders))
+                show(
+                    f"{title}, with a secret",
+                    order_to_change(bridge, kinds[True], root, options.orders, password="x"),
+                )
             print(f"  {'ratio':<44} {crowded / alone:7.2f}")
 
 

@@ -1,4 +1,4 @@
-"""Who takes part: the floor, mainstay, and the peers that are installed. Each writes the work in its own language."""
+"""The contestants: floor, mainstay and installed peers. Each writes the work in its own language."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Contestant(ABC):
 
     name: str
     program: str
-    # A size beyond which a run would take minutes; `--patient` lifts it.
+    # Largest size that does not take minutes; `--patient` lifts it.
     largest = NO_BOUND
     is_slow = False
 
@@ -48,7 +48,7 @@ class Contestant(ABC):
 
     @abstractmethod
     def command(self, work: Work, manifest: str, action: str) -> list[str]:
-        """What to run."""
+        """The command line."""
 
     def environ(self, work: Work) -> dict[str, str]:
         return {**os.environ, "HOME": work.folder}
@@ -193,7 +193,7 @@ class Ansible(Contestant):
                 yield f"        - {{path: {path}, text: {json.dumps(text)}}}\n"
 
     def command(self, work: Work, manifest: str, action: str) -> list[str]:
-        # Its own Python, instead of a search for one that costs it several processes.
+        # Names the interpreter, because Ansible's own search starts several processes.
         own = "ansible_python_interpreter={{ ansible_playbook_python }}"
         return [self.path, "--inventory", "localhost,", "--extra-vars", own, manifest]
 
@@ -224,7 +224,7 @@ PEERS: tuple[type[Contestant], ...] = (CFEngine, Salt, Puppet, Pyinfra, Ansible)
 
 
 def find(folders: Sequence[str], mainstay: str | None, without: Sequence[str]) -> list[Contestant]:
-    """The floor, ourselves, and each peer found on PATH or in one of the folders."""
+    """The floor, mainstay, and each peer found on PATH or in one of the folders."""
     places = os.pathsep.join((*folders, os.environ.get("PATH", "")))
     own = mainstay or os.path.join(os.path.dirname(sys.executable), "mainstay")
     found: list[Contestant] = [Floor(sys.executable), Mainstay(own)]

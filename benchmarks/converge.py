@@ -1,6 +1,6 @@
-"""How fast a host is brought to what a manifest says: mainstay, the bare floor, and the peers that are installed.
+"""Measures how fast a host converges to a manifest: mainstay, the bare floor and the installed peers.
 
-Everything is a ratio within one run: contestants take turns, and the least of several turns counts.
+All results are ratios within one run. Contestants run alternately, and the lowest of several rounds counts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.contestants import Floor, Mainstay, find
-from benchmarks.measure import Cost, DidNotWork, measure
+from benchmarks.measure import ContestantFailed, Cost, measure
 from benchmarks.work import ACTIONS, COMMANDS, COPY, CREATE, FILES, NO_OP, Work, WrongResult, title
 
 if TYPE_CHECKING:
@@ -26,12 +26,12 @@ LARGEST_FOR_ALL = 10_000
 COMMAND_COUNT = 100
 FACTOR_BOUND = 2.0
 MEMORY_BOUND_MEGABYTES = 150.0
-# A last stretch that costs so much more per resource than the first, beside the floor, would be a cost that does not
-# grow linearly.
+# Growth is linear if the cost per resource, relative to the floor, rises at most by this factor from the first size
+# step to the last.
 LINEAR_BOUND = 1.3
-LOOKS = 3
-# Turns by size: small runs are short, and their noise is large.
-TURNS = {1: 15, 100: 7, 1_000: 5, 10_000: 3, 100_000: 1}
+NO_OP_REPEATS = 3
+# Rounds by size: small runs are short and noisy.
+ROUNDS = {1: 15, 100: 7, 1_000: 5, 10_000: 3, 100_000: 1}
 
 
 class Key(NamedTuple):
@@ -46,7 +46,7 @@ Costs = dict[Key, Cost]
 
 def main() -> int:
     options = read_options()
-    # Where Python is told to keep no compiled files, every start would compile ours anew.
+    # With PYTHONDONTWRITEBYTECODE set, every start would compile the sources again.
     compile_sources()
     contestants = find(options.peer_path, options.mainstay, options.without)
     print(f"contestants: {', '.join(f'{one.name} ({one.path})' for one in contestants)}")
@@ -65,20 +65,20 @@ def main() -> int:
 
 def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks.converge", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="small sizes, few turns, no slow peers: seconds")
-    parser.add_argument("--sizes", metavar="N,N", help="numbers of files instead of 1 to 100,000")
-    parser.add_argument("--turns", type=int, help="turns per contestant instead of a number by size")
-    parser.add_argument("--patient", action="store_true", help="slow peers too run at every size up to 10,000")
+    parser.add_argument("--quick", action="store_true", help="small sizes, few rounds, no slow peers; takes seconds")
+    parser.add_argument("--sizes", metavar="N,N", help="numbers of files; default: 1 to 100,000")
+    parser.add_argument("--turns", type=int, help="rounds per contestant; default: depends on the size")
+    parser.add_argument("--patient", action="store_true", help="run slow peers at every size up to 10,000")
     parser.add_argument("--without", metavar="PEER", action="append", default=[], help="leave out a peer")
     parser.add_argument(
         "--peer-path",
         metavar="DIRECTORY",
         action="append",
         default=[part for part in os.environ.get("MAINSTAY_BENCH_PEERS", "").split(os.pathsep) if part],
-        help="look for peers here before PATH (also MAINSTAY_BENCH_PEERS)",
+        help="search for peers here before PATH (also MAINSTAY_BENCH_PEERS)",
     )
-    parser.add_argument("--mainstay", metavar="PROGRAM", help="another mainstay than the one beside this Python")
-    parser.add_argument("--directory", default=tempfile.gettempdir(), help="where the work is done")
+    parser.add_argument("--mainstay", metavar="PROGRAM", help="mainstay to measure; default: next to this Python")
+    parser.add_argument("--directory", default=tempfile.gettempdir(), help="directory for the work")
     return parser.parse_args()
 
 
@@ -99,22 +99,24 @@ def plan(options: argparse.Namespace) -> list[tuple[str, int]]:
 def race(
     kind: str, count: int, contestants: list[Contestant], folder: str, costs: Costs, options: argparse.Namespace
 ) -> None:
-    """Every contestant does the work, in turns."""
+    """Runs every contestant, alternately."""
     starters = {
         one: Work(kind, count, f"{folder}/{kind}-{count}-{one.name}")
         for one in contestants
         if takes_part(one, count, options)
     }
     manifests = {one: one.write(work) for one, work in starters.items()}
-    turns = options.turns or (2 if options.quick else TURNS.get(count, 3) if kind == FILES else 3)
-    for turn in range(turns):
+    rounds = options.turns or (2 if options.quick else ROUNDS.get(count, 3) if kind == FILES else 3)
+    for number in range(rounds):
         for one, work in list(starters.items()):
-            if one.is_slow and turn > 0:
+            if one.is_slow and number > 0:
                 continue
             try:
-                take_turn(one, work, manifests[one], costs)
-            except (DidNotWork, WrongResult) as error:
-                print(f"{one.name} is out for {title(work.kind, work.count)}: {error}", file=sys.stderr)
+                run_round(one, work, manifests[one], costs)
+            except (ContestantFailed, WrongResult) as error:
+                print(
+                    f"{one.name} failed at {title(work.kind, work.count)} and is left out: {error}", file=sys.stderr
+                )
                 del starters[one]
                 if isinstance(one, Mainstay):
                     raise
@@ -128,10 +130,10 @@ def takes_part(one: Contestant, count: int, options: argparse.Namespace) -> bool
     return count <= (LARGEST_FOR_ALL if options.patient else one.largest)
 
 
-def take_turn(one: Contestant, work: Work, manifest: str, costs: Costs) -> None:
+def run_round(one: Contestant, work: Work, manifest: str, costs: Costs) -> None:
     for action in ACTIONS[work.kind]:
-        # Large trees are made only a few times; looking at them once more is cheap, and evens out the noise.
-        for _ in range(LOOKS if action == NO_OP and not one.is_slow else 1):
+        # Large trees are created only a few times; repeating the no-op is cheap and reduces noise.
+        for _ in range(NO_OP_REPEATS if action == NO_OP and not one.is_slow else 1):
             work.prepare(action)
             cost = measure(one.command(work, manifest, action), one.environ(work), f"{work.folder}/output")
             work.check(action)
@@ -158,7 +160,7 @@ def print_table(kind: str, count: int, contestants: list[Contestant], costs: Cos
 
 # ---- judging ----
 def goals(costs: Costs) -> list[tuple[bool, str]]:
-    """Each goal that the sizes of this run can tell about."""
+    """Every goal that the sizes of this run cover."""
     found = [within(costs, action) for action in (NO_OP, CREATE)]
     own = costs.get(Key(FILES, LARGEST_FOR_ALL, CREATE, Mainstay.name))
     if own is not None:
@@ -180,21 +182,21 @@ def within(costs: Costs, action: str) -> tuple[bool, str] | None:
 
 
 def linear(costs: Costs, action: str) -> tuple[bool, str] | None:
-    """Whether a further resource costs the same in a small run and in a huge one; start-up drops out.
+    """Whether an additional resource costs the same in a small and in a huge run; start-up drops out.
 
-    What grows for the floor too is the file system's: a file more costs it more the more it has."""
+    Compared with the floor, because in the file system itself the cost of a file grows with the number of files."""
     own, floor = steps(costs, action, Mainstay.name), steps(costs, action, Floor.name)
     if len(own) < 2 or len(floor) != len(own):
         return None
     growth = [step / bare for step, bare in zip(own.values(), floor.values(), strict=True)]
     sizes = " → ".join(f"{size:,}" for size in (SIZES[1], *own))
     shown = ", ".join(f"{step * 1e6:.0f} (floor {floor[size] * 1e6:.0f})" for size, step in own.items())
-    text = f"{action} grows linearly, {sizes}: {shown} µs CPU per further resource"
+    text = f"{action} grows linearly, {sizes}: {shown} µs CPU per additional resource"
     return growth[-1] <= LINEAR_BOUND * min(growth[:-1]), text
 
 
 def steps(costs: Costs, action: str, contestant: str) -> dict[int, float]:
-    """Size → CPU seconds for each resource more than at the size before."""
+    """Size → CPU seconds per resource added since the previous size."""
     seconds = [
         (size, cost.cpu_seconds)
         for size in SIZES[1:]
@@ -204,7 +206,7 @@ def steps(costs: Costs, action: str, contestant: str) -> dict[int, float]:
 
 
 def never_slower(costs: Costs) -> list[tuple[bool, str]]:
-    """One line per peer: the closest race, in wall or CPU time."""
+    """One line per peer: the comparison with the smallest lead, in wall or CPU time."""
     closest: dict[str, tuple[float, Key, str]] = {}
     for key, cost in costs.items():
         if key.contestant in (Floor.name, Mainstay.name):
@@ -219,7 +221,7 @@ def never_slower(costs: Costs) -> list[tuple[bool, str]]:
     return [
         (
             ratio >= 1,
-            f"never slower than {peer}: at the closest ({title(key.kind, key.size)}, {key.action}) {ratio:.2f} times our {unit} time",
+            f"never slower than {peer}: smallest lead ({title(key.kind, key.size)}, {key.action}) {ratio:.2f} times our {unit} time",
         )
         for peer, (ratio, key, unit) in closest.items()
     ]

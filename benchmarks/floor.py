@@ -1,7 +1,7 @@
-"""The bare floor: what a Python loop that does the work and nothing else needs, its own start included.
+"""The bare floor: a Python loop that does only the work, including its own start.
 
-It reads the same manifest as events of libyaml and knows by heart where in it the values stand. It checks
-nothing, decides nothing, reports nothing and survives nothing: no tool can be faster in this language.
+It reads the same manifest as libyaml events and hard-codes the positions of the values. It validates nothing, decides
+nothing, reports nothing and has no crash safety: a lower bound for any tool in Python.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-# How many scalars one resource of each manifest has, and how many stand before the first.
+# Scalars before the first resource, and per resource of each kind.
 SCALARS_BEFORE, SCALARS_PER_FILE, SCALARS_PER_EXEC = 2, 11, 5
 CHUNK_BYTES = 1024 * 1024
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -59,7 +59,7 @@ def write_file(path: str, content: bytes, uid: int, gid: int) -> None:
     os.rename(temp, path)
 
 
-def is_as_wanted(path: str, content: bytes, uid: int, gid: int, sha256: Callable[[bytes], Any]) -> bool:
+def is_in_sync(path: str, content: bytes, uid: int, gid: int, sha256: Callable[[bytes], Any]) -> bool:
     found = os.lstat(path)
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     actual = os.read(descriptor, found.st_size + 1)
@@ -76,17 +76,17 @@ def check_files(manifest: str) -> None:
     from hashlib import sha256
 
     uid, gid = os.getuid(), os.getgid()
-    if not all(is_as_wanted(path, content, uid, gid, sha256) for path, content in wanted_files(manifest)):
-        sys.exit("a file is not as wanted")
+    if not all(is_in_sync(path, content, uid, gid, sha256) for path, content in wanted_files(manifest)):
+        sys.exit("a file is not in its desired state")
 
 
-def mend_files(manifest: str) -> None:
+def repair_files(manifest: str) -> None:
     from hashlib import sha256
 
     uid, gid = os.getuid(), os.getgid()
     path = ""
     for path, content in wanted_files(manifest):
-        if not is_as_wanted(path, content, uid, gid, sha256):
+        if not is_in_sync(path, content, uid, gid, sha256):
             write_file(path, content, uid, gid)
     sync_once(path)
 
@@ -141,7 +141,7 @@ def check_copy(manifest: str) -> None:
 WORK = {
     ("files", "create"): create_files,
     ("files", "no-op"): check_files,
-    ("files", "1 % drift"): mend_files,
+    ("files", "1 % drift"): repair_files,
     ("commands", "skipped"): skip_commands,
     ("commands", "run"): run_commands,
     ("copy", "create"): create_copy,

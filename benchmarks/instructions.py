@@ -1,7 +1,7 @@
-"""How many instructions one more file takes: a measure that does not move with what else the machine is doing.
+"""Counts the instructions per additional file, independent of other load on the machine.
 
-Counted by valgrind in user space, as the difference between two sizes, so that start-up drops out. What the kernel
-does is not in it: seconds are still told by `benchmarks.converge`.
+valgrind counts them in user space. The result is the difference between two sizes, so start-up drops out. It does not
+include the kernel; `benchmarks.converge` measures seconds.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ TOTAL = re.compile(r"I +refs: +([\d,]+)")
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.instructions", description=__doc__)
-    parser.add_argument("--mainstay", metavar="PROGRAM", help="another mainstay than the one beside this Python")
+    parser.add_argument("--mainstay", metavar="PROGRAM", help="mainstay to measure; default: next to this Python")
     options = parser.parse_args()
     if shutil.which(COUNTER[0]) is None:
-        print("valgrind counts the instructions, and is not installed", file=sys.stderr)
+        print("valgrind is not installed", file=sys.stderr)
         return 2
     compile_sources()
     contestants = [one for one in find([], options.mainstay, []) if one.name in (Floor.name, Mainstay.name)]
@@ -44,7 +44,7 @@ def main() -> int:
 
 
 def per_file(one: Contestant) -> dict[str, float]:
-    """Action → what each file beyond the first size takes."""
+    """Action → instructions per file beyond the smaller size."""
     with tempfile.TemporaryDirectory(prefix="mainstay-bench-") as folder:
         small, large = (count(one, Work(FILES, size, f"{folder}/{size}")) for size in SIZES)
     return {action: (large[action] - small[action]) / (SIZES[1] - SIZES[0]) for action in small}
@@ -52,7 +52,7 @@ def per_file(one: Contestant) -> dict[str, float]:
 
 def count(one: Contestant, work: Work) -> dict[str, int]:
     manifest = one.write(work)
-    # Sets and maps of text are laid out by a random number; the same one each time gives the same count.
+    # A fixed hash seed makes the layout of sets and maps, and so the count, reproducible.
     environ = {**one.environ(work), "PYTHONHASHSEED": "0"}
     found = {}
     for action in (CREATE, NO_OP):

@@ -1,4 +1,4 @@
-"""Runs a command and tells what it cost: wall and CPU seconds (its children's included) and peak memory."""
+"""Runs a command and measures wall and CPU seconds (including its children) and peak memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Cost(NamedTuple):
     peak_megabytes: float
 
     def best(self, other: Cost) -> Cost:
-        """The least time, since noise of a shared machine only ever adds; the most memory."""
+        """The lowest time, because noise on a shared machine only adds; the highest memory."""
         return Cost(
             min(self.wall_seconds, other.wall_seconds),
             min(self.cpu_seconds, other.cpu_seconds),
@@ -21,23 +21,23 @@ class Cost(NamedTuple):
         )
 
 
-class DidNotWork(Exception):
-    """A contestant failed; the text holds the end of what it said."""
+class ContestantFailed(Exception):
+    """A contestant failed; the message contains the end of its output."""
 
 
 def measure(words: list[str], environ: dict[str, str], output: str) -> Cost:
-    """One run from nothing, its output in a file. Memory below the benchmark's own peak cannot be told apart."""
+    """Measures one run in a new process, with its output in a file. Peak memory below the benchmark's own is not visible."""
     write = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_OPEN, 1, output, write, 0o600),
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
-    begun = time.perf_counter()
+    started = time.perf_counter()
     pid = os.posix_spawnp(words[0], words, environ, file_actions=actions)
     _, status, used = os.wait4(pid, 0)
-    wall = time.perf_counter() - begun
+    wall = time.perf_counter() - started
     if status != 0:
         with open(output, encoding="utf-8", errors="replace") as file:
-            raise DidNotWork(f"{words[0]} ended with status {status}: …{file.read()[-1500:]}")
+            raise ContestantFailed(f"{words[0]} exited with status {status}: …{file.read()[-1500:]}")
     return Cost(wall, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)

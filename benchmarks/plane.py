@@ -1,8 +1,8 @@
-"""The control plane under load, on both databases, beside the bare commits that are its floor.
+"""The control plane under load on both databases, compared with a floor of bare commits.
 
-`python -m benchmarks.plane` takes a minute or two, `--quick` seconds, `--all` also lists a million services. Everything
-stays on loopback; PostgreSQL is a private cluster in a temporary directory. Both databases wait for the disk at every
-commit, for the floor and the server alike. The load comes from a process of its own, on the same machine."""
+`python -m benchmarks.plane` takes a minute or two, `--quick` seconds; `--all` also lists a million services. All traffic
+stays on loopback. PostgreSQL is a private cluster in a temporary directory. Floor and server both wait for the disk at
+every commit. A separate process on the same machine generates the load."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ ALL = Sizes(1000, 1000, (1000, 100_000, 1_000_000), 1000, 5, 1000, 10_000)
 
 
 class Connection:
-    """One kept connection to the server, as one caller; just enough HTTP to be cheaper than what it measures."""
+    """A persistent connection of one caller, with minimal HTTP so that the client costs less than the server."""
 
     def __init__(self, url: str, token: str) -> None:
         address = urlsplit(url)
@@ -65,7 +65,7 @@ class Connection:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def call(self, method: str, path: str, body: object = None, expect: int = 200) -> Any:
-        # One that was idle for long may have been closed meanwhile.
+        # The server may have closed an idle connection.
         if self._streams is None or self._streams[0].at_eof():
             self._streams = await asyncio.open_connection(self._host, self._port)
         reader, writer = self._streams
@@ -88,7 +88,7 @@ class Connection:
 
 
 async def all_of(work: Iterable[Callable[[Connection], Awaitable[Any]]], url: str, token: str, clients: int) -> float:
-    """Seconds that some clients need for it together, each doing one piece after the other."""
+    """Seconds that the clients need together; each takes one piece after the other."""
     left = iter(work)
 
     async def client() -> None:
@@ -107,7 +107,7 @@ def unique(name: str) -> str:
 
 
 class Scene:
-    """A provider and a consumer, a service type without properties, and agents that can serve it."""
+    """A provider, a consumer, a service type without properties, and agents that serve it."""
 
     def __init__(self, url: str, admin_token: str) -> None:
         self.url = url
@@ -129,7 +129,7 @@ class Scene:
         self.consumer = Connection(self.url, self.consumer_token)
 
     async def new_agents(self, count: int) -> list[tuple[str, str]]:
-        """(id, token) of each."""
+        """(id, token) of each new agent."""
         made: list[tuple[str, str]] = []
 
         async def add(connection: Connection) -> None:
@@ -152,7 +152,7 @@ class Scene:
 
 
 def sqlite_floor(path: Path, commits: int) -> float:
-    """Commits of one row each, one after the other, with nothing around them."""
+    """Commits per second: one row each, sequential, nothing else."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
@@ -166,7 +166,7 @@ def sqlite_floor(path: Path, commits: int) -> float:
 
 
 async def postgresql_floor(url: str, commits: int) -> float:
-    """The same, by as many connections at once as there are clients."""
+    """Commits per second: one row each, on as many parallel connections as there are clients."""
     pool = await asyncpg.create_pool(url, min_size=CLIENTS, max_size=CLIENTS)
     await pool.execute("CREATE TABLE floor (number BIGINT, text TEXT)")
     numbers = iter(range(commits))
@@ -183,7 +183,7 @@ async def postgresql_floor(url: str, commits: int) -> float:
     return commits / taken
 
 
-def tell(what: str, value: float, unit: str, note: str = "") -> None:
+def print_row(what: str, value: float, unit: str, note: str = "") -> None:
     print(f"  {what:<44} {value:10.1f} {unit:<5} {note}".rstrip(), flush=True)
 
 
@@ -198,12 +198,12 @@ def cpu_seconds(server: Server) -> float:
 
 
 def cpu_each(server: Server, before: float, count: int) -> str:
-    """What other work on the machine disturbs less than any rate."""
-    return f"{(cpu_seconds(server) - before) / count * 1000:.1f} ms of the server's CPU"
+    """CPU time per request, which other load on the machine disturbs less than a rate."""
+    return f"{(cpu_seconds(server) - before) / count * 1000:.1f} ms server CPU"
 
 
 async def measure_orders(scene: Scene, server: Server, sizes: Sizes, floor: float) -> None:
-    """Orders by one consumer, and the work on them by their agents: a claim and a completion each."""
+    """Orders of one consumer; then a claim and a completion of each by the agents."""
     agents = await scene.new_agents(CLIENTS)
     made: list[tuple[str, Any]] = []
 
@@ -217,7 +217,7 @@ async def measure_orders(scene: Scene, server: Server, sizes: Sizes, floor: floa
     before = cpu_seconds(server)
     orders = sizes.orders / await all_of(map(ordering, range(sizes.orders)), scene.url, scene.consumer_token, CLIENTS)
     used = cpu_each(server, before, sizes.orders)
-    tell("orders", orders, "/s", f"{floor / orders:.1f} floor commits each, {used}")
+    print_row("orders", orders, "/s", f"{floor / orders:.1f} floor commits each, {used}")
 
     async def work(token: str) -> None:
         connection = Connection(scene.url, token)
@@ -233,12 +233,12 @@ async def measure_orders(scene: Scene, server: Server, sizes: Sizes, floor: floa
     await asyncio.gather(*(work(token) for _, token in agents))
     done = len(made) / (time.perf_counter() - started)
     used = cpu_each(server, before, sizes.orders)
-    tell("claims with completes", done, "/s", f"{floor / done:.1f} floor commits for both, {used}")
+    print_row("claims with completes", done, "/s", f"{floor / done:.1f} floor commits for both, {used}")
 
 
 @asynccontextmanager
 async def waiting(scene: Scene, tokens: list[str]) -> AsyncIterator[None]:
-    """Agents that wait for work, each on a connection of its own, while the rest goes on."""
+    """Agents that long-poll in the background, each on its own connection."""
 
     async def wait(token: str) -> NoReturn:
         connection = Connection(scene.url, token)
@@ -262,7 +262,7 @@ async def ended(tasks: Sequence[asyncio.Task[NoReturn]]) -> None:
 
 
 async def timed(work: Awaitable[Any]) -> tuple[Any, float]:
-    """What came of it, and when."""
+    """The result, and the time when it arrived."""
     return await work, time.perf_counter()
 
 
@@ -270,16 +270,18 @@ async def measure_idle(scene: Scene, server: Server, sizes: Sizes) -> None:
     agents = await scene.new_agents(sizes.idle_agents + 1)
     before = resident_kib(server)
     async with waiting(scene, [token for _, token in agents[1:]]):
-        # Once their first signs of life are written they only wait.
+        # After their first heartbeat is stored, the agents only wait.
         connected = f"/agents?status=Connected&agentTypeId={scene.agent_type_id}&pageSize=1"
         while (await scene.admin.call("GET", connected))["totalItems"] < sizes.idle_agents:
             await asyncio.sleep(0.2)
         await asyncio.sleep(1)
         held = resident_kib(server) - before
-        tell("memory of an idle agent", held / sizes.idle_agents, "KiB", f"{sizes.idle_agents} of them")
+        print_row("memory per idle agent", held / sizes.idle_agents, "KiB", f"with {sizes.idle_agents} idle agents")
         started = cpu_seconds(server)
         await asyncio.sleep(sizes.idle_seconds)
-        tell("a core, while all are idle", (cpu_seconds(server) - started) / sizes.idle_seconds * 100, "%")
+        print_row(
+            "CPU of one core while all are idle", (cpu_seconds(server) - started) / sizes.idle_seconds * 100, "%"
+        )
         answered: list[float] = []
         received: list[float] = []
         agent_id, token = agents[0]
@@ -295,9 +297,11 @@ async def measure_idle(scene: Scene, server: Server, sizes: Sizes) -> None:
             await agent.call("POST", f"/jobs/{job['id']}/claim", expect=204)
             await agent.call("POST", f"/jobs/{job['id']}/complete", expect=204)
         agent.close()
-    tell("an order, sent to answered (median)", statistics.median(answered) * 1000, "ms")
+    print_row("an order, request to response (median)", statistics.median(answered) * 1000, "ms")
     worst = max(received) * 1000
-    tell("an order, sent to received by its agent", statistics.median(received) * 1000, "ms", f"worst {worst:.1f}")
+    print_row(
+        "an order, request to received by its agent", statistics.median(received) * 1000, "ms", f"worst {worst:.1f}"
+    )
 
 
 async def milliseconds(connection: Connection, path: str) -> float:
@@ -324,24 +328,24 @@ async def measure_pages(scene: Scene, server: Server, database_url: str, sizes: 
         first = f"/services?pageSize={PAGE_SIZE}&after="
         questions = {
             "first page": first,
-            "page after a cursor, half way": first + cursor_at(size // 2),
+            "page after a cursor, half-way": first + cursor_at(size // 2),
             "name, one match": f"{first}&name=bulk%20{size - 1}",
-            "name, thousandth part matches": f"{first}&name=lk%20{str(size)[:1]}23",
+            "name, 0.1 % match": f"{first}&name=lk%20{str(size)[:1]}23",
             "name, all match": f"{first}&name=bulk",
-            "name, none matches": f"{first}&name=nothing",
+            "name, no match": f"{first}&name=nothing",
             "status": f"{first}&status=Stopped",
             "numbered page, with totals": f"/services?pageSize={PAGE_SIZE}",
         }
         for what, path in questions.items():
             before = cpu_seconds(server)
             taken = await milliseconds(consumer, path)
-            tell(what, taken, "ms", f"at {size:,} services, {cpu_each(server, before, PAGES)}")
+            print_row(what, taken, "ms", f"at {size:,} services, {cpu_each(server, before, PAGES)}")
         await measure_one_by_one(scene, server, agent_id, agent_token, f"at {size:,} services")
     await store.close()
 
 
 async def measure_one_by_one(scene: Scene, server: Server, agent_id: str, agent_token: str, where: str) -> None:
-    """An order, and its agent's poll, claim and completion, with nobody else about."""
+    """An order and its agent's poll, claim and completion, without other load."""
     agent = Connection(scene.url, agent_token)
     taken: dict[str, list[float]] = {"an order": [], "a poll": [], "a claim": [], "a completion": []}
 
@@ -361,11 +365,11 @@ async def measure_one_by_one(scene: Scene, server: Server, agent_id: str, agent_
     agent.close()
     used = cpu_each(server, before, PAGES)
     for what, times in taken.items():
-        tell(what, statistics.median(times), "ms", f"{where}, all four {used}")
+        print_row(what, statistics.median(times), "ms", f"{where}, all four {used}")
 
 
 async def measure_jobs(scene: Scene, server: Server, sizes: Sizes, floor: float) -> None:
-    """Every agent waits, claims with a lease, renews once and completes, while orders come in; none may be lost."""
+    """Every agent polls, claims with a lease, renews once and completes while orders arrive; no job may be lost."""
     agents = await scene.new_agents(sizes.working_agents)
     finished: set[str] = set()
 
@@ -408,17 +412,19 @@ async def measure_jobs(scene: Scene, server: Server, sizes: Sizes, floor: float)
     await ended(workers)
     left = await scene.consumer.call("GET", "/jobs?status=Pending&status=Processing")
     if finished != ordered or left["totalItems"]:
-        raise RuntimeError(f"{len(ordered - finished)} jobs were lost, {left['totalItems']} are left")
+        raise RuntimeError(f"{len(ordered - finished)} jobs were lost, {left['totalItems']} are unfinished")
     rate = sizes.jobs / taken
     used = cpu_each(server, before, sizes.jobs)
-    tell("orders, each polled, claimed, renewed, done", rate, "/s", f"{floor / rate:.1f} floor commits each, {used}")
-    tell(f"… {sizes.jobs:,} by {sizes.working_agents:,} agents, none lost", taken, "s")
+    print_row(
+        "orders: polled, claimed, renewed, completed", rate, "/s", f"{floor / rate:.1f} floor commits each, {used}"
+    )
+    print_row(f"… {sizes.jobs:,} by {sizes.working_agents:,} agents, none lost", taken, "s")
 
 
 async def measure(server: Server, database_url: str, sizes: Sizes, floor: float) -> None:
     scene = Scene(server.url, server.admin.token or "")
     await scene.prepare()
-    tell("floor: bare commits of one row", floor, "/s")
+    print_row("floor: bare commits of one row", floor, "/s")
     await measure_orders(scene, server, sizes, floor)
     await measure_idle(scene, server, sizes)
     await measure_jobs(scene, server, sizes, floor)
@@ -430,7 +436,7 @@ def main() -> None:
     sizes = parser.add_mutually_exclusive_group()
     sizes.add_argument("--quick", action="store_const", const=QUICK, dest="sizes", help="takes seconds")
     sizes.add_argument("--all", action="store_const", const=ALL, dest="sizes", help="up to a million services")
-    parser.add_argument("--database", choices=["sqlite", "postgresql"], help="one of them only")
+    parser.add_argument("--database", choices=["sqlite", "postgresql"], help="only this database")
     parser.set_defaults(sizes=USUAL)
     options = parser.parse_args()
     raise_file_limit()

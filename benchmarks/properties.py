@@ -1,13 +1,13 @@
-"""Microseconds per document for the VM of the specification with fifteen properties: this engine beside its peers.
+"""Compares this property engine with its peers: microseconds per document, for the specification's VM with 15 properties.
 
-Run it with `python benchmarks/properties.py`. Everybody gets the same parsed document and owes the same: for a right one
-the document as plain data with defaults filled in, for a wrong one a path and a message for each fault.
+Run it with `python benchmarks/properties.py`. Every contender gets the same parsed document and must return the same: for a
+valid document plain data with defaults, for an invalid one a path and a message per fault.
 
-- This engine decides a dry creation, as the server does when it is asked to validate; it also judges who may set what.
-- pydantic has a model written by hand with the same rules; it validates and dumps, or tells its errors. In a second row
-  it leaves the links, inputs and contexts out of the errors; in a third it does not dump either, which is less work.
-- The tools for JSON Schema get the schema that this engine exports. They fill in no defaults and make no copy, so they
-  have less to do. fastjsonschema stops at the first fault."""
+- This engine evaluates a dry creation, like the server's validation; it also checks the authorizers.
+- pydantic uses a hand-written model with the same rules; it validates and dumps, or returns its errors. The second row
+  omits links, inputs and contexts from the errors; the third also skips the dump, which is less work.
+- The JSON Schema tools get the schema that this engine exports. They fill in no defaults and copy nothing, which is less
+  work. fastjsonschema stops at the first fault."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from mainstay.control.domain.properties.parse import parse_property_schema
 from mainstay.control.rulebook import installed_rulebook
 from seed_text import block
 
-# Short rounds, so that some of them are not interrupted on a machine that is shared.
+# Short rounds, so that some run without interruption on a shared machine.
 ROUNDS = 300
 SECONDS_PER_ROUND = 0.001
 
-# What pydantic tells in its errors.
+# Arguments of pydantic's `errors()`.
 WHOLE: Mapping[str, Any] = {}
 TRIMMED: Mapping[str, Any] = {"include_url": False, "include_context": False, "include_input": False}
 
@@ -74,7 +74,7 @@ TEN_FAULTS: dict[str, Any] = {
 
 
 def schema_document() -> dict[str, Any]:
-    """The VM, and four properties from the chapters on types, so that every kind of value is there."""
+    """The VM and four properties from the chapters on types, so that every kind of value is included."""
     document: Any = block("VM Service Type with Mixed Authorizers")
     for heading in ("Number (Float)", "Boolean", "Array", "JSON"):
         more: Any = block(heading)
@@ -84,7 +84,7 @@ def schema_document() -> dict[str, Any]:
 
 
 class WholeNumber:
-    """One of some integers: on its own pydantic's `Literal` takes true for 1 and 4.0 for 4."""
+    """An integer enum: pydantic's `Literal` alone accepts true for 1 and 4.0 for 4."""
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.chain_schema([core_schema.int_schema(strict=True), handler(source)])
@@ -98,24 +98,24 @@ class Tags(pydantic.BaseModel):
 
 class VirtualMachine(pydantic.BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
-    instanceName: Annotated[str, Field(min_length=3, max_length=50, pattern=r"^[a-zA-Z0-9-]+$")]  # noqa: N815  # the wire's name
+    instanceName: Annotated[str, Field(min_length=3, max_length=50, pattern=r"^[a-zA-Z0-9-]+$")]  # noqa: N815  # name in the API
     region: Literal["us-east-1", "us-west-2", "eu-west-1"]
     cpu: Annotated[Literal[1, 2, 4, 8, 16, 32], WholeNumber()]
     memory: Annotated[Literal[1, 2, 4, 8, 16, 32, 64], WholeNumber()]
-    diskSize: Annotated[int, Field(ge=10, le=1000)]  # noqa: N815  # the wire's name
-    imageId: str  # noqa: N815  # the wire's name
-    publicIp: str | None = None  # noqa: N815  # the wire's name
-    instanceId: str | None = None  # noqa: N815  # the wire's name
-    ipAddress: str | None = None  # noqa: N815  # the wire's name
+    diskSize: Annotated[int, Field(ge=10, le=1000)]  # noqa: N815  # name in the API
+    imageId: str  # noqa: N815  # name in the API
+    publicIp: str | None = None  # noqa: N815  # name in the API
+    instanceId: str | None = None  # noqa: N815  # name in the API
+    ipAddress: str | None = None  # noqa: N815  # name in the API
     hostname: str | None = None
     tags: Tags | None = None
     price: Annotated[float, Field(allow_inf_nan=False)] = 0.0
     enabled: bool = True
     ports: Annotated[list[Annotated[int, Field(ge=1, le=65535)]], Field(min_length=1, max_length=10)] | None = None
-    customData: JsonValue = None  # noqa: N815  # the wire's name
+    customData: JsonValue = None  # noqa: N815  # name in the API
 
 
-# What a contender makes of a document: the faults, or if there are none the document that is accepted.
+# Returns the faults, or if there are none the accepted document.
 Judge = Callable[[dict[str, Any]], tuple[Faults, object]]
 
 
@@ -126,8 +126,8 @@ def contenders() -> dict[str, Judge]:
         "fastjsonschema": with_fastjsonschema({**exported, "$schema": "http://json-schema.org/draft-07/schema#"}),
         "jsonschema-rs": with_jsonschema_rs(exported),
         "pydantic": with_pydantic,
-        "pydantic trimmed": partial(with_pydantic, told=TRIMMED),
-        "pydantic no dump": partial(with_pydantic, told=TRIMMED, dump=False),
+        "pydantic trimmed": partial(with_pydantic, details=TRIMMED),
+        "pydantic no dump": partial(with_pydantic, details=TRIMMED, dump=False),
         "jsonschema": with_jsonschema(exported),
     }
 
@@ -179,17 +179,17 @@ def with_jsonschema(exported: dict[str, Any]) -> Judge:
 
 
 def with_pydantic(
-    given: dict[str, Any], *, told: Mapping[str, Any] = WHOLE, dump: bool = True
+    given: dict[str, Any], *, details: Mapping[str, Any] = WHOLE, dump: bool = True
 ) -> tuple[Faults, object]:
     try:
         machine = VirtualMachine.model_validate(given)
     except pydantic.ValidationError as error:
-        return [(each["loc"], each["msg"]) for each in error.errors(**told)], None
+        return [(each["loc"], each["msg"]) for each in error.errors(**details)], None
     return [], machine.model_dump(exclude_none=True) if dump else machine
 
 
 def measure(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """Microseconds per call, the best of many short rounds taken in turn, so that all see the same machine."""
+    """Microseconds per call: the best of many short rounds, run alternately so that all see the same load."""
     repeats = {name: repeats_for(call) for name, call in calls.items()}
     best = dict.fromkeys(calls, float("inf"))
     for _ in range(ROUNDS):
@@ -202,7 +202,7 @@ def measure(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
 
 
 def repeats_for(call: Callable[[], object]) -> int:
-    """How often the call fits into a round, once it is warm."""
+    """How many warm calls fit into a round."""
     best = float("inf")
     for _ in range(20):
         start = time.perf_counter()
@@ -212,7 +212,7 @@ def repeats_for(call: Callable[[], object]) -> int:
 
 
 def attack_ratios() -> dict[str, float]:
-    """How much longer a text of ten times the length takes; 10 is linear, 100 quadratic."""
+    """Time ratio for a text of ten times the length; 10 is linear, 100 quadratic."""
     return {pattern: attack_ratio(pattern) for pattern in (r"^(a+)+$", r"^(a|aa)+$", r"(.*a){12}b", r"^(\w+\s?)*$")}
 
 
@@ -224,7 +224,7 @@ def attack_ratio(pattern: str) -> float:
 
 
 def check_equal_work(judges: dict[str, Judge]) -> None:
-    """Nobody is measured who does something else: right is right, and who fills in defaults comes to the same document."""
+    """Asserts that all contenders accept the valid document, and that those with defaults return the same document."""
     accepted = {name: judge(VALID) for name, judge in judges.items()}
     assert all(not faults for faults, _ in accepted.values()), accepted
     assert accepted["mainstay"][1] == accepted["pydantic"][1] == {**VALID, "enabled": True}

@@ -1,6 +1,6 @@
-"""A hundred stable units on a real systemd: how many systemctl processes it takes to find that there is nothing to do.
+"""Counts the systemctl processes of a no-op run over a hundred stable units on a real systemd.
 
-Beside mainstay: two calls per unit, the way its provider was first designed, and the peers that are installed.
+Compares mainstay with two calls per unit (the first design of its provider) and with the installed peers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ for number in range(int(sys.argv[1])):
     for verb in ("is-active", "is-enabled"):
         subprocess.run(["systemctl", verb, "--system", f"bench{number}"], check=True, stdout=subprocess.DEVNULL)
 """
-TURNS = 3
+ROUNDS = 3
 MOST_PROCESSES = 5
 
 
@@ -59,30 +59,30 @@ def contestants(count: int) -> list[Contestant]:
 
 
 def measure(host: SystemdHost, contestant: Contestant, program: str) -> Cost:
-    """The least of some turns: noise of a shared machine only ever adds."""
+    """The lowest of several rounds, because noise on a shared machine only adds."""
     host.write(contestant.path, contestant.content)
     environment = {"MAINSTAY_STATE_DIR": "/srv/state", "PATH": f"{SEARCH_PATH}:{Path(program).parent}"}
     costs = []
-    for _ in range(TURNS):
+    for _ in range(ROUNDS):
         host.shell(f": >{RECORD}")
-        begun = time.perf_counter()
+        started = time.perf_counter()
         host.run(program, *contestant.words, environment=environment, check=True, timeout=600)
-        seconds = time.perf_counter() - begun
+        seconds = time.perf_counter() - started
         costs.append(Cost(len(host.read(RECORD).splitlines()), seconds))
     return min(costs, key=lambda cost: cost.seconds)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("--count", type=int, default=100, help="how many units")
-    parser.add_argument("--peer-path", default="", help="further directories to look for peers in")
+    parser.add_argument("--count", type=int, default=100, help="number of units")
+    parser.add_argument("--peer-path", default="", help="additional directories to search for peers")
     options = parser.parse_args()
     reason = why_not()
     if reason is not None:
-        print(f"no host with a real systemd can run here: {reason}", file=sys.stderr)
+        print(f"cannot run a host with a real systemd here: {reason}", file=sys.stderr)
         return 77
-    lent = sorted({ROOT, Path(sys.prefix), Path(sys.base_prefix)})
-    with SystemdHost("bench", read_only_binds=lent) as host:
+    shared = sorted({ROOT, Path(sys.prefix), Path(sys.base_prefix)})
+    with SystemdHost("bench", read_only_binds=shared) as host:
         prepare(host, options.count)
         costs = {}
         for contestant in contestants(options.count):
@@ -108,7 +108,9 @@ def print_ratios(costs: dict[str, Cost], count: int) -> int:
     for name, cost in costs.items():
         print(f"{name:<20} {cost.processes:>10} {cost.seconds:>10.2f} {cost.seconds / ours.seconds:>11.1f}")
     is_reached = ours.processes <= MOST_PROCESSES and all(ours.seconds <= cost.seconds for cost in costs.values())
-    print(f"at most {MOST_PROCESSES} systemctl processes, and slower than nobody: {'yes' if is_reached else 'NO'}")
+    print(
+        f"at most {MOST_PROCESSES} systemctl processes, and not slower than any peer: {'yes' if is_reached else 'NO'}"
+    )
     return 0 if is_reached else 1
 
 

@@ -1,4 +1,4 @@
-"""What is to be done: the same files, commands or copy for each contestant, made ready and checked by us."""
+"""The work: the same files, commands or copy for each contestant, prepared and verified here."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ ACTIONS = {FILES: (CREATE, NO_OP, DRIFT), COMMANDS: (SKIPPED, RUN), COPY: (CREAT
 
 
 class WrongResult(Exception):
-    """A contestant said it was done, and the tree says otherwise."""
+    """A contestant reported success, but the tree is wrong."""
 
 
 class Work:
-    """One kind of work of one size, in a folder of its own."""
+    """One kind of work of one size, in its own folder."""
 
     def __init__(self, kind: str, count: int, folder: str) -> None:
         self.kind = kind
@@ -46,7 +46,7 @@ class Work:
         return f"{self.root}/{number // FILES_PER_DIRECTORY:03d}/instance-{number:06d}.conf"
 
     def commands(self) -> Iterator[tuple[str, str]]:
-        """Each command, and the file that keeps it from being run."""
+        """Each command, and the file whose existence skips it."""
         for number in range(self.count):
             yield f"/bin/true {number}", f"{self.root}/done-{number}"
 
@@ -60,17 +60,17 @@ class Work:
         if self.kind == FILES and action == DRIFT:
             for number in self._drifting():
                 with open(self.path(number), "a", encoding="utf-8") as file:
-                    file.write("# somebody was here\n")
+                    file.write("# edited by hand\n")
         if action == SKIPPED:
             for _, marker in self.commands():
                 with open(marker, "wb"):
                     pass
-        # What we did here must not be paid for by the contestant's own sync.
+        # Otherwise the contestant's own sync would also flush these writes.
         os.sync()
 
     def _put_aside(self) -> None:
-        """An empty tree. Nothing is removed while others are measured: a file system that does not hand out freed
-        inodes again at once (ext4) searches past them, and would be most of what a creation is charged with."""
+        """Starts with an empty tree. Old trees are renamed, not removed: ext4 does not reuse freed inodes at once, and
+        searching past them would dominate the measured creation."""
         self._aside += 1
         os.rename(self.root, f"{self.folder}/aside-{self._aside}")
         os.mkdir(self.root)
@@ -115,4 +115,4 @@ def content(number: int) -> str:
 
 def expect(is_so: bool, path: str) -> None:
     if not is_so:
-        raise WrongResult(f"{path} is not as wanted")
+        raise WrongResult(f"{path} is not in its desired state")
