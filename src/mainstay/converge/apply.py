@@ -86,6 +86,8 @@ class Run:
         self.gave_up_after: str | None = None
         # Whose turn it is, with its templates filled in.
         self.current: Resource | None = None
+        # The state before its changes.
+        self.before: State | None = None
 
     def run(self) -> Report:
         manifest, report, observer = self.manifest, self.report, self.observer
@@ -161,6 +163,7 @@ class Run:
         host, noop = self.host, self.options.noop
         event.noop = noop
         self.current = resource
+        self.before = None
         host.notes.clear()
         try:
             if resource.id in self.done_ahead or self._gate(resource, event):
@@ -183,7 +186,7 @@ class Run:
     def redact(self, event: Event) -> None:
         resource = event.resource
         if resource.sensitive or self.redactor.secrets or resource.type in self.secret_types:
-            self.redactor.redact(event, self.manifest.types[resource.type].properties)
+            self.redactor.redact(event, self.manifest.types[resource.type].properties, self.before)
 
     def clean_of(self, resource: Resource, text: str) -> str:
         """Text about a resource, without its hidden values and the caller's secrets."""
@@ -259,6 +262,7 @@ class Run:
         else:
             actual, changes = done
             event.state = actual
+        self.before = actual
         if changes:
             event.reason = changes[0].reason
             if self.options.differences:

@@ -34,11 +34,15 @@ class Redactor:
     def clean(self, text: str) -> str:
         return _clean(text, self.secrets)
 
-    def redact(self, event: Event, properties: Properties) -> None:
-        """Removes the caller's secrets and what the resource declares as hidden."""
+    def redact(self, event: Event, properties: Properties, before: State | None = None) -> None:
+        """Removes the caller's secrets and what the resource declares as hidden, also as it was `before`."""
         resource = event.resource
         hidden = _hidden_names(resource, properties)
-        words = [*_hidden_words(resource, properties), *redact_state(event.state, hidden)]
+        words = [
+            *_hidden_words(resource, properties),
+            *redact_state(before, hidden),
+            *redact_state(event.state, hidden),
+        ]
         secrets = _longest_first([*self.secrets, *_as_shown(words)]) if words else self.secrets
         if resource.sensitive:
             event.output = REDACTED if event.output else event.output

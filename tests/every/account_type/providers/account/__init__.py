@@ -1,0 +1,1 @@
+"""Providers of the account type of the tests."""

@@ -1,0 +1,311 @@
+"""What holds for every property that a type declares secret or private: a canary in it appears nowhere.
+
+The samples below are found by type and by kind; a type or a kind without one is a failure that names what to add.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from applying import Applied, fill_in
+from mainstay.agent.translate import failure_message, report_document
+from mainstay.converge import providers, resources
+from mainstay.converge.contract import Property, ResourceType
+from mainstay.foundation.text import REDACTED
+
+ACCOUNT_TYPE = Path(__file__).with_name("account_type")
+# The account type is found as every other type is: in the folders that are the registry.
+PROGRAM = """
+import sys
+from mainstay.cli.main import program
+from mainstay.converge import providers, resources
+resources.__path__.append(sys.argv.pop(1) + "/resources")
+providers.__path__.append(sys.argv.pop(1) + "/providers")
+program()
+"""
+SHORT = "Kq9Zp-canary"
+# Longer than any message quotes.
+LONG = "".join(f"{number:04x}Wx" for number in range(200))
+PIECES = (SHORT, repr(SHORT), SHORT[::-1], LONG[:24], LONG[-24:])
+LOOKS_SECRET = ("password", "token", "hash", "key", "secret", "headers")
+
+# Type → names of its samples, and the properties they need beside the one that holds the canary.
+SAMPLES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "account": (
+        tuple(f"ROOT/account{number}" for number in range(30)),
+        {},
+    ),
+    "exec": (
+        tuple(f"go{number}" for number in range(30)),
+        {"command": "sh -c 'env; env | rev; exit 1'", "logoutput": True, "timeout": "20s"},
+    ),
+    "file": (
+        tuple(f"ROOT/file{number}" for number in range(30)),
+        {"ensure": "present", "content": "x", "owner": "USER", "group": "GROUP", "mode": "0600"},
+    ),
+    # Neither changes the host: what is installed stays, and what is not there need not be stopped.
+    "package": (("bash", "coreutils", "grep", "sed", "tar", "gzip", "findutils", "diffutils"), {}),
+    "service": (tuple(f"mainstay-canary{number}" for number in range(30)), {"ensure": "stopped"}),
+}
+# Kind of value → values with which a manifest loads, and values with which it does not.
+COMMANDS = [
+    "echo CANARY",
+    "/nonexistent/CANARY",
+    "sh -c 'echo CANARY; echo CANARY >&2; echo CANARY | rev; exit 1'",
+    "sh -c 'echo CANARY; kill -9 $$'",
+]
+LOADS: dict[str, list[Any]] = {
+    "text": ["CANARY", "two\nCANARY\nlines\n", "{{ 'CANARY' }}"],
+    "command": COMMANDS,
+    "list of text": [["NAME=CANARY"], ["NAME={{ 'CANARY' }}"]],
+}
+DOES_NOT_LOAD: dict[str, list[Any]] = {
+    "text": [{"CANARY": "x"}, ["CANARY"], "{{ 'CANARY' ~ }}", "a {{ 'CANARY"],
+    "command": [{"x": "CANARY"}, ["CANARY"], "{{ 'CANARY' ~ }}", "a {{ 'CANARY"],
+    "list of text": ["CANARY", {"x": "CANARY"}, [["CANARY"]], "{{ 'CANARY' ~ }}"],
+}
+
+
+@pytest.fixture(autouse=True)
+def _account_type(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """In this process as in the one of the program."""
+    monkeypatch.setattr(resources, "__path__", [*resources.__path__, str(ACCOUNT_TYPE / "resources")])
+    monkeypatch.setattr(providers, "__path__", [*providers.__path__, str(ACCOUNT_TYPE / "providers")])
+    yield
+    for name in [name for name in sys.modules if name.startswith("mainstay.converge") and "account" in name]:
+        if name.rpartition(".")[2] in ("account", "imitation"):
+            del sys.modules[name]
+
+
+def found_types() -> list[ResourceType]:
+    return [found for name in resources.names() if (found := resources.find(name)) is not None]
+
+
+def account_properties() -> Iterator[tuple[str, str, str]]:
+    """The account type is not in the registry while tests are collected."""
+    yield from (("account", name, "text") for name in ("password_hash", "token", "note"))
+    yield ("account", "pins", "list of text")
+
+
+def hidden() -> list[Any]:
+    """(type, property, kind): every hidden property, and the health checks that every type has."""
+    found = [*account_properties()]
+    for one in found_types():
+        found += [
+            (one.name, name, entry.kind.name)
+            for name, entry in one.properties.items()
+            if entry.secret or entry.private
+        ]
+        found.append((one.name, "health_checks", "command"))
+    return [pytest.param(*each, id=f"{each[0]}.{each[1]}") for each in found]
+
+
+def manifest_of(type_name: str, name: str, values: list[Any], *, sensitive: bool) -> str:
+    """A resource for each value and each canary; JSON is YAML."""
+    names, given = SAMPLES[type_name]
+    entries: list[dict[str, Any]] = []
+    filled = [json.loads(json.dumps(value).replace("CANARY", canary)) for canary in (SHORT, LONG) for value in values]
+    for resource_name, value in zip(names, filled, strict=False):
+        properties = {**given, name: [{"command": value}] if name == "health_checks" else value}
+        if name == "contents":
+            del properties["content"]
+        if sensitive:
+            properties["sensitive"] = True
+        if type_name == "account":
+            properties["way"] = ("", "fail", "crash", "fade")[len(entries) % 4]
+        entries.append({resource_name: properties})
+    return json.dumps([{type_name: entries}])
+
+
+def needs_sensitive(type_name: str, name: str) -> bool:
+    found = resources.find(type_name)
+    entry = None if found is None else found.properties.get(name)
+    return entry is None or not entry.secret
+
+
+def program(root: Path, *words: str) -> str:
+    """What the program shows."""
+    folder = str(ACCOUNT_TYPE)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, folder, folder, *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=root,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.stdout + done.stderr
+
+
+def everything_kept() -> str:
+    state = Path(os.environ["MAINSTAY_STATE_DIR"])
+    return "\n".join(
+        f"{path}\n{path.read_bytes().decode('utf-8', 'backslashreplace') if path.is_file() else ''}"
+        for path in state.rglob("*")
+    )
+
+
+def leaks(shown: str) -> list[str]:
+    return [piece for piece in PIECES if piece in shown]
+
+
+def write(root: Path, text: str) -> str:
+    path = root.parent / "manifest.yaml"
+    path.write_text(fill_in(text, root))
+    return str(path)
+
+
+def put_accounts(root: Path) -> None:
+    """What is on the host already is as secret as what is to come."""
+    for number in range(0, 30, 2):
+        (root / f"account{number}").write_text(f"old {LONG}")
+
+
+# ---- what a type must declare ----
+def undeclared(one: ResourceType) -> list[str]:
+    """Properties that look like a secret and are declared neither secret nor private, each with what to add."""
+    return [
+        f"{one.name}.{name} looks like a secret: add `secret=True` to its Property (never shown), "
+        "or `private=True` (hidden under `sensitive: true`)"
+        for name, entry in one.properties.items()
+        if any(word in name.lower() for word in LOOKS_SECRET) and not entry.secret and not entry.private
+    ]
+
+
+def test_what_looks_like_a_secret_is_declared() -> None:
+    assert [problem for one in found_types() for problem in undeclared(one)] == []
+
+
+def test_a_property_that_looks_like_a_secret_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    account = resources.find("account")
+    assert account is not None
+    public = Property(account.properties["note"].kind, "not declared")
+    monkeypatch.setattr(type(account), "properties", {**account.properties, "api_token": public})
+    (problem,) = undeclared(account)
+    assert problem.startswith("account.api_token looks like a secret: add `secret=True`")
+
+
+def test_another_name_of_a_property_hides_as_much() -> None:
+    for one in found_types():
+        for name, entry in one.properties.items():
+            if entry.alias_of is not None:
+                named = one.properties[entry.alias_of]
+                assert (entry.secret, entry.private) == (named.secret, named.private), f"{one.name}.{name}"
+
+
+def test_every_type_and_kind_has_samples() -> None:
+    for one in found_types():
+        assert one.name in SAMPLES, f"add names and required properties of {one.name} to SAMPLES"
+    for type_name, name, kind in (parameter.values for parameter in hidden()):
+        assert kind in LOADS, f"add values of {type_name}.{name}, a {kind}, to LOADS and DOES_NOT_LOAD"
+
+
+# ---- the canary ----
+@pytest.mark.parametrize(("type_name", "name", "kind"), hidden())
+def test_a_hidden_value_is_shown_nowhere(type_name: str, name: str, kind: str, root: Path) -> None:
+    values = [*LOADS[kind]]
+    if kind == "text" and name in ("token", "content", "contents"):
+        values += ["{{ 'CANARY' ~ nope }}", "refused CANARY"]
+    sensitive = needs_sensitive(type_name, name)
+    manifest = write(root, manifest_of(type_name, name, values, sensitive=sensitive))
+    report = root.parent / "report.json"
+    sample = SAMPLES[type_name][0][0].replace("ROOT", str(root))
+    shown = ""
+    for words in (
+        ("render", manifest),
+        ("render", manifest, "--json"),
+        ("validate", manifest),
+        ("apply", manifest, "--noop", "--diff", "-v"),
+        ("apply", manifest, "--noop", "--diff", "--json"),
+        ("apply", manifest, "--diff", "-v", "--report", str(report)),
+        ("apply", manifest, "--diff", "--json"),
+        ("status", type_name, sample),
+        ("status", type_name, sample, "--json"),
+        ("history",),
+    ):
+        if words[0] == "apply":
+            put_accounts(root)
+        text = program(root, *words)
+        assert leaks(text) == [], (words, text)
+        shown += text
+    assert REDACTED in shown
+    for kept in json.loads(program(root, "history", "--json")):
+        shown = program(root, "history", "show", kept["run_id"])
+        assert leaks(shown) == [], shown
+    assert leaks(report.read_text() + everything_kept()) == []
+
+
+@pytest.mark.parametrize(("type_name", "name", "kind"), hidden())
+def test_a_fault_does_not_show_a_hidden_value(type_name: str, name: str, kind: str, root: Path) -> None:
+    values = [*DOES_NOT_LOAD[kind]]
+    if (type_name, name) in (("account", "password_hash"), ("account", "note")):
+        values += ["refused CANARY", "{{ 'CANARY' ~ nope }}"]
+    if kind == "command" and name != "health_checks":
+        values.append("tool 'CANARY")
+    manifest = write(root, manifest_of(type_name, name, values, sensitive=needs_sensitive(type_name, name)))
+    for words in (("validate",), ("apply", "--json")):
+        text = program(root, *words, manifest)
+        assert "fault" in text
+        assert leaks(text) == [], text
+    assert leaks(everything_kept()) == []
+
+
+@pytest.mark.parametrize(("type_name", "name", "kind"), hidden())
+def test_the_server_receives_no_hidden_value(
+    type_name: str, name: str, kind: str, apply: Callable[..., Applied], root: Path
+) -> None:
+    text = manifest_of(type_name, name, LOADS[kind], sensitive=needs_sensitive(type_name, name))
+    put_accounts(root)
+    done = apply(text, differences=True)
+    heard = json.dumps(report_document(done.as_json(), str(root)))
+    if done.report.failed:
+        heard += failure_message(done.report, str(root))
+    assert leaks(heard) == [], heard
+    assert leaks(repr([vars(event.resource) for event in done.report.events if not event.resource.sensitive])) == []
+
+
+def test_without_sensitive_a_private_value_is_shown(root: Path) -> None:
+    """The canaries above are hidden by the declaration, not because nothing shows them."""
+    for type_name, name, kind in (parameter.values for parameter in hidden()):
+        if needs_sensitive(type_name, name) and type_name == "account":
+            text = manifest_of(type_name, name, LOADS[kind], sensitive=False)
+            shown = program(root, "apply", write(root, text), "--json") + program(root, "render", write(root, text))
+            assert leaks(shown) != [], (type_name, name)
+
+
+def test_what_an_earlier_resource_said_of_its_secret_stays_one(apply: Callable[..., Applied], root: Path) -> None:
+    text = """
+    - account:
+        - ROOT/account: {password_hash: Kq9Zp-canary}
+    - exec:
+        - go: {command: "sh -c 'echo $0; exit 1' '{{ result(\\"account#ROOT/account\\").stdout }}'", logoutput: true}
+    """
+    done = apply(text)
+    assert done.outcomes == ["changed", "failed"]
+    assert leaks(json.dumps(done.as_json()) + everything_kept()) == []
+    assert (root / "account").read_text() == SHORT
+
+
+def test_rendering_hides_the_data_that_a_secret_property_takes(root: Path) -> None:
+    text = f"""
+    data: {{hash: {SHORT}, plain: shown}}
+    resources: [account: [ROOT/account: {{password_hash: "{{{{ data.hash }}}}"}}]]
+    """
+    shown = program(root, "render", write(root, text))
+    assert f"hash: '{REDACTED}'\n  plain: shown\n" in shown
+    assert leaks(shown) == []
+
+
+def test_a_secret_property_is_write_only_in_the_schema(root: Path) -> None:
+    schema = json.loads(program(root, "schema", "manifest"))
+    properties = schema["$defs"]["account"]["properties"]
+    assert properties["password_hash"]["writeOnly"] is True
+    assert properties["note"]["description"] == "a remark; private: hidden when `sensitive` is true"
