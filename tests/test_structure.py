@@ -9,9 +9,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+from mainstay.control.domain.event_types import EVENT_TYPES
+from mainstay.control.store.engine.records import Table
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "mainstay"
 STORE = "control/store/"
@@ -144,5 +148,47 @@ def test_the_default_lifecycle_imports_nothing() -> None:
             module.at(node, f"imports {name}; keep this module a plain document")
             for node, name in imported(module.tree)
             if not name.startswith("__future__.")
+        ]
+    )
+
+
+VERBS = {"insert": "created", "update": "updated", "delete": "deleted"}
+
+
+def recorded_event_types() -> Iterator[tuple[str, str]]:
+    """(event type, where it is recorded): by name, or by a change through the unit of work of a table's row."""
+    nouns = {
+        name: table.noun
+        for file in (SOURCE / STORE).glob("*.py")
+        for name, table in vars(import_module(f"mainstay.control.store.{file.stem}")).items()
+        if isinstance(table, Table)
+    }
+    for module in modules():
+        if module.path == "control/domain/jobs.py":
+            yield from ((text, module.at(node, text)) for node, text in texts(module.tree) if text.startswith("job."))
+        for call in (node for node in ast.walk(module.tree) if isinstance(node, ast.Call)):
+            if called_name(call) == "record_event":
+                found = (text for _, text in texts(call.args[0]) if "{}" not in text)
+                yield from ((text, module.at(call, text)) for text in found)
+            elif ast.unparse(call.func) in {f"work.{method}" for method in VERBS}:
+                name = f"{nouns[ast.unparse(call.args[0])]}.{VERBS[called_name(call)]}"
+                yield name, module.at(call, name)
+
+
+def test_every_recorded_event_type_is_in_the_table_and_every_row_is_recorded() -> None:
+    recorded = dict(recorded_event_types())
+    table = "control/domain/event_types.py"
+    report(
+        [
+            *(
+                f"{place}: unknown event type; add it to {table}"
+                for name, place in recorded.items()
+                if name not in EVENT_TYPES
+            ),
+            *(
+                f"{table}: nothing records {name}; record it or remove it"
+                for name in EVENT_TYPES
+                if name not in recorded
+            ),
         ]
     )

@@ -277,3 +277,12 @@ def test_a_question_of_a_dead_server_is_announced_again_and_then_forgotten(play:
                 assert len(await plan_store.older(work.tx, scene.now, 10)) == left
 
     play(test)
+
+
+def test_an_event_of_an_unknown_type_is_a_bug(play: Play) -> None:
+    async def test(scene: Scene) -> None:
+        async with scene.work() as work:
+            with pytest.raises(ValueError, match=r"unknown event type 'service\.vanished'; add it to"):
+                await work.record_event("service.vanished", None, scene.service)
+
+    play(test)

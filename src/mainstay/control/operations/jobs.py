@@ -141,14 +141,14 @@ async def claim(work: UnitOfWork, job: JobRow, wanted: Claim) -> Leased | None:
         won = await store.claim(work.tx, job.id, work.now, deadline, None)
         if won is None:
             raise await _not_pending(work, job)
-        await work.record_event("job.claimed", "job", job, won)
+        await work.record_event("job.claimed", job, won)
         return None
     token = _lease_token(job, wanted.claim_id)
     lease = (expires, hash_token(token), _kept_claim_id(wanted))
     won = await store.claim(work.tx, job.id, work.now, deadline, lease)
     if won is None:
         return await _same_claim(work, job, wanted, token)
-    await work.record_event("job.claimed", "job", job, won)
+    await work.record_event("job.claimed", job, won)
     return Leased(token, expires, won)
 
 
@@ -224,7 +224,7 @@ async def _requeue(work: UnitOfWork, held: LockedJob, decision: Requeue) -> None
     )
     deadline = decide.pending_deadline(held.definition.lifecycle, held.job.action, work.now)
     await JOBS.update(work.tx, after, deadline_at=to_optional_microseconds(deadline), lease_hash=None, claim_id=None)
-    await work.record_event(decision.event_type, "job", held.job, after)
+    await work.record_event(decision.event_type, held.job, after)
     work.tx.announce(runs.agent_topic(held.job.agent_id))
 
 
@@ -351,7 +351,7 @@ async def _end_job(
     )
     kept = None if report is None else msgspec.json.encode(report).decode()
     await JOBS.update(work.tx, after, outcome=outcome, report=kept, deadline_at=None)
-    await work.record_event(decide.ended_event_type(status), "job", held.job, after)
+    await work.record_event(decide.ended_event_type(status), held.job, after)
     # A group that was busy may have more to do.
     work.tx.announce(runs.agent_topic(held.job.agent_id))
 
@@ -385,7 +385,7 @@ async def cancel(work: UnitOfWork, job: JobRow) -> None:
         # `updatedAt` stays: it is the time of the last renewal, and the length of the lease follows from it.
         after = msgspec.structs.replace(held.job, cancel_requested=True)
         await JOBS.update(work.tx, after)
-        await work.record_event("job.cancel_requested", "job", held.job, after)
+        await work.record_event("job.cancel_requested", held.job, after)
 
 
 async def wake_agents(work: UnitOfWork) -> None:

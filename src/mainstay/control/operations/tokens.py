@@ -114,7 +114,7 @@ async def regenerate(work: UnitOfWork, before: Token) -> TokenWithValue:
     expire_at = None if before.expire_at is None else max(before.expire_at, work.now + LIFETIME)
     after = msgspec.structs.replace(before, updated_at=work.now, expire_at=expire_at)
     await TOKENS.update(work.tx, after, hash=hash_token(value))
-    await work.record_event("token.regenerate", "token", before, after)
+    await work.record_event("token.regenerate", before, after)
     return with_value(after, value)
 
 

@@ -64,10 +64,8 @@ async def _trace(work: UnitOfWork, secret: StoredSecret, owner: Record, job_id: 
     known = await store.note_reading(work.tx, secret.reference, job_id or "", work.now, TRACE_EVERY)
     if known:
         return
-    noun = "agent" if secret.owner_kind == "agent" else "service"
     await work.record_event(
         "vault.read",
-        noun,
         owner,
         owner,
         reference=f"{VAULT_PREFIX}{secret.reference}",

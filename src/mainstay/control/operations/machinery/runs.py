@@ -143,7 +143,7 @@ async def save_service(
     if moved:
         await service_store.note_state(work.tx, after.id, after.status, work.now)
     more = {"forced": True} if forced else {}
-    await work.record_event("service.transitioned" if moved else "service.updated", "service", before, after, **more)
+    await work.record_event("service.transitioned" if moved else "service.updated", before, after, **more)
     return after
 
 

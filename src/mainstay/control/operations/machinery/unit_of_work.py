@@ -12,13 +12,16 @@ from typing import TypeVar
 import msgspec
 
 from mainstay.control.access import Caller, Relation, relation_of
+from mainstay.control.domain.event_types import EVENT_TYPES
 from mainstay.control.operations.machinery.definitions import Definitions
 from mainstay.control.operations.machinery.diff import diff
 from mainstay.control.operations.machinery.refusals import NotFound
+from mainstay.control.store.agents import AgentRow
 from mainstay.control.store.engine.contract import Transaction, Value
 from mainstay.control.store.engine.paging import CursorPage, Listing, Page, SqlCondition, list_page, owned_by
 from mainstay.control.store.engine.records import Record, Table
 from mainstay.control.store.events import EVENTS, EventRow
+from mainstay.control.store.participants import Participant
 from mainstay.control.vault.seal import Vault
 
 R = TypeVar("R", bound=Record)
@@ -93,7 +96,7 @@ class UnitOfWork:
 
     async def insert(self, table: Table[R], record: R, **hidden: Value) -> R:
         await table.insert(self.tx, record, **hidden)
-        await self.record_event(f"{table.noun}.created", table.noun, None, record)
+        await self.record_event(f"{table.noun}.created", None, record)
         return record
 
     async def update(self, table: Table[R], before: R, after: R) -> R:
@@ -102,26 +105,30 @@ class UnitOfWork:
             return before
         after = msgspec.structs.replace(after, updated_at=self.now)
         await table.update(self.tx, after)
-        await self.record_event(f"{table.noun}.updated", table.noun, before, after)
+        await self.record_event(f"{table.noun}.updated", before, after)
         return after
 
     async def delete(self, table: Table[R], record: R) -> None:
         await table.delete(self.tx, record.id)
-        await self.record_event(f"{table.noun}.deleted", table.noun, record, None)
+        await self.record_event(f"{table.noun}.deleted", record, None)
 
     async def record_event(
-        self, event_type: str, noun: str, before: Record | None, after: Record | None, **more: object
+        self, event_type: str, before: Record | None, after: Record | None, **more: object
     ) -> None:
         """Writes the event in this transaction; whose it is follows from the row's own columns."""
         row = after if after is not None else before
         if row is None:
             raise ValueError("an event is about something")
+        if event_type not in EVENT_TYPES:
+            raise ValueError(f"unknown event type {event_type!r}; add it to control/domain/event_types.py")
         owners = {
             column: getattr(row, column, None)
             for column in ("provider_id", "consumer_id", "agent_id", "participant_id")
         }
-        if noun in ("participant", "agent"):
-            owners[f"{noun}_id"] = row.id
+        if isinstance(row, AgentRow):
+            owners["agent_id"] = row.id
+        elif isinstance(row, Participant):
+            owners["participant_id"] = row.id
         caller = self.caller
         event = EventRow(
             id=new_id(),

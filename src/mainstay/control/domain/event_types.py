@@ -1,0 +1,56 @@
+"""The table of event types. An operation records only these; docs/reference/events.md is written from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class EventType:
+    name: str
+    # The noun that the event's `entityId` belongs to; for a secret, that of the agent or service that owns it.
+    noun: str
+    description: str
+
+
+def _changes(noun: str) -> Iterator[EventType]:
+    """The types of a noun that operations only create, update and delete."""
+    thing = noun.replace("_", " ")
+    for verb, description in (
+        ("created", f"The {thing} was created."),
+        ("updated", f"At least one field of the {thing} changed."),
+        ("deleted", f"The {thing} was deleted."),
+    ):
+        yield EventType(f"{noun}.{verb}", noun, description)
+
+
+_ROWS = (
+    *_changes("agent"),
+    *_changes("agent_type"),
+    EventType("job.created", "job", "The job was queued."),
+    EventType("job.claimed", "job", "An agent took the job."),
+    EventType("job.released", "job", "The agent returned the job unfinished; the attempt does not count."),
+    EventType("job.requeued", "job", "The lease expired; the job is queued for the next attempt."),
+    EventType("job.cancel_requested", "job", "A cancellation was requested while an agent holds the job."),
+    EventType("job.completed", "job", "The agent reported success."),
+    EventType("job.failed", "job", "The agent reported a failure, or the job ran out of time or attempts."),
+    EventType("job.cancelled", "job", "The job ended after a cancellation."),
+    *_changes("metric_type"),
+    *_changes("participant"),
+    EventType("service.created", "service", "The service was ordered."),
+    EventType("service.transitioned", "service", "The service moved to another state of its lifecycle."),
+    EventType("service.updated", "service", "The service changed without moving to another state."),
+    *_changes("service_group"),
+    *_changes("service_option"),
+    *_changes("service_option_type"),
+    *_changes("service_pool"),
+    *_changes("service_pool_set"),
+    *_changes("service_pool_value"),
+    *_changes("service_type"),
+    *_changes("token"),
+    EventType("token.regenerate", "token", "The token got a new value; the old one is no longer valid."),
+    EventType("vault.read", "secret", "An agent read a secret; once for each job, outside of jobs once an hour."),
+)
+
+EVENT_TYPES: Mapping[str, EventType] = {each.name: each for each in _ROWS}
