@@ -1,44 +1,66 @@
-"""What the server is told: flags win over the environment, the environment over the file, the file over what stands here."""
+"""Server settings. Precedence: flags, environment, file, defaults."""
 
 from __future__ import annotations
 
 import os
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
+from msgspec import Meta
 
 from mainstay.foundation.suggestions import did_you_mean
 
 PREFIX = "MAINSTAY_"
-Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
+Port = Annotated[int, Meta(ge=0, le=65535)]
 
 
 class BadSettings(Exception):
-    """The server cannot start as told; the text names the setting and where it came from."""
+    """A setting is invalid; the text names it and where it came from."""
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    host: str = "127.0.0.1"
-    port: Port = 8420
-    data_dir: str = ""
-    # Empty is the embedded database in the data directory.
-    database_url: str = ""
-    # A second port for /healthz, /ready and /metrics alone; 0 is none.
-    health_port: Port = 0
-    cors_origins: str = ""
-    vault: Literal["on", "off"] = "on"
-    log_format: Literal["lines", "json"] = "lines"
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    max_body_bytes: Annotated[int, msgspec.Meta(ge=1024, le=2**30)] = 4 * 2**20
-    # How long a caller may take to send the headers, and then the body; or read nothing of an answer.
-    request_seconds: Annotated[int, msgspec.Meta(ge=1, le=3600)] = 30
-    # Requests of one token per second, with bursts of ten times as many; 0 is no limit.
-    rate_limit: Annotated[int, msgspec.Meta(ge=0)] = 0
-    tls_certificate: str = ""
-    tls_key: str = ""
+    host: Annotated[str, Meta(description="address to listen on")] = "127.0.0.1"
+    port: Annotated[Port, Meta(description="port to listen on; 0 for a free one")] = 8420
+    data_dir: Annotated[
+        str,
+        Meta(
+            description="directory of the database, the vault key and the admin token;"
+            " default $XDG_DATA_HOME/mainstay or ~/.local/share/mainstay"
+        ),
+    ] = ""
+    database_url: Annotated[
+        str, Meta(description="postgresql://…; default the embedded database in the data directory")
+    ] = ""
+    health_port: Annotated[
+        Port, Meta(description="a second port, only for /healthz, /ready and /metrics; 0 for none")
+    ] = 0
+    cors_origins: Annotated[
+        str, Meta(description="origins whose pages may call the API from a browser, separated by commas")
+    ] = ""
+    vault: Annotated[Literal["on", "off"], Meta(description="off refuses secret properties; no key is needed")] = "on"
+    log_format: Annotated[
+        Literal["lines", "json"], Meta(description="text for people, or one JSON object per line")
+    ] = "lines"
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], Meta(description="the least severity that is logged")
+    ] = "info"
+    max_body_bytes: Annotated[int, Meta(ge=1024, le=2**30), Meta(description="the largest request body")] = 4 * 2**20
+    request_seconds: Annotated[
+        int,
+        Meta(ge=1, le=3600),
+        Meta(description="time for a client to send the headers, and again the body, or to read part of an answer"),
+    ] = 30
+    rate_limit: Annotated[
+        int,
+        Meta(ge=0),
+        Meta(description="requests per second of one token, with bursts of ten times as many; 0 for no limit"),
+    ] = 0
+    tls_certificate: Annotated[str, Meta(description="certificate file; empty for HTTP without TLS")] = ""
+    tls_key: Annotated[str, Meta(description="private key file of the certificate")] = ""
 
     @property
     def data_path(self) -> Path:
@@ -66,11 +88,11 @@ def load_settings(
     if config_file is not None:
         given |= {name: (value, f"{name} in {config_file}") for name, value in _read_file(config_file).items()}
     for name in ServerSettings.__struct_fields__:
-        variable = PREFIX + name.upper()
+        variable = _variable_of(name)
         if environment.get(variable):
             given[name] = (environment[variable], variable)
         if flags.get(name) is not None:
-            given[name] = (flags[name], f"--{name.replace('_', '-')}")
+            given[name] = (flags[name], _flag_of(name))
     kinds = get_type_hints(ServerSettings, include_extras=True)
     return ServerSettings(**{name: _checked(name, value, origin, kinds) for name, (value, origin) in given.items()})
 
@@ -81,17 +103,56 @@ def _checked(name: str, value: object, origin: str, kinds: Mapping[str, Any]) ->
     try:
         return msgspec.convert(value, kinds[name], strict=False)
     except msgspec.ValidationError as error:
-        raise BadSettings(f"{origin}: {_in_words(kinds[name])}, not {str(value)!r}") from error
+        raise BadSettings(f"{origin}: must be {_in_words(kinds[name])}, not {str(value)!r}") from error
 
 
 def _in_words(kind: Any) -> str:
-    """What a setting may be."""
+    """The values that a setting accepts."""
+    kind, *limits = get_args(kind)
     if get_origin(kind) is Literal:
-        return f"must be one of {', '.join(get_args(kind))}"
-    if get_origin(kind) is Annotated:
-        _, bounds = get_args(kind)
-        return f"must be an integer from {bounds.ge}" + ("" if bounds.le is None else f" to {bounds.le}")
-    return "must be text"
+        return f"one of {', '.join(get_args(kind))}"
+    bounds = next((each for each in limits if each.ge is not None), None)
+    if bounds is None:
+        return "text"
+    return f"an integer from {bounds.ge}" + ("" if bounds.le is None else f" to {bounds.le}")
+
+
+@dataclass(frozen=True, slots=True)
+class SettingDescription:
+    name: str
+    variable: str
+    accepts: str
+    default: object
+    description: str
+
+    @property
+    def help(self) -> str:
+        """The help text of its flag. The description of a setting that is empty by default contains what that means."""
+        return self.description + ("" if self.default == "" else f"; default {self.default}")
+
+
+def describe_settings() -> dict[str, SettingDescription]:
+    """By name, in the order of the declaration."""
+    kinds = get_type_hints(ServerSettings, include_extras=True)
+    fields = zip(ServerSettings.__struct_fields__, ServerSettings.__struct_defaults__, strict=True)
+    return {
+        name: SettingDescription(
+            name,
+            _variable_of(name),
+            _in_words(kinds[name]),
+            default,
+            next(each.description for each in get_args(kinds[name])[1:] if each.description),
+        )
+        for name, default in fields
+    }
+
+
+def _flag_of(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _variable_of(name: str) -> str:
+    return PREFIX + name.upper()
 
 
 def _read_file(path: str) -> dict[str, object]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 
 from mainstay.cli.main import CommandRefused
+from mainstay.cli.server_options import WHERE_THE_DATABASE_IS, add_setting_options
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,11 +17,7 @@ SUMMARY = "list what is stuck in the control plane"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--data-dir", metavar="DIR", help="where the server keeps its files; ~/.local/share/mainstay when not given"
-    )
-    parser.add_argument("--database-url", metavar="URL", help="postgresql://… ; the embedded database when not given")
-    parser.add_argument("--config", metavar="FILE", help="settings as TOML, as for `mainstay server`")
+    add_setting_options(parser, WHERE_THE_DATABASE_IS)
     parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
 
 
@@ -33,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     from mainstay.control.settings import BadSettings, load_settings
     from mainstay.control.store.engine.contract import Unavailable
 
-    flags = {name: getattr(arguments, name) for name in ("data_dir", "database_url")}
+    flags = {name: getattr(arguments, name) for name in WHERE_THE_DATABASE_IS}
     try:
         settings = load_settings(flags, os.environ, arguments.config)
         if settings.is_embedded and not os.path.exists(settings.store_url.removeprefix("sqlite://")):

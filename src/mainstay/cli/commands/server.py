@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from mainstay.cli.main import CommandRefused
+from mainstay.cli.server_options import METAVARS, add_setting_options
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,17 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "verb", nargs="?", choices=VERBS, default="run", metavar="migrate|backup|restore", help="what to do instead"
     )
     parser.add_argument("file", nargs="?", metavar="FILE", help="the file of a backup")
-    parser.add_argument("--host", metavar="ADDRESS", help="address to listen on; 127.0.0.1 when not given")
-    parser.add_argument(
-        "--port", metavar="N", type=int, help="port to listen on; 8420 when not given, 0 for a free one"
-    )
-    parser.add_argument(
-        "--data-dir",
-        metavar="DIR",
-        help="where the database, the vault key and the token are kept; ~/.local/share/mainstay when not given",
-    )
-    parser.add_argument("--database-url", metavar="URL", help="postgresql://… ; the embedded database when not given")
-    parser.add_argument("--config", metavar="FILE", help="settings as TOML, under the names of the flags")
+    add_setting_options(parser, METAVARS)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -47,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if (arguments.file is None) == (arguments.verb in ("backup", "restore")):
         raise CommandRefused("use `mainstay server backup FILE` or `mainstay server restore FILE`")
-    flags = {name: getattr(arguments, name) for name in ("host", "port", "data_dir", "database_url")}
+    flags = {name: getattr(arguments, name) for name in METAVARS}
     try:
         settings = load_settings(flags, os.environ, arguments.config)
         if arguments.verb == "migrate":

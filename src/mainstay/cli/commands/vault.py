@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from mainstay.cli.main import CommandRefused
+from mainstay.cli.server_options import WHERE_THE_DATABASE_IS, add_setting_options
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,11 +19,7 @@ SUMMARY = "change the key of the vault"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("verb", choices=("rotate",), metavar="rotate", help="seal every secret with a new key")
-    parser.add_argument(
-        "--data-dir", metavar="DIR", help="where the server keeps its files; ~/.local/share/mainstay when not given"
-    )
-    parser.add_argument("--database-url", metavar="URL", help="postgresql://… ; the embedded database when not given")
-    parser.add_argument("--config", metavar="FILE", help="settings as TOML, as for `mainstay server`")
+    add_setting_options(parser, WHERE_THE_DATABASE_IS)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -33,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     from mainstay.control.store.engine.contract import Unavailable
     from mainstay.control.vault.seal import CannotOpen
 
-    flags = {name: getattr(arguments, name) for name in ("data_dir", "database_url")}
+    flags = {name: getattr(arguments, name) for name in WHERE_THE_DATABASE_IS}
     try:
         count = asyncio.run(rotate_key(load_settings(flags, os.environ, arguments.config), os.environ))
     except (BadSettings, CannotOpen) as error:
