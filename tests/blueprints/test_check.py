@@ -186,6 +186,18 @@ WARNINGS: dict[str, tuple[tuple[str, str, str], str]] = {
         ),
         "manifests/present.yaml:22:24: warning: exec#use: environment carries a secret",
     ),
+    "a secret in a property that is not hidden": (
+        (
+            PRESENT,
+            "outputs:",
+            "  - exec:\n      - use:\n          cwd: /srv/{{ lookup('properties.key') }}\n\noutputs:",
+        ),
+        "manifests/present.yaml:22:16: warning: exec#use: cwd carries a secret, but is neither a secret nor a private",
+    ),
+    "a secret in a command that validates a file": (
+        (PRESENT, KEY, f"{KEY}\n          validate: check {{{{ lookup('properties.key') }}}} %"),
+        "manifests/present.yaml:18:21: warning: file#/srv/demo-00000000-0000-4000-8000-000000000000/key: validate carries a secret",
+    ),
     "a text that is ordered, in a shell": (
         (
             PRESENT,
