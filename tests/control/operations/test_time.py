@@ -25,6 +25,7 @@ from mainstay.control.operations import (
 )
 from mainstay.control.operations.machinery import runs
 from mainstay.control.operations.machinery.definitions import Definitions
+from mainstay.control.operations.machinery.forecast import OrderOutcome
 from mainstay.control.operations.machinery.refusals import NotPermitted
 from mainstay.control.operations.machinery.runs import agent_topic
 from mainstay.control.operations.machinery.unit_of_work import OperationTools, UnitOfWork
@@ -261,10 +262,9 @@ def test_an_agent_is_told_again_of_work_that_has_waited(play: Play) -> None:
 def test_a_question_of_a_dead_server_is_announced_again_and_then_forgotten(play: Play) -> None:
     async def test(scene: Scene) -> None:
         async with scene.work() as work:
-            carried = plans.Carried(scene.service, "create", runs.RunPlan(None), is_order=True)
-            draft = plans.new_plan_seed(work.now)
-            rehearsal = await plans.preview(work, carried, None, draft)
-            await plans.ask(work, rehearsal, 60)
+            outcome = OrderOutcome(scene.service, "create", runs.RunPlan(None), is_new=True)
+            preview = await plans.preview_order(work, outcome, None, plans.new_plan_seed(work.now))
+            await plans.ask_agent(work, preview, 60)
         with scene.store.bus.listening(plans.question_topic(scene.agent.id)) as news:
             scene.later(5)
             async with scene.work(None) as work:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
@@ -12,18 +12,20 @@ from typing import TYPE_CHECKING, TypeVar
 from mainstay.control.access import Caller
 from mainstay.control.api.bodies import parse_body
 from mainstay.control.api.limits import Limits
-from mainstay.control.api.long_poll import LongPollSlots
+from mainstay.control.api.long_poll import LongPollSlots, wait_until_found
 from mainstay.control.api.prometheus import ServerMetrics
 from mainstay.control.operations.machinery.bodies import Body
+from mainstay.control.operations.machinery.caller_session import CallerSession
 from mainstay.control.operations.machinery.refusals import BadInput
 from mainstay.control.operations.machinery.unit_of_work import OperationTools, UnitOfWork
-from mainstay.control.store.engine.contract import Store, Transaction
+from mainstay.control.store.engine.contract import Store, Unavailable
 from mainstay.foundation.numbers import parse_count
 
 if TYPE_CHECKING:
     from mainstay.control.settings import ServerSettings
 
 B = TypeVar("B", bound=Body)
+T = TypeVar("T")
 
 
 class Readiness:
@@ -79,6 +81,11 @@ class Call:
             raise RuntimeError("this endpoint takes no token, so the call has no caller")
         return self.caller
 
+    @property
+    def session(self) -> CallerSession:
+        using = self.dependencies
+        return CallerSession(using.store, using.clock, using.tools, self.caller)
+
     def read(self, body: type[B]) -> B:
         return parse_body(self.raw_body, body)
 
@@ -95,19 +102,20 @@ class Call:
         return number
 
     def transaction(self) -> AbstractAsyncContextManager[UnitOfWork]:
-        return self._work(self.dependencies.store.transaction())
+        return self.session.transaction()
 
     def asking(self) -> AbstractAsyncContextManager[UnitOfWork]:
-        return self._work(self.dependencies.store.asking())
+        return self.session.asking()
 
     def reading(self) -> AbstractAsyncContextManager[UnitOfWork]:
-        return self._work(self.dependencies.store.reading())
+        return self.session.reading()
 
-    @asynccontextmanager
-    async def _work(self, transaction: AbstractAsyncContextManager[Transaction]) -> AsyncIterator[UnitOfWork]:
-        async with transaction as tx:
-            # The clock is read inside, so that on one writer times follow the order of commits.
-            yield UnitOfWork(tx, self.dependencies.clock(), self.dependencies.tools, self.caller)
+    async def wait_for(self, topic: str, look: Callable[[], Awaitable[T | None]], seconds: float) -> T | None:
+        """As `wait_until_found`; a server that stops refuses instead of returning nothing."""
+        found = await wait_until_found(self, topic, look, seconds)
+        if found is None and self.dependencies.readiness.stopping.is_set():
+            raise Unavailable("the server stops")
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Questions for plans whose server died while it waited are forgotten; those that wait for long are announced again."""
+"""Deletes plan requests that a crashed server left, and announces again those that wait for long."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Plans: what a request would do, here and on the host, and whether it would still do the same later.
+"""Plans: the preview of an order, the agent's forecast for its first job, and the digest that covers both.
 
-A request is rehearsed in a transaction that is undone; what its first job would need goes to the agent as a question,
-and is gone when the answer has come. Nothing else of a plan is kept: its digest is all that there is."""
+The question to the agent is a row for as long as the caller waits. The server stores nothing else of a plan: the
+caller sends the digest back, and the server compares."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import msgspec
 from mainstay.control.domain.properties.traversal import secrets_in
 from mainstay.control.operations.machinery import runs
 from mainstay.control.operations.machinery.bodies import Body, Text
-from mainstay.control.operations.machinery.forecast import Forecast, HostForecast, forecast_action, forecast_order
+from mainstay.control.operations.machinery.forecast import Forecast, HostForecast, OrderOutcome, forecast_outcome
 from mainstay.control.operations.machinery.refusals import BadInput, PlanFailed, PlanOutdated
 from mainstay.control.operations.machinery.secret_sealing import digest_of, open_secret
 from mainstay.control.operations.machinery.unit_of_work import PlannedValues, UnitOfWork, new_id
@@ -45,7 +45,7 @@ MAX_EVENTS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class PlanSeed:
-    """A plan before anything is known of it. All that it leaves to chance follows from these two."""
+    """The source of everything random in a plan: ids, generated values and the time that generators see."""
 
     nonce: str
     expires_at: datetime
@@ -57,15 +57,15 @@ class PlanSeed:
 
 @dataclass(frozen=True, slots=True)
 class PlanDigest:
-    """A plan by its digest: what went in, and what the host said to it."""
+    """Identifies a plan: its seed, a digest of the inputs on the server, and the agent's digest of the host."""
 
-    draft: PlanSeed
+    seed: PlanSeed
     inputs: str
     host: str
 
     def __str__(self) -> str:
-        seconds = int(self.draft.expires_at.timestamp())
-        return f"{self.draft.nonce}.{seconds}.{self.inputs}.{self.host}"
+        seconds = int(self.seed.expires_at.timestamp())
+        return f"{self.seed.nonce}.{seconds}.{self.inputs}.{self.host}"
 
 
 def new_plan_seed(now: datetime) -> PlanSeed:
@@ -80,34 +80,19 @@ def parse_plan_digest(text: str) -> PlanDigest:
     return PlanDigest(PlanSeed(nonce, datetime.fromtimestamp(int(seconds), UTC)), inputs, host)
 
 
-def refuse_expired(promise: PlanDigest, now: datetime) -> None:
-    expires_at = promise.draft.expires_at
+def refuse_expired(digest: PlanDigest, now: datetime) -> None:
+    expires_at = digest.seed.expires_at
     if not now < expires_at <= now + LIFETIME:
         raise PlanOutdated("expired", f"the plan was good until {expires_at.isoformat().replace('+00:00', 'Z')}")
 
 
-def pin_to_plan(work: UnitOfWork, draft: PlanSeed, host: str | None = None) -> None:
-    """From here on the request draws what the plan has drawn. Only who has the vault's key knows what that is."""
-    parts = [draft.nonce, int(draft.expires_at.timestamp()), work.required_caller.token_id]
-    work.planned = PlannedValues(digest_of(work, "plan", *parts).encode(), draft.made_at, host)
+def pin_to_plan(work: UnitOfWork, seed: PlanSeed, host: str | None = None) -> None:
+    """From here on the unit of work draws the values of the plan. Guessing them needs the key of the vault."""
+    parts = [seed.nonce, int(seed.expires_at.timestamp()), work.required_caller.token_id]
+    work.planned = PlannedValues(digest_of(work, "plan", *parts).encode(), seed.made_at, host)
 
 
-# ---- rehearsing ----
-@dataclass(frozen=True, slots=True)
-class Carried:
-    """What a request did: to which service (as it was before), by which action. No plan: nothing was queued."""
-
-    service: ServiceRow
-    action: str
-    plan: runs.RunPlan | None
-    is_order: bool = False
-
-    async def forecast(self, work: UnitOfWork) -> Forecast:
-        if self.is_order:
-            return await forecast_order(work, self.service)
-        return await forecast_action(work, self.service, self.action, self.plan)
-
-
+# ---- preview ----
 class Question(msgspec.Struct, frozen=True):
     """The job as the agent would get it, and the secrets in its properties by their references."""
 
@@ -124,46 +109,46 @@ class PlanPreview:
     question: Question | None
 
 
-async def preview(work: UnitOfWork, carried: Carried, wanted: object, draft: PlanSeed) -> PlanPreview:
-    """Tells what was done from inside the transaction that will be undone."""
-    job = None if carried.plan is None else await active_job(work.tx, carried.service.id)
-    forecast = await carried.forecast(work)
+async def preview_order(work: UnitOfWork, outcome: OrderOutcome, requested: object, seed: PlanSeed) -> PlanPreview:
+    """Called after the order was carried out, inside the transaction that is rolled back."""
+    job = None if outcome.plan is None else await active_job(work.tx, outcome.service.id)
+    forecast = await forecast_outcome(work, outcome)
     return PlanPreview(
         forecast,
-        await _inputs_of(work, carried, forecast, job, wanted, draft),
-        carried.service.agent_id,
-        None if job is None else await _question(work, carried.service, job),
+        await _inputs_of(work, outcome, forecast, job, requested, seed),
+        outcome.service.agent_id,
+        None if job is None else await _question(work, outcome.service, job),
     )
 
 
-async def check_inputs(work: UnitOfWork, carried: Carried, wanted: object, promise: PlanDigest) -> None:
-    """Once more, in the transaction that will stay."""
-    job = None if carried.plan is None else await active_job(work.tx, carried.service.id)
-    inputs = await _inputs_of(work, carried, await carried.forecast(work), job, wanted, promise.draft)
-    refuse_other_inputs(promise, inputs)
+async def check_inputs(work: UnitOfWork, outcome: OrderOutcome, requested: object, digest: PlanDigest) -> None:
+    """The same comparison inside the transaction that commits."""
+    job = None if outcome.plan is None else await active_job(work.tx, outcome.service.id)
+    inputs = await _inputs_of(work, outcome, await forecast_outcome(work, outcome), job, requested, digest.seed)
+    refuse_other_inputs(digest, inputs)
 
 
-def refuse_other_inputs(promise: PlanDigest, inputs: str) -> None:
-    if inputs != promise.inputs:
+def refuse_other_inputs(digest: PlanDigest, inputs: str) -> None:
+    if inputs != digest.inputs:
         raise PlanOutdated(
             "inputs", "the request, the service, its type or what pools offer is not what the plan was made for"
         )
 
 
 async def _inputs_of(
-    work: UnitOfWork, carried: Carried, forecast: Forecast, job: JobRow | None, wanted: object, draft: PlanSeed
+    work: UnitOfWork, outcome: OrderOutcome, forecast: Forecast, job: JobRow | None, requested: object, seed: PlanSeed
 ) -> str:
-    """A digest of all that the outcome follows from. What an agent says of a service's condition is not among it."""
-    service = carried.service
+    """Digest of everything that determines the outcome. Conditions do not: a drift report must not outdate a plan."""
+    service = outcome.service
     service_type = await find_version(work.tx, service.service_type_id)
     known = [service.id, service.name, service.status, service.agent_id, service.agent_instance_data]
     inputs = {
-        "plan": [draft.nonce, int(draft.expires_at.timestamp())],
-        "wanted": wanted,
-        "service": known if carried.is_order else [*known, service.properties],
+        "plan": [seed.nonce, int(seed.expires_at.timestamp())],
+        "wanted": requested,
+        "service": known if outcome.is_new else [*known, service.properties],
         "type": None if service_type is None else service_type.updated_at,
         "blueprint": service.blueprint_digest if job is None else job.blueprint_digest,
-        # Whatever was done to the service since is a reason to look again; so no plan is carried out twice.
+        # A job since the plan outdates it, so no plan is carried out twice.
         "before": await latest_job_id(work.tx, service.id, other_than="" if job is None else job.id),
         "forecast": [forecast.properties, forecast.path, sorted(forecast.pool_values, key=lambda each: each.path)],
     }
@@ -185,7 +170,7 @@ async def _question(work: UnitOfWork, service: ServiceRow, job: JobRow) -> Quest
 
 # ---- asking the agent ----
 class PlanQuestion(msgspec.Struct, frozen=True, rename="camel"):
-    """`job` and `secrets` are what the agent would get; after `seconds` nobody waits for the answer."""
+    """`job` and `secrets` are what the agent would get; after `seconds` the caller no longer waits."""
 
     id: str
     seconds: float
@@ -196,7 +181,7 @@ class PlanQuestion(msgspec.Struct, frozen=True, rename="camel"):
 class PlanAnswer(Body, frozen=True, kw_only=True):
     # Why there is no forecast.
     error: Text | None = None
-    # Of the forecast, by the agent's own reckoning: the same as long as the host would answer the same.
+    # Computed by the agent over its forecast; the same as long as the host would answer the same.
     digest: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")] | None = None
     manifest: Annotated[str, msgspec.Meta(max_length=4096)] | None = None
     events: Annotated[list[dict[str, object]], msgspec.Meta(max_length=MAX_EVENTS)] = []
@@ -220,16 +205,16 @@ def answer_topic(request_id: str) -> str:
     return f"plan:{request_id}"
 
 
-async def ask(work: UnitOfWork, rehearsal: PlanPreview, seconds: float) -> str:
-    """Puts the question where the agent finds it, on whichever replica it asks."""
+async def ask_agent(work: UnitOfWork, preview: PlanPreview, seconds: float) -> str:
+    """Stores the question as a row, because the agent may be connected to another replica."""
     request = PlanRequest(
         id=new_id(),
         created_at=work.now,
         updated_at=work.now,
-        agent_id=rehearsal.agent_id,
+        agent_id=preview.agent_id,
         deadline_at=work.now + timedelta(seconds=seconds),
     )
-    sealed = _seal(work.tools.vault, msgspec.to_builtins(rehearsal.question), request, "question")
+    sealed = _seal(work.tools.vault, msgspec.to_builtins(preview.question), request, "question")
     await PLAN_REQUESTS.insert(work.tx, request, taken=0, question=sealed)
     work.tx.announce(question_topic(request.agent_id))
     return request.id
@@ -258,7 +243,7 @@ async def answer(work: UnitOfWork, request: PlanRequest, given: PlanAnswer) -> N
 
 
 async def read_answer(work: UnitOfWork, request_id: str) -> HostAnswer | None:
-    """None: there is none yet. Raises `PlanFailed` if the agent cannot say."""
+    """None: the agent has not answered yet. Raises `PlanFailed` if the agent reports an error."""
     request = await PLAN_REQUESTS.find(work.tx, request_id)
     sealed = await store.answer_of(work.tx, request_id)
     document = None if request is None or sealed is None else _open(work.tools.vault, sealed, request, "answer")
@@ -271,19 +256,19 @@ async def read_answer(work: UnitOfWork, request_id: str) -> HostAnswer | None:
 
 
 async def forget_abandoned(work: UnitOfWork) -> None:
-    """Whoever waits takes his own question away; only what is long over was left by a crash."""
+    """Deletes the questions that a crashed server left; a waiting request deletes its own."""
     await store.forget_older(work.tx, work.now - GRACE)
 
 
 async def wake(work: UnitOfWork) -> None:
-    """A notice may get lost between replicas, when one of them ends between a commit and its telling."""
+    """Announces again: a replica that crashes between commit and announcement loses the announcement."""
     for request in await store.older(work.tx, work.now - NOTICED_WITHIN, WOKEN_AT_ONCE):
         work.tx.announce(question_topic(request.agent_id))
         work.tx.announce(answer_topic(request.id))
 
 
-def refuse_other_host(promise: PlanDigest, found: HostAnswer) -> None:
-    if found.digest != promise.host:
+def refuse_other_host(digest: PlanDigest, found: HostAnswer) -> None:
+    if found.digest != digest.host:
         raise PlanOutdated("host", "on the host something else would be done now than the plan says")
 
 
@@ -300,7 +285,7 @@ def _seal(vault: Vault | None, document: object, request: PlanRequest, part: str
 
 
 def _open(vault: Vault | None, sealed: bytes, request: PlanRequest, part: str) -> dict[str, dict[str, object]] | None:
-    """None: another replica has sealed it with a key that this one does not have yet."""
+    """None: another replica sealed it with a key that this replica does not have yet."""
     key, content = sealed[:KEY_ID_CHARACTERS], sealed[KEY_ID_CHARACTERS:]
     if key == OPEN:
         return msgspec.json.decode(content, type=dict)

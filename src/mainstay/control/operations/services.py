@@ -207,12 +207,12 @@ async def _agent(work: UnitOfWork, wanted: NewService, type_id: str, type_name: 
 
 
 @dataclass(frozen=True, slots=True)
-class ActionOrder:
-    """An action asked of a service. `properties` None: none were given."""
+class RequestedAction:
+    """An action that a caller requests of a service. `properties` None: none were given."""
 
     action: str
     properties: Mapping[str, object] | None = None
-    # The version that the caller has seen; None does not matter.
+    # The version that the caller has read; None: any version.
     if_version: int | None = None
 
 
@@ -225,7 +225,7 @@ async def change(
         raise TerminalState(service.status)
     plan = None
     if wanted.properties is not None:
-        plan = await _request(work, service, definition, ActionOrder("update", wanted.properties, if_version))
+        plan = await _request(work, service, definition, RequestedAction("update", wanted.properties, if_version))
     refuse_stale(service, if_version)
     if wanted.name is not None:
         after = msgspec.structs.replace(service, name=wanted.name)
@@ -233,12 +233,12 @@ async def change(
     return plan
 
 
-async def act(work: UnitOfWork, service: ServiceRow, request: ActionOrder) -> RunPlan | None:
+async def act(work: UnitOfWork, service: ServiceRow, request: RequestedAction) -> RunPlan | None:
     return await _request(work, service, await runs.definition_of(work, service), request)
 
 
 async def _request(
-    work: UnitOfWork, service: ServiceRow, definition: ServiceTypeDefinition, request: ActionOrder
+    work: UnitOfWork, service: ServiceRow, definition: ServiceTypeDefinition, request: RequestedAction
 ) -> RunPlan | None:
     """Checks in the order of the contract: action, terminal state, properties, version, state, active job.
 
@@ -286,7 +286,7 @@ def refuse_stale(service: ServiceRow, if_version: int | None) -> None:
 
 
 async def _plan(
-    work: UnitOfWork, service: ServiceRow, schema: PropertySchema, action: Action, request: ActionOrder
+    work: UnitOfWork, service: ServiceRow, schema: PropertySchema, action: Action, request: RequestedAction
 ) -> RunPlan:
     if not action.takes_properties:
         if request.properties:

@@ -15,25 +15,15 @@ PATH = "/api/v1/blueprints"
 BOOLEAN = {"type": "boolean"}
 
 
-class Rehearsed(Exception):
-    """Ends a dry run: with this everything it did is undone."""
-
-
 async def _push(call: Call) -> Answer:
     # Opening a bundle takes a while, and others wait for the loop.
     bundle = await asyncio.to_thread(
         blueprints.read_bundle, call.raw_body, call.dependencies.tools.definitions.rulebook
     )
     dry_run = call.flag("dryRun")
-    pushed: PushedBlueprint | None = None
-    try:
-        async with call.transaction() as work:
-            pushed = await blueprints.push(work, bundle, force=call.flag("force"), dry_run=dry_run)
-            if dry_run:
-                raise Rehearsed
-    except Rehearsed:
-        return Answer(pushed, status=200)
-    return Answer(pushed, status=201 if pushed.created else 200)
+    async with call.session.rolled_back() if dry_run else call.transaction() as work:
+        pushed = await blueprints.push(work, bundle, force=call.flag("force"), dry_run=dry_run)
+    return Answer(pushed, status=201 if pushed.created and not dry_run else 200)
 
 
 async def _list_versions(call: Call) -> Answer:

@@ -1,4 +1,4 @@
-"""Plans, as the agent sees them: what it is asked to foresee, and its answers. Nothing of them stays."""
+"""Plans, agent side: the forecasts that the agent must make, and its answers. The server keeps neither."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Services: ordered, read, changed, acted upon and removed."""
+"""Services: list, show, order, change, act, delete. Requests become orders here; operations/orders.py carries them out."""
 
 from __future__ import annotations
 
@@ -9,26 +9,13 @@ import msgspec
 
 from mainstay.control.api.bodies import decode_json
 from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
-from mainstay.control.api.ordering import (
-    LONGEST_PLAN_SECONDS,
-    AnsweredBefore,
-    Carry,
-    Order,
-    Tell,
-    fulfil,
-    is_rehearsal,
-)
-from mainstay.control.operations import services
-from mainstay.control.operations.jobs import force_delete
-from mainstay.control.operations.machinery import secret_sealing
+from mainstay.control.operations import orders, services
 from mainstay.control.operations.machinery.forecast import Forecast
-from mainstay.control.operations.machinery.refusals import BadInput, Conflict, OperationRefused
-from mainstay.control.operations.machinery.runs import RunPlan
-from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
-from mainstay.control.operations.machinery.views import ServiceView, show_service, show_services
-from mainstay.control.operations.plans import Carried
+from mainstay.control.operations.machinery.refusals import BadInput, OperationRefused
+from mainstay.control.operations.machinery.views import ServiceView, read_service_view, show_service, show_services
+from mainstay.control.operations.orders import ActionOrder, ChangeOrder, CreateOrder, DeleteOrder, Order
+from mainstay.control.operations.plans import parse_plan_digest
 from mainstay.control.operations.services import (
-    ActionOrder,
     ActionRequest,
     NewService,
     ServiceChange,
@@ -36,8 +23,7 @@ from mainstay.control.operations.services import (
     UptimeView,
 )
 from mainstay.control.store.engine.paging import Page, parse_listing, parse_time
-from mainstay.control.store.idempotency import keep_answer, reserve
-from mainstay.control.store.services import LIVING_ONLY, SERVICES, ServiceRow
+from mainstay.control.store.services import LIVING_ONLY, SERVICES
 from mainstay.foundation.numbers import LARGEST_NUMBER, parse_count
 
 PATH = "/api/v1/services"
@@ -45,15 +31,12 @@ ALIASES = {"currentStatus": "status"}
 LIVING = QueryParameter("living", "Only services that have not come to their end", {"type": "boolean"})
 MAX_CONDITIONS = 100
 MAX_KEY = 255
+MAX_PLAN_WAIT_SECONDS = 60
 B = TypeVar("B", ServiceChange, ActionRequest)
 
 
-def _etag(service: ServiceRow) -> dict[str, str]:
-    return {"ETag": f'"{service.version}"'}
-
-
 def _if_version(call: Call) -> int | None:
-    """The version in If-Match; one that is no version of ours never matches."""
+    """The version in If-Match; text that is no version becomes -1, which never matches."""
     text = call.headers.get("if-match", "").strip()
     if text in ("", "*"):
         return None
@@ -61,15 +44,8 @@ def _if_version(call: Call) -> int | None:
     return -1 if version is None else version
 
 
-async def shown(work: UnitOfWork, service_id: str) -> Answer:
-    row = await SERVICES.find(work.tx, service_id)
-    if row is None:
-        raise RuntimeError("a service does not go within the request that changes it")
-    return await _shown_row(work, row)
-
-
-async def _shown_row(work: UnitOfWork, row: ServiceRow) -> Answer:
-    return Answer(await show_service(work, row), headers=_etag(row))
+def _service_answer(view: ServiceView) -> Answer:
+    return Answer(view, headers={"ETag": f'"{view.version}"'})
 
 
 async def _list_services(call: Call) -> Answer:
@@ -84,95 +60,72 @@ async def _list_services(call: Call) -> Answer:
 
 async def _show(call: Call) -> Answer:
     async with call.reading() as work:
-        return await _shown_row(work, await work.find(SERVICES, call.path["id"]))
+        return _service_answer(await show_service(work, await work.find(SERVICES, call.path["id"])))
+
+
+async def _create(call: Call) -> Answer:
+    wanted = call.read(NewService)
+    order = CreateOrder(wanted=wanted, idempotency_key=_idempotency_key(call))
+    return await _place(call, order, wanted.plan_digest)
+
+
+async def _change(call: Call) -> Answer:
+    wanted, fault = _read_or_fault(call, ServiceChange)
+    order = ChangeOrder(service_id=call.path["id"], wanted=wanted, if_version=_if_version(call), body_fault=fault)
+    return await _place(call, order, wanted.plan_digest)
+
+
+async def _act(call: Call) -> Answer:
+    wanted, fault = _read_or_fault(call, ActionRequest)
+    order = ActionOrder(
+        service_id=call.path["id"],
+        action=call.path["action"],
+        wanted=wanted,
+        if_version=_if_version(call),
+        body_fault=fault,
+    )
+    return await _place(call, order, wanted.plan_digest)
+
+
+async def _delete(call: Call) -> Answer:
+    order = DeleteOrder(service_id=call.path["id"], if_version=_if_version(call), force=call.flag("force"))
+    return await _place(call, order, next((value for key, value in call.query if key == "planDigest"), None))
 
 
 def _idempotency_key(call: Call) -> str | None:
+    if call.flag("plan") or call.flag("dryRun"):
+        # Nothing is stored, so nothing can happen twice.
+        return None
     key = call.headers.get("idempotency-key")
     if key is not None and not 1 <= len(key) <= MAX_KEY:
         raise BadInput(f"Idempotency-Key must have 1 to {MAX_KEY} characters")
     return key
 
 
-async def _create(call: Call) -> Answer:
-    wanted = call.read(NewService)
-    # What leaves nothing cannot be done twice.
-    key = None if is_rehearsal(call) else _idempotency_key(call)
-
-    async def carry(work: UnitOfWork) -> Carried:
-        if key is not None:
-            digest = secret_sealing.digest_of(work, wanted)
-            known = await reserve(work.tx, work.required_caller.token_id, key, digest, work.now)
-            if known is not None:
-                raise AnsweredBefore(_again(known, digest))
-        return Carried(await services.create(work, wanted), "create", RunPlan(None), is_order=True)
-
-    async def answer(work: UnitOfWork, carried: Carried) -> Answer:
-        answer = await _shown_row(work, carried.service)
-        if key is not None:
-            await keep_answer(work.tx, work.required_caller.token_id, key, msgspec.json.encode(answer.body).decode())
-        return answer
-
-    return await fulfil(call, _order_of(call, carry, answer, wanted))
-
-
-def _order_of(call: Call, carry: Carry, answer: Tell, wanted: NewService | ServiceChange | ActionRequest) -> Order:
-    asked = [call.path, msgspec.to_builtins(msgspec.structs.replace(wanted, plan_digest=None))]
-    return Order(carry=carry, answer=answer, wanted=asked, plan_digest=wanted.plan_digest)
-
-
-def _again(known: tuple[str, str], digest: str) -> Answer:
-    if known[0] != digest:
-        raise Conflict("this Idempotency-Key was used for another order", code="idempotency_mismatch")
-    return Answer(known[1].encode())
-
-
-def _peek(call: Call, body: type[B]) -> B:
-    """A body with faults is an empty one here: whose service it is is judged first, and then it is read again."""
+def _read_or_fault(call: Call, body: type[B]) -> tuple[B, OperationRefused | None]:
+    """An invalid body is empty, with its fault beside it: the order raises it once the service is the caller's."""
     try:
-        return call.read(body)
-    except OperationRefused:
-        return body()
+        return call.read(body), None
+    except OperationRefused as fault:
+        return body(), fault
 
 
-async def _shown(work: UnitOfWork, carried: Carried) -> Answer:
-    return await shown(work, carried.service.id)
+async def _place(call: Call, order: Order, plan_digest: str | None) -> Answer:
+    """Places the order in the form that the request asks for."""
+    if call.flag("plan"):
+        return Answer(await orders.plan(call.session, order, call.wait_for, _plan_wait(call)), status=200)
+    if call.flag("dryRun"):
+        return Answer(await orders.dry_run(call.session, order), status=200)
+    if plan_digest is None:
+        result = await orders.execute(call.session, order)
+    else:
+        digest = parse_plan_digest(plan_digest)
+        result = await orders.execute_plan(call.session, order, digest, call.wait_for, _plan_wait(call))
+    return _service_answer(result) if isinstance(result, ServiceView) else Answer(result)
 
 
-async def _change(call: Call) -> Answer:
-    async def carry(work: UnitOfWork) -> Carried:
-        row = await work.find(SERVICES, call.path["id"], "order", lock=True)
-        plan = await services.change(work, row, call.read(ServiceChange), _if_version(call))
-        return Carried(row, "update", plan)
-
-    return await fulfil(call, _order_of(call, carry, _shown, _peek(call, ServiceChange)))
-
-
-async def _delete(call: Call) -> Answer:
-    async def carry(work: UnitOfWork) -> Carried:
-        row = await work.find(SERVICES, call.path["id"], "order", lock=True)
-        if call.flag("force"):
-            services.refuse_stale(row, _if_version(call))
-            await force_delete(work, row)
-            return Carried(row, "delete", None)
-        return Carried(row, "delete", await services.act(work, row, ActionOrder("delete", None, _if_version(call))))
-
-    async def answer(_work: UnitOfWork, _carried: Carried) -> Answer:
-        return Answer()
-
-    digest = next((value for key, value in call.query if key == "planDigest"), None)
-    wanted = [call.path, "delete", call.flag("force")]
-    return await fulfil(call, Order(carry=carry, answer=answer, wanted=wanted, plan_digest=digest))
-
-
-async def _act(call: Call) -> Answer:
-    async def carry(work: UnitOfWork) -> Carried:
-        row = await work.find(SERVICES, call.path["id"], "order", lock=True)
-        action = call.path["action"]
-        request = ActionOrder(action, call.read(ActionRequest).properties, _if_version(call))
-        return Carried(row, action, await services.act(work, row, request))
-
-    return await fulfil(call, _order_of(call, carry, _shown, _peek(call, ActionRequest)))
+def _plan_wait(call: Call) -> int:
+    return call.number("planWait", MAX_PLAN_WAIT_SECONDS, 1, MAX_PLAN_WAIT_SECONDS)
 
 
 def _conditions(raw: bytes) -> list[ServiceCondition]:
@@ -189,7 +142,7 @@ async def _set_conditions(call: Call) -> Answer:
     async with call.transaction() as work:
         row = await work.find(SERVICES, call.path["id"], "condition", lock=True)
         await services.set_conditions(work, row, _conditions(call.raw_body))
-        return await shown(work, row.id)
+        return _service_answer(await read_service_view(work, row.id))
 
 
 def _time(call: Call, name: str) -> datetime | None:
@@ -218,7 +171,7 @@ PLAN = (
     QueryParameter(
         "planWait",
         "Seconds to wait for the agent, with plan or planDigest",
-        {"type": "integer", "minimum": 1, "maximum": LONGEST_PLAN_SECONDS},
+        {"type": "integer", "minimum": 1, "maximum": MAX_PLAN_WAIT_SECONDS},
     ),
 )
 PLAN_DIGEST = QueryParameter("planDigest", "Only if it would still come out as this plan said")

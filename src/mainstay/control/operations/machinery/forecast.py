@@ -1,7 +1,8 @@
-"""What a request would do, told from inside the transaction that did it and will be undone."""
+"""Forecasts: what an order would do, read inside the transaction that did it and is rolled back."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
 import msgspec
@@ -45,26 +46,43 @@ class Forecast(msgspec.Struct, frozen=True, rename="camel"):
     host: HostForecast | msgspec.UnsetType = msgspec.UNSET
 
 
-async def forecast_order(work: UnitOfWork, service: ServiceRow) -> Forecast:
+@dataclass(frozen=True, slots=True)
+class OrderOutcome:
+    """What an order did: to which service (as it was before), by which action. `plan` None: no job was queued."""
+
+    service: ServiceRow
+    action: str
+    plan: RunPlan | None
+    # The order created the service.
+    is_new: bool = False
+
+
+async def forecast_outcome(work: UnitOfWork, outcome: OrderOutcome) -> Forecast:
+    if outcome.is_new:
+        return await _forecast_creation(work, outcome.service)
+    return await _forecast_action(work, outcome.service, outcome.action, outcome.plan)
+
+
+async def _forecast_creation(work: UnitOfWork, service: ServiceRow) -> Forecast:
     definition = await runs.definition_of(work, service)
     sealed = frozenset(reference for _, reference in secrets_in(definition.properties, service.properties))
     path = transitions.run_path(definition.lifecycle, "create", service.status)
-    return _forecast(service.properties, sealed, path, await values_of_service(work.tx, service.id))
+    return _masked_forecast(service.properties, sealed, path, await values_of_service(work.tx, service.id))
 
 
-async def forecast_action(work: UnitOfWork, service: ServiceRow, action: str, plan: RunPlan | None) -> Forecast:
-    """Without a plan nothing would be queued: everything stays as it is."""
+async def _forecast_action(work: UnitOfWork, service: ServiceRow, action: str, plan: RunPlan | None) -> Forecast:
+    """Without a plan no job would be queued, and nothing changes."""
     if plan is None:
-        return _forecast(service.properties, frozenset(), (service.status,), [])
+        return _masked_forecast(service.properties, frozenset(), (service.status,), [])
     lifecycle = (await runs.definition_of(work, service)).lifecycle
     taken = plan.decided.taken_values if plan.decided else ()
     values = await SERVICE_POOL_VALUES.many(work.tx, taken)
     properties = service.properties if plan.properties is None else plan.properties
     path = transitions.run_path(lifecycle, action, service.status)
-    return _forecast(properties, frozenset(plan.new_secrets), path, list(values.values()))
+    return _masked_forecast(properties, frozenset(plan.new_secrets), path, list(values.values()))
 
 
-def _forecast(
+def _masked_forecast(
     properties: Properties, sealed: frozenset[str], path: tuple[str, ...], values: list[ServicePoolValue]
 ) -> Forecast:
     masked = {name: _mask(value, sealed) for name, value in properties.items()}

@@ -47,13 +47,13 @@ class Conflict(OperationRefused):
 
 
 class PlanFailed(Conflict):
-    """The agent has answered that it cannot foresee it, and why."""
+    """The agent cannot forecast the job; the message contains its reason."""
 
     code = "plan_failed"
 
 
 class PlanOutdated(Conflict):
-    """What a plan said would no longer come out; `changed` is `expired`, `inputs` or `host`."""
+    """The order would no longer have the planned outcome; `changed` is `expired`, `inputs` or `host`."""
 
     code = "plan_outdated"
 

@@ -9,7 +9,7 @@ import msgspec
 from mainstay.control.domain.lifecycle.transitions import available_actions
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store.jobs import JobRow
-from mainstay.control.store.services import ServiceContext, ServiceRow, read_contexts, read_with_parties
+from mainstay.control.store.services import SERVICES, ServiceContext, ServiceRow, read_contexts, read_with_parties
 
 
 class Named(msgspec.Struct, frozen=True):
@@ -51,6 +51,14 @@ async def show_services(work: UnitOfWork, rows: Sequence[ServiceRow]) -> list[Se
 
 async def show_service(work: UnitOfWork, row: ServiceRow) -> ServiceView:
     return (await show_services(work, [row]))[0]
+
+
+async def read_service_view(work: UnitOfWork, service_id: str) -> ServiceView:
+    """The service as this transaction has changed it."""
+    row = await SERVICES.find(work.tx, service_id)
+    if row is None:
+        raise RuntimeError("a service is not deleted within the request that changes it")
+    return await show_service(work, row)
 
 
 async def _show(work: UnitOfWork, row: ServiceRow, around: ServiceContext) -> ServiceView:

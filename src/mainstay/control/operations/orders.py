@@ -1,0 +1,216 @@
+"""Orders: a service, a change, an action or a removal that a caller requests, in one of four forms.
+
+`execute` carries an order out, `dry_run` forecasts it, `plan` forecasts it together with the agent, `execute_plan`
+carries it out if the plan still holds. An order is data: endpoints parse requests into orders and results into answers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from mainstay.control.operations import plans, services
+from mainstay.control.operations.jobs import force_delete
+from mainstay.control.operations.machinery.caller_session import CallerSession
+from mainstay.control.operations.machinery.forecast import Forecast, OrderOutcome, forecast_outcome
+from mainstay.control.operations.machinery.refusals import AgentSilent, Conflict, OperationRefused
+from mainstay.control.operations.machinery.runs import RunPlan
+from mainstay.control.operations.machinery.secret_sealing import digest_of
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
+from mainstay.control.operations.machinery.views import ServiceView, read_service_view, show_service
+from mainstay.control.operations.plans import HostAnswer, PlanDigest, PlanPreview, PlanSeed
+from mainstay.control.operations.services import ActionRequest, NewService, RequestedAction, ServiceChange
+from mainstay.control.store import idempotency
+from mainstay.control.store.plans import PLAN_REQUESTS
+from mainstay.control.store.services import SERVICES, ServiceRow
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateOrder:
+    wanted: NewService
+    # Repeating an order with the same key returns the first answer; a dry run or a plan ignores the key.
+    idempotency_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeOrder:
+    service_id: str
+    wanted: ServiceChange
+    # The version that the caller has read; None: any version.
+    if_version: int | None = None
+    # Why the body is invalid; raised once the service is found, so that a stranger receives "not found".
+    body_fault: OperationRefused | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionOrder:
+    service_id: str
+    action: str
+    wanted: ActionRequest
+    # Both as in `ChangeOrder`.
+    if_version: int | None = None
+    body_fault: OperationRefused | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteOrder:
+    service_id: str
+    if_version: int | None = None
+    # Without the agent: the service ends at once.
+    force: bool = False
+
+
+Order = CreateOrder | ChangeOrder | ActionOrder | DeleteOrder
+# The service after the order; None after a removal. Bytes: the first answer to a repeated idempotency key, as JSON.
+OrderResult = ServiceView | bytes | None
+
+
+class WaitFor(Protocol):
+    """Calls `look` now and whenever `topic` is announced, until it returns a value. None: the time is up."""
+
+    async def __call__(self, topic: str, look: Callable[[], Awaitable[T | None]], seconds: float, /) -> T | None: ...
+
+
+# ---- the four forms ----
+async def execute(session: CallerSession, order: Order) -> OrderResult:
+    async with session.transaction() as work:
+        return await _execute(work, order, None)
+
+
+async def dry_run(session: CallerSession, order: Order) -> Forecast:
+    async with session.rolled_back() as work:
+        return await forecast_outcome(work, await _carry_out(work, order))
+
+
+async def plan(session: CallerSession, order: Order, wait_for: WaitFor, seconds: float) -> Forecast:
+    seed = plans.new_plan_seed(session.clock())
+    async with session.rolled_back() as work:
+        preview = await _preview(work, order, seed)
+    host = await _ask_agent(session, preview, wait_for, seconds)
+    return msgspec.structs.replace(
+        preview.forecast,
+        plan_digest=str(PlanDigest(seed, preview.inputs, host.digest)),
+        expires_at=seed.expires_at,
+        host=host.forecast,
+    )
+
+
+async def execute_plan(
+    session: CallerSession, order: Order, digest: PlanDigest, wait_for: WaitFor, seconds: float
+) -> OrderResult:
+    """Raises `PlanOutdated` if the outcome would differ from the plan. The agent compares once more before it acts."""
+    async with session.rolled_back() as work:
+        first_answer = await _first_answer(work, order)
+        if first_answer is not None:
+            return first_answer
+        preview = await _preview(work, order, digest.seed)
+    plans.refuse_expired(digest, session.clock())
+    plans.refuse_other_inputs(digest, preview.inputs)
+    plans.refuse_other_host(digest, await _ask_agent(session, preview, wait_for, seconds))
+    async with session.transaction() as work:
+        return await _execute(work, order, digest)
+
+
+# ---- within one transaction ----
+async def _execute(work: UnitOfWork, order: Order, digest: PlanDigest | None) -> OrderResult:
+    first_answer = await _first_answer(work, order)
+    if first_answer is not None:
+        return first_answer
+    if digest is None:
+        return await _show(work, order, await _carry_out(work, order))
+    plans.pin_to_plan(work, digest.seed, digest.host)
+    outcome = await _carry_out(work, order)
+    # The preview was compared in another transaction; pools and services may have changed since.
+    await plans.check_inputs(work, outcome, _requested(order), digest)
+    return await _show(work, order, outcome)
+
+
+async def _preview(work: UnitOfWork, order: Order, seed: PlanSeed) -> PlanPreview:
+    plans.pin_to_plan(work, seed)
+    return await plans.preview_order(work, await _carry_out(work, order), _requested(order), seed)
+
+
+async def _carry_out(work: UnitOfWork, order: Order) -> OrderOutcome:
+    if isinstance(order, CreateOrder):
+        return OrderOutcome(await services.create(work, order.wanted), "create", RunPlan(None), is_new=True)
+    service = await work.find(SERVICES, order.service_id, "order", lock=True)
+    if isinstance(order, DeleteOrder):
+        return OrderOutcome(service, "delete", await _delete(work, service, order))
+    if order.body_fault is not None:
+        raise order.body_fault
+    if isinstance(order, ChangeOrder):
+        return OrderOutcome(service, "update", await services.change(work, service, order.wanted, order.if_version))
+    action = RequestedAction(order.action, order.wanted.properties, order.if_version)
+    return OrderOutcome(service, order.action, await services.act(work, service, action))
+
+
+async def _delete(work: UnitOfWork, service: ServiceRow, order: DeleteOrder) -> RunPlan | None:
+    if not order.force:
+        return await services.act(work, service, RequestedAction("delete", None, order.if_version))
+    services.refuse_stale(service, order.if_version)
+    await force_delete(work, service)
+    return None
+
+
+async def _show(work: UnitOfWork, order: Order, outcome: OrderOutcome) -> ServiceView | None:
+    if isinstance(order, DeleteOrder):
+        return None
+    if not isinstance(order, CreateOrder):
+        return await read_service_view(work, outcome.service.id)
+    view = await show_service(work, outcome.service)
+    if order.idempotency_key is not None:
+        answer = msgspec.json.encode(view).decode()
+        await idempotency.keep_answer(work.tx, work.required_caller.token_id, order.idempotency_key, answer)
+    return view
+
+
+async def _first_answer(work: UnitOfWork, order: Order) -> bytes | None:
+    """None: the order has no idempotency key, or a new one, which this transaction reserves."""
+    if not isinstance(order, CreateOrder) or order.idempotency_key is None:
+        return None
+    digest = digest_of(work, order.wanted)
+    token_id = work.required_caller.token_id
+    known = await idempotency.reserve(work.tx, token_id, order.idempotency_key, digest, work.now)
+    if known is None:
+        return None
+    first_digest, answer = known
+    if first_digest != digest:
+        raise Conflict("this Idempotency-Key was used for another order", code="idempotency_mismatch")
+    return answer.encode()
+
+
+def _requested(order: Order) -> list[object]:
+    """The part of an order that the digest of its plan covers."""
+    if isinstance(order, DeleteOrder):
+        return ["delete", order.service_id, order.force]
+    wanted = msgspec.structs.replace(order.wanted, plan_digest=None)
+    if isinstance(order, CreateOrder):
+        return ["create", wanted]
+    if isinstance(order, ChangeOrder):
+        return ["change", order.service_id, wanted]
+    return ["action", order.service_id, order.action, wanted]
+
+
+# ---- between transactions ----
+async def _ask_agent(session: CallerSession, preview: PlanPreview, wait_for: WaitFor, seconds: float) -> HostAnswer:
+    if preview.question is None:
+        return plans.NOTHING_TO_DO
+    async with session.transaction() as work:
+        request_id = await plans.ask_agent(work, preview, seconds)
+
+    async def look() -> HostAnswer | None:
+        async with session.reading() as work:
+            return await plans.read_answer(work, request_id)
+
+    try:
+        answer = await wait_for(plans.answer_topic(request_id), look, seconds)
+    finally:
+        async with session.transaction() as work:
+            await PLAN_REQUESTS.delete(work.tx, request_id)
+    if answer is None:
+        raise AgentSilent(f"the agent did not answer within {seconds} s; is it running, and does it make plans?")
+    return answer
