@@ -13,10 +13,10 @@ import tarfile
 from mainstay.converge.host.sources import read_bytes
 from mainstay.converge.manifest.faults import Faults
 from mainstay.converge.value_kinds import Unfit, describe, parse_duration
+from mainstay.foundation.documents import read_yaml
 from mainstay.foundation.faults import DoesNotLoad, Fault
 from mainstay.foundation.suggestions import did_you_mean
-from mainstay.foundation.yaml.document import decode, parse
-from mainstay.foundation.yaml.scalars import to_value
+from mainstay.foundation.yaml.document import decode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def read_blueprint(directory: str) -> Blueprint:
 
 def read_map(path: str) -> tuple[dict[str, Any], Faults]:
     text = decode(read_bytes(path), path)
-    value = to_value(parse(text or "\n", path))
+    value = read_yaml(text, path)
     if not isinstance(value, dict):
         raise DoesNotLoad([Fault(path, 1, 1, f"expected a map, got {describe(value)}")])
     return value, Faults(path, text)

@@ -13,7 +13,6 @@ from mainstay.agent.blueprint import DEFINITION, SERVICE_TYPE, pack, read_bluepr
 from mainstay.agent.translate import OUTPUT_KEYS
 from mainstay.blueprints.example_orders import FOLDER, read_orders
 from mainstay.blueprints.expressions import Reader, texts_in
-from mainstay.control.documents import BadDocument, read_yaml
 from mainstay.control.domain.blueprints import foreign_names
 from mainstay.control.domain.properties.contract import (
     ASSUMED,
@@ -32,10 +31,11 @@ from mainstay.converge.host.sources import read_bytes
 from mainstay.converge.manifest.expressions import Template, Unresolved, holds_secret, step
 from mainstay.converge.run import RunRequest, load
 from mainstay.converge.value_kinds import COMMAND, describe
+from mainstay.foundation.documents import read_yaml
 from mainstay.foundation.faults import DoesNotLoad, Fault
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import Tainted
-from mainstay.foundation.yaml.document import decode, locate, parse
+from mainstay.foundation.yaml.document import decode, locate, nearest_place, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -94,10 +94,7 @@ class DocumentFindings:
 
     def _add(self, to: list[Fault], path: DocumentPath, message: str, *, at_key: bool = False, line: int = 0) -> None:
         places = locate(self.text, [path])
-        nearest = path
-        while nearest and nearest not in places:
-            nearest = nearest[:-1]
-        row, column = places[nearest][0 if at_key or nearest != path else 1] if nearest in places else (1, 1)
+        row, column = nearest_place(places, path, at_key=at_key)
         written = self.text.splitlines()[row - 1 : row]
         if line or (written and written[0][column - 1 : column] in ("|", ">") and not at_key):
             # The text of a block begins in the line below its mark.
@@ -141,13 +138,9 @@ def _check_type(directory: str, findings: Findings) -> ServiceTypeDefinition | N
     file = os.path.join(directory, SERVICE_TYPE)
     try:
         text = decode(read_bytes(file), file)
-        parse(text or "\n", file)
-        document = read_yaml(text)
+        document = read_yaml(text, file)
     except DoesNotLoad as refusal:
         findings.take(refusal)
-        return None
-    except BadDocument as error:
-        findings.faults.append(Fault(file, None, None, str(error)))
         return None
     if not isinstance(document, dict):
         return None
@@ -240,7 +233,7 @@ class ManifestCheck:
         self.manifest: Manifest | None = None
         try:
             text = decode(read_bytes(self.file), self.file)
-            self.node = parse(text or "\n", self.file)
+            self.node = parse(text, self.file)
         except DoesNotLoad as refusal:
             findings.take(refusal)
             text, self.node = "", []

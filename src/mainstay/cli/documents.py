@@ -1,4 +1,4 @@
-"""Reads the files that people hand to commands: YAML or JSON, strictly."""
+"""Reads the YAML and JSON files that are given to commands."""
 
 from __future__ import annotations
 
@@ -6,21 +6,35 @@ import sys
 
 from mainstay.cli.main import CommandRefused
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 MAX_FILE_BYTES = 4 * 1024 * 1024
 
 
-def read_document(file: str) -> object:
-    """A YAML or JSON document, strictly: no key twice, no aliases, names are strings."""
-    from mainstay.control.documents import BadDocument, read_json, read_yaml
+def read_document(file: str) -> Any:
+    """The JSON values of a YAML or JSON file; `-` is YAML from standard input."""
+    from mainstay.foundation.documents import read_json, read_yaml
+    from mainstay.foundation.faults import DoesNotLoad
+    from mainstay.foundation.yaml.document import decode
 
-    text = read_text(file)
+    name = "stdin" if file == "-" else file
     try:
-        return read_json(text) if file.endswith(".json") else read_yaml(text)
-    except BadDocument as error:
-        raise CommandRefused(f"{file} {error}") from None
+        text = decode(_read_bytes(file), name)
+        return read_json(text, name) if file.endswith(".json") else read_yaml(text, name)
+    except DoesNotLoad as refusal:
+        raise CommandRefused(str(refusal)) from None
 
 
 def read_text(file: str) -> str:
+    try:
+        return _read_bytes(file).decode()
+    except UnicodeDecodeError as error:
+        raise CommandRefused(f"{file} is not UTF-8: {error.reason} at byte {error.start}") from None
+
+
+def _read_bytes(file: str) -> bytes:
     try:
         if file == "-":
             raw = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
@@ -31,7 +45,4 @@ def read_text(file: str) -> str:
         raise CommandRefused(f"cannot read {file}: {error.strerror}") from None
     if len(raw) > MAX_FILE_BYTES:
         raise CommandRefused(f"{file} is larger than {MAX_FILE_BYTES} bytes")
-    try:
-        return raw.decode()
-    except UnicodeDecodeError as error:
-        raise CommandRefused(f"{file} is not UTF-8: {error.reason} at byte {error.start}") from None
+    return raw

@@ -397,22 +397,15 @@ def restore_backup(path: str, run_id: str | None) -> Backup:
     return wanted
 
 
-def _read_json(text: str, path: str) -> Any:
-    """JSON is nearly YAML, but not where it escapes characters beyond 16 bits."""
-    from json import JSONDecodeError, loads
-
-    try:
-        return loads(text)
-    except JSONDecodeError as error:
-        raise DoesNotLoad([Fault(path, error.lineno, error.colno, f"not valid JSON: {error.msg}")]) from None
-    except (RecursionError, ValueError) as error:
-        raise DoesNotLoad([Fault(path, 1, 1, f"not valid JSON: {error}")]) from None
-
-
 def read_values(path: str) -> dict[str, Any]:
     """A YAML or JSON file of values, for `--data`, `--values` and `--facts`."""
     text = decode(read_bytes(path), path)
-    value = to_value(parse(text, path)) if not path.endswith(".json") else _read_json(text, path)
+    if path.endswith(".json"):
+        from mainstay.foundation.documents import read_json
+
+        value = read_json(text, path)
+    else:
+        value = to_value(parse(text, path))
     if value is None:
         return {}
     if not isinstance(value, dict):

@@ -22,9 +22,12 @@ class Fault:
         self.column = column
         self.message = message
 
+    @property
+    def place(self) -> str:
+        return ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
+
     def __str__(self) -> str:
-        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
-        return f"{place}: {self.message}"
+        return f"{self.place}: {self.message}"
 
     def as_json(self) -> dict[str, Any]:
         return {"file": self.file, "line": self.line, "column": self.column, "message": self.message}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
+from contextlib import suppress
+from math import isfinite
 
 from mainstay.cli.documents import read_document, read_text
 from mainstay.cli.main import CommandRefused
@@ -109,31 +110,27 @@ def _typed(client: Client, text: str, definition: Definition | None, name: str) 
 
 
 def _number(text: str, *, whole: bool) -> Any:
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return text
-    return found if isinstance(found, float) and (not whole or found.is_integer()) else text
+    from mainstay.foundation.yaml.scalars import core_value
+
+    found = core_value(text.strip())
+    if type(found) is int:
+        return found
+    return found if isinstance(found, float) and isfinite(found) and (not whole or found.is_integer()) else text
 
 
 def _guessed(text: str, name: str) -> Any:
     """JSON, or what YAML makes of lists and maps; any other text is itself."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        pass
+    from mainstay.foundation.documents import read_json, read_yaml
+    from mainstay.foundation.faults import DoesNotLoad
+
+    with suppress(DoesNotLoad):
+        return read_json(text, name)
     if text.lstrip()[:1] not in ("[", "{") and "\n" not in text.strip():
         return text
-    from mainstay.control.documents import BadDocument, read_yaml
-
     try:
-        return read_yaml(text)
-    except BadDocument as error:
-        raise CommandRefused(f"{name} {error}") from None
+        return read_yaml(text, name)
+    except DoesNotLoad as refusal:
+        raise CommandRefused(str(refusal)) from None
 
 
 def put(given: dict[str, Any], path: list[str], value: Any) -> None:

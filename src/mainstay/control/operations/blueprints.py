@@ -7,21 +7,28 @@ from dataclasses import dataclass
 
 import msgspec
 
-from mainstay.control.documents import BadDocument, read_yaml
 from mainstay.control.domain.blueprints import BlueprintDefinition, parse_blueprint
+from mainstay.control.domain.faults import PathFault
 from mainstay.control.domain.properties.contract import Rulebook
+from mainstay.control.domain.refusals import InvalidDefinition
 from mainstay.control.operations import service_types
+from mainstay.control.operations.machinery.bounds import size
 from mainstay.control.operations.machinery.bundles import NotABundle, open_bundle
-from mainstay.control.operations.machinery.refusals import BadInput, Conflict
+from mainstay.control.operations.machinery.refusals import Conflict
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.operations.machinery.views import Named
 from mainstay.control.operations.service_types import Misfit
 from mainstay.control.store import blueprints as store
 from mainstay.control.store.service_types import SERVICE_TYPES, ServiceTypeRow
+from mainstay.foundation.documents import read_yaml
+from mainstay.foundation.faults import DoesNotLoad
+from mainstay.foundation.yaml.document import decode
 
 DEFINITION = "blueprint.yaml"
 SERVICE_TYPE = "service-type.yaml"
 MAX_DOCUMENT_BYTES = 512 * 1024
+# A document without aliases never comes near: JSON takes at most five times the bytes of YAML.
+MAX_EXPANDED_BYTES = 4 * 1024 * 1024
 
 
 class PushedBlueprint(msgspec.Struct, frozen=True, rename="camel"):
@@ -57,11 +64,13 @@ def _document(files: dict[str, bytes], name: str) -> object:
     if len(content) > MAX_DOCUMENT_BYTES:
         raise NotABundle(f"{name} is larger than {MAX_DOCUMENT_BYTES} bytes")
     try:
-        return read_yaml(content.decode())
-    except UnicodeDecodeError:
-        raise BadInput(f"{name} is not UTF-8", code="invalid_definition") from None
-    except BadDocument as error:
-        raise BadInput(f"{name} {error}", code="invalid_definition") from None
+        document: object = read_yaml(decode(content, name), name)
+    except DoesNotLoad as refusal:
+        faults = [PathFault(fault.place, fault.message) for fault in refusal.faults]
+        raise InvalidDefinition(faults) from None
+    if size(document) > MAX_EXPANDED_BYTES:
+        raise NotABundle(f"{name} is larger than {MAX_EXPANDED_BYTES} bytes once its aliases are expanded")
+    return document
 
 
 async def push(work: UnitOfWork, bundle: Bundle, *, force: bool, dry_run: bool) -> PushedBlueprint:

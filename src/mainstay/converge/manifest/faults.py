@@ -5,7 +5,7 @@ from __future__ import annotations
 from mainstay.foundation.faults import DoesNotLoad, Fault
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import shorten
-from mainstay.foundation.yaml.document import locate
+from mainstay.foundation.yaml.document import locate, nearest_place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,14 +59,9 @@ class Faults:
         places = locate(self.text, [path for path, _, _ in self.found])
         faults = []
         for path, at_key, message in self.found:
-            nearest = path
-            while nearest and nearest not in places:
-                nearest = nearest[:-1]
             if not self.text:
                 # A document made by a program has no lines.
                 faults.append(Fault(self.file, None, None, message))
                 continue
-            part = 0 if at_key or nearest != path else 1
-            line, column = places[nearest][part] if nearest in places else (1, 1)
-            faults.append(Fault(self.file, line, column, message))
+            faults.append(Fault(self.file, *nearest_place(places, path, at_key=at_key), message))
         raise DoesNotLoad(sorted(faults, key=lambda fault: (fault.line or 0, fault.column or 0)))

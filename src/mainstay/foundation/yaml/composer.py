@@ -21,7 +21,7 @@ from mainstay.foundation.yaml.libyaml import (
     StreamEndEvent,
     YAMLError,
 )
-from mainstay.foundation.yaml.scalars import CORE, FIRST_OF_CORE, PlainScalar
+from mainstay.foundation.yaml.scalars import CORE, DEEPEST_NESTING, FIRST_OF_CORE, PlainScalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from mainstay.foundation.faults import DocumentPath
     from mainstay.foundation.yaml.scalars import Node
 
-DEEPEST_NESTING = 60
 MOST_NODES_BY_ALIASES = 1_000_000
+# A long text counts as several nodes, so that the bound holds for bytes too.
+CHARACTERS_PER_NODE = 100
 # What to do about problems the parser names, by a part of its words.
 WAYS_OUT = (
     ("mapping values are not allowed", "; quote a text that holds `: `, or indent the line below its key"),
@@ -89,7 +90,7 @@ class Composer:
             event = self.next()
         event = self.next()
         if event.__class__ is DocumentStartEvent:
-            self.fault(event, "a second document begins here; a manifest is one document")
+            self.fault(event, "a second document begins here; write one document per file")
         return root
 
     def node(self, event: Any, depth: int) -> Node:
@@ -152,7 +153,9 @@ class Composer:
         if key in entries:
             self.fault(event, f"duplicate key {shorten(key)!r}; it stands in the same map above")
         if key == "<<" and not event.style:
-            self.fault(event, "merge keys (<<) are not supported; use `defaults` or repeat the properties")
+            self.fault(
+                event, "merge keys (<<) are not supported; repeat the keys, or use the `defaults` of a manifest"
+            )
         return key
 
     def sequence(self, depth: int) -> Node:
@@ -197,12 +200,14 @@ def _scalar(event: Any) -> Node:
 
 def _measure(node: Node, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
     """How many nodes there are once every alias is written out, and how deep they nest."""
-    children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-    if not children:
-        return 1, 0
+    if isinstance(node, PlainScalar):
+        node = node.text
+    if not node or isinstance(node, str):
+        return 1 + len(node) // CHARACTERS_PER_NODE, 0
     if id(node) not in known:
-        sizes = [_measure(child, known) for child in children]
-        known[id(node)] = 1 + sum(size for size, _ in sizes), 1 + max(height for _, height in sizes)
+        keys = sum(len(key) // CHARACTERS_PER_NODE for key in node) if isinstance(node, dict) else 0
+        sizes = [_measure(child, known) for child in (node.values() if isinstance(node, dict) else node)]
+        known[id(node)] = 1 + keys + sum(size for size, _ in sizes), 1 + max(height for _, height in sizes)
     return known[id(node)]
 
 
@@ -223,7 +228,7 @@ def _syntax_fault(error: YAMLError, file: str, content: bytes) -> Fault:
     context = getattr(error, "context", None) or ""
     if mark is None:
         return Fault(file, None, None, f"not valid YAML: {problem}")
-    if "quoted scalar" in context and began is not None:
+    if "quoted scalar" in context and "unexpected end" in problem and began is not None:
         # The end of the text tells nothing; where the quote stands does.
         return Fault(
             file, began.line + 1, began.column + 1, "not valid YAML: the quote that begins here is not closed"

@@ -13,9 +13,13 @@ from mainstay.foundation.yaml import blocks
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import TypeAlias
 
     from mainstay.foundation.faults import DocumentPath
     from mainstay.foundation.yaml.scalars import Node
+
+    # Path → (position of its key, position of its value), each as (line, column).
+    Places: TypeAlias = dict[DocumentPath, tuple[tuple[int, int], tuple[int, int]]]
 
 LARGEST_DOCUMENT_BYTES = 256 * 1024 * 1024
 
@@ -50,7 +54,7 @@ def decode(content: bytes, file: str) -> str:
         raise DoesNotLoad([fault]) from None
 
 
-def locate(text: str, wanted: Iterable[DocumentPath]) -> dict[DocumentPath, tuple[tuple[int, int], tuple[int, int]]]:
+def locate(text: str, wanted: Iterable[DocumentPath]) -> Places:
     """Where paths stand, as (position of the key, position of the value), 1-based.
 
     A path that is not in the document is left out. The text is known to parse.
@@ -58,3 +62,11 @@ def locate(text: str, wanted: Iterable[DocumentPath]) -> dict[DocumentPath, tupl
     from mainstay.foundation.yaml.composer import places
 
     return places(text, wanted)
+
+
+def nearest_place(places: Places, path: DocumentPath, *, at_key: bool = False) -> tuple[int, int]:
+    """The line and column of a path, or of the innermost key around it that `locate` found."""
+    nearest = path
+    while nearest and nearest not in places:
+        nearest = nearest[:-1]
+    return places[nearest][0 if at_key or nearest != path else 1] if nearest in places else (1, 1)

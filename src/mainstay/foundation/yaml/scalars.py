@@ -19,6 +19,8 @@ CORE = re.compile(
 # How such a scalar may begin; most texts begin otherwise, and need no match.
 FIRST_OF_CORE = frozenset("0123456789+-.~tTfFnN")
 LONGEST_NUMBER = 300
+# Levels of maps and lists in a document.
+DEEPEST_NESTING = 60
 
 
 class PlainScalar:
