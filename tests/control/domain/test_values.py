@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mainstay.control.domain.faults import locate
 from mainstay.control.domain.patterns import compile_pattern
 from mainstay.control.domain.values import MAX_DEPTH, canonical, equal, json_problem
 from property_requests import create, faults, schema_faults
@@ -72,6 +73,23 @@ def test_a_huge_number_is_refused_in_few_words() -> None:
     found = faults(one("integer", {"type": "max", "value": 10}), {"p": 10**6000})
     assert found == {"p": "value about 10^6000 exceeds maximum 10"}
     assert faults(one("integer", {"type": "max", "value": 2**53}), {"p": 2**53 + 1}) != {}
+
+
+def test_a_limit_holds_for_integers_that_no_float_can_represent() -> None:
+    limit = 2**53
+    document = {**one("number", {"type": "max", "value": limit}), **{name: {"type": "number"} for name in "abcd"}}
+    assert faults(document, {"p": limit}) == {}
+    assert faults(document, {"p": limit + 1}) == {"p": f"value {limit + 1} exceeds maximum {limit}"}
+    items = {"type": "array", "items": {"type": "number", "validators": [{"type": "max", "value": limit}]}}
+    assert faults({"p": items}, {"p": [limit + 1]}) == {"p[0]": f"value {limit + 1} exceeds maximum {limit}"}
+    assert faults(one("number", {"type": "enum", "values": [limit]}), {"p": limit + 1}) != {}
+
+
+@pytest.mark.parametrize("name", ['say "hi"', "back\\slash", "line\nbreak", "\x01", "\x7f"])
+def test_a_property_name_may_contain_any_character(name: str) -> None:
+    document = {each: {"type": "string"} for each in (name, "a", "b", "c")}
+    assert create(document, {name: "x", "a": "y"}) == {name: "x", "a": "y"}
+    assert faults(document, {name: 1}) == {locate("", name): "expected string, got integer"}
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 # A key comes from a user and may be as long as the body; a path that repeats it need not be.
@@ -25,10 +25,6 @@ class PathFault(NamedTuple):
         if not self.path or self.message.startswith(f"{self.path}: "):
             return self.message
         return f"{self.path}: {self.message}"
-
-
-# From a pair, at half the cost of the class: for the hot path.
-make_fault: Callable[[tuple[str, str]], PathFault] = partial(tuple.__new__, PathFault)
 
 
 def listed(faults: Sequence[PathFault]) -> list[PathFault]:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 import re2
 
 MAX_PATTERN_LENGTH = 2000
-# The set matcher has only one engine, whose states must fit into a fixed memory; larger programs take the slower door.
+# The set matcher has one engine, whose states must fit into a fixed memory; larger programs use the slower search.
 MAX_SET_PROGRAM = 1000
 
 Search = Callable[[str], bool]
-# `^[a-z0-9-]+$`, with no more than letters, digits and a few signs between the brackets.
-_ONE_CLASS = re.compile(r"\^\[(?P<chosen>(?:[A-Za-z0-9]-[A-Za-z0-9]|[A-Za-z0-9_. ])*-?)\](?P<often>[+*])\$")
 
 
 class BadPattern(Exception):
@@ -31,9 +28,6 @@ def compile_pattern(pattern: str) -> Search:
         raise BadPattern(_reason(error)) from None
     except UnicodeEncodeError:
         raise BadPattern("invalid Unicode") from None
-    simple = _ONE_CLASS.fullmatch(pattern)
-    if simple is not None:
-        return _only_of(_characters(simple["chosen"]), may_be_empty=simple["often"] == "*")
     if program.programsize > MAX_SET_PROGRAM:
         return lambda text: program.search(text) is not None
     # A set of one answers yes or no without building a match, five times as fast.
@@ -42,19 +36,6 @@ def compile_pattern(pattern: str) -> Search:
     one.Compile()
     match = one.Match
     return lambda text: match(text.encode()) is not None
-
-
-def _only_of(allowed: str, *, may_be_empty: bool) -> Search:
-    """The commonest pattern of all needs no engine: nothing is left of a text once the allowed characters are stripped."""
-    if may_be_empty:
-        return lambda text: not text.strip(allowed)
-    return lambda text: text != "" and not text.strip(allowed)
-
-
-def _characters(chosen: str) -> str:
-    ranges = re.findall(r"(.)-(.)", chosen)
-    single = re.sub(r".-.", "", chosen)
-    return single + "".join(chr(code) for first, last in ranges for code in range(ord(first), ord(last) + 1))
 
 
 def _reason(error: Exception) -> str:

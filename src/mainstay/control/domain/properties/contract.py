@@ -202,8 +202,6 @@ class Permission:
     judge: Judge
     actors: tuple[Actor, ...] | None = None
     states: tuple[str, ...] | None = None
-    # It never objects to a creation, so the engine need not ask it then.
-    updates_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

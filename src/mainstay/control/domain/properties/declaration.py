@@ -39,14 +39,10 @@ class PropertyDeclaration:
     # Who passes every rule about actors, here and in the objects around.
     actors: frozenset[Actor]
     judges: tuple[Judge, ...]
-    # The permissions that look at more than the actor.
-    further: tuple[Permission, ...]
     secret: SecretKind | None
     generate: Generate | None
     pool_type: str | None
     checks: tuple[Check, ...]
-    # For each check what it says in JSON Schema; None where that language has no words for it.
-    keywords_of_checks: tuple[Properties | None, ...] = field(repr=False)
     keywords: Properties = field(repr=False)
     members: tuple[PropertyDeclaration, ...] | None
     items: PropertyDeclaration | None

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from mainstay.control.domain.faults import PathFault
-from mainstay.control.domain.properties.contract import Answers, EvaluationContext, Questions, Unknown
-from mainstay.control.domain.properties.evaluation import CREATE, Evaluation, PoolTake, SecretSlot, ValueSource
+from mainstay.control.domain.properties.contract import Answers, EvaluationContext, Operation, Questions, Unknown
+from mainstay.control.domain.properties.evaluation import Evaluation, PoolTake, SecretSlot, ValueSource
 from mainstay.control.domain.properties.schema import PropertySchema
 from mainstay.control.domain.properties.traversal import StoredReference, pool_values_in, references_in, secrets_in
 from mainstay.control.domain.properties.update import find_own_references, revise_root
@@ -57,7 +57,7 @@ def decide(
     before = stored or {}
     if schema.members is None:
         properties = _merge_free_form(given, before, run)
-    elif situation.operation is CREATE:
+    elif situation.operation is Operation.CREATE:
         properties = schema.root.admit(given, run, "")
     else:
         if json_problem(given) is not None:
@@ -79,7 +79,7 @@ def _accept(schema: PropertySchema, properties: Properties, before: Properties, 
             del container[name]
     return Accepted(
         properties,
-        run.situation.operation is CREATE or bool(run.secrets) or not equal(properties, before),
+        run.situation.operation is Operation.CREATE or bool(run.secrets) or not equal(properties, before),
         tuple(run.secrets),
         _retired(schema, properties, before) if before and schema.has_secrets else (),
         tuple(run.takes),

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 
-from mainstay.control.domain.faults import PathFault, make_fault
+from mainstay.control.domain.faults import PathFault
 from mainstay.control.domain.properties.contract import (
     Actor,
     Answers,
     EvaluationContext,
     GenerationFailed,
-    Operation,
     PoolProblem,
     PoolQuestion,
     Questions,
@@ -26,11 +24,6 @@ from mainstay.control.domain.properties.contract import (
 from mainstay.control.domain.refusals import UnansweredQuestion
 from mainstay.control.domain.values import Properties, equal
 
-# Looking a member of an enumeration up costs more than comparing with it.
-CREATE = Operation.CREATE
-COUNTED = Unknown.COUNTED
-NO_REFERENCES: Mapping[str, set[str]] = MappingProxyType({})
-
 
 class ValueSource(StrEnum):
     """Why a property has its value."""
@@ -38,10 +31,6 @@ class ValueSource(StrEnum):
     GIVEN = "given"
     DEFAULT = "default"
     GENERATED = "generated"
-
-
-DEFAULT = ValueSource.DEFAULT
-GENERATED = ValueSource.GENERATED
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,37 +70,33 @@ class CollectedQuestions:
 class Evaluation:
     """The engine's notebook, and the `Outside` that rules see."""
 
-    # Most requests need none of these, and a hot path should not make what nobody looks at.
-    secrets: list[SecretSlot] | tuple[()] = ()
-    takes: list[PoolTake] | tuple[()] = ()
-    counted: list[tuple[Properties, str]] | tuple[()] = ()
-    asked: CollectedQuestions | None = None
-    # Vault references that the service already holds, by schema path; a user may send back only these.
-    own_references: Mapping[str, set[str]] = NO_REFERENCES
-
     def __init__(self, situation: EvaluationContext, answers: Answers | None) -> None:
         self.situation = situation
         self.answers = answers
-        # Nobody is judged for what the schema itself puts in place; None while a default is applied.
+        # None while a default or a generated value is applied: those are not judged.
         self.actor: Actor | None = situation.actor
-        self.creating = situation.operation is CREATE or situation.create_run
         self.faults: list[PathFault] = []
         self.made: dict[str, ValueSource] = {}
+        self.secrets: list[SecretSlot] = []
+        self.takes: list[PoolTake] = []
+        self.counted: list[tuple[Properties, str]] = []
+        # None as long as nothing was asked.
+        self.asked: CollectedQuestions | None = None
+        # Vault references that the service already holds, by schema path; a user may send back only these.
+        self.own_references: Mapping[str, set[str]] = {}
 
     def seal(self, slot: SecretSlot) -> SecretSlot:
-        self.secrets = self.secrets or []
         self.secrets.append(slot)
         return slot
 
     def count(self, container: Properties, name: str) -> None:
         """A value that is not known stands in the container for as long as the decision takes."""
-        self.counted = self.counted or []
         self.counted.append((container, name))
 
     def refuse(self, path: str, message: str) -> Unknown:
         """Notes the fault; what is returned stands for the value, which is then neither set nor compared."""
-        self.faults.append(make_fault((path, message)))
-        return COUNTED
+        self.faults.append(PathFault(path, message))
+        return Unknown.COUNTED
 
     def ask(self) -> CollectedQuestions:
         if self.asked is None:
@@ -156,7 +141,6 @@ class Evaluation:
             return answer.value if question.wanted is None else question.wanted
         if question.wanted is not None and not equal(question.wanted, answer.value):
             raise GenerationFailed(PoolProblem.EXHAUSTED.value.format(pool_type=question.pool_type))
-        self.takes = self.takes or []
         self.takes.append(PoolTake(question.path, question.pool_type, answer.value))
         return answer.value
 

@@ -103,7 +103,6 @@ class _Rules:
 
     typed: bool
     checks: list[Check] = field(default_factory=list)
-    keywords_of_checks: list[Properties | None] = field(default_factory=list)
     keywords: Properties = field(default_factory=dict)
     limits: dict[str, tuple[object, str]] = field(default_factory=dict)
     refers: bool = False
@@ -191,12 +190,10 @@ class _Reader:
             permissions=permissions,
             actors=actors,
             judges=tuple(permission.judge for permission in judges),
-            further=tuple(permission for permission in judges if permission.actors is None),
             secret=secret,
             generate=generate,
             pool_type=pool_type,
             checks=tuple(rules.checks),
-            keywords_of_checks=tuple(rules.keywords_of_checks),
             keywords=rules.keywords,
             members=members,
             items=items,
@@ -334,7 +331,6 @@ class _Reader:
         rules.limits[name] = (values.get("value"), locate(config_path, "value"))
         if check is not None:
             rules.checks.append(check)
-            rules.keywords_of_checks.append(None if rule.keywords is None else rule.keywords(values))
         if rule.keywords is not None:
             _add_keywords(rules.keywords, rule.keywords(values))
 

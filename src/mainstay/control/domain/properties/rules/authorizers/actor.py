@@ -9,10 +9,9 @@ KNOWN = tuple(Actor)
 
 def permit(actors: tuple[Actor, ...]) -> Permission:
     message = f"property can only be set by: [{', '.join(actors)}]"
-    allowed = frozenset(actors)
 
     def judge(situation: EvaluationContext) -> str | None:
-        return None if situation.actor in allowed else message
+        return None if situation.actor in actors else message
 
     return Permission(judge, actors=actors)
 

@@ -16,7 +16,7 @@ def compile_rule(config: Config) -> Permission | None:
             return None
         return f"property cannot be updated in state '{situation.state}'"
 
-    return Permission(judge, states=states, updates_only=True)
+    return Permission(judge, states=states)
 
 
 RULE = Authorizer("state", compile_rule, service_only=True)

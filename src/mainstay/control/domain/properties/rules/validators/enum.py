@@ -15,10 +15,7 @@ def _compile_rule(config: Config, _placement: Placement) -> Check | None:
     allowed = frozenset(map(canonical, values))
 
     def check(value: object, _outside: Outside) -> str | None:
-        # Strings and integers are their own canonical form, and most enums are of these.
-        kind = type(value)
-        key = value if kind is str or kind is int else canonical(value)
-        return None if key in allowed else MESSAGE
+        return None if canonical(value) in allowed else MESSAGE
 
     return check
 
