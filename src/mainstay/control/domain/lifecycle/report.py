@@ -1,4 +1,4 @@
-"""Looks a lifecycle over: what can never be reached, what leads nowhere, and what happens when something fails."""
+"""Findings about a lifecycle: unreachable states, dead ends, failures without a transition, hidden error transitions."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from mainstay.control.domain.findings import Finding
 from mainstay.control.domain.lifecycle.graph import leading_to, reachable
 from mainstay.control.domain.lifecycle.schema import Action, Lifecycle, Transition
 from mainstay.control.domain.lifecycle.transitions import available_actions, run_path
-from mainstay.control.domain.lifecycle.witness import literal, witnesses
+
+# A pattern without these characters is plain text.
+SPECIAL = frozenset("\\^$.|?*+()[]{}")
+MATCHES_ALL = ("", ".*")
 
 
 def report_lifecycle(lifecycle: Lifecycle) -> tuple[Finding, ...]:
     return tuple(
         finding
-        for look in (_unreachable, _dead_ends, _no_way_out, _without_error_path, _error_order, _many_steps)
-        for finding in look(lifecycle)
+        for check in (_unreachable, _dead_ends, _no_way_out, _without_error_path, _error_order, _many_steps)
+        for finding in check(lifecycle)
     )
 
 
@@ -72,29 +75,16 @@ def _error_order(lifecycle: Lifecycle) -> Iterator[Finding]:
             for second, first in sorted(hidden.items()):
                 message = f"{_named(errors[second])} is never taken: {_named(errors[first])} comes first and matches all that it does"
                 yield Finding("shadowed-error", subject, message)
-            for first, second in combinations(range(len(errors)), 2):
-                if first not in hidden and second not in hidden:
-                    yield from _overlap(errors[first], errors[second], subject)
 
 
 def _hides(first: Transition, second: Transition) -> bool:
-    """Whether every message that the second matches is already taken by the first, as far as can be proved."""
-    if first.search is None or first.pattern == second.pattern:
+    """Whether the first matches every message that the second matches. Only the plain cases are recognized: a catch-all,
+    equal patterns, and plain text that contains the earlier plain text."""
+    if first.pattern is None or first.pattern in MATCHES_ALL or first.pattern == second.pattern:
         return True
-    whole = None if second.pattern is None else literal(second.pattern)
-    part = None if first.pattern is None else literal(first.pattern)
-    return whole is not None and part is not None and part in whole
-
-
-def _overlap(first: Transition, second: Transition, subject: str) -> Iterator[Finding]:
-    """Two expressions that lead to different states and match a common message; the catch-all is meant to come last."""
-    if first.search is None or second.pattern is None or second.search is None or first.to == second.to:
-        return
-    for message in witnesses(second.pattern):
-        if second.search(message) and first.search(message):
-            text = f"the message '{message}' matches {_named(first)} and {_named(second)}; the first is taken"
-            yield Finding("overlapping-errors", subject, text)
-            return
+    if second.pattern is None:
+        return False
+    return SPECIAL.isdisjoint(first.pattern + second.pattern) and first.pattern in second.pattern
 
 
 def _named(transition: Transition) -> str:
