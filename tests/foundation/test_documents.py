@@ -165,6 +165,13 @@ def test_a_scalar_means_the_same_in_every_document(tmp_path: Path, reader: Reade
     assert [type(value) for value in listed] == [type(value) for value in SCALARS.values()]
 
 
+def test_a_rendered_manifest_is_read_with_the_same_values(tmp_path: Path) -> None:
+    values = f"[{', '.join(text or 'null' for text in SCALARS)}, '0o17', '0x1F', '.5', '1_000']"
+    manifest_data(tmp_path, values)
+    rendered = read_yaml(command("render", str(tmp_path / "m.yaml")), "rendered")
+    assert rendered["data"]["x"] == [*SCALARS.values(), "0o17", "0x1F", ".5", "1_000"]
+
+
 @pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
 def test_keys_are_text_as_written(tmp_path: Path, reader: Reader) -> None:
     assert reader(tmp_path, "{yes: 1, 0644: 2, ~: 3}") == {"yes": 1, "0644": 2, "~": 3}

@@ -29,11 +29,16 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     import yaml
 
+    from mainstay.foundation.yaml.scalars import CORE
+
     class Dumper(yaml.SafeDumper):
         """Long texts as blocks, the way people write them."""
 
         def represent_text(self, text: str) -> yaml.ScalarNode:
             style = "|" if "\n" in text.rstrip("\n") or text.endswith("\n") else None
+            if CORE.fullmatch(text):
+                # PyYAML follows YAML 1.1, where texts such as 1e3 and 0o17 need no quotes.
+                style = "'"
             return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
         def ignore_aliases(self, data: object) -> bool:
