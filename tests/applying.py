@@ -39,7 +39,8 @@ class Applied:
         return next(event for event in self.report.events if event.resource.id == identity)
 
     def as_json(self) -> dict[str, Any]:
-        return self.report.as_json(self.session.host)
+        self.report.complete(self.session.host.files)
+        return self.report.as_json()
 
 
 def fill_in(text: str, root: Path) -> str:

@@ -477,7 +477,7 @@ def test_a_kept_run_tells_what_stopped_it(mainstay: Mainstay) -> None:
     history = History(StateDirectory(os.environ["MAINSTAY_STATE_DIR"]))
     report = make_report(1)
     report.stopped_by = "SIGTERM"
-    history.save(report, Host("run", history.state, StopFlag(), noop=False))
+    history.save(report)
     assert mainstay("history", "show", report.run_id).stdout.endswith(", stopped: SIGTERM\n")
 
 
@@ -505,8 +505,7 @@ def test_history_keeps_the_last_thousand_runs(tmp_path: Path) -> None:
     folder = Path(state.directory("history"))
     for number in range(MOST_REPORTS + 5):
         (folder / f"20250101T{number:012d}Z-abcdef.json").write_text("{}")
-    host = Host("run", state, StopFlag(), noop=False)
-    History(state).save(make_report(1), host)
+    History(state).save(make_report(1))
     runs = History(state).runs()
     assert len(runs) == MOST_REPORTS == 1000
     assert runs[0] == make_report(1).run_id
@@ -516,11 +515,10 @@ def test_history_keeps_the_last_thousand_runs(tmp_path: Path) -> None:
 def test_history_is_bounded_in_size_however_many_runs_there_are(tmp_path: Path) -> None:
     state = StateDirectory(str(tmp_path / "state"))
     folder = Path(state.directory("history"))
-    host = Host("run", state, StopFlag(), noop=False)
     for number in range(MOST_REPORTS):
         with open(folder / f"20250101T{number:012d}Z-abcdef.json", "wb") as file:
             file.truncate(1024 * 1024)
-    History(state).save(make_report(1), host)
+    History(state).save(make_report(1))
     assert sum(path.stat().st_size for path in folder.iterdir()) <= LARGEST_HISTORY_BYTES == 100 * 1024 * 1024
     assert History(state).runs()[0] == make_report(1).run_id
     assert len(History(state).runs()) == 100
@@ -542,7 +540,7 @@ def test_what_a_killed_run_left_of_its_report_goes(tmp_path: Path) -> None:
     assert len(list(folder.iterdir())) == 1
     at_work = folder / f"20250101T000000000001Z-abcdef.json.{os.getpid()}.01234567.new"
     at_work.write_text("{")
-    History(state).save(report, Host("run", state, StopFlag(), noop=False))
+    History(state).save(report)
     assert sorted(folder.iterdir()) == [at_work, folder / f"{report.run_id}.json"]
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import hmac
 import json
 
-from mainstay.converge.host.files import Files
-from mainstay.converge.resources.file import PRESENT, FileState
+from mainstay.converge.resources.file import FileState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from mainstay.converge.host.host import Host
+    from mainstay.converge.host.files import Files
     from mainstay.converge.report import Event, Report
 
 TOLD = (
@@ -32,9 +31,10 @@ TOLD = (
 PLAIN = (str, int, float, bool, list, tuple, type(None))
 
 
-def forecast_digest(report: Report, host: Host, key: bytes) -> str:
+def forecast_digest(report: Report, files: Files, key: bytes) -> str:
     """What is secret counts too, though reports do not show it; without the key nobody finds it by trying."""
-    document = [_seen(event, host) for event in report.events]
+    report.complete(files)
+    document = [_seen(event) for event in report.events]
     content = json.dumps([document, report.output_errors], sort_keys=True, default=_members).encode()
     return hmac.digest(key, content, "sha256").hex()
 
@@ -44,9 +44,9 @@ def _members(value: Any) -> dict[str, Any]:
     return {name: getattr(value, name) for name in getattr(value, "__slots__", None) or vars(value)}
 
 
-def _seen(event: Event, host: Host) -> list[Any]:
+def _seen(event: Event) -> list[Any]:
     """What was told of a resource, what it is to be, and how it is."""
-    told = event.as_json(host)
+    told = event.as_json()
     wanted = {name: value for name, value in vars(event.resource).items() if isinstance(value, PLAIN)}
     state = dict(told["state"] or {})
     # Times tell nothing, nor how large a directory's own list of names is.
@@ -54,15 +54,5 @@ def _seen(event: Event, host: Host) -> list[Any]:
     if state.get("type") == "directory":
         state.pop("size", None)
     if isinstance(event.state, FileState):
-        state |= {"checksum": _read_checksum(event.state, host), "target": event.state.link_target}
+        state |= {"checksum": event.state.known_checksum(), "target": event.state.link_target}
     return [{name: told[name] for name in TOLD}, wanted, state]
-
-
-def _read_checksum(state: FileState, host: Host) -> str | None:
-    """Of the file as it is; the dry run's own files would tell how it would be."""
-    if state.kind != PRESENT:
-        return None
-    try:
-        return Files(host.run_id, host.state).checksum(state.real_path)
-    except OSError:
-        return None

@@ -179,7 +179,7 @@ def dry_run(
 ) -> tuple[Session, Report, str]:
     """A dry run, and the digest of what it says."""
     session, report = run(request_for(manifest, service_id, roots, place, stop, noop=True))
-    return session, report, forecast_digest(report, session.host, client.key_for("plans"))
+    return session, report, forecast_digest(report, session.host.files, client.key_for("plans"))
 
 
 def request_for(
@@ -235,7 +235,8 @@ def _conclude(
     stopped_by = report.stopped_by
     if stopped_by is not None and stopped_by not in (CANCELLED, TIMED_OUT):
         return Outcome("release")
-    kept = translate.report_document(report.as_json(session.host), blueprint.directory)
+    report.complete(session.host.files)
+    kept = translate.report_document(report.as_json(), blueprint.directory)
     done, total = translate.done_of(report)
     if stopped_by == CANCELLED:
         return failed(f"cancelled after {done} of {total}", kept)

@@ -114,7 +114,7 @@ def _answer_to(plan: Mapping[str, Any], agent: AgentLoop, stop: StopFlag) -> dic
     roots = translate.roots_of(job["service"], properties, job, agent.place.root)
     manifest = blueprint.place(entry.manifest)
     try:
-        session, report, digest = dry_run(manifest, job["serviceId"], roots, agent.place, stop, agent.client)
+        _, report, digest = dry_run(manifest, job["serviceId"], roots, agent.place, stop, agent.client)
     except DoesNotLoad as refusal:
         return {"error": translate.fault_message(refusal, blueprint.directory)}
     except (Locked, Stopped):
@@ -123,5 +123,5 @@ def _answer_to(plan: Mapping[str, Any], agent: AgentLoop, stop: StopFlag) -> dic
         return {"error": str(problem)}
     if stop.reason is not None:
         return {"error": BUSY}
-    told = translate.report_document(report.as_json(session.host), blueprint.directory)
+    told = translate.report_document(report.as_json(), blueprint.directory)
     return {"digest": digest, **{name: told[name] for name in ("manifest", "events", "summary")}}

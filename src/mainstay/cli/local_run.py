@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from mainstay.cli.main import CommandRefused, complain
 from mainstay.converge.contract import StopFlag, Stopped
 from mainstay.converge.host.state import Unusable
+from mainstay.converge.json_lines import finite, report_pieces
 from mainstay.converge.manifest.hierarchy import nest
 from mainstay.converge.report import Observer
 from mainstay.converge.run import Locked, RunRequest, load, read_values, run
@@ -18,14 +19,13 @@ from mainstay.foundation.yaml.scalars import core_value
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
     from mainstay.converge.manifest.resolve import Manifest
     from mainstay.converge.report import Report
     from mainstay.converge.run import Session
 
-LARGEST_FLOAT = sys.float_info.max
 EXIT_FAILED, EXIT_DOES_NOT_LOAD, EXIT_LOCKED = 1, 2, 3
 DETAILED_CHANGED, DETAILED_FAILED, DETAILED_DOES_NOT_LOAD = 2, 4, 1
 SIGNAL_EXITS = {"SIGINT": 130, "SIGTERM": 143}
@@ -170,16 +170,13 @@ def _show_report(
     from mainstay.cli.views.run_display import RunDisplay
 
     if report_file is not None:
-        from json import dumps
-
         try:
-            session.write_report(
-                report_file, dumps(_finite(report.as_json(session.host)), ensure_ascii=False, indent=1)
-            )
+            session.write_report(report_file, report)
         except OSError as error:
             report.warnings.append(f"--report {report_file} could not be written: {error.strerror}")
     if as_json:
-        print_json(report.as_json(session.host))
+        report.complete(session.host.files)
+        print_pieces(report_pieces(report))
     elif isinstance(observer, RunDisplay):
         observer.finish(report)
     for warning in report.warnings:
@@ -189,23 +186,18 @@ def _show_report(
 
 
 def print_json(document: object) -> None:
+    """A document that may also be read by people. Reports, which may be large, have `print_pieces`."""
     from json import dumps
 
     # Lone surrogates stand for bytes that are not UTF-8 in a file's name; JSON can only escape them.
-    text = dumps(_finite(document), ensure_ascii=False, indent=1)
-    sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace") + b"\n")
+    text = dumps(finite(document), ensure_ascii=False, indent=1)
+    print_pieces((text.encode("utf-8", "backslashreplace"), b"\n"))
+
+
+def print_pieces(pieces: Iterable[bytes]) -> None:
+    for piece in pieces:
+        sys.stdout.buffer.write(piece)
     sys.stdout.buffer.flush()
-
-
-def _finite(value: Any) -> Any:
-    """JSON knows no infinity and no NaN; they are written as YAML would."""
-    if isinstance(value, float) and not -LARGEST_FLOAT <= value <= LARGEST_FLOAT:
-        return ".nan" if value != value else ".inf" if value > 0 else "-.inf"
-    if isinstance(value, dict):
-        return {key: _finite(child) for key, child in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(child) for child in value]
-    return value
 
 
 def _exit_code(report: Report, *, detailed: bool) -> int:

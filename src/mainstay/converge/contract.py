@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import stat as modes
 from abc import ABC, abstractmethod
-from json import dumps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
+    from mainstay.converge.host.files import Files
     from mainstay.converge.host.host import Host
     from mainstay.converge.value_kinds import ValueKind
     from mainstay.foundation.faults import DocumentPath
@@ -125,13 +125,11 @@ class State:
     ensure: str = "absent"
     output: str | None = None
 
-    def as_json(self, host: Host, *, hash_up_to_bytes: int | None = None) -> dict[str, Any]:
-        """For reports; what is larger than asked to be hashed has no checksum."""
-        return {"ensure": self.ensure}
+    def complete(self, files: Files) -> None:  # most states are read whole
+        """Adds what is too expensive to read in every run, such as a checksum. A report calls it before `as_json`."""
 
-    def as_json_text(self, host: Host, *, hash_up_to_bytes: int | None = None) -> str:
-        """The same as text."""
-        return dumps(self.as_json(host, hash_up_to_bytes=hash_up_to_bytes), ensure_ascii=False)
+    def as_json(self) -> dict[str, Any]:
+        return {"ensure": self.ensure}
 
 
 class Change:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from mainstay.converge.host.state import (
     AppendOnly,
     list_names,
@@ -11,37 +9,41 @@ from mainstay.converge.host.state import (
     read_text,
     remove_temps,
 )
+from mainstay.converge.json_lines import document_pieces, event_lines
 from mainstay.converge.report import STABLE
 from mainstay.foundation.private_files import is_abandoned, remove
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from mainstay.converge.host.host import Host
     from mainstay.converge.host.state import StateDirectory
     from mainstay.converge.report import Report
 
 MOST_REPORTS = 1000
 LARGEST_HISTORY_BYTES = 100 * 1024 * 1024
-# Hashing a large file takes longer than copying it: what is kept of every run does without.
-LARGEST_HASHED_BYTES = 16 * 1024 * 1024
 # The sizes of all reports, and what killed runs left beside them, are looked at once in so many runs.
 SIZES_LOOKED_AT_EVERY = 20
-EVENTS_PER_PIECE = 200
-
 
 KEPT_KEYS = {"run_id", "manifest", "noop", "summary", "errors", "events"}
 
 
 def _read_entry(line: str, length: int) -> list[Any] | None:
     """A line that we wrote, or None: a power cut or a disk can make anything of it."""
+    import json
+
     try:
         entry: Any = json.loads(line)
     except ValueError:
         return None
     return entry if isinstance(entry, list) and len(entry) == length else None
+
+
+def _line(entry: list[Any]) -> str:
+    import json
+
+    return json.dumps(entry)
 
 
 class Ledger:
@@ -113,7 +115,7 @@ class Ledger:
             remove(self._file.path)
             return
         lines = (
-            json.dumps(["owe", trigger, [subscriber]])
+            _line(["owe", trigger, [subscriber]])
             for subscriber, triggers in self.owed.items()
             for trigger in sorted(triggers)
         )
@@ -125,7 +127,7 @@ class Ledger:
 
     def _write(self, verb: str, trigger: str, subscribers: Sequence[str], *, durable: bool) -> None:
         if self._file is not None:
-            self._file.append(json.dumps([verb, trigger, list(subscribers)]), durable=durable)
+            self._file.append(_line([verb, trigger, list(subscribers)]), durable=durable)
 
 
 class TempFileJournal:
@@ -144,7 +146,7 @@ class TempFileJournal:
         remove(self._file.path)
 
     def announce(self, directory: str) -> None:
-        self._file.append(json.dumps([self._run_id, directory]), durable=False)
+        self._file.append(_line([self._run_id, directory]), durable=False)
 
     def close(self) -> None:
         self._file.close()
@@ -157,7 +159,8 @@ class History:
     def __init__(self, state: StateDirectory) -> None:
         self.state = state
 
-    def save(self, report: Report, host: Host) -> None:
+    def save(self, report: Report) -> None:
+        """Keeps the states as the run knew them: the checksum of a large file is left to a report that asks for it."""
         folder = self.state.directory("history")
         kept = {
             "run_id": report.run_id,
@@ -168,21 +171,9 @@ class History:
             "errors": report.output_errors,
             "stable": [event.resource.id for event in report.events if event.outcome == STABLE],
         }
-        self.state.write(f"{folder}/{report.run_id}.json", self._lines(kept, report, host))
+        lines = event_lines(event for event in report.events if event.outcome != STABLE)
+        self.state.write(f"{folder}/{report.run_id}.json", document_pieces(kept, lines, {}))
         self._prune(folder, report.run_id)
-
-    def _lines(self, kept: Mapping[str, Any], report: Report, host: Host) -> Iterator[bytes]:
-        """The report as text, piece by piece: all of it at once would be most of a large run's memory."""
-        told = [event for event in report.events if event.outcome != STABLE]
-        before = f'{json.dumps(kept, ensure_ascii=False)[:-1]}, "events": [\n'
-        for start in range(0, len(told), EVENTS_PER_PIECE):
-            piece = ",\n".join(
-                event.as_json_text(host, hash_up_to_bytes=LARGEST_HASHED_BYTES)
-                for event in told[start : start + EVENTS_PER_PIECE]
-            )
-            yield (before + piece).encode("utf-8", "backslashreplace")
-            before = ",\n"
-        yield (b"]}\n" if told else f"{before}]}}\n".encode("utf-8", "backslashreplace"))
 
     def runs(self) -> list[str]:
         """The ids of kept runs, newest first."""
@@ -193,6 +184,8 @@ class History:
         text = read_text(f"{self.state.path}/history/{run_id}.json")
         if text is None:
             return None
+        import json
+
         try:
             kept: Any = json.loads(text)
         except ValueError:

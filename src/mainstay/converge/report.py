@@ -5,10 +5,6 @@ Nothing here touches a host. `apply.py` fills events in; `history.py` and the co
 
 from __future__ import annotations
 
-from functools import lru_cache
-from json import dumps
-from json.encoder import encode_basestring as quoted
-
 from mainstay.converge.value_kinds import conceal
 
 TYPE_CHECKING = False
@@ -16,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mainstay.converge.contract import Resource, State
-    from mainstay.converge.host.host import Host
+    from mainstay.converge.host.files import Files
 
 STABLE, CHANGED, REFRESHED = "stable", "changed", "refreshed"
 SKIPPED, UNMET, FAILED = "skipped", "unmet", "failed"
@@ -45,7 +41,7 @@ class Event:
         self.errors: tuple[str, ...] = ()
         self.warnings: tuple[str, ...] = ()
 
-    def as_json(self, host: Host, *, hash_up_to_bytes: int | None = None) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         resource = self.resource
         return {
             "type": resource.type,
@@ -67,35 +63,8 @@ class Event:
             "output": self.output,
             "duration_seconds": round(self.duration_seconds, 6),
             "diff": self.diff,
-            "state": None if self.state is None else self.state.as_json(host, hash_up_to_bytes=hash_up_to_bytes),
+            "state": None if self.state is None else self.state.as_json(),
         }
-
-    def as_json_text(self, host: Host, *, hash_up_to_bytes: int | None = None) -> str:
-        """The same as text. What says no more than that it changed is put together here: the encoder takes longer
-        than it takes to make a file, and there may be many."""
-        resource, state, provider, reason = self.resource, self.state, self.provider, self.reason
-        is_plain = self.outcome == CHANGED and not self.warnings and self.noop_message is None
-        is_plain = is_plain and self.output is None and self.diff is None and resource.alias is None
-        if not is_plain or state is None or provider is None or reason is None:
-            return dumps(self.as_json(host, hash_up_to_bytes=hash_up_to_bytes), ensure_ascii=False)
-        before_name, after_name = _plain_event_frame(resource.type, provider, resource.ensure, self.noop, reason)
-        return (
-            f"{before_name}{quoted(resource.name)}{after_name}{self.duration_seconds:.6f}, "
-            f'"diff": null, "state": {state.as_json_text(host, hash_up_to_bytes=hash_up_to_bytes)}}}'
-        )
-
-
-@lru_cache(maxsize=64)
-def _plain_event_frame(type_name: str, provider: str, ensure: str, noop: bool, reason: str) -> tuple[str, str]:  # noqa: FBT001  # a key of the cache
-    """What many plain events share: the text before their name, and from there to their duration."""
-    before = f'{{"type": {quoted(type_name)}, "name": '
-    after = (
-        f', "alias": null, "provider": {quoted(provider)}, "ensure": {quoted(ensure)}, '
-        f'"outcome": "changed", "changed": true, "refreshed": false, "failed": false, "skipped": false, '
-        f'"noop": {str(noop).lower()}, "noop_message": null, '
-        f'"reason": {quoted(reason)}, "errors": [], "warnings": [], "unmet": [], "output": null, "duration_seconds": '
-    )
-    return before, after
 
 
 class Report:
@@ -127,15 +96,20 @@ class Report:
     def changed(self) -> bool:
         return any(event.changed for event in self.events)
 
-    def as_json(self, host: Host) -> dict[str, Any]:
-        return {
-            "run_id": self.run_id,
-            "manifest": self.manifest,
-            "noop": self.noop,
-            "events": [event.as_json(host) for event in self.events],
-            "outputs": conceal(self.outputs),
-            "summary": self.summary(),
-        }
+    def complete(self, files: Files) -> None:
+        """Adds to the states what only a report needs. Call it before `as_json`"""
+        for event in self.events:
+            if event.state is not None:
+                event.state.complete(files)
+
+    def as_json(self) -> dict[str, Any]:
+        before, after = self.around_events()
+        return {**before, "events": [event.as_json() for event in self.events], **after}
+
+    def around_events(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The parts of the JSON document before and after the events."""
+        before = {"run_id": self.run_id, "manifest": self.manifest, "noop": self.noop}
+        return before, {"outputs": conceal(self.outputs), "summary": self.summary()}
 
 
 class Observer:

@@ -22,6 +22,7 @@ from mainstay.converge.host.state import (
     state_path,
     write_through,
 )
+from mainstay.converge.json_lines import report_pieces
 from mainstay.converge.manifest.expressions import Unresolved, taint
 from mainstay.converge.manifest.hierarchy import overlay
 from mainstay.converge.manifest.resolve import Manifest, Source, resolve
@@ -38,7 +39,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
+    from mainstay.converge.contract import State
     from mainstay.converge.host.backups import Backup
+    from mainstay.converge.host.files import Files
     from mainstay.converge.report import Event, Report
     from mainstay.foundation.yaml.scalars import Node
 
@@ -136,12 +139,10 @@ class Session:
             facts = overlay(facts, layer)
         return facts
 
-    def write_report(self, path: str, text: str) -> None:
-        content = text.encode("utf-8", "backslashreplace")
-        if is_replaceable(path):
-            self.state.write(path, content)
-        else:
-            write_through(path, content)
+    def write_report(self, path: str, report: Report) -> None:
+        report.complete(self.host.files)
+        write = self.state.write if is_replaceable(path) else write_through
+        write(path, report_pieces(report))
 
     # ---- functions of expressions ----
     def _read_file(self, path: str) -> str:
@@ -174,7 +175,7 @@ class Session:
             raise Unresolved(f"result('{reference}'): there is no such resource before this one")
         if event.noop and event.changed:
             raise Missing(f"what {reference} gives is not known before it runs")
-        found = _describe_result(event, self.host)
+        found = _describe_result(event, self.host.files)
         said = found["stdout"]
         if event.resource.sensitive or self.current.clean_of(event.resource, said) != said:
             self.current.manifest.scope.tainted = True
@@ -185,7 +186,7 @@ class Session:
 LARGEST_READ_BYTES = 16 * 1024 * 1024
 
 
-def _describe_result(event: Event, host: Host) -> dict[str, Any]:
+def _describe_result(event: Event, files: Files) -> dict[str, Any]:
     state = event.state
     found: dict[str, Any] = {
         "outcome": event.outcome,
@@ -196,7 +197,8 @@ def _describe_result(event: Event, host: Host) -> dict[str, Any]:
     if state is not None:
         found["stdout"] = getattr(state, "stdout", "")
         found["exit_code"] = getattr(state, "exit_code", None)
-        found["state"] = state.as_json(host)
+        state.complete(files)
+        found["state"] = state.as_json()
     return found
 
 
@@ -331,7 +333,7 @@ def _keep_report(session: Session, report: Report) -> None:
     if not session.request.keep_history:
         return
     try:
-        History(session.state).save(report, session.host)
+        History(session.state).save(report)
     except (OSError, Unusable) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         report.warnings.append(f"the report was not kept in {session.state.path}: {reason}")
@@ -362,9 +364,10 @@ def read_state(type_name: str, name: str, provider_name: str | None) -> dict[str
     given = {"type": type_name, "name": name, "id": f"{type_name}#{name}", "place": ()}
     wanted = resource_type.resource(given)
     provider = providers.choose(type_name, provider_name, session.host)
-    state = provider.read(wanted, session.host, refresh=True)
+    state: State = provider.read(wanted, session.host, refresh=True)
+    state.complete(session.host.files)
     redact_state(state, secret_names(resource_type.properties))
-    return {"resource": wanted.id, "provider": provider.name, **state.as_json(session.host)}
+    return {"resource": wanted.id, "provider": provider.name, **state.as_json()}
 
 
 def list_backups(path: str) -> list[Backup]:

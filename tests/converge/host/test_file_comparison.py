@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from applying import Applied
-from mainstay.converge.history import LARGEST_HASHED_BYTES, History
+from mainstay.converge.history import History
 from mainstay.converge.host.files import CHUNK_BYTES, LOOK_BYTES, Files
 from mainstay.converge.host.state import StateDirectory
+from mainstay.converge.providers.file.posix import LARGEST_HASHED_AT_ONCE_BYTES
 
 SIZES = (0, 1, LOOK_BYTES - 1, LOOK_BYTES, LOOK_BYTES + 1, CHUNK_BYTES, 3 * CHUNK_BYTES + 7)
 
@@ -29,7 +30,7 @@ def filled(path: Path, size: int) -> Path:
 @pytest.mark.parametrize("size", SIZES)
 def test_a_checksum_is_the_sha256_of_the_content(size: int, tmp_path: Path, files: Files) -> None:
     path = filled(tmp_path / "a", size)
-    assert files.checksum(str(path)) == sha256(path.read_bytes()).hexdigest()
+    assert files.checksum_of(str(path), path.stat()) == sha256(path.read_bytes()).hexdigest()
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -43,7 +44,7 @@ def test_a_copy_is_the_same_until_its_last_byte_differs(size: int, tmp_path: Pat
 def test_history_keeps_no_checksum_of_a_large_file_and_the_report_does(
     tmp_path: Path, root: Path, apply: Callable[..., Applied]
 ) -> None:
-    source = filled(tmp_path / "source", LARGEST_HASHED_BYTES + 1)
+    source = filled(tmp_path / "source", LARGEST_HASHED_AT_ONCE_BYTES + 1)
     applied = apply(
         "- file:\n"
         f"  - ROOT/large: {{ensure: present, owner: USER, group: GROUP, mode: '0644', source: {source}}}\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.cli.local_run import EXIT_FAILED, print_json
+from mainstay.cli.local_run import EXIT_FAILED, print_json, print_pieces
 from mainstay.cli.main import CommandRefused, at_least_one
 from mainstay.cli.views.reports import print_report
 from mainstay.cli.views.run_display import printable
@@ -10,6 +10,8 @@ from mainstay.cli.views.run_display import printable
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
+    from typing import Any
 
     from mainstay.converge.history import History
 
@@ -68,8 +70,18 @@ def _show_run(history: History, wanted: str, *, as_json: bool) -> int:
     if found is None:
         raise CommandRefused(f"what is kept of run {matching[0]} is damaged", exit_code=EXIT_FAILED)
     if as_json:
-        print_json(found)
+        print_pieces(_as_pieces(found))
         return 0
     print(f"{found['run_id']}  {printable(found['manifest'])}{'  (dry run)' if found['noop'] else ''}")
     print_report(found, verbose=True)
     return 0
+
+
+def _as_pieces(found: dict[str, Any]) -> Iterator[bytes]:
+    """The document as it is kept: one event per line."""
+    from json import dumps
+
+    from mainstay.converge.json_lines import document_pieces
+
+    before = {key: value for key, value in found.items() if key != "events"}
+    return document_pieces(before, (dumps(event, ensure_ascii=False) for event in found["events"]), {})

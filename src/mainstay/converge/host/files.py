@@ -10,10 +10,10 @@ import errno
 import os
 import stat as modes
 from contextlib import suppress
-from functools import lru_cache
 
 from mainstay.converge.contract import Failure, Missing
 from mainstay.converge.host.state import TEMP_PREFIX
+from mainstay.foundation.digests import sha256_of_pieces
 from mainstay.foundation.private_files import write_all
 
 TYPE_CHECKING = False
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from mainstay.converge.host.state import StateDirectory
 
 CHUNK_BYTES = 1024 * 1024
-IDENTITY = ("st_dev", "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns")
+CONTENT_IDENTITY = ("st_dev", "st_ino", "st_size", "st_mtime_ns")
+IDENTITY = (*CONTENT_IDENTITY, "st_ctime_ns")
 SETTLED_NANOSECONDS = 2_000_000_000
 KERNEL_CHUNK_BYTES = 64 * 1024 * 1024
 # Two streams of this size fit the processor's cache and the allocator's pools: larger ones compare at a third of
@@ -154,14 +155,15 @@ class Files:
             if not left:
                 return True
 
-    def checksum(self, path: str) -> str:
-        pieces = self.chunks(path)
-        first = next(pieces, b"")
-        digest = _sha256(is_small=len(first) < LOOK_BYTES)(first)
-        for chunk in pieces:
-            digest.update(chunk)
-        value: str = digest.hexdigest()
-        return value
+    def checksum_of(self, path: str, found: Any) -> str | None:
+        """Of the file that was found at `path` with this status; None when it was changed since, or is not readable."""
+        try:
+            now = os.lstat(path)
+            if any(getattr(now, each) != getattr(found, each) for each in CONTENT_IDENTITY):
+                return None
+            return sha256_of_pieces(Files.chunks(self, path))
+        except OSError:
+            return None
 
     # ---- changing ----
     def keep_backup(self, path: str, found: Any) -> None:
@@ -483,11 +485,6 @@ def _is_unchanged(before: Any, now: Any) -> bool:
     return all(getattr(before, each) == getattr(now, each) for each in IDENTITY)
 
 
-def sha256_of(content: bytes) -> str:
-    value: str = _sha256(is_small=len(content) < LOOK_BYTES)(content).hexdigest()
-    return value
-
-
 def require_parent(files: Files, path: str) -> None:
     """Fails where a file cannot be put because its directory is not there."""
     directory = os.path.dirname(path)
@@ -503,22 +500,6 @@ def _mount_points() -> list[str]:
     with open("/proc/self/mountinfo", "rb") as table:
         escaped = [line.split(b" ")[4] for line in table]
     return [os.fsdecode(point.decode("unicode_escape").encode("latin-1")) for point in escaped]
-
-
-@lru_cache(maxsize=2)
-def _sha256(*, is_small: bool) -> Callable[[bytes], Any]:
-    """Makes digests; for what is small the interpreter's own, since loading OpenSSL costs more than many such files."""
-    from importlib import import_module
-
-    for name in ("_sha2", "_sha256") if is_small else ():
-        try:
-            own: Callable[[bytes], Any] = import_module(name).sha256
-        except (ImportError, AttributeError):
-            continue
-        return own
-    from hashlib import sha256
-
-    return sha256
 
 
 def _nobody_listens(directory: str) -> None:

@@ -11,6 +11,7 @@ import stat as modes
 
 from mainstay.converge.contract import Failure, NotYetThere
 from mainstay.converge.host.files import CHUNK_BYTES, Files, cannot_give_away, cannot_write_in, require_parent
+from mainstay.foundation.digests import sha256_of_pieces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -255,19 +256,31 @@ class ForecastFiles(Files):
             yield from super().chunks(path)
         elif entry is GONE:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        elif entry.source is not None:
-            yield from super().chunks(entry.source)
         else:
-            content = entry.content or b""
-            for start in range(0, len(content), CHUNK_BYTES):
-                yield content[start : start + CHUNK_BYTES]
+            yield from self._chunks_of(entry)
 
     def holds(self, path: str, found: Any, content: bytes) -> bool:
         if not isinstance(found, ForecastEntry):
             return super().holds(self._key(path) if self.entries else path, found, content)
         return found.st_size == len(content) and b"".join(self.chunks(path)) == content
 
+    def checksum_of(self, path: str, found: Any) -> str | None:
+        if not isinstance(found, ForecastEntry):
+            return super().checksum_of(self._key(path) if self.entries else path, found)
+        try:
+            return sha256_of_pieces(self._chunks_of(found))
+        except OSError:
+            return None
+
     # ---- inner steps ----
+    def _chunks_of(self, entry: ForecastEntry) -> Iterator[bytes]:
+        if entry.source is not None:
+            yield from super().chunks(entry.source)
+            return
+        content = entry.content or b""
+        for start in range(0, len(content), CHUNK_BYTES):
+            yield content[start : start + CHUNK_BYTES]
+
     def _look(self, key: str, path: str) -> Any:
         entry = self.entries.get(key)
         if entry is GONE:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 from mainstay.converge.host.accounts import Accounts
-from mainstay.converge.host.clock import timestamp
 from mainstay.converge.host.files import Files
 
 TYPE_CHECKING = False
@@ -63,10 +62,6 @@ class Host:
 
             RunningCommand(path).end_left_over()
         self._running_path = path
-
-    def timestamp(self, seconds: float) -> str:
-        """RFC 3339, to the microsecond."""
-        return timestamp(seconds)
 
     def keep_secret(self, path: str) -> None:
         """What stands at or below this path is a secret, whoever reads it later in the run."""

@@ -7,7 +7,7 @@ import signal
 import time
 from contextlib import contextmanager, suppress
 
-from mainstay.converge.host.files import sha256_of
+from mainstay.foundation.digests import sha256_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

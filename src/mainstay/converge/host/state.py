@@ -200,11 +200,12 @@ def is_replaceable(path: str) -> bool:
         return True
 
 
-def write_through(path: str, content: bytes) -> None:
+def write_through(path: str, pieces: Iterable[bytes]) -> None:
     """Writes to what is there, such as /dev/stdout."""
     descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOCTTY | os.O_CLOEXEC)
     try:
-        write_all(descriptor, content)
+        for piece in pieces:
+            write_all(descriptor, piece)
     finally:
         os.close(descriptor)
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from mainstay.converge.host.host import Host
 
 EXECUTE = "execute"
 SHELL = "shell"
@@ -54,7 +53,7 @@ class ExecState(State):
     exit_code: int | None = None
     stdout: str = ""
 
-    def as_json(self, host: Host, *, hash_up_to_bytes: int | None = None) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         return {
             "ensure": self.ensure,
             "exit_code": self.exit_code,

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from json.encoder import encode_basestring as quoted
-
 from mainstay.converge.command_words import split_words
 from mainstay.converge.contract import Change, Failure, Property, Resource, ResourceType, State, file_word
 from mainstay.converge.value_kinds import BOOLEAN, COMMAND, MODE_BITS, TEXT, Unfit, text_problem
+from mainstay.foundation.digests import sha256_of
 from mainstay.foundation.text import REDACTED
+from mainstay.foundation.timestamps import format_timestamp
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from mainstay.converge.host.host import Host
+    from mainstay.converge.host.files import Files
 
 PRESENT, ABSENT, DIRECTORY, LINK = "present", "absent", "directory", "link"
 REFUSE, FOLLOW, REPLACE = "refuse", "follow", "replace"
@@ -63,11 +62,13 @@ class FileState(State):
     uid: int = -1
     gid: int = -1
     mode: int = 0
-    # Names, filled in where they differ from the wanted ones.
-    owner: str = ""
-    group: str = ""
+    # Names; None where nothing is found.
+    owner: str | None = None
+    group: str | None = None
     same_content: bool | None = None
-    # Filled in where the file is about to change or just has; otherwise asked for when somebody wants to see it.
+    # The content that the manifest gives, where the file has exactly this.
+    matched_content: str | None = None
+    # Known at once where a small file is about to change or just has; otherwise added by `complete`.
     checksum: str | None = None
     link_target: str | None = None
     is_empty_directory: bool = True
@@ -83,54 +84,36 @@ class FileState(State):
         self.wanted_gid = wanted_gid
         self.sensitive = sensitive
 
-    def as_json(self, host: Host, *, hash_up_to_bytes: int | None = None) -> dict[str, Any]:
-        found = {
+    def complete(self, files: Files) -> None:
+        """Adds the checksum of a file whose content the manifest does not give."""
+        if self.kind == PRESENT and self.checksum is None and self.matched_content is None:
+            self.checksum = files.checksum_of(self.real_path, self.stat)
+
+    def known_checksum(self) -> str | None:
+        """None for what is no file, and for a file that could not be read or that `complete` did not read yet."""
+        if self.checksum is None and self.matched_content is not None:
+            self.checksum = sha256_of(self.matched_content.encode("utf-8", "surrogateescape"))
+        return self.checksum
+
+    def as_json(self) -> dict[str, Any]:
+        stat = self.stat
+        found: dict[str, Any] = {
             "ensure": self.ensure,
             "name": self.name,
             "checksum": None,
-            "owner": None,
-            "group": None,
-            "mode": None,
+            "owner": self.owner,
+            "group": self.group,
+            "mode": None if stat is None else f"{self.mode:04o}",
             "provider": "posix",
-            "mtime": None,
-            "size": None,
-            "type": None,
+            "mtime": None if stat is None else format_timestamp(stat.st_mtime),
+            "size": None if stat is None else stat.st_size,
+            "type": None if stat is None else "file" if self.kind == PRESENT else self.kind,
         }
-        if self.stat is None:
-            return found
-        found["type"] = {PRESENT: "file"}.get(self.kind, self.kind)
-        found["owner"] = host.accounts.user(self.stat.st_uid)
-        found["group"] = host.accounts.group(self.stat.st_gid)
-        found["mode"] = f"{self.mode:04o}"
-        found["mtime"] = host.timestamp(self.stat.st_mtime)
-        found["size"] = self.stat.st_size
-        if self.kind == PRESENT and (hash_up_to_bytes is None or self.stat.st_size <= hash_up_to_bytes):
-            found["checksum"] = REDACTED if self.sensitive else self.checksum or self.read_checksum(host)
+        if self.kind == PRESENT:
+            found["checksum"] = REDACTED if self.sensitive else self.known_checksum()
         if self.link_target is not None:
             found["target"] = REDACTED if self.sensitive else self.link_target
         return found
-
-    def as_json_text(self, host: Host, *, hash_up_to_bytes: int | None = None) -> str:
-        """Put together by hand for a file that just changed; see `Event.as_json_text`."""
-        found, checksum = self.stat, self.checksum
-        if checksum is None or self.sensitive or self.link_target is not None or self.kind != PRESENT:
-            return super().as_json_text(host, hash_up_to_bytes=hash_up_to_bytes)
-        size = found.st_size
-        if hash_up_to_bytes is not None and size > hash_up_to_bytes:
-            return super().as_json_text(host, hash_up_to_bytes=hash_up_to_bytes)
-        accounts = host.accounts
-        whose = _ownership_text(accounts.user(found.st_uid), accounts.group(found.st_gid), self.mode)
-        return (
-            f'{{"ensure": "present", "name": {quoted(self.name)}, "checksum": "{checksum}", {whose}'
-            f'"mtime": "{host.timestamp(found.st_mtime)}", "size": {size}, "type": "file"}}'
-        )
-
-    def read_checksum(self, host: Host) -> str | None:
-        """None where the file cannot be read, or a later resource removed it."""
-        try:
-            return host.files.checksum(self.real_path)
-        except OSError:
-            return None
 
 
 class FileType(ResourceType):
@@ -314,12 +297,6 @@ class FileType(ResourceType):
             getattr(before, key) != getattr(after, key)
             for key in ("uid", "gid", "mode", "same_content", "link_target", "tree")
         )
-
-
-@lru_cache(maxsize=64)
-def _ownership_text(owner: str, group: str, mode: int) -> str:
-    """A part of the state as text that many files share."""
-    return f'"owner": {quoted(owner)}, "group": {quoted(group)}, "mode": "{mode:04o}", "provider": "posix", '
 
 
 def _is_canonical(path: str) -> bool:

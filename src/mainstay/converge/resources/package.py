@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
-    from mainstay.converge.host.host import Host
 
 PRESENT, ABSENT, LATEST = "present", "absent", "latest"
 INSTALL, REMOVE = "install", "remove"
@@ -47,7 +46,7 @@ class PackageState(State):
         self.name = name
         self.provider = provider
 
-    def as_json(self, host: Host, *, hash_up_to_bytes: int | None = None) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         return {
             "ensure": self.ensure,
             "name": self.name,

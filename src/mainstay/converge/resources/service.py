@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from mainstay.converge.host.host import Host
 
 RUNNING, STOPPED = "running", "stopped"
 START, STOP, RESTART, RELOAD, ENABLE, DISABLE = "start", "stop", "restart", "reload", "enable", "disable"
@@ -63,7 +62,7 @@ class ServiceState(State):
         self.name = name
         self.provider = provider
 
-    def as_json(self, host: Host, *, hash_up_to_bytes: int | None = None) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         return {
             "ensure": self.ensure,
             "name": self.name,

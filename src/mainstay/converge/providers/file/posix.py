@@ -7,7 +7,7 @@ import re
 import stat as modes
 
 from mainstay.converge.contract import Change, DesiredStateFailed, Failure, Missing, Provider
-from mainstay.converge.host.files import require_parent, sha256_of
+from mainstay.converge.host.files import require_parent
 from mainstay.converge.host.trees import TreeDifference, compare_trees
 from mainstay.converge.resources.file import (
     ABSENT,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 FILE_BITS, DIRECTORY_BITS = 0o7777, 0o777
 KEPT_ON_DIRECTORIES = modes.S_ISGID | modes.S_ISVTX | modes.S_ISUID
 LARGEST_DIFF_BYTES = 512 * 1024
+LARGEST_HASHED_AT_ONCE_BYTES = 1024 * 1024
 # What somebody who knows templates of other tools may have meant.
 STATEMENT = rb"\{%-?\s*(?:if|for|set|include|macro|block|extends)\s"
 
@@ -85,26 +86,24 @@ class PosixFiles(Provider):
 
     def confirm(self, wanted: File, actual: FileState, host: Host) -> FileState:
         state = self._look(wanted, actual.wanted_uid, actual.wanted_gid, host)
-        content = wanted.content
-        if content is not None and state.same_content and not state.sensitive:
-            state.checksum = sha256_of(_encoded(content))
-        else:
-            self._note_checksum(state, host)
+        self._note_checksum(state, host)
         return state
 
     def _note_checksum(self, state: FileState, host: Host) -> None:
-        """At once: what a later resource makes of the file is not this resource's state."""
-        if state.kind == PRESENT and not state.sensitive:
-            state.checksum = state.read_checksum(host)
+        """At once: a later resource may change the file. Hashing a large file takes longer than copying it."""
+        if (
+            state.matched_content is None
+            and state.kind == PRESENT
+            and state.stat.st_size <= LARGEST_HASHED_AT_ONCE_BYTES
+        ):
+            state.complete(host.files)
 
     def _fill(self, state: FileState, found: Any, wanted: File, path: str, host: Host) -> None:
         state.stat = found
         state.uid = uid = found.st_uid
         state.gid = gid = found.st_gid
-        if uid != state.wanted_uid:
-            state.owner = host.accounts.user(uid)
-        if gid != state.wanted_gid:
-            state.group = host.accounts.group(gid)
+        state.owner = host.accounts.user(uid)
+        state.group = host.accounts.group(gid)
         mode = found.st_mode
         kind = mode & 0o170000
         if kind == 0o100000:
@@ -112,6 +111,8 @@ class PosixFiles(Provider):
             state.mode = mode & FILE_BITS
             if wanted.ensure == PRESENT:
                 state.same_content = self._same_content(wanted, found, path, host)
+                if state.same_content:
+                    state.matched_content = wanted.content
         elif kind == 0o040000:
             state.kind = state.ensure = DIRECTORY
             state.mode = mode & DIRECTORY_BITS

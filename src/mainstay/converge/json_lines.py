@@ -1,0 +1,107 @@
+"""Reports as JSON text: one event per line, in pieces. What an event contains is decided by its `as_json`."""
+
+from __future__ import annotations
+
+import sys
+from itertools import islice
+
+from mainstay.converge.report import CHANGED, STABLE
+from mainstay.foundation.timestamps import format_timestamp
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import Any
+
+    from mainstay.converge.report import Event, Report
+
+EVENTS_PER_PIECE = 200
+MOST_FRAMES = 64
+HOLE, WRITTEN_HOLE = "\0", '"\\u0000"'
+LARGEST_FLOAT = sys.float_info.max
+
+
+def report_pieces(report: Report) -> Iterator[bytes]:
+    """The document of `Report.as_json`."""
+    before, after = report.around_events()
+    return document_pieces(before, event_lines(report.events), after)
+
+
+def document_pieces(before: Mapping[str, Any], lines: Iterable[str], after: Mapping[str, Any]) -> Iterator[bytes]:
+    """In pieces: all of it at once would be most of a large run's memory."""
+    from json import JSONEncoder
+
+    encode = JSONEncoder(ensure_ascii=False).encode
+    yield _encoded(f'{encode(before)[:-1]}, "events": [')
+    separator, left = "\n", iter(lines)
+    while piece := ",\n".join(islice(left, EVENTS_PER_PIECE)):
+        yield _encoded(separator + piece)
+        separator = ",\n"
+    rest = f", {encode(finite(after))[1:]}" if after else "}"
+    yield _encoded(f"\n]{rest}\n")
+
+
+def _encoded(text: str) -> bytes:
+    """Lone surrogates stand for bytes of a file's name that are not UTF-8; JSON can only escape them."""
+    return text.encode("utf-8", "backslashreplace")
+
+
+def finite(value: Any) -> Any:
+    """JSON has no infinity and no NaN; they are written as in YAML."""
+    if isinstance(value, float) and not -LARGEST_FLOAT <= value <= LARGEST_FLOAT:
+        return ".nan" if value != value else ".inf" if value > 0 else "-.inf"
+    if isinstance(value, dict):
+        return {key: finite(child) for key, child in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(child) for child in value]
+    return value
+
+
+def event_lines(events: Iterable[Event]) -> Iterator[str]:
+    """Each event as the JSON encoder writes it.
+
+    Files without messages differ in few values: the text around these is encoded once and used again. Per event this
+    takes a third of the encoder's instructions; without it `--json` of 10,000 stable files costs 1.6 times the
+    text output instead of 1.2, and creating 10,000 files takes a third more user time.
+    """
+    from json import JSONEncoder
+    from json.encoder import encode_basestring as quoted
+
+    encode = JSONEncoder(ensure_ascii=False).encode
+    frames: dict[tuple[Any, ...], list[str]] = {}
+    for event in events:
+        state: Any = event.state
+        key = _frame_key(event, state)
+        if key is None:
+            yield encode(event.as_json())
+            continue
+        if key not in frames:
+            if len(frames) >= MOST_FRAMES:
+                frames.clear()
+            frames[key] = _frame_of(event, encode)
+        start, duration, state_name, checksum, mtime, size, end = frames[key]
+        name = quoted(state.name)
+        yield (
+            f"{start}{name}{duration}{event.duration_seconds:.6f}{state_name}{name}{checksum}"
+            f'"{state.known_checksum()}"{mtime}"{format_timestamp(state.stat.st_mtime)}"{size}{state.stat.st_size}{end}'
+        )
+
+
+def _frame_key(event: Event, state: Any) -> tuple[Any, ...] | None:
+    """All that the text around the values of a file depends on; None for an event that needs the encoder."""
+    resource = event.resource
+    if resource.type != "file" or event.outcome not in (STABLE, CHANGED) or event.warnings or resource.alias:
+        return None
+    if event.noop_message is not None or event.output is not None or event.diff is not None or state is None:
+        return None
+    if state.kind != "present" or state.sensitive or state.link_target is not None or state.known_checksum() is None:
+        return None
+    event_part = (event.provider, resource.ensure, event.outcome, event.changed, event.noop, event.reason)
+    return (*event_part, state.ensure, state.owner, state.group, state.mode)
+
+
+def _frame_of(event: Event, encode: Callable[[Any], str]) -> list[str]:
+    document = event.as_json()
+    document["name"] = document["duration_seconds"] = HOLE
+    document["state"] |= dict.fromkeys(("name", "checksum", "mtime", "size"), HOLE)
+    return encode(document).split(WRITTEN_HOLE)
