@@ -55,6 +55,27 @@ def test_faults_are_told_and_counted(made: Path) -> None:
     assert blueprint("check", str(made / "nowhere")).returncode == 2
 
 
+def test_several_blueprints_are_checked_although_one_of_them_fails(made: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    assert blueprint("new", "other", "--dir", str(other)).returncode == 0
+    both = blueprint("check", str(made), str(other))
+    assert (both.returncode, both.stderr) == (0, "")
+    assert [line.partition(": ")[0] for line in both.stdout.splitlines()] == [str(made), str(other)]
+    definition = made / "blueprint.yaml"
+    definition.write_text(definition.read_text().replace("drift: report", "drift: mend"))
+    done = blueprint("check", str(made), str(other))
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[1:] == [f"{made}: 1 fault", f"{other}: other 0.1.0 is fine"]
+    words = ("check", str(tmp_path / "nowhere"), str(made), str(other))
+    refused = blueprint(*words)
+    assert (refused.returncode, refused.stdout) == (2, done.stdout)
+    assert "nowhere is not a directory" in refused.stderr
+    missing, faulty, fine = json.loads(blueprint(*words, "--json").stdout)
+    assert missing["error"].endswith("is not a directory; a blueprint is one")
+    assert len(faulty["faults"]) == 1
+    assert fine == json.loads(blueprint("check", str(other), "--json").stdout)
+
+
 def test_pushed_and_pulled_it_is_the_same(bridge: Bridge, made: Path, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text(f"{bridge.admin.token}\n")

@@ -40,6 +40,9 @@ def test_commands_options_and_choices_are_offered(shell: Shell, scenario: Scenar
     assert offered(shell, scenario, "jobs", "--status", "F") == ["Failed"]
     assert offered(shell, scenario, "type", "ch") == ["check"]
     assert offered(shell, scenario, "nonsense", "") == []
+    # Files, by the shell itself.
+    assert offered(shell, scenario, "blueprint", "check", "one", "") == []
+    assert offered(shell, scenario, "status", "file", "/etc/hosts", "--j") == ["--json"]
     assert "order" in offered(shell, scenario)
 
 

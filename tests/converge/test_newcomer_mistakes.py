@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -116,6 +117,26 @@ def test_the_status_of_a_name_that_no_manifest_would_take_is_refused(mainstay: P
         done = mainstay("status", *words)
         assert (done.returncode, done.stderr[: len(told)]) == (1, told)
     assert mainstay("status", "file", f"{root}/f").returncode == 0
+
+
+def test_the_status_of_several_names_is_shown_although_one_of_them_fails(mainstay: Program, root: Path) -> None:
+    (root / "a").write_text("a")
+    (root / "b").write_text("b")
+    both = mainstay("status", "file", f"{root}/a", f"{root}/b")
+    first, second = both.stdout.split("\n\n")
+    assert (both.returncode, both.stderr) == (0, "")
+    assert first.splitlines()[0].split() == ["resource", f"file#{root}/a"]
+    assert second.splitlines()[0].split() == ["resource", f"file#{root}/b"]
+    words = ("status", "file", f"{root}/a", "relative", f"{root}/b")
+    failed = mainstay(*words)
+    assert (failed.returncode, failed.stdout) == (1, both.stdout)
+    assert failed.stderr == "mainstay: file#relative: file path must be absolute\n"
+    as_json = mainstay(*words, "--json")
+    alone = mainstay("status", "file", f"{root}/a", "--json")
+    assert (as_json.returncode, as_json.stderr) == (1, "")
+    one, error, _ = json.loads(as_json.stdout)
+    assert one == json.loads(alone.stdout)
+    assert error == {"resource": "file#relative", "error": "file#relative: file path must be absolute"}
 
 
 def test_statements_of_a_template_in_content_are_remarked_upon(apply: Callable[..., Applied], root: Path) -> None:

@@ -1,6 +1,6 @@
 """Blueprints: what a service type means on a host, made, checked, tried out and given to a control plane.
 
-`new NAME` makes one that works; `check DIR` tells every fault with its line; `test DIR` orders its examples against a
+`new NAME` makes one that works; `check DIR…` reports every fault with its line; `test DIR` orders its examples against a
 server and an agent of its own and walks their lifecycles; `push DIR` gives it to a control plane, and `pull` fetches one
 by its digest or by NAME@VERSION, as the admin who is logged in or as --server and --token-file say.
 Exit code: 0 all is well, 1 faults were found or the server could not be reached, 2 it could not be done as asked."""
@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
+    from typing import Any
 
     from mainstay.agent.client import Client
 
@@ -30,9 +31,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     new = verbs.add_parser("new", help="make one that works, to begin with", allow_abbrev=False)
     new.add_argument("name", metavar="NAME")
     new.add_argument("--dir", metavar="DIR", help="where to make it; ./NAME when not given")
-    check = verbs.add_parser("check", help="tell every fault with its line; touch nothing", allow_abbrev=False)
-    check.add_argument("directory", metavar="DIR")
-    check.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    check = verbs.add_parser("check", help="report every fault with its line; touch nothing", allow_abbrev=False)
+    check.add_argument("directories", metavar="DIR", nargs="+", help="one or more blueprints")
+    check.add_argument(
+        "--json", action="store_true", help="print one JSON document and nothing else; a list for several directories"
+    )
     test = verbs.add_parser("test", help="order its examples and walk their lifecycles", allow_abbrev=False)
     test.add_argument("directory", metavar="DIR")
     test.add_argument(
@@ -88,30 +91,48 @@ def _refuse_filled(directory: str) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from mainstay.blueprints.check import check_blueprint
     from mainstay.cli.local_run import print_json
+    from mainstay.cli.main import complain
+
+    documents: list[dict[str, Any]] = []
+    codes: list[int] = []
+    for directory in arguments.directories:
+        try:
+            code, document = _check_one(_existing(directory), quiet=arguments.json)
+        except CommandRefused as refusal:
+            if len(arguments.directories) == 1:
+                raise
+            code, document = refusal.exit_code, {"directory": directory, "error": str(refusal)}
+            if not arguments.json:
+                complain(str(refusal))
+        codes.append(code)
+        documents.append(document)
+    if arguments.json:
+        print_json(documents if len(documents) > 1 else documents[0])
+    return max(codes)
+
+
+def _check_one(directory: str, *, quiet: bool) -> tuple[int, dict[str, Any]]:
+    """The exit code and the JSON document; prints the findings unless quiet."""
+    from mainstay.blueprints.check import check_blueprint
     from mainstay.cli.views.run_display import printable
 
-    directory = _existing(arguments.directory)
     blueprint, found = check_blueprint(directory)
-    if arguments.json:
-        print_json(
-            {
-                "name": None if blueprint is None else blueprint.name,
-                "version": None if blueprint is None else blueprint.version,
-                "faults": [fault.as_json() for fault in found.faults],
-                "warnings": [warning.as_json() for warning in found.warnings],
-            }
-        )
-        return EXIT_FAULTS if found.faults else 0
-    for line in found.lines():
-        print(printable(line))
+    document = {
+        "name": None if blueprint is None else blueprint.name,
+        "version": None if blueprint is None else blueprint.version,
+        "faults": [fault.as_json() for fault in found.faults],
+        "warnings": [warning.as_json() for warning in found.warnings],
+    }
+    lines = list(found.lines())
     if blueprint is None or found.faults:
-        print(f"{printable(directory)}: {_counted(len(found.faults), 'fault')}")
-        return EXIT_FAULTS
-    said = f", {_counted(len(found.warnings), 'warning')}" if found.warnings else ""
-    print(f"{printable(directory)}: {blueprint.name} {blueprint.version} is fine{said}")
-    return 0
+        summary = _counted(len(found.faults), "fault")
+    else:
+        warnings = f", {_counted(len(found.warnings), 'warning')}" if found.warnings else ""
+        summary = f"{blueprint.name} {blueprint.version} is fine{warnings}"
+    for line in () if quiet else (*lines, f"{directory}: {summary}"):
+        print(printable(line))
+    return EXIT_FAULTS if blueprint is None or found.faults else 0, document
 
 
 def _test(arguments: argparse.Namespace) -> int:

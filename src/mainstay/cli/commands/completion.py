@@ -125,7 +125,10 @@ def _offered(before: list[str], current: str) -> list[str]:
         return _values_of(waiting, given, current)
     if current.startswith("-"):
         return _option_lines(parser, current)
-    return _values_of(positionals[len(given)], given, current) if len(given) < len(positionals) else []
+    if len(given) < len(positionals):
+        return _values_of(positionals[len(given)], given, current)
+    repeats = bool(positionals) and positionals[-1].nargs in ("+", "*")
+    return _values_of(positionals[-1], given, current) if repeats else []
 
 
 def _sub_parsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
