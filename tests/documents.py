@@ -1,4 +1,4 @@
-"""Random schemas and random properties that more or less fit them, for tests that look for what nobody thought of."""
+"""Random schemas, and random properties that more or less fit them, for property-based tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 NAMES = ("a", "b", "c", "d")
 STATES = ("New", "Stopped", "Started")
-# Whatever is given to a secret property holds this text, so that it can be looked for everywhere.
+# Every text given to a secret property contains this, so that tests can search for it everywhere.
 CANARY = "canary-7f3a"
 POOL = "ip"
 
@@ -31,7 +31,7 @@ def rule(name: str, **config: Any) -> dict[str, Any]:
 
 
 def validators_for(kind: str) -> st.SearchStrategy[list[dict[str, Any]]]:
-    """None contradicts another, so every schema that is drawn can be written."""
+    """No validator contradicts another, so every drawn schema is valid."""
     enums = st.builds(
         lambda values: rule("enum", values=values),
         st.lists(scalars.filter(lambda v: v is not None), min_size=1, max_size=4),
@@ -58,7 +58,7 @@ def validators_for(kind: str) -> st.SearchStrategy[list[dict[str, Any]]]:
 
 @st.composite
 def definitions(draw: st.DrawFn, *, depth: int = 2, plain: bool = False, in_items: bool = False) -> dict[str, Any]:
-    """`plain` leaves out what JSON Schema cannot say: actors, states, secrets, pools and generators."""
+    """`plain` leaves out what JSON Schema cannot express: actors, states, secrets, pools and generators."""
     kinds = ["string", "integer", "number", "boolean", "json", *(["object", "array"] if depth else [])]
     kind = draw(st.sampled_from(kinds))
     definition: dict[str, Any] = {"type": kind, "validators": draw(validators_for(kind))}
@@ -97,7 +97,7 @@ def members(*, depth: int = 2, plain: bool = False, in_items: bool = False) -> s
 
 @st.composite
 def values_for(draw: st.DrawFn, definition: dict[str, Any]) -> Any:
-    """Mostly of the right type, sometimes anything; what goes to a secret is marked."""
+    """Mostly a value of the right type, sometimes any value; values of secrets contain the canary."""
     if "secret" in definition:
         return draw(st.sampled_from([CANARY, f"{CANARY}-2", {"inside": [CANARY]}, CANARY * 3, 7]))
     if draw(st.integers(0, 7)) == 0:

@@ -1,4 +1,4 @@
-"""The reader of the plainest YAML gives what libyaml's events give, or declines; it never judges."""
+"""The reader of the plainest YAML returns the same nodes as libyaml, or declines; it reports no faults."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mainstay.foundation.yaml.composer import compose
 from mainstay.foundation.yaml.scalars import PlainScalar
 
 ROOT = Path(__file__).parents[2]
-# Lines that are plain, that look so, and that are wrong.
+# Plain lines, lines that only look plain, and wrong lines.
 BODIES = [
     *("a: 1", "b:", "a", "c: |", "d: |-", 'e: "x y"', "'f': 'z'", "# c", "g: h # i", "j: k#l", "m: [1]", "n: {a: b}"),
     *(
@@ -73,7 +73,7 @@ LOOSE_LINES = st.lists(st.builds(lambda indent, body: indent + body, INDENTS, st
 
 @st.composite
 def laid_out(draw: st.DrawFn, indent: int = 0, depth: int = 4) -> list[str]:
-    """Lines of a tree whose indents are right, most of the time."""
+    """Lines of a tree, mostly with correct indentation."""
     pad = " " * indent
     if depth == 0 or draw(st.integers(0, 3)) == 0:
         return [pad + draw(st.sampled_from(BODIES))]
@@ -110,7 +110,7 @@ def texts(draw: st.DrawFn) -> str:
 
 
 def written(node: Any) -> Any:
-    """A node as something that can be compared, in the order of its keys."""
+    """Converts a node to a value that compares the order of keys too."""
     if isinstance(node, dict):
         return [(key, written(value)) for key, value in node.items()]
     if isinstance(node, list):
@@ -119,7 +119,7 @@ def written(node: Any) -> Any:
 
 
 def check(text: str) -> bool:
-    """Whether it was read, and then as libyaml reads it."""
+    """Returns whether the text was read; if so, the nodes must equal those of libyaml."""
     found = blocks.read(text)
     if found is None:
         return False
@@ -139,7 +139,7 @@ def check(text: str) -> bool:
 @example("- u : v\n")
 @example("... a: b\n")
 @example("a:\n- b\n- c:\n  - d\n  e: f\ng:\n")
-def test_what_is_read_is_what_libyaml_reads(text: str) -> None:
+def test_the_result_equals_that_of_libyaml(text: str) -> None:
     check(text)
 
 
@@ -164,7 +164,7 @@ def test_plain_texts_are_read(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", PLAIN.values(), ids=PLAIN)
-def test_where_pieces_of_a_text_end_does_not_matter(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_result_does_not_depend_on_the_piece_length(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for length in range(len(text) + 2):
         monkeypatch.setattr(blocks, "PIECE_LENGTH", length)
         assert check(text)
@@ -215,7 +215,7 @@ def test_everything_else_is_left_to_libyaml(text: str) -> None:
 
 @pytest.mark.parametrize("depth", [12, 19, 39, 45, 70, 3000])
 @pytest.mark.parametrize(("step", "line", "each"), [(1, "k:", 1), (2, "- k:", 2)])
-def test_deep_nesting_is_left_to_who_bounds_it(depth: int, step: int, line: str, each: int) -> None:
+def test_deep_nesting_is_left_to_libyaml(depth: int, step: int, line: str, each: int) -> None:
     text = "".join(f"{' ' * (step * level)}{line}\n" for level in range(depth))
     assert check(text) is (depth * each < blocks.DEEPEST)
 
@@ -232,14 +232,14 @@ def test_brackets_in_deep_nesting_are_within_the_bound(
     check(f"{''.join(lines)}{' ' * (step * levels)}k: {value}\n")
 
 
-def test_the_manifests_of_the_examples_are_read() -> None:
+def test_example_manifests_are_read() -> None:
     manifests = [*ROOT.glob("examples/*/*.yaml"), *ROOT.glob("examples/blueprints/*/manifests/*.yaml")]
     assert len(manifests) > 8
     for path in manifests:
         assert check(path.read_text()), path
 
 
-def test_whatever_yaml_there_is_is_read_alike() -> None:
+def test_all_yaml_of_the_repository_is_read_as_by_libyaml() -> None:
     folders = [folder for folder in (ROOT / "tests", ROOT / "docs", ROOT / "examples") if folder.is_dir()]
     texts = [path.read_text(errors="replace") for folder in folders for path in folder.rglob("*.yaml")]
     for folder in folders:
@@ -263,7 +263,7 @@ def test_a_plain_manifest_needs_no_libyaml(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_not_too_much_is_tried_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_parts_passed_to_the_composer_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[str] = []
     compose_part = blocks.compose_part
 

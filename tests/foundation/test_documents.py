@@ -26,7 +26,7 @@ from mainstay.converge.run import read_values
 from mainstay.foundation.documents import read_json, read_yaml
 from mainstay.foundation.faults import DoesNotLoad
 
-# Where a reader puts the value under test; `x` holds it.
+# Writes a document with the given YAML value, reads it, and returns the value.
 Reader = Callable[[Path, str], Any]
 BLUEPRINT = "name: demo\nversion: 1.0.0\nactions: {create: m.yaml, update: m.yaml, delete: m.yaml}\n"
 
@@ -195,7 +195,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
-def test_the_same_is_refused_in_every_document(tmp_path: Path, reader: Reader) -> None:
+def test_every_document_refuses_the_same_yaml(tmp_path: Path, reader: Reader) -> None:
     for value, message in REFUSED.items():
         assert message in refusal_of(reader, tmp_path, value)
 
@@ -223,7 +223,7 @@ def test_a_pushed_document_is_bounded_with_its_aliases_expanded() -> None:
         push({"blueprint.yaml": BLUEPRINT, "service-type.yaml": text})
 
 
-def test_faults_in_values_brought_by_an_alias_are_placed_at_the_alias() -> None:
+def test_a_fault_in_an_aliased_value_is_placed_at_the_alias() -> None:
     with pytest.raises(DoesNotLoad) as refusal:
         read_yaml("a: &x {k: .inf}\nb: *x\n", "f")
     assert [fault.place for fault in refusal.value.faults] == ["f:1:11", "f:2:1"]
@@ -240,7 +240,7 @@ def test_faults_in_values_brought_by_an_alias_are_placed_at_the_alias() -> None:
         ("[" * 100_000, "f.json:1:1: not valid JSON: nested more than 60 levels deep"),
     ],
 )  # fmt: skip
-def test_json_is_read_as_strictly(text: str, message: str) -> None:
+def test_json_is_read_as_strictly_as_yaml(text: str, message: str) -> None:
     with pytest.raises(DoesNotLoad) as refusal:
         read_json(text, "f.json")
     assert str(refusal.value).startswith(message)

@@ -1,6 +1,6 @@
-"""The lean way to libyaml's parser: what it leaves alone, what it gives later, and when it steps aside.
+"""The lean import of libyaml's parser: what it does not load, what it completes later, and when it is not used.
 
-Each test is a program of its own, because what is imported cannot be taken back.
+Each test runs a program of its own, because an import cannot be undone.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def test_a_later_import_gets_all_of_pyyaml(use: str) -> None:
     run_program(LEAN + use)
 
 
-def test_afterwards_the_package_is_as_after_a_plain_import() -> None:
+def test_the_completed_package_equals_a_plain_import() -> None:
     names = sorted(name for name in vars(yaml) if name != "__builtins__")
     run_program(
         LEAN + "import yaml; yaml.safe_load\n"
@@ -86,7 +86,7 @@ def test_afterwards_the_package_is_as_after_a_plain_import() -> None:
     )
 
 
-def test_many_threads_may_ask_at_once() -> None:
+def test_many_threads_may_complete_the_package_at_once() -> None:
     run_program(
         LEAN + "import threading, yaml\n"
         "found = []\n"
@@ -96,11 +96,11 @@ def test_many_threads_may_ask_at_once() -> None:
     )
 
 
-def test_what_is_imported_already_is_used() -> None:
+def test_an_already_imported_pyyaml_is_used() -> None:
     run_program("import yaml\n" + LEAN + "assert libyaml.CParser is yaml.cyaml.CParser and type(yaml) is type(sys)")
 
 
-def test_a_pyyaml_that_cannot_be_taken_apart_is_imported_plainly(tmp_path: Path) -> None:
+def test_a_pyyaml_that_cannot_be_loaded_in_parts_is_imported_plainly(tmp_path: Path) -> None:
     shutil.copytree(Path(yaml.__file__).parent, tmp_path / "yaml")
     nodes = tmp_path / "yaml" / "nodes.py"
     guard = "import sys\nif not hasattr(sys.modules['yaml'], 'MappingStartEvent'): raise ImportError('not alone')\n"
@@ -108,10 +108,10 @@ def test_a_pyyaml_that_cannot_be_taken_apart_is_imported_plainly(tmp_path: Path)
     run_program(LEAN + "import yaml\nassert type(yaml) is type(sys) and yaml.safe_load('a') == 'a'", tmp_path)
 
 
-def test_a_c_module_that_wants_more_than_we_know_is_imported_plainly(tmp_path: Path) -> None:
+def test_a_c_module_with_unknown_imports_is_imported_plainly(tmp_path: Path) -> None:
     shutil.copytree(Path(yaml.__file__).parent, tmp_path / "yaml")
     nodes = tmp_path / "yaml" / "nodes.py"
-    # The C module takes this name from its package when it is loaded.
+    # The C module imports this name from its package.
     text = (
         nodes.read_text(encoding="utf-8") + "\nif 'yaml.reader' not in __import__('sys').modules: del MappingNode\n"
     )

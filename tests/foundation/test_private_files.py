@@ -1,4 +1,4 @@
-"""Private files: never readable by others, and whole or not there."""
+"""Private files: never readable by others, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_relative_path_is_made_durable_too(tmp_path: Path, monkeypatch: pytest
     assert Path("token").read_bytes() == b"ab"
 
 
-def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
     place = tmp_path / "token"
     write_private_file(place, b"old")
 

@@ -1,1 +1,1 @@
-"""Below both halves; imports nothing of ours."""
+"""Shared by host convergence and the control plane. Imports no other package of mainstay."""

@@ -1,7 +1,7 @@
 """Documents as JSON values: YAML or JSON text, read strictly, with the place of every fault.
 
 Manifests are read as nodes instead (`yaml/document.py`), because their text properties keep how a scalar is written.
-Both mean the same by the same scalar.
+A scalar means the same in both.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NOT_A_NUMBER = "JSON has neither infinity nor NaN; write a number, or quote the 
 
 
 def read_yaml(text: str, file: str) -> Any:
-    """The value of one YAML document; raises `DoesNotLoad` with every fault found."""
+    """Returns the value of one YAML document; raises `DoesNotLoad` with every fault found."""
     value = to_value(parse(text, file))
     paths = list(islice(_non_finite_numbers(value, ()), MOST_NUMBERS_REPORTED))
     if paths:
@@ -36,7 +36,7 @@ def read_yaml(text: str, file: str) -> Any:
 
 
 def read_json(text: str, file: str) -> Any:
-    """The value of one JSON document; raises `DoesNotLoad`."""
+    """Returns the value of one JSON document; raises `DoesNotLoad`."""
     from json import JSONDecodeError, loads
 
     try:

@@ -1,4 +1,4 @@
-"""Faults of a document: what is wrong, and where. Collected, so that all are reported at once."""
+"""Faults of a document, with their places. Callers collect them, so that all are reported at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Fault:
-    """One thing wrong with a manifest, and where it stands."""
+    """One mistake in a document, with its place."""
 
     __slots__ = ("column", "file", "line", "message")
 
@@ -34,7 +34,7 @@ class Fault:
 
 
 class DoesNotLoad(Exception):
-    """The manifest has faults; nothing was touched."""
+    """The document has faults. Raised before anything is changed."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         super().__init__("\n".join(str(fault) for fault in faults))

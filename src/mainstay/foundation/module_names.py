@@ -1,4 +1,4 @@
-"""Lists the modules of a folder that is a registry. The standard library's way loads half of itself first."""
+"""Lists the modules of a registry folder without `pkgutil`, which imports much of the standard library."""
 
 from __future__ import annotations
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-# The largest that a column of a database holds.
+# The largest value of an integer column in a database.
 LARGEST_NUMBER = 2**63 - 1
 LONGEST_DIGITS = 19
 
 
 def parse_count(text: str, least: int, most: int) -> int | None:
-    """The number that `text` is, in plain digits; None for anything else and for what is out of bounds.
+    """Returns the number that `text` spells in plain digits; None for other text and numbers out of bounds.
 
-    The length is checked first, because Python refuses to convert very long ones.
+    Checks the length first, because Python refuses to convert very long numbers.
     """
     if not (text.isascii() and text.isdigit()) or len(text) > LONGEST_DIGITS:
         return None

@@ -1,4 +1,4 @@
-"""Private files: mode 0600 from the first byte on, and written whole or not at all."""
+"""Private files: mode 0600 from the first byte on, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def write_private_file(
 
 @contextmanager
 def private_draft(path: FilePath, *, durable: bool = False, keep_existing: bool = False) -> Iterator[int]:
-    """The descriptor of a new file, which takes the place of `path` when the block ends without an exception."""
+    """Yields the descriptor of a new file, which replaces `path` when the block ends without an exception."""
     draft = f"{os.fspath(path)}.{os.getpid()}.{os.urandom(4).hex()}.new"
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -52,13 +52,13 @@ def _link(draft: str, path: FilePath) -> None:
 
 
 def is_abandoned(path: str) -> bool:
-    """Whether this is a draft whose process is gone."""
+    """Whether the path is a draft of a process that no longer runs."""
     _, *parts = path.rsplit(".", 3)
     return len(parts) == 3 and parts[2] == "new" and not os.path.exists(f"/proc/{parts[0]}")
 
 
 def write_all(descriptor: int, content: bytes) -> None:
-    """Nearly always the kernel takes all of it at once."""
+    """Writes all of `content`; the kernel may take it in several parts."""
     while content:
         content = content[os.write(descriptor, content) :]
 

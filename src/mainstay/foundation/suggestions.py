@@ -1,4 +1,4 @@
-"""Did-you-mean: the known word closest to one that is unknown."""
+"""Did-you-mean: finds the known word closest to an unknown word."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-# Beyond these sizes the search takes longer than a reader would.
+# Beyond these sizes the search is too slow.
 LONGEST_WORD = 200
 MOST_CANDIDATES = 2000
 
@@ -16,7 +16,7 @@ def one_of(words: Sequence[str]) -> str:
 
 
 def closest(word: str, known: Iterable[object]) -> str | None:
-    """The known word closest to `word`; None when none is close, or the search would take too long."""
+    """Returns the known word closest to `word`; None if none is close or the search would take too long."""
     from difflib import get_close_matches
 
     candidates = [str(each) for each in known]
@@ -26,6 +26,6 @@ def closest(word: str, known: Iterable[object]) -> str | None:
 
 
 def did_you_mean(word: str, known: Iterable[object]) -> str:
-    """The suggestion as the end of a message; empty when there is none."""
+    """Returns the suggestion as the end of a message; empty if there is none."""
     close = closest(word, known)
     return f" (did you mean {close!r}?)" if close is not None else ""

@@ -6,7 +6,7 @@ REDACTED = "[redacted]"
 
 
 class Tainted(str):
-    """Text that comes from a secret: it goes to the host, and is shown nowhere."""
+    """Text that comes from a secret: it is sent to the host and never shown."""
 
     __slots__ = ()
 
@@ -15,7 +15,7 @@ class Tainted(str):
 
 
 def shorten(text: str, limit: int = 60) -> str:
-    """Text for a message; of a secret not even the beginning."""
+    """Shortens text for a message; replaces all of a secret."""
     if isinstance(text, Tainted):
         return REDACTED
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,4 +1,4 @@
-"""Vault references: how a property names a secret that the vault holds."""
+"""The prefix of vault references, by which a property names a secret in the vault."""
 
 from __future__ import annotations
 

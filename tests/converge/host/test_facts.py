@@ -124,12 +124,12 @@ def test_values_of_custom_facts_follow_the_core_schema(root: Path) -> None:
             "a: [",
             "a.yaml:2:1: not valid YAML: did not find expected node content (while parsing a flow node)",
         ),
-        ("a.yaml", "a: 1\na: 2\n", "a.yaml:2:1: duplicate key 'a'; it stands in the same map above"),
+        ("a.yaml", "a: 1\na: 2\n", "a.yaml:2:1: duplicate key 'a'; the map already contains it"),
         ("a.yaml", "[a]", "a.yaml:1:1: expected a map of values, got a list"),
         ("a.json", '{"a": 1,}', "a.json:1:9: not valid JSON: "),
         ("a.json", "[" * 100_000, "a.json:1:1: not valid JSON: "),
         ("a.json", '"x"', "a.json:1:1: expected a map of values, got the text 'x'"),
-        ("a.yml", "a: \x07", "a.yml:1:4: not valid YAML: the character U+0007 cannot stand here"),
+        ("a.yml", "a: \x07", "a.yml:1:4: not valid YAML: the character U+0007 is not allowed here"),
     ],
 )
 def test_broken_facts_keep_a_manifest_that_uses_facts_from_loading(

@@ -1,1 +1,1 @@
-"""The one YAML reader: manifests, blueprints, service types, orders and property files."""
+"""The YAML reader for manifests, blueprints, service types, orders and property files."""

@@ -1,9 +1,9 @@
-"""The plainest YAML, read line by line: block maps and lists, keys and values on one line, literal blocks.
+"""Reads the plainest YAML line by line: block maps and lists, keys and values on one line, literal blocks.
 
-Most manifests are written in nothing else, and libyaml's events would be more than half of what a stable run
-costs. `read` gives the very nodes that the composer gives, or declines: at the first line that may mean anything
-else, or is wrong, it gives None, and libyaml reads and judges the whole text. So it refuses nothing and knows
-no positions. Measured in docs/decisions/0007-plain-blocks.md.
+Most manifests use nothing else, and reading them with libyaml would take more than half of the time of a stable
+run. `read` returns the same nodes as the composer. At the first line that may mean anything else, or is wrong, it
+returns None, and libyaml reads the whole text and reports the faults. So this module knows neither faults nor
+positions. Measured in docs/decisions/0007-plain-blocks.md.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
     from mainstay.foundation.yaml.scalars import Node
 
-    # Where it begins, where what follows a dash begins (0 without one), the key, and the value if it stands there.
+    # Column of the line, column after its dash (0 without a dash), key, value (None if it follows below).
     Line: TypeAlias = tuple[int, int, str | None, Any]
 
-# Unquoted text begins with what has no other meaning there; `: ` and ` #` would end it.
+# Unquoted text begins with a character that has no other meaning there; `: ` and ` #` would end it.
 UNQUOTED = r"(?!\.\.\.)[A-Za-z0-9_/.~$+(][!-9;-~]*+(?:(?::+(?=[!-~])|\ ++(?=[!\"$-9;-~]|:+[!-~]))[!-9;-~]*+)*+"
 QUOTED = r"\"[^\"\\\n]*\"|'[^'\n]*'"
 WORD = r"[A-Za-z0-9_/.~][A-Za-z0-9_/.~#@%+=-]*+"
 WORDS = rf"\[{WORD}(?:,\ {WORD})*+\]"
-# What is left to the composer, as a document of its own: other brackets, and quotes with escapes.
+# Passed to the composer as a document of its own: other brackets, and quotes with escapes.
 PART = r"[\[{\"'].*"
 LINE = re.compile(
     rf"(?P<indent>\ *+)(?P<dash>-\ ++)?"
@@ -40,27 +40,27 @@ LINE = re.compile(
 )
 PART_KINDS: dict[str, Any] = {"[": list, "{": dict, '"': str, "'": str}
 QUOTES = frozenset("\"'")
-# Well within what libyaml and the composer take. A bracket is two levels where it holds a pair: `[a: b]`.
+# Well within the limits of libyaml and the composer. A bracket that contains a pair, `[a: b]`, is two levels.
 LONGEST_KEY = 500
 DEEPEST = 25
 MOST_BRACKETS = 15
-# Lines that come again are read once, and parts are left to the composer, as long as there are not too many of them.
+# Bounds both the cache of repeated lines and the parts passed to the composer.
 MOST_KNOWN_LINES = 1000
 PIECE_LENGTH = 100_000
 CLIPPED, STRIPPED = object(), object()
 EMPTY = PlainScalar("")
 BLANK: Line = (-1, 0, None, None)
-# What nearly every text is made of.
+# The characters of nearly every text.
 COMMON = bytes([*range(32, 127), 10])
 
 
 class Declined(Exception):
-    """Something else than the plainest YAML, or a mistake."""
+    """The text is more than the plainest YAML, or has a mistake."""
 
 
 def read(text: str) -> Node | None:
-    """The document, or None when libyaml has to read it."""
-    # What Python calls printable is never a control character, a surrogate or another kind of line break.
+    """Returns the document, or None if libyaml has to read it."""
+    # Text that Python calls printable has no control characters, surrogates or other line breaks.
     if text[-1:] != "\n" or (
         text.encode("utf-8", "surrogatepass").translate(None, COMMON) and not _has_only_text(text)
     ):
@@ -77,15 +77,15 @@ def _has_only_text(text: str) -> bool:
 
 
 def _read_lines(text: str) -> Any:
-    """One loop and no functions for its parts: a call for each line would take longer than most lines."""
+    """One loop without functions for its parts: a call per line would take longer than reading most lines."""
     known: dict[str, Line] = {}
     root: Any = None
-    # The innermost open map or list, where it begins, and those around it.
+    # The innermost open map or list, its column, and those around it.
     top: Any = None
     column = 0
     above: list[tuple[int, Any]] = []
     opened: Any
-    # The key whose value stands on the lines below it, and the lines of its literal block if it is one.
+    # The key whose value follows on the lines below, and the lines of its literal block if it has one.
     waiting: str | None = None
     block: list[str] | None = None
     chomping: object = None
@@ -137,7 +137,7 @@ def _read_lines(text: str) -> Any:
             raise Declined
         if value is None:
             waiting = key
-            # Its place among the keys is here, whatever stands below.
+            # Fixes the order of the keys; the value follows below.
             top[key] = EMPTY
         elif value is CLIPPED or value is STRIPPED:
             waiting, block, chomping = key, [], value
@@ -149,7 +149,7 @@ def _read_lines(text: str) -> Any:
 
 
 def _lines_of(text: str) -> Iterator[list[str]]:
-    """In pieces: short lines would take many times the memory of the text."""
+    """Yields the lines in pieces: a list of all short lines would take many times the memory of the text."""
     start = len("---\n") if text.startswith("---\n") else 0
     while start < len(text):
         end = text.find("\n", start + PIECE_LENGTH)
@@ -214,14 +214,14 @@ def _literal(lines: list[str], chomping: object) -> str:
 def compose_part(text: str) -> Any:
     from mainstay.foundation.yaml.composer import compose
 
-    # Aliases need an anchor before them; what they may bring is counted for a whole document.
+    # An alias needs an anchor before it, and the bound on aliases holds for a whole document.
     if text.count("[") + text.count("{") > MOST_BRACKETS or "&" in text:
         raise Declined
     try:
         node = compose(text, "")
     except DoesNotLoad:
         raise Declined from None
-    # Not `"a": b`, which is a map by itself, and wrong as a value.
+    # `"a": b` is a map as a document, and wrong as a value.
     if not isinstance(node, PART_KINDS[text[0]]):
         raise Declined
     return node

@@ -1,6 +1,6 @@
-"""All of YAML to nodes, by libyaml's events, and where in a text a path stands.
+"""Composes nodes from libyaml's events, for all of YAML, and finds the position of a path in a text.
 
-Loaders that build values lose how a scalar was written and take duplicate keys silently; events do not.
+Loaders that build values lose how a scalar is written and accept duplicate keys silently; events do not.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ if TYPE_CHECKING:
 MOST_NODES_BY_ALIASES = 1_000_000
 # A long text counts as several nodes, so that the bound holds for bytes too.
 CHARACTERS_PER_NODE = 100
-# What to do about problems the parser names, by a part of its words.
-WAYS_OUT = (
-    ("mapping values are not allowed", "; quote a text that holds `: `, or indent the line below its key"),
+# Advice on problems that the parser reports, by a part of its message.
+ADVICE = (
+    ("mapping values are not allowed", "; quote a text that contains `: `, or indent the line below its key"),
     ("expected key", "; indent the line like its neighbours"),
     ("expected '-' indicator", "; indent the line like its neighbours, or begin it with `- `"),
-    ("expected ',' or", "; close the bracket, or quote a text that holds `: `"),
+    ("expected ',' or", "; close the bracket, or quote a text that contains `: `"),
     ("could not find expected ':'", "; a line in a map is `key: value`"),
 )
 CORE_TAGS = {"tag:yaml.org,2002:str", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq", "!"}
 
 
 def compose(text: str, file: str) -> Node:
-    """The one document in `text`; raises `DoesNotLoad` with every fault found."""
+    """Returns the one document in `text`; raises `DoesNotLoad` with every fault found."""
     return Composer(text, file).compose()
 
 
 def position(before: bytes) -> tuple[int, int]:
-    """Line and column, 1-based, of what follows these bytes."""
+    """Line and column, 1-based, of the character after these bytes."""
     line = before[before.rfind(b"\n") + 1 :]
     return before.count(b"\n") + 1, len(line.decode("utf-8", "replace")) + 1
 
@@ -63,9 +63,9 @@ class Composer:
         self.file = file
         self.faults: list[Fault] = []
         self.anchors: dict[str, Node] = {}
-        # What aliases stand for: nodes by identity → (how many, how deep), and how many all of them bring.
+        # Sizes of aliased nodes by identity (nodes, depth), and the number of nodes that all aliases add.
         self.measured: dict[int, tuple[int, int]] = {}
-        self.brought_by_aliases = 0
+        self.nodes_by_aliases = 0
         # A lone surrogate cannot be encoded; libyaml would raise a bare UnicodeEncodeError.
         self.bytes = text.encode("utf-8", "replace")
         self.next: Callable[[], Any] = CParser(self.bytes).get_event
@@ -117,7 +117,7 @@ class Composer:
         take = self.next
         while True:
             event = take()
-            # The commonest keys and nodes by far, kept out of the general way.
+            # A short path for the most common keys and values.
             if type(event) is ScalarEvent and event.tag is None and event.anchor is None:
                 key = event.value
                 if key in entries or key == "<<":
@@ -151,7 +151,7 @@ class Composer:
             if event.anchor is not None:
                 self.anchors[event.anchor] = key
         if key in entries:
-            self.fault(event, f"duplicate key {shorten(key)!r}; it stands in the same map above")
+            self.fault(event, f"duplicate key {shorten(key)!r}; the map already contains it")
         if key == "<<" and not event.style:
             self.fault(
                 event, "merge keys (<<) are not supported; repeat the keys, or use the `defaults` of a manifest"
@@ -168,12 +168,12 @@ class Composer:
 
     def alias(self, event: Any, depth: int) -> Node:
         if event.anchor not in self.anchors:
-            self.fault(event, f"the alias *{event.anchor} names no anchor that is complete before it")
+            self.fault(event, f"the alias *{event.anchor} has no complete anchor before it")
             return PlainScalar("")
         node = self.anchors[event.anchor]
         size, height = _measure(node, self.measured)
-        self.brought_by_aliases += size
-        if self.brought_by_aliases > MOST_NODES_BY_ALIASES:
+        self.nodes_by_aliases += size
+        if self.nodes_by_aliases > MOST_NODES_BY_ALIASES:
             raise BeyondBound("aliases expand to more than a million nodes", event)
         if depth + height > DEEPEST_NESTING:
             raise BeyondBound(f"nested more than {DEEPEST_NESTING} levels deep by aliases", event)
@@ -185,7 +185,7 @@ class Composer:
 
 
 class BeyondBound(MarkedYAMLError):
-    """More than we read; an error of the parser's kind, since nothing after it can be read."""
+    """A bound is exceeded; a parser error, because the rest of the document cannot be read."""
 
     def __init__(self, problem: str, event: Any) -> None:
         super().__init__(problem=problem, problem_mark=event.start_mark)
@@ -199,7 +199,7 @@ def _scalar(event: Any) -> Node:
 
 
 def _measure(node: Node, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
-    """How many nodes there are once every alias is written out, and how deep they nest."""
+    """Returns the number of nodes with every alias expanded, and their depth."""
     if isinstance(node, PlainScalar):
         node = node.text
     if not node or isinstance(node, str):
@@ -215,11 +215,11 @@ def _syntax_fault(error: YAMLError, file: str, content: bytes) -> Fault:
     from yaml.reader import ReaderError
 
     if isinstance(error, ReaderError):
-        # The reader counts bytes and knows no lines.
+        # The reader reports an offset in bytes, not a line.
         line, column = position(content[: error.position])
         code = error.character if isinstance(error.character, int) else ord(error.character)
         message = (
-            f"not valid YAML: the character U+{code:04X} cannot stand here; in double quotes write \\u{code:04x}"
+            f"not valid YAML: the character U+{code:04X} is not allowed here; in double quotes write \\u{code:04x}"
         )
         return Fault(file, line, column, message)
     mark: Any = getattr(error, "problem_mark", None)
@@ -229,24 +229,24 @@ def _syntax_fault(error: YAMLError, file: str, content: bytes) -> Fault:
     if mark is None:
         return Fault(file, None, None, f"not valid YAML: {problem}")
     if "quoted scalar" in context and "unexpected end" in problem and began is not None:
-        # The end of the text tells nothing; where the quote stands does.
+        # The beginning of the quote is more useful than the end of the text.
         return Fault(
             file, began.line + 1, began.column + 1, "not valid YAML: the quote that begins here is not closed"
         )
     if "cannot start any token" in problem:
         character = _character_at(content, mark)
         message = (
-            "a tab cannot indent; use spaces"
+            "a tab cannot be used for indentation; use spaces"
             if character == "\t"
             else f"a value cannot begin with {character}; quote it"
         )
         return Fault(file, mark.line + 1, mark.column + 1, f"not valid YAML: {message}")
     message = f"not valid YAML: {problem}"
     if context and began is not None and began.line != mark.line:
-        message += f" ({context} that begins in line {began.line + 1})"
+        message += f" ({context} that begins on line {began.line + 1})"
     elif context:
         message += f" ({context})"
-    return Fault(file, mark.line + 1, mark.column + 1, message + _way_out(problem))
+    return Fault(file, mark.line + 1, mark.column + 1, message + _advice_on(problem))
 
 
 def _character_at(content: bytes, mark: Any) -> str:
@@ -255,11 +255,10 @@ def _character_at(content: bytes, mark: Any) -> str:
     return text[mark.index : mark.index + 1]
 
 
-def _way_out(problem: str) -> str:
-    """What a reader can do about a problem that the parser words for itself."""
-    for part, words in WAYS_OUT:
+def _advice_on(problem: str) -> str:
+    for part, advice in ADVICE:
         if part in problem:
-            return words
+            return advice
     return ""
 
 
@@ -274,7 +273,7 @@ def places(text: str, wanted: Iterable[DocumentPath]) -> dict[DocumentPath, tupl
         return event.start_mark.line + 1, event.start_mark.column + 1
 
     def text_of(event: Any) -> str:
-        """A scalar's text; an alias stands for the text of its anchor."""
+        """The text of a scalar; for an alias, the text of its anchor."""
         anchor: Any = event.anchor
         if event.__class__ is AliasEvent:
             return texts[anchor]

@@ -1,8 +1,8 @@
-"""YAML text to nodes, strictly: maps, lists, text as written, and plain scalars that could be more than text.
+"""YAML text to nodes, strictly: maps, lists, text as written, and plain scalars that may be more than text.
 
-The plainest YAML is read by `blocks`; everything else, and whatever is wrong, by the composer, which is loaded only
-then. Nodes carry no positions: that would cost every run what only faults need. A fault names a path into the
-document, and `locate` reads the text again to find where that stands.
+`blocks` reads the plainest YAML. The composer, loaded on demand, reads all other YAML and reports all faults. Nodes
+carry no positions, because only faults need them: a fault names a path into the document, and `locate` reads the
+text again to find its position.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LARGEST_DOCUMENT_BYTES = 256 * 1024 * 1024
 
 
 def parse(text: str, file: str) -> Node:
-    """The one document in `text`; raises `DoesNotLoad` with every fault found."""
+    """Returns the one document in `text`; raises `DoesNotLoad` with every fault found."""
     node = blocks.read(text)
     if node is None:
         from mainstay.foundation.yaml.composer import compose
@@ -35,7 +35,7 @@ def parse(text: str, file: str) -> Node:
 
 
 def decode(content: bytes, file: str) -> str:
-    """A file's bytes as text; anything but UTF-8 is a fault."""
+    """Decodes the bytes of a file; anything but UTF-8 is a fault."""
     if len(content) > LARGEST_DOCUMENT_BYTES:
         limit = LARGEST_DOCUMENT_BYTES // 1024 // 1024
         raise DoesNotLoad([Fault(file, None, None, f"the file is larger than {limit} MB")])
@@ -49,15 +49,15 @@ def decode(content: bytes, file: str) -> str:
             file,
             line,
             column,
-            f"not UTF-8: byte 0x{content[error.start]:02x} cannot stand here; save the file as UTF-8",
+            f"not UTF-8: byte 0x{content[error.start]:02x} is not valid here; save the file as UTF-8",
         )
         raise DoesNotLoad([fault]) from None
 
 
 def locate(text: str, wanted: Iterable[DocumentPath]) -> Places:
-    """Where paths stand, as (position of the key, position of the value), 1-based.
+    """Finds paths in a text that is known to parse: (position of the key, position of the value), 1-based.
 
-    A path that is not in the document is left out. The text is known to parse.
+    Leaves out paths that are not in the document.
     """
     from mainstay.foundation.yaml.composer import places
 
@@ -65,7 +65,7 @@ def locate(text: str, wanted: Iterable[DocumentPath]) -> Places:
 
 
 def nearest_place(places: Places, path: DocumentPath, *, at_key: bool = False) -> tuple[int, int]:
-    """The line and column of a path, or of the innermost key around it that `locate` found."""
+    """Returns line and column of a path, or of the innermost key around it that `locate` found."""
     nearest = path
     while nearest and nearest not in places:
         nearest = nearest[:-1]

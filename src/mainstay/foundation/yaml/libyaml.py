@@ -1,9 +1,9 @@
-"""libyaml's event parser, without the rest of PyYAML: its `__init__` takes longer than a whole run of one file.
+"""libyaml's event parser without the rest of PyYAML, whose `__init__` takes longer than a whole run of one file.
 
-The C module needs of its package only the classes of events and marks, which are cheap, and the names of
-errors, whose modules are not (they compile large patterns). So the package is put in place unfinished, the
-errors are found when one is raised, and the first who asks `yaml` for anything else gets all of it.
-Whatever is not as expected leads to the plain `import yaml`. Measured in docs/decisions/0005-lean-yaml.md.
+Of its package the C module needs only the classes of events and marks, which are cheap to import, and the names of
+errors, whose modules are not (they compile large patterns). So the package is registered unfinished, error classes
+are imported when an error is raised, and the first access to any other attribute of `yaml` completes the import.
+If anything is unexpected, the plain `import yaml` is used. Measured in docs/decisions/0005-lean-yaml.md.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ERRORS = {
 
 
 class Unfinished(ModuleType):
-    """The package `yaml` before its `__init__` has run: the first look at what it does not have yet runs it."""
+    """The package `yaml` before its `__init__` has run; the first access to a missing attribute runs it."""
 
     def __getattr__(self, name: str) -> Any:
         state = self.__dict__
@@ -46,7 +46,7 @@ class Unfinished(ModuleType):
 
 
 class ErrorOnDemand(ModuleType):
-    """Stands for a module of PyYAML while the C module takes the name of its error."""
+    """Replaces a module of PyYAML while the C module imports the name of its error."""
 
     def __init__(self, module: str, name: str) -> None:
         super().__init__(module)
@@ -58,20 +58,20 @@ class ErrorOnDemand(ModuleType):
 
 
 def _prepare() -> None:
-    """Puts the C module in place, so that importing it costs nothing more."""
+    """Loads the C module, so that its import costs nothing more."""
     if "yaml" in sys.modules:
         return
     try:
-        _put_in_place()
-    except Exception:  # noqa: BLE001  # another PyYAML than we know: the plain import is always right
+        _load_unfinished()
+    except Exception:  # noqa: BLE001  # an unknown version of PyYAML: the plain import always works
         for name in [name for name in sys.modules if name == "yaml" or name.startswith("yaml.")]:
             del sys.modules[name]
 
 
-def _put_in_place() -> None:
+def _load_unfinished() -> None:
     spec = PathFinder.find_spec("yaml")
     if spec is None or spec.loader is None or spec.submodule_search_locations is None:
-        raise ImportError("PyYAML is not where packages usually are")
+        raise ImportError("PyYAML is not a regular package")
     package = ModuleType("yaml")
     package.__spec__ = spec
     package.__loader__ = spec.loader
@@ -89,14 +89,14 @@ def _put_in_place() -> None:
     finally:
         for module in ERRORS:
             delattr(package, module)
-    # Whoever wants the C module by this name may compare its errors, which are not the real ones yet.
+    # Code that uses the C module by this name may compare its errors, which are not the real classes yet.
     del package.__dict__["_yaml"]
     package.__dict__["_mainstay_lock"] = RLock()
     package.__class__ = Unfinished
 
 
 def _finish(package: ModuleType) -> None:
-    """Makes the package what a plain import would have made it."""
+    """Completes the package, as a plain import would."""
     spec = package.__spec__
     if spec is None or spec.loader is None:
         raise ImportError("the package yaml has lost its loader", name="yaml")
@@ -109,9 +109,9 @@ def _finish(package: ModuleType) -> None:
 
 
 _prepare()
-from yaml._yaml import CParser  # noqa: E402  # after what it needs
-from yaml.error import MarkedYAMLError, YAMLError  # noqa: E402  # after what it needs
-from yaml.events import (  # noqa: E402  # after what it needs
+from yaml._yaml import CParser  # noqa: E402  # needs _prepare()
+from yaml.error import MarkedYAMLError, YAMLError  # noqa: E402  # needs _prepare()
+from yaml.events import (  # noqa: E402  # needs _prepare()
     AliasEvent,
     DocumentEndEvent,
     DocumentStartEvent,

@@ -1,4 +1,4 @@
-"""Scalars of YAML 1.2 (core schema): what a plain scalar means, and the nodes that a document is made of."""
+"""Scalars of YAML 1.2 (core schema): the meaning of a plain scalar, and the nodes of a document."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
-    # Maps, lists, text, and plain scalars that could be more than text.
+    # Maps, lists, text, and plain scalars that may be more than text.
     Node: TypeAlias = "dict[str, Node] | list[Node] | str | PlainScalar"
 
 CORE = re.compile(
@@ -16,7 +16,7 @@ CORE = re.compile(
     r"|(?P<int>[-+]?[0-9]+)|(?P<oct>0o[0-7]+)|(?P<hex>0x[0-9a-fA-F]+)"
     r"|(?P<float>[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))"
 )
-# How such a scalar may begin; most texts begin otherwise, and need no match.
+# The first characters of such scalars; most texts begin otherwise and need no match.
 FIRST_OF_CORE = frozenset("0123456789+-.~tTfFnN")
 LONGEST_NUMBER = 300
 # Levels of maps and lists in a document.
@@ -37,7 +37,7 @@ class PlainScalar:
 
 
 def core_value(text: str) -> Any:
-    """The value of a plain scalar by the YAML 1.2 core schema; text where none applies."""
+    """Returns the value of a plain scalar by the YAML 1.2 core schema; the text itself if no rule applies."""
     found = CORE.fullmatch(text)
     if found is None or len(text) > LONGEST_NUMBER:
         return text
@@ -58,7 +58,7 @@ def core_value(text: str) -> Any:
 
 
 def to_value(node: Node) -> Any:
-    """A node as the plain value it stands for: what `data` and the like hold."""
+    """Converts a node to the plain value it represents, as in `data`."""
     if node.__class__ is str:
         return node
     if isinstance(node, PlainScalar):
