@@ -90,7 +90,7 @@ class AgentProcess:
         return self.log.read_text(errors="replace")
 
     def has_started(self) -> bool:
-        return "the agent starts" in self.text()
+        return "agent started" in self.text()
 
     def stop(self, seconds: float = 20) -> int:
         self.process.send_signal(signal.SIGTERM)
@@ -149,7 +149,7 @@ class Bridge:
         self.agents.append(agent)
         if wait:
             wait_until(
-                lambda: agent.has_started() or agent.process.poll() is not None, "the agent starts", agent.text
+                lambda: agent.has_started() or agent.process.poll() is not None, "the agent is running", agent.text
             )
             assert agent.has_started(), agent.text()
         return agent

@@ -118,7 +118,7 @@ def test_whatever_is_answered_each_job_runs_once_and_its_result_arrives(lab: Fau
             assert (lab.root / f"s{number}").read_text() == f"secret {number}"
         assert sorted(lab.lines()) == [f"s{number}" for number in range(6)]
         assert "Traceback" not in agent.text()
-        assert " bug " not in agent.text().replace("answers 500: bug 17", "")
+        assert " bug " not in agent.text().replace("returned HTTP 500: bug 17", "")
         assert agent.process.poll() is None
         agent.kill()
     agent = lab.start()
@@ -158,10 +158,10 @@ BUNDLES: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "a device": (lambda: packed((member("zero", tarfile.CHRTYPE), b"")), "is neither a file nor a directory"),
     "a bomb": (bomb, "it holds more than 100 MB"),
-    "no archive": (lambda: b"not an archive", "it is no .tar.gz, or damaged"),
+    "no archive": (lambda: b"not an archive", "it is damaged or not a .tar.gz"),
     "cut off": (
         lambda: packed((member("blueprint.yaml"), bytes(range(256)) * 64))[:-50],
-        "it is no .tar.gz, or damaged",
+        "it is damaged or not a .tar.gz",
     ),
     "not a blueprint": (lambda: packed((member("readme"), b"x")), "does not load"),
 }
@@ -173,7 +173,10 @@ def test_a_bundle_that_is_not_what_it_should_be_fails_the_job_and_touches_nothin
     digests["another"] = "sha256:" + "0" * 64
     digests["no digest"] = "../../../escaped"
     expected = {name: message for name, (_, message) in BUNDLES.items()}
-    expected |= {"another": "what the server sent is not the blueprint", "no digest": "is no digest of a blueprint"}
+    expected |= {
+        "another": "the server sent other content than the blueprint",
+        "no digest": "is not the digest of a blueprint",
+    }
 
     def serve(path: str, _: bytes) -> bytes | None:
         for name, digest in digests.items():

@@ -131,7 +131,7 @@ def test_where_the_blueprint_says_so_drift_is_repaired(lab: FaultLab) -> None:
     config.write_text("by hand\n")
     wait_until(lambda: config.read_text() == "size 1\n", "repaired", lab.bridge.logs)
     wait_until(lambda: lab.lines() == ["restart"], "restarted", lab.bridge.logs)
-    wait_until(lambda: "found=Repaired" in lab.bridge.logs(), "told", lab.bridge.logs)
+    wait_until(lambda: "result=Repaired" in lab.bridge.logs(), "told", lab.bridge.logs)
     wait_for_condition(lab, service, "True", "InSync")
     time.sleep(1)
     assert lab.lines() == ["restart"]
@@ -159,4 +159,4 @@ def test_a_job_that_comes_during_a_look_wins(lab: FaultLab) -> None:
     report = lab.bridge.admin.get(f"/jobs/{lab.job(service, 'update')['id']}/report")
     changed = [event["name"] for event in report["events"] if event["changed"]]
     assert changed == [str(lab.root / f"{service['name']}.conf"), str(lab.root / "late")]
-    assert "drift is repaired" not in lab.bridge.logs()
+    assert "repairing drift" not in lab.bridge.logs()

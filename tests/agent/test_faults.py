@@ -119,7 +119,7 @@ def test_a_server_killed_in_the_middle_of_a_job_gets_its_result_later(tmp_path: 
         server.process.kill()
         server.process.wait(timeout=20)
         go.touch()
-        wait_until(lambda: bridge.logs().count("a result waits for the server") >= 2, "results wait", bridge.logs)
+        wait_until(lambda: bridge.logs().count("result not delivered, retrying") >= 2, "results wait", bridge.logs)
         # What waits outlives its agent.
         bridge.agents[0].kill()
         agent = lab.start()
@@ -158,12 +158,12 @@ def test_cut_off_for_longer_than_its_lease_an_agent_is_done_before_another_begin
         (lab.root / "go").touch()
         bridge.wait_for(service, "Stopped", 40)
         link.is_cut = False
-        wait_until(lambda: "a job ends" in cut_off.text(), "the first run ends", bridge.logs)
+        wait_until(lambda: "job finished" in cut_off.text(), "the first run ends", bridge.logs)
     attempts = [line.split()[1] for line in lab.lines()]
     assert attempts == sorted(attempts)
     assert lab.lines().count("second 1") == 0
     assert lab.lines().count("second 2") == 1
-    assert "the job is no longer ours; its run ends" in cut_off.text()
+    assert "lease lost, ending the run" in cut_off.text()
     assert lab.job(service)["attempt"] == 2
     assert not is_running(chatter)
     assert other.stop() == 0
@@ -179,12 +179,12 @@ def test_a_result_that_comes_after_the_lease_is_dropped(lab: FaultLab) -> None:
         service = lab.order()
         lab.wait_for_line("attempt 1")
         link.is_cut = True
-        wait_until(lambda: "a job ends" in cut_off.text(), "the run ends", bridge.logs)
+        wait_until(lambda: "job finished" in cut_off.text(), "the run ends", bridge.logs)
         lab.wait_for_job(service, 40, status="Pending", attempt=2)
         cut_off.kill()
     agent = lab.start()
     bridge.wait_for(service, "Stopped")
-    assert "a result was refused and dropped" in agent.text()
+    assert "result refused by the server, dropped" in agent.text()
     assert lab.job(service)["attempt"] == 2
     assert lab.lines() == ["attempt 1", "attempt 2"]
     assert agent.stop() == 0
@@ -254,7 +254,7 @@ def test_two_agents_of_one_token_share_the_work_and_each_job_runs_once(lab: Faul
     begun = Counter(line.split()[2] for line in lab.lines() if line.startswith("begin"))
     assert begun == Counter(f"s{number}" for number in range(50))
     assert [agent.stop() for agent in agents] == [0, 0]
-    assert all("a job begins" in agent.text() for agent in agents)
+    assert all("job started" in agent.text() for agent in agents)
     lab.check_nothing_is_left()
     lab.check_nothing_is_left(lab.bridge.folder / "second")
 
@@ -274,7 +274,7 @@ def test_told_to_stop_at_any_instant_the_agent_gives_its_jobs_back(lab: FaultLab
         services += [lab.order(name=f"s{turn}-{number}", groupId=lab.new_group()) for number in range(3)]
         time.sleep(chance.uniform(0.0, 0.3))
         assert agent.stop() == 0, agent.text()
-        assert agent.text().rstrip().endswith("the agent ends")
+        assert agent.text().rstrip().endswith("agent stopped")
         lab.check_nothing_is_left()
         for service in services:
             job = lab.job(service)
@@ -466,7 +466,7 @@ def test_with_a_full_state_directory_nothing_is_claimed_until_there_is_room(lab:
         agent = lab.start()
         disk.fill()
         service = lab.order()
-        wait_until(lambda: "nothing is claimed" in agent.text(), "the agent says so", agent.text)
+        wait_until(lambda: "no jobs are claimed" in agent.text(), "the agent logs it", agent.text)
         job = lab.job(service)
         assert (job["status"], job["attempt"]) == ("Pending", 1)
         disk.free()

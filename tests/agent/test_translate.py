@@ -45,9 +45,14 @@ def test_only_references_at_places_of_secrets_are_opened() -> None:
         "database": {"pin": "vault://b"},
         "users": [{"key": "vault://c"}, {"key": "vault://d", "name": "vault://e"}],
     }
-    assert sorted(translate.references_in(properties, PATHS)) == ["vault://a", "vault://b", "vault://c", "vault://d"]
+    assert sorted(translate.secret_references(properties, PATHS)) == [
+        "vault://a",
+        "vault://b",
+        "vault://c",
+        "vault://d",
+    ]
     opened = {"vault://a": "secret", "vault://b": 1234, "vault://c": "x", "vault://d": "y", "vault://others": "no"}
-    found = translate.open_properties(properties, PATHS, opened)
+    found = translate.insert_secrets(properties, PATHS, opened)
     assert found["plain"] == "vault://others"
     assert not holds_secret(found["plain"])
     assert found["database"]["pin"] == "1234"
@@ -75,11 +80,11 @@ def report_with(outputs: dict[str, Any]) -> Report:
 )
 def test_outputs_that_cannot_be_sent_are_refused_by_name(outputs: dict[str, Any], problem: str) -> None:
     with pytest.raises(translate.BadOutputs, match=problem):
-        translate.completion(report_with(outputs), PATHS)
+        translate.completion_body(report_with(outputs), PATHS)
 
 
 def test_a_secret_goes_to_a_property_that_is_declared_one() -> None:
-    body = translate.completion(report_with({"properties": {"password": Tainted("x")}, "instance_id": 7}), PATHS)
+    body = translate.completion_body(report_with({"properties": {"password": Tainted("x")}, "instance_id": 7}), PATHS)
     assert body == {"properties": {"password": "x"}, "agentInstanceId": "7", "agentInstanceData": None}
     assert holds_secret(body)
 
@@ -124,6 +129,6 @@ def test_a_report_is_bounded_and_what_changed_outlives_what_was_stable() -> None
 def test_whatever_a_host_says_can_be_sent(value: Any) -> None:
     import json
 
-    text = json.dumps(translate.sendable(value), allow_nan=False, ensure_ascii=False)
+    text = json.dumps(translate.json_safe(value), allow_nan=False, ensure_ascii=False)
     assert "\0" not in text
     text.encode()

@@ -212,4 +212,4 @@ def test_three_hosts_serve_orders_heal_and_survive_being_switched_off(
                 assert found == ""
                 assert CANARY not in host.shell("journalctl --no-pager -o cat")
                 assert host.machine.run("systemctl", "stop", "mainstay-agent").returncode == 0
-                assert "the agent ends" in host.shell("journalctl -u mainstay-agent --no-pager -o cat")
+                assert "agent stopped" in host.shell("journalctl -u mainstay-agent --no-pager -o cat")

@@ -1,1 +1,1 @@
-"""Where the halves meet: what was ordered in the control plane is brought about on this host, and reported back."""
+"""The agent: runs jobs of the control plane on this host and reports the results. Imports nothing of control/."""

@@ -1,5 +1,5 @@
-"""A blueprint: what one service type means on a host. Read from its directory, every fault with its line; packed to bytes
-that are the same wherever and whenever they are made."""
+"""A blueprint: what one service type means on a host. Reads it from a directory, with the line of every fault, and packs
+it reproducibly. Checking it against its service type is in blueprints/check.py."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LEFT_OUT = {".git", "__pycache__", ".DS_Store"}
 
 
 class ActionEntry:
-    """Which manifest serves an action. `moves`: the service is on this version of the blueprint afterwards."""
+    """The manifest of an action. `moves`: the action also moves the service to this version of the blueprint."""
 
     def __init__(self, manifest: str, timeout_seconds: float | None, *, moves: bool) -> None:
         self.manifest = manifest
@@ -63,22 +63,22 @@ class Blueprint:
         self.version = version
         self.type_name = type_name
         self.actions = actions
-        # The state a service is in → the manifest that describes the host meanwhile.
+        # Lifecycle status → the manifest that describes the host in that status.
         self.keeps = keeps
         self.drift = drift
         self.service_type = service_type
 
     @property
     def secret_paths(self) -> frozenset[tuple[str, ...]]:
-        """Where secrets stand in the properties; `[]` is any item of an array."""
+        """Paths of the secret properties; `[]` is any item of an array."""
         return frozenset(find_secrets(schema_members(self.service_type.get("propertySchema"))))
 
-    def place(self, manifest: str) -> str:
+    def manifest_path(self, manifest: str) -> str:
         return os.path.join(self.directory, manifest)
 
 
 def read_blueprint(directory: str) -> Blueprint:
-    """Raises `DoesNotLoad` with everything that is wrong with `blueprint.yaml` and the form of `service-type.yaml`."""
+    """Raises `DoesNotLoad` with all faults of `blueprint.yaml` and of the top level of `service-type.yaml`."""
     found, faults = read_map(os.path.join(directory, DEFINITION))
     for key in found:
         if key not in KEYS:
@@ -156,7 +156,7 @@ def _map_of(
     value = found.get(key)
     if value is None:
         if required:
-            faults.add((), f"`{key}` is missing: it says which manifest serves which action")
+            faults.add((), f"`{key}` is missing: it names the manifest of each action")
         return
     if not isinstance(value, dict):
         faults.add((key,), f"{key} must be a map, got {describe(value)}")
@@ -165,7 +165,7 @@ def _map_of(
 
 
 def _read_action(directory: str, action: str, given: Any, faults: Faults) -> ActionEntry | None:
-    """A map, or just the manifest's path."""
+    """`given` is a map or the path of the manifest."""
     path: DocumentPath = ("actions", action)
     if isinstance(given, str):
         given = {"manifest": given}
@@ -197,7 +197,7 @@ def _manifest_of(directory: str, given: Any, path: DocumentPath, faults: Faults)
         return None
     clean = os.path.normpath(given)
     if clean.startswith(("/", "..")):
-        faults.add(path, f"{given} is outside of the blueprint")
+        faults.add(path, f"{given} is outside the blueprint")
     elif not os.path.isfile(os.path.join(directory, clean)):
         faults.add(path, f"there is no {given} in the blueprint")
     else:
@@ -207,7 +207,7 @@ def _manifest_of(directory: str, given: Any, path: DocumentPath, faults: Faults)
 
 # ---- secrets ----
 def schema_members(schema: Any) -> Mapping[str, Any]:
-    """The properties of a schema's root, which is a flat map or `{properties, validators}`."""
+    """The top-level properties of a schema: either a flat map or `{properties, validators}`."""
     if not isinstance(schema, dict):
         return {}
     inner = schema.get("properties")
@@ -237,21 +237,19 @@ def _secrets_of(declared: Mapping[str, Any], at: tuple[str, ...]) -> Iterator[tu
 
 # ---- packing ----
 def pack(directory: str) -> bytes:
-    """The blueprint as a .tar.gz: the same files give the same bytes, whoever packs them and when."""
+    """The blueprint as a .tar.gz. The same files always give the same bytes."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for place in sorted(_files_in(directory)):
-            name = os.path.relpath(place, directory)
-            content = read_bytes(place)
+        for path in sorted(_files_in(directory)):
+            name = os.path.relpath(path, directory)
+            content = read_bytes(path)
             entry = tarfile.TarInfo(name)
             entry.size = len(content)
-            entry.mode = 0o755 if os.stat(place).st_mode & 0o100 else 0o644
+            entry.mode = 0o755 if os.stat(path).st_mode & 0o100 else 0o644
             archive.addfile(entry, io.BytesIO(content))
     bundle = gzip.compress(packed.getvalue(), compresslevel=9, mtime=0)
     if len(bundle) > LARGEST_BUNDLE_BYTES:
-        size = (
-            f"{len(bundle) / 1024 / 1024:.1f} MB packed; at most {LARGEST_BUNDLE_BYTES // 1024 // 1024} MB are taken"
-        )
+        size = f"{len(bundle) / 1024 / 1024:.1f} MB packed; the limit is {LARGEST_BUNDLE_BYTES // 1024 // 1024} MB"
         raise DoesNotLoad([Fault(directory, None, None, f"the blueprint is too large: {size}")])
     return bundle
 
@@ -260,16 +258,18 @@ def _files_in(directory: str) -> Iterator[str]:
     for folder, folders, names in os.walk(directory):
         folders[:] = [name for name in folders if name not in LEFT_OUT]
         for name in names:
-            place = os.path.join(folder, name)
+            path = os.path.join(folder, name)
             if name in LEFT_OUT:
                 continue
-            if os.path.islink(place) or not os.path.isfile(place):
-                raise DoesNotLoad([Fault(place, None, None, "a blueprint holds files and directories, no links")])
-            yield place
+            if os.path.islink(path) or not os.path.isfile(path):
+                raise DoesNotLoad(
+                    [Fault(path, None, None, "a blueprint may contain only files and directories, no links")]
+                )
+            yield path
 
 
 def unpack(bundle: bytes, directory: str) -> None:
-    """Into a directory that is made, or empty. Raises `DoesNotLoad` for what is no bundle."""
+    """Creates the directory, which may exist if it is empty. Raises `DoesNotLoad` if the bytes are not a bundle."""
     from tempfile import NamedTemporaryFile
 
     from mainstay.converge.host.bundles import BundleRefused, tar_entries, write_entries

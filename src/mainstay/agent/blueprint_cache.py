@@ -1,4 +1,4 @@
-"""Where the agent has its blueprints from: directories it was given, or bundles fetched by digest, verified and kept."""
+"""The blueprints of the agent: local directories, or bundles that are fetched by digest, verified and cached on disk."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 class NoBlueprint(Exception):
-    """A job cannot be done for want of a blueprint; the text says which and what to do."""
+    """The blueprint of a job is not available; the message names it and the way out."""
 
 
 class BlueprintCache:
@@ -40,10 +40,10 @@ class BlueprintCache:
         self._folder = state.directory("agent", "blueprints")
         self._local = {read_blueprint(directory).type_name: os.path.abspath(directory) for directory in local}
         self._lock = threading.Lock()
-        self._read: dict[str, Blueprint] = {}
+        self._loaded: dict[str, Blueprint] = {}
 
     def find(self, type_name: str, digest: str | None) -> Blueprint:
-        """A directory that the agent was given wins, and is read anew each time. Raises `NoBlueprint`."""
+        """A local directory takes precedence and is read at every call. Raises `NoBlueprint`."""
         try:
             if type_name in self._local:
                 return read_blueprint(self._local[type_name])
@@ -52,60 +52,60 @@ class BlueprintCache:
                     f"there is no blueprint for service type {type_name}: push one, or start the agent with --blueprint"
                 )
             with self._lock:
-                return self._fetched(digest)
+                return self._load(digest)
         except DoesNotLoad as refusal:
             raise NoBlueprint(f"the blueprint of {type_name} does not load: {refusal}") from None
 
-    def _fetched(self, digest: str) -> Blueprint:
-        """Unpacked anew from the kept bundle once in a process' life: what lies unpacked may have met a power cut."""
-        if digest not in self._read:
+    def _load(self, digest: str) -> Blueprint:
+        """Unpacks the cached bundle again once per process: a power cut may have damaged the unpacked files."""
+        if digest not in self._loaded:
             if not DIGEST.fullmatch(digest):
-                raise NoBlueprint(f"{digest!r} is no digest of a blueprint")
-            place = os.path.join(self._folder, digest.replace(":", "-"))
-            bundle = f"{place}.tar.gz"
-            if digest_of(_read_if_there(bundle)) != digest:
+                raise NoBlueprint(f"{digest!r} is not the digest of a blueprint")
+            directory = os.path.join(self._folder, digest.replace(":", "-"))
+            bundle = f"{directory}.tar.gz"
+            if digest_of(_read_or_empty(bundle)) != digest:
                 self._fetch(digest, bundle)
-            self._unpack(digest, bundle, place)
-            self._read[digest] = read_blueprint(place)
-        return self._read[digest]
+            self._unpack(digest, bundle, directory)
+            self._loaded[digest] = read_blueprint(directory)
+        return self._loaded[digest]
 
-    def _fetch(self, digest: str, place: str) -> None:
+    def _fetch(self, digest: str, path: str) -> None:
         content = self._client.get(f"/blueprints/{digest}", headers={"Accept": "*/*"})
         if not isinstance(content, bytes) or digest_of(content) != digest:
-            raise NoBlueprint(f"what the server sent is not the blueprint {digest}")
-        self._tidy_up()
-        self._state.write(place, content)
+            raise NoBlueprint(f"the server sent other content than the blueprint {digest}")
+        self._evict()
+        self._state.write(path, content)
 
-    def _unpack(self, digest: str, bundle: str, place: str) -> None:
-        fresh = f"{place}.new"
+    def _unpack(self, digest: str, bundle: str, directory: str) -> None:
+        fresh = f"{directory}.new"
         shutil.rmtree(fresh, ignore_errors=True)
         try:
             os.mkdir(fresh, 0o700)
             write_entries(tar_entries(bundle), fresh, LARGEST_UNPACKED_BYTES)
-            shutil.rmtree(place, ignore_errors=True)
-            os.rename(fresh, place)
+            shutil.rmtree(directory, ignore_errors=True)
+            os.rename(fresh, directory)
         except BundleRefused as error:
             raise NoBlueprint(f"blueprint {digest} cannot be unpacked: {error}") from None
         except (gzip.BadGzipFile, EOFError, tarfile.TarError, zlib.error, ValueError) as error:
             raise NoBlueprint(
-                f"blueprint {digest} cannot be unpacked: it is no .tar.gz, or damaged: {error}"
+                f"blueprint {digest} cannot be unpacked: it is damaged or not a .tar.gz: {error}"
             ) from None
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
         os.utime(bundle)
 
-    def _tidy_up(self) -> None:
-        """Those that were not used for the longest time go."""
+    def _evict(self) -> None:
+        """Removes the least recently used bundles beyond `MOST_KEPT`."""
         names = [name for name in list_names(self._folder) if name.endswith(".tar.gz")]
         bundles = sorted((os.path.join(self._folder, name) for name in names), key=os.path.getmtime, reverse=True)
         for bundle in bundles[MOST_KEPT:]:
-            place = bundle.removesuffix(".tar.gz")
-            self._read = {digest: found for digest, found in self._read.items() if found.directory != place}
+            directory = bundle.removesuffix(".tar.gz")
+            self._loaded = {digest: each for digest, each in self._loaded.items() if each.directory != directory}
             remove(bundle)
-            shutil.rmtree(place, ignore_errors=True)
+            shutil.rmtree(directory, ignore_errors=True)
 
 
-def _read_if_there(path: str) -> bytes:
+def _read_or_empty(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
             return file.read()
@@ -114,7 +114,7 @@ def _read_if_there(path: str) -> bytes:
 
 
 def check_local(directories: Sequence[str]) -> None:
-    """Refuses at the start what would fail at every job."""
+    """Raises `DoesNotLoad` at the start of the agent instead of failing every job."""
     faults: list[Fault] = []
     for directory in directories:
         try:

@@ -1,4 +1,4 @@
-"""Speaks to a control plane over HTTP, for the agent and for people's commands. Safe to share between threads."""
+"""The HTTP client of the control plane, for the agent and the commands of users. Safe to share between threads."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ PAGE_SIZE = 100
 LARGEST_ANSWER_BYTES = 64 * 1024 * 1024
 PIECE_BYTES = 64 * 1024
 LONGEST_RETRY_AFTER_SECONDS = 86_400
-# Refusals that say to come again.
-COME_AGAIN = (408, 429)
+# Client errors after which the same request may succeed.
+RETRYABLE = (408, 429)
 
 
 class Unreachable(Exception):
-    """No answer came, or one that says to come again; the same request may be sent again."""
+    """No response, or one that allows a retry: the same request may be sent again."""
 
     def __init__(self, message: str, *, retry_after_seconds: float | None = None) -> None:
         super().__init__(message)
@@ -36,7 +36,7 @@ class Unreachable(Exception):
 
 
 class ServerRefusal(Exception):
-    """The control plane answered, and its answer is no. `document` is all that it said."""
+    """The control plane refused the request. `document` is the whole response."""
 
     def __init__(self, status: int, document: Mapping[str, Any]) -> None:
         super().__init__(str(document.get("error") or document.get("status") or f"HTTP status {status}"))
@@ -46,13 +46,13 @@ class ServerRefusal(Exception):
 
     @property
     def faults(self) -> list[tuple[str, str]]:
-        """(path, message) of each thing that is wrong with what was sent."""
+        """(path, message) of each fault in the request."""
         found = self.document.get("errors") or []
         return [(str(each.get("path", "")), str(each.get("message", ""))) for each in found]
 
 
 class Client:
-    """One caller: an address, a token, and the connections in between."""
+    """One caller: an address, a token and a pool of connections."""
 
     def __init__(
         self, url: str, token: str | None = None, *, ca_file: str | None = None, connections: int = 8
@@ -66,7 +66,7 @@ class Client:
         return f"Client({self.url!r})"
 
     def key_for(self, purpose: str) -> bytes:
-        """A key of this caller's own, for digests that only he has to recognise; it tells nothing of the token."""
+        """A key derived from the token, for digests that only this caller verifies; it does not reveal the token."""
         return hmac.digest(str(self._token).encode(), f"mainstay {purpose}".encode(), "sha256")
 
     def get(self, path: str, **more: Any) -> Any:
@@ -86,7 +86,7 @@ class Client:
         content: bytes | None = None,
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> Any:
-        """The answer's document, its bytes if it is none, or None; `path` is below /api/v1."""
+        """The JSON document of the response, its bytes if it is not JSON, or None if it is empty; `path` is below /api/v1."""
         sent = {"Accept": "application/json", "Content-Type": "application/json", **(headers or {})}
         if content is None and body is not None:
             content = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
@@ -98,25 +98,25 @@ class Client:
         if _is_refusal(reply.status, document):
             raise ServerRefusal(reply.status, document)
         raise Unreachable(
-            f"{self.url} answers {reply.status}{_what_else(document)}",
+            f"{self.url} returned HTTP {reply.status}{_hint(document)}",
             retry_after_seconds=parse_count(reply.headers.get("Retry-After", ""), 0, LONGEST_RETRY_AFTER_SECONDS),
         )
 
     def _read(self, reply: urllib3.BaseHTTPResponse) -> bytes:
-        """The whole answer. It was asked for plain, so what comes packed is none of a control plane's."""
+        """The whole body. The request asks for no compression, so a compressed body is not from a control plane."""
         content = bytearray()
         try:
             for piece in reply.stream(PIECE_BYTES, decode_content=False):
                 content += piece
                 if len(content) > LARGEST_ANSWER_BYTES:
                     reply.close()
-                    raise Unreachable(f"the answer of {self.url} is larger than {LARGEST_ANSWER_BYTES} bytes")
+                    raise Unreachable(f"the response of {self.url} is larger than {LARGEST_ANSWER_BYTES} bytes")
         except urllib3.exceptions.HTTPError as error:
-            raise Unreachable(f"the answer of {self.url} did not come whole: {_describe(error)}") from None
+            raise Unreachable(f"the response of {self.url} is incomplete: {_describe(error)}") from None
         return bytes(content)
 
     def pages(self, path: str, query: Mapping[str, object] | None = None) -> Iterator[Any]:
-        """Every item of a list, page after page."""
+        """All items of a list; fetches page by page."""
         after: str | None = ""
         while after is not None:
             page = self.get(path, query={"pageSize": PAGE_SIZE, **(query or {}), "after": after})
@@ -124,7 +124,7 @@ class Client:
             after = page.get("next")
 
     def stream(self, path: str, *, last_event_id: str | None = None, quiet_seconds: float = 90.0) -> Iterator[Any]:
-        """Documents of a stream of server-sent events, as they come; ends when the server ends it."""
+        """Yields the documents of server-sent events as they arrive; ends when the server closes the stream."""
         headers = {"Accept": "text/event-stream"}
         if last_event_id is not None:
             headers["Last-Event-ID"] = last_event_id
@@ -174,12 +174,12 @@ def _is_json(reply: urllib3.BaseHTTPResponse) -> bool:
 
 
 def _is_refusal(status: int, document: Any) -> bool:
-    """Whether a control plane says no; whatever else is no success comes from something in between, or from a bug."""
-    final = 400 <= status < 500 and status not in COME_AGAIN
+    """Whether a control plane refused. Other errors come from a proxy or from a bug, and the request is retried."""
+    final = 400 <= status < 500 and status not in RETRYABLE
     return isinstance(document, dict) and (final or status == 504)
 
 
-def _what_else(document: Any) -> str:
+def _hint(document: Any) -> str:
     if isinstance(document, dict) and document.get("error"):
         return f": {document['error']}"
     return "" if document is None else "; is this the address of a control plane?"
@@ -189,27 +189,27 @@ def _parse(raw: bytes) -> Any:
     try:
         return json.loads(raw) if raw else None
     except (ValueError, RecursionError):
-        raise Unreachable("the answer is not JSON; is this the address of a control plane?") from None
+        raise Unreachable("the response is not JSON; is this the address of a control plane?") from None
 
 
 def _describe(error: Exception) -> str:
-    """What went wrong, in the system's words instead of urllib3's, which quote its objects."""
+    """The message of the operating system: the messages of urllib3 quote its objects."""
     cause: BaseException | None = error
     for _ in range(4):
         cause = getattr(cause, "reason", None) or (None if cause is None else cause.__cause__ or cause.__context__)
         if isinstance(cause, OSError) and cause.strerror:
             return cause.strerror
     if isinstance(error, urllib3.exceptions.ReadTimeoutError):
-        return "no answer in time"
+        return "no response in time"
     if isinstance(error, urllib3.exceptions.ConnectTimeoutError):
         return f"no connection within {CONNECT_SECONDS:g} s"
     if isinstance(error, urllib3.exceptions.ProtocolError):
-        return "the answer ended too early"
+        return "the response ended too early"
     return str(error).rpartition("): ")[2]
 
 
 def _read_events(reply: urllib3.BaseHTTPResponse) -> Iterator[Any]:
-    """Server-sent events: `data:` lines up to an empty one are one document; comments only keep the line open."""
+    """Server-sent events: `data:` lines up to an empty one are one document; comments only keep the connection open."""
     lines: list[str] = []
     pending = b""
     for chunk in reply.stream(65536):

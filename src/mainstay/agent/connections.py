@@ -1,4 +1,4 @@
-"""Connections whose answers must be whole in time: a plain timeout starts anew with every byte that drips in."""
+"""HTTP connections with a deadline for the whole response: a socket timeout starts again with every byte."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 
 class TimedStream(io.RawIOBase):
-    """What comes from a socket; the time that it has for one answer is the socket's timeout when that begins."""
+    """Reads one response from a socket. The timeout of the socket at its start is the limit for all of it."""
 
     def __init__(self, sock: socket.socket, raw: io.RawIOBase) -> None:
         self._socket = sock
         self._raw = raw
-        self._until = time.monotonic() + (sock.gettimeout() or 0.0)
+        self._deadline = time.monotonic() + (sock.gettimeout() or 0.0)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int | None:
-        left = self._until - time.monotonic()
+        left = self._deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError("timed out")
         self._socket.settimeout(left)
@@ -70,5 +70,5 @@ def timed_pools(connections: int, ca_file: str | None) -> urllib3.PoolManager:
 
 
 def plain_pools(connections: int, ca_file: str | None) -> urllib3.PoolManager:
-    """For streams, which are whole only when their server ends them."""
+    """Without a deadline, for streams that end when the server closes them."""
     return urllib3.PoolManager(maxsize=connections, retries=False, ca_certs=ca_file, cert_reqs="CERT_REQUIRED")

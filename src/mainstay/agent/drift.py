@@ -1,4 +1,4 @@
-"""Looks now and then whether the host still is as each service's blueprint says, and tells the server, or mends it."""
+"""Drift checks: a periodic dry run of the `keeps` manifest of each service. Reports or repairs the differences."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import random
 from mainstay.agent import translate
 from mainstay.agent.blueprint_cache import NoBlueprint
 from mainstay.agent.client import ServerRefusal, Unreachable
-from mainstay.agent.job_runner import open_secrets, request_for
-from mainstay.agent.log import place_of
-from mainstay.agent.responses import SEEN, matching
+from mainstay.agent.job_runner import open_secrets, run_request
+from mainstay.agent.log import origin_of
+from mainstay.agent.responses import CHECKED_SERVICE, require_shape
 from mainstay.converge.contract import Stopped
 from mainstay.converge.host.state import Unusable
 from mainstay.converge.report import FAILED, UNMET
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 CONDITION = "InSync"
 IN_SYNC, DRIFTED, REPAIRED, UNKNOWN = "InSync", "Drifted", "Repaired", "Unknown"
 STATUS = {IN_SYNC: "True", REPAIRED: "True", DRIFTED: "False", UNKNOWN: "Unknown"}
-# However it is escaped, it fits into what the server keeps of conditions.
+# Even fully escaped it fits into the limit of the server for conditions.
 LONGEST_MESSAGE = 10_000
 
 
@@ -38,128 +38,128 @@ class DriftWatch:
         self._agent = agent
 
     def run(self) -> None:
-        """For ever. The first look comes at a random time, so that agents that start together do not look together."""
+        """Never returns before the agent stops. The random first delay spreads agents that start together."""
         agent, seconds = self._agent, self._agent.settings.drift_seconds
-        pause = random.uniform(0, seconds)  # noqa: S311  # no secret
-        while not agent.stopping.wait(pause):
+        pause_seconds = random.uniform(0, seconds)  # noqa: S311  # no secret
+        while not agent.stopping.wait(pause_seconds):
             try:
                 for service in agent.client.pages("/services", {"living": "true"}):
                     if agent.stopping.is_set():
                         return
-                    self._try_to_look_at(service)
+                    self._try_check(service)
             except (Unreachable, ServerRefusal) as error:
-                agent.log.warning("drift was not looked for", reason=str(error))
-            except Exception as error:  # noqa: BLE001  # the next look comes all the same
-                agent.log.error("bug", task="drift", at=place_of(error))
-            pause = seconds * random.uniform(0.9, 1.1)  # noqa: S311  # no secret
+                agent.log.warning("drift checks postponed", reason=str(error))
+            except Exception as error:  # noqa: BLE001  # the next round must still happen
+                agent.log.error("bug", task="drift", at=origin_of(error))
+            pause_seconds = seconds * random.uniform(0.9, 1.1)  # noqa: S311  # no secret
 
-    def _try_to_look_at(self, service: Mapping[str, Any]) -> None:
-        """What is wrong with one service must not keep the others from being looked at."""
+    def _try_check(self, service: Mapping[str, Any]) -> None:
+        """A failed check of one service must not prevent the checks of the others."""
         try:
-            self._look_at(matching(service, SEEN))
+            self._check(require_shape(service, CHECKED_SERVICE))
         except ServerRefusal as refusal:
-            self._agent.log.warning("a service was not looked at", service=service["name"], reason=str(refusal))
+            self._agent.log.warning("drift check failed", service=service["name"], reason=str(refusal))
         except OSError as error:
-            self._agent.log.warning("a service was not looked at", service=service["name"], reason=error.strerror)
+            self._agent.log.warning("drift check failed", service=service["name"], reason=error.strerror)
 
-    def _look_at(self, service: Mapping[str, Any]) -> None:
+    def _check(self, service: Mapping[str, Any]) -> None:
         agent = self._agent
         if service.get("activeJob") is not None or not service["availableActions"]:
             return
         try:
-            blueprint = agent.shelf.find(service["serviceType"]["name"], service.get("blueprintDigest"))
+            blueprint = agent.blueprint_cache.find(service["serviceType"]["name"], service.get("blueprintDigest"))
         except (NoBlueprint, ServerRefusal):
             return
         manifest = blueprint.keeps.get(service["status"])
         if manifest is None:
-            self._tell(service, None)
+            self._report(service, None)
             return
-        stop = agent.take(service["id"])
+        stop = agent.try_acquire(service["id"])
         if stop is None:
             return
         try:
-            found = self._find(service, blueprint, manifest, stop)
+            result = self._compare(service, blueprint, manifest, stop)
         finally:
-            agent.leave(service["id"])
+            agent.release(service["id"])
         if stop.reason is None:
-            self._tell(service, found)
+            self._report(service, result)
 
-    def _find(
+    def _compare(
         self, service: Mapping[str, Any], blueprint: Blueprint, manifest: str, stop: StopFlag
     ) -> tuple[str, str]:
-        """(reason, message)."""
+        """Dry-runs the manifest and repairs drift if the blueprint asks for it. Returns (reason, message)."""
         agent = self._agent
         try:
             properties = open_secrets(agent.client, dict(service["properties"]), blueprint)
         except ServerRefusal as refusal:
             return UNKNOWN, f"a secret cannot be opened: {refusal}"
-        roots = translate.roots_of(service, properties, None, agent.place.root)
-        place = blueprint.place(manifest)
+        roots = translate.lookup_roots(service, properties, None, agent.work_area.root)
+        path = blueprint.manifest_path(manifest)
 
-        def look(*, noop: bool) -> Report:
-            return run(request_for(place, service["id"], roots, agent.place, stop, noop=noop))[1]
+        def apply(*, noop: bool) -> Report:
+            return run(run_request(path, service["id"], roots, agent.work_area, stop, noop=noop))[1]
 
         try:
-            reason, message = _judge(look(noop=True), blueprint.directory)
-            if reason != DRIFTED or blueprint.drift != "repair" or not self._is_still(service, stop):
+            reason, message = _classify(apply(noop=True), blueprint.directory)
+            if reason != DRIFTED or blueprint.drift != "repair" or not self._is_unchanged(service, stop):
                 return reason, message
-            agent.log.info("drift is repaired", service=service["name"])
-            mended = look(noop=False)
+            agent.log.info("repairing drift", service=service["name"])
+            repaired = apply(noop=False)
         except (Locked, Stopped, Unusable) as problem:
             return UNKNOWN, str(problem)
         except DoesNotLoad as refusal:
             return UNKNOWN, translate.fault_message(refusal, blueprint.directory)
-        if mended.failed:
-            return DRIFTED, translate.failure_message(mended, blueprint.directory)
-        return REPAIRED, _judge(mended, blueprint.directory)[1]
+        if repaired.failed:
+            return DRIFTED, translate.failure_message(repaired, blueprint.directory)
+        return REPAIRED, _classify(repaired, blueprint.directory)[1]
 
-    def _is_still(self, service: Mapping[str, Any], stop: StopFlag) -> bool:
-        """Asked again right before something is changed: an order may have come meanwhile."""
+    def _is_unchanged(self, service: Mapping[str, Any], stop: StopFlag) -> bool:
+        """Checks the service again right before the repair: an order may have arrived since."""
         current = self._agent.client.get(f"/services/{service['id']}")
         same = all(current[name] == service[name] for name in ("status", "version", "agentId"))
         return stop.reason is None and same and current.get("activeJob") is None
 
-    def _tell(self, service: Mapping[str, Any], found: tuple[str, str] | None) -> None:
-        """Only what is new: a condition that stays the same is no event."""
+    def _report(self, service: Mapping[str, Any], result: tuple[str, str] | None) -> None:
+        """Sends the condition only if it changed, since every update is an event. None removes the condition."""
         others = [each for each in service["conditions"] if each["type"] != CONDITION]
         known = [each for each in service["conditions"] if each["type"] == CONDITION]
-        if found is None:
+        if result is None:
             if not known:
                 return
             wanted = others
         else:
-            reason, message = found
-            self._agent.measures.drift_found(reason)
+            reason, message = result
+            self._agent.metrics.count_drift(reason)
             condition = {"type": CONDITION, "status": STATUS[reason], "reason": reason, "message": message}
             if known and all(known[0].get(name) == value for name, value in condition.items()):
                 return
-            self._agent.log.info("a service is looked at", service=service["name"], found=reason)
+            self._agent.log.info("drift check", service=service["name"], result=reason)
             wanted = [*others, condition]
         body = [{name: each[name] for name in ("type", "status", "reason", "message")} for each in wanted]
         self._agent.client.call("PUT", f"/services/{service['id']}/conditions", body)
 
 
-def _judge(report: Report, directory: str) -> tuple[str, str]:
-    """What a dry run of the `keeps` manifest says; the message is redacted as all reports are."""
-    events = [event for event in report.events if counts(event)]
+def _classify(report: Report, directory: str) -> tuple[str, str]:
+    """(reason, message) of a report. Reports are redacted, so the message is too."""
+    events = [event for event in report.events if counts_as_drift(event)]
     bad = [event for event in events if event.outcome in (FAILED, UNMET)]
     if bad or report.stopped_by is not None:
-        return UNKNOWN, "\n".join(translate.first_line(event, directory) for event in bad)[:LONGEST_MESSAGE]
+        return UNKNOWN, "\n".join(translate.short_reason(event, directory) for event in bad)[:LONGEST_MESSAGE]
     drifted = [event for event in events if event.changed]
     if not drifted:
         return IN_SYNC, ""
-    return DRIFTED, "\n".join(describe(event) for event in drifted)[:LONGEST_MESSAGE]
+    return DRIFTED, "\n".join(describe_change(event) for event in drifted)[:LONGEST_MESSAGE]
 
 
-def counts(event: Event) -> bool:
-    """A command without `creates` or guards would always run: that is no drift."""
+def counts_as_drift(event: Event) -> bool:
+    """A command without `creates` or guards always runs, so it is not drift."""
     resource = event.resource
     if resource.type != "exec":
         return True
     return any(getattr(resource, name, None) for name in ("creates", "onlyif", "unless", "refresh_only"))
 
 
-def describe(event: Event) -> str:
-    said = f"{event.resource.id}: {event.noop_message or event.outcome}"
+def describe_change(event: Event) -> str:
+    summary = f"{event.resource.id}: {event.noop_message or event.outcome}"
     reason = f" ({event.reason})" if event.reason else ""
-    return f"{said}{reason}" + (f"\n{event.diff}" if event.diff else "")
+    return f"{summary}{reason}" + (f"\n{event.diff}" if event.diff else "")

@@ -1,4 +1,4 @@
-"""Whom the agent works for: address and token, in a file that only its user can read."""
+"""The enrolment of the agent: address and token of its server, in a file that only its user can read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILE = "agent.json"
 
 
 class NotEnrolled(Exception):
-    """There is no usable enrolment; the text says how to get one."""
+    """The enrolment is missing or unusable; the message names the way out."""
 
 
 class Enrolment:
@@ -30,34 +30,34 @@ class Enrolment:
         return Client(self.url, self.token, ca_file=self.ca_file, connections=connections)
 
 
-def default_place(environ: Mapping[str, str]) -> str:
+def default_path(environ: Mapping[str, str]) -> str:
     return os.path.join(configuration_path(environ), FILE)
 
 
-def enrol(url: str, code: str, place: str, ca_file: str | None) -> Enrolment:
-    """Trades the code for a token. The file is made first: a token that cannot be kept would be lost."""
-    folder = StateDirectory(os.path.dirname(os.path.abspath(place)))
+def enrol(url: str, code: str, path: str, ca_file: str | None) -> Enrolment:
+    """Exchanges the code for a token. Tests first that the file can be written: the code works only once."""
+    folder = StateDirectory(os.path.dirname(os.path.abspath(path)))
     folder.directory()
-    folder.write(f"{place}.trial", b"")
-    os.unlink(f"{place}.trial")
+    folder.write(f"{path}.probe", b"")
+    os.unlink(f"{path}.probe")
     answer = Client(url, ca_file=ca_file).post("/enrol", {"code": code})
     enrolment = Enrolment(url.rstrip("/"), answer["agentId"], answer["token"], ca_file)
     document = {"url": enrolment.url, "agentId": enrolment.agent_id, "token": enrolment.token, "caFile": ca_file}
-    folder.write(place, json.dumps(document, indent=1).encode() + b"\n", durable=True)
+    folder.write(path, json.dumps(document, indent=1).encode() + b"\n", durable=True)
     return enrolment
 
 
-def read_enrolment(place: str) -> Enrolment:
-    way_out = "`mainstay agent enroll URL CODE` makes it"
+def read_enrolment(path: str) -> Enrolment:
+    way_out = "run `mainstay agent enroll URL CODE`"
     try:
-        with open(place, encoding="utf-8") as file:
+        with open(path, encoding="utf-8") as file:
             if os.fstat(file.fileno()).st_mode & 0o077:
-                raise NotEnrolled(f"{place} holds a token and others can read it: chmod 600 {place}")
+                raise NotEnrolled(f"{path} contains a token and other users can read it: chmod 600 {path}")
             document = json.load(file)
         return Enrolment(document["url"], document["agentId"], document["token"], document.get("caFile"))
     except FileNotFoundError:
-        raise NotEnrolled(f"this host is not enrolled: there is no {place}; {way_out}") from None
+        raise NotEnrolled(f"this host is not enrolled: there is no {path}; {way_out}") from None
     except OSError as error:
-        raise NotEnrolled(f"{place} cannot be read: {error.strerror}") from None
+        raise NotEnrolled(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError):
-        raise NotEnrolled(f"{place} is not an enrolment; {way_out}") from None
+        raise NotEnrolled(f"{path} is not an enrolment; {way_out}") from None

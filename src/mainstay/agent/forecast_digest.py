@@ -1,4 +1,4 @@
-"""One digest of what a dry run says: the same as long as a real run would find and do the same."""
+"""Digest of a dry run: equal digests mean that a real run would find and do the same."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mainstay.converge.host.files import Files
     from mainstay.converge.report import Event, Report
 
-TOLD = (
+COMPARED_FIELDS = (
     "type",
     "name",
     "provider",
@@ -28,31 +28,31 @@ TOLD = (
     "unmet",
     "diff",
 )
-PLAIN = (str, int, float, bool, list, tuple, type(None))
+PLAIN_TYPES = (str, int, float, bool, list, tuple, type(None))
 
 
 def forecast_digest(report: Report, files: Files, key: bytes) -> str:
-    """What is secret counts too, though reports do not show it; without the key nobody finds it by trying."""
+    """Includes secret values, which reports omit; the key prevents guessing them from the digest."""
     report.complete(files)
-    document = [_seen(event) for event in report.events]
-    content = json.dumps([document, report.output_errors], sort_keys=True, default=_members).encode()
+    document = [_comparable(event) for event in report.events]
+    content = json.dumps([document, report.output_errors], sort_keys=True, default=_fields).encode()
     return hmac.digest(key, content, "sha256").hex()
 
 
-def _members(value: Any) -> dict[str, Any]:
-    """Of a value inside a property, such as a health check."""
+def _fields(value: Any) -> dict[str, Any]:
+    """The fields of an object inside a property, such as a health check."""
     return {name: getattr(value, name) for name in getattr(value, "__slots__", None) or vars(value)}
 
 
-def _seen(event: Event) -> list[Any]:
-    """What was told of a resource, what it is to be, and how it is."""
-    told = event.as_json()
-    wanted = {name: value for name, value in vars(event.resource).items() if isinstance(value, PLAIN)}
-    state = dict(told["state"] or {})
-    # Times tell nothing, nor how large a directory's own list of names is.
+def _comparable(event: Event) -> list[Any]:
+    """The compared fields of the event, and the desired and the actual state of the resource."""
+    document = event.as_json()
+    desired = {name: value for name, value in vars(event.resource).items() if isinstance(value, PLAIN_TYPES)}
+    state = dict(document["state"] or {})
+    # Timestamps and the size of a directory change without a change of content.
     state.pop("mtime", None)
     if state.get("type") == "directory":
         state.pop("size", None)
     if isinstance(event.state, FileState):
         state |= {"checksum": event.state.known_checksum(), "target": event.state.link_target}
-    return [{name: told[name] for name in TOLD}, wanted, state]
+    return [{name: document[name] for name in COMPARED_FIELDS}, desired, state]

@@ -1,4 +1,5 @@
-"""Carries out one job on this host: blueprint, secrets, one engine run, and what the server is told of it."""
+"""Runs one job on this host: fetches blueprint and secrets, makes one engine run, and returns what to report. Claiming
+and delivering are in loop.py."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from mainstay.agent.blueprint_cache import NoBlueprint
 from mainstay.agent.client import ServerRefusal
 from mainstay.agent.forecast_digest import forecast_digest
 from mainstay.agent.lease import CANCELLED, LOST
-from mainstay.agent.responses import SECRET, matching
+from mainstay.agent.responses import SECRET, require_shape
 from mainstay.converge import providers, resources
 from mainstay.converge.apply import Options
 from mainstay.converge.contract import Stopped
@@ -37,12 +38,11 @@ if TYPE_CHECKING:
 TIMED_OUT, STOPPING = "timed out", "stopping"
 LOCK_WAIT_SECONDS = 30.0
 HOST_CHANGED = "the host has changed since the plan"
-# What is in the agent's environment for the agent alone.
+# Variables of the agent that its child processes must not inherit.
 OWN_VARIABLES = ("MAINSTAY_TOKEN",)
 
-
-# Modules of the engine, and what they use, that a run loads only when it needs them.
-LOADED_AHEAD = (
+# Modules that the engine imports only on demand.
+PRELOADED = (
     "difflib",
     "subprocess",
     "mainstay.converge.health_checks.command",
@@ -54,7 +54,7 @@ LOADED_AHEAD = (
 
 
 class Outcome:
-    """What to tell the server: complete, fail or release; None is nothing, since the job is another's now."""
+    """What to report to the server: complete, fail or release. None: nothing, the lease is lost."""
 
     def __init__(self, verb: str | None, body: dict[str, Any] | None = None) -> None:
         self.verb = verb
@@ -62,7 +62,7 @@ class Outcome:
 
 
 class WorkArea:
-    """Where the agent works: this host, or a scratch directory on it."""
+    """Where jobs run: this host, or a scratch directory on it."""
 
     def __init__(self, state_directory: str, root: str, environ: Mapping[str, str]) -> None:
         self.state_directory = state_directory
@@ -71,12 +71,12 @@ class WorkArea:
 
 
 class ProgressObserver(Observer):
-    """Tells the lease how far the run is, and notes that it has begun."""
+    """Passes the progress of a run to the lease, and marks a planned job when its run starts."""
 
-    def __init__(self, lease: Lease, redactor: Redactor, begun: PlannedJobMarker, stop: StopFlag) -> None:
+    def __init__(self, lease: Lease, redactor: Redactor, marker: PlannedJobMarker, stop: StopFlag) -> None:
         self._lease = lease
         self._redactor = redactor
-        self._begun = begun
+        self._marker = marker
         self._stop = stop
         self._total = 0
 
@@ -85,48 +85,54 @@ class ProgressObserver(Observer):
 
     def resource_begins(self, index: int, resource: Resource) -> None:
         if index == 0 and self._stop.reason is None:
-            self._begun.note()
+            self._marker.write()
         name = self._redactor.clean(resource.id)
-        self._lease.tell(100 * index / max(self._total, 1), f"resource {index + 1} of {self._total}: {name}")
+        percent = 100 * index / max(self._total, 1)
+        self._lease.report_progress(percent, f"resource {index + 1} of {self._total}: {name}")
 
     def event(self, index: int, event: Event) -> None:
         if index + 1 == self._total:
-            self._lease.tell(100, f"{self._total} of {self._total} resources done")
+            self._lease.report_progress(100, f"{self._total} of {self._total} resources done")
 
 
-def load_ahead() -> None:
-    """What somebody would wait for in the first job otherwise; the agent runs for long, and may be slower to start."""
-    for name in LOADED_AHEAD:
+def preload_engine() -> None:
+    """Imports at the start what the first job would otherwise wait for."""
+    for name in PRELOADED:
         import_module(name)
     for name in resources.names():
         resources.find(name)
         providers.find_all(name)
 
 
-def carry_out(
-    job: Mapping[str, Any], client: Client, shelf: BlueprintCache, place: WorkArea, lease: Lease, stop: StopFlag
+def run_job(
+    job: Mapping[str, Any],
+    client: Client,
+    blueprint_cache: BlueprintCache,
+    work_area: WorkArea,
+    lease: Lease,
+    stop: StopFlag,
 ) -> Outcome:
-    """One job to its outcome. Raises `Unreachable` when the server is needed and away."""
+    """Runs the job to its outcome. Raises `Unreachable` if the server is needed and not reachable."""
     service = job["service"]
     try:
-        blueprint, entry = find_manifest(shelf, job)
-        properties = open_secrets(client, translate.wanted_properties(job), blueprint)
+        blueprint, entry = find_manifest(blueprint_cache, job)
+        properties = open_secrets(client, translate.desired_properties(job), blueprint)
     except NoBlueprint as problem:
         return failed(str(problem))
     except ServerRefusal as refusal:
         return failed(f"a secret cannot be opened: {refusal}")
-    roots = translate.roots_of(service, properties, job, place.root)
+    roots = translate.lookup_roots(service, properties, job, work_area.root)
     redactor = Redactor(secret_values(roots))
-    manifest = blueprint.place(entry.manifest)
-    begun = PlannedJobMarker(place, job)
-    request = request_for(
-        manifest, service["id"], roots, place, stop, observer=ProgressObserver(lease, redactor, begun, stop)
+    manifest = blueprint.manifest_path(entry.manifest)
+    marker = PlannedJobMarker(work_area, job)
+    request = run_request(
+        manifest, service["id"], roots, work_area, stop, observer=ProgressObserver(lease, redactor, marker, stop)
     )
-    timer = time_limit(entry.timeout_seconds, stop)
+    timer = start_timeout(entry.timeout_seconds, stop)
     try:
-        if not begun.is_known():
-            *_, digest = dry_run(manifest, service["id"], roots, place, stop, client)
-            # Whoever is asked to stop meanwhile does nothing, and says why.
+        if marker.must_check_plan():
+            *_, digest = dry_run(manifest, service["id"], roots, work_area, stop, client)
+            # A dry run that was stopped has an incomplete digest.
             if stop.reason is None and digest != job["planDigest"]:
                 return failed(HOST_CHANGED)
         session, report = run(request)
@@ -139,12 +145,12 @@ def carry_out(
     finally:
         if timer is not None:
             timer.cancel()
-    return _conclude(session, report, blueprint, stop, entry.timeout_seconds)
+    return _outcome_of(session, report, blueprint, stop, entry.timeout_seconds)
 
 
-def find_manifest(shelf: BlueprintCache, job: Mapping[str, Any]) -> tuple[Blueprint, ActionEntry]:
-    """Raises `NoBlueprint`, and `ServerRefusal` or `Unreachable` when one has to be fetched."""
-    blueprint = shelf.find(job["service"]["serviceType"]["name"], job.get("blueprintDigest"))
+def find_manifest(blueprint_cache: BlueprintCache, job: Mapping[str, Any]) -> tuple[Blueprint, ActionEntry]:
+    """Raises `NoBlueprint`; `ServerRefusal` or `Unreachable` if the blueprint must be fetched."""
+    blueprint = blueprint_cache.find(job["service"]["serviceType"]["name"], job.get("blueprintDigest"))
     entry = blueprint.actions.get(job["action"])
     if entry is None:
         raise NoBlueprint(f"blueprint {blueprint.name} {blueprint.version} has no manifest for {job['action']}")
@@ -152,54 +158,52 @@ def find_manifest(shelf: BlueprintCache, job: Mapping[str, Any]) -> tuple[Bluepr
 
 
 class PlannedJobMarker:
-    """The planned job that has begun to change the host for a service, noted beside what the engine keeps of it.
+    """Records on disk that a planned job has started to change the host.
 
-    When that job is resumed, by this process or a later one, what differs from its plan is its own work."""
+    When the job is resumed, differences from its plan are its own changes, so the plan is not checked again."""
 
-    def __init__(self, place: WorkArea, job: Mapping[str, Any]) -> None:
-        self._state = StateDirectory(place.state_directory)
-        self._identity = translate.identity_of(job["serviceId"])
+    def __init__(self, work_area: WorkArea, job: Mapping[str, Any]) -> None:
+        self._state = StateDirectory(work_area.state_directory)
+        self._identity = translate.run_identity(job["serviceId"])
         self._job_id = job["id"]
         self._is_planned = job.get("planDigest") is not None
 
-    def is_known(self) -> bool:
-        return (
-            not self._is_planned or read_text(f"{self._state.identity_path(self._identity)}/planned") == self._job_id
-        )
+    def must_check_plan(self) -> bool:
+        return self._is_planned and read_text(f"{self._state.identity_path(self._identity)}/planned") != self._job_id
 
-    def note(self) -> None:
-        """Durable before anything is changed."""
-        if not self.is_known():
-            place = f"{self._state.identity_directory(self._identity)}/planned"
-            self._state.write(place, self._job_id.encode(), durable=True)
+    def write(self) -> None:
+        """Must be on disk before the first change."""
+        if self.must_check_plan():
+            path = f"{self._state.identity_directory(self._identity)}/planned"
+            self._state.write(path, self._job_id.encode(), durable=True)
 
 
 def dry_run(
-    manifest: str, service_id: str, roots: Mapping[str, Any], place: WorkArea, stop: StopFlag, client: Client
+    manifest: str, service_id: str, roots: Mapping[str, Any], work_area: WorkArea, stop: StopFlag, client: Client
 ) -> tuple[Session, Report, str]:
-    """A dry run, and the digest of what it says."""
-    session, report = run(request_for(manifest, service_id, roots, place, stop, noop=True))
+    """Makes a dry run and returns it with its digest."""
+    session, report = run(run_request(manifest, service_id, roots, work_area, stop, noop=True))
     return session, report, forecast_digest(report, session.host.files, client.key_for("plans"))
 
 
-def request_for(
+def run_request(
     manifest: str,
     service_id: str,
     roots: Mapping[str, Any],
-    place: WorkArea,
+    work_area: WorkArea,
     stop: StopFlag,
     *,
     observer: Observer | None = None,
     noop: bool = False,
 ) -> RunRequest:
-    """One run of a blueprint's manifest. Differences are always found out, for the report; dry runs leave no trace."""
+    """A run of a manifest of a blueprint. Reports always contain differences; dry runs are not kept in the history."""
     return RunRequest(
         manifest,
         options=Options(noop=noop, differences=True),
         roots=roots,
-        identity=translate.identity_of(service_id),
-        state_directory=place.state_directory,
-        environ=place.environ,
+        identity=translate.run_identity(service_id),
+        state_directory=work_area.state_directory,
+        environ=work_area.environ,
         observer=observer,
         stop=stop,
         lock_wait_seconds=LOCK_WAIT_SECONDS,
@@ -208,17 +212,15 @@ def request_for(
 
 
 def open_secrets(client: Client, properties: dict[str, Any], blueprint: Blueprint) -> Any:
-    """The properties with their secrets in them, as tainted values. Raises `ServerRefusal` or `Unreachable`."""
+    """The properties with decrypted secrets as tainted values. Raises `ServerRefusal` or `Unreachable`."""
     paths = blueprint.secret_paths
-    references = set(translate.references_in(properties, paths)) if paths else set()
-    opened = {
-        reference: matching(client.get(f"/vault/secrets/{reference.removeprefix(VAULT_PREFIX)}"), SECRET)["value"]
-        for reference in sorted(references)
-    }
-    return translate.open_properties(properties, paths, opened)
+    references = set(translate.secret_references(properties, paths)) if paths else set()
+    addresses = {each: f"/vault/secrets/{each.removeprefix(VAULT_PREFIX)}" for each in sorted(references)}
+    opened = {each: require_shape(client.get(address), SECRET)["value"] for each, address in addresses.items()}
+    return translate.insert_secrets(properties, paths, opened)
 
 
-def time_limit(seconds: float | None, stop: StopFlag) -> threading.Timer | None:
+def start_timeout(seconds: float | None, stop: StopFlag) -> threading.Timer | None:
     if seconds is None:
         return None
     timer = threading.Timer(seconds, lambda: stop.request(TIMED_OUT, at_once=True))
@@ -227,7 +229,7 @@ def time_limit(seconds: float | None, stop: StopFlag) -> threading.Timer | None:
     return timer
 
 
-def _conclude(
+def _outcome_of(
     session: Session, report: Report, blueprint: Blueprint, stop: StopFlag, timeout_seconds: float | None
 ) -> Outcome:
     if stop.reason == LOST:
@@ -237,7 +239,7 @@ def _conclude(
         return Outcome("release")
     report.complete(session.host.files)
     kept = translate.report_document(report.as_json(), blueprint.directory)
-    done, total = translate.done_of(report)
+    done, total = translate.count_reached(report)
     if stopped_by == CANCELLED:
         return failed(f"cancelled after {done} of {total}", kept)
     if stopped_by == TIMED_OUT:
@@ -245,7 +247,7 @@ def _conclude(
     if report.failed:
         return failed(translate.failure_message(report, blueprint.directory), kept)
     try:
-        body = translate.completion(report, blueprint.secret_paths)
+        body = translate.completion_body(report, blueprint.secret_paths)
     except translate.BadOutputs as problem:
         return failed(str(problem), kept)
     return Outcome("complete", {**body, "report": kept})

@@ -1,8 +1,8 @@
-"""What the agent has begun, on disk: one small file per job, replaced whole. It is written before the claim, whose name gives
-the same lease again, and with the result before that is sent. Only the result is made durable: everybody waits for a claim,
-and one that a power cut makes us forget costs its job no more than the wait for the end of its lease.
+"""The job journal: one small file per started job, replaced atomically. The agent writes it before the claim, whose id
+returns the same lease again, and with the result before delivery. Only the result is synced to disk: claims are on the
+critical path, and a claim lost in a power cut only delays its job until the lease ends.
 
-A result with a secret in it is never written here; after a kill such a job is resumed and finds it out again."""
+A result that contains a secret is never written; after a kill the resumed job computes it again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class JobJournalEntry:
-    """`lease_token` None: asked again under the claim's name, the server tells it. `result` None: there is none yet."""
+    """`lease_token` None: claim again with the same claim id to get it. `result` None: the job has not finished."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class JobJournalEntry:
         self.service_id = service_id
         self.claim_id = claim_id
         self.lease_token = lease_token
-        # (complete or fail, what is sent with it).
+        # (complete or fail, the body of the request).
         self.result = result
 
 
@@ -47,13 +47,13 @@ class JobJournal:
     def write(self, entry: JobJournalEntry, *, durable: bool) -> None:
         document = {**vars(entry), "result": None if holds_secret(entry.result) else entry.result}
         content = json.dumps(document, ensure_ascii=False).encode("utf-8", "backslashreplace")
-        self._state.write(self._place(entry.job_id), content, durable=durable)
+        self._state.write(self._path(entry.job_id), content, durable=durable)
 
     def remove(self, job_id: str) -> None:
-        remove(self._place(job_id))
+        remove(self._path(job_id))
 
     def entries(self) -> list[JobJournalEntry]:
-        """What an earlier process began; a file that a full disk or a power cut spoilt is thrown away."""
+        """Jobs that an earlier process started. Removes files damaged by a full disk or a power cut."""
         found = []
         for name in sorted(list_names(self._folder)):
             if not name.endswith(".json"):
@@ -66,7 +66,7 @@ class JobJournal:
                 found.append(entry)
         return found
 
-    def _place(self, job_id: str) -> str:
+    def _path(self, job_id: str) -> str:
         return os.path.join(self._folder, f"{job_id}.json")
 
 

@@ -1,4 +1,4 @@
-"""Holds a job: renews its lease in the background with progress, and ends the run before the lease can be another's."""
+"""The lease of a job: renews it in the background with progress, and ends the run before another agent can get the job."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 import time
 
 from mainstay.agent.client import ServerRefusal, Unreachable
-from mainstay.agent.responses import RENEWED, matching
+from mainstay.agent.responses import RENEWED, require_shape
 from mainstay.converge.contract import StopFlag
 
 TYPE_CHECKING = False
@@ -19,30 +19,30 @@ if TYPE_CHECKING:
 LOST, CANCELLED = "lease lost", "cancelled"
 RENEW_EVERY_SECONDS = 5.0
 PROGRESS_EVERY_SECONDS = 1.0
-# Ending a command with its process group may take so long; of a short lease it is most.
+# Time to end a command with its process group; at most this share of a short lease.
 ENDING_SECONDS = 8.0
 ENDING_SHARE = 0.6
 LONGEST_RENEWAL_SECONDS = 5.0
 
 
 def now() -> float:
-    """Seconds that no change of the clock touches, and that go on while the host sleeps."""
+    """Seconds since boot: independent of clock changes, and counted while the host sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class LeaseStopFlag(StopFlag):
-    """Asks a run to end, and does so by itself at the last moment: whoever looks first, after a sleep or a SIGSTOP, is
-    told in time."""
+    """Stops a run on request, and by itself when the deadline of the lease passes. Checks the clock at every read, so
+    that a run notices the deadline first thing after a sleep or a SIGSTOP."""
 
     def __init__(self) -> None:
-        # None: nothing is held that could be lost.
-        self.last_moment: float | None = None
+        # None: there is no lease.
+        self.deadline: float | None = None
         self._lost = False
         super().__init__()
 
     def is_lost(self) -> bool:
-        """Once it was said to be, it is for good: somebody may have left out something because of it."""
-        if not self._lost and self.last_moment is not None and now() >= self.last_moment:
+        """Once true it stays true: the run may already have skipped resources because of it."""
+        if not self._lost and self.deadline is not None and now() >= self.deadline:
             self._lost = True
         return self._lost
 
@@ -62,12 +62,12 @@ class LeaseStopFlag(StopFlag):
     def at_once(self, at_once: bool) -> None:
         self._at_once = at_once
 
-    def lose(self) -> None:
+    def mark_lost(self) -> None:
         self._lost = True
 
 
 class Lease:
-    """One job's lease from the moment that the claim was sent: counted from there, it never seems longer than it is."""
+    """The lease of one job, counted from when the claim was sent: the server counts from later, so it never ends earlier."""
 
     def __init__(
         self, client: Client, job_id: str, token: str, seconds: int, sent_at: float, stop: LeaseStopFlag, log: Log
@@ -79,11 +79,11 @@ class Lease:
         self._stop = stop
         self._log = log
         self._progress: dict[str, Any] | None = None
-        self._told: dict[str, Any] | None = None
+        self._sent_progress: dict[str, Any] | None = None
         self._over = False
         self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self._keep, name=f"lease {job_id}", daemon=True)
-        self._good_from(sent_at)
+        self._thread = threading.Thread(target=self._keep_renewed, name=f"lease {job_id}", daemon=True)
+        self._extend_from(sent_at)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -95,25 +95,25 @@ class Lease:
             self._changed.notify()
         self._thread.join()
 
-    def _good_from(self, sent_at: float) -> None:
-        """The run must begin to end early enough that it is over while the lease still holds."""
+    def _extend_from(self, sent_at: float) -> None:
+        """The run must stop early enough to be over while the lease is still valid."""
         ending = min(ENDING_SECONDS, self._seconds * ENDING_SHARE)
-        self._stop.last_moment = sent_at + self._seconds - ending
+        self._stop.deadline = sent_at + self._seconds - ending
 
-    def tell(self, percent: float, text: str) -> None:
-        """How far the run is; sent with the next renewal, at most once a second."""
+    def report_progress(self, percent: float, text: str) -> None:
+        """Progress is sent with the next renewal, at most once a second."""
         with self._changed:
             self._progress = {"percent": round(percent, 1), "text": text[:2000]}
             self._changed.notify()
 
-    def _keep(self) -> None:
-        pause = min(RENEW_EVERY_SECONDS, self._seconds / 6)
+    def _keep_renewed(self) -> None:
+        interval = min(RENEW_EVERY_SECONDS, self._seconds / 6)
         renewed = now()
         while True:
             with self._changed:
                 while not self._over:
-                    is_news = self._progress != self._told
-                    left = renewed + (min(PROGRESS_EVERY_SECONDS, pause) if is_news else pause) - now()
+                    has_progress = self._progress != self._sent_progress
+                    left = renewed + (min(PROGRESS_EVERY_SECONDS, interval) if has_progress else interval) - now()
                     if left <= 0:
                         break
                     self._changed.wait(left)
@@ -124,33 +124,33 @@ class Lease:
                 return
 
     def _renew(self) -> bool:
-        """Whether the lease still is, or may be, ours."""
+        """Whether the lease is, or may still be, ours."""
         if self._stop.is_lost():
-            return self._give_up("it could not be renewed in time")
+            return self._give_up("not renewed in time")
         progress = self._progress
         sent_at = now()
         body = {"leaseToken": self.token, "leaseSeconds": self._seconds, "progress": progress}
         path = f"/jobs/{self._job_id}/renew"
         try:
-            answer = matching(self._client.post(path, body, timeout_seconds=LONGEST_RENEWAL_SECONDS), RENEWED)
+            answer = require_shape(self._client.post(path, body, timeout_seconds=LONGEST_RENEWAL_SECONDS), RENEWED)
         except ServerRefusal as refusal:
             if refusal.status in (409, 404):
                 return self._give_up(str(refusal))
-            self._log.warning("the lease could not be renewed", job=self._job_id, reason=str(refusal))
+            self._log.warning("lease not renewed", job=self._job_id, reason=str(refusal))
             return True
         except Unreachable as error:
-            self._log.warning("the lease could not be renewed", job=self._job_id, reason=str(error))
+            self._log.warning("lease not renewed", job=self._job_id, reason=str(error))
             return True
         if self._stop.is_lost():
-            # The run has begun to end, and cannot be told to go on.
-            return self._give_up("it was renewed too late")
-        self._good_from(sent_at)
-        self._told = progress
+            # The run is already stopping and cannot continue.
+            return self._give_up("renewed too late")
+        self._extend_from(sent_at)
+        self._sent_progress = progress
         if answer["cancelRequested"]:
             self._stop.request(CANCELLED)
         return True
 
     def _give_up(self, reason: str) -> bool:
-        self._log.warning("the job is no longer ours; its run ends", job=self._job_id, reason=reason)
-        self._stop.lose()
+        self._log.warning("lease lost, ending the run", job=self._job_id, reason=reason)
+        self._stop.mark_lost()
         return False

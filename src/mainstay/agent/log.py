@@ -1,4 +1,4 @@
-"""What the agent says of itself on standard error: lines for people or JSON for programs. Never a value of a manifest."""
+"""The log of the agent on standard error, as text or JSON lines. Never contains a value of a manifest."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ class Log:
         self._stream = stream or sys.stderr
         self._lock = threading.Lock()
 
-    def info(self, message: str, **facts: object) -> None:
-        self._say("info", message, facts)
+    def info(self, message: str, **fields: object) -> None:
+        self._write("info", message, fields)
 
-    def warning(self, message: str, **facts: object) -> None:
-        self._say("warning", message, facts)
+    def warning(self, message: str, **fields: object) -> None:
+        self._write("warning", message, fields)
 
-    def error(self, message: str, **facts: object) -> None:
-        self._say("error", message, facts)
+    def error(self, message: str, **fields: object) -> None:
+        self._write("error", message, fields)
 
-    def _say(self, level: str, message: str, facts: dict[str, object]) -> None:
+    def _write(self, level: str, message: str, fields: dict[str, object]) -> None:
         seconds = time.time()
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{int(seconds % 1 * 1000):03d}Z"
         if self._as_json:
-            line = json.dumps({"time": at, "level": level, "message": message, **facts}, default=str)
+            line = json.dumps({"time": at, "level": level, "message": message, **fields}, default=str)
         else:
-            told = "".join(f" {name}={_quoted(str(value))}" for name, value in facts.items())
-            line = f"{at} {level:<7} {message}{told}"
+            shown = "".join(f" {name}={_quoted(str(value))}" for name, value in fields.items())
+            line = f"{at} {level:<7} {message}{shown}"
         with self._lock:
             try:
                 print(line, file=self._stream, flush=True)
             except (OSError, ValueError):
-                # Work goes on when nobody can be told of it.
+                # The agent continues without a log.
                 return
 
 
@@ -48,8 +48,8 @@ def _quoted(text: str) -> str:
     return text if text.isprintable() and " " not in text and text else json.dumps(text, ensure_ascii=False)
 
 
-def place_of(error: Exception) -> str:
-    """Where in our code it happened. Not its text, which may hold anything that was at hand."""
+def origin_of(error: Exception) -> str:
+    """Type, file and line of an exception. Not its message, which may contain secrets."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -1,4 +1,4 @@
-"""What can be counted of the agent, and the small page on loopback that shows it."""
+"""The metrics of the agent, and the HTTP server on loopback for /metrics and /healthz."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-# An agent that has not heard of its server for so long is not well.
+# Without a response of the server for this long the agent is unhealthy.
 SILENCE_SECONDS = 150.0
 
 
@@ -16,25 +16,24 @@ class AgentMetrics:
         self._jobs: dict[str, int] = dict.fromkeys(("complete", "fail", "release", "lost"), 0)
         self._seconds = 0.0
         self._drift: dict[str, int] = dict.fromkeys(("InSync", "Drifted", "Repaired", "Unknown"), 0)
-        self._heard_at: float | None = None
-        self.at_work = 0
+        self._answered_at: float | None = None
+        self.running_jobs = 0
 
-    def job_done(self, outcome: str, seconds: float) -> None:
+    def count_job(self, outcome: str, seconds: float) -> None:
         with self._lock:
             self._jobs[outcome] += 1
             self._seconds += seconds
 
-    def drift_found(self, reason: str) -> None:
+    def count_drift(self, reason: str) -> None:
         with self._lock:
             self._drift[reason] += 1
 
-    def heard(self) -> None:
-        """The server has answered."""
-        self._heard_at = time.monotonic()
+    def server_answered(self) -> None:
+        self._answered_at = time.monotonic()
 
     @property
-    def is_well(self) -> bool:
-        return self._heard_at is not None and time.monotonic() - self._heard_at < SILENCE_SECONDS
+    def is_healthy(self) -> bool:
+        return self._answered_at is not None and time.monotonic() - self._answered_at < SILENCE_SECONDS
 
     def text(self) -> str:
         with self._lock:
@@ -45,27 +44,26 @@ class AgentMetrics:
             "# TYPE mainstay_agent_job_seconds_total counter",
             f"mainstay_agent_job_seconds_total {seconds:.6f}",
         ]
-        lines += ["# TYPE mainstay_agent_jobs_at_work gauge", f"mainstay_agent_jobs_at_work {self.at_work}"]
+        lines += ["# TYPE mainstay_agent_jobs_at_work gauge", f"mainstay_agent_jobs_at_work {self.running_jobs}"]
         lines += ["# TYPE mainstay_agent_drift_total counter"]
         lines += [f'mainstay_agent_drift_total{{found="{name}"}} {count}' for name, count in drift.items()]
         lines += ["# TYPE mainstay_agent_server_reachable gauge"]
-        lines += [f"mainstay_agent_server_reachable {int(self.is_well)}"]
+        lines += [f"mainstay_agent_server_reachable {int(self.is_healthy)}"]
         return "\n".join(lines) + "\n"
 
 
-def serve_metrics(measures: AgentMetrics, port: int) -> ThreadingHTTPServer:
-    """/metrics and /healthz, on loopback only; the answer's port is the real one if 0 was asked for."""
+def serve_metrics(metrics: AgentMetrics, port: int) -> ThreadingHTTPServer:
+    """Serves on loopback only. With port 0 the system chooses one: see `server_port` of the result."""
 
     class _MetricsPage(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             if self.path == "/metrics":
-                self.answer(200, measures.text())
+                self.answer(200, metrics.text())
             elif self.path == "/healthz":
-                self.answer(
-                    200 if measures.is_well else 503, '{"status":"UP"}' if measures.is_well else '{"status":"DOWN"}'
-                )
+                status, word = (200, "UP") if metrics.is_healthy else (503, "DOWN")
+                self.answer(status, f'{{"status":"{word}"}}')
             else:
-                self.answer(404, "there are /metrics and /healthz\n")
+                self.answer(404, "not found; try /metrics or /healthz\n")
 
         def answer(self, status: int, text: str) -> None:
             content = text.encode()
@@ -78,9 +76,9 @@ def serve_metrics(measures: AgentMetrics, port: int) -> ThreadingHTTPServer:
             self.wfile.write(content)
 
         def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002  # the library's name
-            """Nobody needs a line for every look."""
+            """Requests are not logged."""
 
     server = ThreadingHTTPServer(("127.0.0.1", port), _MetricsPage)
     server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, name="measures", daemon=True).start()
+    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     return server

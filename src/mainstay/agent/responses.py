@@ -1,4 +1,4 @@
-"""What the server's answers must look like before anything is done with them. Pure."""
+"""The shapes of the responses of the server, checked before use. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ID = re.compile(r"[0-9A-Za-z-]{1,64}")
 
 
 def _is_id(value: object) -> bool:
-    """Such as may become a file's name."""
+    """Ids become file names, so they must not contain path separators."""
     return isinstance(value, str) and ID.fullmatch(value) is not None
 
 
@@ -26,7 +26,7 @@ SERVICE: Mapping[str, Any] = {
     "properties": dict,
     "serviceType": {"name": str},
 }
-SEEN: Mapping[str, Any] = {**SERVICE, "conditions": list, "availableActions": list}
+CHECKED_SERVICE: Mapping[str, Any] = {**SERVICE, "conditions": list, "availableActions": list}
 JOB: Mapping[str, Any] = {"id": _is_id, "serviceId": _is_id, "action": str, "attempt": int, "service": SERVICE}
 LEASED: Mapping[str, Any] = {"leaseToken": str, "job": JOB}
 RENEWED: Mapping[str, Any] = {"leaseExpiresAt": str, "cancelRequested": bool}
@@ -34,27 +34,27 @@ PLAN: Mapping[str, Any] = {"id": _is_id, "seconds": float, "job": JOB, "secrets"
 SECRET: Mapping[str, Any] = {"value": object}
 
 
-def matching(answer: Any, shape: Mapping[str, Any]) -> Any:
-    """The answer itself; one that lacks something is no answer of a control plane, so it is asked for again."""
+def require_shape(answer: Any, shape: Mapping[str, Any]) -> Any:
+    """Returns the answer. Raises `Unreachable` if it has another shape: then it is not from a control plane."""
     wrong = _first_mismatch(answer, shape)
     if wrong is not None:
-        raise Unreachable(f"the answer of the server is not as agreed: {wrong}")
+        raise Unreachable(f"unexpected response of the server: {wrong}")
     return answer
 
 
-def matching_items(answer: Any, shape: Mapping[str, Any]) -> list[Any]:
+def require_items(answer: Any, shape: Mapping[str, Any]) -> list[Any]:
     if not isinstance(answer, list):
-        raise Unreachable("the answer of the server is not as agreed: it is no list")
-    return [matching(item, shape) for item in answer]
+        raise Unreachable("unexpected response of the server: it is not a list")
+    return [require_shape(item, shape) for item in answer]
 
 
 def _first_mismatch(value: Any, shape: Any, at: str = "it") -> str | None:
     if isinstance(shape, type):
-        return None if isinstance(value, shape) else f"{at} is no {shape.__name__}"
+        return None if isinstance(value, shape) else f"{at} is not of type {shape.__name__}"
     if not isinstance(shape, dict):
-        return None if shape(value) else f"{at} does not serve"
+        return None if shape(value) else f"{at} is not an id"
     if not isinstance(value, dict):
-        return f"{at} is no map"
+        return f"{at} is not a map"
     for name, inner in shape.items():
         if name not in value:
             return f"{at} has no {name}"

@@ -1,5 +1,4 @@
-"""Between the two halves' words, and nothing else: what a manifest sees of a job, and what the server hears of a report.
-Pure."""
+"""Translates between control plane and engine: jobs to the data that manifests see, reports to request bodies. Pure."""
 
 from __future__ import annotations
 
@@ -30,47 +29,49 @@ TAIL_LINES = 20
 
 
 class BadOutputs(Exception):
-    """The manifest's outputs cannot be sent; the text says which and why."""
+    """The outputs of the manifest cannot be sent; the message names the output and the reason."""
 
 
-# ---- what a manifest sees ----
-def wanted_properties(job: Mapping[str, Any]) -> dict[str, Any]:
-    """As they will be when the job's run succeeds, or as they are where it changes none."""
+# ---- jobs to manifest data ----
+def desired_properties(job: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties after a successful job; the current ones if the job changes none."""
     params = job.get("params")
     found = job["service"]["properties"] if params is None else params
     return dict(found or {})
 
 
-def references_in(value: Any, secret_paths: Collection[SchemaPath], at: SchemaPath = ()) -> Iterator[str]:
-    """References that stand where the schema declares secrets; a text that only looks like one is a text."""
+def secret_references(value: Any, secret_paths: Collection[SchemaPath], at: SchemaPath = ()) -> Iterator[str]:
+    """References at the paths of secrets. Elsewhere a text that looks like a reference is only text."""
     if isinstance(value, str):
         if at in secret_paths and value.startswith(VAULT_PREFIX):
             yield value
     elif isinstance(value, dict):
         for name, child in value.items():
-            yield from references_in(child, secret_paths, (*at, name))
+            yield from secret_references(child, secret_paths, (*at, name))
     elif isinstance(value, list):
         for child in value:
-            yield from references_in(child, secret_paths, (*at, "[]"))
+            yield from secret_references(child, secret_paths, (*at, "[]"))
 
 
-def open_properties(
+def insert_secrets(
     value: Any, secret_paths: Collection[SchemaPath], opened: Mapping[str, Any], at: SchemaPath = ()
 ) -> Any:
-    """The properties with the secrets themselves, as tainted values, where references stood."""
+    """The properties with each reference replaced by its secret, as a tainted value."""
     if isinstance(value, str):
         return taint(opened[value]) if at in secret_paths and value in opened else value
     if isinstance(value, dict):
-        members = {name: open_properties(child, secret_paths, opened, (*at, name)) for name, child in value.items()}
+        members = {name: insert_secrets(child, secret_paths, opened, (*at, name)) for name, child in value.items()}
         secrets = frozenset(path[-1] for path in secret_paths if path[:-1] == at)
         return SecretMembers(members, secrets) if secrets else members
     if isinstance(value, list):
-        return [open_properties(child, secret_paths, opened, (*at, "[]")) for child in value]
+        return [insert_secrets(child, secret_paths, opened, (*at, "[]")) for child in value]
     return value
 
 
-def roots_of(service: Mapping[str, Any], properties: Any, job: Mapping[str, Any] | None, root: str) -> dict[str, Any]:
-    """What `lookup('service.…')`, `'properties.…'`, `'job.…'` and `'instance.…'` find."""
+def lookup_roots(
+    service: Mapping[str, Any], properties: Any, job: Mapping[str, Any] | None, root: str
+) -> dict[str, Any]:
+    """The data behind `lookup('service.…')`, `'properties.…'`, `'job.…'` and `'instance.…'`."""
     known = {name: service[name] for name in ("id", "name", "status")}
     seen: dict[str, Any] = {
         "service": {**known, "root": root, "type": service["serviceType"]["name"]},
@@ -85,14 +86,14 @@ def roots_of(service: Mapping[str, Any], properties: Any, job: Mapping[str, Any]
     return seen
 
 
-def identity_of(service_id: str) -> str:
-    """What the engine knows the service's runs by, whatever manifest they use."""
+def run_identity(service_id: str) -> str:
+    """The identity of all runs of a service, whatever manifest they use."""
     return f"service/{service_id}"
 
 
-# ---- what the server hears ----
-def completion(report: Report, secret_paths: Collection[SchemaPath]) -> dict[str, Any]:
-    """The outputs as `complete` takes them."""
+# ---- reports to request bodies ----
+def completion_body(report: Report, secret_paths: Collection[SchemaPath]) -> dict[str, Any]:
+    """The outputs as the body of `complete`."""
     outputs = report.outputs or {}
     unknown = sorted(outputs.keys() - set(OUTPUT_KEYS))
     if unknown:
@@ -103,17 +104,17 @@ def completion(report: Report, secret_paths: Collection[SchemaPath]) -> dict[str
     _refuse_secrets(properties or {}, secret_paths, ("outputs", "properties"), ())
     for key in ("instance_id", "instance_data"):
         if holds_secret(outputs.get(key)):
-            raise BadOutputs(f"outputs.{key} carries a secret, and everybody who may see the service would see it")
+            raise BadOutputs(f"outputs.{key} carries a secret, and every user who may see the service would see it")
     instance_id = outputs.get("instance_id")
     return {
-        "properties": sendable(properties or {}),
-        "agentInstanceId": None if instance_id in (None, "") else sendable(str(instance_id)),
-        "agentInstanceData": sendable(outputs.get("instance_data")),
+        "properties": json_safe(properties or {}),
+        "agentInstanceId": None if instance_id in (None, "") else json_safe(str(instance_id)),
+        "agentInstanceData": json_safe(outputs.get("instance_data")),
     }
 
 
-def sendable(value: Any) -> Any:
-    """What every JSON reader takes: finite numbers, and text without zeros and lone surrogates. Secrets stay tainted."""
+def json_safe(value: Any) -> Any:
+    """Valid for every JSON parser: finite numbers, text without NUL and lone surrogates. Secrets stay tainted."""
     if isinstance(value, str):
         if value.isascii() and "\0" not in value:
             return value
@@ -122,9 +123,9 @@ def sendable(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):
-        return {sendable(str(name)): sendable(child) for name, child in value.items()}
+        return {json_safe(str(name)): json_safe(child) for name, child in value.items()}
     if isinstance(value, (list, tuple)):
-        return [sendable(child) for child in value]
+        return [json_safe(child) for child in value]
     return value
 
 
@@ -142,10 +143,10 @@ def _refuse_secrets(value: Any, allowed: Collection[SchemaPath], shown: SchemaPa
 
 
 def failure_message(report: Report, directory: str) -> str:
-    """What failed and why; the first line is short and the same for the same fault."""
+    """The failed resources and their reasons. The first line is short and stable, for `onErrorRegexp`."""
     bad = [event for event in report.events if event.outcome in (FAILED, UNMET)]
     lines: list[str] = [
-        first_line(bad[0], directory) if bad else shorten(report.output_errors[0], LONGEST_FIRST_LINE)
+        short_reason(bad[0], directory) if bad else shorten(report.output_errors[0], LONGEST_FIRST_LINE)
     ]
     for event in bad:
         lines += [f"{event.resource.id} {event.outcome}: {text}" for text in _reasons(event)]
@@ -154,22 +155,22 @@ def failure_message(report: Report, directory: str) -> str:
     lines += report.output_errors
     counts = report.summary()
     lines.append(f"{counts['failed']} failed, {counts['unmet']} unmet of {counts['total']} resources")
-    return message_of(_inside(text, directory) for text in lines)
+    return bounded_message(_relative_to(text, directory) for text in lines)
 
 
-def _inside(text: str, directory: str) -> str:
-    """Paths of the blueprint as they are in it: where it was unpacked is nobody's business, and never the same."""
+def _relative_to(text: str, directory: str) -> str:
+    """Paths relative to the blueprint: the directory it is unpacked to differs from host to host."""
     return text.replace(f"{directory}/", "")
 
 
-def message_of(lines: Iterable[str]) -> str:
-    text: str = sendable("\n".join(lines)[:LONGEST_MESSAGE])
+def bounded_message(lines: Iterable[str]) -> str:
+    text: str = json_safe("\n".join(lines)[:LONGEST_MESSAGE])
     return text
 
 
-def first_line(event: Event, directory: str) -> str:
+def short_reason(event: Event, directory: str) -> str:
     reason = next(iter(_reasons(event)), event.outcome)
-    return shorten(_inside(f"{event.resource.id}: {reason}", directory).split("\n")[0], LONGEST_FIRST_LINE)
+    return shorten(_relative_to(f"{event.resource.id}: {reason}", directory).split("\n")[0], LONGEST_FIRST_LINE)
 
 
 def _reasons(event: Event) -> list[str]:
@@ -181,26 +182,26 @@ def _reasons(event: Event) -> list[str]:
 
 
 def fault_message(refusal: DoesNotLoad, directory: str) -> str:
-    """Faults of a manifest, with its path inside the blueprint."""
-    lines = [_inside(str(fault), directory) for fault in refusal.faults]
+    """The faults of a manifest, with its path inside the blueprint."""
+    lines = [_relative_to(str(fault), directory) for fault in refusal.faults]
     return "\n".join([f"the manifest does not load: {shorten(lines[0], LONGEST_FIRST_LINE)}", *lines])[
         :LONGEST_MESSAGE
     ]
 
 
-def done_of(report: Report) -> tuple[int, int]:
-    """How many resources had their turn, and how many there are."""
+def count_reached(report: Report) -> tuple[int, int]:
+    """(resources that were reached, all resources)."""
     reached = [event for event in report.events if not (event.reason or "").startswith("not reached")]
     return len(reached), len(report.events)
 
 
 def report_document(document: dict[str, Any], directory: str) -> dict[str, Any]:
-    """The report as it is kept with the job: bounded, and with the manifest's path inside the blueprint."""
+    """The report as stored with the job: bounded, and with the path of the manifest inside the blueprint."""
     events = [{name: _shortened(value) for name, value in event.items()} for event in document["events"]]
-    manifest = _inside(document["manifest"], directory)
-    kept: dict[str, Any] = sendable({**document, "manifest": manifest, "events": events})
+    manifest = _relative_to(document["manifest"], directory)
+    kept: dict[str, Any] = json_safe({**document, "manifest": manifest, "events": events})
     while len(json.dumps(kept)) > LARGEST_REPORT_BYTES and kept["events"]:
-        # What was stable is the least interesting, then what comes last.
+        # Stable events are the least interesting, then the last ones.
         unstable = [event for event in kept["events"] if event["outcome"] != "stable"]
         shorter = unstable if len(unstable) < len(kept["events"]) else unstable[: len(unstable) // 2]
         kept = {**kept, "events": shorter, "shortened": True}

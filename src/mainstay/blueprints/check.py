@@ -216,7 +216,7 @@ class ManifestCheck:
         self.blueprint = blueprint
         self.name = name
         self.members = definition.properties.members
-        self.file = blueprint.place(name)
+        self.file = blueprint.manifest_path(name)
         self.findings = findings
         self.secret_paths = blueprint.secret_paths
         self.served = [action for action, entry in blueprint.actions.items() if entry.manifest == name]

@@ -10,7 +10,7 @@ import sys
 
 from mainstay.agent import drift, translate
 from mainstay.agent.enrolment import read_enrolment
-from mainstay.agent.job_runner import WorkArea, open_secrets, request_for
+from mainstay.agent.job_runner import WorkArea, open_secrets, run_request
 from mainstay.agent.log import Log
 from mainstay.agent.loop import AgentLoop, AgentSettings
 from mainstay.converge.host.state import StateDirectory, state_path
@@ -30,8 +30,8 @@ JOBS, LEASE_SECONDS = 1, 60
 
 
 class IdempotencyCheckingAgent(AgentLoop):
-    def _carry_out(self, job: Mapping[str, Any], lease: Lease, stop: LeaseStopFlag) -> Outcome:
-        outcome = super()._carry_out(job, lease, stop)
+    def _run_job(self, job: Mapping[str, Any], lease: Lease, stop: LeaseStopFlag) -> Outcome:
+        outcome = super()._run_job(job, lease, stop)
         if outcome.verb == "complete":
             # Names only: a value may be a secret.
             sent = {
@@ -46,15 +46,15 @@ class IdempotencyCheckingAgent(AgentLoop):
     def _look_again(self, job: Mapping[str, Any], stop: LeaseStopFlag) -> list[str]:
         """What a second run would change, each with its reason and difference."""
         service = job["service"]
-        blueprint = self.shelf.find(service["serviceType"]["name"], job.get("blueprintDigest"))
-        properties = open_secrets(self.client, translate.wanted_properties(job), blueprint)
-        roots = translate.roots_of(service, properties, job, self.place.root)
-        place = blueprint.place(blueprint.actions[job["action"]].manifest)
-        _, report = run(request_for(place, service["id"], roots, self.place, stop, noop=True))
+        blueprint = self.blueprint_cache.find(service["serviceType"]["name"], job.get("blueprintDigest"))
+        properties = open_secrets(self.client, translate.desired_properties(job), blueprint)
+        roots = translate.lookup_roots(service, properties, job, self.work_area.root)
+        place = blueprint.manifest_path(blueprint.actions[job["action"]].manifest)
+        _, report = run(run_request(place, service["id"], roots, self.work_area, stop, noop=True))
         return [
-            drift.describe(event) if event.changed else translate.first_line(event, blueprint.directory)
+            drift.describe_change(event) if event.changed else translate.short_reason(event, blueprint.directory)
             for event in report.events
-            if drift.counts(event) and (event.changed or event.outcome in (FAILED, UNMET))
+            if drift.counts_as_drift(event) and (event.changed or event.outcome in (FAILED, UNMET))
         ]
 
 

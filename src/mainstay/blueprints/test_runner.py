@@ -437,7 +437,7 @@ def _running_agent(folder: Path, url: str, enrolment: Mapping[str, Any], root: s
             command, stdout=subprocess.PIPE, stderr=out, text=True, env=_clean_environment(folder)
         )
     try:
-        _wait_for(lambda: "the agent starts" in log.read_text(), process, log, f"the agent does not reach {url}")
+        _wait_for(lambda: "agent started" in log.read_text(), process, log, f"the agent does not reach {url}")
         yield AgentProcess(process, log)
     finally:
         _end(process)

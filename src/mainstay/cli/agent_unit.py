@@ -35,14 +35,14 @@ WantedBy=multi-user.target
 
 
 def install(arguments: argparse.Namespace) -> int:
-    from mainstay.agent.enrolment import NotEnrolled, default_place, read_enrolment
+    from mainstay.agent.enrolment import NotEnrolled, default_path, read_enrolment
     from mainstay.cli.local_run import carry_out, catch_signals
     from mainstay.cli.views.run_display import RunDisplay
     from mainstay.converge.apply import Options
     from mainstay.converge.run import RunRequest
     from mainstay.foundation.yaml.scalars import PlainScalar
 
-    place = os.path.abspath(arguments.config or default_place(os.environ))
+    place = os.path.abspath(arguments.config or default_path(os.environ))
     try:
         read_enrolment(place)
     except NotEnrolled as problem:

@@ -63,9 +63,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _enroll(arguments: argparse.Namespace) -> int:
     from mainstay.agent.client import ServerRefusal, Unreachable
-    from mainstay.agent.enrolment import default_place, enrol
+    from mainstay.agent.enrolment import default_path, enrol
 
-    place = arguments.config or default_place(os.environ)
+    place = arguments.config or default_path(os.environ)
     if not arguments.url.startswith(("http://", "https://")):
         raise CommandRefused(f"{arguments.url} is not an address; it begins with https:// or http://")
     try:
@@ -84,7 +84,7 @@ def _enroll(arguments: argparse.Namespace) -> int:
 
 def _work(arguments: argparse.Namespace) -> int:
     from mainstay.agent.blueprint_cache import check_local
-    from mainstay.agent.enrolment import NotEnrolled, default_place, read_enrolment
+    from mainstay.agent.enrolment import NotEnrolled, default_path, read_enrolment
     from mainstay.agent.job_runner import WorkArea
     from mainstay.agent.log import Log
     from mainstay.agent.loop import AgentLoop, AgentSettings, AlreadyRunning
@@ -99,7 +99,7 @@ def _work(arguments: argparse.Namespace) -> int:
         blueprints=arguments.blueprint,
     )
     try:
-        enrolment = read_enrolment(arguments.config or default_place(os.environ))
+        enrolment = read_enrolment(arguments.config or default_path(os.environ))
     except NotEnrolled as problem:
         raise CommandRefused(str(problem)) from None
     with or_exit(as_json=False):
@@ -110,8 +110,8 @@ def _work(arguments: argparse.Namespace) -> int:
         client = enrolment.client(connections=settings.jobs * 2 + 4)
         agent = AgentLoop(client, state, WorkArea(state.path, root, os.environ), settings, log)
         if arguments.metrics_port is not None:
-            page = serve_metrics(agent.measures, arguments.metrics_port)
-            log.info("measures are shown", address=f"http://127.0.0.1:{page.server_port}/metrics")
+            page = serve_metrics(agent.metrics, arguments.metrics_port)
+            log.info("serving metrics", address=f"http://127.0.0.1:{page.server_port}/metrics")
         try:
             agent.run()
         except AlreadyRunning as problem:
