@@ -1,4 +1,4 @@
-"""Writers that share a commit on the embedded database, and writes that PostgreSQL is told together."""
+"""Group commits on SQLite, and batches of writes on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def participant(name: str) -> Participant:
     return Participant(id=name, created_at=NOW, updated_at=NOW, name=name, status="Enabled")
 
 
-def test_who_fails_in_a_group_takes_nobody_along(tmp_path: Path) -> None:
+def test_a_failed_transaction_does_not_fail_the_others_of_its_group(tmp_path: Path) -> None:
     async def main() -> None:
         store = await open_store(f"sqlite:///{tmp_path}/store.db")
         await store.migrate()
@@ -46,8 +46,8 @@ def test_who_fails_in_a_group_takes_nobody_along(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_nobody_is_told_before_the_commit(tmp_path: Path) -> None:
-    """Whoever has come out of a transaction finds what he wrote on another connection, which sees only the committed."""
+def test_a_transaction_returns_only_after_the_commit(tmp_path: Path) -> None:
+    """After a transaction another connection, which sees only committed rows, finds the new row."""
 
     async def main() -> None:
         store = await open_store(f"sqlite:///{tmp_path}/store.db")
@@ -65,7 +65,7 @@ def test_nobody_is_told_before_the_commit(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_writer_that_gives_up_in_line_leaves_the_others_their_commit(tmp_path: Path) -> None:
+def test_cancelling_a_queued_writer_leaves_the_other_commits_intact(tmp_path: Path) -> None:
     async def main() -> None:
         store = await open_store(f"sqlite:///{tmp_path}/store.db")
         await store.migrate()
@@ -87,8 +87,8 @@ def test_a_writer_that_gives_up_in_line_leaves_the_others_their_commit(tmp_path:
     asyncio.run(main())
 
 
-def test_a_commit_that_fails_is_told_to_everybody_in_it(tmp_path: Path) -> None:
-    """A constraint that is checked at the commit refuses the whole group; the next one is not concerned."""
+def test_a_failed_commit_raises_in_every_transaction_of_its_group(tmp_path: Path) -> None:
+    """A constraint checked at the commit fails the whole group; the next group is not affected."""
 
     async def main() -> None:
         store = await open_store(f"sqlite:///{tmp_path}/store.db")
@@ -98,18 +98,18 @@ def test_a_commit_that_fails_is_told_to_everybody_in_it(tmp_path: Path) -> None:
             await tx.execute("PRAGMA defer_foreign_keys=ON")
             await tx.execute(
                 "INSERT INTO service_groups (id, created_at, updated_at, name, name_folded, consumer_id)"
-                " VALUES ('g', 1, 1, 'g', 'g', 'nobody')"
+                " VALUES ('g', 1, 1, 'g', 'g', 'missing')"
             )
 
         async def refused() -> None:
             async with store.transaction() as tx:
                 await write(tx)
 
-        async def innocent() -> None:
+        async def valid() -> None:
             async with store.transaction() as tx:
                 await PARTICIPANTS.insert(tx, participant("with"))
 
-        outcomes = await asyncio.gather(refused(), innocent(), return_exceptions=True)
+        outcomes = await asyncio.gather(refused(), valid(), return_exceptions=True)
         assert [type(each).__name__ for each in outcomes] == ["StillReferenced"] * 2
         async with store.transaction() as tx:
             await PARTICIPANTS.insert(tx, participant("after"))
@@ -142,71 +142,71 @@ async def add_pool(tx: Transaction) -> Owners:
 
 
 @pytest.mark.parametrize("fault", ["taken", "moved", "deleted"])
-def test_a_key_that_is_looked_at_late_fails_only_whoever_broke_it(tmp_path: Path, fault: str) -> None:
-    """A pool value may be taken for a service that comes later in the same transaction, but not for one that never does."""
+def test_a_violated_deferred_foreign_key_fails_only_its_own_transaction(tmp_path: Path, fault: str) -> None:
+    """A pool value may precede its service within a transaction, but a missing service is an error."""
 
     async def main() -> None:
         store = await open_store(f"sqlite:///{tmp_path}/store.db")
         await store.migrate()
         async with store.transaction() as tx:
             owners = await add_pool(tx)
-            there = service(owners, "there")
-            await insert_service(tx, there)
-            await tx.execute(VALUE, id="held", service_id=there.id, provider_id=owners.provider_id)
+            existing = service(owners, "existing")
+            await insert_service(tx, existing)
+            await tx.execute(VALUE, id="held", service_id=existing.id, provider_id=owners.provider_id)
         commits = 0
 
         def count(statement: str) -> None:
             nonlocal commits
             commits += statement == "COMMIT"
 
-        store._writer.set_trace_callback(count)  # type: ignore[attr-defined]  # nothing else tells of groups
+        store._writer.set_trace_callback(count)  # type: ignore[attr-defined]  # groups are not observable otherwise
 
-        async def guilty() -> None:
+        async def violating() -> None:
             async with store.transaction() as tx:
-                await PARTICIPANTS.insert(tx, participant("guilty"))
+                await PARTICIPANTS.insert(tx, participant("violating"))
                 if fault == "taken":
-                    await tx.execute(VALUE, id="lost", service_id="nobody", provider_id=owners.provider_id)
+                    await tx.execute(VALUE, id="lost", service_id="missing", provider_id=owners.provider_id)
                 elif fault == "moved":
-                    await tx.execute("UPDATE service_pool_values SET service_id = 'nobody'")
+                    await tx.execute("UPDATE service_pool_values SET service_id = 'missing'")
                 else:
-                    await tx.execute("DELETE FROM services WHERE id = :id", id=there.id)
+                    await tx.execute("DELETE FROM services WHERE id = :id", id=existing.id)
 
-        async def innocent(number: int) -> None:
+        async def valid(number: int) -> None:
             async with store.transaction() as tx:
                 late = service(owners, "late")
                 await tx.execute(VALUE, id=f"v{number}", service_id=late.id, provider_id=owners.provider_id)
                 await insert_service(tx, late)
 
-        async def renewing() -> None:
-            """Deletes the service together with what it holds, and is innocent too."""
+        async def deleting() -> None:
+            """Valid as well: deletes the service together with its pool value."""
             async with store.transaction() as tx:
-                passing = service(owners, "passing")
-                await insert_service(tx, passing)
-                await tx.execute(VALUE, id="passing", service_id=passing.id, provider_id=owners.provider_id)
-                await tx.execute("DELETE FROM service_pool_values WHERE id = 'passing'")
-                await tx.execute("DELETE FROM services WHERE id = :id", id=passing.id)
+                deleted = service(owners, "deleted")
+                await insert_service(tx, deleted)
+                await tx.execute(VALUE, id="deleted", service_id=deleted.id, provider_id=owners.provider_id)
+                await tx.execute("DELETE FROM service_pool_values WHERE id = 'deleted'")
+                await tx.execute("DELETE FROM services WHERE id = :id", id=deleted.id)
 
         outcomes = await asyncio.gather(
-            *(innocent(number) for number in range(10)),
-            guilty(),
-            renewing(),
-            *(innocent(number) for number in range(10, 20)),
+            *(valid(number) for number in range(10)),
+            violating(),
+            deleting(),
+            *(valid(number) for number in range(10, 20)),
             return_exceptions=True,
         )
         assert [type(each) for each in outcomes] == [type(None)] * 10 + [StillReferenced] + [type(None)] * 11
-        assert commits < 5, "they did not share a commit"
+        assert commits < 5, "the transactions did not share a commit"
         async with store.reading() as tx:
             values = await tx.fetch("SELECT id FROM service_pool_values")
             assert {row["id"] for row in values} == {"held", *(f"v{number}" for number in range(20))}
-            assert await PARTICIPANTS.find(tx, "guilty") is None
+            assert await PARTICIPANTS.find(tx, "violating") is None
             assert not await tx.fetch("PRAGMA foreign_key_check")
         await store.close()
 
     asyncio.run(main())
 
 
-def test_only_one_key_is_looked_at_late(tmp_path: Path) -> None:
-    """Another one would have to be looked at as well before its writer is done."""
+def test_only_one_foreign_key_is_deferred(tmp_path: Path) -> None:
+    """A second one would need the same check before the end of each transaction."""
 
     async def main() -> None:
         store = await open_store(f"sqlite:///{tmp_path}/store.db")
@@ -221,8 +221,8 @@ def test_only_one_key_is_looked_at_late(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_whoever_is_cancelled_anywhere_in_a_group_leaves_nothing_or_all(tmp_path: Path) -> None:
-    """In line, at work, or while the commit runs, in which case it is committed though nobody is told."""
+def test_a_cancelled_transaction_is_committed_completely_or_not_at_all(tmp_path: Path) -> None:
+    """Cancelled while queued, while running, or during the commit; in the last case it is committed."""
 
     async def main() -> None:
         store = await open_store(f"sqlite:///{tmp_path}/store.db")
@@ -254,11 +254,11 @@ def test_whoever_is_cancelled_anywhere_in_a_group_leaves_nothing_or_all(tmp_path
     asyncio.run(main())
 
 
-def test_a_full_disk_is_told_as_such_and_takes_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+def test_a_full_disk_raises_unavailable_and_loses_no_acknowledged_write(tmp_path: Path) -> None:
     async def main() -> None:
         store = await open_store(f"sqlite:///{tmp_path}/store.db")
         await store.migrate()
-        pragma = store._writer.execute  # type: ignore[attr-defined]  # a disk of a known size
+        pragma = store._writer.execute  # type: ignore[attr-defined]  # simulates a disk of a known size
         pages = pragma("PRAGMA page_count").fetchone()[0]
         pragma(f"PRAGMA max_page_count={pages + 20}")
         outcomes: dict[str, object] = {}
@@ -319,7 +319,7 @@ asyncio.run(main())
 """
 
 
-def test_many_who_share_a_commit_keep_what_they_were_told_when_the_process_is_killed(tmp_path: Path) -> None:
+def test_acknowledged_writes_of_shared_commits_survive_a_killed_process(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
 
     async def prepare() -> None:
@@ -337,18 +337,18 @@ def test_many_who_share_a_commit_keep_what_they_were_told_when_the_process_is_ki
             lines = list(itertools.islice(process.stdout, chance.randint(200, 400)))
             process.kill()
             lines += process.stdout
-        told = {line.strip() for line in lines if line.endswith("\n") and line != "commit\n"}
+        acknowledged = {line.strip() for line in lines if line.endswith("\n") and line != "commit\n"}
         commits = lines.count("commit\n")
-        # Else nobody shared anything, and this tests nothing.
-        assert 0 < commits * 2 < len(told), (commits, len(told))
+        # Otherwise no commit was shared, and the test proves nothing.
+        assert 0 < commits * 2 < len(acknowledged), (commits, len(acknowledged))
         with closing(sqlite3.connect(path)) as connection:
             found = {row[0] for row in connection.execute("SELECT id FROM participants")}
             assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        assert told <= found
+        assert acknowledged <= found
         assert all(f"{name}, too" in found for name in found if not name.endswith(", too"))
 
 
-def test_a_batch_changes_no_table_that_it_also_touches_otherwise() -> None:
+def test_a_batch_refuses_an_update_beside_another_write_to_the_same_table() -> None:
     batch = Batch()
     for statement in (
         "INSERT INTO a (x) VALUES (:x)",
@@ -368,14 +368,14 @@ def test_a_batch_changes_no_table_that_it_also_touches_otherwise() -> None:
     )
 
 
-def test_a_batch_has_an_end() -> None:
+def test_a_batch_is_bounded() -> None:
     batch = Batch()
     while batch.takes("INSERT INTO a (x) VALUES (:x)"):
         batch.add("INSERT INTO a (x) VALUES (:x)", {"x": 1})
     assert len(batch.together()[1]) == Batch.LIMIT
 
 
-def test_a_refusal_of_what_was_put_off_undoes_everything(postgresql: object) -> None:
+def test_an_error_of_a_queued_write_rolls_back_the_transaction(postgresql: object) -> None:
     async def main() -> None:
         store = await open_store(postgresql.new_database())  # type: ignore[attr-defined]
         await store.migrate()

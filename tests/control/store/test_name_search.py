@@ -1,4 +1,4 @@
-"""Names are found by any part of them, with an index as without one."""
+"""Search by a substring of the name gives the same result with and without an index."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mainstay.control.store.engine.paging import CursorPage, Page, SqlCondition,
 from mainstay.control.store.engine.records import fold
 from mainstay.control.store.services import SERVICES, ServiceRow
 
-# What means something to LIKE, to the language of the index, or to whoever folds.
+# Special to LIKE, to the query language of the index, or to case folding.
 PIECES = [
     "a",
     "A",
@@ -71,31 +71,31 @@ names = st.lists(st.sampled_from(PIECES), min_size=1, max_size=8).map("".join) |
 )
 
 
-class Undone(Exception):
-    """Ends a transaction whose work nobody needs."""
+class RolledBack(Exception):
+    """Raised to roll back a transaction."""
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def inside(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> Iterator[Callable[[Callable[[Transaction], Awaitable[None]]], None]]:
-    """Runs work in a transaction that is undone; many times on one store."""
+    """Runs work in a transaction that is rolled back; the store is reused."""
     url = f"sqlite:///{tmp_path}/store.db"
     if request.param == "postgresql":
-        # A small table would be read as a whole otherwise, and the index be left alone.
+        # Otherwise PostgreSQL scans a small table and does not use the index.
         url = request.getfixturevalue("postgresql").new_database() + "&enable_seqscan=off"
     with asyncio.Runner() as runner:
         store = runner.run(open_store(url))
         runner.run(store.migrate())
 
-        async def undo(work: Callable[[Transaction], Awaitable[None]]) -> None:
+        async def roll_back(work: Callable[[Transaction], Awaitable[None]]) -> None:
             async with store.transaction() as tx:
                 await work(tx)
-                raise Undone
+                raise RolledBack
 
         def run(work: Callable[[Transaction], Awaitable[None]]) -> None:
-            with pytest.raises(Undone):
-                runner.run(undo(work))
+            with pytest.raises(RolledBack):
+                runner.run(roll_back(work))
 
         yield run
         runner.run(store.close())
@@ -155,7 +155,7 @@ def test_a_search_finds_what_a_plain_comparison_finds(
     check()
 
 
-def test_a_search_follows_new_names_and_deletions(
+def test_a_search_reflects_renames_and_deletions(
     inside: Callable[[Callable[[Transaction], Awaitable[None]]], None],
 ) -> None:
     async def work(tx: Transaction) -> None:
@@ -181,7 +181,7 @@ def test_a_part_of_few_or_very_many_names_is_found_within_scope_and_filters(
 
     async def work(tx: Transaction) -> None:
         owners = await new_owners(tx)
-        stranger = service(await new_owners(tx), "Bulk 59 of somebody else")
+        stranger = service(await new_owners(tx), "Bulk 59 of another consumer")
         await insert_service(tx, stranger)
         await fill_inside(tx, owners, count)
         caller = Caller(Role.PARTICIPANT, "t", participant_id=owners.consumer_id)
@@ -201,7 +201,7 @@ def test_a_part_of_few_or_very_many_names_is_found_within_scope_and_filters(
 
 async def fill_inside(tx: Transaction, owners: Owners, count: int) -> None:
     class Open:
-        """A store whose only transaction is this one."""
+        """A store that returns the open transaction."""
 
         def transaction(self) -> Open:
             return self
@@ -216,7 +216,7 @@ async def fill_inside(tx: Transaction, owners: Owners, count: int) -> None:
 
 
 def test_a_compacted_file_finds_the_same_names(tmp_path: Path) -> None:
-    """SQLite reserves the right to give the rows of a table other numbers then."""
+    """VACUUM may change the row ids of a table."""
     path = tmp_path / "store.db"
     deleted, kept = range(1, 2001), range(2001, 3001)
 
@@ -244,14 +244,14 @@ def test_a_compacted_file_finds_the_same_names(tmp_path: Path) -> None:
                 "Bulk 23456",
                 *(f"Bulk {number}" for number in range(2340, 2350) if number not in (2345, 2346)),
             }
-            # Whether the index holds exactly the names.
+            # Fails unless the index contains exactly the names.
             await tx.execute("INSERT INTO service_names (service_names, rank) VALUES ('integrity-check', 1)")
         await store.close()
 
     assert "0003_name_search" in asyncio.run(prepare())
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("VACUUM")
-        # Not every release makes use of the right.
+        # Not every release changes row ids, so the test does.
         connection.execute(
             "UPDATE services SET rowid = (SELECT count(*) FROM services AS others WHERE others.id <= services.id)"
         )
@@ -260,8 +260,8 @@ def test_a_compacted_file_finds_the_same_names(tmp_path: Path) -> None:
     asyncio.run(check())
 
 
-def test_a_search_looks_only_at_services_that_match(tmp_path: Path) -> None:
-    """Names that share their trigrams with what is searched for are told apart before their rows are fetched."""
+def test_a_search_fetches_only_rows_of_matching_services(tmp_path: Path) -> None:
+    """Names that match by trigrams only are excluded before their rows are read."""
 
     async def main() -> None:
         store = await open_store(f"sqlite:///{tmp_path}/store.db")
@@ -279,8 +279,8 @@ def test_a_search_looks_only_at_services_that_match(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_database_that_may_not_have_the_index_works_without_it(postgresql: Cluster) -> None:
-    """The extension needs a right that the server's role may lack; once somebody creates it, the next start uses it."""
+def test_a_database_that_cannot_have_the_index_works_without_it(postgresql: Cluster) -> None:
+    """The role of the server may lack the right to create the extension; once it exists, the next start uses it."""
     url = postgresql.new_database()
     database = url.removeprefix("postgresql://postgres@/").partition("?")[0]
     role = f"r{database}"
@@ -308,6 +308,6 @@ def test_a_database_that_may_not_have_the_index_works_without_it(postgresql: Clu
         run, found = asyncio.run(start())
     assert "0003_name_search" not in run
     assert found == ["Straße"]
-    assert [each["event"] for each in logs] == ["going on without an index"]
+    assert [each["event"] for each in logs] == ["optional migration skipped"]
     as_owner("CREATE EXTENSION pg_trgm")
     assert asyncio.run(start()) == (["0003_name_search"], ["Straße"])

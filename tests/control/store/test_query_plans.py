@@ -1,4 +1,4 @@
-"""What is asked all the time is answered from an index, whatever the size of the tables; the databases' own plans say so."""
+"""Frequent queries use an index, whatever the size of the tables. EXPLAIN of both databases is the evidence."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from mainstay.control.store.jobs import JOBS
 from mainstay.control.store.services import SERVICES
 from mainstay.control.store.tokens import find_caller
 
-Ask = Callable[[Transaction], Awaitable[object]]
+Query = Callable[[Transaction], Awaitable[object]]
 CALLER = Caller(Role.PARTICIPANT, "t", participant_id="p")
-SERVICES_THERE = 3000
-# A job, an event and a token for each service, so that the databases have something to choose between.
+SERVICE_COUNT = 3000
+# A job, an event and a token for each service, so that the planners have real alternatives.
 HISTORY = (
     RUN_OF_EACH,
     job_of_each("CASE WHEN status = 'Started' THEN 'Completed' ELSE 'Pending' END"),
@@ -46,8 +46,8 @@ HISTORY = (
 )
 
 
-class Planning:
-    """A transaction that keeps the plan of everything that is asked of it."""
+class RecordingTransaction:
+    """A transaction that records the plan of every query."""
 
     for_update = skip_locked = ""
 
@@ -67,10 +67,10 @@ class Planning:
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def plan_of(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[Ask], list[str]]]:
+) -> Iterator[Callable[[Query], list[str]]]:
     url = f"sqlite:///{tmp_path_factory.mktemp('plans')}/store.db"
     if request.param == "postgresql":
-        # Small tables are read as a whole otherwise; where no index fits, they still are.
+        # Otherwise PostgreSQL scans small tables; without a fitting index it still does.
         url = request.getfixturevalue("postgresql").new_database() + "&enable_seqscan=off"
     with asyncio.Runner() as runner:
         store = runner.run(open_store(url))
@@ -79,19 +79,19 @@ def plan_of(
             await store.migrate()
             async with store.transaction() as tx:
                 owners = await new_owners(tx)
-            await fill(store, owners, 1, SERVICES_THERE)
+            await fill(store, owners, 1, SERVICE_COUNT)
             async with store.transaction() as tx:
                 for statement in HISTORY:
                     await tx.execute(statement)
 
-        async def plan(ask: Ask) -> list[str]:
+        async def plan(query: Query) -> list[str]:
             async with store.transaction() as tx:
-                planning = Planning(tx, store.dialect)
-                await ask(planning)  # type: ignore[arg-type]
-            return planning.lines
+                recording = RecordingTransaction(tx, store.dialect)
+                await query(recording)  # type: ignore[arg-type]
+            return recording.lines
 
         runner.run(prepare())
-        yield lambda ask: runner.run(plan(ask))
+        yield lambda query: runner.run(plan(query))
         runner.run(store.close())
 
 
@@ -100,13 +100,13 @@ def cursor_at(sort: str, value: int, record_id: str) -> str:
 
 
 def reads_everything(lines: list[str]) -> bool:
-    """SQLite says SCAN with the name of a table and no index; PostgreSQL says Seq Scan."""
+    """SQLite prints SCAN with a table and no index; PostgreSQL prints Seq Scan."""
     return any(
         "Seq Scan" in line or re.fullmatch(r"SCAN (services|jobs|events|tokens|agents)", line) for line in lines
     )
 
 
-def services_after(*query: tuple[str, str]) -> Ask:
+def services_after(*query: tuple[str, str]) -> Query:
     own = owned_by(relation_of(CALLER, "service", "read"), CALLER)
     return lambda tx: list_page(tx, SERVICES, parse_listing(SERVICES, query), own)
 
@@ -131,7 +131,7 @@ def jobs_after(tx: Transaction) -> Awaitable[object]:
 
 
 DEEP = cursor_at("created_at", 1_600_000_500_000_000, "x")
-HOT: dict[str, tuple[Ask, tuple[str, ...]]] = {
+FREQUENT: dict[str, tuple[Query, tuple[str, ...]]] = {
     "the first page of services": (services_after(("after", "")), ("services_by_provider", "services_by_consumer")),
     "a later page of services": (services_after(("after", DEEP)), ("services_by_provider", "services_by_consumer")),
     "a later page of services in one status": (
@@ -149,18 +149,21 @@ HOT: dict[str, tuple[Ask, tuple[str, ...]]] = {
         ("events_by_provider", "events_by_consumer", "events_by_participant"),
     ),
     "a page of events": (events_listed, ("events_by_provider", "events_by_consumer", "events_by_participant")),
-    "are there events without a number": (has_unnumbered, ("sequence_number",)),
-    "whose token is this": (lambda tx: find_caller(tx, "token"), ("tokens",)),
-    "what an agent may take": (lambda tx: jobs.pending_jobs(tx, "a", 10, None), ("jobs_pending", "jobs_processing")),
-    "who wins a claim": (
+    "unnumbered events": (has_unnumbered, ("sequence_number",)),
+    "the owner of a token": (lambda tx: find_caller(tx, "token"), ("tokens",)),
+    "jobs that an agent may claim": (
+        lambda tx: jobs.pending_jobs(tx, "a", 10, None),
+        ("jobs_pending", "jobs_processing"),
+    ),
+    "a claim": (
         lambda tx: jobs.claim(tx, "j", NOW, NOW + timedelta(minutes=5), None),
         ("jobs",),
     ),
     "the active job of a service": (lambda tx: jobs.active_job(tx, "s"), ("jobs_one_active",)),
-    "jobs whose time is up": (lambda tx: jobs.overdue_ids(tx, NOW, 50), ("jobs_by_deadline",)),
-    "agents that are silent": (lambda tx: silent_agents(tx, NOW, 100), ("agents_by_silence",)),
+    "overdue jobs": (lambda tx: jobs.overdue_ids(tx, NOW, 50), ("jobs_by_deadline",)),
+    "silent agents": (lambda tx: silent_agents(tx, NOW, 100), ("agents_by_silence",)),
 }
-# SQLite names the indexes of unique columns by itself.
+# Each database has its own names for the indexes of unique columns.
 OTHER_NAMES = {
     "sequence_number": ("sqlite_autoindex_events_2", "events_sequence_number_key"),
     "tokens": ("sqlite_autoindex_tokens_2", "tokens_hash_key"),
@@ -168,32 +171,32 @@ OTHER_NAMES = {
 }
 
 
-@pytest.mark.parametrize("question", HOT)
-def test_hot_questions_are_answered_from_an_index(plan_of: Callable[[Ask], list[str]], question: str) -> None:
-    ask, indexes = HOT[question]
-    lines = plan_of(ask)
+@pytest.mark.parametrize("name", FREQUENT)
+def test_frequent_queries_use_an_index(plan_of: Callable[[Query], list[str]], name: str) -> None:
+    query, indexes = FREQUENT[name]
+    lines = plan_of(query)
     plan = "\n".join(lines)
     assert not reads_everything(lines), plan
     for index in indexes:
-        assert any(name in plan for name in OTHER_NAMES.get(index, (index,))), plan
+        assert any(known in plan for known in OTHER_NAMES.get(index, (index,))), plan
 
 
 @pytest.mark.parametrize("scoped", [False, True])
-def test_a_search_by_name_asks_the_index_of_names(plan_of: Callable[[Ask], list[str]], *, scoped: bool) -> None:
+def test_a_search_by_name_uses_the_name_index(plan_of: Callable[[Query], list[str]], *, scoped: bool) -> None:
     own = owned_by(relation_of(CALLER, "service", "read"), CALLER) if scoped else []
     for query in ([("name", "ulk 2999")], [("name", "ulk 2999"), ("after", "")]):
         lines = plan_of(lambda tx, query=query: list_page(tx, SERVICES, parse_listing(SERVICES, query), own))  # type: ignore[misc]
         plan = "\n".join(lines)
         if scoped and "Index Cond" in plan:
-            # PostgreSQL knows that this caller owns nothing, and looks there first.
+            # PostgreSQL estimates that this caller owns nothing and uses that index first.
             continue
         assert "service_names VIRTUAL TABLE INDEX" in plan or "services_by_name" in plan, plan
-        met = [line for line in lines if line.startswith(("SCAN services", "SEARCH services"))]
-        assert set(met) <= {"SEARCH services USING INDEX sqlite_autoindex_services_1 (id=?)"}, plan
+        rows_read = [line for line in lines if line.startswith(("SCAN services", "SEARCH services"))]
+        assert set(rows_read) <= {"SEARCH services USING INDEX sqlite_autoindex_services_1 (id=?)"}, plan
 
 
-def test_a_list_is_planned_for_whoever_asks(postgresql: Cluster) -> None:
-    """A plan for any caller would walk past a million services of everybody to find none of a caller's own."""
+def test_a_list_is_planned_for_the_actual_caller(postgresql: Cluster) -> None:
+    """A generic plan would scan a million services of other callers to find none of this one."""
 
     async def plans() -> dict[str, int]:
         store = PostgresqlStore(postgresql.new_database(), pool_size=1)
@@ -201,12 +204,12 @@ def test_a_list_is_planned_for_whoever_asks(postgresql: Cluster) -> None:
         await store.migrate()
         async with store.transaction() as tx:
             owners = await new_owners(tx)
-        await fill(store, owners, 1, SERVICES_THERE)
-        ask = services_after(("after", ""))
+        await fill(store, owners, 1, SERVICE_COUNT)
+        query = services_after(("after", ""))
         for open_transaction in (store.reading, store.transaction):
             for _ in range(10):
                 async with open_transaction() as tx:
-                    await ask(tx)
+                    await query(tx)
         async with store.asking() as tx:
             found = await tx.fetch("SELECT statement, generic_plans FROM pg_prepared_statements")
         await store.close()

@@ -1,4 +1,4 @@
-"""What both databases promise: one suite, run on each."""
+"""The contract of a store: one suite, run on both databases."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def participant(name: str = "one", **more: object) -> Participant:
     return Participant(**{**fields, "name": name, **more})  # type: ignore[arg-type]
 
 
-def test_what_was_committed_is_read_back_as_it_was(run: Run) -> None:
+def test_a_committed_record_is_read_back_unchanged(run: Run) -> None:
     async def test(store: Store) -> None:
-        kept = participant("Ünïcode ✓")
+        written = participant("Ünïcode ✓")
         async with store.transaction() as tx:
-            await PARTICIPANTS.insert(tx, kept)
+            await PARTICIPANTS.insert(tx, written)
         async with store.reading() as tx:
-            assert await PARTICIPANTS.find(tx, kept.id) == kept
+            assert await PARTICIPANTS.find(tx, written.id) == written
 
     run(test)
 
@@ -105,21 +105,21 @@ def test_a_duplicate_is_refused_by_name(run: Run) -> None:
     run(test)
 
 
-def test_a_row_that_is_needed_cannot_go(run: Run) -> None:
+def test_a_referenced_row_cannot_be_deleted(run: Run) -> None:
     async def test(store: Store) -> None:
-        needed = participant()
-        group = ServiceGroup(id=str(uuid4()), created_at=NOW, updated_at=NOW, name="g", consumer_id=needed.id)
+        referenced = participant()
+        group = ServiceGroup(id=str(uuid4()), created_at=NOW, updated_at=NOW, name="g", consumer_id=referenced.id)
         async with store.transaction() as tx:
-            await PARTICIPANTS.insert(tx, needed)
+            await PARTICIPANTS.insert(tx, referenced)
             await SERVICE_GROUPS.insert(tx, group)
         with pytest.raises(StillReferenced):
             async with store.transaction() as tx:
-                await PARTICIPANTS.delete(tx, needed.id)
+                await PARTICIPANTS.delete(tx, referenced.id)
 
     run(test)
 
 
-def test_writers_at_once_all_succeed(run: Run) -> None:
+def test_concurrent_writers_all_succeed(run: Run) -> None:
     async def test(store: Store) -> None:
         async def add(number: int) -> None:
             async with store.transaction() as tx:
@@ -134,7 +134,7 @@ def test_writers_at_once_all_succeed(run: Run) -> None:
     run(test)
 
 
-def test_a_writer_that_is_told_to_stop_leaves_the_store_usable(run: Run) -> None:
+def test_a_cancelled_writer_leaves_the_store_usable(run: Run) -> None:
     async def test(store: Store) -> None:
         async def hold() -> None:
             async with store.transaction() as tx:
@@ -155,41 +155,41 @@ def test_a_writer_that_is_told_to_stop_leaves_the_store_usable(run: Run) -> None
     run(test)
 
 
-def test_announcements_come_after_the_commit_and_only_then(run: Run) -> None:
+def test_listeners_are_notified_only_after_the_commit(run: Run) -> None:
     async def test(store: Store) -> None:
         async def fail() -> None:
             async with store.transaction() as tx:
                 tx.announce("topic")
                 raise RuntimeError
 
-        with store.bus.listening("topic") as news:
+        with store.bus.listening("topic") as notified:
             with pytest.raises(RuntimeError):
                 await fail()
-            assert not news.is_set()
+            assert not notified.is_set()
             async with store.transaction() as tx:
                 tx.announce("topic")
-                assert not news.is_set()
-            await asyncio.wait_for(news.wait(), timeout=5)
+                assert not notified.is_set()
+            await asyncio.wait_for(notified.wait(), timeout=5)
 
     run(test)
 
 
-def test_replicas_hear_each_other(postgresql: object) -> None:
+def test_replicas_notify_each_other(postgresql: object) -> None:
     async def main() -> None:
         url = postgresql.new_database()  # type: ignore[attr-defined]
         one, other = await open_store(url), await open_store(url)
         try:
-            # The listener needs a moment to be there; until then nothing is lost but time.
+            # The listener connects in the background, so the first announcements may be lost.
             for _ in range(100):
-                with other.bus.listening("topic") as news:
+                with other.bus.listening("topic") as notified:
                     async with one.transaction() as tx:
                         tx.announce("topic")
                     try:
-                        await asyncio.wait_for(news.wait(), timeout=0.1)
+                        await asyncio.wait_for(notified.wait(), timeout=0.1)
                     except TimeoutError:
                         continue
                     return
-            pytest.fail("the other replica heard nothing")
+            pytest.fail("the other replica was not notified")
         finally:
             await one.close()
             await other.close()
@@ -210,7 +210,7 @@ def event(at: datetime) -> EventRow:
     )
 
 
-def test_events_are_numbered_without_gaps_and_none_is_skipped(run: Run) -> None:
+def test_events_are_numbered_without_gaps(run: Run) -> None:
     async def test(store: Store) -> None:
         seen: list[str] = []
         written: list[str] = []
@@ -260,7 +260,7 @@ async def names_of(store: Store, *query: tuple[str, str]) -> list[str]:
     return [each.name for each in page.items]
 
 
-def test_names_are_found_by_a_part_of_them_in_any_case(run: Run) -> None:
+def test_names_are_found_by_a_substring_in_any_case(run: Run) -> None:
     async def test(store: Store) -> None:
         await fill(store, ["Straße 100%", "STRASSE", "under_score", "underXscore", "ÖL"])
         assert sorted(await names_of(store, ("name", "strasse"))) == ["STRASSE", "Straße 100%"]
@@ -272,7 +272,7 @@ def test_names_are_found_by_a_part_of_them_in_any_case(run: Run) -> None:
     run(test)
 
 
-def test_text_sorts_by_its_bytes_on_both(run: Run) -> None:
+def test_text_sorts_by_its_bytes(run: Run) -> None:
     async def test(store: Store) -> None:
         await fill(store, ["b", "B", "a", "_", "Ä", "é"])
         assert await names_of(store, ("sort", "name")) == ["B", "_", "a", "b", "Ä", "é"]
@@ -282,7 +282,7 @@ def test_text_sorts_by_its_bytes_on_both(run: Run) -> None:
     run(test)
 
 
-def test_pages_after_a_cursor_give_every_row_once(run: Run) -> None:
+def test_pages_by_cursor_contain_every_row_once(run: Run) -> None:
     async def test(store: Store) -> None:
         await fill(store, [f"n{number % 7}" for number in range(53)])
         for sort in ("name", "-name", "createdAt", "-status"):
@@ -300,7 +300,7 @@ def test_pages_after_a_cursor_give_every_row_once(run: Run) -> None:
     run(test)
 
 
-def test_a_numbered_page_knows_the_whole(run: Run) -> None:
+def test_a_numbered_page_contains_the_totals(run: Run) -> None:
     async def test(store: Store) -> None:
         await fill(store, [f"n{number}" for number in range(21)])
         async with store.reading() as tx:
@@ -325,7 +325,7 @@ def test_a_numbered_page_knows_the_whole(run: Run) -> None:
         ("name", "a\0b"),
     ],
 )
-def test_a_list_asked_for_wrongly_is_refused(query: tuple[str, str]) -> None:
+def test_an_invalid_list_parameter_is_refused(query: tuple[str, str]) -> None:
     with pytest.raises(BadQuery):
         parse_listing(PARTICIPANTS, [query])
 
@@ -338,26 +338,26 @@ def test_migrations_run_once_and_under_a_lock(run: Run) -> None:
     run(test)
 
 
-def test_a_migration_that_was_changed_is_noticed() -> None:
+def test_a_changed_migration_is_refused() -> None:
     first = migrations("sqlite")[0]
     with pytest.raises(ChangedMigration):
         pending("sqlite", {first.name: "something else"})
 
 
-def test_a_database_of_a_newer_release_is_left_alone() -> None:
+def test_a_database_of_a_newer_release_is_refused() -> None:
     known = {migration.name: migration.checksum for migration in migrations("sqlite")}
     with pytest.raises(NewerDatabase):
         pending("sqlite", {**known, "9999_future": "?"})
 
 
-def test_every_migration_has_a_number_of_its_own() -> None:
+def test_migrations_are_numbered_without_gaps() -> None:
     for dialect in ("sqlite", "postgresql"):
         found: tuple[Migration, ...] = migrations(dialect)
         numbers = [migration.name.split("_")[0] for migration in found]
         assert numbers == [f"{number:04d}" for number in range(1, len(numbers) + 1)]
 
 
-def test_parameters_are_numbered_and_quoted_text_is_left_alone() -> None:
+def test_parameters_are_numbered_and_string_literals_are_ignored() -> None:
     statement = "SELECT ':no', :a::text, '''(:x)' WHERE b = :b AND c = :a"
     assert number_parameters(statement) == ("SELECT ':no', $1::text, '''(:x)' WHERE b = $2 AND c = $1", ("a", "b"))
 
@@ -373,7 +373,7 @@ def test_the_database_file_is_private(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_the_embedded_database_waits_for_the_disk(tmp_path: Path) -> None:
+def test_sqlite_waits_for_the_disk_at_a_commit(tmp_path: Path) -> None:
     async def main() -> None:
         store = await open_store(f"sqlite:///{tmp_path}/store.db")
         async with store.transaction() as tx:

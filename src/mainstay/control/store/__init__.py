@@ -1,1 +1,1 @@
-"""Remembers: two databases behind one door, one file per noun, numbered migrations. It decides nothing."""
+"""Reads and writes records: one file per noun; `engine/` holds the two databases. It decides nothing."""

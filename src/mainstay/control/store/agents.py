@@ -1,4 +1,4 @@
-"""Agents: the programs of a provider that do the work, and the codes that let a new one in."""
+"""Agents: the programs of a provider that execute jobs, and the codes that enrol them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AGENTS = Table("agents", "agent", AgentRow)
 
 
 async def find_for(tx: Transaction, agent_id: str, service_type_id: str) -> tuple[AgentRow, str, bool] | None:
-    """The agent, the name of its type, and whether that serves the service type."""
+    """The agent, the name of its agent type, and whether that type serves the service type."""
     rows = await tx.fetch(
         f"SELECT {AGENTS.select('agents')}, agent_types.name AS type_name, CASE WHEN EXISTS"
         " (SELECT 1 FROM agent_type_service_types AS served WHERE served.agent_type_id = agents.agent_type_id"
@@ -40,8 +40,8 @@ async def find_for(tx: Transaction, agent_id: str, service_type_id: str) -> tupl
 
 
 async def note_sign_of_life(tx: Transaction, agent_id: str, now: datetime) -> bool:
-    """Not a change of the agent: no event, and `updatedAt` stays. False where it would be one: the agent is not there
-    yet, or was silent."""
+    """Updates the time of the last request only: no event, `updatedAt` unchanged. False if the agent is New or
+    Disconnected, because then its status must change too."""
     changed = await tx.execute(
         "UPDATE agents SET last_status_update = :now WHERE id = :id AND status NOT IN ('New', 'Disconnected')",
         now=to_microseconds(now),
@@ -70,7 +70,7 @@ async def add_code(tx: Transaction, code_hash: str, agent_id: str, expires_at: d
 
 
 async def use_code(tx: Transaction, code_hash: str, now: datetime) -> str | None:
-    """The agent that the code lets in; a code is used up by the asking, so exactly one of many gets it."""
+    """The agent that the code enrols. The same statement deletes the code, so exactly one of many callers gets it."""
     rows = await tx.fetch(
         "DELETE FROM enrolment_codes WHERE hash = :hash AND expires_at > :now RETURNING agent_id",
         hash=code_hash,

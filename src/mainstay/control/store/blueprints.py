@@ -1,4 +1,4 @@
-"""Blueprints: bundles kept by the digest of their bytes, each version of a name being one of them."""
+"""Blueprint bundles, stored by the digest of their bytes. A version of a name points to one bundle."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mainstay.control.store.engine.records import Record, Table, fold, to_micros
 
 
 class BlueprintVersion(Record, frozen=True, kw_only=True):
-    """Its id is its digest."""
+    """The id equals the digest."""
 
     digest: str
     name: str
@@ -23,12 +23,12 @@ class BlueprintVersion(Record, frozen=True, kw_only=True):
     is_current: bool
 
 
-# A view, for lists only.
+# A view in the database: lists only.
 BLUEPRINT_VERSIONS = Table("blueprint_versions", "blueprint", BlueprintVersion)
 
 
 async def keep(tx: Transaction, digest: str, content: bytes, now: datetime) -> bool:
-    """Whether it is new."""
+    """Stores the bundle; returns whether it is new."""
     return (
         await tx.execute(
             "INSERT INTO blueprints (digest, created_at, content) VALUES (:digest, :now, :content)"
@@ -44,7 +44,7 @@ async def keep(tx: Transaction, digest: str, content: bytes, now: datetime) -> b
 async def name_version(
     tx: Transaction, digest: str, name: str, version: str, service_type_id: str, moves: Sequence[str]
 ) -> None:
-    """This bundle is this version from now on. One that was before stays, nameless, for the services that are on it."""
+    """Points the version to this bundle. A bundle that had it before stays, without a version, for services on it."""
     await tx.execute(
         "UPDATE blueprints SET version = NULL WHERE name = :name AND version = :version AND digest <> :digest",
         name=name,
@@ -64,7 +64,7 @@ async def name_version(
 
 
 async def find_version(tx: Transaction, name: str, version: str) -> str | None:
-    """The digest of this version."""
+    """The digest of this version's bundle."""
     rows = await tx.fetch(
         "SELECT digest FROM blueprints WHERE name = :name AND version = :version", name=name, version=version
     )
@@ -72,7 +72,7 @@ async def find_version(tx: Transaction, name: str, version: str) -> str | None:
 
 
 async def moves_to(tx: Transaction, service_type_id: str, action: str) -> str | None:
-    """The type's current version, if this action brings a service to it."""
+    """The digest of the type's current version, if this action moves a service to it."""
     rows = await tx.fetch(
         "SELECT blueprints.digest, blueprints.moves FROM service_types"
         " JOIN blueprints ON blueprints.digest = service_types.blueprint_digest WHERE service_types.id = :id",

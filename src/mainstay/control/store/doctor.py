@@ -1,4 +1,4 @@
-"""Questions that only a look over everything can answer."""
+"""Queries of `mainstay doctor` over whole tables. Each has a limit."""
 
 from __future__ import annotations
 

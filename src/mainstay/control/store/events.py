@@ -1,4 +1,4 @@
-"""Events: written with the change they tell of, numbered by whoever reads first."""
+"""Events: written in the transaction of the change they record, numbered before the next read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mainstay.control.store.engine.records import Record, Table
 
 
 class EventRow(Record, frozen=True, kw_only=True):
-    # None while nobody has read it.
+    # None until the next read numbers it.
     sequence_number: int | None = None
     type: str
     initiator_type: Literal["user", "system"]
@@ -28,8 +28,8 @@ NUMBERED = SqlCondition("sequence_number IS NOT NULL")
 
 
 async def number_events(tx: Transaction) -> None:
-    """Gives every committed row its number. The lock comes first, in a statement of its own: what the next one sees
-    then includes everything the last holder numbered."""
+    """Gives every committed row its number. The lock is a statement of its own, so that the update sees every number
+    that the last holder assigned."""
     await tx.lock("events")
     await tx.execute(
         "UPDATE events SET sequence_number = numbered.number FROM ("

@@ -1,4 +1,4 @@
-"""Answers that are given again when the same order is sent again."""
+"""Idempotency keys: the stored answer to a request, returned when the same request is repeated."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mainstay.control.store.engine.records import to_microseconds
 
 
 async def reserve(tx: Transaction, token_id: str, key: str, digest: str, now: datetime) -> tuple[str, str] | None:
-    """None: the key is new, and whoever sends it at the same time waits. Else (digest, answer) of the first time."""
+    """None: the key is new, and concurrent requests with it wait for this one. Else (digest, answer) of the first."""
     inserted = await tx.execute(
         "INSERT INTO idempotency_keys (token_id, key, created_at, body_digest, answer)"
         " VALUES (:token_id, :key, :now, :digest, '') ON CONFLICT (token_id, key) DO NOTHING",

@@ -1,4 +1,4 @@
-"""Jobs and the runs they belong to. Who wins a claim is decided by one guarded statement."""
+"""Jobs and the runs they belong to. One guarded UPDATE decides which agent gets a claim."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mainstay.control.domain.jobs import ACTIVE, JobStatus
 from mainstay.control.store.engine.contract import Row, Transaction
 from mainstay.control.store.engine.records import Record, Table, to_microseconds, to_optional_microseconds, to_time
 
-# As SQL, with the same text as in the partial indexes: the databases use those only then.
+# The same text as in the partial indexes; otherwise the databases do not use them.
 ACTIVE_STATUSES = "({})".format(", ".join(f"'{status}'" for status in ACTIVE))
 
 
@@ -22,7 +22,7 @@ class JobRow(Record, frozen=True, kw_only=True):
     error_message: str | None = None
     claimed_at: datetime | None = None
     completed_at: datetime | None = None
-    # None on a job that is held without a lease.
+    # None: claimed without a lease.
     lease_expires_at: datetime | None = None
     attempt: int = 1
     progress: dict[str, object] | None = None
@@ -30,7 +30,7 @@ class JobRow(Record, frozen=True, kw_only=True):
     run_id: str
     step: int = 1
     blueprint_digest: str | None = None
-    # What the host must still answer to the same question when the job begins; None was ordered without a plan.
+    # Digest of the host's forecast, which must still match when the job starts; None: ordered without a plan.
     plan_digest: str | None = None
     agent_id: str
     service_id: str
@@ -42,17 +42,17 @@ class RunRow(Record, frozen=True, kw_only=True):
     service_id: str
     action: str
     visited: list[str]
-    # What the service's properties become when the run succeeds; None leaves them.
+    # The properties of the service once the run succeeds; None: unchanged.
     properties: dict[str, object] | None = None
-    # Who set what in them, by path.
+    # Which actor set each property, by path.
     origins: dict[str, object]
-    # Pool values and secrets taken for it: kept if it succeeds, given back if not.
+    # Pool values and secrets allocated for the run: kept if it succeeds, released if it fails.
     taken_values: list[str]
     new_secrets: list[str]
-    # What is replaced: given back if it succeeds.
+    # Pool values and secrets that the run replaces: released if it succeeds.
     released_values: list[str]
     retired_secrets: list[str]
-    # The version of the blueprint that the service is on when it succeeds; None leaves the one it is on.
+    # The blueprint version of the service once the run succeeds; None: unchanged.
     blueprint_digest: str | None = None
 
 
@@ -61,7 +61,7 @@ RUNS = Table("runs", "run", RunRow)
 
 
 class JobHold(msgspec.Struct, frozen=True):
-    """What a job row holds that is nobody else's business."""
+    """Columns of a job that are not part of its public record."""
 
     deadline_at: datetime | None
     lease_hash: str | None
@@ -100,7 +100,7 @@ async def claim(
     deadline: datetime,
     lease: tuple[datetime, str, str | None] | None,
 ) -> JobRow | None:
-    """`lease`: when it ends, the hash of its token, the caller's own name for the claim. None: another was faster."""
+    """`lease` is (expiry, hash of the lease token, the caller's claim id). Returns None if the job is not pending."""
     expires, lease_hash, claim_id = lease if lease is not None else (None, None, None)
     rows = await tx.fetch(
         "UPDATE jobs SET status = 'Processing', claimed_at = :now, updated_at = :now, lease_expires_at = :expires,"
@@ -117,7 +117,7 @@ async def claim(
 
 
 async def pending_jobs(tx: Transaction, agent_id: str, limit: int, service_id: str | None) -> list[JobRow]:
-    """What the agent may take now: one job of each group, none of a group that it is at work in."""
+    """Jobs that the agent may claim now: one per service group, none of a group with a job in progress."""
     wanted = "" if service_id is None else " AND service_id = :service_id"
     rows = await tx.fetch(
         f"SELECT {JOBS.select()} FROM (SELECT {JOBS.select()}, row_number() OVER"
@@ -133,7 +133,7 @@ async def pending_jobs(tx: Transaction, agent_id: str, limit: int, service_id: s
 
 
 async def waited_for_agents(tx: Transaction, before: datetime, limit: int) -> list[str]:
-    """Agents that have left jobs alone for a while."""
+    """Agents with jobs that have been pending since before this time."""
     rows = await tx.fetch(
         f"SELECT DISTINCT agent_id FROM jobs WHERE status = 'Pending' AND created_at < :before LIMIT {limit}",
         before=to_microseconds(before),

@@ -1,4 +1,4 @@
-"""Metric types and entries, and what a series comes to over time."""
+"""Metric types, metric entries and aggregates over a series."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def aggregate(
     end: datetime,
     seconds: int | None,
 ) -> list[tuple[int, float]]:
-    """(number of the bucket since 1970, its value); without seconds the whole range is one bucket, number 0."""
+    """(bucket number since 1970, value). Without `seconds` the whole range is bucket 0."""
     bucket = "0" if seconds is None else f"created_at / {seconds * MICROSECONDS}"
     service_id, resource_id, type_id = series
     parameters: dict[str, Value] = {
@@ -57,7 +57,7 @@ async def aggregate(
         "end": to_microseconds(end),
     }
     if kind == "diff":
-        # The last value less the first, in the order of time.
+        # The last value minus the first, by time.
         statement = (
             "SELECT DISTINCT bucket, last_value - first_value AS value FROM (SELECT bucket,"
             " first_value(value) OVER (PARTITION BY bucket ORDER BY created_at, id) AS first_value,"

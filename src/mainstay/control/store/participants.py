@@ -1,4 +1,4 @@
-"""Participants: who offers and who orders; both are roles of the same noun."""
+"""Participants: providers and consumers. A participant may be both."""
 
 from __future__ import annotations
 

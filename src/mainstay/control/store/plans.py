@@ -1,4 +1,4 @@
-"""What agents are asked for plans, while somebody waits for the answer. Each question is handed out once."""
+"""Plan requests to agents. A row exists while a client waits for the answer; each is delivered once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mainstay.control.store.engine.records import Record, Table, to_microseconds
 
 class PlanRequest(Record, frozen=True, kw_only=True):
     agent_id: str
-    # When nobody waits any more.
+    # The client stops waiting at this time.
     deadline_at: datetime
 
 
@@ -27,7 +27,7 @@ async def is_waiting(tx: Transaction, agent_id: str, now: datetime) -> bool:
 
 
 async def take(tx: Transaction, agent_id: str, limit: int, now: datetime) -> list[tuple[PlanRequest, bytes]]:
-    """The oldest questions that nobody has been handed yet."""
+    """Marks the oldest undelivered requests as delivered and returns them."""
     rows = await tx.fetch(
         "UPDATE plan_requests SET taken = 1 WHERE id IN (SELECT id FROM plan_requests"
         " WHERE agent_id = :agent_id AND taken = 0 AND deadline_at > :now"
@@ -41,7 +41,7 @@ async def take(tx: Transaction, agent_id: str, limit: int, now: datetime) -> lis
 
 
 async def keep_answer(tx: Transaction, request_id: str, answer: bytes) -> None:
-    """The first answer counts."""
+    """Keeps the first answer and ignores later ones."""
     await tx.execute(
         "UPDATE plan_requests SET answer = :answer WHERE id = :id AND answer IS NULL", id=request_id, answer=answer
     )
@@ -67,5 +67,5 @@ async def forget_older(tx: Transaction, before: datetime) -> None:
 def _bytes(row: Row, name: str) -> bytes:
     value = row[name]
     if not isinstance(value, bytes):
-        raise TypeError(f"{name} is bytes")
+        raise TypeError(f"{name} must be bytes")
     return value

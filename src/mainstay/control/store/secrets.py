@@ -1,4 +1,4 @@
-"""Sealed secrets: found by reference, gone with their owner. They are never listed."""
+"""Sealed secrets: found by reference, deleted with their owner, never listed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COLUMNS = "reference, ciphertext, key_id, owner_kind, owner_id, schema_path, typ
 def _decode(row: Row) -> StoredSecret:
     ciphertext = row["ciphertext"]
     if not isinstance(ciphertext, bytes):
-        raise TypeError("a sealed value is bytes")
+        raise TypeError("a sealed value must be bytes")
     names = ("key_id", "owner_kind", "owner_id", "schema_path", "type")
     return StoredSecret(str(row["reference"]), ciphertext, *(str(row[name]) for name in names))
 
@@ -91,7 +91,7 @@ async def delete_of(tx: Transaction, owner_kind: str, owner_id: str) -> None:
 
 
 async def note_reading(tx: Transaction, reference: str, job_id: str, now: datetime, every: timedelta) -> bool:
-    """Whether it was already known that the secret is read: for this job, or without one not long ago."""
+    """Records a reading. True if one is already recorded: for this job or, without a job, within `every`."""
     oldest = 0 if job_id else to_microseconds(now - every)
     rows = await tx.fetch(
         "INSERT INTO vault_readings (reference, job_id, read_at) VALUES (:reference, :job_id, :now)"

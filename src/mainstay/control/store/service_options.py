@@ -1,4 +1,4 @@
-"""Service options: what a provider offers for a property, by type of option."""
+"""Service options: the values that a provider offers for a property, by option type."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ServiceOption(Record, frozen=True, kw_only=True):
     provider_id: str
     service_option_type_id: str
     name: str
-    # Any JSON but null.
+    # Any JSON value except null.
     value: object
     enabled: bool
     display_order: int

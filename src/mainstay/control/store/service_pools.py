@@ -1,4 +1,4 @@
-"""Pool sets, pools and their values: a value belongs to one service at a time, and the tables see to it."""
+"""Pool sets, pools and pool values. Constraints of the tables ensure that a value belongs to one service at most."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ServicePoolValue(Record, frozen=True, kw_only=True):
     value: object
     service_pool_id: str
     provider_id: str
-    # None is free.
+    # None: the value is free.
     service_id: str | None = None
     property_name: str | None = None
     allocated_at: datetime | None = None
@@ -56,7 +56,7 @@ async def find_pool(tx: Transaction, pool_set_id: str, pool_type: str) -> Servic
 async def take_listed(
     tx: Transaction, pool_id: str, service_id: str, path: str, now: datetime, value_key: str | None
 ) -> ServicePoolValue | None:
-    """The oldest free value, or exactly the one with this key; None if there is none. One guarded statement decides."""
+    """Allocates the oldest free value, or the one with this key, in one guarded UPDATE. None: no value is free."""
     wanted = "" if value_key is None else " AND value_key = :value_key"
     rows = await tx.fetch(
         "UPDATE service_pool_values SET service_id = :service_id, property_name = :path, allocated_at = :now,"
@@ -90,7 +90,7 @@ def _address_bytes(number: int) -> bytes:
 
 
 async def range_holding(tx: Transaction, pool_id: str, number: int | None) -> tuple[int, int] | None:
-    """The free range with this address in it; told no address, the lowest free range."""
+    """The free range that contains this address; without an address, the lowest free range."""
     inside = "" if number is None else " AND first_address <= :address"
     way = "ASC" if number is None else "DESC"
     rows = await tx.fetch(
@@ -125,7 +125,7 @@ async def add_range(tx: Transaction, pool_id: str, first: int, last: int) -> Non
 
 
 async def range_starting(tx: Transaction, pool_id: str, first: int) -> int | None:
-    """The end of the free range that starts here."""
+    """The last address of the free range that starts at `first`."""
     rows = await tx.fetch(
         "SELECT last_address FROM service_pool_ranges WHERE service_pool_id = :pool_id AND first_address = :first",
         pool_id=pool_id,
@@ -139,7 +139,7 @@ async def clear_ranges(tx: Transaction, pool_id: str) -> None:
 
 
 async def count_values(tx: Transaction, pool_id: str) -> tuple[int, int]:
-    """How many there are, and how many of them are taken."""
+    """(total, allocated)."""
     rows = await tx.fetch(
         "SELECT count(*) AS total, count(service_id) AS allocated FROM service_pool_values"
         " WHERE service_pool_id = :pool_id",

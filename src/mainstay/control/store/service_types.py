@@ -1,4 +1,4 @@
-"""Service types: what can be ordered, and the life of what was."""
+"""Service types: property schema, lifecycle and current blueprint of what can be ordered."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from mainstay.control.store.engine.records import Record, Table, to_time
 
 class ServiceTypeRow(Record, frozen=True, kw_only=True):
     name: str
-    # None is free-form, or the built-in lifecycle. Kept exactly as written.
+    # None: free-form properties, the built-in lifecycle. Stored exactly as written.
     property_schema: dict[str, object] | None = None
     lifecycle_schema: dict[str, object] | None = None
-    # What new services get; None where nothing was pushed.
+    # The blueprint of new services; None: none was pushed.
     blueprint_digest: str | None = None
 
 
@@ -23,7 +23,7 @@ SERVICE_TYPES = Table("service_types", "service_type", ServiceTypeRow)
 
 
 class TypeVersion(msgspec.Struct, frozen=True):
-    """A service type without its definition, which is large and may be known already."""
+    """A service type without its definition, which is large and usually cached."""
 
     name: str
     updated_at: datetime

@@ -1,4 +1,4 @@
-"""Services, what they refer to, and the states they have been in."""
+"""Services, their references to each other and their state history."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ LIVING_ONLY = SqlCondition("is_terminal = 0")
 
 
 class ServiceContext(msgspec.Struct, frozen=True):
-    """What is shown of a service beside its own row."""
+    """What a service view shows beyond the row of the service."""
 
     agent_name: str
     agent_status: str
     type_name: str
     type_version: datetime
-    # (id, action, status) of the active one, if any.
+    # (id, action, status) of the active job.
     job: tuple[str, str, str] | None
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceForUpdate:
     service: ServiceRow
-    # Which form of its type's definition holds.
+    # `updated_at` of its service type: identifies the definition.
     type_version: datetime
     pool_set_id: str | None
 
 
 async def find_for_update(tx: Transaction, service_id: str, *, lock: bool = False) -> ServiceForUpdate | None:
-    """A service with what is needed to do something with it, in one go."""
+    """A service with the data that every action on it needs, in one query."""
     ending = f"{tx.for_update} OF services" if lock and tx.for_update else ""
     rows = await tx.fetch(
         f"SELECT {SERVICES.select('services')}, service_types.updated_at AS type_version,"
@@ -73,11 +73,11 @@ async def find_for_update(tx: Transaction, service_id: str, *, lock: bool = Fals
     )
 
 
-_AROUND = (
+_CONTEXT_COLUMNS = (
     "agents.name AS agent_name, agents.status AS agent_status, service_types.name AS type_name,"
     " service_types.updated_at AS type_version, jobs.id AS job_id, jobs.action AS job_action, jobs.status AS job_status"
 )
-_WITH_AROUND = (
+_CONTEXT_TABLES = (
     "services JOIN agents ON agents.id = services.agent_id"
     " JOIN service_types ON service_types.id = services.service_type_id"
     f" LEFT JOIN jobs ON jobs.service_id = services.id AND jobs.status IN {ACTIVE_STATUSES}"
@@ -89,15 +89,15 @@ async def read_contexts(tx: Transaction, ids: Sequence[str]) -> dict[str, Servic
     if not marks:
         return {}
     rows = await tx.fetch(
-        f"SELECT services.id, {_AROUND} FROM {_WITH_AROUND}"
+        f"SELECT services.id, {_CONTEXT_COLUMNS} FROM {_CONTEXT_TABLES}"
         f" WHERE services.id IN ({', '.join(f':{name}' for name in marks)})",
         **marks,  # type: ignore[arg-type]
     )
-    return {str(row["id"]): _around(row) for row in rows}
+    return {str(row["id"]): _context(row) for row in rows}
 
 
 class ServiceWithParties(msgspec.Struct, frozen=True):
-    """A service with all that is shown of it beside a job."""
+    """A service as shown with a job."""
 
     service: ServiceRow
     around: ServiceContext
@@ -106,13 +106,13 @@ class ServiceWithParties(msgspec.Struct, frozen=True):
 
 
 async def read_with_parties(tx: Transaction, ids: Iterable[str]) -> dict[str, ServiceWithParties]:
-    """Those that are there, in one go."""
+    """Existing services by id, in one query."""
     marks: dict[str, Value] = {f"id_{index}": service_id for index, service_id in enumerate(dict.fromkeys(ids))}
     if not marks:
         return {}
     rows = await tx.fetch(
-        f"SELECT {SERVICES.select('services')}, {_AROUND}, providers.name AS provider_name,"
-        f" consumers.name AS consumer_name FROM {_WITH_AROUND}"
+        f"SELECT {SERVICES.select('services')}, {_CONTEXT_COLUMNS}, providers.name AS provider_name,"
+        f" consumers.name AS consumer_name FROM {_CONTEXT_TABLES}"
         " JOIN participants AS providers ON providers.id = services.provider_id"
         " JOIN participants AS consumers ON consumers.id = services.consumer_id"
         f" WHERE services.id IN ({', '.join(f':{name}' for name in marks)})",
@@ -120,13 +120,13 @@ async def read_with_parties(tx: Transaction, ids: Iterable[str]) -> dict[str, Se
     )
     return {
         str(row["id"]): ServiceWithParties(
-            SERVICES.decode(row), _around(row), str(row["provider_name"]), str(row["consumer_name"])
+            SERVICES.decode(row), _context(row), str(row["provider_name"]), str(row["consumer_name"])
         )
         for row in rows
     }
 
 
-def _around(row: Row) -> ServiceContext:
+def _context(row: Row) -> ServiceContext:
     return ServiceContext(
         str(row["agent_name"]),
         str(row["agent_status"]),
@@ -137,7 +137,7 @@ def _around(row: Row) -> ServiceContext:
 
 
 async def find_living(tx: Transaction, ids: Sequence[str]) -> list[tuple[ServiceRow, str]]:
-    """Those that exist and are not terminal, each with the name of its type."""
+    """The services that exist and are not terminal, each with the name of its type."""
     found: list[tuple[ServiceRow, str]] = []
     for service_id in ids:
         rows = await tx.fetch(
@@ -163,7 +163,7 @@ async def living_served_by(tx: Transaction, agent_type_id: str, service_type_id:
 
 
 async def living_ids(tx: Transaction, column: str, value: str, limit: int = 10) -> list[str]:
-    """Living services that belong to a group, agent, type or participant; `column` is written in this program."""
+    """Living services that belong to a group, agent, type or participant; `column` is a literal of this program."""
     rows = await tx.fetch(
         f"SELECT id FROM services WHERE {column} = :value AND is_terminal = 0 ORDER BY created_at LIMIT {limit}",
         value=value,
@@ -181,12 +181,12 @@ async def serves_group(tx: Transaction, agent_id: str, group_id: str) -> bool:
 
 
 async def delete_terminal(tx: Transaction, column: str, value: str) -> None:
-    """They go with what they belonged to; their events stay."""
+    """Deletes terminal services before the record they belong to is deleted; their events stay."""
     await tx.execute(f"DELETE FROM services WHERE {column} = :value AND is_terminal = 1", value=value)
 
 
 async def set_references(tx: Transaction, service_id: str, references: Sequence[tuple[str, str]]) -> None:
-    """(path, id of the service that is named there)."""
+    """Replaces the references: (path, id of the target service)."""
     await tx.execute("DELETE FROM service_references WHERE service_id = :id", id=service_id)
     for path, target_id in references:
         await tx.execute(

@@ -1,4 +1,4 @@
-"""Subscribers to events: one instance of each at a time, and how far it is."""
+"""Event subscribers: which instance holds the lease, and the last acknowledged event."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mainstay.control.store.events import EVENTS, EventRow
 
 
 async def lease(tx: Transaction, subscriber_id: str, instance_id: str, now: datetime, until: datetime) -> int | None:
-    """How far the subscriber is; None if another instance has the lease. One guarded statement decides."""
+    """Takes the lease in one guarded statement; returns the last acknowledged number. None: another holds the lease."""
     rows = await tx.fetch(
         "INSERT INTO event_subscriptions (subscriber_id, instance_id, lease_expires_at, last_sequence)"
         " VALUES (:subscriber_id, :instance_id, :until, 0)"
@@ -27,7 +27,7 @@ async def lease(tx: Transaction, subscriber_id: str, instance_id: str, now: date
 
 
 async def acknowledge(tx: Transaction, subscriber_id: str, instance_id: str, sequence: int) -> bool:
-    """False where another instance has the lease, or the subscriber is already as far."""
+    """False if another instance has the lease, or the number is not between the last acknowledged and the newest."""
     changed = await tx.execute(
         "UPDATE event_subscriptions SET last_sequence = :sequence WHERE subscriber_id = :subscriber_id"
         " AND instance_id = :instance_id AND last_sequence < :sequence"

@@ -1,4 +1,4 @@
-"""Tokens, kept only as hashes. A token is long and random, so one round of a fast hash hides it, and an index finds it."""
+"""Tokens, stored as hashes only. A token is long and random, so a single fast hash is enough and can be indexed."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Role = Literal["admin", "participant", "agent"]
 class Token(Record, frozen=True, kw_only=True):
     name: str
     role: Role
-    # None never expires.
+    # None: never expires.
     expire_at: datetime | None = None
-    # Of an agent's token: its provider.
+    # For an agent's token: the provider of the agent.
     participant_id: str | None = None
     agent_id: str | None = None
 
 
 class TokenWithValue(Token, frozen=True, kw_only=True):
-    """The only answer that shows the token itself."""
+    """The only response that contains the token itself."""
 
     value: str
 
@@ -38,7 +38,7 @@ def hash_token(value: str) -> str:
 
 
 async def find_caller(tx: Transaction, value: str) -> Row | None:
-    """Whose token this is, with all that decides whether the bearer is let in."""
+    """The owner of the token, with everything that decides whether the request is admitted."""
     rows = await tx.fetch(
         "SELECT tokens.id AS token_id, tokens.role, tokens.expire_at, tokens.agent_id,"
         " tokens.participant_id, participants.status AS participant_status, agents.status AS agent_status,"

@@ -1,6 +1,6 @@
-"""Everything in the tables as lines of JSON, read from one consistent view; the same for both databases.
+"""Backup and restore: all tables as JSON lines, read in one consistent snapshot. Both databases use one format.
 
-Sealed secrets stay sealed and tokens stay hashes: a backup tells nobody anything without the vault's key."""
+Secrets stay sealed and tokens stay hashed: without the vault key a backup reveals neither."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COMMON_KEY = re.compile(r"^\s*PRIMARY KEY \(([^)]*)\)", re.MULTILINE)
 
 
 class BadBackup(Exception):
-    """The file is not a whole backup of a database like this one."""
+    """The file is not a complete backup, or does not fit this database."""
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class TableHead(msgspec.Struct, frozen=True):
 
 
 class End(msgspec.Struct, frozen=True):
-    """Without it the file was cut off."""
+    """The last line. Without it the file is truncated."""
 
     rows: int
 
@@ -50,9 +50,9 @@ class Keyed:
 
 
 def _tables() -> tuple[Keyed, ...]:
-    """Every table in the order it was made, so that what a row needs comes before it.
+    """Every table in the order of creation, so that a row follows the rows it references.
 
-    As PostgreSQL has them: what SQLite has beside them is an index that follows by itself."""
+    From the PostgreSQL migrations: the extra tables of SQLite are an index that triggers maintain."""
     found = []
     for migration in migrations("postgresql"):
         for name, body in _TABLE.findall(migration.script):
@@ -109,27 +109,27 @@ async def _batch(tx: Transaction, table: Keyed, last: Row | None) -> list[Row]:
 
 
 async def load(tx: Transaction, lines: Iterable[bytes]) -> int:
-    """Into empty tables, in one transaction; how many rows. Anything that is not as it should be leaves nothing."""
+    """Loads a backup into empty tables and returns the number of rows. Raises `BadBackup`; the caller rolls back."""
     known = {table.name for table in _tables()}
     for name in known:
         if await tx.fetch(f"SELECT 1 AS found FROM {name} LIMIT 1"):
             raise BadBackup("the database is not empty; restore into a new one")
-    feed = iter(lines)
-    header = _read(next(feed, b""), Header)
+    remaining = iter(lines)
+    header = _read(next(remaining, b""), Header)
     if header.format != FORMAT or header.migrations != [each.name for each in migrations("sqlite")]:
-        raise BadBackup("the backup was made by another release; restore it with that one, then migrate")
+        raise BadBackup("the backup was made by another release; restore it with that release, then migrate")
     count = 0
     insert = ""
     columns: list[str] = []
-    for line in feed:
+    for line in remaining:
         if line.startswith(b"["):
             values = _read(line, list[object])
             named = {name: _decode(value) for name, value in zip(columns, values, strict=True)}
             await tx.execute(insert, **named)
             count += 1
         elif line.startswith(b'{"rows"'):
-            if _read(line, End).rows != count or next(feed, None) is not None:
-                raise BadBackup("the backup does not hold what it says")
+            if _read(line, End).rows != count or next(remaining, None) is not None:
+                raise BadBackup("the backup does not contain the number of rows that it states")
             return count
         else:
             head = _read(line, TableHead)
@@ -138,11 +138,11 @@ async def load(tx: Transaction, lines: Iterable[bytes]) -> int:
             columns = head.columns
             marks = ", ".join(f":{name}" for name in columns)
             insert = f"INSERT INTO {head.table} ({', '.join(columns)}) VALUES ({marks})"
-    raise BadBackup("the backup ends too early")
+    raise BadBackup("the backup is truncated")
 
 
 def _read(line: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(line, type=kind)
     except msgspec.MsgspecError:
-        raise BadBackup("the file is not a backup, or was damaged") from None
+        raise BadBackup("the file is not a backup, or is damaged") from None

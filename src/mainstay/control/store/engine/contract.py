@@ -1,4 +1,4 @@
-"""What a database must offer: transactions with named parameters, refusals by name, and word of what was committed."""
+"""The interface of a database: transactions with named parameters, named errors, notifications after a commit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Value = str | int | float | bytes | None
 
 
 class Duplicate(Exception):
-    """A unique constraint refused the row; `columns` names it as `table.column, table.column`."""
+    """A unique constraint was violated; `columns` names it as `table.column, table.column`."""
 
     def __init__(self, columns: str) -> None:
         super().__init__(columns)
@@ -21,38 +21,38 @@ class Duplicate(Exception):
 
 
 class StillReferenced(Exception):
-    """A foreign key refused: the row is needed by another, or the one it needs is gone."""
+    """A foreign key was violated: another row references this one, or the referenced row does not exist."""
 
 
 class Unavailable(Exception):
-    """The database cannot be reached now, or is too busy; the same request may succeed later."""
+    """The database is not reachable or too busy; the same request may succeed later."""
 
 
 class Transaction(Protocol):
-    # What the dialect adds to a SELECT so that the row cannot change before the commit.
+    # Appended to a SELECT: locks the rows until the commit.
     for_update: str
-    # The same, leaving out rows that others hold.
+    # The same, without rows that other transactions have locked.
     skip_locked: str
-    # Whether the index of names is a table that must be asked; else the database finds it by itself.
+    # Whether the name index is a table to query; if not, the planner of the database uses the index.
     asks_name_index: bool
 
     async def fetch(self, statement: str, *, slow: bool = False, **parameters: Value) -> Sequence[Row]: ...
 
     async def execute(self, statement: str, **parameters: Value) -> int:
-        """How many rows were touched."""
+        """Returns the number of affected rows."""
         ...
 
     async def later(self, statement: str, **parameters: Value) -> None:
-        """A write whose outcome nobody waits for: done before the next question and before the commit, maybe together
-        with others in one go. A refusal comes then."""
+        """Queues a write whose result is not needed. It runs before the next statement or the commit, possibly in one
+        batch with others, and raises its errors there."""
         ...
 
     async def lock(self, name: str) -> None:
-        """Holds a named lock until the end of the transaction, over all replicas."""
+        """Takes a named lock, across all replicas, until the end of the transaction."""
         ...
 
     def announce(self, topic: str) -> None:
-        """Wakes whoever waits for the topic, once this transaction is committed."""
+        """Wakes the listeners of the topic once this transaction is committed."""
         ...
 
 
@@ -68,29 +68,29 @@ class Store(Protocol):
     def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...
 
     def asking(self) -> AbstractAsyncContextManager[Transaction]:
-        """For a single question: no view is kept from one to the next, which makes it cheaper."""
+        """For a single query: cheaper, because statements do not share a snapshot."""
         ...
 
     def reading(self) -> AbstractAsyncContextManager[Transaction]:
-        """One consistent view of the committed; nothing can be written through it."""
+        """A read-only snapshot of the committed data."""
         ...
 
     async def migrate(self) -> list[str]:
-        """Brings the tables up to date under a lock; the names of the migrations that were run."""
+        """Runs pending migrations under a lock and returns their names."""
         ...
 
     async def close(self) -> None: ...
 
 
 class Bus:
-    """Who waits for what, in this process."""
+    """Notifies the listeners of a topic within this process."""
 
     def __init__(self) -> None:
         self._waiters: dict[str, set[asyncio.Event]] = defaultdict(set)
 
     @contextmanager
     def listening(self, topic: str) -> Iterator[asyncio.Event]:
-        """Listen first, look at the tables second: then nothing that is committed in between is missed."""
+        """Listen before reading the tables, so that no commit in between is missed."""
         event = asyncio.Event()
         self._waiters[topic].add(event)
         try:

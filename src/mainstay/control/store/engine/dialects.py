@@ -1,4 +1,4 @@
-"""Where the two databases differ: how parameters are written, and what the words of a table definition are called."""
+"""SQL differences between the databases: parameter syntax, column types, and batches of writes for PostgreSQL."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from functools import lru_cache
 
 from mainstay.control.store.engine.contract import Value
 
-# Quoted text is matched first, so that a colon in it is left alone; `::` is a cast.
+# String literals match first, so that a colon inside them is ignored; `::` is a cast.
 _TOKENS = re.compile(r"'(?:[^']|'')*'|::|:([a-z_][a-z0-9_]*)")
-# Text is ordered by its bytes in both, whatever language the server speaks.
+# Both databases order text by its bytes, whatever the locale of the server.
 _TYPES = {"INTEGER": "BIGINT", "BLOB": "BYTEA", "REAL": "DOUBLE PRECISION", "TEXT": 'TEXT COLLATE "C"'}
 _TYPE_WORDS = re.compile(r"\b(INTEGER|BLOB|REAL|TEXT)\b")
 
 
 @lru_cache(maxsize=2000)
 def number_parameters(statement: str) -> tuple[str, tuple[str, ...]]:
-    """`:name` as PostgreSQL wants it, `$1`, with the names in the order of their numbers."""
+    """Replaces `:name` by `$1`; returns the names in the order of their numbers."""
     names: list[str] = []
 
     def numbered(match: re.Match[str]) -> str:
@@ -32,8 +32,8 @@ def number_parameters(statement: str) -> tuple[str, tuple[str, ...]]:
 
 
 class Batch:
-    """Writes that PostgreSQL is told in one statement, where each part sees the tables as they were before: so a table
-    may be inserted into many times, but not changed beside anything else."""
+    """Writes combined into one statement. All parts see the tables as they were before the statement, so a batch may
+    contain several INSERTs into a table, but an UPDATE or DELETE only if it is the only write to its table."""
 
     LIMIT = 20
 
@@ -48,8 +48,8 @@ class Batch:
 
     def takes(self, statement: str) -> bool:
         verb, table = _target(statement)
-        there = self._tables.get(table)
-        return len(self._statements) < self.LIMIT and (there is None or there == verb == "INSERT")
+        earlier = self._tables.get(table)
+        return len(self._statements) < self.LIMIT and (earlier is None or earlier == verb == "INSERT")
 
     def add(self, statement: str, parameters: Mapping[str, Value]) -> None:
         verb, table = _target(statement)
@@ -80,5 +80,5 @@ def _combined(statements: tuple[str, ...]) -> str:
 
 
 def postgresql_definition(script: str) -> str:
-    """A table definition written for SQLite's strict tables, in the words of PostgreSQL."""
+    """Translates the definition of a strict SQLite table to PostgreSQL."""
     return _TYPE_WORDS.sub(lambda word: _TYPES[word.group(1)], script).replace(") STRICT;", ");")

@@ -1,4 +1,4 @@
-"""Opens the database that the settings name."""
+"""Opens the database that a URL names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mainstay.control.store.engine.sqlite import SqliteStore
 
 
 async def open_store(database_url: str) -> Store:
-    """`sqlite:///path/to/file`, or any address of a PostgreSQL database."""
+    """`sqlite:///path/to/file`, or the URL of a PostgreSQL database."""
     if database_url.startswith("sqlite:///"):
         return SqliteStore(Path(database_url.removeprefix("sqlite://")))
     from mainstay.control.store.engine.postgresql import PostgresqlStore

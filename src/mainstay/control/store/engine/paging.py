@@ -1,4 +1,4 @@
-"""Lists: filters, sorting and pages over any table, built only from names that the table itself knows."""
+"""Lists: filters, sorting and pages over any table. SQL contains only column names that the table declares."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from mainstay.foundation.numbers import parse_count
 MAX_PAGE_SIZE = 100
 DEFAULT_PAGE_SIZE = 10
 MAX_VALUES = 100
-# An offset beyond it would walk the whole table; `after` has no such limit.
+# A larger offset would read the whole table; `after` has no such limit.
 MAX_PAGE = 1_000_000
-# Far from both ends of the calendar, so that whatever is reckoned from a time exists.
+# Far from both limits of `datetime`, so that adding or subtracting a duration cannot overflow.
 YEARS = range(1000, 9000)
 MAX_WALKED = 1000
 MAX_INTEGER = 2**63 - 1
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class BadQuery(Exception):
-    """A list was asked for in a way it does not know; the text names the parameter."""
+    """A query parameter of a list is unknown or invalid; the message names it."""
 
 
 class Page(msgspec.Struct, Generic[T], rename="camel"):
@@ -45,7 +45,7 @@ class Page(msgspec.Struct, Generic[T], rename="camel"):
 
 
 class CursorPage(msgspec.Struct, Generic[T], rename="camel"):
-    """A page after a cursor: nothing is counted, so it costs the same at any size. `next` None is the last page."""
+    """A page after a cursor. It has no total, so its cost does not grow with the table. `next` None: last page."""
 
     items: list[T]
     has_next: bool
@@ -56,15 +56,15 @@ class CursorPage(msgspec.Struct, Generic[T], rename="camel"):
 class SqlCondition:
     sql: str
     parameters: Mapping[str, Value] = field(default_factory=dict)
-    # The same, as conditions of which any may hold: each may have an index of its own.
+    # The same condition as a disjunction: each alternative may have its own index.
     alternatives: tuple[str, ...] = ()
-    # The parts of names that are searched for, folded; any of them will do.
+    # Case-folded substrings of the name; a row must contain one of them.
     name_parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What was asked for, checked: `after` None asks for a numbered page."""
+    """A validated list request. `by_cursor` with `after` None is the first page by cursor."""
 
     conditions: tuple[SqlCondition, ...]
     sort: str
@@ -85,7 +85,7 @@ def parse_listing(
     aliases: Mapping[str, str] | None = None,
     substrings: frozenset[str] = frozenset({"name"}),
 ) -> Listing:
-    """`aliases` gives other names of fields; `substrings` are the fields that are searched instead of compared."""
+    """`aliases` are additional names of fields; `substrings` are fields matched by substring instead of equality."""
     names = {**wire_names(table.record), **(aliases or {})}
     single: dict[str, str] = {}
     filters: dict[str, list[str]] = {}
@@ -125,7 +125,7 @@ def _number(single: Mapping[str, str], key: str, default: int, least: int, most:
 def _sort(table: Table[R], names: Mapping[str, str], text: str) -> tuple[str, bool]:
     if not text:
         return "created_at", False
-    # A plus sign in an address means a space.
+    # A plus sign in a URL decodes to a space.
     wanted = text.lstrip("+- ")
     column = names.get(wanted)
     if column is None or table.kinds[column] is ColumnKind.JSON:
@@ -137,7 +137,7 @@ def _condition(table: Table[R], key: str, column: str, values: list[str], *, sub
     if len(values) > MAX_VALUES:
         raise BadQuery(f"{key} is given more than {MAX_VALUES} times")
     if any("\0" in value for value in values):
-        raise BadQuery(f"{key} holds a zero byte")
+        raise BadQuery(f"{key} contains a zero byte")
     if substring:
         searched = "name_folded" if column == "name" else column
         parts = [fold(value) for value in values]
@@ -177,10 +177,10 @@ def _parse_value(kind: ColumnKind, key: str, text: str) -> Value:
 
 
 def parse_time(text: str) -> datetime:
-    # The plus sign of a time zone may have become a space on the way.
+    # The plus sign of a time zone may have been decoded to a space.
     time = datetime.fromisoformat(text.replace(" ", "+"))
     if time.year not in YEARS:
-        raise ValueError("too far away")
+        raise ValueError("year out of range")
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
@@ -204,7 +204,7 @@ def _make_cursor(sort: str, row: Row) -> str:
 
 
 def owned_by(relation: Relation, caller: Caller) -> list[SqlCondition]:
-    """The rows that a relation opens to the caller."""
+    """The condition for the rows that a relation allows to the caller."""
     if relation.everything:
         return []
     parts: list[str] = []
@@ -230,13 +230,13 @@ async def list_page(
     source = await _source(tx, table, conditions, parameters)
     if listing.by_cursor:
         return await _page_after(tx, table, source, listing, conditions, parameters)
-    # All rows of a table are counted without looking at each, as long as nothing at all is asked of them.
+    # Without a WHERE clause SQLite counts rows without reading each of them.
     counting = f"SELECT count(*) AS total FROM {source}" + (f" WHERE {where}" if conditions else "")
     counted = await tx.fetch(counting, slow=True, **parameters)
     total = int(str(counted[0]["total"]))
     end = listing.page * listing.page_size
     if end <= MAX_WALKED:
-        # The first pages are what people look at, and need not sort everything.
+        # The first pages, which are the ones most read, are found without sorting the whole table.
         source = f"({walk(table, source, conditions, '1 = 1', f'{_order(listing)} LIMIT {end}')}) AS walked"
         where = "1 = 1"
     rows = await tx.fetch(
@@ -259,9 +259,9 @@ async def list_page(
 async def _source(
     tx: Transaction, table: Table[R], conditions: Sequence[SqlCondition], parameters: dict[str, Value]
 ) -> str:
-    """The table, or those of its rows that the index of names finds, if these are few.
+    """The table, or the rows that the name index finds, if these are few.
 
-    A part of many names is found soon by looking at one row after the other."""
+    If many names match, reading the table row by row finds a page sooner."""
     named = next((condition for condition in conditions if condition.name_parts), None)
     if named is None or not tx.asks_name_index or table.name_index is None:
         return table.name
@@ -271,7 +271,7 @@ async def _source(
     found = await trigrams.find(tx, table.name_index, wanted, named.sql, named.parameters)
     if found is None:
         return table.name
-    # Asked once, however often the rows are looked at.
+    # The index is queried once; count and page both use the result.
     parameters["found_by_name"] = found
     return (
         f"(SELECT {table.name}.* FROM json_each(:found_by_name) AS found CROSS JOIN {table.name}"
@@ -280,8 +280,8 @@ async def _source(
 
 
 def walk(table: Table[R], source: str, conditions: Sequence[SqlCondition], position: str, ending: str) -> str:
-    """The rows from a position on, in no order of their own. Each way to own a row is walked along its own index, and only the starts of these
-    walks are put together."""
+    """Rows from a position on, unordered. Each alternative of a condition is read along its own index up to the limit
+    in `ending`; UNION combines the results."""
     ways: list[list[str]] = [[position]]
     for condition in conditions:
         ways = [[*way, each] for way in ways for each in condition.alternatives or (condition.sql,)]
@@ -294,7 +294,7 @@ def walk(table: Table[R], source: str, conditions: Sequence[SqlCondition], posit
 
 def _order(listing: Listing) -> str:
     way = "DESC" if listing.descending else "ASC"
-    # Both databases, told nothing, put empty values at different ends.
+    # By default the databases sort NULL to different ends.
     empty = "" if listing.sort in ("created_at", "id", "name", "status") else f"{listing.sort} IS NULL, "
     return f"ORDER BY {empty}{listing.sort} {way}, id {way}"
 
@@ -308,7 +308,7 @@ async def _page_after(
     parameters: dict[str, Value],
 ) -> CursorPage[R]:
     sort = listing.sort
-    # A cursor says where a value stands, and an empty one stands nowhere.
+    # A row without a value has no position for a cursor.
     position = f"{sort} IS NOT NULL"
     if listing.after is not None:
         side = "<" if listing.descending else ">"

@@ -1,4 +1,4 @@
-"""PostgreSQL, for several replicas: a pool of connections, and one more that listens for what others committed."""
+"""PostgreSQL, for several replicas: a connection pool, and a connection that listens for commits of the others."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 CHANNEL = "mainstay"
 MIGRATION_LOCK = 0x6D61696E
 POOL_SIZE = 10
-# A payload may hold 8,000 bytes; topics are short.
+# A payload is limited to 8,000 bytes; topics are short.
 TOPICS_PER_NOTICE = 60
 RECONNECT_SECONDS = 1.0
 STATEMENT_SECONDS = 60
 MIGRATION_SECONDS = 3600
-# A plan for any values at all is made for none: whoever owns nothing would have a list look past what everybody owns.
-PLAN_FOR_THESE_VALUES = "SET LOCAL plan_cache_mode = force_custom_plan"
+# A generic plan ignores the values: for a caller without rows it would scan the rows of all other callers.
+CUSTOM_PLANS = "SET LOCAL plan_cache_mode = force_custom_plan"
 KEY = re.compile(r"Key \((.*?)\)=")
 GONE = (
     OSError,
@@ -45,13 +45,13 @@ GONE = (
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
     asyncpg.ReadOnlySQLTransactionError,
-    # Two that waited for each other, or could not be put in a row.
+    # Deadlocks and serialization failures.
     asyncpg.TransactionRollbackError,
-    # No room, no memory, no connection left.
+    # Out of disk space, memory or connections.
     asyncpg.InsufficientResourcesError,
-    # Shutting down, starting up, cancelled.
+    # Shutdown, startup, cancelled statements.
     asyncpg.OperatorInterventionError,
-    # The disk itself.
+    # I/O errors.
     asyncpg.PostgresSystemError,
 )
 # The extension is not installed, or this role may not create it.
@@ -66,7 +66,7 @@ log = structlog.get_logger("mainstay.store")
 
 
 class LeanConnection(asyncpg.Connection):
-    """Every transaction ends by itself and nothing is set on the session, so there is nothing to reset."""
+    """Skips the reset query: every transaction is closed and no session settings are changed."""
 
     def get_reset_query(self) -> str:
         return ""
@@ -77,17 +77,17 @@ class PostgresqlTransaction:
     skip_locked = " FOR UPDATE SKIP LOCKED"
     asks_name_index = False
 
-    def __init__(self, connection: PoolConnectionProxy[Any], *, plans_for_values: bool = False) -> None:
+    def __init__(self, connection: PoolConnectionProxy[Any], *, custom_plans: bool = False) -> None:
         self._connection = connection
-        self._plans_for_values = plans_for_values
+        self._custom_plans = custom_plans
         self._batch = Batch()
         self.topics: set[str] = set()
 
     async def fetch(self, statement: str, *, slow: bool = False, **parameters: Value) -> Sequence[Row]:
         await self.flush()
-        if slow and not self._plans_for_values:
-            self._plans_for_values = True
-            await self._connection.execute(PLAN_FOR_THESE_VALUES)
+        if slow and not self._custom_plans:
+            self._custom_plans = True
+            await self._connection.execute(CUSTOM_PLANS)
         text, names = number_parameters(statement)
         return await self._connection.fetch(text, *[parameters[name] for name in names])
 
@@ -104,7 +104,7 @@ class PostgresqlTransaction:
         self._batch.add(statement, parameters)
 
     async def flush(self) -> None:
-        """What was put off, in one round trip."""
+        """Executes the queued writes in one round trip."""
         if not self._batch.empty:
             batch, self._batch = self._batch, Batch()
             text, values = batch.together()
@@ -123,16 +123,16 @@ class PostgresqlStore:
     def __init__(self, url: str, *, pool_size: int = POOL_SIZE) -> None:
         self.bus = Bus()
         self._url = url
-        # Who is in this process was already told, without the way through the database.
+        # Identifies our own notices: listeners of this process were already notified.
         self._name = secrets.token_hex(8)
         self._pool: asyncpg.Pool[Any] | None = None
         self._pool_size = pool_size
         self._tasks: set[asyncio.Task[None]] = set()
         self._unsent: set[str] = set()
-        self._news = asyncio.Event()
+        self._has_unsent = asyncio.Event()
 
     async def open(self) -> None:
-        with _NamedRefusals():
+        with _NamedErrors():
             self._pool = await asyncpg.create_pool(
                 self._url,
                 min_size=1,
@@ -141,7 +141,7 @@ class PostgresqlStore:
                 command_timeout=STATEMENT_SECONDS,
                 server_settings={"application_name": "mainstay", "timezone": "UTC"},
             )
-        self._tasks = {asyncio.create_task(self._listen()), asyncio.create_task(self._tell())}
+        self._tasks = {asyncio.create_task(self._listen()), asyncio.create_task(self._send_notices())}
 
     @property
     def pool(self) -> asyncpg.Pool[Any]:
@@ -151,20 +151,20 @@ class PostgresqlStore:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Transaction]:
-        with _NamedRefusals():
+        with _NamedErrors():
             async with self.pool.acquire() as connection, connection.transaction():
                 transaction = PostgresqlTransaction(connection)
                 yield transaction
                 await transaction.flush()
         if transaction.topics:
-            # Sent after the commit and not in it, where it would make commits queue behind each other.
+            # Sent after the commit: NOTIFY inside a transaction serializes commits.
             self.bus.publish(frozenset(transaction.topics))
             self._unsent |= transaction.topics
-            self._news.set()
+            self._has_unsent.set()
 
     @asynccontextmanager
     async def asking(self) -> AsyncIterator[Transaction]:
-        with _NamedRefusals():
+        with _NamedErrors():
             async with self.pool.acquire() as connection:
                 transaction = PostgresqlTransaction(connection)
                 yield transaction
@@ -172,19 +172,19 @@ class PostgresqlStore:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Transaction]:
-        with _NamedRefusals():
+        with _NamedErrors():
             async with self.pool.acquire() as connection:
-                # Both in one round trip.
-                await connection.execute(f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {PLAN_FOR_THESE_VALUES}")
+                # One round trip for both.
+                await connection.execute(f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {CUSTOM_PLANS}")
                 try:
-                    transaction = PostgresqlTransaction(connection, plans_for_values=True)
+                    transaction = PostgresqlTransaction(connection, custom_plans=True)
                     yield transaction
                     await transaction.flush()
                 finally:
                     await connection.execute("ROLLBACK")
 
     async def migrate(self) -> list[str]:
-        with _NamedRefusals():
+        with _NamedErrors():
             async with self.pool.acquire() as connection, connection.transaction():
                 await connection.execute("SELECT pg_advisory_xact_lock($1)", MIGRATION_LOCK)
                 await connection.execute(HISTORY)
@@ -196,14 +196,14 @@ class PostgresqlStore:
                 ]
 
     async def _run(self, connection: PoolConnectionProxy[Any], migration: Migration) -> bool:
-        """Whether it was run; only an optional one may be left for another time."""
+        """Returns whether the migration was applied; only an optional one may be skipped."""
         try:
             async with connection.transaction():
                 await connection.execute(migration.script, timeout=MIGRATION_SECONDS)
         except LACKING as error:
             if not migration.optional:
                 raise
-            log.warning("going on without an index", migration=migration.name, reason=str(error))
+            log.warning("optional migration skipped", migration=migration.name, reason=str(error))
             return False
         await connection.execute(
             "INSERT INTO migrations VALUES ($1, $2, now()::text)", migration.name, migration.checksum
@@ -219,14 +219,14 @@ class PostgresqlStore:
                 await asyncio.wait_for(self._pool.close(), timeout=5)
 
     async def _listen(self) -> None:
-        """Passes on what other replicas announce; after a lost connection everybody looks again."""
+        """Publishes the notices of other replicas. Wakes all listeners after a reconnect, since notices may be lost."""
         while True:
             with suppress(*GONE, asyncpg.PostgresError, TimeoutError):
                 connection = await asyncpg.connect(self._url)
                 try:
                     lost = asyncio.Event()
                     connection.add_termination_listener(lambda _connection, lost=lost: lost.set())
-                    await connection.add_listener(CHANNEL, self._hear)
+                    await connection.add_listener(CHANNEL, self._receive_notice)
                     self.bus.wake_all()
                     await lost.wait()
                 finally:
@@ -234,25 +234,25 @@ class PostgresqlStore:
                         await connection.close(timeout=2)
             await asyncio.sleep(RECONNECT_SECONDS)
 
-    def _hear(self, _connection: object, _process: int, _channel: str, payload: object) -> None:
+    def _receive_notice(self, _connection: object, _process: int, _channel: str, payload: object) -> None:
         sender, *topics = str(payload).split(",")
         if sender != self._name:
             self.bus.publish(frozenset(topics))
 
-    async def _tell(self) -> None:
+    async def _send_notices(self) -> None:
         while True:
-            await self._news.wait()
-            self._news.clear()
+            await self._has_unsent.wait()
+            self._has_unsent.clear()
             topics, self._unsent = sorted(self._unsent), set()
-            # Who misses a notice looks again after a while by himself, so a lost one costs time and nothing else.
+            # Listeners poll as well, so a lost notice only causes a delay.
             with suppress(*GONE, asyncpg.PostgresError, TimeoutError):
                 for start in range(0, len(topics), TOPICS_PER_NOTICE):
                     payload = ",".join([self._name, *topics[start : start + TOPICS_PER_NOTICE]])
                     await self.pool.execute("SELECT pg_notify($1, $2)", CHANNEL, payload)
 
 
-class _NamedRefusals:
-    """The database's own errors, under the names the rest of the program knows."""
+class _NamedErrors:
+    """Translates errors of asyncpg to those of the store contract."""
 
     def __enter__(self) -> None:
         return None

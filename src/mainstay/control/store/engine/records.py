@@ -1,4 +1,4 @@
-"""A noun as a struct, and the struct as a row: columns, filters and sorting all follow from the fields."""
+"""Maps structs to rows: the columns, filters and sort keys of a table derive from the fields of its struct."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _kinds_of(record: type[msgspec.Struct]) -> Mapping[str, ColumnKind]:
 
 
 def wire_names(record: type[msgspec.Struct]) -> Mapping[str, str]:
-    """The name on the wire → the name of the field and of its column."""
+    """JSON name → name of the field and of its column."""
     return dict(zip(record.__struct_encode_fields__, record.__struct_fields__, strict=True))
 
 
@@ -97,17 +97,17 @@ R = TypeVar("R", bound=Record)
 
 
 class Table(Generic[R]):
-    """The rows of one noun. Only names that come from the struct are ever put into a statement."""
+    """The table of one noun. Statements contain only column names of its struct."""
 
     def __init__(self, name: str, noun: str, record: type[R], *, name_index: str | None = None) -> None:
         self.name = name
-        # As refusals and events call it.
+        # The name in error messages and in the access table.
         self.noun = noun
         self.record = record
         self.kinds = _kinds_of(record)
         self.columns = tuple(self.kinds)
         self.searched = "name" in self.kinds
-        # The table that finds names by their trigrams, where there may be too many rows to look at each.
+        # The trigram index of names, for tables too large to scan.
         self.name_index = name_index
         self._selected = ", ".join(self.columns)
         self._decoders = tuple((name, _DECODERS.get(kind)) for name, kind in self.kinds.items())
@@ -150,7 +150,7 @@ class Table(Generic[R]):
         return found[0] if found else None
 
     async def many(self, tx: Transaction, ids: Iterable[str]) -> dict[str, R]:
-        """The rows with these ids, in one go."""
+        """The rows with these ids, in one query."""
         marks: dict[str, Value] = {f"id_{index}": record_id for index, record_id in enumerate(sorted(set(ids)))}
         if not marks:
             return {}
@@ -183,5 +183,5 @@ async def referring_ids(tx: Transaction, table: str, column: str, record_id: str
 
 
 def fold(name: str) -> str:
-    """How names are compared when the case does not count; done here, because the databases fold differently."""
+    """Case-folds a name for searches. Done here, because the databases fold differently."""
     return name.casefold()

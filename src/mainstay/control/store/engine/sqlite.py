@@ -1,7 +1,7 @@
-"""The embedded database: one file, one writer at a time, readers beside it.
+"""SQLite: one file, one writer at a time, concurrent readers.
 
-Statements take microseconds, so they run where they are called; a commit waits for the disk, and so does not. Whoever
-queues meanwhile shares the next commit: each has a savepoint of its own, and none is told before the disk has it."""
+Statements take microseconds and run on the event loop; a commit waits for the disk and runs in a thread. Transactions
+that queue meanwhile share the next commit: each has its own savepoint and returns only after that commit."""
 
 from __future__ import annotations
 
@@ -29,23 +29,24 @@ from mainstay.control.store.engine.migrations import HISTORY, pending
 READERS = 4
 BUSY_SECONDS = 10
 STATEMENT_SECONDS = 60
-# Of SQLite's own machine; some milliseconds.
-INSTRUCTIONS_BETWEEN_LOOKS = 1_000_000
-GIVEN_UP = "the database gave up what was not yet committed"
-# A value may be taken for a service before that is there, and SQLite looks whether it came only at the commit, which many
-# share. So whoever touches such a pair notes the service, and it is looked at before he is done.
-PROMISES = """
-CREATE TEMP TABLE IF NOT EXISTS promised (service_id TEXT PRIMARY KEY);
-CREATE TEMP TRIGGER IF NOT EXISTS promise_by_insert AFTER INSERT ON main.service_pool_values
-WHEN new.service_id IS NOT NULL BEGIN INSERT OR IGNORE INTO promised VALUES (new.service_id); END;
-CREATE TEMP TRIGGER IF NOT EXISTS promise_by_update AFTER UPDATE OF service_id ON main.service_pool_values
-WHEN new.service_id IS NOT NULL BEGIN INSERT OR IGNORE INTO promised VALUES (new.service_id); END;
-CREATE TEMP TRIGGER IF NOT EXISTS promise_by_delete AFTER DELETE ON main.services
-BEGIN INSERT OR IGNORE INTO promised VALUES (old.id); END;
+# Virtual machine instructions between two checks of the time; a few milliseconds.
+INSTRUCTIONS_BETWEEN_CHECKS = 1_000_000
+ROLLED_BACK = "the database rolled back uncommitted changes"
+# A pool value may be allocated before its service is inserted. SQLite checks such a deferred foreign key only at the
+# commit, which several transactions share. Triggers therefore note the affected services, and each transaction checks
+# its own before it ends.
+DEFERRED_CHECKS = """
+CREATE TEMP TABLE IF NOT EXISTS unchecked_services (service_id TEXT PRIMARY KEY);
+CREATE TEMP TRIGGER IF NOT EXISTS check_after_insert AFTER INSERT ON main.service_pool_values
+WHEN new.service_id IS NOT NULL BEGIN INSERT OR IGNORE INTO unchecked_services VALUES (new.service_id); END;
+CREATE TEMP TRIGGER IF NOT EXISTS check_after_update AFTER UPDATE OF service_id ON main.service_pool_values
+WHEN new.service_id IS NOT NULL BEGIN INSERT OR IGNORE INTO unchecked_services VALUES (new.service_id); END;
+CREATE TEMP TRIGGER IF NOT EXISTS check_after_delete AFTER DELETE ON main.services
+BEGIN INSERT OR IGNORE INTO unchecked_services VALUES (old.id); END;
 """
-BROKEN_PROMISE = """
-SELECT 1 FROM promised JOIN service_pool_values USING (service_id)
-WHERE NOT EXISTS (SELECT 1 FROM services WHERE services.id = promised.service_id) LIMIT 1
+MISSING_SERVICE = """
+SELECT 1 FROM unchecked_services JOIN service_pool_values USING (service_id)
+WHERE NOT EXISTS (SELECT 1 FROM services WHERE services.id = unchecked_services.service_id) LIMIT 1
 """
 T = TypeVar("T")
 
@@ -63,26 +64,26 @@ class SqliteTransaction:
         def run() -> Sequence[Row]:
             return self._connection.execute(statement, parameters).fetchall()
 
-        def run_for_a_while() -> Sequence[Row]:
+        def run_with_timeout() -> Sequence[Row]:
             until = time.monotonic() + STATEMENT_SECONDS
-            self._connection.set_progress_handler(lambda: time.monotonic() > until, INSTRUCTIONS_BETWEEN_LOOKS)
+            self._connection.set_progress_handler(lambda: time.monotonic() > until, INSTRUCTIONS_BETWEEN_CHECKS)
             try:
                 return run()
             finally:
                 self._connection.set_progress_handler(None, 0)
 
-        with _named_refusals():
-            return await _finish_in_thread(run_for_a_while) if slow else run()
+        with _NamedErrors():
+            return await _finish_in_thread(run_with_timeout) if slow else run()
 
     async def execute(self, statement: str, **parameters: Value) -> int:
-        with _named_refusals():
+        with _NamedErrors():
             return self._connection.execute(statement, parameters).rowcount
 
     async def later(self, statement: str, **parameters: Value) -> None:
         await self.execute(statement, **parameters)
 
     async def lock(self, name: str) -> None:
-        """The one writer holds every lock there is."""
+        """Nothing to do: there is only one writer."""
 
     def announce(self, topic: str) -> None:
         self.topics.add(topic)
@@ -105,7 +106,7 @@ class SqliteStore:
         self._synchronous = synchronous
         self._writing = asyncio.Lock()
         self._group: CommitGroup | None = None
-        self._keeps_promises = False
+        self._has_deferred_checks = False
         self._committing: set[asyncio.Task[None]] = set()
         self._writer = self._connect()
         self._readers: asyncio.LifoQueue[sqlite3.Connection] = asyncio.LifoQueue()
@@ -115,7 +116,7 @@ class SqliteStore:
             self._readers.put_nowait(reader)
 
     def _connect(self) -> sqlite3.Connection:
-        # Nobody else may read the file, nor the log beside it, which inherits its mode.
+        # Readable by the owner only; the write-ahead log inherits the mode.
         if not self.path.exists():
             os.close(os.open(self.path, os.O_CREAT | os.O_WRONLY, 0o600))
         connection = sqlite3.connect(
@@ -132,7 +133,7 @@ class SqliteStore:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Transaction]:
         async with self._writing:
-            group = self._joined()
+            group = self._join_group()
             transaction = SqliteTransaction(self._writer)
             self._writer.execute("SAVEPOINT own")
             try:
@@ -144,10 +145,10 @@ class SqliteStore:
             group.topics |= transaction.topics
         await asyncio.shield(group.committed)
 
-    def _joined(self) -> CommitGroup:
-        """The open group, or a new one; its commit waits in line behind those who already wait to write."""
+    def _join_group(self) -> CommitGroup:
+        """The open group, or a new one. Its commit queues behind the transactions that already wait for the writer."""
         if self._group is None:
-            with _named_refusals():
+            with _NamedErrors():
                 self._writer.execute("BEGIN IMMEDIATE")
             self._group = CommitGroup()
             task = asyncio.create_task(self._commit(self._group))
@@ -157,16 +158,19 @@ class SqliteStore:
 
     def _finish(self) -> None:
         if not self._writer.in_transaction:
-            raise Unavailable(GIVEN_UP)
-        with _named_refusals():
-            if self._keeps_promises and self._writer.execute("SELECT 1 FROM promised LIMIT 1").fetchone():
-                if self._writer.execute(BROKEN_PROMISE).fetchone():
-                    raise StillReferenced("a pool value belongs to a service that is not there")
-                self._writer.execute("DELETE FROM promised")
+            raise Unavailable(ROLLED_BACK)
+        with _NamedErrors():
+            if (
+                self._has_deferred_checks
+                and self._writer.execute("SELECT 1 FROM unchecked_services LIMIT 1").fetchone()
+            ):
+                if self._writer.execute(MISSING_SERVICE).fetchone():
+                    raise StillReferenced("a pool value refers to a service that does not exist")
+                self._writer.execute("DELETE FROM unchecked_services")
             self._writer.execute("RELEASE own")
 
     def _undo(self, group: CommitGroup) -> None:
-        # A full disk and the like may have ended the whole transaction already, or do so now.
+        # An error such as a full disk may already have rolled back the whole transaction, or does so now.
         with suppress(sqlite3.Error):
             self._writer.execute("ROLLBACK TO own")
             self._writer.execute("RELEASE own")
@@ -175,7 +179,7 @@ class SqliteStore:
             self._writer.rollback()
         if self._group is group:
             self._group = None
-            _fail(group, Unavailable(GIVEN_UP))
+            _fail(group, Unavailable(ROLLED_BACK))
 
     async def _commit(self, group: CommitGroup) -> None:
         async with self._writing:
@@ -183,9 +187,9 @@ class SqliteStore:
                 return
             self._group = None
             try:
-                with _named_refusals():
+                with _NamedErrors():
                     await _finish_in_thread(self._writer.commit)
-            except Exception as error:  # noqa: BLE001 - whoever waits for the commit is told
+            except Exception as error:  # noqa: BLE001 - raised in every transaction of the group
                 if self._writer.in_transaction:
                     self._writer.rollback()
                 _fail(group, error)
@@ -233,8 +237,8 @@ class SqliteStore:
         finally:
             if self._writer.in_transaction:
                 self._writer.rollback()
-        self._writer.executescript(PROMISES)
-        self._keeps_promises = True
+        self._writer.executescript(DEFERRED_CHECKS)
+        self._has_deferred_checks = True
         return [migration.name for migration in waiting]
 
     async def close(self) -> None:
@@ -247,12 +251,12 @@ class SqliteStore:
 
 def _fail(group: CommitGroup, error: Exception) -> None:
     group.committed.set_exception(error)
-    # Nobody may be left to be told.
+    # Marks the exception as retrieved: all waiting transactions may have been cancelled.
     group.committed.exception()
 
 
 def _statements(script: str) -> list[str]:
-    """One by one, because running a whole script would commit the transaction around it."""
+    """Splits a script: `executescript` would commit the open transaction."""
     found: list[str] = []
     text = ""
     for line in script.splitlines(keepends=True):
@@ -264,7 +268,7 @@ def _statements(script: str) -> list[str]:
 
 
 async def _finish_in_thread(work: Callable[[], T]) -> T:
-    """Even who is told to stop waits for the end: the connection may not be used by two threads at once."""
+    """Not cancellable: the connection must not be used by two threads at once."""
     running = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(running)
@@ -273,8 +277,8 @@ async def _finish_in_thread(work: Callable[[], T]) -> T:
         raise
 
 
-class _named_refusals:  # noqa: N801 - reads as a word in `with`
-    """The database's own errors, under the names the rest of the program knows."""
+class _NamedErrors:
+    """Translates errors of sqlite3 to those of the store contract."""
 
     def __enter__(self) -> None:
         return None
@@ -286,7 +290,7 @@ class _named_refusals:  # noqa: N801 - reads as a word in `with`
                 raise Duplicate(match.group(1)) from error
             if text.startswith("FOREIGN KEY"):
                 raise StillReferenced(text) from error
-        # The last byte is the kind of an error, what is before it tells more.
+        # The lowest byte is the primary error code, the others refine it.
         if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF in (
             sqlite3.SQLITE_BUSY,
             sqlite3.SQLITE_FULL,

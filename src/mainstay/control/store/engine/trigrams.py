@@ -1,4 +1,4 @@
-"""Asks SQLite's index of names. It offers every name that may match; then the name itself is compared."""
+"""Queries the trigram index of names in SQLite. The index returns candidates; the condition then checks each name."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import msgspec
 from mainstay.control.store.engine.contract import Transaction, Value
 
 LENGTH = 3
-# Some of them narrow the search down enough.
+# The first trigrams are selective enough.
 MAX_TRIGRAMS = 12
 MAX_PARTS = 10
-# Beyond it, fetching and sorting all that match costs more than meeting some on the way through the table.
+# With more matches, fetching and sorting them costs more than scanning the table for the first page.
 MANY = 5000
 
 
 def expression(parts: Sequence[str]) -> str | None:
-    """None: the index cannot help, because a part is too short or there are too many."""
+    """The MATCH expression. None: the index does not apply, since a part is too short or there are too many parts."""
     if not 0 < len(parts) <= MAX_PARTS or any(len(part) < LENGTH for part in parts):
         return None
     return " OR ".join(f"({' AND '.join(map(_quoted, _trigrams(part)))})" for part in parts)
@@ -36,7 +36,7 @@ def _quoted(trigram: str) -> str:
 async def find(
     tx: Transaction, index: str, wanted: str, condition: str, parameters: Mapping[str, Value]
 ) -> str | None:
-    """The ids of the rows whose name satisfies the condition, as a JSON list; None: there are too many."""
+    """The ids of the rows whose name satisfies the condition, as a JSON list; None: more than `MANY`."""
     rows = await tx.fetch(
         f"SELECT id FROM (SELECT kept.id, kept.name_folded FROM {index} CROSS JOIN {index}_rows AS kept"
         f" ON kept.number = {index}.rowid WHERE {index} MATCH :wanted) AS offered WHERE {condition} LIMIT {MANY + 1}",

@@ -1,5 +1,5 @@
-"""Numbered scripts that only go forward. `0001_name.sql` is for both databases; `.sqlite.sql`, `.postgresql.sql` for one;
-`.postgresql.optional.sql` for one that may lack what it needs: then it is tried again at the next start."""
+"""Numbered migrations, forward only. `0001_name.sql` is for both databases; `.sqlite.sql`, `.postgresql.sql` for one.
+`.postgresql.optional.sql` may fail for want of an extension: it is skipped and tried again at the next start."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class Migration:
 
 
 class ChangedMigration(Exception):
-    """A script that was already run is no longer what it was, so the tables cannot be what this program expects."""
+    """An applied migration has another checksum, so the tables may differ from what this release expects."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"migration {name} was run in another form; use the release that matches this database, or a backup"
+            f"migration {name} has changed since it was applied; use the release of this database, or a backup"
         )
 
 
 class NewerDatabase(Exception):
     def __init__(self, name: str) -> None:
-        super().__init__(f"the database knows migration {name}, this program does not; use a newer release")
+        super().__init__(f"the database has migration {name}, which this release does not know; use a newer release")
 
 
 HISTORY = """
@@ -53,7 +53,7 @@ def migrations(dialect: str) -> tuple[Migration, ...]:
 
 
 def pending(dialect: str, applied: dict[str, str]) -> tuple[Migration, ...]:
-    """What is still to be run, given the names and checksums of what was."""
+    """The migrations still to run, given the names and checksums of the applied ones."""
     known = migrations(dialect)
     for name in applied.keys() - {migration.name for migration in known}:
         raise NewerDatabase(name)
