@@ -41,7 +41,9 @@ def test_an_address_that_is_taken_is_named_with_the_way_out(tmp_path: Path) -> N
         port = taken.getsockname()[1]
         done = run_program("server", "--data-dir", str(tmp_path), "--port", str(port))
     assert done.returncode == 2
-    told = f"mainstay: cannot listen on 127.0.0.1 port {port}: Address already in use; say another --host or --port\n"
+    told = (
+        f"mainstay: cannot listen on 127.0.0.1 port {port}: Address already in use; choose another --host or --port\n"
+    )
     assert done.stderr == told
 
 

@@ -1,1 +1,1 @@
-"""Half two: which services exist and what must happen to them."""
+"""The control plane: which services exist and which jobs are due. It changes no host; agents do."""

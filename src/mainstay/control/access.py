@@ -1,7 +1,7 @@
-"""Who may do what: one flat table, noun × action × role → relation. Pure; nothing else in the program decides access.
+"""The access table: noun × action × role → relation. Pure; no other module decides access.
 
-A relation says which rows of the noun are the caller's own: it lists columns, and for each whose id it must hold.
-`ALL` is every row. A role that is not listed may not do it at all."""
+A relation selects the rows of the noun that a caller may access: it lists columns, and the id of the caller that each
+must equal. `ALL` is every row. A role that is not listed is refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sent a request. An agent's participant is its provider; an admin has neither."""
+    """The authenticated sender of a request. An agent's participant is its provider; an admin has neither id."""
 
     role: Role
     token_id: str
@@ -31,7 +31,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """`owners` are (column, whose id); any match makes the row the caller's. `flags` are columns that open a row to all."""
+    """`owners` are (column, whose id); any match grants access. `flags` are columns that grant access to everyone."""
 
     owners: tuple[tuple[str, str], ...] = ()
     flags: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class Relation:
 
 
 def _own(*columns: str, flags: tuple[str, ...] = ()) -> Relation:
-    """Columns that hold the id of the caller's participant."""
+    """Columns that must equal the id of the caller's participant."""
     return Relation(tuple((column, "participant") for column in columns), flags)
 
 
@@ -68,7 +68,7 @@ AGENT_ITSELF = Relation((("id", "agent"),))
 
 A, P, G = Role.ADMIN, Role.PARTICIPANT, Role.AGENT
 
-EVERYBODY: Mapping[Role, Relation] = {A: ALL, P: ALL, G: ALL}
+EVERYONE: Mapping[Role, Relation] = {A: ALL, P: ALL, G: ALL}
 ADMIN_ONLY: Mapping[Role, Relation] = {A: ALL}
 PROVIDERS: Mapping[Role, Relation] = {A: ALL, P: AS_PROVIDER}
 CONSUMERS: Mapping[Role, Relation] = {A: ALL, P: AS_CONSUMER}
@@ -80,19 +80,19 @@ ACCESS: Mapping[tuple[str, str], Mapping[Role, Relation]] = {
     ("participant", "change"): {A: ALL, P: ITSELF},
     ("token", "read"): OWN_TOKENS,
     ("token", "write"): OWN_TOKENS,
-    ("token", "be"): EVERYBODY,
-    ("agent_type", "read"): EVERYBODY,
+    ("token", "be"): EVERYONE,
+    ("agent_type", "read"): EVERYONE,
     ("agent_type", "write"): ADMIN_ONLY,
-    ("service_type", "read"): EVERYBODY,
+    ("service_type", "read"): EVERYONE,
     ("service_type", "write"): ADMIN_ONLY,
-    ("service_option_type", "read"): EVERYBODY,
+    ("service_option_type", "read"): EVERYONE,
     ("service_option_type", "write"): ADMIN_ONLY,
     ("agent", "read"): {A: ALL, P: AS_PROVIDER},
     ("agent", "write"): PROVIDERS,
     ("agent", "be"): {G: AGENT_ITSELF},
     ("service_group", "read"): CONSUMERS,
     ("service_group", "write"): CONSUMERS,
-    # A consumer orders by what providers have enabled.
+    # Consumers choose among the enabled options of all providers.
     ("service_option", "read"): {A: ALL, P: _own("provider_id", flags=("enabled",)), G: AS_PROVIDER},
     ("service_option", "write"): PROVIDERS,
     ("service", "read"): {A: ALL, P: AS_EITHER, G: AS_AGENT},
@@ -108,14 +108,14 @@ ACCESS: Mapping[tuple[str, str], Mapping[Role, Relation]] = {
     ("service_pool", "write"): PROVIDERS,
     ("service_pool_value", "read"): {A: ALL, P: AS_PROVIDER, G: AS_PROVIDER},
     ("service_pool_value", "write"): PROVIDERS,
-    # Which of them, and when, depends on the owner: see operations/vault.py.
+    # Depends on the owner of the secret: see operations/vault.py.
     ("secret", "read"): {G: ALL},
-    ("metric_type", "read"): EVERYBODY,
+    ("metric_type", "read"): EVERYONE,
     ("metric_type", "write"): ADMIN_ONLY,
     ("metric_entry", "read"): {A: ALL, P: AS_EITHER},
-    # Whose service it is about is judged with the body.
+    # The operation checks the service in the body.
     ("metric_entry", "write"): {G: AS_AGENT},
-    ("catalogue", "read"): EVERYBODY,
+    ("catalogue", "read"): EVERYONE,
     ("blueprint", "list"): {A: ALL, P: ALL},
     ("blueprint", "read"): {A: ALL, G: ALL},
     ("blueprint", "write"): ADMIN_ONLY,
@@ -125,7 +125,7 @@ ACCESS: Mapping[tuple[str, str], Mapping[Role, Relation]] = {
 
 
 class RoleRefused(Exception):
-    """The caller's role may not do this, to any row."""
+    """The access table does not allow the action for the caller's role on any row."""
 
     def __init__(self, role: Role, action: str, noun: str) -> None:
         super().__init__(f"a token of role {role} may not {action} a {noun.replace('_', ' ')}")

@@ -1,4 +1,4 @@
-"""What an operator does beside a running server: changing the vault's key, backups, and a look at what is stuck."""
+"""Maintenance commands: key rotation, backup, restore and doctor. Backup and doctor work beside a running server."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from mainstay.foundation.private_files import private_draft, write_private_file
 
 
 async def rotate_key(settings: ServerSettings, environment: Mapping[str, str]) -> int:
-    """How many secrets were sealed anew. Interrupted at any instant, every secret can still be opened: the old key
-    leaves the file only when nothing needs it."""
+    """Returns the number of resealed secrets. Safe to interrupt: the old key stays in the file until no secret needs
+    it."""
     path = settings.data_path / FILE
     from_file = VARIABLE not in environment
     async with opened(settings, environment, alone=from_file) as (store, tools):
         if tools.vault is None:
             raise BadSettings("there is no vault key to rotate")
         if from_file:
-            kept = path.read_text(encoding="ascii").split()
-            _write_keys(path, [new_key(), *kept])
+            old_keys = path.read_text(encoding="ascii").split()
+            _write_keys(path, [new_key(), *old_keys])
         vault = Vault(load_keys(settings, environment))
         count = 0
         while True:
             async with store.transaction() as tx:
-                done = await reseal_all(tx, vault)
-            count += done
-            if not done:
+                resealed = await reseal_all(tx, vault)
+            count += resealed
+            if not resealed:
                 break
     if from_file:
         _write_keys(path, path.read_text(encoding="ascii").split()[:1])
@@ -50,17 +50,17 @@ def _write_keys(path: Path, keys: list[str]) -> None:
 
 
 async def back_up(settings: ServerSettings, path: Path) -> None:
-    """While the server runs: one consistent view of everything, there as a whole or not at all."""
+    """Writes a consistent snapshot, also while a server runs. The file appears only when it is complete."""
     store = await open_store(settings.store_url)
     try:
         with (
             private_draft(path, durable=True) as descriptor,
             os.fdopen(descriptor, "wb", closefd=False) as file,
-            gzip.GzipFile(fileobj=file, mode="wb", compresslevel=3) as packed,
+            gzip.GzipFile(fileobj=file, mode="wb", compresslevel=3) as compressed,
         ):
             async with store.reading() as tx:
                 async for line in dump(tx):
-                    packed.write(line)
+                    compressed.write(line)
     finally:
         await store.close()
 
@@ -74,7 +74,7 @@ async def restore(settings: ServerSettings, path: Path) -> int:
             async with store.transaction() as tx:
                 return await load(tx, lines)
     except (EOFError, gzip.BadGzipFile):
-        raise BadBackup("the file is not a backup, or was cut off") from None
+        raise BadBackup("the file is not a backup, or is truncated") from None
     finally:
         await store.close()
 

@@ -1,4 +1,4 @@
-"""Finds the rules that are installed: those of the house, from their folders, and those that other packages offer."""
+"""Loads the installed rules: built-in rules from their folders, rules of other packages by entry points."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def _load(entry_point: metadata.EntryPoint) -> object:
     try:
         return entry_point.load()
     except Exception as error:
-        # Somebody else's code runs here and may raise anything; only its name tells the operator what to repair.
+        # Code of another package may raise anything; the operator needs the name of the entry point.
         reason = f"{type(error).__name__}: {error}"
         raise RuleNotLoaded(entry_point.group, entry_point.name, reason) from error
 
 
 def rule_descriptions(rulebook: Rulebook) -> list[tuple[str, str, str]]:
-    """Kind, name and the first line of the file of each of the house's rules, for the reference."""
+    """Kind, name and first docstring line of each built-in rule, for the reference."""
     kinds = (
         ("authorizer", authorizers, rulebook.authorizers),
         ("validator", validators, rulebook.validators),

@@ -1,4 +1,4 @@
-"""The composition root: settings become a store, a vault, a clock, an application and the tasks beside it."""
+"""The composition root: builds store, vault, application and background tasks from the settings, and serves."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from mainstay.control.store.engine.open import open_store
 from mainstay.control.vault.keys import load_vault
 from mainstay.foundation.private_files import write_private_file
 
-# Agents hold a request for up to a minute; their connection must outlive it.
+# Longer than the longest long poll of an agent, which is a minute.
 KEEP_ALIVE_SECONDS = 75
 BACKLOG = 4096
 SHUTDOWN_SECONDS = 20
@@ -62,7 +62,7 @@ def _configure_logging(settings: ServerSettings) -> None:
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            # Never with local variables: they may hold what nobody should read.
+            # Without local variables, which may contain secrets.
             structlog.processors.format_exc_info,
             renderer,
         ],
@@ -76,7 +76,7 @@ def prepare_data_directory(path: Path) -> None:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise BadSettings(f"cannot make the data directory {path}: {error.strerror}") from None
+        raise BadSettings(f"cannot create the data directory {path}: {error.strerror}") from None
 
 
 async def migrate(settings: ServerSettings) -> list[str]:
@@ -92,9 +92,9 @@ async def migrate(settings: ServerSettings) -> list[str]:
 async def opened(
     settings: ServerSettings, environment: Mapping[str, str], *, alone: bool = False
 ) -> AsyncIterator[tuple[Store, OperationTools]]:
-    """The store, up to date, and what operations need; a key that does not fit the secrets stops here."""
+    """The migrated store and the tools of operations. Raises if the vault key does not open the stored secrets."""
     prepare_data_directory(settings.data_path)
-    with _held(settings.data_path, alone=alone):
+    with _data_directory_lock(settings.data_path, alone=alone):
         store = await open_store(settings.store_url)
         try:
             await store.migrate()
@@ -107,18 +107,16 @@ async def opened(
 
 
 @contextlib.contextmanager
-def _held(directory: Path, *, alone: bool) -> Iterator[None]:
-    """Servers share a data directory; who changes its key has it alone.
-
-    A server keeps the key in memory, and would go on sealing with one that nobody has any more."""
-    reason = "a server works with it; stop it first, and start it afterwards" if alone else "its key is being changed"
+def _data_directory_lock(directory: Path, *, alone: bool) -> Iterator[None]:
+    """Shared by servers, exclusive for a key rotation: a running server would go on sealing with the old key."""
+    reason = "a server uses it; stop the server first" if alone else "its vault key is being rotated"
     with _locked(directory / "lock", reason, alone=alone):
         yield
 
 
 @contextlib.contextmanager
 def _locked(path: Path, reason: str, *, alone: bool) -> Iterator[None]:
-    """Until the end, however the process ends. Raises `BadSettings` with the reason why it cannot be had."""
+    """Released when the process ends, even if it is killed. Raises `BadSettings` with the reason if it is taken."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
@@ -132,22 +130,20 @@ def _locked(path: Path, reason: str, *, alone: bool) -> Iterator[None]:
 
 
 def _only_server(settings: ServerSettings) -> contextlib.AbstractContextManager[None]:
-    """Two servers on one embedded database would not hear of each other's orders; replicas need PostgreSQL."""
+    """Only PostgreSQL notifies other replicas of commits; a second server on SQLite would miss them."""
     if not settings.is_embedded:
         return contextlib.nullcontext()
     prepare_data_directory(settings.data_path)
-    return _locked(
-        settings.data_path / "server.lock", "another server runs on it; replicas need PostgreSQL", alone=True
-    )
+    return _locked(settings.data_path / "server.lock", "another server uses it; replicas need PostgreSQL", alone=True)
 
 
 async def _make_admin_token(store: Store, tools: OperationTools, settings: ServerSettings) -> str | None:
-    """The first start of a new database; None at every other."""
+    """Creates the admin token on the first start with a new database; None on every other start."""
     path = settings.data_path / "admin.token"
     async with store.transaction() as tx:
         value = await make_first_admin(UnitOfWork(tx, now(), tools))
         if value is not None:
-            # Before the commit: a token that nobody could ever read would lock everybody out.
+            # Before the commit: if the file cannot be written, the next start creates the token again.
             write_private_file(path, f"{value}\n".encode(), durable=True)
     return value
 
@@ -155,10 +151,10 @@ async def _make_admin_token(store: Store, tools: OperationTools, settings: Serve
 async def _serve(settings: ServerSettings, environment: Mapping[str, str]) -> None:
     _configure_logging(settings)
     with _only_server(settings):
-        await _serve_alone(settings, environment)
+        await _run_servers(settings, environment)
 
 
-async def _serve_alone(settings: ServerSettings, environment: Mapping[str, str]) -> None:
+async def _run_servers(settings: ServerSettings, environment: Mapping[str, str]) -> None:
     async with opened(settings, environment) as (store, tools):
         token = await _make_admin_token(store, tools, settings)
         dependencies = Dependencies(
@@ -174,7 +170,7 @@ async def _serve_alone(settings: ServerSettings, environment: Mapping[str, str])
         servers = [Server(application, settings, settings.port)]
         if settings.health_port:
             servers.append(Server(make_application(dependencies, health_only=True), settings, settings.health_port))
-        _greet(settings, servers[0], token)
+        _print_address(settings, servers[0], token)
         _stop_on_signals(servers, dependencies.readiness)
         tasks = [asyncio.create_task(run_task(task, store, tools, now)) for task in all_tasks()]
         try:
@@ -186,7 +182,7 @@ async def _serve_alone(settings: ServerSettings, environment: Mapping[str, str])
 
 
 def _stop_on_signals(servers: Sequence[Server], readiness: Readiness) -> None:
-    """Requests are finished and long polls answered; a second signal does not wait for them."""
+    """The first signal finishes requests and answers long polls; a second one does not wait for them."""
 
     def stop() -> None:
         for server in servers:
@@ -206,13 +202,13 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         listening.close()
         raise BadSettings(
-            f"cannot listen on {host} port {port}: {error.strerror or error}; say another --host or --port"
+            f"cannot listen on {host} port {port}: {error.strerror or error}; choose another --host or --port"
         ) from None
     return listening
 
 
 class Server(uvicorn.Server):
-    """uvicorn on a socket of ours; signals are not its business, since there may be two of it."""
+    """uvicorn on our own socket, without signal handlers, since one process may run two."""
 
     def __init__(self, application: Litestar, settings: ServerSettings, port: int) -> None:
         super().__init__(
@@ -251,17 +247,17 @@ class Server(uvicorn.Server):
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
-def _greet(settings: ServerSettings, server: Server, token: str | None) -> None:
-    """The one thing printed for people: where it is, and at the very first start how to get in."""
+def _print_address(settings: ServerSettings, server: Server, token: str | None) -> None:
+    """The only output on stdout: the address and, on the first start, the admin token."""
     lines = [f"Mainstay listens on {server.address} (documentation: {server.address}/docs)"]
     if token is not None:
         lines += [
-            f"Admin token, shown this once: {token}",
-            f"It is kept for scripts in {settings.data_path / 'admin.token'}.",
+            f"Admin token, shown only once: {token}",
+            f"Scripts can read it from {settings.data_path / 'admin.token'}.",
         ]
     print("\n".join(lines), flush=True)
     if not _is_loopback(settings.host) and not settings.tls_certificate:
-        log.warning("tokens travel unencrypted: this address is reachable from outside and TLS is off")
+        log.warning("tokens are sent unencrypted: the address is not loopback and TLS is off")
 
 
 def _is_loopback(host: str) -> bool:
@@ -278,7 +274,7 @@ def run_server(settings: ServerSettings, environment: Mapping[str, str]) -> None
 
 
 def raise_file_limit() -> None:
-    """Every waiting agent is an open file."""
+    """Every long poll of an agent is an open file."""
     import resource
 
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)

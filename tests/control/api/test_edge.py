@@ -164,7 +164,7 @@ def test_an_embedded_database_has_one_server(tmp_path: Path) -> None:
         words = [str(PROGRAM), "server", "--port", "0", "--data-dir", str(data)]
         second = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
     assert second.returncode == 2
-    assert "another server runs on it; replicas need PostgreSQL" in second.stderr
+    assert "another server uses it; replicas need PostgreSQL" in second.stderr
 
 
 def test_settings_come_from_flags_the_environment_and_a_file(tmp_path: Path) -> None:

@@ -175,7 +175,7 @@ def test_the_key_is_not_changed_under_a_running_server(tmp_path: Path) -> None:
             [PROGRAM, "vault", "rotate", "--data-dir", data], capture_output=True, text=True, timeout=30
         )
         assert (refused.returncode, (data / "vault.key").read_text()) == (2, key)
-        assert "a server works with it; stop it first" in refused.stderr
+        assert "a server uses it; stop the server first" in refused.stderr
 
 
 def test_the_wrong_key_stops_the_start_and_a_rotated_one_does_not(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""Speaks HTTP: the only folder that knows status codes. What an endpoint does is an operation; this finds and calls it."""
+"""The HTTP API: the only folder that knows status codes. Endpoints parse, call an operation and answer."""

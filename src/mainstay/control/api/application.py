@@ -1,4 +1,4 @@
-"""The application: one pipeline around every endpoint authenticates, bounds, counts, logs and answers refusals."""
+"""The ASGI application. One pipeline for all endpoints: authentication, limits, metrics, logs, error responses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mainstay.control.api.errors import PHRASES, HttpRefusal, bug_answer, refusa
 from mainstay.control.api.limits import Limits
 
 BASE = "/api/v1"
-# Whoever has no token has little to say.
+# Limit without a token: such requests have small bodies.
 OPEN_BODY_BYTES = 16 * 2**10
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 HttpRequest = Request[Any, Any, Any]
@@ -72,7 +72,7 @@ class RequestPipeline:
         try:
             answer = await self._act(endpoint, request)
             response = _respond(endpoint, answer)
-        except Exception as error:  # noqa: BLE001 - the edge answers everything; a bug is logged with an id
+        except Exception as error:  # noqa: BLE001 - a bug is logged with an id and answered with 500
             response = self._refuse(error, request_id)
         response.set_header("X-Request-Id", request_id)
         status = response.status_code or endpoint.status
@@ -118,13 +118,13 @@ class RequestPipeline:
                 async for piece in request.stream():
                     body += piece
                     if len(body) > most:
-                        raise HttpRefusal(413, "body_too_large", f"the body may have {most} bytes")
+                        raise HttpRefusal(413, "body_too_large", f"the body is larger than {most} bytes")
         except TimeoutError:
             message = f"the body did not arrive within {settings.request_seconds} s"
             raise HttpRefusal(408, "slow_body", message, headers={"Connection": "close"}) from None
         except InternalServerException:
-            # The framework's word for a client that left before it had said everything; nobody reads the answer.
-            raise HttpRefusal(400, "cut_off", "the body ended too early") from None
+            # Litestar raises this if the client disconnects before the end of the body; the response is not read.
+            raise HttpRefusal(400, "cut_off", "the body is truncated") from None
         return bytes(body)
 
     def _refuse(self, error: Exception, request_id: str) -> Response[Any]:
@@ -141,7 +141,7 @@ class RequestPipeline:
         )
 
     def answer_error(self, request: HttpRequest, error: Exception) -> Response[Any]:
-        """For what never came to an endpoint: an unknown path, a method that is not there."""
+        """Answers errors that occur before an endpoint is called: an unknown path or method."""
         request_id = _request_id_of(request)
         response = self._refuse(error, request_id)
         response.set_header("X-Request-Id", request_id)
@@ -154,11 +154,11 @@ def _request_id_of(request: HttpRequest) -> str:
 
 
 def _refuse_zero_bytes(path: Mapping[str, str], query: Sequence[tuple[str, str]]) -> None:
-    """No text that is stored holds one, and PostgreSQL does not even look for it."""
+    """No stored text contains a zero byte, and PostgreSQL raises an error for a parameter with one."""
     if any("\0" in value for value in path.values()):
-        raise HttpRefusal(404, "not_found", "there is nothing here")
+        raise HttpRefusal(404, "not_found", "no such path")
     if any("\0" in part for pair in query for part in pair):
-        raise HttpRefusal(400, "bad_query", "the address holds a zero byte")
+        raise HttpRefusal(400, "bad_query", "the query contains a zero byte")
 
 
 def _framework_refusal(error: HTTPException) -> tuple[int, dict[str, object], dict[str, str]] | None:
@@ -168,11 +168,9 @@ def _framework_refusal(error: HTTPException) -> tuple[int, dict[str, object], di
         return None
     code = codes.get(status, "bad_request")
     status = status if status in PHRASES else 400
-    sentence = (
-        "the body is too large" if status == 413 else "there is nothing here" if status == 404 else error.detail
-    )
+    message = "the body is too large" if status == 413 else "no such path" if status == 404 else error.detail
     headers = {name: value for name, value in (error.headers or {}).items() if name.lower() == "allow"}
-    return status, {"status": PHRASES[status], "error": sentence, "code": code}, headers
+    return status, {"status": PHRASES[status], "error": message, "code": code}, headers
 
 
 def _respond(endpoint: Endpoint, answer: Answer) -> Response[Any]:

@@ -1,4 +1,4 @@
-"""Who is calling: a bearer token, looked up by its hash; whoever is disabled is turned away here."""
+"""Authenticates a request by its bearer token. Expired tokens and disabled owners are refused here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mainstay.control.store.engine.records import to_time
 from mainstay.control.store.tokens import find_caller
 
 MAX_TOKEN = 512
-SIGN_OF_LIFE_EVERY = timedelta(seconds=15)
+HEARTBEAT_EVERY = timedelta(seconds=15)
 
 
 def _bearer(header: str | None) -> str:
@@ -29,7 +29,7 @@ async def authenticate(dependencies: Dependencies, header: str | None) -> Caller
     async with dependencies.store.asking() as tx:
         found = await find_caller(tx, value)
     if found is None:
-        raise HttpRefusal(401, "unauthorized", "this token is not known")
+        raise HttpRefusal(401, "unauthorized", "unknown token")
     expire_at = found["expire_at"]
     if isinstance(expire_at, int) and to_time(expire_at) <= now:
         raise HttpRefusal(401, "token_expired", "this token has expired")
@@ -42,13 +42,15 @@ async def authenticate(dependencies: Dependencies, header: str | None) -> Caller
         None if found["agent_id"] is None else str(found["agent_id"]),
     )
     if caller.agent_id is not None:
-        await _note_life(dependencies, caller, str(found["agent_status"]), found["last_status_update"], now)
+        await _record_heartbeat(dependencies, caller, str(found["agent_status"]), found["last_status_update"], now)
     return caller
 
 
-async def _note_life(dependencies: Dependencies, caller: Caller, status: str, last: object, now: datetime) -> None:
-    """Any request of an agent is a sign of life; writing it down every time would cost more than the request."""
-    if isinstance(last, int) and to_time(last) > now - SIGN_OF_LIFE_EVERY and status not in agents.COMES_BACK_FROM:
+async def _record_heartbeat(
+    dependencies: Dependencies, caller: Caller, status: str, last: object, now: datetime
+) -> None:
+    """Every request of an agent is a heartbeat, stored at intervals: a write costs more than the request."""
+    if isinstance(last, int) and to_time(last) > now - HEARTBEAT_EVERY and status not in agents.COMES_BACK_FROM:
         return
     async with dependencies.store.transaction() as tx:
         await agents.note_sign_of_life(UnitOfWork(tx, now, dependencies.tools, caller), str(caller.agent_id))

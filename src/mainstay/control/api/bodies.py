@@ -1,4 +1,4 @@
-"""Reads a body into a struct, within bounds, and tells every fault at once."""
+"""Parses a JSON body into a struct within limits, and reports all faults at once."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from mainstay.control.operations.machinery.bodies import Body
 from mainstay.control.operations.machinery.refusals import BadInput, InvalidProperties
 
 MAX_DEPTH = 64
-# Possessive, and content with a string that never ends: tried from every quote anew, it would take quadratic time.
+# Possessive, and accepts an unterminated string: a retry from every quote would take quadratic time.
 STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
-# Which of the two kinds a bracket is of matters only to the decoder.
+# The kind of a bracket does not matter for the depth.
 ONE_KIND = bytes.maketrans(b"{}", b"[]")
 NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 WHERE = re.compile(r"^(?P<message>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
@@ -38,8 +38,8 @@ def decode_json(raw: bytes) -> object:
 
 
 def _refuse_depth(raw: bytes) -> None:
-    """Pairs with nothing inside are taken away, level by level: a body may have millions of brackets, and counting them
-    one by one would take seconds."""
+    """Removes empty pairs of brackets, level by level. A loop over the brackets would take seconds, since a body may
+    have millions."""
     brackets = STRINGS.sub(b"", raw).translate(ONE_KIND, NO_BRACKETS)
     for _ in range(MAX_DEPTH):
         fewer = brackets.replace(b"[]", b"")
@@ -52,7 +52,7 @@ def _refuse_depth(raw: bytes) -> None:
 
 @cache
 def _fields(body: type[Body]) -> tuple[tuple[str, str, object, bool, bool], ...]:
-    """(wire name, field, type, required, null means null) of each field."""
+    """(JSON name, field name, type, required, keeps null) of each field."""
     hints = get_type_hints(body, include_extras=True)
     return tuple(
         (info.encode_name, info.name, hints[info.name], info.required, info.default is msgspec.UNSET)

@@ -1,6 +1,6 @@
-"""Connections within bounds: whoever sends too slowly, too much, or does not read what he asked for is cut off.
+"""Connection limits that uvicorn lacks: closes connections that send too slowly or too much, or do not read.
 
-uvicorn bounds none of this. What an endpoint reads of a body is bounded in `application.py`."""
+`application.py` limits the body of a request."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from mainstay.control.api.errors import PHRASES
 
 MAX_HEAD_BYTES = 64 * 2**10
-# Requests sent before the answer to the first of them was read.
-MAX_AHEAD = 100
+# Requests on one connection that wait for their response.
+MAX_PIPELINED = 100
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -21,10 +21,10 @@ class BoundedProtocol(HttpToolsProtocol):
     _stalled: TimerHandle | None = None
     _in_head = True
     _received = 0
-    # What a whole request may have.
+    # Limit of a whole request.
     max_bytes = MAX_HEAD_BYTES
-    # For everything up to the end of the headers, for the rest of a body that nobody wants any more, and for a reader
-    # that takes nothing at all: it is gone, or wants to fill our memory.
+    # Time limit for the headers, for the rest of a refused body, and for a client that reads nothing of a response:
+    # such a client is gone, or tries to exhaust our memory.
     seconds = 30
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
@@ -38,19 +38,19 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        # Counted first: where a part of the request ends within these bytes, counting begins anew.
+        # Before the call of `super`, which resets the count where a part of the request ends within these bytes.
         self._received += len(data)
         super().data_received(data)
         if self.transport.is_closing():
             return
         if self._in_head and self._received > MAX_HEAD_BYTES:
-            self._refuse(431, "head_too_large", f"the headers may have {MAX_HEAD_BYTES} bytes")
+            self._refuse(431, "head_too_large", f"the headers are larger than {MAX_HEAD_BYTES} bytes")
         elif self._received > self.max_bytes:
             self.transport.abort()
-        elif self._timer is None and self._is_free():
+        elif self._timer is None and self._is_idle():
             self._arm(self.seconds)
 
-    def _is_free(self) -> bool:
+    def _is_idle(self) -> bool:
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is None or cycle.response_complete
 
@@ -59,7 +59,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._received = 1
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # What follows the last piece of a body are no headers of this request.
+        # Trailers after a chunked body are not headers of the request.
         if self._in_head:
             super().on_header(name, value)
 
@@ -68,7 +68,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._received = 0
         self._disarm()
         super().on_headers_complete()
-        if len(self.pipeline) > MAX_AHEAD:
+        if len(self.pipeline) > MAX_PIPELINED:
             self.transport.abort()
 
     def on_message_complete(self) -> None:
@@ -76,12 +76,12 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_head = True
         self._received = 0
         if self._timer is not None:
-            # The rest of a body that was refused has been read to its end; the next request may take its time.
+            # The rest of a refused body has arrived; wait for the next request as on any idle connection.
             self._arm(self.timeout_keep_alive)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._watch_reader(self.transport.get_write_buffer_size())
+        self._watch_client(self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -89,46 +89,46 @@ class BoundedProtocol(HttpToolsProtocol):
             self._stalled.cancel()
             self._stalled = None
 
-    def _watch_reader(self, before: int) -> None:
-        self._stalled = self.loop.call_later(self.seconds, self._judge_reader, before)
+    def _watch_client(self, before: int) -> None:
+        self._stalled = self.loop.call_later(self.seconds, self._check_client, before)
 
-    def _judge_reader(self, before: int) -> None:
+    def _check_client(self, before: int) -> None:
         left = self.transport.get_write_buffer_size()
         if left >= before:
             self.transport.abort()
         else:
-            self._watch_reader(left)
+            self._watch_client(left)
 
     def timeout_keep_alive_handler(self) -> None:
         self._end()
 
     def _arm(self, seconds: float) -> None:
         self._disarm()
-        self._timer = self.loop.call_later(seconds, self._time_is_up)
+        self._timer = self.loop.call_later(seconds, self._time_out)
 
     def _disarm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _time_is_up(self) -> None:
+    def _time_out(self) -> None:
         if self._in_head and self._received and not self.transport.is_closing():
             self._refuse(408, "slow_head", f"the headers did not arrive within {self.seconds} s")
         else:
             self._end()
 
     def _end(self) -> None:
-        """Closing waits until all is sent; who did not read it until now will not."""
+        """`close` would wait until everything is sent, and the client has stopped reading."""
         if self.transport.get_write_buffer_size():
             self.transport.abort()
         else:
             self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(400, "invalid_http", "this is not HTTP")
+        self._refuse(400, "invalid_http", "the request is not valid HTTP")
 
-    def _refuse(self, status: int, code: str, sentence: str) -> None:
-        body = msgspec.json.encode({"status": PHRASES[status], "error": sentence, "code": code})
+    def _refuse(self, status: int, code: str, message: str) -> None:
+        body = msgspec.json.encode({"status": PHRASES[status], "error": message, "code": code})
         self.transport.write(
             STATUS_LINE[status]
             + b"content-type: application/json\r\nconnection: close\r\n"
@@ -139,6 +139,6 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 def bounded_protocol(max_body_bytes: int, seconds: int) -> type[BoundedProtocol]:
-    """A request may be as long as its headers and twice the largest body, which comes in pieces with marks between."""
+    """Limits a request to its headers plus twice the largest body: a chunked body has overhead."""
     most = MAX_HEAD_BYTES + 2 * max_body_bytes
     return type("BoundedProtocol", (BoundedProtocol,), {"max_bytes": most, "seconds": seconds})

@@ -1,4 +1,4 @@
-"""The description of the API as one page that needs nothing from elsewhere: no script, no font, no picture."""
+"""The API description as one self-contained HTML page, without scripts, fonts or images."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def docs_page(description: dict[str, Any]) -> str:
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
         f"<style>{STYLE}</style><h1>{escape(title)}</h1>"
-        f'<p>The same for programs: <a href="/openapi.json">openapi.json</a>.</p>{body}</html>'
+        f'<p>Machine-readable: <a href="/openapi.json">openapi.json</a>.</p>{body}</html>'
     )
 
 
@@ -36,17 +36,17 @@ def _operation(path: str, method: str, operation: dict[str, Any], description: d
     )
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
     answers = "".join(
-        f"<tr><td><code>{status}</code><td>{escape(_named(answer, description)['description'])}"
+        f"<tr><td><code>{status}</code><td>{escape(_resolve(answer, description)['description'])}"
         for status, answer in operation["responses"].items()
     )
     return (
         f"<details><summary><b>{method.upper()}</b> <code>{escape(path)}</code> {escape(operation['summary'])}</summary>"
-        f"<section><p>{escape(operation.get('description', 'open to all'))}</p><table>{rows}</table>"
+        f"<section><p>{escape(operation.get('description', 'no token required'))}</p><table>{rows}</table>"
         f"{_schema('Body', body, description)}<table>{answers}</table></section></details>"
     )
 
 
-def _named(part: dict[str, Any], description: dict[str, Any]) -> dict[str, Any]:
+def _resolve(part: dict[str, Any], description: dict[str, Any]) -> dict[str, Any]:
     while "$ref" in part:
         found: Any = description
         for key in part["$ref"].removeprefix("#/").split("/"):
@@ -58,5 +58,5 @@ def _named(part: dict[str, Any], description: dict[str, Any]) -> dict[str, Any]:
 def _schema(title: str, schema: dict[str, Any] | None, description: dict[str, Any]) -> str:
     if schema is None:
         return ""
-    text = json.dumps(_named(schema, description), indent=2, ensure_ascii=False)
+    text = json.dumps(_resolve(schema, description), indent=2, ensure_ascii=False)
     return f"<p>{title}</p><pre>{escape(text)}</pre>"

@@ -1,4 +1,4 @@
-"""Where refusals meet HTTP: the only place that turns a name into a status code."""
+"""Maps refusals to HTTP: the only module that turns an exception into a status code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PHRASES = {
 
 
 class HttpRefusal(Exception):
-    """What only the edge can refuse: no token, a body too large, too many requests."""
+    """A refusal of the HTTP layer itself: no token, a body too large, too many requests."""
 
     def __init__(self, status: int, code: str, message: str, *, headers: dict[str, str] | None = None) -> None:
         super().__init__(message)
@@ -61,7 +61,7 @@ Document = dict[str, object]
 
 
 def refusal_answer(error: Exception) -> tuple[int, Document, dict[str, str]] | None:
-    """Status, body and headers; None for what is no refusal but a bug."""
+    """Status, body and headers; None: not a refusal, but a bug."""
     if isinstance(error, HttpRefusal):
         return error.status, _body(error.status, error.code, str(error)), error.headers
     if isinstance(error, operations.InvalidProperties):
@@ -70,20 +70,20 @@ def refusal_answer(error: Exception) -> tuple[int, Document, dict[str, str]] | N
         return 400, _faults(error.faults, "invalid_definition"), {}
     if isinstance(error, Duplicate):
         field = error.columns.split(", ")[-1].rpartition(".")[2]
-        return 409, _body(409, "duplicate", f"there is already one with this {field}"), {}
+        return 409, _body(409, "duplicate", f"another record already has this {field}"), {}
     for kind, status, code in STATUSES:
         if isinstance(error, kind):
-            body = _body(status, getattr(error, "code", "") or code, _sentence(error))
+            body = _body(status, getattr(error, "code", "") or code, _message(error))
             headers = {"Retry-After": "1"} if status == 503 else {}
             return status, body | getattr(error, "details", {}), headers
     return None
 
 
-def _sentence(error: Exception) -> str:
+def _message(error: Exception) -> str:
     if isinstance(error, StillReferenced):
-        return "something else still needs it, or something it needs has just been deleted"
+        return "another record still references it, or a record that it references was deleted meanwhile"
     if isinstance(error, Unavailable):
-        return "the database cannot be reached now; try again"
+        return "the database is not available; try again"
     return str(error)
 
 
@@ -102,4 +102,6 @@ def _faults(faults: tuple[PathFault, ...], code: str) -> Document:
 
 
 def bug_answer(incident: str) -> Document:
-    return _body(500, "internal", f"something went wrong; the log tells more under {incident}") | {"id": incident}
+    return _body(500, "internal", f"internal error; the server log has the details under {incident}") | {
+        "id": incident
+    }

@@ -1,4 +1,4 @@
-"""Too many requests: a bucket per caller that refills with time, and a harder one for guessing codes."""
+"""Rate limits: a token bucket per key. Callers and enrolments have separate limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Limits:
     def __init__(self, per_second: float, burst: float | None = None) -> None:
         self._per_second = per_second
         self._burst = burst if burst is not None else per_second * BURST
-        # Key → (what is left, when that was). The longest unused leave first, so the table stays small.
+        # Key → (tokens left, at which time), least recently used first; those are evicted.
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def admit(self, key: str) -> None:
@@ -30,5 +30,5 @@ class Limits:
         if left < 1:
             wait = int((1 - left) / self._per_second) + 1
             raise HttpRefusal(
-                429, "rate_limited", "too many requests; wait a little", headers={"Retry-After": str(wait)}
+                429, "rate_limited", f"too many requests; try again in {wait} s", headers={"Retry-After": str(wait)}
             )

@@ -1,4 +1,4 @@
-"""The five endpoints that most nouns have: list, show, create, change and delete."""
+"""Builds the five endpoints that most nouns have: list, show, create, change and delete."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def list_endpoint(
         path=path,
         act=act,
         access=(table.noun, "read"),
-        summary=f"List {plural or _named(table) + 's'}",
+        summary=f"List {plural or _spaced(table) + 's'}",
         answer=Page[table.record],  # type: ignore[name-defined]
         lists=table,
         refusals=(400,),
@@ -62,7 +62,7 @@ def show_endpoint(path: str, table: Table[R]) -> Endpoint:
         path=f"{path}/{{id}}",
         act=act,
         access=(table.noun, "read"),
-        summary=f"Show one {_named(table)}",
+        summary=f"Show one {_spaced(table)}",
         answer=table.record,
         refusals=(404,),
     )
@@ -85,7 +85,7 @@ def create_endpoint(
         path=path,
         act=act,
         access=(table.noun, "write"),
-        summary=f"Create {_one(table)}",
+        summary=f"Create {_with_article(table)}",
         status=201,
         body=body,
         answer=answer or table.record,
@@ -111,7 +111,7 @@ def change_endpoint(
         path=f"{path}/{{id}}",
         act=act,
         access=(table.noun, action),
-        summary=f"Change {_one(table)}",
+        summary=f"Change {_with_article(table)}",
         body=body,
         answer=table.record,
         refusals=(400, 404, 409),
@@ -130,15 +130,15 @@ def delete_endpoint(path: str, table: Table[R], delete: Callable[[UnitOfWork, R]
         path=f"{path}/{{id}}",
         act=act,
         access=(table.noun, "write"),
-        summary=f"Delete {_one(table)}",
+        summary=f"Delete {_with_article(table)}",
         status=204,
         refusals=(404, 409),
     )
 
 
-def _named(table: Table[R]) -> str:
+def _spaced(table: Table[R]) -> str:
     return table.noun.replace("_", " ")
 
 
-def _one(table: Table[R]) -> str:
-    return f"{'an' if table.noun[0] in 'aeio' else 'a'} {_named(table)}"
+def _with_article(table: Table[R]) -> str:
+    return f"{'an' if table.noun[0] in 'aeio' else 'a'} {_spaced(table)}"

@@ -1,4 +1,4 @@
-"""The description of the API, OpenAPI 3.1, made from the endpoints themselves."""
+"""The OpenAPI 3.1 description of the API, generated from the endpoints."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from mainstay.control.store.engine.records import ColumnKind, Table, wire_names
 
 Document = dict[str, Any]
 COMPONENT = "#/components/schemas/{name}"
-# Python tells a noun's row from its view; clients know one noun.
+# The code distinguishes the row of a noun from its view; clients see one noun.
 INTERNAL_SUFFIX = re.compile(r"(?<=[a-z])(?:View|Row)(?=_?$)")
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
-    """Every refusal: `code` is stable and for programs, `error` is a sentence for people."""
+    """The body of every refusal: `code` is stable and for programs, `error` is a message for people."""
 
     status: str
     error: str
@@ -78,7 +78,7 @@ def _public_names(value: Any) -> Any:
 
 
 def _anything(kind: type) -> Document:
-    """A value that is the user's own may be any JSON."""
+    """Values that users define may be any JSON."""
     if kind is not object:
         raise TypeError(f"{kind} cannot be described")
     return {"description": "any JSON"}
@@ -179,13 +179,13 @@ def _list_parameters(table: Table[Any]) -> list[Document]:
         {
             "name": "sort",
             "in": "query",
-            "description": "A field; with - before it the other way round",
+            "description": "Field to sort by; prefix - for descending order",
             "schema": {"type": "string", "enum": [f"{sign}{name}" for name in scalars for sign in ("", "+", "-")]},
         },
         {
             "name": "after",
             "in": "query",
-            "description": "Where the last page ended (its `next`); empty for the first page",
+            "description": "`next` of the previous page; empty for the first page",
             "schema": {"type": "string"},
         },
     ]
@@ -193,7 +193,7 @@ def _list_parameters(table: Table[Any]) -> list[Document]:
         {
             "name": name,
             "in": "query",
-            "description": "Any of the values given",
+            "description": "Matches any of the given values",
             "style": "form",
             "explode": True,
             "schema": {"type": "array", "items": _filter_schema(table.kinds[field])},

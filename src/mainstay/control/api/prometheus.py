@@ -1,4 +1,4 @@
-"""What the server counts about itself, for Prometheus. Labels hold route patterns, never ids or values."""
+"""Metrics of the server for Prometheus. Labels contain route patterns, never ids or values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class ServerMetrics:
     media_type = CONTENT_TYPE_LATEST
 
     def __init__(self) -> None:
-        # Our own registry: the library's is one per process, and tests run several servers in one.
+        # Not the global registry: tests run several servers in one process.
         self.registry = CollectorRegistry()
         self._requests = Counter(
             "mainstay_requests", "Requests answered", ("method", "route", "status"), registry=self.registry

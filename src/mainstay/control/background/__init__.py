@@ -1,4 +1,4 @@
-"""On a timer; one file is one task. Each offers `INTERVAL_SECONDS` between its turns and `run_once`, which is one transaction."""
+"""Periodic tasks of the server. One file is one task: `INTERVAL_SECONDS` and `run_once`, a single transaction."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = structlog.get_logger("mainstay.background")
 class Task:
     name: str
     interval_seconds: float
-    # Whether there is more to do at once.
+    # Returns whether to run again immediately.
     run_once: Callable[[UnitOfWork], Awaitable[bool]]
 
 
@@ -35,7 +35,7 @@ def all_tasks() -> list[Task]:
 
 
 async def run_task(task: Task, store: Store, tools: OperationTools, clock: Callable[[], datetime]) -> None:
-    """For ever; a turn that fails is told, and the next one comes all the same."""
+    """Runs until cancelled. A failure is logged; the next interval tries again."""
     while True:
         try:
             more = True
@@ -46,5 +46,5 @@ async def run_task(task: Task, store: Store, tools: OperationTools, clock: Calla
             log.warning("database unavailable", task=task.name, reason=str(error))
         except Exception:
             log.exception("bug", task=task.name)
-        # Replicas that started together must not all come at once.
+        # Spreads the load of replicas that were started together.
         await asyncio.sleep(task.interval_seconds * random.uniform(0.9, 1.1))  # noqa: S311  # no secret

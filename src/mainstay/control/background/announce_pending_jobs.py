@@ -1,4 +1,4 @@
-"""Agents that wait for work look again where work waits; so waiting itself asks the database nothing."""
+"""Wakes agents whose jobs are still pending, so that a long poll need not query the database periodically."""
 
 from __future__ import annotations
 

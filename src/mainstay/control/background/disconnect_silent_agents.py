@@ -1,4 +1,4 @@
-"""Agents that were not heard of for a while are disconnected."""
+"""Marks agents that have sent no request for a while as Disconnected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers to orders that may be sent twice are kept for a day."""
+"""Deletes idempotency keys, with their stored answers, after a day."""
 
 from __future__ import annotations
 

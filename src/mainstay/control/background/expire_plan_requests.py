@@ -1,4 +1,4 @@
-"""Deletes plan requests that a crashed server left, and announces again those that wait for long."""
+"""Deletes plan requests that a stopped server left behind, and wakes agents for those still unanswered."""
 
 from __future__ import annotations
 

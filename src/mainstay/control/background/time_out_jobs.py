@@ -1,4 +1,4 @@
-"""Jobs that nobody claimed, renewed or finished in time take the failure path."""
+"""Fails jobs that were not claimed, renewed or finished in time."""
 
 from __future__ import annotations
 

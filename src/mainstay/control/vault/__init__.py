@@ -1,1 +1,1 @@
-"""Seals and opens secret values; where sealed ones are kept is the store's business."""
+"""Seals and opens secret values. The store keeps the sealed values."""

@@ -1,4 +1,4 @@
-"""Where the keys of the vault come from, and whether they are the right ones."""
+"""Loads the vault keys from the environment or from the key file."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from mainstay.control.vault.seal import BadKey, Vault, new_key, parse_keys
 from mainstay.foundation.private_files import write_private_file
 
 VARIABLE = "VAULT_ENCRYPTION_KEY"
-# Keys that only open: what was sealed before the key was changed.
+# Keys that only open values sealed before a key rotation.
 OLD_VARIABLE = "VAULT_ENCRYPTION_KEYS_OLD"
 FILE = "vault.key"
 
 
 def load_vault(settings: ServerSettings, environment: Mapping[str, str]) -> Vault | None:
-    """None is no vault: secrets are refused with `vault is not configured`."""
+    """None: no vault; secrets are refused with `vault is not configured`."""
     if settings.vault == "off":
         return None
     try:
@@ -33,8 +33,8 @@ def load_keys(settings: ServerSettings, environment: Mapping[str, str]) -> tuple
     path = settings.data_path / FILE
     if not path.exists():
         if not settings.is_embedded:
-            # Each replica would make its own, and none could open what another sealed.
+            # Each replica would create its own key, and none could open secrets of the others.
             return ()
-        # When two servers start at once, the key of the first is the key.
+        # If two servers start at once, both use the key of the first.
         write_private_file(path, f"{new_key()}\n".encode("ascii"), durable=True, keep_existing=True)
     return parse_keys(path.read_text(encoding="ascii", errors="replace").splitlines(), str(path))

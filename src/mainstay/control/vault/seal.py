@@ -1,4 +1,4 @@
-"""AES-256-GCM with a ring of keys. What is sealed is bound to its reference, owner and place, and opens nowhere else."""
+"""AES-256-GCM with a key ring. A sealed value is bound to its reference, owner and path, and opens only there."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ HEX_KEY = re.compile(r"[0-9a-fA-F]{64}")
 
 
 class BadKey(Exception):
-    """The key given is not one; the text says where it came from and never what it was."""
+    """A key is malformed. The message names its source, never the key."""
 
 
 class CannotSeal(Exception):
-    """The value cannot be sealed, or the vault takes no more."""
+    """The value cannot be encoded or encrypted."""
 
 
 class CannotOpen(Exception):
-    """No key of the ring opens this, or it was sealed for another place."""
+    """No key of the ring opens the value, or it was sealed for another context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class SealContext:
     schema_path: str
 
     def bytes(self) -> bytes:
-        # Encoded as a list, so that no two places can be written the same way.
+        # Encoded as a JSON list, so that two contexts never have the same bytes.
         return msgspec.json.encode([self.reference, self.owner_kind, self.owner_id, self.schema_path])
 
 
@@ -60,17 +60,17 @@ def new_key() -> str:
 def parse_keys(texts: Sequence[str], source: str) -> tuple[bytes, ...]:
     keys = [text.strip() for text in texts if text.strip()]
     if not keys or not all(HEX_KEY.fullmatch(key) for key in keys):
-        raise BadKey(f"{source} must be 64 hexadecimal digits (make one with: openssl rand -hex 32)")
+        raise BadKey(f"{source} must be 64 hexadecimal digits (create one with: openssl rand -hex 32)")
     return tuple(bytes.fromhex(key) for key in keys)
 
 
 def _key_id(key: bytes) -> str:
-    """Names a key without telling anything about it."""
+    """Identifies a key without revealing it."""
     return hashlib.sha256(b"mainstay vault key id\0" + key).hexdigest()[:16]
 
 
 class Vault:
-    """The first key seals; every key opens."""
+    """Seals with the first key; opens with any key."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         self._ring = {_key_id(key): AESGCM(key) for key in keys}
@@ -81,24 +81,24 @@ class Vault:
         return f"Vault({', '.join(self._ring)})"
 
     def digest(self, text: bytes) -> str:
-        """Tells whether two texts are the same, and nothing to whoever reads it and guesses."""
+        """A keyed digest: equal for equal texts, and useless for guessing a text without the key."""
         return hmac.digest(self._digest_key, text, "sha256").hex()
 
-    def seal(self, value: object, place: SealContext) -> Sealed:
+    def seal(self, value: object, context: SealContext) -> Sealed:
         nonce = os.urandom(NONCE_BYTES)
         try:
-            ciphertext = self._ring[self.current].encrypt(nonce, msgspec.json.encode(value), place.bytes())
+            ciphertext = self._ring[self.current].encrypt(nonce, msgspec.json.encode(value), context.bytes())
         except (TypeError, ValueError, OverflowError):
-            # From nothing: what went wrong may quote the value.
+            # `from None`: the original message may quote the value.
             raise CannotSeal from None
         return Sealed(self.current, nonce + ciphertext)
 
-    def open(self, sealed: Sealed, place: SealContext) -> object:
+    def open(self, sealed: Sealed, context: SealContext) -> object:
         cipher = self._ring.get(sealed.key_id)
         if cipher is None:
             raise CannotOpen(f"the key {sealed.key_id} is not in the key ring")
         nonce, text = sealed.ciphertext[:NONCE_BYTES], sealed.ciphertext[NONCE_BYTES:]
         try:
-            return msgspec.json.decode(cipher.decrypt(nonce, text, place.bytes()))
+            return msgspec.json.decode(cipher.decrypt(nonce, text, context.bytes()))
         except InvalidTag:
-            raise CannotOpen("the sealed value was changed, or belongs elsewhere") from None
+            raise CannotOpen("the sealed value was modified, or was sealed for another context") from None

@@ -1,4 +1,4 @@
-"""One file is one group of endpoints; each offers `ENDPOINTS`, and whatever stands here is served."""
+"""One file is one group of endpoints with `ENDPOINTS`. Every file in this folder is served."""
 
 from __future__ import annotations
 

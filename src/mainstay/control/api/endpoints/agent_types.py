@@ -1,4 +1,4 @@
-"""Agent types."""
+"""Agent types: the five standard endpoints."""
 
 from __future__ import annotations
 

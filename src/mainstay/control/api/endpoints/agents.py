@@ -1,4 +1,4 @@
-"""Agents: their provider's view of them, their own, and how a new one is let in."""
+"""Agents: endpoints for their provider, for the agent itself, and for enrolment."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ ENDPOINTS = (
         path=f"{PATH}/me/status",
         act=_set_my_status,
         access=("agent", "be"),
-        summary="Tell how the agent is",
+        summary="Report the status of the agent",
         body=OwnStatus,
         answer=AgentRow,
         refusals=(400,),
@@ -62,7 +62,7 @@ ENDPOINTS = (
         path=f"{PATH}/{{id}}/enrolment-codes",
         act=_make_code,
         access=("agent", "write"),
-        summary="Make a code that lets one program in as this agent, once, within 15 minutes",
+        summary="Create a code that enrols one program as this agent, once, within 15 minutes",
         status=201,
         answer=EnrolmentCode,
         refusals=(404,),
@@ -72,7 +72,7 @@ ENDPOINTS = (
         path="/api/v1/enrol",
         act=_enrol,
         access=None,
-        summary="Trade an enrolment code for the agent's token",
+        summary="Exchange an enrolment code for the agent's token",
         status=201,
         body=EnrolmentRequest,
         answer=Enrolled,

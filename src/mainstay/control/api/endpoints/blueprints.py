@@ -1,4 +1,4 @@
-"""Blueprints: pushed as bundles, fetched by the agents whose jobs name them."""
+"""Blueprints: admins push bundles, agents fetch them by digest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BOOLEAN = {"type": "boolean"}
 
 
 async def _push(call: Call) -> Answer:
-    # Opening a bundle takes a while, and others wait for the loop.
+    # In a thread: unpacking would block the event loop.
     bundle = await asyncio.to_thread(
         blueprints.read_bundle, call.raw_body, call.dependencies.tools.definitions.rulebook
     )
@@ -56,16 +56,18 @@ ENDPOINTS = (
         path=PATH,
         act=_push,
         access=("blueprint", "write"),
-        summary="Keep a blueprint, make or change its service type, and give it to new services",
+        summary="Push a blueprint: store it, create or change its service type, and use it for new services",
         status=201,
         raw_body="application/gzip",
         answer=PushedBlueprint,
         dry=PushedBlueprint,
         query=(
             QueryParameter(
-                "force", "Replace the same version, and change the type although services do not fit it", BOOLEAN
+                "force", "Replace the same version, and change the type even if services do not fit it", BOOLEAN
             ),
-            QueryParameter("dryRun", "Only tell what would happen, and which services do not fit", BOOLEAN),
+            QueryParameter(
+                "dryRun", "Change nothing; report what would happen and which services do not fit", BOOLEAN
+            ),
         ),
         refusals=(400, 408, 409, 413),
     ),

@@ -1,4 +1,4 @@
-"""The catalogue."""
+"""The catalogue: read only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENDPOINTS = (
         path="/api/v1/catalogue",
         act=_show,
         access=("catalogue", "read"),
-        summary="What can be ordered, of whom, with which options",
+        summary="List what can be ordered, from which provider, with which options",
         answer=Catalogue,
     ),
 )

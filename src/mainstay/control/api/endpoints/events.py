@@ -1,4 +1,4 @@
-"""Events: what happened, strictly in order."""
+"""Events in strict order: lists, a stream, and leases for subscribers."""
 
 from __future__ import annotations
 
@@ -54,15 +54,18 @@ async def _stream(call: Call) -> Answer:
     async with call.reading() as work:
         last = await last_number(work.tx) if number is None else number
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return Answer(stream=_pieces(call, last), media_type="text/event-stream", headers=headers)
+    return Answer(stream=_stream_events(call, last), media_type="text/event-stream", headers=headers)
 
 
-async def _pieces(call: Call, last: int) -> AsyncIterator[bytes]:
-    """Events as they are committed; a comment now and then keeps the line open and notices a caller who lost access."""
+async def _stream_events(call: Call, last: int) -> AsyncIterator[bytes]:
+    """Events as they are committed. A periodic comment keeps the connection open, once the token is checked again."""
     yield b": connected\n\n"
     store, stopping = call.dependencies.store, call.dependencies.readiness.stopping
     while not stopping.is_set():
-        with call.dependencies.long_poll_slots.taken(call.required_caller), store.bus.listening(EVENT_TOPIC) as news:
+        with (
+            call.dependencies.long_poll_slots.taken(call.required_caller),
+            store.bus.listening(EVENT_TOPIC) as committed,
+        ):
             await events.number(store)
             async with call.reading() as work:
                 found = await subscriptions.events_after(work, last, STREAMED_AT_ONCE)
@@ -74,10 +77,10 @@ async def _pieces(call: Call, last: int) -> AsyncIterator[bytes]:
                 last = number
             if found:
                 continue
-            # What is not the caller's need not be looked at again.
+            # Skips events that the caller may not read.
             last = max(last, newest)
-            await first_of((news, stopping), HEARTBEAT_SECONDS)
-            if not news.is_set():
+            await first_of((committed, stopping), HEARTBEAT_SECONDS)
+            if not committed.is_set():
                 try:
                     await authenticate(call.dependencies, call.headers.get("authorization"))
                 except HttpRefusal:
@@ -91,7 +94,7 @@ ENDPOINTS = (
         path=f"{PATH}/lease",
         act=_lease,
         access=("event", "lease"),
-        summary="Take the next events of a subscriber, for one of its instances at a time",
+        summary="Lease the next events of a subscriber to one of its instances",
         body=LeaseRequest,
         answer=LeasedEvents,
         refusals=(409,),
@@ -101,7 +104,7 @@ ENDPOINTS = (
         path=f"{PATH}/ack",
         act=_acknowledge,
         access=("event", "lease"),
-        summary="Tell how far a subscriber is",
+        summary="Acknowledge events of a subscriber up to a number",
         body=Acknowledgement,
         answer=Acknowledged,
         refusals=(409,),
@@ -111,7 +114,7 @@ ENDPOINTS = (
         path=f"{PATH}/stream",
         act=_stream,
         access=("event", "read"),
-        summary="Events as they happen (Server-Sent Events); Last-Event-ID continues where a stream ended",
+        summary="Stream events (Server-Sent Events); Last-Event-ID resumes after that event",
         answer=str,
         media_type="text/event-stream",
         refusals=(400,),

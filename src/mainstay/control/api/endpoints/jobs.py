@@ -1,4 +1,4 @@
-"""Jobs: what agents take, hold and finish."""
+"""Jobs: lists for all roles; claim, renew, release, complete and fail for agents."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def list_pending(call: Call) -> Answer:
     service_id = next((value.lower() for key, value in call.query if key == "serviceId"), None)
 
     async def look() -> list[JobView]:
-        # Whatever changes between the two questions may as well change before the agent acts on the answer.
+        # Without a snapshot: a change between the two queries is as harmless as one after the response.
         async with call.asking() as work:
             return await show_jobs(work, await jobs.pending(work, limit, service_id))
 
@@ -125,12 +125,14 @@ ENDPOINTS = (
         path=f"{PATH}/pending",
         act=list_pending,
         access=WORK,
-        summary="What the agent may take now; with `wait` it answers as soon as there is something",
+        summary="List the jobs that the agent may claim; `wait` holds the request until there is one",
         answer=list[JobView],
         query=(
-            QueryParameter("limit", "How many at most", {"type": "integer", "minimum": 1, "maximum": 100}),
-            QueryParameter("wait", "Seconds to wait", {"type": "integer", "minimum": 0, "maximum": MAX_WAIT_SECONDS}),
-            QueryParameter("serviceId", "Of this service only"),
+            QueryParameter("limit", "Maximum number of jobs", {"type": "integer", "minimum": 1, "maximum": 100}),
+            QueryParameter(
+                "wait", "Seconds to wait for a job", {"type": "integer", "minimum": 0, "maximum": MAX_WAIT_SECONDS}
+            ),
+            QueryParameter("serviceId", "Only jobs of this service"),
         ),
         refusals=(400,),
     ),
@@ -148,7 +150,7 @@ ENDPOINTS = (
         path=f"{PATH}/{{id}}/report",
         act=_show_report,
         access=READ,
-        summary="What the agent reported at the end of a job",
+        summary="Show the agent's report of a finished job",
         answer=object,
         refusals=(404,),
     ),
@@ -157,7 +159,7 @@ ENDPOINTS = (
         path=f"{PATH}/{{id}}/claim",
         act=_claim,
         access=WORK,
-        summary="Take a job: with `leaseSeconds` under a lease (200), else until its action's timeout (204)",
+        summary="Claim a job: with `leaseSeconds` under a lease (200), else until its action's timeout (204)",
         body=Claim,
         answer=LeasedJob,
         refusals=(204, 400, 404, 409),
@@ -167,7 +169,7 @@ ENDPOINTS = (
         path=f"{PATH}/{{id}}/renew",
         act=_renew,
         access=WORK,
-        summary="Prolong the lease and tell how far it is",
+        summary="Renew the lease and report progress",
         body=Renewal,
         answer=Renewed,
         refusals=(400, 404, 409),
@@ -184,10 +186,16 @@ ENDPOINTS = (
             refusals=(404, 409),
         )
         for name, act, access, summary, body in (
-            ("release", _release, WORK, "Give a job back", Release),
-            ("complete", _complete, WORK, "Tell that a job is done, and what was found out", Completion),
-            ("fail", _fail, WORK, "Tell that a job failed", FailureReport),
-            ("cancel", _cancel, ("job", "cancel"), "End a run: at once if pending, else by asking the agent", None),
+            ("release", _release, WORK, "Release a job, so that it is pending again", Release),
+            ("complete", _complete, WORK, "Report that a job is completed, with its results", Completion),
+            ("fail", _fail, WORK, "Report that a job failed", FailureReport),
+            (
+                "cancel",
+                _cancel,
+                ("job", "cancel"),
+                "Cancel a run: at once if the job is pending, else through the agent",
+                None,
+            ),
         )
     ),
 )

@@ -1,4 +1,4 @@
-"""Metric types and entries."""
+"""Metric types, metric entries and their aggregates."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ ENDPOINTS = (
         path=f"{PATH}/resource-ids",
         act=_list_resource_ids,
         access=("metric_entry", "read"),
-        summary="List the resources that entries speak of",
+        summary="List the resource ids of metric entries",
         answer=Page[str],
         query=tuple(
             QueryParameter(name, "Filters or pages the list")
@@ -82,13 +82,13 @@ ENDPOINTS = (
         path=f"{PATH}/aggregate/{{serviceId}}/{{resourceId}}/{{typeId}}",
         act=_aggregate,
         access=("metric_entry", "read"),
-        summary="What a series comes to over time",
+        summary="Aggregate a series over time",
         answer=Series,
         query=(
-            QueryParameter("aggregateType", "How values become one", {"enum": list(get_args(Aggregate))}),
-            QueryParameter("bucket", "The length of each step", {"enum": list(get_args(Bucket))}),
-            QueryParameter("start", "From when", TIME),
-            QueryParameter("end", "Until when", TIME),
+            QueryParameter("aggregateType", "Aggregate function", {"enum": list(get_args(Aggregate))}),
+            QueryParameter("bucket", "Length of a bucket", {"enum": list(get_args(Bucket))}),
+            QueryParameter("start", "Start, inclusive", TIME),
+            QueryParameter("end", "End, exclusive", TIME),
         ),
         refusals=(400, 404),
     ),

@@ -1,4 +1,4 @@
-"""Participants."""
+"""Participants: the five standard endpoints; participants may change themselves."""
 
 from __future__ import annotations
 

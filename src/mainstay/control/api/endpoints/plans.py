@@ -1,4 +1,4 @@
-"""Plans, agent side: the forecasts that the agent must make, and its answers. The server keeps neither."""
+"""Plan requests for agents and their answers. Neither is kept; clients order plans through the service endpoints."""
 
 from __future__ import annotations
 
@@ -40,11 +40,17 @@ ENDPOINTS = (
         path=f"{PATH}/pending",
         act=_list_pending,
         access=WORK,
-        summary="What the agent is asked to foresee, each once; with `wait` it answers as soon as there is something",
+        summary="List plan requests for the agent, each once; `wait` holds the request until there is one",
         answer=list[PlanQuestion],
         query=(
-            QueryParameter("limit", "How many at most", {"type": "integer", "minimum": 1, "maximum": 100}),
-            QueryParameter("wait", "Seconds to wait", {"type": "integer", "minimum": 0, "maximum": MAX_WAIT_SECONDS}),
+            QueryParameter(
+                "limit", "Maximum number of plan requests", {"type": "integer", "minimum": 1, "maximum": 100}
+            ),
+            QueryParameter(
+                "wait",
+                "Seconds to wait for a plan request",
+                {"type": "integer", "minimum": 0, "maximum": MAX_WAIT_SECONDS},
+            ),
         ),
         refusals=(400,),
     ),
@@ -53,7 +59,7 @@ ENDPOINTS = (
         path=f"{PATH}/{{planId}}/answer",
         act=_answer,
         access=WORK,
-        summary="Tell what a dry run of the job would do, or why that cannot be told",
+        summary="Report what a dry run of the job would do, or why it cannot run",
         status=204,
         body=PlanAnswer,
         refusals=(400, 404),

@@ -1,4 +1,4 @@
-"""At the root, open to all: is it alive, is it ready, what does it count, and what can be asked."""
+"""Endpoints at the root, without a token: health, readiness, metrics and the API description."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def _is_ready(call: Call) -> Answer:
     return Answer(Health("UP"))
 
 
-async def _show_measures(call: Call) -> Answer:
+async def _show_metrics(call: Call) -> Answer:
     return Answer(call.dependencies.measures.render(), media_type=call.dependencies.measures.media_type)
 
 
@@ -62,10 +62,10 @@ def _open(path: str, act: object, summary: str, answer: object, media_type: str 
 
 
 ENDPOINTS = (
-    _open("/healthz", _is_alive, "Whether the server is alive", Health),
-    _open("/ready", _is_ready, "Whether the server takes requests", Health),
-    _open("/metrics", _show_measures, "What the server counts, for Prometheus", str, "text/plain"),
-    _open("/openapi.json", _describe, "This description", dict[str, object]),
-    _open("/docs", _show_docs, "This description, for people", str, "text/html"),
+    _open("/healthz", _is_alive, "Whether the process is alive", Health),
+    _open("/ready", _is_ready, "Whether the server accepts requests", Health),
+    _open("/metrics", _show_metrics, "Metrics of the server, for Prometheus", str, "text/plain"),
+    _open("/openapi.json", _describe, "The OpenAPI description", dict[str, object]),
+    _open("/docs", _show_docs, "The API description as a page", str, "text/html"),
 )
 HEALTH_PATHS = ("/healthz", "/ready", "/metrics")

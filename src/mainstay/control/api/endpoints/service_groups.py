@@ -1,4 +1,4 @@
-"""Service groups."""
+"""Service groups: the five standard endpoints."""
 
 from __future__ import annotations
 

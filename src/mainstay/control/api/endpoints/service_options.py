@@ -1,4 +1,4 @@
-"""Service options and their types."""
+"""Service options and their types: the five standard endpoints each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pool sets, pools, their values, and how full they are."""
+"""Pool sets, pools and pool values: the five standard endpoints each, and the usage of a pool."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ENDPOINTS = (
         path="/api/v1/service-pools/{id}/usage",
         act=_show_usage,
         access=("service_pool", "read"),
-        summary="How many values a pool has, and how many are taken",
+        summary="Show how many values a pool has and how many are allocated",
         answer=Usage,
         refusals=(404,),
     ),

@@ -1,4 +1,4 @@
-"""Service types: their definition, what it means, and whether an order would fit it."""
+"""Service types: definitions, exports of them, and validation of orders."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ ENDPOINTS = (
         path=f"{PATH}/{{id}}",
         act=_change,
         access=("service_type", "write"),
-        summary="Change a service type; refused where living services would not fit it",
+        summary="Change a service type; refused if living services would not fit it",
         body=ServiceTypeChange,
         answer=ServiceTypeRow,
         also=(service_types.ChangeForecast,),
         query=(
             QueryParameter(
-                "force", "Change it although services do not fit; a state that is gone refuses all the same", BOOLEAN
+                "force", "Change it even if services do not fit; removing a state in use is refused anyway", BOOLEAN
             ),
-            QueryParameter("dryRun", "Only tell what does not fit", BOOLEAN),
+            QueryParameter("dryRun", "Change nothing; report what does not fit", BOOLEAN),
         ),
         refusals=(400, 404, 409),
     ),
@@ -75,7 +75,7 @@ ENDPOINTS = (
         path=f"{PATH}/{{id}}/validate",
         act=_validate,
         access=("service_type", "read"),
-        summary="Tell whether properties would be accepted in an order",
+        summary="Check whether an order with these properties would be accepted",
         body=OrderCheck,
         answer=Verdict,
         refusals=(400, 404),
@@ -85,7 +85,7 @@ ENDPOINTS = (
         path=f"{PATH}/{{id}}/json-schema",
         act=_show_json_schema,
         access=("service_type", "read"),
-        summary="The property schema as JSON Schema 2020-12",
+        summary="Export the property schema as JSON Schema 2020-12",
         answer=dict[str, object],
         refusals=(404,),
     ),
@@ -94,7 +94,7 @@ ENDPOINTS = (
         path=f"{PATH}/{{id}}/lifecycle-report",
         act=_show_report,
         access=("service_type", "read"),
-        summary="What may not be meant in the definition",
+        summary="List likely mistakes in the definition",
         answer=DefinitionReport,
         refusals=(404,),
     ),
@@ -103,7 +103,7 @@ ENDPOINTS = (
         path=f"{PATH}/{{id}}/lifecycle.svg",
         act=_draw,
         access=("service_type", "read"),
-        summary="The lifecycle as a picture",
+        summary="Draw the lifecycle as SVG",
         answer=str,
         media_type="image/svg+xml",
         refusals=(400, 404),

@@ -1,4 +1,4 @@
-"""Tokens."""
+"""Tokens: the standard endpoints, the caller's own token, and regeneration."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ENDPOINTS = (
         path=f"{PATH}/me",
         act=_show_me,
         access=("token", "be"),
-        summary="Show the token that the request carries: whose it is, what it may do and until when",
+        summary="Show the token of this request: owner, role and expiry",
         answer=Token,
     ),
     list_endpoint(PATH, TOKENS),
@@ -40,7 +40,7 @@ ENDPOINTS = (
         path=f"{PATH}/{{id}}/regenerate",
         act=_regenerate,
         access=("token", "write"),
-        summary="Give a token a new value; the old one is worth nothing from now on",
+        summary="Give a token a new value; the old value becomes invalid",
         answer=TokenWithValue,
         refusals=(404,),
     ),

@@ -1,4 +1,4 @@
-"""The vault: agents open the secrets that are theirs to open."""
+"""The vault: agents open secrets of their services and their own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENDPOINTS = (
         path="/api/v1/vault/secrets/{reference}",
         act=_reveal,
         access=("secret", "read"),
-        summary="Open a secret of the agent itself or of a service it serves",
+        summary="Open a secret of the agent itself or of a service that it serves",
         answer=Revealed,
         refusals=(404,),
     ),
