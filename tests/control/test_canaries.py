@@ -1,4 +1,4 @@
-"""Secrets that are easy to recognise go through a busy day; afterwards nobody finds one anywhere."""
+"""Recognisable secrets pass through all operations; afterwards no file, log or response contains one."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ SCHEMA = {
     "document": {"type": "json", "secret": {"type": "persistent"}},
     "database": {"type": "object", "properties": {"host": {"type": "string"}, "password": PERSISTENT}},
     "users": {"type": "array", "items": {"type": "object", "properties": {"password": PERSISTENT}}},
-    "told": {**PERSISTENT, "authorizers": [{"type": "actor", "config": {"actors": ["agent"]}}]},
+    "reported": {**PERSISTENT, "authorizers": [{"type": "actor", "config": {"actors": ["agent"]}}]},
 }
 
 
-class Listening(Client):
-    """Keeps all that the server ever said, except to an agent that asks the vault."""
+class RecordingClient(Client):
+    """Records every response, except those of the vault to an agent."""
 
-    heard: bytes = b""
+    received: bytes = b""
 
     def call(self, method: str, path: str, *arguments: Any, **more: Any) -> Any:
         reply = super().call(method, path, *arguments, **more)
         if "/vault/" not in path:
-            Listening.heard += f"{reply.body}{dict(reply.headers)}".encode()
+            RecordingClient.received += f"{reply.body}{dict(reply.headers)}".encode()
         return reply
 
     def as_token(self, token: str) -> Client:
-        return Listening(self.url, token, self.pool)
+        return RecordingClient(self.url, token, self.pool)
 
 
-def busy_day(server: Server) -> Scenario:
-    """Orders, refusals, changes, failures, reports and ends, with a secret in each of them."""
-    scenario = Scenario(Listening(server.url, server.admin.token))
+def use_every_operation(server: Server) -> Scenario:
+    """Orders, refusals, changes, failures, reports and deletions, each with a secret."""
+    scenario = Scenario(RecordingClient(server.url, server.admin.token))
     kind = scenario.service_type(SCHEMA, SIMPLE)
     order = {
         "key": f"{PLAIN}-key",
@@ -67,7 +67,7 @@ def busy_day(server: Server) -> Scenario:
         {**order, "key": [PLAIN]},
         {**order, "database": {"password": {PLAIN: 1}}},
         {**order, "key": f"vault://{PLAIN}"},
-        {**order, "told": PLAIN},
+        {**order, "reported": PLAIN},
     ]
     for properties in wrong:
         consumer.post("/services", {**body, "properties": properties}, expect=400)
@@ -75,7 +75,7 @@ def busy_day(server: Server) -> Scenario:
     for value in service["properties"].values():
         if isinstance(value, str):
             scenario.agent.get(f"/vault/secrets/{value.removeprefix('vault://')}")
-    scenario.complete(service, properties={"told": f"{PLAIN}-told"})
+    scenario.complete(service, properties={"reported": f"{PLAIN}-reported"})
     path = f"/services/{service['id']}"
     consumer.patch(path, {"properties": {"key": f"{PLAIN}-new"}})
     scenario.fail(service, "no")
@@ -96,8 +96,8 @@ def busy_day(server: Server) -> Scenario:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Path, str | None, list[Path]]]:
-    """The data directory, the database, and where its files are."""
+def locations(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Path, str | None, list[Path]]]:
+    """The data directory, the database URL, and the folders with their files."""
     data = tmp_path / "data"
     if request.param == "sqlite":
         yield data, None, [data]
@@ -114,16 +114,18 @@ def files_with_canaries(folders: list[Path]) -> list[str]:
     return found
 
 
-def test_no_secret_is_found_anywhere(place: tuple[Path, str | None, list[Path]], tmp_path: Path) -> None:
-    data, url, folders = place
-    Listening.heard = b""
+def test_no_file_log_or_response_contains_a_secret(
+    locations: tuple[Path, str | None, list[Path]], tmp_path: Path
+) -> None:
+    data, url, folders = locations
+    RecordingClient.received = b""
     with running(data, database_url=url, environment=KEY) as server:
-        scenario = busy_day(server)
+        scenario = use_every_operation(server)
         tokens = [str(client.token).encode() for client in (scenario.admin, scenario.consumer, scenario.agent)]
         process = Path(f"/proc/{server.process.pid}")
         for name in ("cmdline", "environ"):
             assert CANARY not in (process / name).read_bytes()
-        # While it runs, what is not yet in the database is in its log.
+        # Also while the server runs: recent writes are in the write-ahead log.
         assert files_with_canaries(folders) == []
         backup = tmp_path / "backup.gz"
         where: list[str | Path] = ["--data-dir", data, *(["--database-url", url] if url else [])]
@@ -134,9 +136,9 @@ def test_no_secret_is_found_anywhere(place: tuple[Path, str | None, list[Path]],
     kept = gzip.decompress(backup.read_bytes())
     assert CANARY not in kept
     assert CANARY not in log
-    assert CANARY not in Listening.heard
-    assert b"vault://" in Listening.heard
-    # The first token is in a file of its own and was printed once; no other is anywhere, and none in the database.
+    assert CANARY not in RecordingClient.received
+    assert b"vault://" in RecordingClient.received
+    # The admin token is in its own file and was printed once; other tokens appear nowhere, and none in the database.
     database = b"".join(file.read_bytes() for file in data.glob("mainstay.db*"))
     for token in tokens:
         assert token not in database + kept

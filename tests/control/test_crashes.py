@@ -1,4 +1,4 @@
-"""The server is killed at random instants, and replicas work on one database: no promise is broken."""
+"""Killed servers and databases, a full disk, and replicas on one database: no acknowledged change is lost."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ SCHEMA = {
 }
 KILLS = 6
 OUTAGES = 4
-# More than one, so that requests share commits where they can.
+# Several, so that requests can share commits.
 THREADS = 8
 SEED = 7
 
 
 def prepare(scenario: Scenario, cidr: str = "10.0.0.0/22") -> Any:
-    """A type that takes an address and two secrets."""
+    """A type with a pool address and two secrets."""
     made = scenario.provider.post("/service-pool-sets", {"name": "s", "providerId": scenario.provider_id})
     scenario.provider.patch(f"/agents/{scenario.agent_id}", {"servicePoolSetId": made["id"]})
     body = {"name": "p", "type": "ip", "propertyType": "string", "generatorType": "subnet"}
@@ -50,25 +50,25 @@ def prepare(scenario: Scenario, cidr: str = "10.0.0.0/22") -> Any:
 
 
 class Load:
-    """Orders, changes and removals by several threads; remembers what was acknowledged."""
+    """Orders, changes and deletions by several threads; records what was acknowledged."""
 
     def __init__(self, scenario: Scenario, kind: Any) -> None:
         self.scenario = scenario
         self.kind = kind
         self.stop = threading.Event()
-        # What the server said yes to, whatever became of it afterwards.
+        # Acknowledged by the server, whatever happened afterwards.
         self.ordered: dict[str, str] = {}
         self.completed: set[str] = set()
         self.ended: set[str] = set()
         self.refusals: Counter[int] = Counter()
         self.chance = random.Random(SEED)
         body = {"name": "g", "consumerId": scenario.consumer_id}
-        # An agent works on one job of a group at a time, so each thread has a group of its own.
+        # An agent runs one job of a group at a time, so each thread has its own group.
         self.groups = [scenario.consumer.post("/service-groups", body)["id"] for _ in range(THREADS)]
 
     @contextmanager
     def running(self, url: str) -> Iterator[None]:
-        """While the load is on; who loses the connection gives up."""
+        """Runs the load. A thread that loses its connection ends."""
         self.stop.clear()
         threads = [threading.Thread(target=self.run, args=(url, group)) for group in self.groups]
         for thread in threads:
@@ -85,11 +85,11 @@ class Load:
         agent = Client(url, self.scenario.agent.token)
         while not self.stop.is_set():
             try:
-                self.turn(consumer, agent, group_id)
+                self.run_once(consumer, agent, group_id)
             except urllib3.exceptions.HTTPError:
                 return
 
-    def turn(self, consumer: Client, agent: Client, group_id: str) -> None:
+    def run_once(self, consumer: Client, agent: Client, group_id: str) -> None:
         body = {
             "serviceTypeId": self.kind["id"],
             "name": "n",
@@ -125,19 +125,19 @@ class Load:
                 self.completed.add(job["id"])
 
     def check(self, admin: Client) -> None:
-        """Nothing that was acknowledged is lost."""
+        """Asserts that nothing acknowledged is lost."""
         assert self.completed, "the load did nothing"
         for service_id in self.ordered:
             found = admin.get(f"/services/{service_id}")
             assert service_id not in self.ended or found["status"] == "Deleted"
         for job_id in self.completed:
             assert admin.get(f"/jobs/{job_id}")["status"] in ("Completed", "Failed")
-        # Whoever reads numbers what is committed, so the numbers must be whole afterwards.
+        # A read numbers the committed events; `violations` checks for gaps afterwards.
         admin.get("/events?pageSize=1")
 
 
 @pytest.mark.parametrize("dialect", ["sqlite", "postgresql"])
-def test_a_server_killed_at_any_instant_keeps_every_promise(
+def test_a_server_killed_at_any_instant_loses_nothing_acknowledged(
     dialect: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     data = tmp_path / "data"
@@ -160,7 +160,7 @@ def test_a_server_killed_at_any_instant_keeps_every_promise(
 
 @pytest.fixture
 def durable_postgresql() -> Iterator[Cluster]:
-    """One that waits for the disk, and is this test's own to kill."""
+    """A separate cluster with fsync, which the test may kill."""
     folder = Path(tempfile.mkdtemp(prefix="pg"))
     folder.chmod(0o755)
     try:
@@ -170,10 +170,10 @@ def durable_postgresql() -> Iterator[Cluster]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def test_a_database_killed_at_any_instant_costs_nothing_that_was_acknowledged(
+def test_a_database_killed_at_any_instant_loses_nothing_acknowledged(
     tmp_path: Path, durable_postgresql: Cluster
 ) -> None:
-    """The server says so while it is away, and goes on by itself when it is back."""
+    """The server answers 503 meanwhile and continues when the database is back."""
     url = durable_postgresql.new_database()
     with running(tmp_path / "data", database_url=url, environment=KEY) as server:
         scenario = Scenario(server.admin)
@@ -182,12 +182,12 @@ def test_a_database_killed_at_any_instant_costs_nothing_that_was_acknowledged(
             for _ in range(OUTAGES):
                 time.sleep(load.chance.uniform(0.5, 1.5))
                 durable_postgresql.kill()
-                away = server.admin.call("GET", "/api/v1/participants")
-                assert (away.status, away.body["code"]) == (503, "unavailable")
-                assert away.headers["retry-after"]
+                unavailable = server.admin.call("GET", "/api/v1/participants")
+                assert (unavailable.status, unavailable.body["code"]) == (503, "unavailable")
+                assert unavailable.headers["retry-after"]
                 assert server.admin.call("GET", "/ready").status == 503
                 durable_postgresql.start()
-                back_again(server.admin)
+                wait_until_ready(server.admin)
             time.sleep(0.5)
         assert set(load.refusals) <= {400, 503}, load.refusals
         load.check(server.admin)
@@ -196,8 +196,8 @@ def test_a_database_killed_at_any_instant_costs_nothing_that_was_acknowledged(
     assert violations(url) == []
 
 
-def test_a_full_disk_costs_nothing_that_was_acknowledged(tmp_path: Path) -> None:
-    """The embedded database says so while there is no room, to everybody who would write, and goes on when there is."""
+def test_a_full_disk_loses_nothing_acknowledged(tmp_path: Path) -> None:
+    """With SQLite every write is answered 503 while the disk is full, and succeeds when there is space again."""
     with running(tmp_path / "data") as server:
         admin, process = server.admin, server.process.pid
         clients = [Client(server.url, admin.token) for _ in range(THREADS)]
@@ -221,7 +221,7 @@ def test_a_full_disk_costs_nothing_that_was_acknowledged(tmp_path: Path) -> None
             assert statuses <= {201, 503}, statuses
             if refused == 2:
                 break
-        assert refused == 2, "there was always room"
+        assert refused == 2, "the disk was never full"
         resource.prlimit(process, resource.RLIMIT_FSIZE, unlimited)
         after = write_many()
         assert {status for status, _ in after} == {201}
@@ -237,10 +237,10 @@ def test_a_full_disk_costs_nothing_that_was_acknowledged(tmp_path: Path) -> None
         assert " bug " not in server.log.read_text()
 
 
-def back_again(client: Client) -> None:
+def wait_until_ready(client: Client) -> None:
     until = time.monotonic() + 20
     while client.call("GET", "/ready").status != 200:
-        assert time.monotonic() < until, "the server does not find its database again"
+        assert time.monotonic() < until, "the server does not reconnect to its database"
         time.sleep(0.05)
 
 
@@ -288,7 +288,7 @@ def test_two_replicas_share_one_queue_and_one_pool(tmp_path: Path, postgresql: C
     assert violations(url) == []
 
 
-def test_a_shutdown_answers_those_who_wait(tmp_path: Path) -> None:
+def test_a_shutdown_answers_long_polls(tmp_path: Path) -> None:
     with running(tmp_path / "data") as server:
         scenario = Scenario(server.admin)
         agent = scenario.agent

@@ -1,4 +1,4 @@
-"""Whatever PostgreSQL refuses, at a write or only at the commit, comes out under its right name and leaves nothing."""
+"""Errors of PostgreSQL, at a write or at the commit, become the right refusal and leave no changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from control_plane import Client, Cluster, Server, running
 from scenario import Scenario, unique
 
-# The database's own code of an error, and what becomes of it.
+# SQLSTATE of an error → status and code of the response.
 FAULTS = {
     "23505": (409, "duplicate"),
     "23503": (409, "in_use"),
@@ -25,8 +25,8 @@ FAULTS = {
     "57P01": (503, "unavailable"),
     "58030": (503, "unavailable"),
 }
-# Every change is told by an event, so a fault there meets every endpoint that changes something, among the writes that
-# are put off; as a constraint it comes at the commit.
+# Every change records an event, so a fault in that table reaches every endpoint that writes: among queued writes, or
+# as a deferred constraint at the commit.
 FAULTY = """
 CREATE TABLE faults (code TEXT, at_commit BOOLEAN);
 CREATE FUNCTION fault() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -35,7 +35,7 @@ BEGIN
   IF wanted IS NOT NULL THEN RAISE EXCEPTION 'fault' USING ERRCODE = wanted; END IF;
   RETURN NEW;
 END $$;
-CREATE TRIGGER fault_at_once BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION fault();
+CREATE TRIGGER fault_at_write BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION fault();
 CREATE CONSTRAINT TRIGGER fault_at_commit AFTER INSERT ON events DEFERRABLE INITIALLY DEFERRED
 FOR EACH ROW EXECUTE FUNCTION fault();
 """
@@ -52,7 +52,7 @@ class Faulty:
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
     def counts(self) -> str:
-        """Of everything an endpoint could have left behind."""
+        """Row counts of all tables that an endpoint writes to."""
         tables = ("participants", "services", "jobs", "runs", "events", "tokens", "service_pool_values", "agents")
         return self.run(" UNION ALL ".join(f"SELECT '{table}', count(*) FROM {table}" for table in tables))
 
@@ -75,7 +75,7 @@ Act = tuple[Client, str, str, object]
 
 
 def changes(scenario: Scenario) -> list[Act]:
-    """One call of every endpoint that changes something and would succeed."""
+    """A valid call of every endpoint that writes."""
     admin, consumer, agent, provider = scenario.admin, scenario.consumer, scenario.agent, scenario.provider
     kind = scenario.service_type({"size": {"type": "integer"}}, None)
     option = admin.post("/service-option-types", {"name": "o", "type": unique("o").replace("-", "_")})
@@ -128,11 +128,11 @@ def changes(scenario: Scenario) -> list[Act]:
 
 
 def new_group(scenario: Scenario) -> str:
-    """An agent works on one job of a group at a time."""
+    """An agent runs one job of a group at a time."""
     return str(scenario.admin.post("/service-groups", {"name": "g", "consumerId": scenario.consumer_id})["id"])
 
 
-def test_every_fault_in_every_endpoint_has_its_name_and_leaves_nothing(faulty: Faulty) -> None:
+def test_every_database_error_in_every_endpoint_is_named_and_leaves_no_changes(faulty: Faulty) -> None:
     acts = changes(faulty.scenario)
     before = faulty.counts()
     for code, wanted in FAULTS.items():
@@ -145,18 +145,18 @@ def test_every_fault_in_every_endpoint_has_its_name_and_leaves_nothing(faulty: F
                 assert ("retry-after" in reply.headers) == (wanted[0] == 503)
     faulty.run("DELETE FROM faults")
     assert faulty.counts() == before
-    # Each would have succeeded; some only until another of them did.
+    # Without a fault each call succeeds, or conflicts with an earlier call of the list.
     for client, method, path, body in acts:
         assert client.call(method, f"/api/v1{path}", body).status in (200, 201, 204, 409), (method, path)
 
 
-def at_once(*acts: Callable[[], Any]) -> list[Any]:
+def concurrently(*acts: Callable[[], Any]) -> list[Any]:
     with ThreadPoolExecutor(len(acts)) as threads:
         return [each.result() for each in [threads.submit(act) for act in acts]]
 
 
-def test_those_who_want_the_same_at_once_are_told_so(faulty: Faulty) -> None:
-    """The database alone decides; it refuses among the writes that are put off."""
+def test_concurrent_requests_for_the_same_value_conflict_except_one(faulty: Faulty) -> None:
+    """Unique constraints decide; the error is raised among the queued writes."""
     scenario = faulty.scenario
     pool_set = scenario.provider.post("/service-pool-sets", {"name": "s", "providerId": scenario.provider_id})
     listed = {"name": "p", "propertyType": "string", "generatorType": "list", "servicePoolSetId": pool_set["id"]}
@@ -167,9 +167,9 @@ def test_those_who_want_the_same_at_once_are_told_so(faulty: Faulty) -> None:
         scenario.agent.post(f"/jobs/{service['activeJob']['id']}/claim", expect=204)
     stopped = scenario.order(kind)
     scenario.complete(stopped)
-    name = unique("same")
+    same = unique("same")
     cases: dict[str, list[Act]] = {
-        "a name": [(scenario.admin, "POST", "/service-types", {"name": name})] * 8,
+        "a name": [(scenario.admin, "POST", "/service-types", {"name": same})] * 8,
         "a pool of a type": [(scenario.provider, "POST", "/service-pools", {**listed, "type": "second"})] * 8,
         "a value": [
             (
@@ -185,25 +185,28 @@ def test_those_who_want_the_same_at_once_are_told_so(faulty: Faulty) -> None:
             for number in range(8)
         ],
         "an instance": [
-            (scenario.agent, "POST", f"/jobs/{service['activeJob']['id']}/complete", {"agentInstanceId": name})
+            (scenario.agent, "POST", f"/jobs/{service['activeJob']['id']}/complete", {"agentInstanceId": same})
             for service in services
         ],
     }
-    for what, acts in cases.items():
-        replies = at_once(*(lambda act=act: act[0].call(act[1], f"/api/v1{act[2]}", act[3]) for act in acts))
+    for name, acts in cases.items():
+        replies = concurrently(*(lambda act=act: act[0].call(act[1], f"/api/v1{act[2]}", act[3]) for act in acts))
         statuses = sorted(reply.status for reply in replies)
-        assert statuses[0] in (200, 201, 204), (what, statuses)
-        assert statuses[1:] == [409] * 7, (what, [reply.body for reply in replies])
+        assert statuses[0] in (200, 201, 204), (name, statuses)
+        assert statuses[1:] == [409] * 7, (name, [reply.body for reply in replies])
 
 
-def test_what_is_deleted_while_another_needs_it_is_told_to_one_of_them(faulty: Faulty) -> None:
+def test_a_concurrent_deletion_and_use_refuse_exactly_one(faulty: Faulty) -> None:
     scenario = faulty.scenario
     for _ in range(10):
         group = new_group(scenario)
         kind = scenario.service_type({}, None)
         order = {"serviceTypeId": kind["id"], "name": "n", "groupId": group, "agentId": scenario.agent_id}
-        made, gone = at_once(
+        made, deleted = concurrently(
             lambda order=order: scenario.consumer.call("POST", "/api/v1/services", order),  # type: ignore[misc]
             lambda group=group: scenario.admin.call("DELETE", f"/api/v1/service-groups/{group}"),  # type: ignore[misc]
         )
-        assert (made.status, gone.status) in {(201, 409), (400, 204), (403, 204), (409, 204)}, (made.body, gone.body)
+        assert (made.status, deleted.status) in {(201, 409), (400, 204), (403, 204), (409, 204)}, (
+            made.body,
+            deleted.body,
+        )

@@ -1,4 +1,4 @@
-"""Beside the server: backups from one database into the other, and a look at what is stuck."""
+"""Maintenance commands: backup and restore between the databases, and doctor."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def test_a_backup_of_one_database_is_restored_into_the_other(tmp_path: Path, pos
     assert b"canary" not in text
     assert agent.encode() not in text
     url = postgresql.new_database()
-    back = program("server", "restore", file, "--data-dir", tmp_path / "two", "--database-url", url)
-    assert back.returncode == 0, back.stderr
+    restored = program("server", "restore", file, "--data-dir", tmp_path / "two", "--database-url", url)
+    assert restored.returncode == 0, restored.stderr
     again = program("server", "restore", file, "--data-dir", tmp_path / "two", "--database-url", url)
     assert again.returncode == 2
     assert "not empty" in again.stderr
     with running(tmp_path / "two", database_url=url, environment=KEY) as server:
         assert not (tmp_path / "two" / "admin.token").exists()
         client = Client(server.url, consumer)
-        restored = client.get(f"/services/{service['id']}")
-        assert restored["properties"] == service["properties"]
+        found = client.get(f"/services/{service['id']}")
+        assert found["properties"] == service["properties"]
         reference = service["properties"]["a"].removeprefix("vault://")
         assert client.as_token(agent).get(f"/vault/secrets/{reference}")["value"] == "canary-backup"
         copy = program(
@@ -57,16 +57,16 @@ def test_a_backup_of_one_database_is_restored_into_the_other(tmp_path: Path, pos
     assert third.returncode == 0, third.stderr
 
 
-@pytest.mark.parametrize("damage", ["cut", "rubbish", "short"])
-def test_a_damaged_backup_leaves_nothing(tmp_path: Path, damage: str) -> None:
+@pytest.mark.parametrize("damage", ["truncated", "not gzip", "missing row"])
+def test_a_damaged_backup_restores_nothing(tmp_path: Path, damage: str) -> None:
     file = tmp_path / "backup.gz"
     with running(tmp_path / "one") as server:
         server.admin.post("/participants", {"name": "x"})
         program("server", "backup", file, "--data-dir", tmp_path / "one")
     content = file.read_bytes()
-    if damage == "cut":
+    if damage == "truncated":
         file.write_bytes(content[: len(content) // 2])
-    elif damage == "rubbish":
+    elif damage == "not gzip":
         file.write_bytes(b"rubbish")
     else:
         lines = gzip.decompress(content).splitlines(keepends=True)
@@ -78,7 +78,7 @@ def test_a_damaged_backup_leaves_nothing(tmp_path: Path, damage: str) -> None:
     connection.close()
 
 
-def test_the_doctor_names_what_is_stuck(tmp_path: Path) -> None:
+def test_doctor_lists_what_is_stuck(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with running(data) as server:
         assert program("doctor", "--data-dir", data).stdout == "Nothing is stuck.\n"
@@ -103,12 +103,12 @@ def test_the_doctor_names_what_is_stuck(tmp_path: Path) -> None:
     with sqlite3.connect(data / "mainstay.db") as connection:
         connection.execute("UPDATE jobs SET created_at = 0 WHERE service_id = ?", (waiting["id"],))
         connection.execute(
-            "INSERT INTO vault_secrets VALUES ('orphan', 0, x'00', 'k', 'service', 'nobody', 'a', 'persistent')"
+            "INSERT INTO vault_secrets VALUES ('orphan', 0, x'00', 'k', 'service', 'missing', 'a', 'persistent')"
         )
     connection.close()
     found = program("doctor", "--json", "--data-dir", data)
     assert found.returncode == 1, found.stderr
-    codes = {complaint["code"]: complaint["subject"] for complaint in json.loads(found.stdout)}
+    codes = {finding["code"]: finding["subject"] for finding in json.loads(found.stdout)}
     assert codes.keys() == {"job-waits-for-silent-agent", "no-way-out", "pool-nearly-empty", "secret-without-owner"}
     assert codes["no-way-out"] == f"service {lost['id']}"
     assert program("doctor", "--data-dir", tmp_path / "nowhere").returncode == 2

@@ -1,4 +1,4 @@
-"""Many at once, on both databases, and on PostgreSQL through two replicas: each promise holds whoever comes first."""
+"""Concurrent requests on both databases, on PostgreSQL through two replicas: invariants hold in any order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ U = TypeVar("U")
 
 
 def lifecycle(**create: Any) -> dict[str, Any]:
-    """Every end of the first job is another state, and two of them are the end of the service."""
+    """Each outcome of the first job leads to another state; Failed and Late are terminal."""
     return {
         "states": [{"name": name} for name in ("New", "Stopped", "Failed", "Late", "Deleted")],
         "actions": [
@@ -63,7 +63,7 @@ def lifecycle(**create: Any) -> dict[str, Any]:
 
 @dataclass
 class Replicas:
-    """One server, or two over one database; each call goes to the next of them."""
+    """One server, or two on one database; calls alternate between them."""
 
     servers: list[Server]
     database_url: str
@@ -93,19 +93,19 @@ def replicas(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
                 for name in ("one", "two")
             ]
         yield Replicas(found, url)
-        # Whatever all the tests did to it, the database keeps every promise.
+        # After all tests the database still satisfies every invariant.
         found[0].admin.get("/events?pageSize=1")
         assert [server.stop() for server in found] == [0] * len(found)
         assert violations(url) == []
 
 
-def at_once(act: Callable[[T], U], parts: Iterable[T], threads: int = THREADS) -> list[U]:
+def concurrently(act: Callable[[T], U], parts: Iterable[T], threads: int = THREADS) -> list[U]:
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(act, parts))
 
 
-class Shop:
-    """A type that takes an address, a port and two secrets, and a consumer who orders it."""
+class OrderLoad:
+    """A type with a pool address, a pool port and two secrets, and a consumer that orders it."""
 
     def __init__(self, replicas: Replicas, cidr: str, ports: int, **create: Any) -> None:
         self.replicas = replicas
@@ -122,7 +122,7 @@ class Shop:
         }
         listed = {"type": "port", "propertyType": "integer", "generatorType": "list"}
         self.pools = [provider.post("/service-pools", {**pool, **kind})["id"] for kind in (subnet, listed)]
-        at_once(self.add_port, range(ports))
+        concurrently(self.add_port, range(ports))
         self.kind = self.scenario.service_type(SCHEMA, lifecycle(**create))
         _ = (self.scenario.consumer, self.scenario.agent, self.scenario.group_id)
 
@@ -142,7 +142,7 @@ class Shop:
         return consumer.call("POST", "/api/v1/services", body)
 
     def orders(self, count: int) -> list[Any]:
-        replies = at_once(self.order, range(count))
+        replies = concurrently(self.order, range(count))
         assert {reply.status for reply in replies} == {201}
         return [reply.body for reply in replies]
 
@@ -154,98 +154,98 @@ class Shop:
         return [(each["total"], each["allocated"]) for each in found]
 
 
-def test_a_thousand_orders_share_no_value_and_lose_none(replicas: Replicas) -> None:
-    shop = Shop(replicas, "10.0.0.0/24", ADDRESSES)
-    replies = at_once(shop.order, range(ORDERS))
+def test_a_thousand_concurrent_orders_share_no_value_and_release_all(replicas: Replicas) -> None:
+    load = OrderLoad(replicas, "10.0.0.0/24", ADDRESSES)
+    replies = concurrently(load.order, range(ORDERS))
     made = [reply.body for reply in replies if reply.status == 201]
     refused = [reply.body["errors"][0]["message"] for reply in replies if reply.status != 201]
     assert len(made) == ADDRESSES
-    # Both pools are as large, so whichever is asked first is the one that is empty.
+    # The pools have the same size, so either may be exhausted first.
     assert {message.rpartition(" ")[0] for message in refused} == {"failed to allocate from pool"}
     for name in ("ip", "port"):
         assert len({service["properties"][name] for service in made}) == ADDRESSES
-    assert shop.usage() == [(ADDRESSES, ADDRESSES)] * 2
+    assert load.usage() == [(ADDRESSES, ADDRESSES)] * 2
     fates = random.Random(SEED)
     ends: list[Callable[[Any], None]] = [
-        lambda service: end_by_force(shop, service),
-        lambda service: end_by_failure(shop, service),
-        lambda service: end_by_deletion(shop, service),
-        lambda service: end_after_update(shop, service),
+        lambda service: end_by_force(load, service),
+        lambda service: end_by_failure(load, service),
+        lambda service: end_by_deletion(load, service),
+        lambda service: end_after_update(load, service),
     ]
-    at_once(lambda pair: pair[0](pair[1]), [(fates.choice(ends), service) for service in made])
-    assert shop.usage() == [(ADDRESSES, 0)] * 2
+    concurrently(lambda pair: pair[0](pair[1]), [(fates.choice(ends), service) for service in made])
+    assert load.usage() == [(ADDRESSES, 0)] * 2
 
 
-def end_by_force(shop: Shop, service: Any) -> None:
-    shop.replicas.spread(shop.scenario.consumer).delete(f"/services/{service['id']}?force=true")
+def end_by_force(load: OrderLoad, service: Any) -> None:
+    load.replicas.spread(load.scenario.consumer).delete(f"/services/{service['id']}?force=true")
 
 
-def end_by_failure(shop: Shop, service: Any) -> None:
-    assert shop.agent("fail", service["activeJob"]["id"], {"errorMessage": "no"}).status == 204
+def end_by_failure(load: OrderLoad, service: Any) -> None:
+    assert load.agent("fail", service["activeJob"]["id"], {"errorMessage": "no"}).status == 204
 
 
-def work_off(shop: Shop, service: Any, verb: str = "complete", body: object = None) -> None:
-    consumer = shop.replicas.spread(shop.scenario.consumer)
+def run_job(load: OrderLoad, service: Any, verb: str = "complete", body: object = None) -> None:
+    consumer = load.replicas.spread(load.scenario.consumer)
     job_id = consumer.get(f"/services/{service['id']}")["activeJob"]["id"]
-    assert shop.agent("claim", job_id).status == 204
-    assert shop.agent(verb, job_id, body).status == 204
+    assert load.agent("claim", job_id).status == 204
+    assert load.agent(verb, job_id, body).status == 204
 
 
-def end_by_deletion(shop: Shop, service: Any) -> None:
-    work_off(shop, service)
-    shop.replicas.spread(shop.scenario.consumer).delete(f"/services/{service['id']}")
-    work_off(shop, service)
+def end_by_deletion(load: OrderLoad, service: Any) -> None:
+    run_job(load, service)
+    load.replicas.spread(load.scenario.consumer).delete(f"/services/{service['id']}")
+    run_job(load, service)
 
 
-def end_after_update(shop: Shop, service: Any) -> None:
-    """An update that fails keeps nothing of what it was given; the pool may be empty while it asks."""
-    work_off(shop, service)
-    consumer = shop.replicas.spread(shop.scenario.consumer)
+def end_after_update(load: OrderLoad, service: Any) -> None:
+    """A failed update releases what it allocated. The pool may be exhausted, then the update is refused."""
+    run_job(load, service)
+    consumer = load.replicas.spread(load.scenario.consumer)
     changed = consumer.call("PATCH", f"/api/v1/services/{service['id']}", {"properties": {"ip": None, "key": "n"}})
     if changed.status == 200:
-        work_off(shop, service, "fail", {"errorMessage": "no"})
+        run_job(load, service, "fail", {"errorMessage": "no"})
     consumer.delete(f"/services/{service['id']}")
-    work_off(shop, service)
+    run_job(load, service)
 
 
-def test_fifty_claimers_of_each_job_have_one_winner(replicas: Replicas) -> None:
-    shop = Shop(replicas, "10.1.0.0/27", 32)
-    jobs = [service["activeJob"]["id"] for service in shop.orders(20)]
+def test_exactly_one_of_fifty_concurrent_claims_succeeds(replicas: Replicas) -> None:
+    load = OrderLoad(replicas, "10.1.0.0/27", 32)
+    jobs = [service["activeJob"]["id"] for service in load.orders(20)]
     claims: list[object] = [None, {"leaseSeconds": 60}, {"leaseSeconds": 60, "claimId": "worker-of-many"}]
 
     def claim(number: int) -> tuple[str, int, str]:
         job = jobs[number % len(jobs)]
-        reply = shop.agent("claim", job, claims[number // len(jobs) % 2])
+        reply = load.agent("claim", job, claims[number // len(jobs) % 2])
         return job, reply.status, reply.body["leaseToken"] if reply.status == 200 else ""
 
-    results = at_once(claim, range(50 * len(jobs)), threads=50)
+    results = concurrently(claim, range(50 * len(jobs)), threads=50)
     for job in jobs:
         statuses = Counter(status for claimed, status, _ in results if claimed == job)
         assert statuses[409] == 49, statuses
         assert statuses[200] + statuses[204] == 1, statuses
-    # Whoever claims by the same name is the same claimer: all of them win, with one lease.
-    (service,) = shop.orders(1)
-    same = at_once(lambda _: shop.agent("claim", service["activeJob"]["id"], claims[2]), range(20))
+    # Claims with the same claim id are one claim: all succeed with the same lease.
+    (service,) = load.orders(1)
+    same = concurrently(lambda _: load.agent("claim", service["activeJob"]["id"], claims[2]), range(20))
     assert len({reply.body["leaseToken"] for reply in same if reply.status == 200}) == 1
     assert {reply.status for reply in same} == {200}
 
 
 OUTCOMES = {("Completed", "Stopped"), ("Failed", "Late"), ("Failed", "Failed"), ("Cancelled", "Late")}
-# The last one was completed first, and its service ended by force afterwards.
+# Completed and Deleted: the service was force-deleted after the completion.
 OUTCOMES |= {("Cancelled", "Failed"), ("Cancelled", "Deleted"), ("Completed", "Deleted")}
 
 
 def test_complete_timeout_cancel_and_force_have_exactly_one_outcome(replicas: Replicas) -> None:
-    shop = Shop(replicas, "10.2.0.0/25", 100, timeoutSeconds=1)
+    load = OrderLoad(replicas, "10.2.0.0/25", 100, timeoutSeconds=1)
     chance = random.Random(SEED)
-    scenario = shop.scenario
-    services = shop.orders(60)
+    scenario = load.scenario
+    services = load.orders(60)
     calls: list[tuple[str, Any]] = []
     for service in services:
         job = service["activeJob"]["id"]
         calls += [
-            ("complete", lambda job=job: shop.agent("complete", job)),
-            ("fail", lambda job=job: shop.agent("fail", job, {"errorMessage": "x"})),
+            ("complete", lambda job=job: load.agent("complete", job)),
+            ("fail", lambda job=job: load.agent("fail", job, {"errorMessage": "x"})),
             ("cancel", lambda job=job: replicas.spread(scenario.consumer).call("POST", f"/api/v1/jobs/{job}/cancel")),
             ("cancel", lambda job=job: replicas.spread(scenario.provider).call("POST", f"/api/v1/jobs/{job}/cancel")),
         ]
@@ -253,8 +253,8 @@ def test_complete_timeout_cancel_and_force_have_exactly_one_outcome(replicas: Re
             path = f"/api/v1/services/{service['id']}?force=true"
             calls.append(("force", lambda path=path: replicas.spread(replicas.admin).call("DELETE", path)))
     chance.shuffle(calls)
-    at_once(lambda service: shop.agent("claim", service["activeJob"]["id"]), services)
-    # From half a second before to a second after the deadline, so that the timer takes part.
+    concurrently(lambda service: load.agent("claim", service["activeJob"]["id"]), services)
+    # From half a second before to a second after the deadline, so that the time-out takes part.
     start = time.monotonic() + 0.5
 
     def call_at(pair: tuple[int, tuple[str, Any]]) -> tuple[str, int]:
@@ -262,20 +262,20 @@ def test_complete_timeout_cancel_and_force_have_exactly_one_outcome(replicas: Re
         time.sleep(max(0.0, start + 1.5 * number / len(calls) - time.monotonic()))
         return name, act().status
 
-    statuses = Counter(at_once(call_at, enumerate(calls)))
+    statuses = Counter(concurrently(call_at, enumerate(calls)))
     assert {status for _, status in statuses} <= {204, 409}, statuses
     for service in services:
         job = service["activeJob"]["id"]
         ended = wait_for_end(scenario, job)
         now = scenario.service(service["id"])
         assert (ended["status"], now["status"]) in OUTCOMES, (ended, now["status"])
-        told = scenario.admin.get(f"/events?entityId={job}&pageSize=100")["items"]
-        ends = [each["type"] for each in told if each["type"] in ("job.completed", "job.failed", "job.cancelled")]
+        events = scenario.admin.get(f"/events?entityId={job}&pageSize=100")["items"]
+        ends = [each["type"] for each in events if each["type"] in ("job.completed", "job.failed", "job.cancelled")]
         assert ends == [f"job.{ended['status'].lower()}"]
-        holds = now["status"] == "Stopped"
-        assert ("key" in now["properties"], "once" in now["properties"]) == (holds, False)
+        is_living = now["status"] == "Stopped"
+        assert ("key" in now["properties"], "once" in now["properties"]) == (is_living, False)
     living = sum(scenario.service(service["id"])["status"] == "Stopped" for service in services)
-    assert [allocated for _, allocated in shop.usage()] == [living, living]
+    assert [allocated for _, allocated in load.usage()] == [living, living]
 
 
 def wait_for_end(scenario: Scenario, job_id: str) -> Any:
@@ -295,12 +295,12 @@ def stopped_service(replicas: Replicas) -> tuple[Scenario, Any]:
     return scenario, service
 
 
-def test_renaming_at_once_loses_no_update(replicas: Replicas) -> None:
+def test_concurrent_renames_lose_no_update(replicas: Replicas) -> None:
     scenario, service = stopped_service(replicas)
     path = f"/api/v1/services/{service['id']}"
     before = scenario.service(service["id"])["version"]
     names = [unique("name") for _ in range(100)]
-    replies = at_once(lambda name: replicas.spread(scenario.consumer).call("PATCH", path, {"name": name}), names)
+    replies = concurrently(lambda name: replicas.spread(scenario.consumer).call("PATCH", path, {"name": name}), names)
     assert {reply.status for reply in replies} == {200}
     assert sorted(reply.body["version"] for reply in replies) == [before + 1 + number for number in range(100)]
     assert {reply.body["name"] for reply in replies} == set(names)
@@ -308,8 +308,8 @@ def test_renaming_at_once_loses_no_update(replicas: Replicas) -> None:
     assert scenario.service(service["id"])["name"] == last.body["name"]
 
 
-def test_counting_under_a_version_loses_no_update(replicas: Replicas) -> None:
-    """Read, add one, write back if nobody else did: the sum is right, or somebody was overwritten."""
+def test_concurrent_increments_with_if_match_lose_no_update(replicas: Replicas) -> None:
+    """Read, increment, write with If-Match: a wrong sum would mean an overwritten update."""
     scenario, service = stopped_service(replicas)
     path = f"/api/v1/services/{service['id']}"
     scenario.consumer.call("PATCH", path, {"name": "0"}, expect=200)
@@ -326,13 +326,13 @@ def test_counting_under_a_version_loses_no_update(replicas: Replicas) -> None:
             assert changed.status == 412
             next(refused)
 
-    at_once(count, range(60), threads=8)
+    concurrently(count, range(60), threads=8)
     assert scenario.service(service["id"])["name"] == "60"
     assert next(refused) > 0
 
 
-def test_changes_at_once_are_applied_one_by_one(replicas: Replicas) -> None:
-    """Properties change through jobs: whoever was told 200 sees his change applied, the others 409."""
+def test_concurrent_changes_of_properties_are_applied_one_by_one(replicas: Replicas) -> None:
+    """Properties change through jobs: an accepted change is applied, any other is refused with 409."""
     scenario, service = stopped_service(replicas)
     path = f"/api/v1/services/{service['id']}"
     accepted: list[int] = []
@@ -354,7 +354,7 @@ def test_changes_at_once_are_applied_one_by_one(replicas: Replicas) -> None:
             accepted.append(number)
         return reply.status
 
-    statuses = at_once(change, range(1, 101))
+    statuses = concurrently(change, range(1, 101))
     stop.set()
     worker.join(timeout=30)
     assert set(statuses) == {200, 409}

@@ -1,4 +1,4 @@
-"""How often PostgreSQL is asked for one request: each time costs more than most of what is asked."""
+"""Database round trips per request, which dominate the cost of most requests on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from control_plane import Cluster, running
 from query_counter import CountingProxy, counting_proxy
 from scenario import Scenario
 
-TURNS = 12
+REPEATS = 12
 
 
 class Counted:
     def __init__(self, scenario: Scenario, proxy: CountingProxy) -> None:
         self.scenario = scenario
         self.kind = scenario.service_type({}, None)
-        self._wire = proxy
+        self._proxy = proxy
         self._least: dict[str, int] = {}
-        for _ in range(TURNS):
-            self._turn()
+        for _ in range(REPEATS):
+            self._run_once()
 
-    def _turn(self) -> None:
+    def _run_once(self) -> None:
         scenario = self.scenario
         body = {
             "serviceTypeId": self.kind["id"],
@@ -43,17 +43,17 @@ class Counted:
         self._count("complete", lambda: scenario.agent.post(f"{path}/complete", held, expect=204))
         self._count("show", lambda: scenario.consumer.get(f"/services/{service['id']}"))
 
-    def _count(self, what: str, work: Callable[[], Any]) -> Any:
-        """Together with what it leaves to be told afterwards. What else goes on at that time only makes it more."""
-        before = self._wire.round_trips
+    def _count(self, name: str, work: Callable[[], Any]) -> Any:
+        """Includes notices sent after the commit. Other activity can only raise the count, so the least counts."""
+        before = self._proxy.round_trips
         found = work()
         time.sleep(0.03)
-        count = self._wire.round_trips - before
-        self._least[what] = min(self._least.get(what, count), count)
+        count = self._proxy.round_trips - before
+        self._least[name] = min(self._least.get(name, count), count)
         return found
 
-    def __getitem__(self, what: str) -> int:
-        return self._least[what]
+    def __getitem__(self, name: str) -> int:
+        return self._least[name]
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +64,8 @@ def counted(postgresql: Cluster, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 @pytest.mark.parametrize(
-    ("what", "most"),
+    ("request_name", "most"),
     [("order", 9), ("poll", 3), ("claim", 9), ("renew", 7), ("complete", 9), ("show", 5)],
 )
-def test_a_request_asks_the_database_only_so_often(counted: Counted, what: str, most: int) -> None:
-    assert 0 < counted[what] <= most, f"{what}: {counted[what]}"
+def test_a_request_needs_at_most_so_many_round_trips(counted: Counted, request_name: str, most: int) -> None:
+    assert 0 < counted[request_name] <= most, f"{request_name}: {counted[request_name]}"

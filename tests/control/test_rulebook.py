@@ -1,4 +1,4 @@
-"""Rules come from the house's folders and from other packages, and no name means two things."""
+"""The rulebook: built-in rules, rules of other packages by entry points, and refused duplicates."""
 
 from __future__ import annotations
 
@@ -71,12 +71,14 @@ def test_another_package_adds_a_rule_with_its_own_configuration_check(tmp_path: 
         ("odd:EVEN", "x", "(ModuleNotFoundError: No module named 'odd')"),
     ],
 )
-def test_a_rule_that_cannot_be_told_apart_is_refused(tmp_path: Path, entry: str, name: str, refusal: str) -> None:
+def test_a_rule_that_is_a_duplicate_or_cannot_be_loaded_is_refused(
+    tmp_path: Path, entry: str, name: str, refusal: str
+) -> None:
     install(tmp_path, entry, name)
     assert refusal in run_with(tmp_path).stderr
 
 
-def test_a_command_names_the_rule_that_is_in_its_way(tmp_path: Path) -> None:
+def test_a_command_reports_the_rule_that_cannot_be_loaded(tmp_path: Path) -> None:
     install(tmp_path, "odd:EVEN")
     (tmp_path / "type.yaml").write_text("propertySchema: {}\n")
     done = subprocess.run(

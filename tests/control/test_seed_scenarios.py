@@ -1,4 +1,4 @@
-"""The specification's chapters over HTTP: its types as written, its orders, its stated errors and results."""
+"""The chapters of the seed over HTTP: its types as written, its orders, its stated errors and results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GOOD_VM = {"instanceName": "web-01", "region": "us-east-1", "cpu": 4, "memory": 
 
 
 def blocks(*headings: str) -> Any:
-    """The properties of all blocks under these headings, together."""
+    """The properties of all blocks under these headings, merged."""
     found: dict[str, Any] = {}
     for each in seed_text.json_blocks():
         if each.heading in headings:
@@ -47,7 +47,7 @@ def refused_order(scenario: Scenario, kind: Any, properties: Any, **more: Any) -
     return faults(scenario.consumer.post("/services", {**body, "properties": properties}, expect=400))
 
 
-def judged(scenario: Scenario, kind: Any, properties: Any, **more: Any) -> dict[str, str]:
+def validation_faults(scenario: Scenario, kind: Any, properties: Any, **more: Any) -> dict[str, str]:
     body = {"properties": properties, "agentId": scenario.agent_id, "groupId": scenario.group_id, **more}
     verdict = scenario.consumer.post(f"/service-types/{kind['id']}/validate", body, expect=200)
     assert verdict["valid"] is not bool(verdict["errors"])
@@ -64,15 +64,15 @@ def remove(scenario: Scenario, service: Any) -> Any:
 
 
 def refused_report(scenario: Scenario, service: Any, properties: Any) -> dict[str, str]:
-    """What the agent hears; its job is free again afterwards."""
+    """The faults of a refused completion; the job is released afterwards."""
     job = scenario.next_job(service)
     reply = scenario.agent.post(f"/jobs/{job['id']}/complete", {"properties": properties}, expect=400)
     scenario.agent.post(f"/jobs/{job['id']}/release", expect=204)
     return faults(reply)
 
 
-def as_named(scenario: Scenario, name: str) -> Any:
-    """The text names service types; names are unique, and the server is shared."""
+def type_named(scenario: Scenario, name: str) -> Any:
+    """The service type with this name, created if missing: names are unique, and tests share the server."""
     found = [
         each for each in scenario.admin.get("/service-types", query={"name": name})["items"] if each["name"] == name
     ]
@@ -89,7 +89,7 @@ def option_type(scenario: Scenario, kind: str) -> Any:
 
 
 def pool_set(scenario: Scenario) -> str:
-    """Steps 1 and 4 of the text's pool setup."""
+    """Steps 1 and 4 of the pool setup in the seed."""
     (new_set,) = seed_text.requests("Property Pool Allocation", "1. ", participant_uuid=scenario.provider_id)
     set_id: str = send(scenario.provider, new_set, 201)["id"]
     (configure,) = seed_text.requests("Property Pool Allocation", "4. ", pool_set_uuid=set_id)
@@ -121,7 +121,7 @@ def reveal(scenario: Scenario, reference: str, expect: int = 200) -> Any:
 TYPES = blocks("String", "Integer", "Number (Float)", "Boolean", "JSON", "Object", "Array")
 
 
-def test_each_property_type_is_ordered_with_its_defaults(scenario: Scenario) -> None:
+def test_each_property_type_is_accepted_with_its_defaults(scenario: Scenario) -> None:
     kind = scenario.service_type(TYPES)
     shown = scenario.consumer.get(f"/service-types/{kind['id']}")
     assert shown["propertySchema"] == TYPES
@@ -138,11 +138,11 @@ def test_each_property_type_is_ordered_with_its_defaults(scenario: Scenario) -> 
 
 
 @pytest.mark.parametrize("value", ["text", 1.5, {"a": [None]}, [1, "2"], False, None])
-def test_a_json_property_takes_any_value(scenario: Scenario, value: object) -> None:
-    assert judged(scenario, scenario.service_type(blocks("JSON")), {"customData": value}) == {}
+def test_a_json_property_accepts_any_value(scenario: Scenario, value: object) -> None:
+    assert validation_faults(scenario, scenario.service_type(blocks("JSON")), {"customData": value}) == {}
 
 
-def test_each_property_type_refuses_the_others(scenario: Scenario) -> None:
+def test_each_property_type_refuses_values_of_other_types(scenario: Scenario) -> None:
     wrong = {"name": 1, "cpu": 1.5, "price": "1", "enabled": 0, "metadata": [], "ports": [0, "x", 65536]}
     assert refused_order(scenario, scenario.service_type(TYPES), wrong) == {
         "name": "expected string, got integer",
@@ -155,20 +155,22 @@ def test_each_property_type_refuses_the_others(scenario: Scenario) -> None:
         "ports[2]": "value 65536 exceeds maximum 65535",
     }
     nested = {"name": "n", "cpu": 1, "metadata": {"tags": ["a", 2], "x": 1}, "ports": []}
-    assert judged(scenario, scenario.service_type(TYPES), nested) == {
+    assert validation_faults(scenario, scenario.service_type(TYPES), nested) == {
         "metadata.x": "unknown property",
         "metadata.owner": "required field is missing",
         "metadata.tags[1]": "expected string, got integer",
         "ports": "array length 0 is less than minimum 1",
     }
     many = {"name": "n", "cpu": 1, "ports": list(range(1, 12))}
-    assert judged(scenario, scenario.service_type(TYPES), many) == {"ports": "array length 11 exceeds maximum 10"}
+    assert validation_faults(scenario, scenario.service_type(TYPES), many) == {
+        "ports": "array length 11 exceeds maximum 10"
+    }
 
 
 # Authorizers
 
 
-def test_each_actor_sets_what_it_may(scenario: Scenario) -> None:
+def test_each_actor_may_set_its_own_properties_only(scenario: Scenario) -> None:
     schema = {
         name: rule
         for each in seed_text.json_blocks()
@@ -196,7 +198,7 @@ def test_each_actor_sets_what_it_may(scenario: Scenario) -> None:
     }
 
 
-def test_states_decide_when_a_property_changes_and_an_agent_sets_its_id_once(scenario: Scenario) -> None:
+def test_a_property_changes_in_allowed_states_only_and_an_immutable_one_once(scenario: Scenario) -> None:
     schema = {
         **blocks("Combining Authorizers"),
         **seed_text.block("State Authorizer", "**Example - Update Only"),  # type: ignore[dict-item]
@@ -229,7 +231,7 @@ def validated(kind: str, heading: str, number: int = 0) -> Any:
     return {"type": kind, **found[number].parse()}  # type: ignore[dict-item]
 
 
-def test_every_validator_of_the_text_says_what_is_wrong(scenario: Scenario) -> None:
+def test_every_validator_of_the_seed_reports_its_message(scenario: Scenario) -> None:
     schema = {
         "minLength": validated("string", "minLength"),
         "maxLength": validated("string", "maxLength"),
@@ -266,9 +268,9 @@ def test_every_validator_of_the_text_says_what_is_wrong(scenario: Scenario) -> N
     }
 
 
-def test_a_referenced_service_must_be_of_a_type_that_the_text_allows(scenario: Scenario) -> None:
+def test_a_referenced_service_must_be_of_an_allowed_type(scenario: Scenario) -> None:
     kind = scenario.service_type(blocks("serviceType"))
-    mysql, mongo, redis = (scenario.order(as_named(scenario, name)) for name in ("MySQL", "MongoDB", "Redis"))
+    mysql, mongo, redis = (scenario.order(type_named(scenario, name)) for name in ("MySQL", "MongoDB", "Redis"))
     order = {"database_service": mysql["id"], "storage_service": mongo["id"]}
     assert scenario.order(kind, order)["properties"] == order
     wrong = "referenced service is not of the allowed service type"
@@ -283,7 +285,7 @@ def test_a_referenced_service_must_be_of_a_type_that_the_text_allows(scenario: S
 
 
 def test_a_referenced_service_must_have_the_same_origin(scenario: Scenario) -> None:
-    api = as_named(scenario, "Python-API")
+    api = type_named(scenario, "Python-API")
     kind = scenario.service_type(blocks("sameOrigin"))
     other_group = scenario.consumer.post("/service-groups", {"name": "o", "consumerId": scenario.consumer_id})["id"]
     near, far = scenario.order(api), scenario.order(api, groupId=other_group)
@@ -292,7 +294,7 @@ def test_a_referenced_service_must_have_the_same_origin(scenario: Scenario) -> N
     assert refused_order(scenario, kind, {**order, "dependent_service": far["id"]}) == {
         "dependent_service": "referenced service must belong to the same service group"
     }
-    # An admin may read every service, so it learns why; for others a foreign service is not there at all.
+    # An admin may read every service, so it gets the reason; for others a foreign service does not exist.
     foreign = scenario.admin.post(
         "/services",
         {"serviceTypeId": api["id"], "name": "f", "consumerId": scenario.provider_id, "agentId": scenario.agent_id},
@@ -307,7 +309,7 @@ def test_a_referenced_service_must_have_the_same_origin(scenario: Scenario) -> N
     }
 
 
-def test_the_options_of_the_provider_decide_what_can_be_ordered(scenario: Scenario) -> None:
+def test_only_enabled_options_of_the_provider_can_be_ordered(scenario: Scenario) -> None:
     written: Any = seed_text.block("serviceOption", "Service type schema:")
     kind = scenario.service_type(**{**written, "name": unique(written["name"])})
     (new_type,) = seed_text.requests("serviceOption", "Administrators manage")
@@ -334,7 +336,7 @@ def test_the_options_of_the_provider_decide_what_can_be_ordered(scenario: Scenar
     scenario.order(kind, {**given, "operatingSystem": "ubuntu-24.04"})
 
 
-def test_an_option_matches_as_json_whatever_it_is(scenario: Scenario) -> None:
+def test_an_option_of_any_type_is_compared_as_json(scenario: Scenario) -> None:
     kind = scenario.service_type(seed_text.block("serviceOption", "Disk type with complex value:"))
     disks = option_type(scenario, "disk_type")
     option = {"providerId": scenario.provider_id, "serviceOptionTypeId": disks["id"], "name": "ssd"}
@@ -358,7 +360,7 @@ def test_an_option_matches_as_json_whatever_it_is(scenario: Scenario) -> None:
 # Pools and generators
 
 
-def test_the_complete_pool_example_fills_an_order_and_takes_back(scenario: Scenario) -> None:
+def test_the_complete_pool_example_allocates_and_releases(scenario: Scenario) -> None:
     chapter = "Property Pool Allocation"
     written: Any = seed_text.block(chapter, "Service type schema:")
     kind = scenario.service_type(**{**written, "name": unique(written["name"])})
@@ -398,7 +400,7 @@ def test_the_complete_pool_example_fills_an_order_and_takes_back(scenario: Scena
     assert scenario.order(kind)["properties"] == after["properties"]
 
 
-def test_a_pool_of_integers_fills_integers_only(scenario: Scenario) -> None:
+def test_a_pool_of_integers_fits_integer_properties_only(scenario: Scenario) -> None:
     set_id = pool_set(scenario)
     (written,) = seed_text.requests("Property Pool Allocation", "2. ", pool_set_uuid=set_id)
     assert isinstance(written.body, dict)
@@ -415,7 +417,7 @@ def test_a_pool_of_integers_fills_integers_only(scenario: Scenario) -> None:
     }
 
 
-def test_generators_in_the_old_and_the_new_spelling_make_values(scenario: Scenario) -> None:
+def test_generators_in_both_spellings_generate_values(scenario: Scenario) -> None:
     public_pool(scenario, pool_set(scenario))
     schema: Any = {
         **seed_text.block("Generators", "**Example: Pool Generator"),  # type: ignore[dict-item]
@@ -433,7 +435,7 @@ def test_generators_in_the_old_and_the_new_spelling_make_values(scenario: Scenar
 # Secrets
 
 
-def test_the_web_application_of_the_text_keeps_its_secrets_as_long_as_it_says(scenario: Scenario) -> None:
+def test_the_web_application_of_the_seed_keeps_each_secret_for_its_lifetime(scenario: Scenario) -> None:
     written: Any = seed_text.block("Property Secrets", "Service type with secrets:")
     order: Any = seed_text.block("Property Secrets", "Service creation request:")
     kept: Any = seed_text.block("Property Secrets", "Stored service properties")
@@ -454,31 +456,31 @@ def test_the_web_application_of_the_text_keeps_its_secrets_as_long_as_it_says(sc
         reveal(scenario, reference, expect=404)
 
 
-def test_nested_secrets_of_both_kinds_go_in_their_time(scenario: Scenario) -> None:
+def test_nested_secrets_of_both_kinds_are_deleted_at_the_end_of_their_lifetime(scenario: Scenario) -> None:
     kind = scenario.service_type(seed_text.block("Property Secrets", "However, objects can contain"))
     users = [{"username": name, "password": f"p-{name}"} for name in "ab"]
     service = scenario.order(kind, {"database": {"host": "h", "password": "p-db"}, "users": users})
-    lasting = service["properties"]["database"]["password"]
-    passing = [user["password"] for user in service["properties"]["users"]]
-    assert [reveal(scenario, each) for each in (lasting, *passing)] == ["p-db", "p-a", "p-b"]
+    persistent = service["properties"]["database"]["password"]
+    ephemeral = [user["password"] for user in service["properties"]["users"]]
+    assert [reveal(scenario, each) for each in (persistent, *ephemeral)] == ["p-db", "p-a", "p-b"]
     done = scenario.complete(service)
     assert done["properties"] == {
-        "database": {"host": "h", "password": lasting},
+        "database": {"host": "h", "password": persistent},
         "users": [{"username": "a"}, {"username": "b"}],
     }
-    for reference in passing:
+    for reference in ephemeral:
         reveal(scenario, reference, expect=404)
     patch(scenario, service, {"users": [{"username": "c", "password": "p-c"}]})
     (params,) = [job["params"] for job in scenario.jobs(service) if job["status"] == "Pending"]
     assert reveal(scenario, params["users"][0]["password"]) == "p-c"
     scenario.fail(service, "no")
     reveal(scenario, params["users"][0]["password"], expect=404)
-    assert reveal(scenario, lasting) == "p-db"
+    assert reveal(scenario, persistent) == "p-db"
     assert remove(scenario, service)["properties"]["database"] == {"host": "h"}
-    reveal(scenario, lasting, expect=404)
+    reveal(scenario, persistent, expect=404)
 
 
-def test_each_job_has_ephemeral_secrets_of_its_own(scenario: Scenario) -> None:
+def test_each_job_has_its_own_ephemeral_secrets(scenario: Scenario) -> None:
     service = scenario.order(scenario.service_type(MIXED), {"apiKey": "k", "setupPassword": "one"})
     key, first = service["properties"]["apiKey"], service["properties"]["setupPassword"]
     scenario.complete(service)
@@ -519,7 +521,9 @@ def test_each_job_has_ephemeral_secrets_of_its_own(scenario: Scenario) -> None:
         ),
     ],
 )
-def test_a_definition_is_refused_in_the_words_of_the_text(scenario: Scenario, definition: Any, message: str) -> None:
+def test_an_invalid_definition_is_refused_with_the_message_of_the_seed(
+    scenario: Scenario, definition: Any, message: str
+) -> None:
     assert message in seed_text.listed_messages()
     body = {"name": unique("t"), "propertySchema": {"p": definition}}
     reply = scenario.admin.post("/service-types", body, expect=400)
@@ -529,7 +533,7 @@ def test_a_definition_is_refused_in_the_words_of_the_text(scenario: Scenario, de
 # The complete examples and the API's usage
 
 
-def test_the_vm_as_written_lives_its_whole_life(scenario: Scenario) -> None:
+def test_the_vm_of_the_seed_passes_through_its_whole_lifecycle(scenario: Scenario) -> None:
     kind = scenario.service_type(VM, SIMPLE)
     pool = public_pool(scenario, pool_set(scenario))
     service = scenario.order(kind, {**GOOD_VM, "tags": {"environment": "prod"}})
@@ -564,7 +568,7 @@ def test_the_vm_as_written_lives_its_whole_life(scenario: Scenario) -> None:
     assert free(scenario, pool) == 1
 
 
-def test_the_disk_as_written_is_resized_by_the_user_and_measured_by_the_agent(scenario: Scenario) -> None:
+def test_the_disk_of_the_seed_is_resized_by_the_user_and_reported_by_the_agent(scenario: Scenario) -> None:
     kind = scenario.service_type(seed_text.block("Disk Service Type"))
     assert refused_order(scenario, kind, {"name": "d", "sizeGb": 16385, "type": "tape"}) == {
         "sizeGb": "value 16385 exceeds maximum 16384",
@@ -583,7 +587,7 @@ def test_the_disk_as_written_is_resized_by_the_user_and_measured_by_the_agent(sc
     }
 
 
-def test_the_validate_endpoint_answers_as_the_text_shows(scenario: Scenario) -> None:
+def test_the_validate_endpoint_answers_as_in_the_seed(scenario: Scenario) -> None:
     schema = {
         "cpu": {"type": "integer", "required": True},
         "memory": {"type": "integer", "validators": [{"type": "enum", "config": {"values": [2048]}}]},
@@ -602,7 +606,7 @@ def test_the_validate_endpoint_answers_as_the_text_shows(scenario: Scenario) -> 
 # Lifecycles
 
 
-def test_the_type_created_in_the_text_starts_when_asked_and_takes_no_other_action(scenario: Scenario) -> None:
+def test_the_type_created_in_the_seed_starts_and_refuses_unknown_actions(scenario: Scenario) -> None:
     (request,) = seed_text.requests("Creating a ServiceType with Lifecycle")
     assert isinstance(request.body, dict)
     kind = scenario.service_type(**{**request.body, "name": unique("VM Instance")})
@@ -621,15 +625,15 @@ def test_the_type_created_in_the_text_starts_when_asked_and_takes_no_other_actio
     assert refused["error"] == "action 'start' cannot be performed in state 'Started'; it starts from: Stopped"
 
 
-def test_an_action_takes_properties_only_if_it_says_so(scenario: Scenario) -> None:
+def test_an_action_accepts_properties_only_if_it_declares_them(scenario: Scenario) -> None:
     (request,) = seed_text.requests("Performing Lifecycle Actions", "Backup with parameters")
     given = request.body["properties"]  # type: ignore[index]
     schema = {"backupName": {"type": "string"}, "compressionLevel": {"type": "integer"}}
 
     def started(lifecycle: Any) -> Any:
         service = scenario.order(scenario.service_type(schema, lifecycle))
-        walk(scenario, service, "create")
-        walk(scenario, service, "start")
+        run_action(scenario, service, "create")
+        run_action(scenario, service, "start")
         return service
 
     silent = started(DATABASE)
@@ -646,8 +650,8 @@ def test_an_action_takes_properties_only_if_it_says_so(scenario: Scenario) -> No
     assert scenario.service(service["id"])["properties"] == given
 
 
-def walk(scenario: Scenario, service: Any, action: str) -> list[str]:
-    """The states of one request's run."""
+def run_action(scenario: Scenario, service: Any, action: str) -> list[str]:
+    """Runs an action to its end and returns the states it passed."""
     if action == "delete":
         scenario.consumer.delete(f"/services/{service['id']}")
     elif action != "create":
@@ -659,7 +663,7 @@ def walk(scenario: Scenario, service: Any, action: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("lifecycle", "course"),
+    ("lifecycle", "actions"),
     [
         (SIMPLE, ["create Stopped", "start Started", "stop Stopped", "start Started", "delete Deleted"]),
         (
@@ -686,38 +690,38 @@ def walk(scenario: Scenario, service: Any, action: str) -> list[str]:
     ],
     ids=["simple", "advanced", "database"],
 )
-def test_a_lifecycle_of_the_text_is_walked_from_end_to_end(
-    scenario: Scenario, lifecycle: Any, course: list[str]
+def test_a_lifecycle_of_the_seed_runs_from_create_to_delete(
+    scenario: Scenario, lifecycle: Any, actions: list[str]
 ) -> None:
     kind = scenario.service_type(None, lifecycle)
     assert kind["lifecycleSchema"] == lifecycle
     service = scenario.order(kind)
-    for leg in course:
-        action, *states = leg.split()
-        assert walk(scenario, service, action) == states, action
+    for each in actions:
+        action, *states = each.split()
+        assert run_action(scenario, service, action) == states, action
     refused = scenario.do(service, "start", expect=409)
     assert refused["error"] == "cannot perform action on service in terminal state: Deleted"
     assert scenario.service(service["id"])["availableActions"] == []
 
 
 @pytest.mark.parametrize(
-    ("course", "failing"), [("create", "create"), ("create start", "start"), ("create start stop", "stop")]
+    ("actions", "failing"), [("create", "create"), ("create start", "start"), ("create start stop", "stop")]
 )
-def test_the_second_step_of_the_advanced_lifecycle_fails_into_failed(
-    scenario: Scenario, course: str, failing: str
+def test_a_failure_in_the_second_step_of_the_advanced_lifecycle_leads_to_failed(
+    scenario: Scenario, actions: str, failing: str
 ) -> None:
     service = scenario.order(scenario.service_type(None, ADVANCED))
-    for action in course.split()[:-1]:
-        walk(scenario, service, action)
+    for action in actions.split()[:-1]:
+        run_action(scenario, service, action)
     if failing != "create":
         scenario.do(service, failing)
     scenario.complete(service)
     assert scenario.fail(service, "quota is exceeded")["status"] == "Failed"
-    assert walk(scenario, service, "delete") == ["Deleted"]
+    assert run_action(scenario, service, "delete") == ["Deleted"]
 
 
 def with_actions(*actions: Any, states: str = "") -> Any:
-    """The simple lifecycle with these actions in place of its own of the same name, or beside them."""
+    """The simple lifecycle with these actions added; an action of the same name is replaced."""
     names = {action["name"] for action in actions}
     known = [each["name"] for each in SIMPLE["states"]]
     more = [{"name": name} for name in states.split() if name not in known]
@@ -732,27 +736,27 @@ def with_actions(*actions: Any, states: str = "") -> Any:
 def test_the_first_error_transition_that_matches_decides(scenario: Scenario, message: str, state: str) -> None:
     lifecycle = with_actions(seed_text.block("Error Regexp Matching"), states="QuotaExceeded Failed")
     service = scenario.order(scenario.service_type(None, lifecycle))
-    walk(scenario, service, "create")
+    run_action(scenario, service, "create")
     scenario.do(service, "start")
     assert scenario.fail(service, message)["status"] == state
     assert scenario.jobs(service)[-1]["errorMessage"] == message
 
 
-def test_progressive_actions_pass_through_the_state_between(scenario: Scenario) -> None:
+def test_progressive_actions_pass_through_an_intermediate_state(scenario: Scenario) -> None:
     heading = "Pattern 1: Immediate vs Progressive Actions"
     for lead, states in (("**Immediate**", ["Started"]), ("**Progressive**", ["Starting", "Started"])):
         lifecycle = with_actions(seed_text.block(heading, lead), states="Starting")
         service = scenario.order(scenario.service_type(None, lifecycle))
-        walk(scenario, service, "create")
-        assert walk(scenario, service, "start") == states
+        run_action(scenario, service, "create")
+        assert run_action(scenario, service, "start") == states
 
 
-def test_a_restart_is_one_request_of_three_steps(scenario: Scenario) -> None:
+def test_a_restart_is_an_action_of_three_steps(scenario: Scenario) -> None:
     restart = seed_text.block("Pattern 2: Restart as Compound Action")
     service = scenario.order(scenario.service_type(None, with_actions(restart, states="Stopping Starting")))
-    walk(scenario, service, "create")
-    walk(scenario, service, "start")
-    assert walk(scenario, service, "restart") == ["Stopping", "Starting", "Started"]
+    run_action(scenario, service, "create")
+    run_action(scenario, service, "start")
+    assert run_action(scenario, service, "restart") == ["Stopping", "Starting", "Started"]
 
 
 @pytest.mark.parametrize(("message", "state"), [("a minor network error", "Started"), ("major error", "Failed")])
@@ -760,26 +764,26 @@ def test_minor_errors_degrade_and_a_failed_service_recovers(scenario: Scenario, 
     upgrade = seed_text.block("Pattern 3: Graceful Degradation")
     recover = seed_text.block("Pattern 4: Recovery Actions")
     service = scenario.order(scenario.service_type(None, with_actions(upgrade, recover, states="Upgrading Failed")))
-    walk(scenario, service, "create")
-    walk(scenario, service, "start")
+    run_action(scenario, service, "create")
+    run_action(scenario, service, "start")
     scenario.do(service, "upgrade")
     assert scenario.complete(service)["status"] == "Upgrading"
     failed = scenario.fail(service, message)
     assert (failed["status"], failed["activeJob"]) == (state, None)
     if state == "Failed":
         assert failed["availableActions"] == ["recover"]
-        assert walk(scenario, service, "recover") == ["Stopped"]
+        assert run_action(scenario, service, "recover") == ["Stopped"]
     else:
         scenario.do(service, "recover", expect=409)
 
 
-def test_the_old_keys_tie_a_property_to_states(scenario: Scenario) -> None:
+def test_the_old_keys_restrict_a_property_to_states(scenario: Scenario) -> None:
     written: Any = seed_text.block("Lifecycle vs Property Schema Interaction")
     service = scenario.order(scenario.service_type(written["propertySchema"], SIMPLE), {"diskSize": 1})
-    walk(scenario, service, "create")
+    run_action(scenario, service, "create")
     patch(scenario, service, {"diskSize": 2})
     scenario.complete(service)
-    walk(scenario, service, "start")
+    run_action(scenario, service, "start")
     assert faults(patch(scenario, service, {"diskSize": 3}, expect=400)) == {
         "diskSize": "diskSize: property cannot be updated in state 'Started'"
     }
@@ -812,14 +816,14 @@ def test_the_old_keys_tie_a_property_to_states(scenario: Scenario) -> None:
             "lifecycleSchema.actions[5].transitions[0].from",
         ),
     ],
-    ids=["initial", "terminal", "running", "transition", "two successes", "out of the end"],
+    ids=["initial", "terminal", "running", "transition", "two successes", "from a terminal state"],
 )
-def test_the_rules_of_lifecycles_are_enforced_when_one_is_written(scenario: Scenario, change: Any, path: str) -> None:
+def test_an_invalid_lifecycle_is_refused(scenario: Scenario, change: Any, path: str) -> None:
     body = {"name": unique("t"), "lifecycleSchema": {**SIMPLE, **change}}
     assert path in faults(scenario.admin.post("/service-types", body, expect=400))
 
 
-# The end of a service
+# Terminal states
 
 
 ENDINGS = with_actions(
@@ -837,7 +841,7 @@ ENDINGS = with_actions(
 
 
 def end_by(scenario: Scenario, service: Any, path: str) -> str:
-    """Ends the service this way; tells how its last job ended."""
+    """Ends the service this way and returns the status of its last job."""
     if path == "force":
         scenario.consumer.delete(f"/services/{service['id']}")
         scenario.admin.delete(f"/services/{service['id']}?force=true")
@@ -845,8 +849,8 @@ def end_by(scenario: Scenario, service: Any, path: str) -> str:
     if path == "complete":
         remove(scenario, service)
         return "Completed"
-    scenario.do(service, "wait" if path == "nobody" else "retire")
-    if path == "nobody":
+    scenario.do(service, "wait" if path == "unclaimed" else "retire")
+    if path == "unclaimed":
         return "Failed"
     job = scenario.next_job(service)
     if path == "timeout":
@@ -857,8 +861,8 @@ def end_by(scenario: Scenario, service: Any, path: str) -> str:
     return "Cancelled" if path == "cancel" else "Failed"
 
 
-@pytest.mark.parametrize("path", ["complete", "fail", "timeout", "nobody", "cancel", "force"])
-def test_whatever_ends_a_service_cleans_up_after_it(scenario: Scenario, path: str) -> None:
+@pytest.mark.parametrize("path", ["complete", "fail", "timeout", "unclaimed", "cancel", "force"])
+def test_every_way_to_end_a_service_releases_what_it_held(scenario: Scenario, path: str) -> None:
     pooled: Any = seed_text.block("Property Pool Allocation", "**Basic Usage:**")
     schema = {**MIXED, **pooled, "n": {"type": "integer"}}
     kind = scenario.service_type(schema, ENDINGS)
@@ -875,7 +879,7 @@ def test_whatever_ends_a_service_cleans_up_after_it(scenario: Scenario, path: st
     assert scenario.jobs(service)[-1]["status"] == outcome
     assert free(scenario, pool) == 1
     reveal(scenario, key, expect=404)
-    # Value and instance id are there for the next one.
-    heir = scenario.order(kind, {"apiKey": "k", "setupPassword": "s"})
-    assert heir["properties"]["publicIp"] == "185.123.45.10"
-    assert scenario.complete(heir, agentInstanceId="instance-1")["agentInstanceId"] == "instance-1"
+    # Pool value and instance id are available to the next service.
+    successor = scenario.order(kind, {"apiKey": "k", "setupPassword": "s"})
+    assert successor["properties"]["publicIp"] == "185.123.45.10"
+    assert scenario.complete(successor, agentInstanceId="instance-1")["agentInstanceId"] == "instance-1"

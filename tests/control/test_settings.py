@@ -1,4 +1,4 @@
-"""Settings of the server: who wins, and what is said about a wrong one."""
+"""Settings of the server: precedence, and messages about invalid values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from mainstay.control.settings import BadSettings, load_settings
 
 
-def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+def test_precedence_is_flags_then_environment_then_file(tmp_path: Path) -> None:
     config = tmp_path / "server.toml"
     config.write_text('host = "a"\nport = 1\nrate-limit = 2\n')
     environment = {"MAINSTAY_PORT": "3", "MAINSTAY_HOST": "b", "HOME": "/h", "MAINSTAY_LOG_LEVEL": ""}
@@ -35,7 +35,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
         ({}, {}, "port =", "FILE is not TOML: Invalid value (at end of document)"),
     ],
 )
-def test_a_wrong_setting_is_named_with_where_it_came_from(
+def test_an_invalid_setting_is_reported_with_its_source(
     flags: dict[str, object], environment: dict[str, str], file: str, expected: str, tmp_path: Path
 ) -> None:
     config = tmp_path / "server.toml"

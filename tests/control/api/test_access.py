@@ -1,4 +1,4 @@
-"""The whole access table over HTTP: every endpoint, every role, own and foreign rows, generated from the endpoints."""
+"""The access table over HTTP: every endpoint with every role, on own and foreign rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sample_rows import SampleRows
 
 SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
 GUARDED = [endpoint for endpoint in all_endpoints() if endpoint.access is not None]
-# A stream does not end by itself; its access row is the one of the list.
+# A stream does not end; it shares the access rule of the list.
 NOT_CALLED = {"/api/v1/events/stream"}
 
 
@@ -28,7 +28,7 @@ def rows(server: Server) -> SampleRows:
     return SampleRows(server.admin)
 
 
-# Which kinds of relation make a row of the fixture a caller's own.
+# By caller and owner column: the nouns whose sample row belongs to the caller.
 OWN = {
     "provider": {
         "provider_id": {
@@ -59,30 +59,30 @@ ROLES = {
 }
 
 
-def expected(endpoint: Endpoint, who: str) -> str:
+def expected(endpoint: Endpoint, caller: str) -> str:
     """`refused` by role (403), `hidden` (404), or `allowed` (anything else)."""
     assert endpoint.access is not None
-    relation = ACCESS[endpoint.access].get(ROLES[who])
+    relation = ACCESS[endpoint.access].get(ROLES[caller])
     if relation is None:
         return "refused"
     noun = endpoint.path.split("/")[3]
     if relation.everything or "{id}" not in endpoint.path:
         return "allowed"
-    mine = OWN.get(who, {})
-    owned = any(noun in mine.get(column, set()) for column, _ in relation.owners)
+    own = OWN.get(caller, {})
+    owned = any(noun in own.get(column, set()) for column, _ in relation.owners)
     return "allowed" if owned else "hidden"
 
 
 @pytest.mark.parametrize("endpoint", GUARDED, ids=named)
-def test_the_table_holds_over_http(rows: SampleRows, server: Server, endpoint: Endpoint) -> None:
+def test_every_endpoint_applies_the_access_table(rows: SampleRows, server: Server, endpoint: Endpoint) -> None:
     if endpoint.path in NOT_CALLED:
         return
     path = rows.path(endpoint)
-    # A body that is never valid: whoever gets as far as the body changes nothing.
+    # An invalid body, so that an allowed request changes nothing.
     raw = b"[" if endpoint.method in ("POST", "PATCH", "PUT") else b""
     assert Client(server.url).call(endpoint.method, path, raw=raw).status == 401
-    for who, client in rows.clients.items():
-        wanted = expected(endpoint, who)
+    for caller, client in rows.clients.items():
+        wanted = expected(endpoint, caller)
         if wanted == "allowed" and (
             endpoint.method == "DELETE" or endpoint.path.endswith(("/regenerate", "/cancel"))
         ):
@@ -90,24 +90,24 @@ def test_the_table_holds_over_http(rows: SampleRows, server: Server, endpoint: E
         reply = client.call(endpoint.method, path, raw=raw)
         found = {403: "refused", 404: "hidden"}.get(reply.status, "allowed")
         if "{" in endpoint.path and "{id}" not in endpoint.path and wanted == "allowed":
-            # Secrets, series, bundles and plans are judged by what they belong to; here only the role is.
+            # Access to secrets, series, bundles and plans depends on their owner; here only the role is checked.
             assert reply.status != 401
             continue
-        assert found == wanted, f"{who}: {reply.status} {reply.body!r}"
+        assert found == wanted, f"{caller}: {reply.status} {reply.body!r}"
 
 
 LISTS = [endpoint for endpoint in GUARDED if endpoint.lists is not None]
 
 
 @pytest.mark.parametrize("endpoint", LISTS, ids=named)
-def test_lists_never_show_a_foreign_row(rows: SampleRows, endpoint: Endpoint) -> None:
-    """Under filters, orders and pages that would bring it up."""
+def test_a_list_never_contains_a_foreign_row(rows: SampleRows, endpoint: Endpoint) -> None:
+    """Not even with filters, sort orders and pages that select it."""
     noun = endpoint.path.split("/")[3]
     if noun not in rows.ids:
         return
     foreign = rows.ids[noun]
-    for who in ("foreign participant", "foreign agent"):
-        relation = ACCESS[endpoint.access].get(ROLES[who])  # type: ignore[index]
+    for caller in ("foreign participant", "foreign agent"):
+        relation = ACCESS[endpoint.access].get(ROLES[caller])  # type: ignore[index]
         if relation is None or relation.everything:
             continue
         for query in (
@@ -117,5 +117,5 @@ def test_lists_never_show_a_foreign_row(rows: SampleRows, endpoint: Endpoint) ->
             "?after=&sort=-updatedAt&pageSize=100",
             f"?id={foreign}&after=",
         ):
-            reply = rows.clients[who].call("GET", f"{endpoint.path}{query}", expect=200)
-            assert foreign not in [item["id"] for item in reply.body["items"]], (who, query)
+            reply = rows.clients[caller].call("GET", f"{endpoint.path}{query}", expect=200)
+            assert foreign not in [item["id"] for item in reply.body["items"]], (caller, query)

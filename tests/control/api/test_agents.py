@@ -1,4 +1,4 @@
-"""Agents, their types and their configuration; groups and options beside them."""
+"""Agents, agent types, configuration and enrolment; service groups and service options."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SCHEMA = {
 }
 
 
-def test_an_agent_is_made_by_its_provider(scenario: Scenario) -> None:
+def test_a_provider_creates_its_agents(scenario: Scenario) -> None:
     body = {"name": "a", "providerId": scenario.provider_id, "agentTypeId": scenario.agent_type_id, "tags": ["x"]}
     agent = scenario.provider.post("/agents", body)
     assert agent["status"] == "Disconnected"
@@ -26,13 +26,13 @@ def test_an_agent_is_made_by_its_provider(scenario: Scenario) -> None:
     scenario.admin.post("/agents", {**body, "providerId": scenario.agent_type_id}, expect=400)
 
 
-def test_a_configuration_follows_the_schema_of_the_type(scenario: Scenario) -> None:
+def test_a_configuration_is_validated_by_the_schema_of_the_agent_type(scenario: Scenario) -> None:
     agent_type = scenario.agent_type(configurationSchema=SCHEMA)
     body = {"name": "a", "providerId": scenario.provider_id, "agentTypeId": agent_type["id"]}
     refused = scenario.provider.post("/agents", {**body, "configuration": {"endpoint": "ftp", "x": 1}}, expect=400)
     assert [fault["path"] for fault in refused["errors"]] == ["configuration.x", "configuration.endpoint"]
-    given = {"endpoint": "https://e", "password": "canary-conf"}
-    agent = scenario.provider.post("/agents", {**body, "configuration": given})
+    configuration = {"endpoint": "https://e", "password": "canary-conf"}
+    agent = scenario.provider.post("/agents", {**body, "configuration": configuration})
     assert agent["configuration"]["retries"] == 3
     assert agent["configuration"]["password"].startswith("vault://")
     kept = agent["configuration"]["password"]
@@ -45,7 +45,7 @@ def test_a_configuration_follows_the_schema_of_the_type(scenario: Scenario) -> N
     assert "canary" not in str(scenario.admin.get(f"/events?entityId={agent['id']}"))
 
 
-def test_a_configuration_schema_knows_no_pools_states_or_references(scenario: Scenario) -> None:
+def test_a_configuration_schema_refuses_pools_states_and_references(scenario: Scenario) -> None:
     for definition in (
         {"type": "reference"},
         {"type": "string", "generator": {"type": "pool", "config": {"poolType": "x"}}},
@@ -56,7 +56,7 @@ def test_a_configuration_schema_knows_no_pools_states_or_references(scenario: Sc
         assert refused["errors"][0]["path"].startswith("configurationSchema.x")
 
 
-def test_an_agent_type_names_service_types_that_exist(scenario: Scenario) -> None:
+def test_an_agent_type_refers_to_existing_service_types(scenario: Scenario) -> None:
     made = scenario.service_type()
     scenario.admin.post("/agent-types", {"name": unique("t"), "serviceTypeIds": [scenario.provider_id]}, expect=400)
     scenario.admin.post("/agent-types", {"name": unique("t"), "serviceTypeIds": [made["id"]]})
@@ -66,7 +66,7 @@ def test_an_agent_type_names_service_types_that_exist(scenario: Scenario) -> Non
     assert scenario.admin.post("/agent-types", {"name": name}, expect=409)["code"] == "duplicate"
 
 
-def test_an_agent_tells_its_own_status(scenario: Scenario) -> None:
+def test_an_agent_reports_its_status(scenario: Scenario) -> None:
     assert scenario.agent.get("/agents/me")["id"] == scenario.agent_id
     assert scenario.agent.put("/agents/me/status", {"status": "Error"})["status"] == "Error"
     before = len(scenario.admin.get(f"/events?entityId={scenario.agent_id}&pageSize=100")["items"])
@@ -77,7 +77,7 @@ def test_an_agent_tells_its_own_status(scenario: Scenario) -> None:
     scenario.provider.put("/agents/me/status", {"status": "Error"}, expect=403)
 
 
-def test_any_request_is_a_sign_of_life_and_a_disabled_agent_is_refused(scenario: Scenario) -> None:
+def test_any_request_connects_an_agent_and_a_disabled_agent_is_refused(scenario: Scenario) -> None:
     assert scenario.admin.get(f"/agents/{scenario.agent_id}")["status"] == "Disconnected"
     scenario.agent.get("/service-types")
     assert scenario.admin.get(f"/agents/{scenario.agent_id}")["status"] == "Connected"
@@ -85,21 +85,21 @@ def test_any_request_is_a_sign_of_life_and_a_disabled_agent_is_refused(scenario:
     assert scenario.agent.get("/service-types", expect=403)["code"] == "disabled"
 
 
-def test_a_code_lets_exactly_one_program_in(server: Server, scenario: Scenario) -> None:
+def test_an_enrolment_code_enrols_exactly_one_program(server: Server, scenario: Scenario) -> None:
     scenario.stranger.post(f"/agents/{scenario.agent_id}/enrolment-codes", expect=404)
     code = scenario.provider.post(f"/agents/{scenario.agent_id}/enrolment-codes")
     anonymous = Client(server.url)
     with ThreadPoolExecutor(4) as threads:
         tries = list(threads.map(lambda _: anonymous.call("POST", "/api/v1/enrol", {"code": code["code"]}), range(4)))
-    won = [each for each in tries if each.status == 201]
+    enrolled = [each for each in tries if each.status == 201]
     assert [each.status for each in tries if each.status != 201] == [403] * 3
-    assert won[0].body["agentId"] == scenario.agent_id
-    assert scenario.admin.as_token(won[0].body["token"]).get("/agents/me")["id"] == scenario.agent_id
+    assert enrolled[0].body["agentId"] == scenario.agent_id
+    assert scenario.admin.as_token(enrolled[0].body["token"]).get("/agents/me")["id"] == scenario.agent_id
     tokens = scenario.admin.get(f"/tokens?agentId={scenario.agent_id}")["items"]
     assert [token["expireAt"] for token in tokens if token["name"].startswith("enrolled")] == [None]
 
 
-def test_guessing_codes_is_slowed_down(server: Server) -> None:
+def test_guessing_enrolment_codes_is_rate_limited(server: Server) -> None:
     anonymous = Client(server.url)
     statuses = [anonymous.call("POST", "/api/v1/enrol", {"code": f"guess{number}"}).status for number in range(14)]
     assert statuses[-1] == 429
@@ -115,7 +115,7 @@ def test_a_group_belongs_to_its_consumer(scenario: Scenario) -> None:
     scenario.consumer.delete(f"/service-groups/{group['id']}")
 
 
-def test_options_are_offered_by_providers_and_seen_by_consumers_once_enabled(scenario: Scenario) -> None:
+def test_consumers_see_only_enabled_options_of_providers(scenario: Scenario) -> None:
     kind = unique("os").replace("-", "_")
     option_type = scenario.admin.post("/service-option-types", {"name": "OS", "type": kind, "description": "d"})
     scenario.admin.post("/service-option-types", {"name": "OS", "type": kind}, expect=409)

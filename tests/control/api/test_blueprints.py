@@ -1,4 +1,4 @@
-"""Blueprints: pushed all or nothing, kept for the services that are on them, and moved to by actions that say so."""
+"""Blueprints: atomic pushes, versions that services stay on, and actions that move a service to the current version."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOVES = {"start": {"manifest": "manifests/all.yaml", "moves": True}}
 
 
 def bundle(files: dict[str, Any], *, change: Any = None) -> bytes:
-    """A .tar.gz; what is no text is written as JSON, which is YAML too."""
+    """A .tar.gz; content that is not text is written as JSON, which is valid YAML."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         for name, content in files.items():
@@ -34,7 +34,7 @@ def bundle(files: dict[str, Any], *, change: Any = None) -> bytes:
 
 
 def blueprint(name: str, version: str = "1.0.0", **more: Any) -> dict[str, Any]:
-    """The files of a small right blueprint; `more` goes into blueprint.yaml, `schema` and `lifecycle` into the type."""
+    """The files of a small valid blueprint; `more` goes into blueprint.yaml, `schema` and `lifecycle` into the type."""
     schema, lifecycle = more.pop("schema", SCHEMA), more.pop("lifecycle", LIFECYCLE)
     actions = dict.fromkeys(("create", "start", "stop"), "manifests/all.yaml") | more.pop("actions", {})
     return {
@@ -48,14 +48,14 @@ def push(client: Client, files: dict[str, Any], *, expect: int = 201, **query: s
     return client.call("POST", "/api/v1/blueprints", raw=bundle(files), query=query, expect=expect).body
 
 
-def offered(scenario: Scenario, pushed: Any) -> Any:
-    """The pushed service type, served by the scenario's agent."""
+def serve_type(scenario: Scenario, pushed: Any) -> Any:
+    """Lets the scenario's agent serve the pushed service type and returns the type."""
     type_id = pushed["serviceType"]["id"]
     scenario.admin.patch(f"/agent-types/{scenario.agent_type_id}", {"serviceTypeIds": [type_id]})
     return scenario.admin.get(f"/service-types/{type_id}")
 
 
-def test_a_push_makes_the_type_and_keeps_the_bundle(scenario: Scenario) -> None:
+def test_a_push_creates_the_type_and_stores_the_bundle(scenario: Scenario) -> None:
     name = unique("web")
     files = blueprint(name)
     pushed = push(scenario.admin, files)
@@ -76,7 +76,7 @@ def test_a_type_without_a_blueprint_has_no_digest(scenario: Scenario) -> None:
     assert scenario.service_type(SCHEMA, LIFECYCLE)["blueprintDigest"] is None
 
 
-def test_a_version_means_one_content(scenario: Scenario) -> None:
+def test_a_version_has_one_content(scenario: Scenario) -> None:
     name = unique("web")
     first = push(scenario.admin, blueprint(name))
     other = blueprint(name, description="another")
@@ -84,13 +84,13 @@ def test_a_version_means_one_content(scenario: Scenario) -> None:
     assert (refused["code"], refused["digest"]) == ("version_exists", first["digest"])
     second = push(scenario.admin, other, force="true")
     assert second["digest"] != first["digest"]
-    # Whoever is on the first one still gets it.
+    # Services on the first bundle can still fetch it.
     scenario.agent.call("GET", f"/api/v1/blueprints/{first['digest']}", expect=200)
     (shown,) = scenario.consumer.get(f"/blueprints?name={name}")["items"]
     assert (shown["digest"], shown["version"], shown["isCurrent"]) == (second["digest"], "1.0.0", True)
 
 
-def test_versions_are_listed_with_the_current_one(scenario: Scenario) -> None:
+def test_a_list_of_versions_marks_the_current_one(scenario: Scenario) -> None:
     name = unique("web")
     digests = [push(scenario.admin, blueprint(name, version))["digest"] for version in ("1.0.0", "1.1.0")]
     listed = scenario.consumer.get(f"/blueprints?name={name}&sort=version")["items"]
@@ -103,7 +103,7 @@ def test_versions_are_listed_with_the_current_one(scenario: Scenario) -> None:
 def test_a_service_stays_on_its_version_until_an_action_moves_it(scenario: Scenario) -> None:
     name = unique("web")
     old = push(scenario.admin, blueprint(name))["digest"]
-    kind = offered(scenario, push(scenario.admin, blueprint(name), expect=200))
+    kind = serve_type(scenario, push(scenario.admin, blueprint(name), expect=200))
     service = scenario.order(kind, {"size": 1})
     assert service["blueprintDigest"] == old
     assert scenario.next_job_seen(service)["blueprintDigest"] == old
@@ -118,7 +118,7 @@ def test_a_service_stays_on_its_version_until_an_action_moves_it(scenario: Scena
     scenario.do(service, "start")
     moved = scenario.complete(service)
     assert moved["blueprintDigest"] == new
-    # An action that does not move leaves it where it is.
+    # An action without `moves` keeps the version.
     newest = push(scenario.admin, blueprint(name, "3.0.0", actions=MOVES))["digest"]
     scenario.do(service, "stop")
     assert scenario.next_job_seen(service)["blueprintDigest"] == new
@@ -127,7 +127,7 @@ def test_a_service_stays_on_its_version_until_an_action_moves_it(scenario: Scena
     assert scenario.complete(service)["blueprintDigest"] == newest
 
 
-def test_a_service_from_before_the_blueprint_is_moved_onto_it(scenario: Scenario) -> None:
+def test_a_service_older_than_the_blueprint_is_moved_to_it(scenario: Scenario) -> None:
     name = unique("web")
     kind = scenario.service_type(SCHEMA, LIFECYCLE, name=name)
     service = scenario.order(kind, {"size": 1})
@@ -138,7 +138,7 @@ def test_a_service_from_before_the_blueprint_is_moved_onto_it(scenario: Scenario
     assert scenario.complete(service)["blueprintDigest"] == digest
 
 
-def test_a_move_of_several_steps_is_done_at_its_end(scenario: Scenario) -> None:
+def test_a_move_with_several_steps_takes_effect_after_the_last(scenario: Scenario) -> None:
     name = unique("web")
     lifecycle = {
         "states": [{"name": each} for each in ("New", "Stopped", "Starting", "Started")],
@@ -158,7 +158,7 @@ def test_a_move_of_several_steps_is_done_at_its_end(scenario: Scenario) -> None:
     }
     files = blueprint(name, lifecycle=lifecycle)
     del files["blueprint.yaml"]["actions"]["stop"]
-    kind = offered(scenario, push(scenario.admin, files))
+    kind = serve_type(scenario, push(scenario.admin, files))
     old = kind["blueprintDigest"]
     service = scenario.complete(scenario.order(kind, {"size": 1}))
     files["blueprint.yaml"] |= {"version": "2.0.0", "actions": files["blueprint.yaml"]["actions"] | MOVES}
@@ -169,36 +169,36 @@ def test_a_move_of_several_steps_is_done_at_its_end(scenario: Scenario) -> None:
     assert scenario.complete(service)["blueprintDigest"] == new
 
 
-def test_services_that_do_not_fit_are_in_the_way(scenario: Scenario) -> None:
+def test_services_that_do_not_fit_refuse_a_push(scenario: Scenario) -> None:
     name = unique("web")
-    kind = offered(scenario, push(scenario.admin, blueprint(name)))
+    kind = serve_type(scenario, push(scenario.admin, blueprint(name)))
     service = scenario.order(kind, {"size": 1})
     stricter = blueprint(name, "2.0.0", schema={"size": {"type": "string"}})
     refused = push(scenario.admin, stricter, expect=409)
     assert refused["code"] == "services_do_not_fit"
     assert [each["serviceId"] for each in refused["services"]] == [service["id"]]
-    told = push(scenario.admin, stricter, expect=200, dryRun="true")
-    assert [each["serviceId"] for each in told["misfits"]] == [service["id"]]
-    # Neither left anything behind.
+    forecast = push(scenario.admin, stricter, expect=200, dryRun="true")
+    assert [each["serviceId"] for each in forecast["misfits"]] == [service["id"]]
+    # Neither request left any change.
     assert scenario.admin.get(f"/service-types/{kind['id']}") == kind
-    scenario.agent.get(f"/blueprints/{told['digest']}", expect=404)
+    scenario.agent.get(f"/blueprints/{forecast['digest']}", expect=404)
     assert [each["version"] for each in scenario.admin.get(f"/blueprints?name={name}")["items"]] == ["1.0.0"]
     forced = push(scenario.admin, stricter, force="true")
     assert [each["serviceId"] for each in forced["misfits"]] == [service["id"]]
 
 
-def test_a_state_that_is_gone_is_not_forced(scenario: Scenario) -> None:
+def test_force_does_not_remove_a_state_in_use(scenario: Scenario) -> None:
     name = unique("web")
-    kind = offered(scenario, push(scenario.admin, blueprint(name)))
+    kind = serve_type(scenario, push(scenario.admin, blueprint(name)))
     scenario.order(kind, {"size": 1})
     lifecycle = json.loads(json.dumps(LIFECYCLE).replace(f'"{LIFECYCLE["initialState"]}"', '"Elsewhere"'))
     push(scenario.admin, blueprint(name, "2.0.0", lifecycle=lifecycle), expect=409, force="true")
 
 
-def test_a_dry_run_of_a_first_push_leaves_nothing(scenario: Scenario) -> None:
+def test_a_dry_run_of_a_first_push_changes_nothing(scenario: Scenario) -> None:
     name = unique("web")
-    told = push(scenario.admin, blueprint(name), expect=200, dryRun="true")
-    assert told["created"] is True
+    forecast = push(scenario.admin, blueprint(name), expect=200, dryRun="true")
+    assert forecast["created"] is True
     assert scenario.admin.get(f"/service-types?name={name}")["items"] == []
     assert scenario.admin.get(f"/blueprints?name={name}")["items"] == []
 
@@ -214,7 +214,7 @@ def test_the_bundle_outlives_its_type(scenario: Scenario) -> None:
     assert again["serviceType"]["id"] != pushed["serviceType"]["id"]
 
 
-def test_every_fault_is_told_at_once(embedded: Server) -> None:
+def test_all_faults_are_reported_at_once(embedded: Server) -> None:
     files = blueprint(
         unique("web"),
         "one",
@@ -252,7 +252,7 @@ BROKEN: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("files", BROKEN.values(), ids=BROKEN.keys())
-def test_what_is_no_blueprint_is_refused(embedded: Server, files: dict[str, Any]) -> None:
+def test_an_invalid_blueprint_is_refused(embedded: Server, files: dict[str, Any]) -> None:
     push(embedded.admin, files, expect=400)
 
 
@@ -267,7 +267,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
-def test_only_plain_files_are_taken(embedded: Server, kind: bytes) -> None:
+def test_only_regular_files_are_accepted(embedded: Server, kind: bytes) -> None:
     def change(entry: tarfile.TarInfo) -> None:
         entry.type = kind
         entry.linkname = "/etc/passwd"
@@ -277,7 +277,7 @@ def test_only_plain_files_are_taken(embedded: Server, kind: bytes) -> None:
 
 
 def with_size(size: int) -> bytes:
-    """The header of a file that says so of itself."""
+    """The header of a file that claims this size."""
     entry = tarfile.TarInfo("files/x")
     entry.size = size
     return entry.tobuf(tarfile.GNU_FORMAT)
@@ -288,21 +288,21 @@ RAW: dict[str, bytes] = {
     "nothing": b"",
     "text": b"text",
     "the start of gzip": b"\x1f\x8b",
-    "cut off": WHOLE[:-9],
+    "truncated": WHOLE[:-9],
     "followed by more": WHOLE + b"more",
-    "followed by another": WHOLE + WHOLE,
+    "followed by another bundle": WHOLE + WHOLE,
     "gzip of no archive": gzip.compress(b"nothing like an archive" * 100),
-    "an archive cut off": gzip.compress(gzip.decompress(WHOLE)[:700]),
+    "a truncated archive": gzip.compress(gzip.decompress(WHOLE)[:700]),
     "a size below zero": gzip.compress(with_size(-512) + bytes(1024)),
     "a size beyond its end": gzip.compress(with_size(2**40) + bytes(1024)),
     "a bomb": gzip.compress(bytes(33 * 1024 * 1024)),
-    "headers without end": gzip.compress(
+    "endless headers": gzip.compress(
         b"".join(tarfile.TarInfo.create_pax_global_header({"comment": str(number)}) for number in range(5000))
     ),
 }
 
 
 @pytest.mark.parametrize("raw", RAW.values(), ids=RAW.keys())
-def test_bytes_that_are_no_bundle_are_refused(embedded: Server, raw: bytes) -> None:
+def test_bytes_that_are_not_a_bundle_are_refused(embedded: Server, raw: bytes) -> None:
     reply = embedded.admin.call("POST", "/api/v1/blueprints", raw=raw, expect=400)
     assert reply.body["code"] == "not_a_bundle"

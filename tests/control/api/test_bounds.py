@@ -1,4 +1,4 @@
-"""No answer grows without end: faults are listed up to a number, and a service holds only so much."""
+"""Responses and services are bounded: the number of listed faults, and the size of properties and reports."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_first_faults_are_listed_and_the_rest_counted(scenario: Scenario) ->
     assert order(scenario, kind, exactly)["errors"] == listed
 
 
-def test_faults_of_definitions_are_listed_up_to_the_same_number(scenario: Scenario) -> None:
+def test_faults_of_definitions_have_the_same_limit(scenario: Scenario) -> None:
     body = {"name": unique("t"), "propertySchema": {f"k{number}": {} for number in range(300)}}
     found = scenario.admin.post("/service-types", body, expect=400)["errors"]
     assert (len(found), found[-1]) == (101, {"path": "", "message": "and 200 more"})
@@ -69,7 +69,7 @@ def test_properties_beyond_the_limit_are_one_fault(scenario: Scenario, schema: A
     )
 
 
-def test_properties_do_not_grow_beyond_the_limit_by_and_by(scenario: Scenario) -> None:
+def test_properties_cannot_exceed_the_limit_step_by_step(scenario: Scenario) -> None:
     half = "x" * (90 * KIB)
     service = scenario.order(scenario.service_type(None, SIMPLE), {"a": half})
     job = scenario.next_job(service)
@@ -92,7 +92,7 @@ def test_a_secret_counts_as_its_reference_once_it_is_sealed(scenario: Scenario) 
     assert scenario.complete(service)["properties"].keys() == {"a", "b"}
 
 
-def test_what_agents_tell_of_a_service_is_bounded_too(scenario: Scenario) -> None:
+def test_reports_of_agents_about_a_service_are_bounded(scenario: Scenario) -> None:
     service = scenario.order(scenario.service_type(None, SIMPLE))
     job = scenario.next_job(service)
     path = f"/jobs/{job['id']}/complete"

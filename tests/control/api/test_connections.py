@@ -1,4 +1,4 @@
-"""Clients that are slow, greedy or not speaking HTTP: each is cut off with a clear word, and nobody else notices."""
+"""Clients that are slow, send too much or send invalid HTTP are disconnected, and other clients are not affected."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECONDS = "1"
 
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server that waits for nobody longer than a second."""
+    """A server with a request timeout of a second."""
     folder = tmp_path_factory.mktemp("hasty") / "data"
     with running(folder, environment={"MAINSTAY_REQUEST_SECONDS": SECONDS, "MAINSTAY_LOG_LEVEL": "error"}) as server:
         yield server
@@ -33,8 +33,8 @@ def connect(server: Server) -> socket.socket:
     return connection
 
 
-def rest(connection: socket.socket) -> bytes:
-    """All that still comes until the server closes the connection; it must close it."""
+def read_until_closed(connection: socket.socket) -> bytes:
+    """The remaining response; fails with a timeout if the server does not close the connection."""
     found = b""
     try:
         while piece := connection.recv(65536):
@@ -45,7 +45,7 @@ def rest(connection: socket.socket) -> bytes:
 
 
 def drip(connection: socket.socket, byte: bytes) -> None:
-    """Sends for ever, one byte at a time."""
+    """Sends one byte at a time until the connection is closed."""
 
     def run() -> None:
         try:
@@ -58,7 +58,7 @@ def drip(connection: socket.socket, byte: bytes) -> None:
     threading.Thread(target=run, daemon=True).start()
 
 
-def talk_on(connection: socket.socket) -> None:
+def keep_sending(connection: socket.socket) -> None:
     while True:
         time.sleep(0.1)
         connection.sendall(b"\r\n")
@@ -73,60 +73,60 @@ def post(path: str, length: int, token: str | None = "") -> bytes:
     return f"POST {path} HTTP/1.1\r\nHost: x\r\n{known}Content-Length: {length}\r\n\r\n".encode()
 
 
-def test_headers_that_never_end_are_cut_off(hasty: Server) -> None:
+def test_endless_headers_time_out(hasty: Server) -> None:
     with connect(hasty) as slow:
         slow.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: ")
         drip(slow, b"a")
-        answer = rest(slow)
+        answer = read_until_closed(slow)
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert code(answer) == "slow_head"
 
 
 @pytest.mark.parametrize("path", ["/api/v1/participants", "/api/v1/enrol"])
-def test_a_body_that_never_ends_is_cut_off(hasty: Server, path: str) -> None:
+def test_an_endless_body_times_out(hasty: Server, path: str) -> None:
     with connect(hasty) as slow:
         slow.sendall(post(path, 10_000, hasty.admin.token))
         drip(slow, b" ")
-        answer = rest(slow)
+        answer = read_until_closed(slow)
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert code(answer) == "slow_body"
 
 
-def test_a_body_that_was_refused_may_not_go_on_for_ever(hasty: Server) -> None:
+def test_the_rest_of_a_refused_body_times_out(hasty: Server) -> None:
     with connect(hasty) as slow:
         slow.sendall(post("/api/v1/participants", 10_000_000))
         drip(slow, b" ")
-        answer = rest(slow)
+        answer = read_until_closed(slow)
     assert answer.startswith(b"HTTP/1.1 401 ")
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"), [(b"", b""), (b"", b"\r\n"), (b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", b"\r\n")]
+    ("request_bytes", "rest"), [(b"", b""), (b"", b"\r\n"), (b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", b"\r\n")]
 )
-def test_a_connection_on_which_nothing_comes_is_closed(hasty: Server, asked: bytes, said: bytes) -> None:
+def test_an_idle_connection_is_closed(hasty: Server, request_bytes: bytes, rest: bytes) -> None:
     with connect(hasty) as idle:
-        idle.sendall(asked)
-        answer = idle.recv(65536) if asked else b""
-        idle.sendall(said)
-        rest(idle)
-    assert answer.startswith(b"HTTP/1.1 200 " if asked else b"")
+        idle.sendall(request_bytes)
+        answer = idle.recv(65536) if request_bytes else b""
+        idle.sendall(rest)
+        read_until_closed(idle)
+    assert answer.startswith(b"HTTP/1.1 200 " if request_bytes else b"")
 
 
-def test_many_slow_clients_keep_nobody_waiting(hasty: Server) -> None:
+def test_many_slow_clients_do_not_delay_others(hasty: Server) -> None:
     slow = [connect(hasty) for _ in range(200)]
     try:
         for number, connection in enumerate(slow):
             connection.sendall(post("/api/v1/participants", 1000, hasty.admin.token) if number % 2 else b"GET / HT")
         for _ in range(20):
             hasty.admin.get("/participants")
-        answers = [rest(connection)[:13] for connection in slow]
+        answers = [read_until_closed(connection)[:13] for connection in slow]
     finally:
         for connection in slow:
             connection.close()
     assert set(answers) == {b"HTTP/1.1 408 "}
 
 
-def test_headers_without_end_or_measure_are_refused(hasty: Server) -> None:
+def test_headers_that_are_too_large_are_refused(hasty: Server) -> None:
     for line in (b"X-Many: 1\r\n", b"X-Long: " + b"a" * 1000):
         with connect(hasty) as greedy:
             answer = b""
@@ -136,18 +136,18 @@ def test_headers_without_end_or_measure_are_refused(hasty: Server) -> None:
                     greedy.sendall(line * 100 if line.endswith(b"\n") else b"a" * 1000)
             except (ConnectionResetError, BrokenPipeError):
                 pass
-            answer = rest(greedy)
-        # The answer may be lost with what was still on its way; the connection is closed in any case.
+            answer = read_until_closed(greedy)
+        # A reset may discard the response; the connection is closed in any case.
         assert answer[:12] in (b"HTTP/1.1 431", b"")
 
 
-def test_lines_after_a_body_are_no_headers(hasty: Server) -> None:
-    with connect(hasty) as sly:
-        sly.sendall(
+def test_trailers_after_a_body_are_not_headers(hasty: Server) -> None:
+    with connect(hasty) as client:
+        client.sendall(
             b"POST /api/v1/participants HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
             b"0\r\nAuthorization: Bearer " + str(hasty.admin.token).encode() + b"\r\n\r\n"
         )
-        assert rest(sly).startswith(b"HTTP/1.1 401 ")
+        assert read_until_closed(client).startswith(b"HTTP/1.1 401 ")
 
 
 @pytest.mark.parametrize(
@@ -165,20 +165,20 @@ def test_lines_after_a_body_are_no_headers(hasty: Server) -> None:
         b"X: \x00",
     ],
 )
-def test_two_requests_cannot_hide_in_one(hasty: Server, headers: bytes) -> None:
+def test_request_smuggling_is_refused(hasty: Server, headers: bytes) -> None:
     with connect(hasty) as smuggler:
         smuggler.sendall(
             b"POST /api/v1/enrol HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n\r\n0\r\n\r\n"
             b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
         )
-        answer = rest(smuggler)
+        answer = read_until_closed(smuggler)
     assert answer.count(b"HTTP/1.1 ") == 1
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert code(answer) == "invalid_http"
 
 
 @pytest.mark.parametrize("how", ["closes", "resets"])
-def test_who_leaves_in_the_middle_of_a_body_is_no_bug(tmp_path: Path, how: str) -> None:
+def test_a_disconnect_within_a_body_is_not_logged_as_a_bug(tmp_path: Path, how: str) -> None:
     with running(tmp_path / "data") as server:
         connection = connect(server)
         connection.sendall(post("/api/v1/participants", 1000, server.admin.token) + b'{"name": "half')
@@ -187,41 +187,41 @@ def test_who_leaves_in_the_middle_of_a_body_is_no_bug(tmp_path: Path, how: str) 
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.close()
         until = time.monotonic() + 20
-        counted = ""
-        while "participants" not in counted:
+        metrics = ""
+        while "participants" not in metrics:
             assert time.monotonic() < until, "the request never ended"
-            counted = server.admin.call("GET", "/metrics").body.decode()
-        assert 'status="400"' in counted
-        assert 'status="500"' not in counted
+            metrics = server.admin.call("GET", "/metrics").body.decode()
+        assert 'status="400"' in metrics
+        assert 'status="500"' not in metrics
         assert server.admin.get("/participants")["totalItems"] == 0
         assert server.stop() == 0
         assert " bug " not in server.log.read_text()
 
 
-def test_who_asks_and_does_not_read_is_cut_off(hasty: Server) -> None:
-    with connect(hasty) as deaf:
-        # More answers than fit into all that lies between the two.
-        deaf.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 100)
+def test_a_client_that_does_not_read_is_disconnected(hasty: Server) -> None:
+    with connect(hasty) as client:
+        # More responses than all buffers between server and client can hold.
+        client.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 100)
         with pytest.raises((ConnectionResetError, BrokenPipeError)):
-            talk_on(deaf)
+            keep_sending(client)
     Client(hasty.url).call("GET", "/healthz", expect=200)
 
 
-def test_who_asks_far_ahead_is_cut_off(hasty: Server) -> None:
-    with connect(hasty) as eager:
-        eager.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 2000)
-        assert rest(eager).count(b"HTTP/1.1 200 ") < 2000
+def test_a_client_with_too_many_pipelined_requests_is_disconnected(hasty: Server) -> None:
+    with connect(hasty) as client:
+        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 2000)
+        assert read_until_closed(client).count(b"HTTP/1.1 200 ") < 2000
 
 
-def test_whoever_has_no_token_has_little_to_say(hasty: Server) -> None:
+def test_bodies_without_a_token_are_small(hasty: Server) -> None:
     anonymous = Client(hasty.url)
     assert anonymous.call("POST", "/api/v1/enrol", raw=b" " * 20_000, expect=413).body["code"] == "body_too_large"
     assert anonymous.call("POST", "/nothing", raw=b" " * 2_000_000).status == 404
     anonymous.call("GET", "/healthz", expect=200)
 
 
-def test_what_was_cut_off_is_forgotten(hasty: Server) -> None:
-    """The memory of the server after many greedy clients is what it was after the first ones."""
+def test_disconnected_clients_leave_no_memory_behind(hasty: Server) -> None:
+    """Many clients with large bodies use no more memory than the first few."""
 
     def greedy() -> None:
         for _ in range(20):

@@ -1,4 +1,4 @@
-"""Requests made up from the description: no bug, no status and no shape that it does not name."""
+"""Requests generated from the OpenAPI description: no 500, and only documented statuses and schemas."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from mainstay.control.api.endpoints import all_endpoints
 from mainstay.control.api.openapi import describe_api
 from sample_rows import SampleRows
 
-# A body of its own kind is bytes, whatever they are.
+# Bodies of other media types are arbitrary bytes.
 schemathesis.serializer.alias("application/gzip", "application/octet-stream")
 
 
-def without_places(document: Any) -> Any:
-    """The description for a reader that knows no `prefixItems`: each item is one of those that may stand anywhere."""
+def without_prefix_items(document: Any) -> Any:
+    """Replaces `prefixItems`, which schemathesis does not support, by `items` with any of the schemas."""
     if isinstance(document, list):
-        return [without_places(child) for child in document]
+        return [without_prefix_items(child) for child in document]
     if not isinstance(document, dict):
         return document
-    found = {name: without_places(child) for name, child in document.items()}
+    found = {name: without_prefix_items(child) for name, child in document.items()}
     if "prefixItems" in found:
         found["items"] = {"anyOf": found.pop("prefixItems")}
     return found
 
 
-# A stream does not end by itself.
-schema = schemathesis.openapi.from_dict(without_places(describe_api())).exclude(path="/api/v1/events/stream")
+# A stream does not end.
+schema = schemathesis.openapi.from_dict(without_prefix_items(describe_api())).exclude(path="/api/v1/events/stream")
 CHECKS = [not_a_server_error, status_code_conformance, response_schema_conformance]
 ENDPOINTS = {endpoint.path: endpoint for endpoint in all_endpoints()}
-# An admin takes away nothing here: the next requests are about the same rows.
+# No admin: it could delete the rows that the next requests need.
 ROLES = itertools.cycle(("consumer", "agent", "provider"))
 
 
@@ -52,15 +52,15 @@ def check(case: Any, server: Server, client: Client) -> None:
 
 @schema.parametrize()
 @settings(max_examples=3, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
-def test_requests_made_up_from_the_description(case: Any, server: Server, rows: SampleRows) -> None:
-    """As they are made up by an admin, and then about rows that exist by those who have to do with them, in turn."""
+def test_generated_requests_get_documented_responses(case: Any, server: Server, rows: SampleRows) -> None:
+    """First as generated, by an admin; then with ids of existing rows, by the other roles in turn."""
     check(case, server, rows.clients["admin"])
-    point_at_rows(case, rows)
+    use_existing_rows(case, rows)
     check(case, server, rows.clients[next(ROLES)])
 
 
-def point_at_rows(case: Any, rows: SampleRows) -> None:
-    """Puts ids that exist where the description knows only that an id stands there; nobody is disabled on the way."""
+def use_existing_rows(case: Any, rows: SampleRows) -> None:
+    """Replaces generated ids by ids of existing rows, and drops `status`, so that no row is disabled."""
     if case.path_parameters:
         found = rows.values(ENDPOINTS[case.path])
         case.path_parameters = {name: found[name] for name in case.path_parameters}
@@ -68,6 +68,6 @@ def point_at_rows(case: Any, rows: SampleRows) -> None:
         kept = {name: value for name, value in case.body.items() if name != "status"}
         case.body = {name: rows.named.get(name, value) for name, value in kept.items()}
     if isinstance(case.query, dict):
-        # Nobody has a minute to wait for a job, or for a plan: no agent here makes one, so the right answer is 504.
+        # Without long polls and plans: no agent runs here, so a plan would end with 504 after a minute.
         known = {**rows.named, "wait": 0, "plan": "false"}
         case.query = {name: known.get(name, value) for name, value in case.query.items()}

@@ -1,4 +1,4 @@
-"""The edge: bodies, limits, refusals and what stands at the root."""
+"""The HTTP layer: bodies, limits, refusals, settings and the endpoints at the root."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scenario import Scenario
 GOLDEN = Path(__file__).parents[2] / "golden" / "access.txt"
 
 
-def test_the_access_table_is_the_one_that_was_reviewed() -> None:
+def test_the_access_table_matches_the_reviewed_one() -> None:
     lines = []
     for endpoint in sorted(all_endpoints(), key=lambda each: (each.path, each.method)):
         rules = {} if endpoint.access is None else ACCESS[endpoint.access]
@@ -38,11 +38,11 @@ def test_health_needs_no_token(server: Server) -> None:
     anonymous = Client(server.url)
     assert anonymous.call("GET", "/healthz", expect=200).body == {"status": "UP"}
     assert anonymous.call("GET", "/ready", expect=200).body == {"status": "UP"}
-    measures = anonymous.call("GET", "/metrics", expect=200).body.decode()
-    assert 'mainstay_requests_total{method="GET",route="/healthz",status="200"}' in measures
+    metrics = anonymous.call("GET", "/metrics", expect=200).body.decode()
+    assert 'mainstay_requests_total{method="GET",route="/healthz",status="200"}' in metrics
 
 
-def test_the_description_is_openapi_and_the_page_needs_nothing_else(server: Server) -> None:
+def test_the_description_is_openapi_and_the_page_is_self_contained(server: Server) -> None:
     anonymous = Client(server.url)
     description = anonymous.call("GET", "/openapi.json", expect=200).body
     assert description["openapi"] == "3.1.0"
@@ -57,14 +57,14 @@ def test_the_description_is_openapi_and_the_page_needs_nothing_else(server: Serv
 
 
 @pytest.mark.parametrize("raw", [b"", b"null", b"{}", b"  "])
-def test_nothing_null_and_an_empty_object_are_the_same(scenario: Scenario, raw: bytes) -> None:
+def test_an_empty_body_null_and_an_empty_object_are_equal(scenario: Scenario, raw: bytes) -> None:
     for kind in ("application/json", "text/plain", "application/x-www-form-urlencoded"):
         reply = scenario.admin.call("POST", "/api/v1/participants", raw=raw, headers={"Content-Type": kind})
         assert reply.status == 400
         assert reply.body["errors"] == [{"path": "name", "message": "required field is missing"}]
 
 
-def test_all_faults_of_a_body_come_at_once(scenario: Scenario) -> None:
+def test_all_faults_of_a_body_are_reported_at_once(scenario: Scenario) -> None:
     refused = scenario.admin.post("/agents", {"name": "", "tags": ["a", 5], "providerId": "x"}, expect=400)
     assert refused["status"] == "Validation failed"
     assert refused["valid"] is False
@@ -72,7 +72,7 @@ def test_all_faults_of_a_body_come_at_once(scenario: Scenario) -> None:
     assert refused["errors"][3]["message"] == "expected string, got integer"
 
 
-def test_null_is_not_given_and_unknown_fields_are_ignored(scenario: Scenario) -> None:
+def test_null_means_absent_and_unknown_fields_are_ignored(scenario: Scenario) -> None:
     made = scenario.admin.post("/participants", {"name": "x", "status": None, "colour": "blue"})
     assert made["status"] == "Enabled"
 
@@ -92,12 +92,12 @@ def test_null_is_not_given_and_unknown_fields_are_ignored(scenario: Scenario) ->
         (b'{"name": ' + b'"' + b"x" * 300 + b'"}', "invalid_body"),
     ],
 )
-def test_rubbish_is_refused_clearly(scenario: Scenario, raw: bytes, code: str) -> None:
+def test_an_invalid_body_is_refused_with_a_code(scenario: Scenario, raw: bytes, code: str) -> None:
     reply = scenario.admin.call("POST", "/api/v1/participants", raw=raw, expect=400)
     assert reply.body["code"] == code
 
 
-def test_a_body_may_hold_brackets_in_its_texts(scenario: Scenario) -> None:
+def test_brackets_in_strings_do_not_count_as_depth(scenario: Scenario) -> None:
     name = "[{" * 100
     assert scenario.admin.post("/participants", {"name": name})["name"] == name
 
@@ -109,14 +109,14 @@ def test_a_body_that_is_too_large_is_refused(scenario: Scenario) -> None:
     assert reply.body["code"] == "body_too_large"
 
 
-def test_a_path_or_method_that_is_not_there(scenario: Scenario) -> None:
+def test_an_unknown_path_or_method_is_refused(scenario: Scenario) -> None:
     assert scenario.admin.call("GET", "/nothing", expect=404).body["code"] == "not_found"
     refused = scenario.admin.call("PUT", "/api/v1/participants", expect=405)
     assert refused.body["code"] == "method_not_allowed"
     assert "GET" in refused.headers["allow"]
 
 
-def test_every_answer_has_a_request_id(scenario: Scenario) -> None:
+def test_every_response_has_a_request_id(scenario: Scenario) -> None:
     reply = scenario.admin.call("GET", "/api/v1/participants", headers={"X-Request-Id": "mine-1"})
     assert reply.headers["x-request-id"] == "mine-1"
     reply = scenario.admin.call("GET", "/api/v1/participants", headers={"X-Request-Id": "bad id\t"})
@@ -124,14 +124,14 @@ def test_every_answer_has_a_request_id(scenario: Scenario) -> None:
     assert reply.headers["x-request-id"]
 
 
-def test_the_role_is_judged_before_the_id_and_the_id_before_the_body(scenario: Scenario) -> None:
+def test_the_role_is_checked_before_the_id_and_the_id_before_the_body(scenario: Scenario) -> None:
     nowhere = "00000000-0000-4000-8000-000000000000"
     scenario.agent.patch(f"/participants/{nowhere}", {"name": 5}, expect=403)
     scenario.admin.patch(f"/participants/{nowhere}", {"name": 5}, expect=404)
     scenario.admin.patch(f"/participants/{scenario.consumer_id}", {"name": 5}, expect=400)
 
 
-def test_half_a_request_does_no_harm(server: Server) -> None:
+def test_a_truncated_request_does_not_affect_others(server: Server) -> None:
     address = urlsplit(server.url)
     with socket.create_connection((address.hostname, address.port)) as half:
         half.sendall(b"POST /api/v1/enrol HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
@@ -142,7 +142,7 @@ def test_half_a_request_does_no_harm(server: Server) -> None:
     Client(server.url).call("GET", "/healthz", expect=200)
 
 
-def test_the_first_start_makes_private_files_and_prints_the_token_once(tmp_path: Path) -> None:
+def test_the_first_start_creates_private_files_and_prints_the_token_once(tmp_path: Path) -> None:
     data = tmp_path / "new" / "data"
     with running(data) as server:
         token = (data / "admin.token").read_text().strip()
@@ -157,12 +157,12 @@ def test_the_first_start_makes_private_files_and_prints_the_token_once(tmp_path:
         assert server.admin.get(f"/participants/{made['id']}")["name"] == "kept"
 
 
-def test_an_embedded_database_has_one_server(tmp_path: Path) -> None:
-    """Two would not hear of each other's orders."""
+def test_a_second_server_on_one_sqlite_database_is_refused(tmp_path: Path) -> None:
+    """SQLite does not notify another server of commits."""
     data = tmp_path / "data"
     with running(data):
-        words = [str(PROGRAM), "server", "--port", "0", "--data-dir", str(data)]
-        second = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+        command = [str(PROGRAM), "server", "--port", "0", "--data-dir", str(data)]
+        second = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert second.returncode == 2
     assert "another server uses it; replicas need PostgreSQL" in second.stderr
 
@@ -196,7 +196,7 @@ def test_settings_come_from_flags_the_environment_and_a_file(tmp_path: Path) -> 
     assert (tmp_path / "e" / "mainstay.db").exists()
 
 
-def test_a_limit_on_requests_answers_with_when_to_come_back(tmp_path: Path) -> None:
+def test_a_rate_limited_response_has_retry_after(tmp_path: Path) -> None:
     with running(tmp_path / "data", environment={"MAINSTAY_RATE_LIMIT": "2"}) as server:
         replies = [server.admin.call("GET", "/api/v1/participants") for _ in range(30)]
         refused = [reply for reply in replies if reply.status == 429]
@@ -205,7 +205,7 @@ def test_a_limit_on_requests_answers_with_when_to_come_back(tmp_path: Path) -> N
         assert refused[0].body["code"] == "rate_limited"
 
 
-def test_the_health_port_serves_health_alone(tmp_path: Path) -> None:
+def test_the_health_port_serves_only_health_and_metrics(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -216,15 +216,17 @@ def test_the_health_port_serves_health_alone(tmp_path: Path) -> None:
         health.call("GET", "/api/v1/participants", expect=404)
 
 
-def test_cross_origin_requests_need_to_be_allowed(server: Server, tmp_path: Path) -> None:
-    asked = {"Origin": "https://ui.example", "Access-Control-Request-Method": "GET"}
-    assert "access-control-allow-origin" not in Client(server.url).call("OPTIONS", "/healthz", headers=asked).headers
+def test_cross_origin_requests_are_allowed_by_a_setting_only(server: Server, tmp_path: Path) -> None:
+    preflight = {"Origin": "https://ui.example", "Access-Control-Request-Method": "GET"}
+    assert (
+        "access-control-allow-origin" not in Client(server.url).call("OPTIONS", "/healthz", headers=preflight).headers
+    )
     with running(tmp_path / "data", environment={"MAINSTAY_CORS_ORIGINS": "https://ui.example"}) as other:
         reply = Client(other.url).call("GET", "/healthz", headers={"Origin": "https://ui.example"})
         assert reply.headers["access-control-allow-origin"] == "https://ui.example"
 
 
-def test_the_log_tells_of_requests_and_never_of_tokens(server: Server, scenario: Scenario) -> None:
+def test_the_log_contains_requests_and_no_tokens(server: Server, scenario: Scenario) -> None:
     scenario.admin.get("/participants")
     text = server.log.read_text()
     assert "route=/api/v1/participants" in text or json.dumps("/api/v1/participants") in text

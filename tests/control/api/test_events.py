@@ -1,4 +1,4 @@
-"""Events for programs: leased in order, acknowledged, streamed; and the other things that are read."""
+"""Events: leases, acknowledgements and streams. Also metrics, catalogue, idempotency, dry runs and forced deletion."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_subscriber_gets_every_event_once_and_in_order(scenario: Scenario) -> 
     scenario.admin.post("/events/lease", {"subscriberId": subscriber}, expect=400)
 
 
-def test_one_of_many_instances_gets_the_lease(scenario: Scenario) -> None:
+def test_exactly_one_instance_gets_the_lease(scenario: Scenario) -> None:
     subscriber = unique("subscriber")
 
     def lease(number: int) -> int:
@@ -55,7 +55,7 @@ def test_one_of_many_instances_gets_the_lease(scenario: Scenario) -> None:
         assert sorted(threads.map(lease, range(8))) == [200] + [409] * 7
 
 
-def lines_of(client: Client, last: int | None = None) -> Any:
+def open_stream(client: Client, last: int | None = None) -> Any:
     headers = {"Authorization": f"Bearer {client.token}"}
     if last is not None:
         headers["Last-Event-ID"] = str(last)
@@ -79,8 +79,8 @@ def read_events(reply: Any, count: int) -> list[Any]:
     return found
 
 
-def test_a_stream_tells_what_happens_and_continues_where_it_ended(scenario: Scenario) -> None:
-    reply = lines_of(scenario.admin)
+def test_a_stream_sends_events_and_resumes_after_the_last(scenario: Scenario) -> None:
+    reply = open_stream(scenario.admin)
     assert reply.headers["content-type"].startswith("text/event-stream")
     assert reply.read1(100).startswith(b": connected")
     made = scenario.admin.post("/participants", {"name": "streamed"})["id"]
@@ -88,13 +88,13 @@ def test_a_stream_tells_what_happens_and_continues_where_it_ended(scenario: Scen
     assert event["entityId"] == made
     reply.close()
     scenario.admin.patch(f"/participants/{made}", {"name": "again"})
-    again = lines_of(scenario.admin, event["sequenceNumber"])
+    again = open_stream(scenario.admin, event["sequenceNumber"])
     assert read_events(again, 1)[0]["type"] == "participant.updated"
     again.close()
 
 
-def test_a_stream_shows_only_what_is_ones_own(scenario: Scenario) -> None:
-    reply = lines_of(scenario.consumer, 0)
+def test_a_stream_contains_only_events_of_the_caller(scenario: Scenario) -> None:
+    reply = open_stream(scenario.consumer, 0)
     group = scenario.group_id
     scenario.admin.post("/participants", {"name": "foreign"})
     events = read_events(reply, 3)
@@ -106,7 +106,7 @@ def test_a_stream_shows_only_what_is_ones_own(scenario: Scenario) -> None:
     scenario.admin.get("/events/stream", expect=400, headers={"Last-Event-ID": "x"})
 
 
-def test_metrics_are_told_by_agents_and_read_over_time(scenario: Scenario) -> None:
+def test_agents_report_metrics_and_consumers_aggregate_them(scenario: Scenario) -> None:
     name = unique("cpu")
     metric = scenario.admin.post("/metric-types", {"name": name, "entityType": "Resource"})
     scenario.provider.post("/metric-types", {"name": unique("x"), "entityType": "Resource"}, expect=403)
@@ -122,7 +122,7 @@ def test_metrics_are_told_by_agents_and_read_over_time(scenario: Scenario) -> No
     )
     body = {"resourceId": "r", "typeName": name, "value": 1}
     scenario.agent.post("/metric-entries", body, expect=400)
-    scenario.agent.post("/metric-entries", {**body, "agentInstanceId": "nobody"}, expect=400)
+    scenario.agent.post("/metric-entries", {**body, "agentInstanceId": "unknown"}, expect=400)
     scenario.agent.post("/metric-entries", {**body, "serviceId": scenario.group_id}, expect=403)
     scenario.agent.post("/metric-entries", {**body, "serviceId": service["id"], "typeName": "nothing"}, expect=400)
     scenario.consumer.post("/metric-entries", body, expect=403)
@@ -153,7 +153,7 @@ def test_metrics_are_told_by_agents_and_read_over_time(scenario: Scenario) -> No
     assert scenario.admin.delete(f"/metric-types/{metric['id']}", expect=409)["code"] == "in_use"
 
 
-def test_the_catalogue_tells_what_can_be_ordered(scenario: Scenario) -> None:
+def test_the_catalogue_lists_what_can_be_ordered(scenario: Scenario) -> None:
     kind = scenario.service_type(None, SIMPLE)
     option_type = unique("os").replace("-", "_")
     scenario.admin.post("/service-option-types", {"name": "OS", "type": option_type})
@@ -171,7 +171,7 @@ def test_the_catalogue_tells_what_can_be_ordered(scenario: Scenario) -> None:
     assert "configuration" not in offer["agents"][0]
 
 
-def test_an_order_sent_twice_is_one_order(scenario: Scenario) -> None:
+def test_an_order_repeated_with_its_idempotency_key_is_placed_once(scenario: Scenario) -> None:
     kind = scenario.service_type(None, SIMPLE)
     body = {"serviceTypeId": kind["id"], "name": "x", "groupId": scenario.group_id, "agentId": scenario.agent_id}
     headers = {"Idempotency-Key": unique("key")}
@@ -194,7 +194,7 @@ def test_an_order_sent_twice_is_one_order(scenario: Scenario) -> None:
     scenario.consumer.post("/services", body, headers=key)
 
 
-def test_a_dry_run_tells_and_keeps_nothing(scenario: Scenario) -> None:
+def test_a_dry_run_of_an_order_changes_nothing(scenario: Scenario) -> None:
     made = scenario.provider.post("/service-pool-sets", {"name": "s", "providerId": scenario.provider_id})
     scenario.provider.patch(f"/agents/{scenario.agent_id}", {"servicePoolSetId": made["id"]})
     pool = scenario.provider.post(
@@ -238,7 +238,7 @@ def test_a_dry_run_tells_and_keeps_nothing(scenario: Scenario) -> None:
     assert scenario.service(service["id"])["activeJob"] is None
 
 
-def test_a_stuck_service_can_be_ended_without_its_agent(scenario: Scenario) -> None:
+def test_a_stuck_service_can_be_deleted_without_its_agent(scenario: Scenario) -> None:
     made = scenario.provider.post("/service-pool-sets", {"name": "s", "providerId": scenario.provider_id})
     scenario.provider.patch(f"/agents/{scenario.agent_id}", {"servicePoolSetId": made["id"]})
     pool = scenario.provider.post(

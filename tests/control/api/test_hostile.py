@@ -1,4 +1,4 @@
-"""What a participant or an agent with bad intentions tries; the server answers clearly and gives nothing away."""
+"""Attacks by a participant or an agent: refused with a clear status, and nothing is disclosed."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ NOWHERE = "00000000-0000-4000-8000-000000000000"
         "services?providerId)%20OR%20(1=1",
     ],
 )
-def test_odd_addresses_are_refused_clearly(scenario: Scenario, path: str) -> None:
+def test_malformed_urls_are_refused(scenario: Scenario, path: str) -> None:
     assert scenario.agent.call("GET", f"/api/v1/{path}").status in (400, 404)
 
 
 @pytest.mark.parametrize("when", ["0001-01-01T00:00:00Z", "0001-01-01T00:00:00%2B14:00", "9999-12-31T23:59:59-14:00"])
-def test_times_at_the_ends_of_the_calendar_are_refused(scenario: Scenario, when: str) -> None:
+def test_times_near_the_limits_of_the_calendar_are_refused(scenario: Scenario, when: str) -> None:
     service = scenario.order(scenario.service_type(None, SIMPLE))
     for end in ("start", "end"):
         scenario.consumer.get(f"/services/{service['id']}/uptime?{end}={when}", expect=400)
@@ -48,7 +48,7 @@ def test_times_at_the_ends_of_the_calendar_are_refused(scenario: Scenario, when:
     scenario.consumer.get(f"/services?createdAt={when}", expect=400)
 
 
-def test_metrics_never_leave_the_range_of_numbers(scenario: Scenario) -> None:
+def test_metric_values_cannot_overflow(scenario: Scenario) -> None:
     service = scenario.order(scenario.service_type(None, SIMPLE))
     metric = scenario.admin.post("/metric-types", {"name": unique("m"), "entityType": "Service"})
     entry = {"serviceId": service["id"], "resourceId": "r", "typeName": metric["name"]}
@@ -61,15 +61,15 @@ def test_metrics_never_leave_the_range_of_numbers(scenario: Scenario) -> None:
         assert all(isinstance(value, float) for _, value in found)
 
 
-def test_a_body_of_open_strings_is_read_in_linear_time(scenario: Scenario) -> None:
-    """Tried anew from each quote, a body of this size would keep the server busy for hours."""
+def test_a_body_of_unterminated_strings_is_parsed_in_linear_time(scenario: Scenario) -> None:
+    """With a retry from each quote a body of this size would block the server for hours."""
     raw = b"[" * 65 + b'"\\' * 1_500_000
     assert scenario.consumer.call("POST", "/api/v1/services", raw=raw, expect=400).body["code"] == "too_deep"
     raw = b"[" * 60 + b'"[' * 7 + b'"\\' * 1_500_000
     assert scenario.consumer.call("POST", "/api/v1/services", raw=raw, expect=400).body["code"] == "invalid_json"
 
 
-def test_a_lifecycle_too_large_for_a_picture_is_not_drawn(scenario: Scenario) -> None:
+def test_a_lifecycle_too_large_to_draw_is_refused(scenario: Scenario) -> None:
     count = 300
     first = [{"from": f"s{state}", "to": f"s{state + 1}"} for state in range(count - 1)]
     across = [
@@ -92,7 +92,7 @@ def test_a_lifecycle_too_large_for_a_picture_is_not_drawn(scenario: Scenario) ->
     assert scenario.stranger.get(f"{path}/lifecycle-report")["findings"]
 
 
-def test_patterns_that_would_explode_elsewhere_are_searched_in_linear_time(scenario: Scenario) -> None:
+def test_patterns_with_nested_repetition_match_in_linear_time(scenario: Scenario) -> None:
     rule = {"type": "pattern", "pattern": "^(a+)+$"}
     kind = scenario.service_type({"p": {"type": "string", "validators": [rule]}}, SIMPLE)
     body = {"properties": {"p": "a" * 200_000 + "!"}}
@@ -106,8 +106,8 @@ def leased(scenario: Scenario, job_id: str, **more: Any) -> str:
     return str(scenario.agent.post(f"/jobs/{job_id}/claim", {"leaseSeconds": 30, **more}, expect=200)["leaseToken"])
 
 
-def test_a_lost_lease_ends_nothing(scenario: Scenario) -> None:
-    """The worker that was too slow may come back while the job waits, and while another holds it either way."""
+def test_a_lost_lease_cannot_finish_a_job(scenario: Scenario) -> None:
+    """The old lease is refused while the job is pending, and while it is claimed again, with or without a lease."""
     service = scenario.order(scenario.service_type(None, SIMPLE))
     path = f"/jobs/{service['activeJob']['id']}"
     stale = {"leaseToken": leased(scenario, service["activeJob"]["id"]), "errorMessage": "late"}
@@ -126,7 +126,7 @@ def test_a_lost_lease_ends_nothing(scenario: Scenario) -> None:
     assert scenario.agent.get(path)["status"] == "Processing"
 
 
-def test_the_same_claim_of_two_agents_or_jobs_makes_different_leases(scenario: Scenario) -> None:
+def test_the_same_claim_id_gives_each_job_its_own_lease(scenario: Scenario) -> None:
     kind = scenario.service_type(None, SIMPLE)
     jobs = [scenario.order(kind)["activeJob"]["id"] for _ in range(2)]
     tokens = {leased(scenario, job, claimId="same-name") for job in jobs}
@@ -135,7 +135,7 @@ def test_the_same_claim_of_two_agents_or_jobs_makes_different_leases(scenario: S
     other.post(f"/jobs/{jobs[0]}/claim", {"leaseSeconds": 30, "claimId": "same-name"}, expect=404)
 
 
-def test_a_key_of_one_token_means_nothing_to_another(scenario: Scenario) -> None:
+def test_idempotency_keys_are_separate_for_each_token(scenario: Scenario) -> None:
     kind = scenario.service_type(None, SIMPLE)
     body = {"serviceTypeId": kind["id"], "name": "x", "agentId": scenario.agent_id}
     key = {"Idempotency-Key": unique("key")}
@@ -150,7 +150,7 @@ def test_a_key_of_one_token_means_nothing_to_another(scenario: Scenario) -> None
 
 
 @pytest.mark.parametrize("tag", ['"0"', '"-1"', '"999999999999999999999"', "W/", '"1", "2"', "x", '""'])
-def test_a_tag_that_is_not_the_version_changes_nothing(scenario: Scenario, tag: str) -> None:
+def test_an_if_match_header_with_another_version_is_refused(scenario: Scenario, tag: str) -> None:
     service = scenario.order(scenario.service_type(None, SIMPLE))
     path = f"/services/{service['id']}"
     for number in range(3):
@@ -160,7 +160,7 @@ def test_a_tag_that_is_not_the_version_changes_nothing(scenario: Scenario, tag: 
     assert scenario.service(service["id"])["name"] == "n2"
 
 
-def test_no_token_makes_a_stronger_one(scenario: Scenario) -> None:
+def test_a_token_cannot_create_a_stronger_token(scenario: Scenario) -> None:
     mine, other = scenario.consumer, scenario.stranger
     foreign_agent = scenario.agent_id
     for body in (
@@ -172,7 +172,7 @@ def test_no_token_makes_a_stronger_one(scenario: Scenario) -> None:
     ):
         assert mine.post("/tokens", {"name": "t", **body}, expect=403)["code"] == "escalation"
     made = mine.post("/tokens", {"name": "t", "role": "participant", "scopeId": scenario.consumer_id})
-    # What is not in the body of a change cannot be changed by naming it.
+    # Fields that a change does not define are ignored.
     changed = mine.patch(
         f"/tokens/{made['id']}", {"role": "admin", "participantId": scenario.provider_id, "name": "u"}
     )
@@ -184,7 +184,7 @@ def test_no_token_makes_a_stronger_one(scenario: Scenario) -> None:
     scenario.agent.get("/tokens", expect=403)
 
 
-def test_no_body_moves_a_row_to_another_owner(scenario: Scenario) -> None:
+def test_a_change_cannot_move_a_row_to_another_owner(scenario: Scenario) -> None:
     service = scenario.order(scenario.service_type(None, SIMPLE))
     ids = dict.fromkeys(("id", "providerId", "consumerId", "groupId", "agentId", "serviceTypeId"), NOWHERE)
     changed = scenario.consumer.patch(f"/services/{service['id']}", {**ids, "status": "Started", "name": "x"})
@@ -204,8 +204,8 @@ def test_no_body_moves_a_row_to_another_owner(scenario: Scenario) -> None:
 
 
 def test_an_agent_learns_nothing_about_groups_it_does_not_serve(scenario: Scenario) -> None:
-    anybody = [{"type": "actor", "config": {"actors": ["user", "agent"]}}]
-    kind = scenario.service_type({"other": {"type": "reference", "authorizers": anybody}}, SIMPLE)
+    user_or_agent = [{"type": "actor", "config": {"actors": ["user", "agent"]}}]
+    kind = scenario.service_type({"other": {"type": "reference", "authorizers": user_or_agent}}, SIMPLE)
     hidden = scenario.order(kind)
     body = {"properties": {"other": hidden["id"]}, "groupId": scenario.group_id}
     path = f"/service-types/{kind['id']}/validate"
@@ -220,7 +220,7 @@ def test_an_agent_learns_nothing_about_groups_it_does_not_serve(scenario: Scenar
 @pytest.mark.parametrize(
     "name", ["\u202egnp.exe", "\ufeff", "e\u0301", "🜁" * 255, "<script>", "'; DROP TABLE jobs; --"]
 )
-def test_any_text_is_a_name_and_nothing_more(scenario: Scenario, name: str) -> None:
+def test_any_text_is_stored_and_found_as_a_name(scenario: Scenario, name: str) -> None:
     service = scenario.order(scenario.service_type(None, SIMPLE))
     scenario.consumer.patch(f"/services/{service['id']}", {"name": name})
     found = scenario.consumer.get("/services", query={"name": name, "sort": "-name"})["items"]
@@ -229,8 +229,8 @@ def test_any_text_is_a_name_and_nothing_more(scenario: Scenario, name: str) -> N
     assert cursor["items"][0]["name"] == name
 
 
-def test_only_so_many_requests_of_one_caller_wait(scenario: Scenario) -> None:
-    """Whichever of its tokens it uses; who gives up makes room."""
+def test_the_long_polls_of_a_caller_are_limited(scenario: Scenario) -> None:
+    """Across all its tokens; a closed connection frees its slot."""
     tokens = [scenario.consumer, scenario.token("participant", scenario.consumer_id)]
     streams = [tokens[number % 2].open_stream("/api/v1/events/stream") for number in range(101)]
     try:

@@ -1,4 +1,4 @@
-"""The job queue: who gets a job, how it is kept, and how it ends exactly once."""
+"""The job queue: order, claims, leases, time-outs, and exactly one outcome for each job."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def pending(scenario: Scenario, query: str = "") -> list[Any]:
     return found
 
 
-def test_an_old_agent_polls_claims_without_a_body_and_completes_with_nulls(scenario: Scenario) -> None:
+def test_an_old_agent_claims_without_a_body_and_completes_with_nulls(scenario: Scenario) -> None:
     service = scenario.order(scenario.service_type(None, SIMPLE), {"a": 1})
     scenario.agent.put("/agents/me/status", {"status": "Connected"})
     (job,) = pending(scenario)
@@ -56,7 +56,7 @@ def test_an_old_agent_polls_claims_without_a_body_and_completes_with_nulls(scena
     assert pending(scenario) == []
 
 
-def test_one_job_of_each_group_and_none_of_a_busy_one(scenario: Scenario) -> None:
+def test_pending_jobs_are_one_for_each_group_without_a_running_job(scenario: Scenario) -> None:
     kind = scenario.service_type(None, SIMPLE)
     first, second = scenario.order(kind), scenario.order(kind)
     other_group = scenario.consumer.post("/service-groups", {"name": "o", "consumerId": scenario.consumer_id})["id"]
@@ -106,8 +106,8 @@ def test_a_lease_is_renewed_and_lost(scenario: Scenario) -> None:
     scenario.agent.post(f"{path}/renew", {"leaseToken": "wrong"}, expect=409)
     version = scenario.service(service["id"])["version"]
     scenario.agent.post(f"{path}/release", {"leaseToken": lease["leaseToken"]}, expect=204)
-    back = scenario.agent.get(path)
-    assert (back["status"], back["attempt"]) == ("Pending", 1)
+    released = scenario.agent.get(path)
+    assert (released["status"], released["attempt"]) == ("Pending", 1)
     assert scenario.service(service["id"])["version"] == version
     again = scenario.agent.post(f"{path}/claim", {"leaseSeconds": 30}, expect=200)
     body = {"leaseToken": again["leaseToken"]}
@@ -120,7 +120,7 @@ def test_a_lease_is_renewed_and_lost(scenario: Scenario) -> None:
     assert len([each for each in scenario.jobs(service) if each["status"] == "Completed"]) == 1
 
 
-def test_a_plain_claim_times_out_into_the_failure_path(scenario: Scenario) -> None:
+def test_a_claim_without_a_lease_times_out_and_fails(scenario: Scenario) -> None:
     service = scenario.order(scenario.service_type(None, lifecycle(timeoutSeconds=1)))
     job = scenario.next_job(service)
     done = scenario.consumer.wait_for(f"/services/{service['id']}", {"status": "Late"})
@@ -129,13 +129,13 @@ def test_a_plain_claim_times_out_into_the_failure_path(scenario: Scenario) -> No
     assert scenario.agent.post(f"/jobs/{job['id']}/complete", expect=409)["code"] == "not_processing"
 
 
-def test_a_job_that_nobody_claims_times_out_where_the_action_says_so(scenario: Scenario) -> None:
+def test_an_unclaimed_job_times_out_if_its_action_sets_a_pending_timeout(scenario: Scenario) -> None:
     service = scenario.order(scenario.service_type(None, lifecycle(pendingTimeoutSeconds=1)))
     scenario.consumer.wait_for(f"/services/{service['id']}", {"status": "Late"})
     assert scenario.jobs(service)[0]["errorMessage"] == "job not claimed in time"
 
 
-def test_a_job_never_claimed_may_be_failed_directly(scenario: Scenario) -> None:
+def test_a_pending_job_may_be_failed_without_a_claim(scenario: Scenario) -> None:
     service = scenario.order(scenario.service_type(None, lifecycle()))
     (job,) = pending(scenario)
     scenario.agent.post(f"/jobs/{job['id']}/complete", expect=409)
@@ -155,7 +155,7 @@ def test_cancelling_a_pending_job_ends_it_and_keeps_the_state(scenario: Scenario
     assert scenario.consumer.post(f"/jobs/{job['id']}/cancel", expect=409)["code"] == "not_processing"
 
 
-def test_cancelling_a_running_job_asks_its_agent(scenario: Scenario) -> None:
+def test_cancelling_a_running_job_notifies_its_agent(scenario: Scenario) -> None:
     service = scenario.order(scenario.service_type(None, lifecycle()))
     (job,) = pending(scenario)
     lease = scenario.agent.post(f"/jobs/{job['id']}/claim", {"leaseSeconds": 30}, expect=200)
@@ -168,7 +168,7 @@ def test_cancelling_a_running_job_asks_its_agent(scenario: Scenario) -> None:
     assert scenario.service(service["id"])["status"] == "Failed"
 
 
-def test_complete_against_cancel_has_exactly_one_outcome(scenario: Scenario) -> None:
+def test_concurrent_complete_fail_and_cancel_have_exactly_one_outcome(scenario: Scenario) -> None:
     kind = scenario.service_type(None, lifecycle())
     for _ in range(5):
         service = scenario.order(kind)
@@ -177,7 +177,7 @@ def test_complete_against_cancel_has_exactly_one_outcome(scenario: Scenario) -> 
         with ThreadPoolExecutor(3) as threads:
             replies = list(
                 threads.map(
-                    lambda call: scenario.agent.call("POST", f"{path}/{call[0]}", call[1]).status,  # noqa: B023  # called before the loop goes on
+                    lambda call: scenario.agent.call("POST", f"{path}/{call[0]}", call[1]).status,  # noqa: B023  # called within the same iteration
                     [("complete", {}), ("fail", {"errorMessage": "x"}), ("cancel", None)],
                 )
             )
@@ -187,7 +187,7 @@ def test_complete_against_cancel_has_exactly_one_outcome(scenario: Scenario) -> 
         assert replies[:2].count(204) == 1
 
 
-def test_a_long_poll_answers_as_soon_as_there_is_a_job(scenario: Scenario) -> None:
+def test_a_long_poll_returns_as_soon_as_there_is_a_job(scenario: Scenario) -> None:
     kind = scenario.service_type(None, SIMPLE)
     _ = (scenario.agent.get("/agents/me"), scenario.consumer, scenario.group_id)
     with ThreadPoolExecutor(1) as threads:
@@ -201,13 +201,13 @@ def test_a_long_poll_answers_as_soon_as_there_is_a_job(scenario: Scenario) -> No
     assert answered - committed < 1.0
 
 
-def test_a_long_poll_without_a_job_ends_in_time(scenario: Scenario) -> None:
+def test_a_long_poll_without_a_job_ends_after_its_wait(scenario: Scenario) -> None:
     started = time.monotonic()
     assert pending(scenario, "?wait=1") == []
     assert 0.9 < time.monotonic() - started < 5
 
 
-def test_the_report_is_kept_with_the_job(scenario: Scenario) -> None:
+def test_the_report_is_stored_with_the_job(scenario: Scenario) -> None:
     service = scenario.order(scenario.service_type(None, SIMPLE))
     job = scenario.next_job(service)
     scenario.agent.get(f"/jobs/{job['id']}/report", expect=404)
@@ -231,7 +231,7 @@ def test_an_instance_id_belongs_to_one_living_service_of_an_agent(scenario: Scen
     scenario.complete(third, agentInstanceId="i-1")
 
 
-def test_jobs_belong_to_their_agent(scenario: Scenario) -> None:
+def test_a_job_is_accessible_to_its_own_agent_only(scenario: Scenario) -> None:
     service = scenario.order(scenario.service_type(None, SIMPLE))
     (job,) = scenario.jobs(service)
     other = scenario.token("agent", scenario.new_agent()["id"])

@@ -1,4 +1,4 @@
-"""Lists under random filters, orders and pages over random rows: all of the caller's own, and never a foreign one."""
+"""Lists with random filters, sort orders and pages contain all rows of the caller and no foreign row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scenario import Scenario, unique
 SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
 SEED = 11
 QUERIES = 12
-# Written by hand and not taken from the access table, which is what is under test: which fields name an owner.
+# The owner fields. Not derived from the access table, since that is under test.
 PARTICIPANT_OWNS = {
     "participants": ("id",),
     "tokens": ("participantId",),
@@ -33,33 +33,44 @@ AGENT_OWNS = {"services": ("agentId",), "jobs": ("agentId",)}
 
 
 class Market:
-    """Three participants who sell to each other and to themselves, at random."""
+    """Three participants that order from each other and from themselves, at random."""
 
     def __init__(self, admin: Client) -> None:
         self.chance = random.Random(SEED)
         scenarios = [Scenario(admin) for _ in range(3)]
         kind = scenarios[0].service_type(None, SIMPLE)
         self.mark = unique("market")
-        self.people: dict[str, Client] = {}
+        self.participants: dict[str, Client] = {}
         self.agents: dict[str, Client] = {}
         groups, agents = [], []
         metric = admin.post("/metric-types", {"name": unique("m"), "entityType": "Service"})
         option = admin.post("/service-option-types", {"name": "o", "type": unique("o").replace("-", "_")})
         for scenario in scenarios:
-            person = scenario.consumer_id
-            self.people[person] = scenario.consumer
-            group = {"name": f"{self.mark} group", "consumerId": person}
+            participant_id = scenario.consumer_id
+            self.participants[participant_id] = scenario.consumer
+            group = {"name": f"{self.mark} group", "consumerId": participant_id}
             groups.append((scenario.consumer, scenario.consumer.post("/service-groups", group)["id"]))
-            body = {"name": f"{self.mark} agent", "providerId": person, "agentTypeId": scenarios[0].agent_type_id}
+            body = {
+                "name": f"{self.mark} agent",
+                "providerId": participant_id,
+                "agentTypeId": scenarios[0].agent_type_id,
+            }
             agent = scenario.consumer.post("/agents", body)["id"]
             agents.append(agent)
             self.agents[agent] = scenario.token("agent", agent)
-            pools = scenario.consumer.post("/service-pool-sets", {"name": f"{self.mark} set", "providerId": person})
+            pools = scenario.consumer.post(
+                "/service-pool-sets", {"name": f"{self.mark} set", "providerId": participant_id}
+            )
             pool = {"name": self.mark, "type": "t", "propertyType": "string", "generatorType": "list"}
             made = scenario.consumer.post("/service-pools", {**pool, "servicePoolSetId": pools["id"]})
             value = {"servicePoolId": made["id"], "name": self.mark, "value": "v"}
             scenario.consumer.post("/service-pool-values", value)
-            listed = {"providerId": person, "serviceOptionTypeId": option["id"], "name": self.mark, "enabled": False}
+            listed = {
+                "providerId": participant_id,
+                "serviceOptionTypeId": option["id"],
+                "name": self.mark,
+                "enabled": False,
+            }
             scenario.consumer.post("/service-options", {**listed, "value": 1})
         for number in range(24):
             consumer, group_id = self.chance.choice(groups)
@@ -71,7 +82,7 @@ class Market:
         self.everything = {noun: self.all_of(admin, noun) for noun in PARTICIPANT_OWNS}
 
     def all_of(self, client: Client, noun: str, query: dict[str, Any] | None = None) -> list[Any]:
-        """Every page, one after the other."""
+        """The rows of all pages."""
         found: list[Any] = []
         after: str | None = ""
         while after is not None:
@@ -81,9 +92,9 @@ class Market:
         return found
 
     def query(self, noun: str) -> dict[str, Any]:
-        """A filter that would bring up somebody's row, an order and a size of page."""
+        """A filter that matches a random row, a sort order and a page size."""
         row = self.chance.choice(self.everything[noun])
-        # A value may be any JSON, and is no filter.
+        # `value` may be any JSON, so it is not a filter.
         known = {name: value for name, value in row.items() if name != "value"}
         scalars = {name: value for name, value in known.items() if isinstance(value, str | int) and value != ""}
         names = self.chance.sample(sorted(scalars), k=self.chance.randint(0, 2))
@@ -103,13 +114,13 @@ def market(server: Server) -> Market:
 
 
 def owned(row: Any, columns: tuple[str, ...], owner: str) -> bool:
-    # An option that is enabled is there for everybody.
+    # Enabled options are visible to everyone.
     return any(row.get(column) == owner for column in columns) or row.get("enabled") is True
 
 
 @pytest.mark.parametrize("noun", PARTICIPANT_OWNS)
-def test_a_list_shows_all_of_ones_own_and_nothing_else(market: Market, noun: str) -> None:
-    callers = [(owner, client, PARTICIPANT_OWNS[noun]) for owner, client in market.people.items()]
+def test_a_list_contains_all_rows_of_the_caller_and_no_others(market: Market, noun: str) -> None:
+    callers = [(owner, client, PARTICIPANT_OWNS[noun]) for owner, client in market.participants.items()]
     callers += [(owner, client, AGENT_OWNS[noun]) for owner, client in market.agents.items() if noun in AGENT_OWNS]
     for owner, client, columns in callers:
         everything = {row["id"] for row in market.everything[noun] if owned(row, columns, owner)}
@@ -119,7 +130,7 @@ def test_a_list_shows_all_of_ones_own_and_nothing_else(market: Market, noun: str
             query = market.query(noun)
             for paging in ({"page": market.chance.randint(1, 3)}, {"after": ""}):
                 page = client.get(f"/{noun}", query={**query, **paging})
-                strangers = [row for row in page["items"] if not owned(row, columns, owner)]
-                assert strangers == [], (query, paging)
-                # What cannot be seen is not counted either.
+                foreign = [row for row in page["items"] if not owned(row, columns, owner)]
+                assert foreign == [], (query, paging)
+                # Rows that the caller may not read are not counted either.
                 assert page.get("totalItems", 0) <= len(seen)

@@ -1,4 +1,4 @@
-"""An agent that waits for work costs the database one question, however long it waits."""
+"""A long poll costs one database query, however long it waits."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from mainstay.control.store.engine.contract import Transaction
 from mainstay.control.store.engine.sqlite import SqliteStore
 
 
-class Counting(SqliteStore):
-    asked = 0
+class CountingStore(SqliteStore):
+    queries = 0
 
     @asynccontextmanager
     async def asking(self) -> AsyncIterator[Transaction]:
-        self.asked += 1
+        self.queries += 1
         async with super().asking() as tx:
             yield tx
 
-    async def until_asked(self, times: int) -> None:
+    async def wait_for_queries(self, times: int) -> None:
         async with asyncio.timeout(10):
-            while self.asked < times:
+            while self.queries < times:
                 await asyncio.sleep(0.01)
 
 
-def test_waiting_asks_once_and_again_only_when_told(tmp_path: Path) -> None:
+def test_a_long_poll_queries_once_and_again_only_when_notified(tmp_path: Path) -> None:
     async def main() -> None:
-        store = Counting(tmp_path / "store.db")
+        store = CountingStore(tmp_path / "store.db")
         await store.migrate()
         readiness = Readiness()
         tools = OperationTools(Definitions(installed_rulebook()))
@@ -48,16 +48,16 @@ def test_waiting_asks_once_and_again_only_when_told(tmp_path: Path) -> None:
         )
         caller = Caller(Role.AGENT, "token", "provider", "agent")
         poll = asyncio.create_task(list_pending(Call(dependencies, {}, [("wait", "60")], {}, b"", caller, "")))
-        await store.until_asked(1)
+        await store.wait_for_queries(1)
         store.bus.publish(frozenset({agent_topic("another")}))
         await asyncio.sleep(0.2)
-        assert store.asked == 1
+        assert store.queries == 1
         store.bus.publish(frozenset({agent_topic("agent")}))
-        await store.until_asked(2)
+        await store.wait_for_queries(2)
         readiness.stopping.set()
         assert (await asyncio.wait_for(poll, timeout=10)).body == []
-        # Once more at the end, when the server stops.
-        assert store.asked <= 3
+        # A last query when the server stops.
+        assert store.queries <= 3
         await store.close()
 
     asyncio.run(main())

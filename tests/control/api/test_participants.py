@@ -1,4 +1,4 @@
-"""Participants: read, changed and deleted by whom they may be, and disabled in earnest."""
+"""Participants: access, changes, events, deletion, lists, and the effect of disabling."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from uuid import uuid4
 from scenario import Scenario
 
 
-def test_a_participant_sees_itself_and_nobody_else(scenario: Scenario) -> None:
+def test_a_participant_sees_only_itself(scenario: Scenario) -> None:
     assert [each["id"] for each in scenario.consumer.get("/participants")["items"]] == [scenario.consumer_id]
     assert scenario.consumer.get(f"/participants?id={scenario.provider_id}")["items"] == []
     scenario.consumer.get(f"/participants/{scenario.provider_id}", expect=404)
 
 
-def test_a_participant_renames_itself_and_cannot_touch_its_status(scenario: Scenario) -> None:
+def test_a_participant_may_rename_itself_but_not_change_its_status(scenario: Scenario) -> None:
     assert scenario.consumer.patch(f"/participants/{scenario.consumer_id}", {"name": "renamed"})["name"] == "renamed"
     scenario.consumer.patch(f"/participants/{scenario.consumer_id}", {"status": "Disabled"}, expect=403)
     scenario.consumer.patch(f"/participants/{scenario.provider_id}", {"name": "x"}, expect=404)
@@ -21,7 +21,7 @@ def test_a_participant_renames_itself_and_cannot_touch_its_status(scenario: Scen
     scenario.consumer.delete(f"/participants/{scenario.consumer_id}", expect=403)
 
 
-def test_whoever_is_disabled_is_turned_away_and_so_are_its_agents(scenario: Scenario) -> None:
+def test_a_disabled_participant_and_its_agents_are_refused(scenario: Scenario) -> None:
     scenario.agent.get("/agents/me")
     scenario.admin.patch(f"/participants/{scenario.provider_id}", {"status": "Disabled"})
     assert scenario.provider.get("/participants", expect=403)["code"] == "disabled"
@@ -30,7 +30,7 @@ def test_whoever_is_disabled_is_turned_away_and_so_are_its_agents(scenario: Scen
     scenario.agent.get("/agents/me")
 
 
-def test_every_change_is_told_with_a_patch(scenario: Scenario) -> None:
+def test_every_change_is_recorded_as_an_event_with_a_patch(scenario: Scenario) -> None:
     made = scenario.admin.post("/participants", {"name": "one"})
     scenario.admin.patch(f"/participants/{made['id']}", {"name": "two"})
     scenario.admin.patch(f"/participants/{made['id']}", {"name": "two"})
@@ -48,7 +48,7 @@ def test_every_change_is_told_with_a_patch(scenario: Scenario) -> None:
     assert all(event["participantId"] == made["id"] for event in events)
 
 
-def test_events_of_others_stay_unseen(scenario: Scenario) -> None:
+def test_events_of_other_participants_are_hidden(scenario: Scenario) -> None:
     _ = scenario.provider_id
     own = scenario.consumer.get("/events?pageSize=100")["items"]
     assert own
@@ -58,7 +58,7 @@ def test_events_of_others_stay_unseen(scenario: Scenario) -> None:
     scenario.agent.get("/events", expect=403)
 
 
-def test_one_that_is_needed_stays_and_the_answer_names_by_whom(scenario: Scenario) -> None:
+def test_a_participant_in_use_cannot_be_deleted_and_the_refusal_names_its_dependants(scenario: Scenario) -> None:
     agent_id = scenario.agent_id
     refused = scenario.admin.delete(f"/participants/{scenario.provider_id}", expect=409)
     assert refused["code"] == "in_use"
@@ -88,7 +88,7 @@ def test_lists_are_paged_sorted_and_filtered(scenario: Scenario) -> None:
         assert scenario.admin.get(f"/participants?{query}", expect=400)["code"] == "bad_query"
 
 
-def test_an_id_that_is_none_is_not_found(scenario: Scenario) -> None:
+def test_an_unknown_or_malformed_id_is_not_found(scenario: Scenario) -> None:
     scenario.admin.get(f"/participants/{uuid4()}", expect=404)
     scenario.admin.get("/participants/rubbish", expect=404)
     assert scenario.admin.get(f"/participants/{scenario.consumer_id.upper()}")["id"] == scenario.consumer_id

@@ -1,4 +1,4 @@
-"""Plans: what a request would do here and on the host, nothing of which stays, and an order that comes out as planned."""
+"""Plans: forecasts that change nothing, and orders that are executed as planned or refused."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SCHEMA = {
 
 
 class Planner:
-    """A consumer who orders, and the agent that is asked."""
+    """A consumer and the agent that answers its plan requests."""
 
     def __init__(self, scenario: Scenario, schema: object = None) -> None:
         self.scenario = scenario
@@ -49,7 +49,7 @@ class Planner:
             "groupId": scenario.group_id,
             "agentId": scenario.agent_id,
         }
-        # Wakes the agent, so that its first sign of life is behind us.
+        # The first request of the agent changes its status; that must not happen during the test.
         scenario.agent.get("/jobs/pending")
 
     def call(self, method: str, path: str, body: object = None, **more: Any) -> Reply:
@@ -64,14 +64,14 @@ class Planner:
         return reply.body
 
     def order(self, plan: Any, answer: object = None, *, expect: int = 201, **more: Any) -> Any:
-        """The same order as it was planned."""
+        """Places the planned order."""
         body = {**self.body, **more, "planDigest": plan["planDigest"]}
         reply, _ = with_agent(self.scenario.agent, lambda: self.call("POST", "", body), answer)
         assert reply.status == expect, reply.body
         return reply.body
 
     def refused(self, plan: Any, changed: str, **more: Any) -> None:
-        """The order is refused before any agent is asked."""
+        """The order is refused without a plan request to the agent."""
         reply = self.call("POST", "", {**self.body, "planDigest": plan["planDigest"], **more})
         assert (reply.status, reply.body["code"], reply.body["changed"]) == (409, "plan_outdated", changed)
 
@@ -82,16 +82,16 @@ def planner(scenario: Scenario) -> Planner:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def alone(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Server, str | None]]:
-    """A server with nobody else on it."""
+def separate_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Server, str | None]]:
+    """A server that no other test uses."""
     url = request.getfixturevalue("postgresql").new_database() if request.param == "postgresql" else None
     key = {"VAULT_ENCRYPTION_KEY": "56" * 32}
     with running(tmp_path / "data", database_url=url, environment=key) as server:
         yield server, url
 
 
-def test_a_plan_leaves_nothing_behind(alone: tuple[Server, str | None], tmp_path: Path) -> None:
-    server, url = alone
+def test_a_plan_changes_nothing_in_the_database(separate_server: tuple[Server, str | None], tmp_path: Path) -> None:
+    server, url = separate_server
     planner = Planner(Scenario(server.admin))
     service = planner.scenario.order(planner.kind, {"key": "first-Zq1-key"})
     planner.scenario.complete(service)
@@ -113,7 +113,7 @@ def test_a_plan_leaves_nothing_behind(alone: tuple[Server, str | None], tmp_path
         assert CANARY.encode() not in dumped
 
 
-def test_the_agent_is_asked_with_what_its_job_would_be(planner: Planner) -> None:
+def test_a_plan_request_contains_the_job_and_its_secrets(planner: Planner) -> None:
     plan = planner.plan()
     job, opened = planner.question["job"], planner.question["secrets"]
     assert plan["host"] == {name: ANSWER[name] for name in ("manifest", "events", "summary")}
@@ -123,14 +123,14 @@ def test_the_agent_is_asked_with_what_its_job_would_be(planner: Planner) -> None
     assert set(opened) == {job["params"]["key"], job["params"]["token"]}
     assert plan["properties"] == {**job["params"], "key": "vault://dry-run", "token": "vault://dry-run"}
     assert job["params"]["host"] == f"h-{job['serviceId']}"
-    # Handed out once.
+    # Delivered once.
     assert planner.scenario.agent.get("/plans/pending") == []
 
 
-def test_an_order_comes_out_as_planned(planner: Planner) -> None:
+def test_an_order_is_executed_as_planned(planner: Planner) -> None:
     plan = planner.plan()
     planned = planner.question
-    time.sleep(1.1)  # the timestamp is the plan's, not the order's
+    time.sleep(1.1)  # the timestamp must be that of the plan
     service = planner.order(plan)
     assert service["id"] == planned["job"]["serviceId"]
     secret = ("key", "token")
@@ -144,14 +144,14 @@ def test_an_order_comes_out_as_planned(planner: Planner) -> None:
     assert opened["value"] not in str(plan)
 
 
-def test_what_an_order_without_a_plan_gets_by_chance_differs(planner: Planner) -> None:
+def test_generated_values_differ_between_plans(planner: Planner) -> None:
     planner.plan()
     planned = planner.question["job"]["params"]["serial"]
     planner.plan()
     assert planner.question["job"]["params"]["serial"] != planned
 
 
-def test_every_request_on_a_service_can_be_planned_and_done_as_planned(planner: Planner) -> None:
+def test_every_request_on_a_service_can_be_planned_and_executed(planner: Planner) -> None:
     scenario = planner.scenario
     service = scenario.order(planner.kind, {"key": "k1"})
     scenario.complete(service)
@@ -179,7 +179,7 @@ def test_every_request_on_a_service_can_be_planned_and_done_as_planned(planner: 
     do("DELETE", path, None)
 
 
-def test_what_the_host_does_not_notice_needs_no_agent(planner: Planner) -> None:
+def test_a_change_without_a_job_is_planned_without_the_agent(planner: Planner) -> None:
     service = planner.scenario.order(planner.kind)
     planner.scenario.complete(service)
     path = f"/{service['id']}"
@@ -194,11 +194,11 @@ def test_what_the_host_does_not_notice_needs_no_agent(planner: Planner) -> None:
     assert planner.scenario.service(service["id"])["status"] != "Deleted"
 
 
-def test_other_inputs_outdate_a_plan(planner: Planner) -> None:
+def test_changed_inputs_outdate_a_plan(planner: Planner) -> None:
     plan = planner.plan()
     planner.refused(plan, "inputs", name="another")
     planner.refused(plan, "inputs", properties={"key": "another", "size": 3})
-    # Another order takes the address.
+    # Another order allocates the address.
     planner.scenario.order(planner.kind)
     planner.refused(plan, "inputs")
     plan = planner.plan()
@@ -219,7 +219,7 @@ def test_a_drift_report_does_not_outdate_a_plan(planner: Planner) -> None:
     assert reply.status == 200
 
 
-def test_another_answer_of_the_host_outdates_a_plan(planner: Planner) -> None:
+def test_a_changed_host_forecast_outdates_a_plan(planner: Planner) -> None:
     plan = planner.plan()
     refusal = planner.order(plan, {**ANSWER, "digest": "cd" * 32}, expect=409)
     assert (refusal["code"], refusal["changed"]) == ("plan_outdated", "host")
@@ -240,7 +240,7 @@ def test_a_plan_expires(planner: Planner) -> None:
         assert (reply.status, reply.body["code"]) == (400, "bad_plan_digest")
 
 
-def test_a_plan_is_its_makers_own(planner: Planner) -> None:
+def test_a_plan_cannot_be_executed_by_another_caller(planner: Planner) -> None:
     plan = planner.plan()
     reply = planner.scenario.admin.call(
         "POST", "/api/v1/services", {**planner.body, "planDigest": plan["planDigest"]}
@@ -248,7 +248,7 @@ def test_a_plan_is_its_makers_own(planner: Planner) -> None:
     assert (reply.status, reply.body["code"]) == (409, "plan_outdated")
 
 
-def test_one_digest_is_good_for_one_order(planner: Planner) -> None:
+def test_a_plan_is_executed_only_once(planner: Planner) -> None:
     plan = planner.plan()
     body = {**planner.body, "planDigest": plan["planDigest"]}
     with ThreadPoolExecutor(4) as pool:
@@ -261,7 +261,7 @@ def test_one_digest_is_good_for_one_order(planner: Planner) -> None:
     assert {each["code"] for each in refused} == {"plan_outdated"}, refused
 
 
-def test_the_same_order_sent_twice_is_answered_the_same(planner: Planner) -> None:
+def test_a_planned_order_repeated_with_its_idempotency_key_is_placed_once(planner: Planner) -> None:
     plan = planner.plan()
     body = {**planner.body, "planDigest": plan["planDigest"]}
     key = {"Idempotency-Key": uuid4().hex}
@@ -272,7 +272,7 @@ def test_the_same_order_sent_twice_is_answered_the_same(planner: Planner) -> Non
     assert planner.call("POST", "?dryRun=true", body, headers=key, expect=200).body["path"]
 
 
-def test_an_agent_that_cannot_foresee_it_says_why(planner: Planner) -> None:
+def test_a_plan_that_fails_on_the_agent_reports_the_reason(planner: Planner) -> None:
     reply, _ = with_agent(
         planner.scenario.agent,
         lambda: planner.call("POST", "?plan=true", planner.body),
@@ -282,7 +282,7 @@ def test_an_agent_that_cannot_foresee_it_says_why(planner: Planner) -> None:
     assert "there is no blueprint" in reply.body["error"]
 
 
-def test_what_would_be_refused_is_refused_and_no_agent_is_asked(planner: Planner) -> None:
+def test_an_invalid_request_is_refused_without_a_plan_request(planner: Planner) -> None:
     planner.call("POST", "?plan=true", {**planner.body, "properties": {"size": "x"}}, expect=400)
     service = planner.scenario.order(planner.kind)
     planner.scenario.complete(service)
@@ -293,21 +293,21 @@ def test_what_would_be_refused_is_refused_and_no_agent_is_asked(planner: Planner
     assert planner.scenario.agent.get("/plans/pending") == []
 
 
-def test_another_agent_neither_sees_nor_answers(planner: Planner) -> None:
+def test_another_agent_can_neither_read_nor_answer_a_plan_request(planner: Planner) -> None:
     other = Scenario(planner.scenario.admin).agent
     with ThreadPoolExecutor(1) as pool:
         reply = pool.submit(planner.call, "POST", "?plan=true", planner.body)
         (question,) = planner.scenario.agent.get("/plans/pending?wait=30")
         assert other.get("/plans/pending") == []
-        place = f"/plans/{question['id']}/answer"
-        other.post(place, {**ANSWER, "manifest": "wrong"}, expect=404)
-        planner.scenario.agent.post(place, {}, expect=400)
-        planner.scenario.agent.post(place, ANSWER, expect=204)
+        path = f"/plans/{question['id']}/answer"
+        other.post(path, {**ANSWER, "manifest": "wrong"}, expect=404)
+        planner.scenario.agent.post(path, {}, expect=400)
+        planner.scenario.agent.post(path, ANSWER, expect=204)
         assert reply.result().body["host"]["manifest"] == ANSWER["manifest"]
-    planner.scenario.agent.post(place, ANSWER, expect=404)
+    planner.scenario.agent.post(path, ANSWER, expect=404)
 
 
-def test_the_agent_may_ask_another_replica(postgresql: Cluster, tmp_path: Path) -> None:
+def test_the_agent_may_answer_through_another_replica(postgresql: Cluster, tmp_path: Path) -> None:
     url = postgresql.new_database()
     key = {"VAULT_ENCRYPTION_KEY": "34" * 32}
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Pools: one owner for each value, the lowest free address, and everything comes back."""
+"""Pools: a value has one owner, the lowest free address is allocated, and values are released."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def remove(scenario: Scenario, service: Any) -> Any:
     return scenario.complete(service)
 
 
-def test_the_seeds_three_pools_fill_an_order(scenario: Scenario) -> None:
+def test_an_order_allocates_from_the_three_pools_of_the_seed(scenario: Scenario) -> None:
     set_id = pool_set(scenario)
     public = list_pool(scenario, set_id, "public_ip", ["185.123.45.10", "185.123.45.11"])
     private = subnet_pool(scenario, set_id, "private_ip", "192.168.1.0/24", excludeFirst=1, excludeLast=1)
@@ -89,7 +89,7 @@ def test_the_seeds_three_pools_fill_an_order(scenario: Scenario) -> None:
     assert usage(scenario, private) == (254, 0, 254)
 
 
-def test_the_lowest_free_address_is_given_and_comes_back(scenario: Scenario) -> None:
+def test_the_lowest_free_address_is_allocated_and_released_addresses_are_reused(scenario: Scenario) -> None:
     set_id = pool_set(scenario)
     pool = subnet_pool(scenario, set_id, "ip", "10.0.0.0/29")
     kind = scenario.service_type({"ip": pooled("ip")}, SIMPLE)
@@ -102,7 +102,7 @@ def test_the_lowest_free_address_is_given_and_comes_back(scenario: Scenario) -> 
     assert [scenario.order(kind)["properties"]["ip"] for _ in range(3)] == ["10.0.0.2", "10.0.0.3", "10.0.0.5"]
 
 
-def test_networks_of_any_size_cost_the_same(scenario: Scenario) -> None:
+def test_networks_of_any_size_are_supported(scenario: Scenario) -> None:
     set_id = pool_set(scenario)
     pool = subnet_pool(scenario, set_id, "six", "2001:db8::/32", excludeFirst=16)
     whole = subnet_pool(scenario, set_id, "all", "0.0.0.0/0")
@@ -112,7 +112,7 @@ def test_networks_of_any_size_cost_the_same(scenario: Scenario) -> None:
     assert usage(scenario, whole)[0] == 2**32
 
 
-def test_a_value_may_be_asked_for_where_users_may_set_it(scenario: Scenario) -> None:
+def test_a_user_may_request_a_value_of_a_property_that_users_may_set(scenario: Scenario) -> None:
     set_id = pool_set(scenario)
     subnet_pool(scenario, set_id, "ip", "10.1.0.0/24", excludeFirst=1)
     list_pool(scenario, set_id, "port", [8080, 8081], "integer")
@@ -130,7 +130,7 @@ def test_a_value_may_be_asked_for_where_users_may_set_it(scenario: Scenario) -> 
     assert scenario.order(kind)["properties"] == {"ip": "10.1.0.1", "port": 8080}
 
 
-def test_an_update_takes_with_the_request_and_gives_back_by_its_outcome(scenario: Scenario) -> None:
+def test_an_update_allocates_at_the_request_and_releases_by_its_outcome(scenario: Scenario) -> None:
     set_id = pool_set(scenario)
     pool = subnet_pool(scenario, set_id, "ip", "10.2.0.0/29")
     schema = {"ip": {"type": "string", "generator": {"type": "pool", "config": {"poolType": "ip"}}}}
@@ -153,7 +153,7 @@ def test_an_update_takes_with_the_request_and_gives_back_by_its_outcome(scenario
     assert [value["value"] for value in values] == ["10.2.0.0"]
 
 
-def test_the_words_of_the_seed_say_what_is_missing(scenario: Scenario) -> None:
+def test_a_missing_pool_is_reported_with_the_messages_of_the_seed(scenario: Scenario) -> None:
     kind = scenario.service_type({"ip": pooled("ip")}, SIMPLE)
     body = {"serviceTypeId": kind["id"], "name": "x", "groupId": scenario.group_id, "agentId": scenario.agent_id}
 
@@ -167,7 +167,7 @@ def test_the_words_of_the_seed_say_what_is_missing(scenario: Scenario) -> None:
     assert message() == "property ip has type string but pool ip provides type integer"
 
 
-def test_a_network_cannot_shrink_over_what_is_taken(scenario: Scenario) -> None:
+def test_a_network_cannot_shrink_below_its_allocated_addresses(scenario: Scenario) -> None:
     set_id = pool_set(scenario)
     pool = subnet_pool(scenario, set_id, "ip", "10.3.0.0/24", excludeFirst=10)
     kind = scenario.service_type({"ip": pooled("ip")}, SIMPLE)
@@ -191,13 +191,13 @@ def test_a_network_cannot_shrink_over_what_is_taken(scenario: Scenario) -> None:
         {"cidr": "10.0.0.0/30", "colour": "blue"},
     ],
 )
-def test_a_network_that_makes_no_sense_is_refused(scenario: Scenario, config: Any) -> None:
+def test_an_invalid_network_is_refused(scenario: Scenario, config: Any) -> None:
     made = scenario.provider.post("/service-pool-sets", {"name": "s", "providerId": scenario.provider_id})
     body = {"name": "p", "type": "ip", "propertyType": "string", "generatorType": "subnet", "generatorConfig": config}
     scenario.provider.post("/service-pools", {**body, "servicePoolSetId": made["id"]}, expect=400)
 
 
-def test_values_are_unique_typed_and_their_providers_own(scenario: Scenario) -> None:
+def test_pool_values_are_unique_typed_and_owned_by_their_provider(scenario: Scenario) -> None:
     set_id = pool_set(scenario)
     pool = list_pool(scenario, set_id, "port", [80], "integer")
     body = {"servicePoolId": pool["id"], "name": "v"}
@@ -234,7 +234,7 @@ def test_values_are_unique_typed_and_their_providers_own(scenario: Scenario) -> 
     )
 
 
-def test_many_orders_at_once_never_share_a_value(scenario: Scenario) -> None:
+def test_concurrent_orders_never_share_a_value(scenario: Scenario) -> None:
     set_id = pool_set(scenario)
     subnet = subnet_pool(scenario, set_id, "ip", "10.9.0.0/25")
     ports = list_pool(scenario, set_id, "port", list(range(40)), "integer")

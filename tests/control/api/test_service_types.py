@@ -1,4 +1,4 @@
-"""Service types over HTTP: the definition comes back as it was written, and an order can be tried out."""
+"""Service types: definitions, exports, validation of orders, and changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scenario import Scenario, unique
 VM: Any = seed_text.block("VM Service Type with Mixed Authorizers")
 
 
-def test_a_definition_comes_back_as_it_was_written(scenario: Scenario) -> None:
+def test_a_definition_is_returned_as_written(scenario: Scenario) -> None:
     lifecycle = seed_text.block("Example 2: Advanced Lifecycle with Error Handling")
     made = scenario.service_type(VM, lifecycle)
     assert made["propertySchema"] == VM
@@ -36,7 +36,7 @@ def test_a_bad_definition_is_refused_with_all_its_faults(scenario: Scenario) -> 
     assert any(path.startswith("lifecycleSchema") for path in paths)
 
 
-def test_what_follows_from_a_definition_can_be_read(scenario: Scenario) -> None:
+def test_a_definition_is_exported_as_json_schema_report_and_svg(scenario: Scenario) -> None:
     made = scenario.service_type(VM, seed_text.block("Example 2: Advanced Lifecycle with Error Handling"))
     schema = scenario.consumer.get(f"/service-types/{made['id']}/json-schema")
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
@@ -48,7 +48,7 @@ def test_what_follows_from_a_definition_can_be_read(scenario: Scenario) -> None:
     assert b"Provisioning" in picture.body
 
 
-def test_an_order_can_be_tried_without_being_placed(scenario: Scenario) -> None:
+def test_an_order_can_be_validated_without_placing_it(scenario: Scenario) -> None:
     made = scenario.service_type(VM)
     path = f"/service-types/{made['id']}/validate"
     good = {"instanceName": "vm-1", "region": "us-east-1", "cpu": 4, "memory": 8, "diskSize": 50, "imageId": "i"}

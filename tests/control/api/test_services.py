@@ -1,4 +1,4 @@
-"""Services through their lifecycles, as a consumer and an agent see them."""
+"""Services through their lifecycles: orders, updates, actions, jobs, access and deletion."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DISK: Any = seed_text.block("Disk Service Type")
 GOOD = {"instanceName": "vm-1", "region": "us-east-1", "cpu": 4, "memory": 8, "diskSize": 50, "imageId": "i"}
 
 
-def test_an_order_becomes_a_service_and_a_job(scenario: Scenario) -> None:
+def test_an_order_creates_a_service_and_a_job(scenario: Scenario) -> None:
     kind = scenario.service_type(VM, SIMPLE)
     service = scenario.order(kind, GOOD)
     assert service["status"] == "New"
@@ -43,7 +43,7 @@ def test_an_order_becomes_a_service_and_a_job(scenario: Scenario) -> None:
     assert types == ["service.created", "service.transitioned"]
 
 
-def test_bad_properties_are_refused_all_at_once_and_leave_nothing(scenario: Scenario) -> None:
+def test_all_invalid_properties_are_reported_and_no_service_is_created(scenario: Scenario) -> None:
     kind = scenario.service_type(VM, SIMPLE)
     body = {"serviceTypeId": kind["id"], "name": "x", "groupId": scenario.group_id, "agentId": scenario.agent_id}
     refused = scenario.consumer.post("/services", {**body, "properties": {"cpu": "four", "x": 1}}, expect=400)
@@ -65,10 +65,10 @@ def test_an_update_applies_when_its_run_completes(scenario: Scenario) -> None:
     same = scenario.consumer.patch(f"/services/{service['id']}", {"properties": {"cpu": 8}})
     assert same["activeJob"] is None
     scenario.consumer.patch(f"/services/{service['id']}", {"properties": {"cpu": 16}})
-    assert scenario.fail(service, "no room")["properties"]["cpu"] == 8
+    assert scenario.fail(service, "out of memory")["properties"]["cpu"] == 8
 
 
-def test_rules_about_states_and_actors_hold_over_http(scenario: Scenario) -> None:
+def test_rules_about_states_and_actors_are_applied(scenario: Scenario) -> None:
     service = scenario.order(scenario.service_type(VM, SIMPLE), GOOD)
     scenario.complete(service)
     scenario.do(service, "start")
@@ -83,7 +83,7 @@ def test_rules_about_states_and_actors_hold_over_http(scenario: Scenario) -> Non
     ]
 
 
-def test_what_the_agent_owes_is_demanded_at_the_end_of_the_create_run(scenario: Scenario) -> None:
+def test_required_properties_of_the_agent_are_checked_when_create_completes(scenario: Scenario) -> None:
     schema = {
         "address": {
             "type": "string",
@@ -100,7 +100,7 @@ def test_what_the_agent_owes_is_demanded_at_the_end_of_the_create_run(scenario: 
     assert scenario.service(service["id"])["properties"] == {"address": "a"}
 
 
-def test_one_request_may_be_several_jobs(scenario: Scenario) -> None:
+def test_an_action_may_consist_of_several_jobs(scenario: Scenario) -> None:
     service = scenario.order(scenario.service_type(None, ADVANCED))
     assert scenario.complete(service)["status"] == "Provisioning"
     assert scenario.complete(service)["status"] == "Stopped"
@@ -136,7 +136,7 @@ def test_a_failure_without_a_transition_keeps_the_state(scenario: Scenario) -> N
     assert scenario.complete(service)["properties"] == {"a": 1}
 
 
-def test_the_database_lifecycle_goes_round(scenario: Scenario) -> None:
+def test_a_lifecycle_may_return_to_an_earlier_state(scenario: Scenario) -> None:
     service = scenario.order(scenario.service_type(None, DATABASE))
     scenario.complete(service)
     scenario.do(service, "start")
@@ -146,7 +146,7 @@ def test_the_database_lifecycle_goes_round(scenario: Scenario) -> None:
     assert scenario.complete(service)["status"] == "Started"
 
 
-def test_checks_come_in_the_order_of_the_contract(scenario: Scenario) -> None:
+def test_requests_are_checked_in_the_order_of_the_contract(scenario: Scenario) -> None:
     kind = scenario.service_type(VM, SIMPLE)
     service = scenario.order(kind, GOOD)
     path = f"/services/{service['id']}"
@@ -172,7 +172,7 @@ def test_checks_come_in_the_order_of_the_contract(scenario: Scenario) -> None:
     assert scenario.consumer.patch(path, {"name": "x"}, expect=409)["code"] == "terminal_state"
 
 
-def test_an_update_back_to_what_is_stored_is_refused_while_another_update_runs(scenario: Scenario) -> None:
+def test_an_update_to_the_stored_values_is_refused_while_another_update_runs(scenario: Scenario) -> None:
     service = scenario.order(scenario.service_type(VM, SIMPLE), GOOD)
     scenario.complete(service)
     path = f"/services/{service['id']}"
@@ -181,11 +181,11 @@ def test_an_update_back_to_what_is_stored_is_refused_while_another_update_runs(s
     assert (refused["code"], refused["jobId"]) == ("active_job", active["id"])
     scenario.complete(service)
     scenario.do(service, "start")
-    # A job that leaves the properties alone stands in nobody's way.
+    # A job that does not change properties is no obstacle.
     assert scenario.consumer.patch(path, {"properties": {"cpu": 8}})["properties"]["cpu"] == 8
 
 
-def test_a_version_that_is_no_longer_there_is_refused(scenario: Scenario) -> None:
+def test_an_outdated_version_is_refused(scenario: Scenario) -> None:
     service = scenario.order(scenario.service_type(VM, SIMPLE), GOOD)
     scenario.complete(service)
     path = f"/api/v1/services/{service['id']}"
@@ -199,7 +199,7 @@ def test_a_version_that_is_no_longer_there_is_refused(scenario: Scenario) -> Non
     assert scenario.service(service["id"])["name"] == "a"
 
 
-def test_patches_at_once_lose_nothing(scenario: Scenario) -> None:
+def test_concurrent_changes_of_one_version_are_refused_but_one(scenario: Scenario) -> None:
     service = scenario.order(scenario.service_type(VM, SIMPLE), GOOD)
     scenario.complete(service)
     path = f"/api/v1/services/{service['id']}"
@@ -213,7 +213,7 @@ def test_patches_at_once_lose_nothing(scenario: Scenario) -> None:
     assert sorted(statuses) == [200] + [412] * 15
 
 
-def test_only_one_of_many_actions_at_once_is_queued(scenario: Scenario) -> None:
+def test_only_one_of_many_concurrent_updates_is_queued(scenario: Scenario) -> None:
     service = scenario.order(scenario.service_type(VM, SIMPLE), GOOD)
     scenario.complete(service)
 
@@ -227,7 +227,7 @@ def test_only_one_of_many_actions_at_once_is_queued(scenario: Scenario) -> None:
     assert len(scenario.jobs(service)) == 2
 
 
-def test_services_are_seen_by_their_three_parties_only(scenario: Scenario) -> None:
+def test_a_service_is_visible_to_consumer_provider_and_agent_only(scenario: Scenario) -> None:
     service = scenario.order(scenario.service_type(None, SIMPLE))
     for client in (scenario.admin, scenario.provider, scenario.consumer, scenario.agent):
         assert client.get(f"/services/{service['id']}")["id"] == service["id"]
@@ -253,7 +253,7 @@ def test_an_admin_orders_for_a_consumer_into_its_default_group(scenario: Scenari
     scenario.admin.post("/services", {**body, "consumerId": kind["id"]}, expect=400)
 
 
-def test_an_order_without_a_group_lands_in_the_default_group(scenario: Scenario) -> None:
+def test_an_order_without_a_group_uses_the_default_group(scenario: Scenario) -> None:
     kind = scenario.service_type(None, SIMPLE)
 
     def order(number: int) -> Any:
@@ -270,7 +270,7 @@ def test_an_order_without_a_group_lands_in_the_default_group(scenario: Scenario)
     )
 
 
-def test_an_agent_is_found_by_its_tags(scenario: Scenario) -> None:
+def test_an_agent_is_chosen_by_its_tags(scenario: Scenario) -> None:
     kind = scenario.service_type(None, SIMPLE)
     mark = unique("tag")
     busy, idle = (scenario.new_agent(tags=[mark, "b"])["id"] for _ in range(2))
@@ -280,14 +280,14 @@ def test_an_agent_is_found_by_its_tags(scenario: Scenario) -> None:
     connected = scenario.new_agent(tags=[mark])["id"]
     scenario.token("agent", connected).get("/agents/me")
     assert scenario.consumer.post("/services", {**body, "agentTags": [mark]})["agentId"] == connected
-    refused = scenario.consumer.post("/services", {**body, "agentTags": ["nobody"]}, expect=400)
-    assert refused["error"] == f"no agent found for service type {kind['name']} with tags [nobody]"
+    refused = scenario.consumer.post("/services", {**body, "agentTags": ["missing"]}, expect=400)
+    assert refused["error"] == f"no agent found for service type {kind['name']} with tags [missing]"
     other = scenario.admin.post("/service-types", {"name": unique("unserved")})
     refused = scenario.consumer.post("/services", {**body, "serviceTypeId": other["id"], "agentId": busy}, expect=400)
     assert refused["error"].endswith(f"does not support service type {other['name']}")
 
 
-def test_references_hold_what_they_refer_to(scenario: Scenario) -> None:
+def test_a_referenced_service_cannot_be_deleted(scenario: Scenario) -> None:
     plain = scenario.service_type(None, SIMPLE)
     rule = {"type": "reference", "validators": [{"type": "serviceType", "config": {"value": plain["name"]}}]}
     kind = scenario.service_type({"disk": rule}, SIMPLE)
@@ -310,7 +310,7 @@ def test_references_hold_what_they_refer_to(scenario: Scenario) -> None:
     scenario.consumer.delete(f"/services/{disk['id']}")
 
 
-def test_the_disk_grows_when_stopped(scenario: Scenario) -> None:
+def test_a_stopped_disk_can_be_resized(scenario: Scenario) -> None:
     service = scenario.order(scenario.service_type(DISK, SIMPLE), {"name": "d", "sizeGb": 20, "type": "ssd"})
     scenario.complete(service, properties={"diskId": "d-1", "actualSizeGb": 20, "devicePath": "/dev/x"})
     scenario.consumer.patch(f"/services/{service['id']}", {"properties": {"sizeGb": 40}})
@@ -318,7 +318,7 @@ def test_the_disk_grows_when_stopped(scenario: Scenario) -> None:
     assert (done["properties"]["sizeGb"], done["properties"]["actualSizeGb"]) == (40, 40)
 
 
-def test_provenance_tells_who_set_what(scenario: Scenario) -> None:
+def test_provenance_names_the_actor_of_each_property(scenario: Scenario) -> None:
     service = scenario.order(scenario.service_type(VM, SIMPLE), GOOD)
     job = scenario.next_job(service)
     scenario.agent.post(f"/jobs/{job['id']}/complete", {"properties": {"hostname": "h"}}, expect=204)
@@ -345,19 +345,19 @@ def test_uptime_counts_running_states(scenario: Scenario) -> None:
     scenario.consumer.get(f"/services/{service['id']}/uptime?start=yesterday", expect=400)
 
 
-def test_an_agent_tells_conditions(scenario: Scenario) -> None:
+def test_an_agent_reports_conditions(scenario: Scenario) -> None:
     service = scenario.order(scenario.service_type(None, SIMPLE))
     path = f"/services/{service['id']}/conditions"
-    told = scenario.agent.put(path, [{"type": "InSync", "status": "False", "reason": "Drifted", "message": "x"}])
-    assert told["conditions"][0]["reason"] == "Drifted"
-    since = told["conditions"][0]["since"]
+    reported = scenario.agent.put(path, [{"type": "InSync", "status": "False", "reason": "Drifted", "message": "x"}])
+    assert reported["conditions"][0]["reason"] == "Drifted"
+    since = reported["conditions"][0]["since"]
     again = scenario.agent.put(path, [{"type": "InSync", "status": "False", "reason": "Other"}])
     assert again["conditions"][0]["since"] == since
     scenario.agent.put(path, [{"type": "InSync"}], expect=400)
     scenario.consumer.put(path, [], expect=403)
 
 
-def test_a_type_cannot_be_changed_under_living_services(scenario: Scenario) -> None:
+def test_a_change_of_a_type_is_refused_if_living_services_do_not_fit(scenario: Scenario) -> None:
     kind = scenario.service_type({"a": {"type": "integer"}}, SIMPLE)
     service = scenario.order(kind, {"a": 5})
     path = f"/service-types/{kind['id']}"
@@ -392,7 +392,7 @@ def test_a_type_cannot_be_changed_under_living_services(scenario: Scenario) -> N
     )
 
 
-def test_terminal_services_go_with_what_they_belonged_to(scenario: Scenario) -> None:
+def test_terminal_services_are_deleted_with_their_owner(scenario: Scenario) -> None:
     service = scenario.order(scenario.service_type(None, SIMPLE))
     assert scenario.consumer.delete(f"/service-groups/{scenario.group_id}", expect=409)["dependants"] == {
         "services": [service["id"]]
@@ -407,7 +407,7 @@ def test_terminal_services_go_with_what_they_belonged_to(scenario: Scenario) -> 
     assert scenario.admin.get(f"/events?entityId={service['id']}")["items"]
 
 
-def test_a_list_of_living_services_leaves_out_those_at_their_end(scenario: Scenario) -> None:
+def test_a_list_of_living_services_excludes_terminal_ones(scenario: Scenario) -> None:
     kind = scenario.service_type(None, SIMPLE)
     ended, living = scenario.order(kind), scenario.order(kind)
     scenario.admin.delete(f"/services/{ended['id']}?force=true")

@@ -1,4 +1,4 @@
-"""Tokens: shown once, kept as a hash, and nobody makes one that can do more than himself."""
+"""Tokens: shown once, stored as a hash, and never stronger than their creator."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from control_plane import Client, Server
 from scenario import Scenario
 
 
-def test_nobody_gets_in_without_a_token(server: Server) -> None:
+def test_a_request_without_a_valid_token_is_refused(server: Server) -> None:
     anonymous = Client(server.url)
     for headers in (
         {},
@@ -21,7 +21,7 @@ def test_nobody_gets_in_without_a_token(server: Server) -> None:
         assert (reply.status, reply.body["code"]) == (401, "unauthorized")
 
 
-def test_the_value_is_shown_once_and_kept_nowhere(server: Server, scenario: Scenario) -> None:
+def test_the_value_is_shown_once_and_not_stored(server: Server, scenario: Scenario) -> None:
     token = scenario.admin.post("/tokens", {"name": "t", "role": "participant", "scopeId": scenario.consumer_id})
     assert scenario.admin.as_token(token["value"]).get(f"/participants/{scenario.consumer_id}")
     shown = scenario.admin.get(f"/tokens/{token['id']}")
@@ -33,7 +33,7 @@ def test_the_value_is_shown_once_and_kept_nowhere(server: Server, scenario: Scen
         assert token["value"].encode() not in file.read_bytes()
 
 
-def test_a_caller_may_ask_who_he_is(scenario: Scenario) -> None:
+def test_a_caller_may_read_its_own_token(scenario: Scenario) -> None:
     assert scenario.admin.get("/tokens/me")["role"] == "admin"
     mine = scenario.consumer.get("/tokens/me")
     assert (mine["role"], mine["participantId"]) == ("participant", scenario.consumer_id)
@@ -41,7 +41,7 @@ def test_a_caller_may_ask_who_he_is(scenario: Scenario) -> None:
     assert scenario.agent.get("/tokens/me")["agentId"] == scenario.agent_id
 
 
-def test_a_token_lives_a_day_unless_told_otherwise(scenario: Scenario) -> None:
+def test_a_token_expires_after_a_day_by_default(scenario: Scenario) -> None:
     body = {"name": "t", "role": "participant", "scopeId": scenario.consumer_id}
     token = scenario.admin.post("/tokens", body)
     left = datetime.fromisoformat(token["expireAt"]) - datetime.now(UTC)
@@ -61,7 +61,7 @@ def test_a_regenerated_token_replaces_the_old_value(scenario: Scenario) -> None:
     assert types == ["token.created", "token.regenerate"]
 
 
-def test_a_participant_makes_tokens_for_itself_and_its_agents_only(scenario: Scenario) -> None:
+def test_a_participant_creates_tokens_for_itself_and_its_agents_only(scenario: Scenario) -> None:
     consumer, provider = scenario.consumer, scenario.provider
     consumer.post("/tokens", {"name": "mine", "role": "participant", "scopeId": scenario.consumer_id})
     provider.post("/tokens", {"name": "agent", "role": "agent", "scopeId": scenario.agent_id})
@@ -76,24 +76,24 @@ def test_a_participant_makes_tokens_for_itself_and_its_agents_only(scenario: Sce
         assert refused["code"] == "escalation"
 
 
-def test_an_agent_makes_no_tokens(scenario: Scenario) -> None:
+def test_an_agent_cannot_create_tokens(scenario: Scenario) -> None:
     scenario.agent.post("/tokens", {"name": "x", "role": "agent", "scopeId": scenario.agent_id}, expect=403)
 
 
-def test_a_deleted_token_is_worth_nothing(scenario: Scenario) -> None:
+def test_a_deleted_token_is_refused(scenario: Scenario) -> None:
     token = scenario.admin.post("/tokens", {"name": "t", "role": "participant", "scopeId": scenario.consumer_id})
     scenario.admin.delete(f"/tokens/{token['id']}")
     scenario.admin.as_token(token["value"]).get("/participants", expect=401)
     scenario.admin.get(f"/tokens/{token['id']}", expect=404)
 
 
-def test_a_token_can_be_renamed_and_prolonged(scenario: Scenario) -> None:
+def test_a_token_can_be_renamed_and_extended(scenario: Scenario) -> None:
     token = scenario.admin.post("/tokens", {"name": "t", "role": "participant", "scopeId": scenario.consumer_id})
     changed = scenario.admin.patch(f"/tokens/{token['id']}", {"name": "u", "expireAt": "2099-01-01T00:00:00+01:00"})
     assert (changed["name"], changed["expireAt"]) == ("u", "2098-12-31T23:00:00Z")
 
 
-def test_scopes_that_make_no_sense_are_refused(scenario: Scenario) -> None:
+def test_invalid_scopes_are_refused(scenario: Scenario) -> None:
     for body in (
         {"name": "x", "role": "admin", "scopeId": scenario.consumer_id},
         {"name": "x", "role": "participant"},

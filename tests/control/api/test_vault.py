@@ -1,4 +1,4 @@
-"""Secrets: sealed at once, opened by their agent alone, and gone in time."""
+"""Secrets: sealed on arrival, opened only by their agent, deleted when no longer needed; and key rotation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def reveal(scenario: Scenario, reference: str, expect: int = 200) -> Any:
     return scenario.agent.get(f"/vault/secrets/{reference.removeprefix('vault://')}", expect=expect)
 
 
-def test_the_seeds_web_application(scenario: Scenario) -> None:
+def test_secrets_of_the_web_application_of_the_seed(scenario: Scenario) -> None:
     service = scenario.order(scenario.service_type(WEB, SIMPLE), PLAIN)
     kept = service["properties"]
     references = [kept["apiKey"], kept["initialPassword"], kept["databaseConfig"]["password"]]
@@ -124,7 +124,7 @@ def test_an_agent_reads_the_secrets_of_its_own_configuration(scenario: Scenario)
     scenario.agent.get(f"/vault/secrets/{reference[8:]}", expect=404)
 
 
-def test_readings_are_told_once_for_each_job(scenario: Scenario) -> None:
+def test_readings_are_recorded_once_for_each_job(scenario: Scenario) -> None:
     schema = {"a": {"type": "string", "secret": {"type": "persistent"}}}
     service = scenario.order(scenario.service_type(schema, SIMPLE), {"a": "canary-t"})
     reference = service["properties"]["a"]
@@ -138,7 +138,7 @@ def test_readings_are_told_once_for_each_job(scenario: Scenario) -> None:
     assert "canary" not in str(events)
 
 
-def test_no_secret_is_ever_to_be_seen(server: Server, scenario: Scenario) -> None:
+def test_no_secret_appears_in_responses_logs_or_files(server: Server, scenario: Scenario) -> None:
     service = scenario.order(scenario.service_type(WEB, SIMPLE), PLAIN)
     scenario.consumer.patch(f"/services/{service['id']}", {"properties": {"apiKey": 5}}, expect=400)
     scenario.complete(service)
@@ -167,7 +167,7 @@ def test_without_a_vault_secrets_are_refused(tmp_path: Path) -> None:
         assert refused["errors"] == [{"path": "a", "message": "vault is not configured"}]
 
 
-def test_the_key_is_not_changed_under_a_running_server(tmp_path: Path) -> None:
+def test_the_key_cannot_be_rotated_while_a_server_runs(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with running(data):
         key = (data / "vault.key").read_text()
@@ -178,7 +178,7 @@ def test_the_key_is_not_changed_under_a_running_server(tmp_path: Path) -> None:
         assert "a server uses it; stop the server first" in refused.stderr
 
 
-def test_the_wrong_key_stops_the_start_and_a_rotated_one_does_not(tmp_path: Path) -> None:
+def test_a_wrong_key_prevents_the_start_and_a_rotated_key_does_not(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with running(data) as server:
         scenario = Scenario(server.admin)
