@@ -9,6 +9,7 @@ positions. Measured in docs/decisions/0007-plain-blocks.md.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from itertools import chain
 
 from mainstay.foundation.faults import DoesNotLoad
@@ -29,8 +30,11 @@ UNQUOTED = r"(?!\.\.\.)[A-Za-z0-9_/.~$+(][!-9;-~]*+(?:(?::+(?=[!-~])|\ ++(?=[!\"
 QUOTED = r"\"[^\"\\\n]*\"|'[^'\n]*'"
 WORD = r"[A-Za-z0-9_/.~][A-Za-z0-9_/.~#@%+=-]*+"
 WORDS = rf"\[{WORD}(?:,\ {WORD})*+\]"
-# Passed to the composer as a document of its own: other brackets, and quotes with escapes.
+# Maps of words and quoted texts on one line are read by `_read_pairs`. Passed to the composer as a document of its own:
+# other brackets, and quotes with escapes.
 PART = r"[\[{\"'].*"
+PAIR = rf"({WORD}):\ ++({WORD}(?:\ {WORD})*+|\"(?:[^\"\\\n]|\\[nt\"\\])*+\"|'[^'\n]*'|{WORDS})"
+ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
 LINE = re.compile(
     rf"(?P<indent>\ *+)(?P<dash>-\ ++)?"
     rf"(?:(?P<key>{UNQUOTED}|{QUOTED}):(?=\ |$)"
@@ -44,8 +48,10 @@ QUOTES = frozenset("\"'")
 LONGEST_KEY = 500
 DEEPEST = 25
 MOST_BRACKETS = 15
-# Bounds both the cache of repeated lines and the parts passed to the composer.
+# Bounds the cache of repeated lines.
 MOST_KNOWN_LINES = 1000
+# Bounds the parts passed to the composer: with more of them it reads the whole text in less time.
+MOST_PARTS = 100
 PIECE_LENGTH = 100_000
 CLIPPED, STRIPPED = object(), object()
 EMPTY = PlainScalar("")
@@ -79,6 +85,7 @@ def _has_only_text(text: str) -> bool:
 def _read_lines(text: str) -> Any:
     """One loop without functions for its parts: a call per line would take longer than reading most lines."""
     known: dict[str, Line] = {}
+    parts: dict[str, Any] = {}
     root: Any = None
     # The innermost open map or list, its column, and those around it.
     top: Any = None
@@ -103,7 +110,7 @@ def _read_lines(text: str) -> Any:
                 continue
             top[waiting] = _literal(block, chomping)
             waiting = block = None
-        found = known.get(line) or _read_line(line, known)
+        found = known.get(line) or _read_line(line, known, parts)
         if found is BLANK:
             continue
         begin, inner, key, value = found
@@ -161,7 +168,7 @@ def _lines_of(text: str) -> Iterator[list[str]]:
     yield ["#"]
 
 
-def _read_line(line: str, known: dict[str, Line]) -> Line:
+def _read_line(line: str, known: dict[str, Line], parts: dict[str, Any]) -> Line:
     is_early = len(known) < MOST_KNOWN_LINES
     match = LINE.fullmatch(line)
     if match is None:
@@ -183,9 +190,7 @@ def _read_line(line: str, known: dict[str, Line]) -> Line:
     if value or item:
         given = _value_of(value or item)
     elif part or part_item:
-        if not is_early:
-            raise Declined
-        given = compose_part(part or part_item)
+        given = _read_part(part or part_item, parts)
     elif literal:
         given = STRIPPED if literal == "|-" else CLIPPED
     column = len(indent)
@@ -211,6 +216,33 @@ def _literal(lines: list[str], chomping: object) -> str:
     return "\n".join(lines)
 
 
+def _read_part(text: str, parts: dict[str, Any]) -> Any:
+    node = _read_pairs(text) if text[0] == "{" else None
+    if node is None:
+        node = parts.get(text)
+    if node is None:
+        if len(parts) >= MOST_PARTS:
+            raise Declined
+        node = parts[text] = compose_part(text)
+    return node
+
+
+def _read_pairs(text: str) -> dict[str, Any] | None:
+    """A map on one line, or None when the composer has to read it."""
+    line, pair = _pair_patterns()
+    if line.fullmatch(text) is None:
+        return None
+    pairs = pair.findall(text)
+    entries = {key: _value_of(value) for key, value in pairs}
+    return entries if len(entries) == len(pairs) and len(max(entries, key=len)) <= LONGEST_KEY else None
+
+
+@lru_cache(maxsize=1)
+def _pair_patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Compiled on first need: most manifests have no such maps, and compiling takes longer than reading many lines."""
+    return re.compile(rf"\{{\ *+{PAIR}(?:,\ *+{PAIR})*+\ *+\}}\ *+"), re.compile(PAIR)
+
+
 def compose_part(text: str) -> Any:
     from mainstay.foundation.yaml.composer import compose
 
@@ -230,7 +262,8 @@ def compose_part(text: str) -> Any:
 def _value_of(text: str) -> Any:
     first = text[0]
     if first in QUOTES:
-        return text[1:-1]
+        text = text[1:-1]
+        return text if first == "'" or "\\" not in text else re.sub(r"\\(.)", lambda found: ESCAPES[found[1]], text)
     if first == "[":
         return [_value_of(word) for word in text[1:-1].split(", ")]
     if first in FIRST_OF_CORE and CORE.fullmatch(text):
