@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from control_plane import Client, Server
-from mainstay.agent.blueprint import pack
+from mainstay.blueprints.bundle import pack
 from scenario import Scenario, unique
 
 PROGRAM = Path(sys.executable).with_name("mainstay")

@@ -3,12 +3,9 @@ it reproducibly. Checking it against its service type is in blueprints/check.py.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
 import os
 import re
-import tarfile
 
 from mainstay.converge.host.sources import read_bytes
 from mainstay.converge.manifest.faults import Faults
@@ -33,8 +30,6 @@ TYPE_KEYS = ("name", "propertySchema", "lifecycleSchema")
 DRIFT_POLICIES = ("report", "repair")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+(?:[-+][0-9A-Za-z.+-]+)?")
-LARGEST_BUNDLE_BYTES = 3 * 1024 * 1024
-LEFT_OUT = {".git", "__pycache__", ".DS_Store"}
 
 
 class ActionEntry:
@@ -235,39 +230,7 @@ def _secrets_of(declared: Mapping[str, Any], at: tuple[str, ...]) -> Iterator[tu
         yield from _secrets_of(items, (*at, "[]"))
 
 
-# ---- packing ----
-def pack(directory: str) -> bytes:
-    """The blueprint as a .tar.gz. The same files always give the same bytes."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for path in sorted(_files_in(directory)):
-            name = os.path.relpath(path, directory)
-            content = read_bytes(path)
-            entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            entry.mode = 0o755 if os.stat(path).st_mode & 0o100 else 0o644
-            archive.addfile(entry, io.BytesIO(content))
-    bundle = gzip.compress(packed.getvalue(), compresslevel=9, mtime=0)
-    if len(bundle) > LARGEST_BUNDLE_BYTES:
-        size = f"{len(bundle) / 1024 / 1024:.1f} MB packed; the limit is {LARGEST_BUNDLE_BYTES // 1024 // 1024} MB"
-        raise DoesNotLoad([Fault(directory, None, None, f"the blueprint is too large: {size}")])
-    return bundle
-
-
-def _files_in(directory: str) -> Iterator[str]:
-    for folder, folders, names in os.walk(directory):
-        folders[:] = [name for name in folders if name not in LEFT_OUT]
-        for name in names:
-            path = os.path.join(folder, name)
-            if name in LEFT_OUT:
-                continue
-            if os.path.islink(path) or not os.path.isfile(path):
-                raise DoesNotLoad(
-                    [Fault(path, None, None, "a blueprint may contain only files and directories, no links")]
-                )
-            yield path
-
-
+# ---- bundles ----
 def unpack(bundle: bytes, directory: str) -> None:
     """Creates the directory, which may exist if it is empty. Raises `DoesNotLoad` if the bytes are not a bundle."""
     from tempfile import NamedTemporaryFile

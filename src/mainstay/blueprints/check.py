@@ -9,8 +9,9 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from mainstay.agent.blueprint import DEFINITION, SERVICE_TYPE, pack, read_blueprint
+from mainstay.agent.blueprint import DEFINITION, SERVICE_TYPE, read_blueprint
 from mainstay.agent.translate import OUTPUT_KEYS
+from mainstay.blueprints.bundle import pack
 from mainstay.blueprints.example_orders import FOLDER, read_orders
 from mainstay.blueprints.expressions import Reader, texts_in
 from mainstay.control.domain.blueprints import foreign_names

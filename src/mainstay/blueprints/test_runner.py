@@ -17,8 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from mainstay.agent.blueprint import pack
 from mainstay.agent.client import Client, ServerRefusal, Unreachable
+from mainstay.blueprints.bundle import pack
 from mainstay.control.domain.lifecycle import transitions
 from mainstay.control.domain.service_types import parse_service_type
 from mainstay.control.rulebook import installed_rulebook

@@ -225,7 +225,8 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _push(arguments: argparse.Namespace) -> int:
-    from mainstay.agent.blueprint import pack, read_blueprint
+    from mainstay.agent.blueprint import read_blueprint
+    from mainstay.blueprints.bundle import pack
     from mainstay.cli.local_run import or_exit, print_json
 
     directory = _existing(arguments.directory)
