@@ -33,7 +33,7 @@ def arguments(mistake: str) -> list[str]:
 
 def settled(text: str) -> str:
     """Without what differs from run to run, and from one set of types to the next."""
-    text = text.replace(f"there are {', '.join(resources.names())}", "there are (all types)")
+    text = text.replace(f"known types: {', '.join(resources.names())}", "known types: (all types)")
     return re.sub(r"\bin \d+\.\d+ s\b", "in 0.00 s", text)
 
 

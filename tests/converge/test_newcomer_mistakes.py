@@ -69,8 +69,8 @@ def test_words_of_other_tools_lead_to_ours(mainstay: Program, root: Path) -> Non
 def test_a_version_or_state_under_another_tools_key_leads_to_ensure(mainstay: Program, root: Path) -> None:
     (root / "m.yaml").write_text("- package: [nginx: {version: 1.2}]\n- service: [nginx: {state: started}]\n")
     said = mainstay("validate", "m.yaml").stderr
-    assert "package#nginx: unknown key 'version'; a package's version is written as its `ensure`" in said
-    assert "service#nginx: unknown key 'state'; the wanted state is written as `ensure`" in said
+    assert "package#nginx: unknown key 'version'; write the version of a package as its `ensure`" in said
+    assert "service#nginx: unknown key 'state'; write the desired state as `ensure`" in said
 
 
 def test_a_command_that_is_part_of_a_shell_is_named_as_such(apply: Callable[..., Applied]) -> None:
@@ -112,7 +112,7 @@ def test_the_status_of_a_name_that_no_manifest_would_take_is_refused(mainstay: P
     for words, told in (
         (("file", "f"), "mainstay: file#f: file path must be absolute\n"),
         (("file", f"{root}/./f"), f"mainstay: file#{root}/./f: file path must be canonical\n"),
-        (("fil", f"{root}/f"), "mainstay: unknown resource type 'fil' (did you mean 'file'?); there are "),
+        (("fil", f"{root}/f"), "mainstay: unknown resource type 'fil' (did you mean 'file'?); known types: "),
     ):
         done = mainstay("status", *words)
         assert (done.returncode, done.stderr[: len(told)]) == (1, told)

@@ -28,16 +28,16 @@ def exec_with(properties: str) -> str:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("- exec: [{\"a {{ vault.token }}\": {}}]", "exec#a {{ vault.token }}: a name is shown in every report; it must not hold a secret"),
-        ("- exec: {name: \"{{ lookup('vault.token') }}\"}", "exec#{{ lookup('vault.token') }}: a name is shown in every report; it must not hold a secret"),
-        ("- exec: [{\"{{ [vault.token] }}\": {}}]", "exec#{{ [vault.token] }}: a name is shown in every report; it must not hold a secret"),
-        ("- exec: [{\"{{ vault.token | length }}\": {}}]", "exec#{{ vault.token | length }}: a name is shown in every report; it must not hold a secret"),
-        ("- exec: [{x: {alias: \"{{ vault.token }}\"}}]", "exec#x: alias: is shown in every report; it must not hold a secret"),
-        ("- exec: [{x: {tags: [a, \"{{ vault.token }}\"]}}]", "exec#x: tags: is shown in every report; it must not hold a secret"),
-        ("- exec: [{x: {require: [\"exec#{{ vault.token }}\"]}}]", "exec#x: require: is shown in every report; it must not hold a secret"),
-        ("- exec: [{x: {subscribe: [\"exec#{{ vault.token }}\"]}}]", "exec#x: subscribe: is shown in every report; it must not hold a secret"),
-        ("- exec: [{x: {ensure: \"{{ vault.token }}\"}}]", "exec#x: ensure: is shown in every report; it must not hold a secret"),
-        ("- exec: [{x: {provider: \"{{ vault.token }}\"}}]", "exec#x: provider: is shown in every report; it must not hold a secret"),
+        ("- exec: [{\"a {{ vault.token }}\": {}}]", "exec#a {{ vault.token }}: a name is shown in every report; it must not contain a secret"),
+        ("- exec: {name: \"{{ lookup('vault.token') }}\"}", "exec#{{ lookup('vault.token') }}: a name is shown in every report; it must not contain a secret"),
+        ("- exec: [{\"{{ [vault.token] }}\": {}}]", "exec#{{ [vault.token] }}: a name is shown in every report; it must not contain a secret"),
+        ("- exec: [{\"{{ vault.token | length }}\": {}}]", "exec#{{ vault.token | length }}: a name is shown in every report; it must not contain a secret"),
+        ("- exec: [{x: {alias: \"{{ vault.token }}\"}}]", "exec#x: alias: is shown in every report; it must not contain a secret"),
+        ("- exec: [{x: {tags: [a, \"{{ vault.token }}\"]}}]", "exec#x: tags: is shown in every report; it must not contain a secret"),
+        ("- exec: [{x: {require: [\"exec#{{ vault.token }}\"]}}]", "exec#x: require: is shown in every report; it must not contain a secret"),
+        ("- exec: [{x: {subscribe: [\"exec#{{ vault.token }}\"]}}]", "exec#x: subscribe: is shown in every report; it must not contain a secret"),
+        ("- exec: [{x: {ensure: \"{{ vault.token }}\"}}]", "exec#x: ensure: is shown in every report; it must not contain a secret"),
+        ("- exec: [{x: {provider: \"{{ vault.token }}\"}}]", "exec#x: provider: is shown in every report; it must not contain a secret"),
     ],
 )  # fmt: skip
 def test_what_every_report_shows_must_not_hold_a_secret(root: Path, text: str, says: str) -> None:
@@ -74,11 +74,11 @@ def test_a_secret_does_not_spill_over_to_the_next_resource(root: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("mode: '{{ vault.token }}'", "file#/x: mode: the secret in it gives no octal mode"),
-        ("mode: '{{ vault.short }}'", "file#/x: mode: the secret in it gives no octal mode"),
-        ("mode: 0644, backup: '{{ vault.token }}'", "file#/x: backup: the secret in it gives no true or false"),
+        ("mode: '{{ vault.token }}'", "file#/x: mode: expected octal mode, got a secret value"),
+        ("mode: '{{ vault.short }}'", "file#/x: mode: expected octal mode, got a secret value"),
+        ("mode: 0644, backup: '{{ vault.token }}'", "file#/x: backup: expected true or false, got a secret value"),
         ("mode: 0644, links: '{{ vault.token }}'", "file#/x: links: must be refuse, follow or replace, not [redacted]"),
-        ("mode: 0644, group: '{{ {}[vault.token] }}'", "file#/x: group: this fails on a secret value in {{ {}[vault.token] }}"),
+        ("mode: 0644, group: '{{ {}[vault.token] }}'", "file#/x: group: the evaluation fails on a secret value in {{ {}[vault.token] }}"),
     ],
 )  # fmt: skip
 def test_a_fault_about_a_secret_does_not_show_it(root: Path, text: str, says: str) -> None:

@@ -358,7 +358,7 @@ def read_state(type_name: str, name: str, provider_name: str | None) -> dict[str
     resource_type = resources.find(type_name)
     if resource_type is None:
         meant = did_you_mean(type_name, resources.names())
-        raise Missing(f"unknown resource type {type_name!r}{meant}; there are {', '.join(resources.names())}")
+        raise Missing(f"unknown resource type {type_name!r}{meant}; known types: {', '.join(resources.names())}")
     for problem in resource_type.check_name(name):
         raise Failure(f"{type_name}#{name}: {problem}")
     given = {"type": type_name, "name": name, "id": f"{type_name}#{name}", "place": ()}

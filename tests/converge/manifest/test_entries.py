@@ -17,7 +17,7 @@ FILE = "owner: USER, group: GROUP, mode: '0644'"
 
 
 def given(resource: Resource) -> dict[str, Any]:
-    """What the manifest gave, without identity."""
+    """The given properties, without identity."""
     return {key: value for key, value in vars(resource).items() if key not in ("type", "name", "id", "place")}
 
 
@@ -68,9 +68,9 @@ resources:
     assert [resource.name for resource in manifest.resources] == names
 
 
-def test_two_names_that_render_alike_are_one_resource(root: Path) -> None:
+def test_two_names_that_render_alike_are_a_duplicate(root: Path) -> None:
     text = 'data: {on: true}\nresources:\n  - exec:\n      - "{{ data.on }}": {}\n      - true: {}\n'
-    assert faults_of(text, root) == ["5:9 exec#true: is declared twice; the first stands in line 4"]
+    assert faults_of(text, root) == ["5:9 exec#true: is declared twice; the first is on line 4"]
 
 
 # ---- values as written ----
@@ -108,7 +108,7 @@ def test_numeric_owners_are_text(root: Path) -> None:
     assert (given(resource)["owner"], given(resource)["group"], given(resource)["mode"]) == ("0", "007", 0)
 
 
-def test_other_names_of_properties_mean_the_same(root: Path) -> None:
+def test_a_property_can_be_given_under_its_second_name(root: Path) -> None:
     manifest = load_text(
         "- file:\n    - /x: {ensure: present, contents: a, owner: root, group: root, mode: 0644}\n"
         "- exec:\n    - x: {refreshonly: true}\n",
@@ -118,7 +118,7 @@ def test_other_names_of_properties_mean_the_same(root: Path) -> None:
     assert given(manifest.resources[1])["refresh_only"] is True
 
 
-def test_templates_give_values_of_the_kind_a_property_has(root: Path) -> None:
+def test_a_template_gives_a_value_of_the_kind_of_its_property(root: Path) -> None:
     manifest = load_text(
         """
 data: {codes: [0, 3], yes: true, wait: 5m, dirs: [/a, /b], tags: [x, 1]}
@@ -229,14 +229,18 @@ def test_a_later_resource_reads_what_an_earlier_one_wrote(apply: Callable[..., A
         *("onlyif: \"{{ file('ROOT/later') }}\"", "unless: \"{{ file('ROOT/later') }}\""),
     ],
 )
-def test_these_fields_of_an_exec_wait_for_its_turn(apply: Callable[..., Applied], root: Path, field: str) -> None:
+def test_deferred_properties_of_an_exec_are_rendered_when_it_is_reached(
+    apply: Callable[..., Applied], root: Path, field: str
+) -> None:
     done = apply(f"- exec:\n    - x:\n        {field}\n")
     assert done.outcomes == ["failed"]
     assert done.errors == [f"file('{root}/later'): {root}/later does not exist"]
 
 
 @pytest.mark.parametrize("field", ["content", "contents", "source"])
-def test_these_fields_of_a_file_wait_for_its_turn(apply: Callable[..., Applied], root: Path, field: str) -> None:
+def test_deferred_properties_of_a_file_are_rendered_when_it_is_reached(
+    apply: Callable[..., Applied], root: Path, field: str
+) -> None:
     done = apply(f"- file:\n    - ROOT/x: {{ensure: present, {field}: \"{{{{ file('ROOT/later') }}}}\", {FILE}}}\n")
     assert done.outcomes == ["failed"]
 
@@ -259,7 +263,7 @@ def test_a_resource_that_is_not_managed_is_never_evaluated(
     assert done.outcomes == ["failed", "unmet" if "require" in why else "skipped"]
 
 
-def test_what_was_rendered_is_checked_again(apply: Callable[..., Applied], root: Path) -> None:
+def test_rendered_properties_are_checked_again(apply: Callable[..., Applied], root: Path) -> None:
     text = """
 data: {quote: "'", relative: x, word: FOO, empty: ""}
 resources:
@@ -283,7 +287,9 @@ resources:
     ]
 
 
-def test_an_undefined_value_at_its_turn_names_key_and_line(apply: Callable[..., Applied], root: Path) -> None:
+def test_an_undefined_value_in_a_deferred_property_names_key_and_line(
+    apply: Callable[..., Applied], root: Path
+) -> None:
     text = "- exec:\n    - a:\n        command: true {{ facts.nope }}\n"
     assert apply(text).errors == [
         f"command: facts.nope is not defined in {{{{ facts.nope }}}} ({root.parent}/manifest.yaml:3)"
@@ -314,7 +320,7 @@ def test_control_decides_by_booleans_only(
     assert apply(text, facts_layers=[{"on": True}]).outcomes == [outcome]
 
 
-def test_control_sees_what_an_earlier_resource_gave(apply: Callable[..., Applied]) -> None:
+def test_control_can_use_the_result_of_an_earlier_resource(apply: Callable[..., Applied]) -> None:
     text = """
 - exec:
     - ask: {command: echo ready}
@@ -336,28 +342,28 @@ def test_messages_and_outputs_are_templates(apply: Callable[..., Applied], root:
 data: {name: web}
 pre_message: "about to set up {{ data.name }}"
 post_message: "{{ result('exec#x').stdout }} done"
-outputs: {list: ["{{ result('exec#x').exit_code }}", plain], said: "{{ result('exec#x').stdout | trim }}"}
+outputs: {list: ["{{ result('exec#x').exit_code }}", plain], output: "{{ result('exec#x').stdout | trim }}"}
 resources:
   - exec: [{x: {command: echo hi}}]
 """
-    heard: list[str] = []
+    messages: list[str] = []
 
     class Listener(Observer):
         def message(self, text: str) -> None:
-            heard.append(text)
+            messages.append(text)
 
     done = apply(text, observer=Listener())
-    assert done.report.outputs == {"list": [0, "plain"], "said": "hi"}
-    assert heard == ["about to set up web", "hi\n done"]
+    assert done.report.outputs == {"list": [0, "plain"], "output": "hi"}
+    assert messages == ["about to set up web", "hi\n done"]
 
 
-def test_nothing_is_said_after_a_run_with_a_failure(apply: Callable[..., Applied], root: Path) -> None:
+def test_a_failed_run_has_no_post_message_and_no_outputs(apply: Callable[..., Applied], root: Path) -> None:
     text = "post_message: never\noutputs: {a: 1}\nresources:\n  - exec: [{x: {command: 'false'}}]\n"
-    heard: list[str] = []
+    messages: list[str] = []
 
     class Listener(Observer):
         def message(self, text: str) -> None:
-            heard.append(text)
+            messages.append(text)
 
     assert apply(text, observer=Listener()).report.outputs is None
-    assert heard == []
+    assert messages == []

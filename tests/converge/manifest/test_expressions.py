@@ -1,4 +1,4 @@
-"""Templates: what text with expressions in it gives, and what is refused."""
+"""Templates: the values of text with expressions, and which expressions are refused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def scope() -> TemplateScope:
 
 
 @pytest.mark.parametrize("case", cases("manifest/templates"), ids=lambda case: repr(case["text"]))
-def test_a_template_gives(case: dict[str, Any]) -> None:
+def test_a_template_gives_the_expected_value(case: dict[str, Any]) -> None:
     value = Template(case["text"]).render(scope())
     assert value == case["gives"]
     assert type(value) is type(case["gives"])
@@ -37,37 +37,37 @@ def test_an_expression_is_refused(case: dict[str, Any]) -> None:
     template = Template("{{ " + case["expression"] + " }}")
     with pytest.raises(Unresolved) as refusal:
         template.render(scope())
-    assert str(refusal.value) == f"{case['says']} in {{{{ {case['expression']} }}}}"
+    assert str(refusal.value) == f"{case['message']} in {{{{ {case['expression']} }}}}"
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
-        ("{{ }}", "nothing stands between {{ and }}"),
-        ("{{}}", "nothing stands between {{ and }}"),
-        ("a {{ b", "{{ is never closed: '{{ b'; a literal is {{ '{{' }}"),
-        ("a {{ b } }", "{{ is never closed: '{{ b } }'; a literal is {{ '{{' }}"),
-        ("a {{ (b }}", "{{ is never closed: '{{ (b }}'; a literal is {{ '{{' }}"),
-        ('a {{ "b }}', "{{ is never closed: '{{ \"b }}'; a literal is {{ '{{' }}"),
+        ("{{ }}", "the expression between {{ and }} is empty"),
+        ("{{}}", "the expression between {{ and }} is empty"),
+        ("a {{ b", "{{ is never closed: '{{ b'; for a literal {{ write {{ '{{' }}"),
+        ("a {{ b } }", "{{ is never closed: '{{ b } }'; for a literal {{ write {{ '{{' }}"),
+        ("a {{ (b }}", "{{ is never closed: '{{ (b }}'; for a literal {{ write {{ '{{' }}"),
+        ('a {{ "b }}', "{{ is never closed: '{{ \"b }}'; for a literal {{ write {{ '{{' }}"),
         ("{{- 1 }}", "{{- and -}} do not trim here: text is kept as written; write {{ … }}"),
-        ("{{ 1 2 }}", "one expression is followed by another in {{ 1 2 }}"),
+        ("{{ 1 2 }}", "unexpected text after the expression in {{ 1 2 }}"),
         ("{{ 1 + }}", "the expression ends too early in {{ 1 + }}"),
         ("{{ a && b }}", "&& is not supported; write `and` in {{ a && b }}"),
         ("{{ a || b }}", "|| is not supported; write `or` in {{ a || b }}"),
         ("{{ ${a} }}", "${ is not supported; write `{{ … }}` in {{ ${a} }}"),
-        ("{{ a | uper }}", "there is no filter 'uper' (did you mean 'upper'?) in {{ a | uper }}"),
-        ("{{ a is evn }}", "there is no test 'evn' (did you mean 'even'?) in {{ a is evn }}"),
-        ("{{ a = 1 }}", "one expression is followed by another in {{ a = 1 }}"),
+        ("{{ a | uper }}", "unknown filter 'uper' (did you mean 'upper'?) in {{ a | uper }}"),
+        ("{{ a is evn }}", "unknown test 'evn' (did you mean 'even'?) in {{ a is evn }}"),
+        ("{{ a = 1 }}", "unexpected text after the expression in {{ a = 1 }}"),
         ("{{ " + "(" * 5000 + ")" * 5000 + " }}", "the expression is too large: {{ " + "(" * 59 + "… }}"),
     ],
 )
-def test_bad_syntax_is_refused_before_anything_is_evaluated(text: str, says: str) -> None:
+def test_bad_syntax_is_refused_before_evaluation(text: str, message: str) -> None:
     with pytest.raises(BadExpression) as refusal:
         Template(text)
-    assert str(refusal.value) == says
+    assert str(refusal.value) == message
 
 
-def test_a_root_is_read_when_it_is_first_used_and_then_no_more() -> None:
+def test_a_root_is_read_once_on_first_use() -> None:
     reads = []
 
     def read() -> dict[str, Any]:
@@ -81,21 +81,21 @@ def test_a_root_is_read_when_it_is_first_used_and_then_no_more() -> None:
     assert reads == ["facts"]
 
 
-def test_look_ups_without_a_default_say_where_the_path_went_astray() -> None:
-    for path, says in (
+def test_a_failed_look_up_names_the_path_and_suggests_a_name() -> None:
+    for path, message in (
         ("data.txt", "data.txt is not defined (did you mean data.text?)"),
         ("data.map.aa", "data.map.aa is not defined (did you mean data.map.a?)"),
         ("data.list.2", "data.list.2 is not defined"),
         ("data.text.x", "data.text.x is not defined"),
-        ("nope.x", "lookup('nope.x'): there is no 'nope' to look in; there are data, environ, facts"),
-        ("", "lookup(''): there is no '' to look in; there are data, environ, facts"),
+        ("nope.x", "lookup('nope.x'): there is no root 'nope'; known roots: data, environ, facts"),
+        ("", "lookup(''): there is no root ''; known roots: data, environ, facts"),
     ):
         with pytest.raises(Unresolved) as refusal:
             Template("{{ lookup('" + path + "') }}").render(scope())
-        assert str(refusal.value) == says
+        assert str(refusal.value) == message
 
 
-def test_further_roots_may_be_anything() -> None:
+def test_additional_roots_can_be_of_any_type() -> None:
     wide = TemplateScope({"token": lambda: "abc", "many": lambda: [1, 2], "tree": lambda: {"a": {"b": 1}}})
     assert Template("{{ lookup('token') }}").render(wide) == "abc"
     assert Template("{{ token }}").render(wide) == "abc"
@@ -105,14 +105,14 @@ def test_further_roots_may_be_anything() -> None:
     assert Template("{{ Tree.a.b }}").render(wide) == 1
 
 
-def test_constant_data_look_ups_are_found_before_they_are_evaluated() -> None:
+def test_missing_data_of_constant_look_ups_is_found_before_evaluation() -> None:
     text = (
         "{{ lookup('data.a') }} {{ lookup(\"data.b.c\") | upper }} {{ lookup('data.d', 1) }} {{ lookup('facts.e') }}"
     )
     assert Template(text).missing_data({"a": None, "b": {}}) == ["data.b.c is not defined"]
 
 
-def test_plain_names_below_data_are_found_before_they_are_evaluated() -> None:
+def test_missing_data_of_plain_names_is_found_before_evaluation() -> None:
     text = "{{ data.a }} {{ Data.b.c }} {{ data.b.d | default(1) }} {{ data.b.keys() }} {{ facts.e }}"
     assert Template(text).missing_data({"a": None, "b": {}}) == ["data.b.c is not defined"]
 
@@ -137,7 +137,7 @@ def test_plain_names_below_data_are_found_before_they_are_evaluated() -> None:
         "vault.nested.list[0]",
     ],
 )
-def test_what_comes_from_a_secret_is_a_secret(expression: str) -> None:
+def test_a_value_derived_from_a_secret_is_a_secret(expression: str) -> None:
     vault = {"token": Tainted("s3cret-token"), "nested": {"list": [Tainted("other-secret")]}, "plain": "open"}
     for text in ("{{ " + expression + " }}", "a {{ " + expression + " }} b"):
         watched = TemplateScope({"vault": lambda: vault})
@@ -147,7 +147,7 @@ def test_what_comes_from_a_secret_is_a_secret(expression: str) -> None:
         assert repr(value) == "[redacted]"
 
 
-def test_a_value_beside_a_secret_is_none() -> None:
+def test_a_plain_value_beside_a_secret_is_not_a_secret() -> None:
     vault = {"token": Tainted("s3cret-token"), "plain": "open"}
     watched = TemplateScope({"vault": lambda: vault})
     value = Template("{{ vault.plain | upper }} {{ lookup('vault.plain') }} {{ 'token' in vault }}").render(watched)

@@ -1,4 +1,4 @@
-"""Whatever a manifest holds: no traceback, no hang, no touched host; a good run, or faults with their places."""
+"""Any manifest either runs or has faults with places; it never causes a traceback, a hang or a change."""
 
 from __future__ import annotations
 
@@ -124,12 +124,12 @@ PIECES = [
 
 
 def lines_of(content: bytes) -> int:
-    """As YAML counts them."""
+    """Counts lines as YAML does."""
     return len(re.split("\r\n|[\r\n\x85\u2028\u2029]", content.decode("utf-8", "replace")))
 
 
 def load_bytes(content: bytes, folder: Path) -> list[str]:
-    """Loads it as a file: no messages when it loads, else those of its faults, each with a place in the file."""
+    """Loads the content as a file; returns the messages of its faults, each checked for a place in the file."""
     path = folder / "manifest.yaml"
     path.write_bytes(content)
     started = time.process_time()
@@ -159,7 +159,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_corpus_holds_a_manifest_that_loads(folder: Path) -> None:
+def test_the_corpus_contains_a_manifest_that_loads(folder: Path) -> None:
     assert load_bytes(FULL.encode(), folder) == []
 
 
@@ -170,19 +170,19 @@ def test_the_corpus_holds_a_manifest_that_loads(folder: Path) -> None:
 @example(b"\xef\xbb\xbf")
 @example(b"\xff\xfe- \0e\0x\0")
 @example(b"a: \xed\xa0\x80")
-def test_any_bytes(folder: Path, content: bytes) -> None:
+def test_any_bytes_load_or_have_faults(folder: Path, content: bytes) -> None:
     load_bytes(content, folder)
 
 
 @settings(max_examples=250)
 @given(pieces=st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=30))
-def test_any_pieces_of_manifests(folder: Path, pieces: list[str]) -> None:
+def test_any_pieces_of_manifests_load_or_have_faults(folder: Path, pieces: list[str]) -> None:
     load_bytes("".join(pieces).encode("utf-8", "surrogatepass"), folder)
 
 
 @settings(max_examples=400)
 @given(data=st.data())
-def test_manifests_with_bytes_changed_lines_moved_and_pieces_put_in(folder: Path, data: st.DataObject) -> None:
+def test_mutated_manifests_load_or_have_faults(folder: Path, data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(CORPUS))
     for _ in range(data.draw(st.integers(1, 4))):
         kind = data.draw(st.integers(0, 4))
@@ -260,7 +260,7 @@ PLACES = places(TREE)
 
 @settings(max_examples=400)
 @given(data=st.data())
-def test_a_value_of_any_kind_in_any_place(folder: Path, data: st.DataObject) -> None:
+def test_a_value_of_any_kind_in_any_place_loads_or_has_faults(folder: Path, data: st.DataObject) -> None:
     tree = TREE
     for _ in range(data.draw(st.integers(1, 3))):
         path = data.draw(st.sampled_from(PLACES))
@@ -273,8 +273,7 @@ def test_a_value_of_any_kind_in_any_place(folder: Path, data: st.DataObject) -> 
 
 @settings(max_examples=100)
 @given(data=st.data())
-def test_what_loads_can_be_foreseen_without_a_bug_and_without_a_trace(folder: Path, data: st.DataObject) -> None:
-    """Mutated manifests that load are dry-run: each resource gets an outcome, and nothing is touched."""
+def test_a_dry_run_of_a_mutated_manifest_has_no_bug_and_changes_nothing(folder: Path, data: st.DataObject) -> None:
     here = folder / "root"
     here.mkdir(exist_ok=True)
     tree = replaced(TREE, ("fail_on_error",), False)
@@ -340,11 +339,11 @@ BOMBS = bombs()
 
 
 @pytest.mark.parametrize("name", list(BOMBS))
-def test_what_is_too_large_or_too_deep_is_refused_in_time(folder: Path, name: str) -> None:
+def test_a_document_that_is_too_large_or_too_deep_is_refused_in_time(folder: Path, name: str) -> None:
     assert load_bytes(BOMBS[name], folder)
 
 
-def test_the_program_refuses_them_with_exit_2_and_places_in_little_memory(mainstay: Program, root: Path) -> None:
+def test_the_program_refuses_large_documents_with_exit_2_in_little_memory(mainstay: Program, root: Path) -> None:
     for name in ("10,000 open lists", "a billion laughs", "a 10 MB line", "100,000 NULs", "1 MB of latin text"):
         (root / "bomb.yaml").write_bytes(BOMBS[name])
         done = mainstay("apply", "bomb.yaml", preexec_fn=limit_memory)
@@ -359,7 +358,7 @@ def limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
 
 
-def test_the_program_tells_faults_in_one_document_and_touches_nothing(mainstay: Program, root: Path) -> None:
+def test_the_program_reports_faults_in_one_document_and_changes_nothing(mainstay: Program, root: Path) -> None:
     for case in cases("manifest/faults")[::9]:
         before = os.stat(root)
         done = mainstay("apply", "--json", "-", stdin=case["manifest"])

@@ -1,4 +1,4 @@
-"""How data is put together from its layers."""
+"""Merging of data from its layers."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def test_first_stops_at_the_first_override_that_exists(order: list[str], expecte
         (["nope", "one", "empty"], {"a": 1, "map": {"x": 1, "y": 0}, "list": [0, 1]}),
     ],
 )
-def test_deep_takes_all_of_them_and_the_later_wins(order: list[str], expected: dict[str, Any]) -> None:
+def test_deep_merges_all_overrides_and_the_later_wins(order: list[str], expected: dict[str, Any]) -> None:
     assert apply_hierarchy(BASE, OVERRIDES, order, "deep") == expected
 
 
-def test_layers_are_never_changed_by_merging_them() -> None:
+def test_merging_does_not_change_the_layers() -> None:
     before = repr((BASE, OVERRIDES))
     apply_hierarchy(BASE, OVERRIDES, ["one", "two"], "deep")
     overlay(BASE, OVERRIDES["one"])
@@ -66,7 +66,7 @@ def test_layers_are_never_changed_by_merging_them() -> None:
         ({}, {}, {}, {}),
     ],
 )
-def test_a_hierarchy_joins_lists_and_a_command_line_replaces_them(
+def test_a_hierarchy_concatenates_lists_and_the_command_line_replaces_them(
     under: dict[str, Any], over: dict[str, Any], merged: dict[str, Any], overlaid: dict[str, Any]
 ) -> None:
     assert merge_deep(under, over) == merged

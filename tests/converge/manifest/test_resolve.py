@@ -1,4 +1,4 @@
-"""The parts of a manifest: its forms, sections, data and settings, and everything that keeps one from loading."""
+"""The parts of a manifest: its forms, sections, data and settings, and all faults that keep it from loading."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ONE = '\nresources: [{exec: ["true"]}]\n'
 
 
 @pytest.mark.parametrize("case", cases("manifest/faults"), ids=lambda case: case["case"])
-def test_a_manifest_that_must_not_load_is_told_all_its_faults(case: dict[str, Any], root: Path) -> None:
+def test_all_faults_of_a_manifest_are_reported(case: dict[str, Any], root: Path) -> None:
     types = ", ".join(resources.names())
     expected = [fault.replace("TYPES", types).replace("DIRECTORY", str(root.parent)) for fault in case["faults"]]
     assert faults_of(case["manifest"], root) == expected
@@ -39,7 +39,7 @@ def test_all_forms_of_a_manifest_give_the_same_resources_in_order(text: str, roo
     ]
 
 
-def test_settings_stand_at_the_top_or_under_ccm(root: Path) -> None:
+def test_settings_may_be_at_the_top_level_or_under_ccm(root: Path) -> None:
     for indent, head in (("", ""), ("  ", "ccm:\n")):
         lines = ["fail_on_error: true", "pre_message: 'a {{ 1 + 1 }}'", "post_message: b", "outputs: {c: 1}"]
         text = head + "".join(f"{indent}{line}\n" for line in [*lines, 'resources: [{exec: ["true"]}]'])
@@ -55,7 +55,7 @@ def test_settings_that_are_not_given_have_their_defaults(root: Path) -> None:
     assert manifest.data == {}
 
 
-def test_data_keeps_what_was_written_by_the_yaml_core_schema(root: Path) -> None:
+def test_data_is_read_by_the_yaml_core_schema(root: Path) -> None:
     manifest = load_text(
         """
 data:
@@ -100,14 +100,14 @@ overrides:
 """
 
 
-def test_first_takes_the_first_override_there_is_and_merges_it_shallowly(root: Path) -> None:
+def test_first_merges_the_first_existing_override_shallowly(root: Path) -> None:
     facts = [{"name": "ada", "os": {"family": "debian"}}]
     manifest = load_text(HIERARCHY.replace("MERGE", "first") + ONE, root, facts_layers=facts)
     assert manifest.data == {"a": "os", "deep": {"x": "os"}, "list": ["os"]}
     assert manifest.warnings == []
 
 
-def test_deep_takes_all_overrides_in_order_and_the_later_wins(root: Path) -> None:
+def test_deep_merges_all_overrides_in_order_and_the_later_wins(root: Path) -> None:
     facts = [{"name": "ada", "os": {"family": "debian"}}]
     manifest = load_text(HIERARCHY.replace("MERGE", "deep") + ONE, root, facts_layers=facts)
     assert manifest.data == {
@@ -116,7 +116,7 @@ def test_deep_takes_all_overrides_in_order_and_the_later_wins(root: Path) -> Non
         "list": ["base", "os", "default"],
     }
     assert manifest.warnings == [
-        "hierarchy.merge is `deep`: the later entry of `order` wins, the other way round than with `first`"
+        "hierarchy.merge is `deep`: later entries of `order` win; with `first` the earlier ones win"
     ]
 
 
@@ -124,7 +124,7 @@ def test_without_a_hierarchy_the_default_override_applies(root: Path) -> None:
     assert load_text("data: {a: 1, b: 2}\noverrides: {default: {a: 3}}" + ONE, root).data == {"a": 3, "b": 2}
 
 
-def test_layers_of_the_caller_win_over_the_hierarchy_and_the_last_wins(root: Path) -> None:
+def test_data_layers_of_the_caller_win_over_the_hierarchy_and_the_last_wins(root: Path) -> None:
     manifest = load_text(
         "data: {a: {x: 1, y: 1, z: 1}, list: [1, 2]}\noverrides: {default: {b: 2}}" + ONE,
         root,
@@ -133,12 +133,12 @@ def test_layers_of_the_caller_win_over_the_hierarchy_and_the_last_wins(root: Pat
     assert manifest.data == {"a": {"x": 3, "y": 2, "z": 1}, "b": 3, "list": [3]}
 
 
-def test_faults_are_told_in_the_order_of_the_file(root: Path) -> None:
+def test_faults_are_reported_in_the_order_of_the_file(root: Path) -> None:
     faults = faults_of("resources: [{fil: []}]\ndata: []\nbogus: 1\nhierarchy: 3\n", root)
     assert [fault.partition(" ")[0] for fault in faults] == ["1:14", "2:7", "3:1", "4:12"]
 
 
-def test_a_fault_behind_an_alias_points_to_the_nearest_place_that_is_written(root: Path) -> None:
+def test_a_fault_in_an_aliased_value_is_placed_at_the_alias(root: Path) -> None:
     text = "data: {shared: &shared {comand: x}}\nresources:\n  - exec:\n      - a: *shared\n"
     assert faults_of(text, root) == ["4:9 exec#a: unknown key 'comand' (did you mean 'command'?)"]
 

@@ -38,7 +38,7 @@ def refused(apply: Callable[..., Applied], root: Path, template: str) -> str:
     return done.errors[0]
 
 
-def test_statements_comments_and_loops_work(apply: Callable[..., Applied], root: Path) -> None:
+def test_statements_comments_and_loops_are_rendered(apply: Callable[..., Applied], root: Path) -> None:
     template = "{# note #}{% for name in Data.names %}{{ loop.index }}{{ name }}{% if not loop.last %},{% endif %}{% endfor %}\n"
     assert rendered(apply, root, template) == "1a,2b\n"
 
@@ -63,7 +63,7 @@ def test_includes_and_macros_are_found_in_the_working_directory(apply: Callable[
     assert rendered(apply, root, template) == "head 80 zz"
 
 
-def test_look_ups_files_and_results_work_inside(apply: Callable[..., Applied], root: Path) -> None:
+def test_lookup_file_and_result_are_available(apply: Callable[..., Applied], root: Path) -> None:
     (root.parent / "page.j2").write_text(
         "{{ lookup('data.port') }} {{ file('page.j2') | length }} {{ result('exec#say').stdout }}"
     )
@@ -77,11 +77,11 @@ def test_look_ups_files_and_results_work_inside(apply: Callable[..., Applied], r
 
 
 @pytest.mark.parametrize(
-    ("template", "says"),
+    ("template", "message"),
     [
         ("{{ Data.prot }}", "template page.j2, line 1: data.prot is not defined (did you mean data.port?)"),
         ("a\n{% if %}", "template page.j2, line 2: Expected an expression, got 'end of statement block'"),
-        ("a\n\n{{ 'a' | uper }}", "template page.j2, line 3: there is no filter 'uper' (did you mean 'upper'?)"),
+        ("a\n\n{{ 'a' | uper }}", "template page.j2, line 3: unknown filter 'uper' (did you mean 'upper'?)"),
         ("{{ ''.__class__ }}", "template page.j2, line 1: access to attribute '__class__' of 'str' object is unsafe"),
         ("{{ 'x' * 999999999 }}", "template page.j2, line 1: the repetition is too long"),
         (
@@ -98,22 +98,22 @@ def test_look_ups_files_and_results_work_inside(apply: Callable[..., Applied], r
         ),
     ],
 )
-def test_what_is_wrong_in_a_file_fails_the_resource_and_names_the_file(
-    apply: Callable[..., Applied], root: Path, template: str, says: str
+def test_an_error_in_a_template_file_fails_the_resource_and_names_the_line(
+    apply: Callable[..., Applied], root: Path, template: str, message: str
 ) -> None:
-    assert says.replace("ROOT", str(root.parent)) in refused(apply, root, template)
+    assert message.replace("ROOT", str(root.parent)) in refused(apply, root, template)
 
 
 def test_a_fault_in_an_included_file_names_that_file(apply: Callable[..., Applied], root: Path) -> None:
     (root.parent / "part.j2").write_text("\n\n{{ nope }}")
     (root.parent / "broken.j2").write_text("\n{% nope %}")
-    assert "template part.j2, line 3: there is no 'nope' to use" in refused(apply, root, "{% include 'part.j2' %}")
+    assert "template part.j2, line 3: unknown name 'nope'" in refused(apply, root, "{% include 'part.j2' %}")
     assert "template broken.j2, line 2: Encountered unknown tag 'nope'" in refused(
         apply, root, "{% include 'broken.j2' %}"
     )
 
 
-def test_a_file_that_is_not_there_fails_the_resource(apply: Callable[..., Applied], root: Path) -> None:
+def test_a_missing_file_fails_the_resource(apply: Callable[..., Applied], root: Path) -> None:
     assert apply(MANIFEST).errors == [f"file('page.j2'): {root.parent}/page.j2 does not exist"]
 
 

@@ -1,4 +1,4 @@
-"""The JSON Schema: valid, accepts what loads, and refuses what an editor should underline."""
+"""The JSON Schema is valid, accepts manifests that load, and refuses mistakes that an editor should underline."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_examples_are_accepted(validator: jsonschema.Draft202012Validator, manif
         [{"file": [{"/a": {"ensure": "directory", "recurse": "{{ lookup('data.x') }}"}}]}],
     ],
 )
-def test_what_loads_is_accepted(validator: jsonschema.Draft202012Validator, document: Any) -> None:
+def test_manifests_that_load_are_accepted(validator: jsonschema.Draft202012Validator, document: Any) -> None:
     assert list(validator.iter_errors(document)) == []
 
 
@@ -62,7 +62,7 @@ def test_what_loads_is_accepted(validator: jsonschema.Draft202012Validator, docu
         {"resources": [{"file": [{"/a": None}], "exec": ["x"]}]},
     ],
 )
-def test_what_an_editor_should_underline_is_refused(
+def test_mistakes_that_an_editor_should_underline_are_refused(
     validator: jsonschema.Draft202012Validator, document: Any
 ) -> None:
     assert not validator.is_valid(document)

@@ -1,1 +1,1 @@
-"""From text to typed resources. Pure: what it reads of the host is handed in."""
+"""Manifest text to typed resources. Pure: callers pass in everything that is read from the host."""

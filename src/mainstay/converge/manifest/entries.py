@@ -1,4 +1,4 @@
-"""The resources of a manifest: each entry read, checked against its type, and its references followed."""
+"""Reads the resources of a manifest, checks each against its type, and resolves references."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from mainstay.foundation.faults import DocumentPath
     from mainstay.foundation.yaml.scalars import Node
 
-    # A type, its properties, and the kinds of those among them that take a constant text as it stands.
+    # A type, its properties, and the kinds of those properties that take a constant text unchanged.
     Known: TypeAlias = tuple[ResourceType, dict[str, Property], dict[str, ValueKind]]
 
-# Types of a related manifest family that we know and do not have.
+# Types of a related manifest family that are refused by name.
 UNSUPPORTED_TYPES = {"archive", "scaffold", "apply"}
 MOST_TRIES = 1000
 LONGEST_SHOWN_IDENTITY = 200
-# What every report shows of a resource, a sensitive one too.
+# Every report shows these, also of sensitive resources.
 SHOWN_PROPERTIES = frozenset(("alias", "ensure", "provider", "require", "subscribe", "tags"))
 
 
@@ -79,29 +79,29 @@ HEALTH_CHECK_KEYS = {
 
 COMMON: dict[str, Property] = {
     "alias": Property(TEXT, "a second name, usable in references"),
-    "ensure": Property(TEXT, "the wanted state"),
+    "ensure": Property(TEXT, "the desired state"),
     "provider": Property(TEXT, "force one provider"),
-    "require": Property(TEXTS, "resources (`type#name`) that must not have failed; they stand earlier in the file"),
+    "require": Property(TEXTS, "resources (`type#name`), declared earlier in the file, that must not have failed"),
     "tags": Property(TEXTS, "words for `--tag`"),
     "sensitive": Property(
         BOOLEAN, "hide private properties, health checks, output and diffs in every log and report"
     ),
 }
 STRUCTURED = {
-    "control": "`if` and `unless`: expressions that decide at the resource's turn whether it is managed",
-    "health_checks": "commands that must succeed once the resource is as wanted",
+    "control": "`if` and `unless`: expressions, evaluated when the resource is reached, that decide whether it is managed",
+    "health_checks": "commands that must succeed when the resource is in its desired state",
 }
 
 
 class ResourceReader:
-    """Fills `manifest.resources`; what is wrong with them goes to `faults`."""
+    """Fills `manifest.resources` and adds their faults to `faults`."""
 
     def __init__(self, manifest: Manifest, faults: Faults, source: Source) -> None:
         self.manifest = manifest
         self.faults = faults
         self.source = source
         self.values = ValueReader(faults)
-        # Whether a property of the resource at hand comes from a secret.
+        # Whether a property of the current resource comes from a secret.
         self.holds_secret = False
         self.types: dict[str, Known | None] = {}
         self.seen: dict[str, int] = {}
@@ -143,7 +143,7 @@ class ResourceReader:
                 what = f"resource type `{name}` is not supported"
             else:
                 what = f"unknown resource type {shorten(name)!r}{did_you_mean(name, known)}"
-            self.faults.add(path, f"{what}; there are {', '.join(known)}", at_key=True)
+            self.faults.add(path, f"{what}; known types: {', '.join(known)}", at_key=True)
         return entry
 
     def _read_entry(self, type_name: str, body: Node, path: DocumentPath) -> None:
@@ -164,7 +164,7 @@ class ResourceReader:
             )
         defaults, defaults_path = self._find_defaults(body, path)
         if defaults_path and len(body) == 1:
-            self.faults.add(path, f"{type_name}: the list holds only `defaults`, and nothing they apply to")
+            self.faults.add(path, f"{type_name}: the list has only `defaults`; add the resources they apply to")
         for index, written in enumerate(body):
             item = written if written.__class__ is dict else _bare_name(written)
             if not isinstance(item, dict) or len(item) != 1:
@@ -194,7 +194,7 @@ class ResourceReader:
                 continue
             place = (*path, index, "defaults")
             if found_path:
-                self.faults.add(place, "a list has one `defaults` at most", at_key=True)
+                self.faults.add(place, "a list can have only one `defaults`", at_key=True)
             defaults = item["defaults"]
             if isinstance(defaults, dict):
                 found = defaults
@@ -237,7 +237,7 @@ class ResourceReader:
         given: dict[str, Any] = {"type": resource_type.name, "name": name, "id": identity, "place": path}
         merged = {**defaults, **properties} if defaults else properties
         for key, node in merged.items():
-            # A constant text: nothing to render, and seldom anything wrong.
+            # A short path for constant text: nothing to render, and seldom a fault.
             kind = plain.get(key)
             if kind is not None and node.__class__ is str and "{{" not in node:
                 value = node if kind is TEXT else _read_or_none(kind, node)
@@ -245,20 +245,22 @@ class ResourceReader:
                     given[key] = value
                     continue
             where = self.place(key, properties, path, defaults_path)
-            of = self._whose(where, path, given)
+            prefix = self._prefix_at(where, path, given)
             is_sensitive = _may_be_sensitive(merged)
             entry = table.get(key)
             if entry is None:
                 self.values.private = is_sensitive
-                self._read_structured(key, node, where, of, given, table)
+                self._read_structured(key, node, where, prefix, given, table)
                 continue
             attribute = entry.alias_of or key
             if key != attribute and attribute in merged:
                 second = max(key, attribute, key=list(merged).index)
                 there = self.place(second, properties, path, defaults_path)
-                self.faults.add(there, f"{of}{second} is given under two names; {attribute} is enough", at_key=True)
+                self.faults.add(
+                    there, f"{prefix}{key} and {attribute} are the same property; keep {attribute}", at_key=True
+                )
             self.values.private = entry.is_hidden(sensitive=is_sensitive)
-            value = self.read_property(key, entry, node, given, where, of)
+            value = self.read_property(key, entry, node, given, where, prefix)
             if value is not None:
                 given[attribute] = value
         self.values.private = False
@@ -269,17 +271,17 @@ class ResourceReader:
             self._check_ensure(resource_type, resource, path, given)
         unfit = self._unfit_keys(path, defaults_path) if self.faults.seen != before else ()
         for wrong, message in resource_type.check(resource):
-            # What follows from a fault already told would only be in the way of the reader.
+            # A fault that follows from a reported fault would only distract.
             if unfit and (wrong in unfit or any(key in message for key in unfit)):
                 continue
             text = clean_of(resource, table, message)
             where = self.place(wrong, properties, path, defaults_path)
-            self.faults.add(where, _whose(identity) + text, at_key=wrong is None)
+            self.faults.add(where, _prefix(identity) + text, at_key=wrong is None)
         self.register(resource, path)
         self.manifest.resources.append(resource)
 
     def _unfit_keys(self, path: DocumentPath, defaults_path: DocumentPath) -> set[str]:
-        """Properties of a resource that have a fault: they count as not given, though they are."""
+        """Properties of a resource that have a fault; the type sees them as not given."""
         return {
             str(place[len(above)])
             for place, _, _ in self.faults.found
@@ -294,145 +296,150 @@ class ResourceReader:
             return path
         return (*path, key) if key in properties or not defaults_path else (*defaults_path, key)
 
-    def _whose(self, where: DocumentPath, path: DocumentPath, given: dict[str, Any]) -> str:
-        """Whose property stands there: what is wrong with `defaults` is said once, not for each resource."""
-        return _whose(given["id"]) if where[: len(path)] == path else f"{given['type']}: defaults: "
+    def _prefix_at(self, where: DocumentPath, path: DocumentPath, given: dict[str, Any]) -> str:
+        """Names the resource, or `defaults`, whose faults are reported once and not for each resource."""
+        return _prefix(given["id"]) if where[: len(path)] == path else f"{given['type']}: defaults: "
 
     def read_name(self, name: str, path: DocumentPath, resource_type: ResourceType) -> str:
-        of = f"{resource_type.name}#{shorten(name)}: "
+        prefix = f"{resource_type.name}#{shorten(name)}: "
         scope = self.manifest.scope
         scope.tainted = False
         before = self.faults.seen
-        value = self.values.rendered(name, path, f"{of}name: ", scope, at_key=True)
+        value = self.values.rendered(name, path, f"{prefix}name: ", scope, at_key=True)
         if scope.tainted:
-            self.faults.add(path, f"{of}a name is shown in every report; it must not hold a secret", at_key=True)
+            self.faults.add(
+                path, f"{prefix}a name is shown in every report; it must not contain a secret", at_key=True
+            )
         return name if self.faults.seen > before else to_text(value)
 
     def read_property(
-        self, key: str, entry: Property, node: Node, given: dict[str, Any], path: DocumentPath, of: str
+        self, key: str, entry: Property, node: Node, given: dict[str, Any], path: DocumentPath, prefix: str
     ) -> Any:
-        of = f"{of}{key}: "
+        prefix = f"{prefix}{key}: "
         scope = self.manifest.scope
         scope.tainted = False
         if entry.deferred and holds_template(node):
             try:
                 check_shape(entry.kind, node)
             except Unfit as error:
-                self.faults.add((*path, *error.where), f"{of}{self.values.unfit(entry.kind, error)}")
-            tree = self.values.tree(node, path, of, self.manifest.data)
+                self.faults.add((*path, *error.where), f"{prefix}{self.values.unfit(entry.kind, error)}")
+            tree = self.values.tree(node, path, prefix, self.manifest.data)
             given["deferred"] = {**given.get("deferred", {}), entry.alias_of or key: tree}
             return None
-        value = self.values.typed(entry.kind, node, path, of, scope)
+        value = self.values.typed(entry.kind, node, path, prefix, scope)
         if scope.tainted and key in SHOWN_PROPERTIES:
-            self.faults.add(path, f"{of}is shown in every report; it must not hold a secret")
+            self.faults.add(path, f"{prefix}is shown in every report; it must not contain a secret")
             return None
         self.holds_secret = self.holds_secret or scope.tainted
         if value is not None and entry.choices and value not in entry.choices:
             hidden = scope.tainted or self.values.private
             close = "" if hidden else did_you_mean(str(value), entry.choices)
             got = REDACTED if hidden else repr(shorten(str(value)))
-            self.faults.add(path, f"{of}{one_of(entry.choices)}, not {got}{close}")
+            self.faults.add(path, f"{prefix}{one_of(entry.choices)}, not {got}{close}")
         return as_secret(value) if entry.secret else value
 
     def _check_ensure(
         self, resource_type: ResourceType, resource: Resource, path: DocumentPath, given: dict[str, Any]
     ) -> None:
-        of = _whose(resource.id)
+        prefix = _prefix(resource.id)
         ensure = given.get("ensure")
         if ensure is None:
             if resource_type.ensure_required:
-                self.faults.add(path, f"{of}ensure is required; it {one_of(resource_type.ensures)}", at_key=True)
+                self.faults.add(path, f"{prefix}ensure is required; it {one_of(resource_type.ensures)}", at_key=True)
         elif ensure not in resource_type.ensures and not resource_type.open_ensure:
             close = did_you_mean(ensure, resource_type.ensures) if len(resource_type.ensures) > 1 else ""
             self.faults.add(
-                (*path, "ensure"), f"{of}ensure: {one_of(resource_type.ensures)}, not {shorten(ensure)!r}{close}"
+                (*path, "ensure"), f"{prefix}ensure: {one_of(resource_type.ensures)}, not {shorten(ensure)!r}{close}"
             )
         if not resource.name:
-            self.faults.add(path, f"{of}the name is empty", at_key=True)
+            self.faults.add(path, f"{prefix}the name is empty", at_key=True)
         if resource.provider is not None:
             known = self.source.provider_names(resource.type)
             if resource.provider not in known:
                 close = did_you_mean(resource.provider, known)
                 self.faults.add(
-                    (*path, "provider"), f"{of}provider: {one_of(known)}, not {shorten(resource.provider)!r}{close}"
+                    (*path, "provider"),
+                    f"{prefix}provider: {one_of(known)}, not {shorten(resource.provider)!r}{close}",
                 )
 
     def _read_structured(
-        self, key: str, node: Node, path: DocumentPath, of: str, given: dict[str, Any], table: dict[str, Property]
+        self, key: str, node: Node, path: DocumentPath, prefix: str, given: dict[str, Any], table: dict[str, Property]
     ) -> None:
         if key == "control":
-            self._read_control(node, path, of, given)
+            self._read_control(node, path, prefix, given)
         elif key == "health_checks":
             self.manifest.scope.tainted = False
-            given["health_checks"] = self._read_health_checks(node, path, f"{of}health_checks: ")
+            given["health_checks"] = self._read_health_checks(node, path, f"{prefix}health_checks: ")
             self.holds_secret = self.holds_secret or self.manifest.scope.tainted
         elif key == "subscribe":
-            self.faults.add(
-                path, f"{of}a {given['type']} cannot be refreshed, so `subscribe` means nothing here", at_key=True
-            )
+            self.faults.add(path, f"{prefix}a {given['type']} cannot be refreshed; remove `subscribe`", at_key=True)
         elif key == "name":
-            self.faults.add(path, f"{of}the name stands before the colon; `name` goes with a flat map", at_key=True)
+            self.faults.add(
+                path,
+                f"{prefix}the name is the key before the colon; remove `name`, which is for a flat map",
+                at_key=True,
+            )
         else:
-            self.faults.unknown_key(key, path, (*table, *STRUCTURED), of)
+            self.faults.unknown_key(key, path, (*table, *STRUCTURED), prefix)
 
-    def _read_control(self, node: Node, path: DocumentPath, of: str, given: dict[str, Any]) -> None:
+    def _read_control(self, node: Node, path: DocumentPath, prefix: str, given: dict[str, Any]) -> None:
         if not isinstance(node, dict):
-            self.faults.add(path, f"{of}control must be a map with `if` or `unless`, got {describe(node)}")
+            self.faults.add(path, f"{prefix}control must be a map with `if` or `unless`, got {describe(node)}")
             return
         for key, written in node.items():
             place = (*path, key)
             child = written
             if key not in ("if", "unless"):
-                self.faults.unknown_key(key, place, ("if", "unless"), f"{of}control: ")
+                self.faults.unknown_key(key, place, ("if", "unless"), f"{prefix}control: ")
                 continue
             if isinstance(child, PlainScalar) and isinstance(child.value, bool):
                 child = child.text.lower()
             if not isinstance(child, str):
-                self.faults.add(place, f"{of}control.{key} must be an expression, got {describe(child)}")
+                self.faults.add(place, f"{prefix}control.{key} must be an expression, got {describe(child)}")
                 continue
             try:
                 expression = _as_expression(child)
                 expression.check()
             except BadExpression as error:
-                self.faults.add(place, f"{of}control.{key}: {error}")
+                self.faults.add(place, f"{prefix}control.{key}: {error}")
                 continue
             for missing in expression.missing_data(self.manifest.data):
-                self.faults.add(place, f"{of}control.{key}: {missing}")
+                self.faults.add(place, f"{prefix}control.{key}: {missing}")
             given[f"control_{key}"] = expression
 
-    def _read_health_checks(self, node: Node, path: DocumentPath, of: str) -> tuple[HealthCheck, ...]:
+    def _read_health_checks(self, node: Node, path: DocumentPath, prefix: str) -> tuple[HealthCheck, ...]:
         if not isinstance(node, list):
-            self.faults.add(path, f"{of}expected a list, got {describe(node)}")
+            self.faults.add(path, f"{prefix}expected a list, got {describe(node)}")
             return ()
         checks = []
         for index, item in enumerate(node):
             place = (*path, index)
             if not isinstance(item, dict):
-                self.faults.add(place, f"{of}each check is a map with `command`, got {describe(item)}")
+                self.faults.add(place, f"{prefix}each check is a map with `command`, got {describe(item)}")
                 continue
-            check = self._read_health_check(item, place, of, f"health check {index + 1}")
+            check = self._read_health_check(item, place, prefix, f"health check {index + 1}")
             if check is not None:
                 checks.append(check)
         return tuple(checks)
 
     def _read_health_check(
-        self, item: dict[str, Node], path: DocumentPath, of: str, private_name: str
+        self, item: dict[str, Node], path: DocumentPath, prefix: str, private_name: str
     ) -> HealthCheck | None:
         before = self.faults.seen
         values: dict[str, Any] = {}
         for key, node in item.items():
             place = (*path, key)
             if key.startswith("goss"):
-                self.faults.add(place, f"{of}`{key}` is not supported; use `command`", at_key=True)
+                self.faults.add(place, f"{prefix}`{key}` is not supported; use `command`", at_key=True)
             elif key not in HEALTH_CHECK_KEYS:
-                self.faults.unknown_key(key, place, HEALTH_CHECK_KEYS, of)
+                self.faults.unknown_key(key, place, HEALTH_CHECK_KEYS, prefix)
             else:
                 values[key] = self.values.typed(
-                    HEALTH_CHECK_KEYS[key], node, place, f"{of}{key}: ", self.manifest.scope
+                    HEALTH_CHECK_KEYS[key], node, place, f"{prefix}{key}: ", self.manifest.scope
                 )
         command = values.get("command")
         if self.faults.seen == before and command is None:
-            self.faults.add(path, f"{of}a check needs `command`")
+            self.faults.add(path, f"{prefix}a check needs `command`")
         if self.faults.seen > before or command is None:
             return None
         return HealthCheck(
@@ -450,15 +457,15 @@ class ResourceReader:
         if resource.id in seen and resource.name:
             self.faults.add(
                 path,
-                f"{_whose(resource.id)}is declared twice; the first stands in {self._line_of(seen[resource.id])}",
+                f"{_prefix(resource.id)}is declared twice; the first is on {self._line_of(seen[resource.id])}",
                 at_key=True,
             )
         seen[resource.id] = index
         if resource.alias is not None:
             alias = f"{resource.type}#{resource.alias}"
             if alias in seen and alias != resource.id:
-                taken = f"alias {shorten(resource.alias)!r} is taken; it names the resource in {self._line_of(seen[alias])}"
-                self.faults.add((*path, "alias"), _whose(resource.id) + taken)
+                taken = f"alias {shorten(resource.alias)!r} is taken; it names the resource on {self._line_of(seen[alias])}"
+                self.faults.add((*path, "alias"), _prefix(resource.id) + taken)
             seen[alias] = index
         if resource.require or resource.subscribe:
             self.referring.append(resource)
@@ -467,7 +474,7 @@ class ResourceReader:
         return f"line {self.manifest.position(self.manifest.resources[index].place).rpartition(':')[2]}"
 
     def check_references(self) -> None:
-        """Resolves aliases; a reference must lead to a resource that stands earlier."""
+        """Resolves aliases; a reference must name a resource that is declared earlier."""
         if not self.referring:
             return
         order = {resource.id: index for index, resource in enumerate(self.manifest.resources)}
@@ -492,7 +499,7 @@ class ResourceReader:
         if reference not in self.seen:
             return f"there is no {shorten(reference)} in this manifest{did_you_mean(reference, self.seen)}"
         if self.seen[reference] >= order[resource.id]:
-            return f"{shorten(reference)} does not stand earlier in the file; move it before {_shown(resource)}"
+            return f"{shorten(reference)} must be declared earlier in the file; move it before {_shown(resource)}"
         return None
 
 
@@ -507,15 +514,15 @@ def _known_of(resource_type: ResourceType) -> Known:
 
 
 def _may_be_sensitive(properties: dict[str, Node]) -> bool:
-    """Also true where `sensitive` is a template or a mistyped value: a fault must not show what was meant to be hidden."""
+    """True also for a template or a mistyped value: a fault must not show what was meant to be hidden."""
     if "sensitive" not in properties:
         return False
     node = properties["sensitive"]
     return not isinstance(node, PlainScalar) or node.value not in (False, None)
 
 
-def _whose(identity: str) -> str:
-    """How a fault of a resource begins."""
+def _prefix(identity: str) -> str:
+    """The beginning of a fault of a resource."""
     return f"{shorten(identity, LONGEST_SHOWN_IDENTITY)}: "
 
 
@@ -528,7 +535,7 @@ def _first_key(body: dict[str, Node]) -> str:
 
 
 def _read_or_none(kind: ValueKind, text: str) -> Any:
-    """None also where it is unfit: whoever reads it in the general way then says why."""
+    """None also for an unfit text: the general path then reports why."""
     try:
         return kind.read(text)
     except Unfit:
@@ -536,14 +543,14 @@ def _read_or_none(kind: ValueKind, text: str) -> Any:
 
 
 def _bare_name(item: Node) -> Node:
-    """A name without a colon is a resource without properties."""
+    """Converts a name without a colon to a resource without properties."""
     if isinstance(item, PlainScalar):
         return {item.text: PlainScalar("")}
     return {item: PlainScalar("")} if isinstance(item, str) else item
 
 
 def _as_expression(text: str) -> Expression:
-    """An expression with or without its braces."""
+    """Parses an expression with or without its braces."""
     stripped = text.strip()
     if not stripped.startswith("{{"):
         return Expression(stripped)

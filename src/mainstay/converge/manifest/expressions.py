@@ -1,7 +1,7 @@
-"""Templates: `{{ expression }}` in text, sandboxed and strict. Everything else in the text is kept as it is.
+"""Templates: `{{ expression }}` in text, sandboxed and strict. All other text is kept as it is.
 
-Expressions are Jinja2's. Jinja2 is loaded only when something beyond a plain `lookup('…')` stands in a manifest:
-it takes longer to load than most runs take.
+Expressions are those of Jinja2, which is imported only when a manifest uses more than a plain `lookup('…')`: the
+import takes longer than most runs.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-# Compiled on first use: a manifest without templates, the commonest, needs neither.
+# Compiled on first use: most manifests have no templates.
 PLAIN_LOOKUP = r"\s*lookup\(\s*(?:'([^'\\]*)'|\"([^\"\\]*)\")\s*\)\s*"
 DATA_LOOKUP = r"lookup\(\s*(?:'data\.([^'\\]*)'|\"data\.([^\"\\]*)\")\s*\)"
-# An expression that is nothing but names below `data`.
+# An expression that is only a name below `data`.
 PLAIN_DATA = r"\s*[dD]ata\.([^\W\d]\w*(?:\.[^\W\d]\w*)*)\s*"
 FOREIGN = (("&&", "and"), ("||", "or"), ("${", "{{ … }}"))
 LONGEST_REPETITION = 10_000_000
@@ -35,7 +35,7 @@ MISSING: Any = object()
 
 
 class BadExpression(ValueError):
-    """The text between the braces is no expression."""
+    """The text between the braces is not a valid expression."""
 
 
 class Unresolved(ValueError):
@@ -43,8 +43,8 @@ class Unresolved(ValueError):
 
 
 class SecretMembers(dict[str, "Any"]):
-    """A map that knows which of its members are secrets, set or not: what is put in place of one that is not set must be
-    treated as one too, since it may replace, and be compared with, what once was."""
+    """A map that knows which of its members are secrets, set or not. The default for an unset secret is a secret too,
+    because it may replace an earlier value and be compared with it."""
 
     def __init__(self, members: Mapping[str, Any], secrets: frozenset[str]) -> None:
         super().__init__(members)
@@ -52,9 +52,9 @@ class SecretMembers(dict[str, "Any"]):
 
 
 class TemplateScope:
-    """What expressions see: named roots (read when first asked for) and functions.
+    """The names available to expressions: roots, read on first use, and functions.
 
-    `tainted` turns true when an evaluation touches a value that comes from a secret.
+    `tainted` becomes true when an evaluation touches a value that comes from a secret.
     """
 
     def __init__(
@@ -76,14 +76,12 @@ class TemplateScope:
         name, _, rest = path.partition(".")
         if name not in self.sources:
             if name == "data":
-                raise Unresolved(f"lookup('{shorten(path)}'): data cannot be used where data is put together")
+                raise Unresolved(f"lookup('{shorten(path)}'): data is not available while data itself is read")
             known = ", ".join(sorted(self.sources))
-            raise Unresolved(
-                f"lookup('{shorten(path)}'): there is no {shorten(name)!r} to look in; there are {known}"
-            )
+            raise Unresolved(f"lookup('{shorten(path)}'): there is no root {shorten(name)!r}; known roots: {known}")
         value = self.root(name)
         for part in rest.split(".") if rest else ():
-            self.asks_for(value, part)
+            self.note_access(value, part)
             value = step(value, part)
             if value is MISSING:
                 if default is MISSING:
@@ -93,12 +91,12 @@ class TemplateScope:
             self.tainted = True
         return value
 
-    def asks_for(self, value: Any, member: object) -> None:
+    def note_access(self, value: Any, member: object) -> None:
         if isinstance(value, SecretMembers) and member in value.secrets:
             self.tainted = True
 
     def names(self) -> dict[str, Any]:
-        """Everything an expression may name; roots also with a capital letter."""
+        """All names for an expression; roots also with a capital letter."""
         found: dict[str, Any] = {"lookup": self.lookup, **self.functions}
         for name in self.sources:
             view = RootView(self, name)
@@ -108,7 +106,7 @@ class TemplateScope:
 
 
 class RootView:
-    """A root as a name in expressions, read only when it is used."""
+    """A root as a name in expressions, read on first use."""
 
     def __init__(self, scope: TemplateScope, name: str) -> None:
         self._scope = scope
@@ -124,15 +122,15 @@ class RootView:
         return self._value().items()
 
     def get(self, key: str, default: Any = None) -> Any:
-        self._scope.asks_for(self._scope.root(self._name), key)
+        self._scope.note_access(self._scope.root(self._name), key)
         return self._value().get(key, default)
 
     def __getitem__(self, key: str) -> Any:
-        self._scope.asks_for(self._scope.root(self._name), key)
+        self._scope.note_access(self._scope.root(self._name), key)
         return self._scope.root(self._name)[key]
 
     def __contains__(self, key: object) -> bool:
-        self._scope.asks_for(self._scope.root(self._name), key)
+        self._scope.note_access(self._scope.root(self._name), key)
         return key in self._scope.root(self._name)
 
     def __iter__(self) -> Any:
@@ -164,7 +162,7 @@ class Template:
                 part.check()
 
     def render(self, scope: TemplateScope) -> Any:
-        """The value: of the expression's own type when the text is nothing but one expression."""
+        """Returns the value, which keeps its type if the text is exactly one expression."""
         if len(self.parts) == 1 and isinstance(self.parts[0], Expression):
             return _tainted_if(scope, lambda: self.parts[0].evaluate(scope))  # type: ignore[union-attr]
         return _tainted_if(
@@ -173,7 +171,7 @@ class Template:
         )
 
     def missing_data(self, data: Any) -> list[str]:
-        """Constant `lookup('data.…')` without a default that `data` does not hold."""
+        """Faults of constant look-ups without a default that `data` does not contain."""
         found = []
         for part in self.parts:
             if isinstance(part, Expression):
@@ -182,7 +180,7 @@ class Template:
 
 
 class Expression:
-    """What stands between the braces."""
+    """The text between the braces."""
 
     __slots__ = ("_compiled", "constant", "source")
 
@@ -193,7 +191,7 @@ class Expression:
         self._compiled: Callable[..., Any] | None = None
 
     def check(self) -> None:
-        """Raises `BadExpression` where the syntax is wrong."""
+        """Raises `BadExpression` if the syntax is wrong."""
         if self.constant is None:
             self._compiled = _compile_expression(self.source)
 
@@ -218,7 +216,7 @@ class Expression:
 
 
 def split(text: str) -> list[str | Expression]:
-    """Text and expressions in turn. Braces and quotes inside an expression are its own."""
+    """Splits a template into text and expressions. Braces and quotes inside an expression belong to it."""
     parts: list[str | Expression] = []
     start = 0
     while (opening := text.find("{{", start)) >= 0:
@@ -255,11 +253,13 @@ def _end_of_expression(text: str, start: int) -> int:
         elif character in ")]}":
             depth -= 1
         index += 1
-    raise BadExpression(f"{{{{ is never closed: {shorten(text[start - 2 :])!r}; a literal is {{{{ '{{{{' }}}}")
+    raise BadExpression(
+        f"{{{{ is never closed: {shorten(text[start - 2 :])!r}; for a literal {{{{ write {{{{ '{{{{' }}}}"
+    )
 
 
 def _tainted_if(scope: TemplateScope, produce: Callable[[], Any]) -> Any:
-    """The produced value; text that touched a secret is marked as such."""
+    """Returns the produced value, marked as secret if a secret was touched."""
     before, scope.tainted = scope.tainted, False
     try:
         value = produce()
@@ -289,7 +289,7 @@ def holds_secret(value: Any) -> bool:
 
 
 def step(value: Any, part: str) -> Any:
-    """One step of a dotted path; `MISSING` where it leads nowhere."""
+    """Takes one step of a dotted path; returns `MISSING` if there is no such member."""
     if isinstance(value, dict):
         return value.get(part, MISSING)
     if isinstance(value, list):
@@ -301,7 +301,7 @@ def step(value: Any, part: str) -> Any:
 
 
 def hint(root: Any, name: str, path: str) -> str:
-    """A close name where the path went astray."""
+    """Suggests a name for the first part of the path that is not defined."""
     walked = name
     value = root
     for part in path.split("."):
@@ -315,10 +315,10 @@ def hint(root: Any, name: str, path: str) -> str:
     return ""
 
 
-# ---- Jinja2, loaded on first need ----
+# ---- Jinja2, imported on first use ----
 @lru_cache(maxsize=1)
 def environment() -> Any:
-    """One sandbox for the process: it holds no state of a run."""
+    """One sandbox per process: it keeps no state of a run."""
     from mainstay.converge.manifest.sandbox import make_environment
 
     return make_environment()
@@ -329,7 +329,7 @@ def _compile_expression(source: str) -> Callable[..., Any]:
     import jinja2
 
     if not source.strip():
-        raise BadExpression("nothing stands between {{ and }}")
+        raise BadExpression("the expression between {{ and }} is empty")
     if len(source) > LONGEST_EXPRESSION:
         raise BadExpression(f"the expression is longer than {LONGEST_EXPRESSION} characters: {_quoted(source)}")
     try:
@@ -342,7 +342,7 @@ def _compile_expression(source: str) -> Callable[..., Any]:
             if foreign in source:
                 message = f"{foreign} is not supported; write `{ours}`"
                 break
-        raise BadExpression(f"{reworded(message)} in {_quoted(source)}") from None
+        raise BadExpression(f"{reword(message)} in {_quoted(source)}") from None
     return compiled
 
 
@@ -350,17 +350,17 @@ def _quoted(source: str) -> str:
     return f"{{{{ {shorten(source.strip())} }}}}"
 
 
-def reworded(message: str) -> str:
-    """Jinja2's words without its own names for things, and with a close name of a filter."""
+def reword(message: str) -> str:
+    """Replaces internal terms in a message of Jinja2, and suggests the name of a filter."""
     message = message.removesuffix(".")
     if "end of template" in message:
         return "the expression ends too early"
     if message == "chunk after expression":
-        return "one expression is followed by another"
+        return "unexpected text after the expression"
     kind, found, name = message.partition(" named ")
     if found and kind in ("No filter", "No test"):
         known = environment().filters if kind == "No filter" else environment().tests
-        return f"there is no {kind[3:]} {name}" + did_you_mean(name.strip("'"), known)
+        return f"unknown {kind[3:]} {name}" + did_you_mean(name.strip("'"), known)
     return message
 
 
@@ -373,11 +373,11 @@ def _evaluate(compiled: Callable[..., Any], scope: TemplateScope, source: str) -
             return _plain(compiled(scope.names()))
     except (Unresolved, Failure, DoesNotLoad):
         raise
-    except Exception as error:  # noqa: BLE001  # an expression can fail in as many ways as Python can
+    except Exception as error:  # noqa: BLE001  # an expression can raise any exception
         if scope.tainted:
-            text = "this fails on a secret value"
+            text = "the evaluation fails on a secret value"
         elif isinstance(error, jinja2.UndefinedError):
-            text = error.message or "something is not defined"
+            text = error.message or "a value is not defined"
         else:
             text = shorten(str(error) or error.__class__.__name__, 200).removesuffix(".")
         raise Unresolved(f"{text} in {_quoted(source)}") from None
@@ -390,7 +390,7 @@ def _article(word: str) -> str:
 
 
 class Budget:
-    """How much one value may still hold: characters and items, counted each time they are repeated."""
+    """The remaining size of one value, in characters and items; repeated parts count each time."""
 
     __slots__ = ("left",)
 
@@ -404,7 +404,7 @@ class Budget:
 
 
 def measure(value: Any, budget: Budget | None = None) -> None:
-    """Refuses what would take more memory as text than a host may have."""
+    """Raises ValueError for a value that would take too much memory as text."""
     budget = budget or Budget()
     waiting = [value]
     while waiting:
@@ -417,7 +417,7 @@ def measure(value: Any, budget: Budget | None = None) -> None:
 
 
 def _plain(value: Any, budget: Budget | None = None) -> Any:
-    """What an expression gave, as maps, lists, text, numbers, true, false and null; anything else is refused."""
+    """Converts a result to maps, lists, text, numbers, true, false and null; refuses anything else."""
     budget = budget or Budget()
     budget.spend(len(value) + 1 if isinstance(value, str) else 1)
     if value is None or isinstance(value, (bool, float, Tainted)):
@@ -435,7 +435,7 @@ def _plain(value: Any, budget: Budget | None = None) -> Any:
     if hasattr(value.__class__, "_fail_with_undefined_error"):
         value._fail_with_undefined_error()
     if callable(value) or not hasattr(value, "__iter__"):
-        raise TypeError(f"{_article(value.__class__.__name__)} stands where a value must")
+        raise TypeError(f"expected a value, got {_article(value.__class__.__name__)}")
     from itertools import islice
 
     items = [_plain(child, budget) for child in islice(value, MOST_ITEMS + 1)]

@@ -1,4 +1,4 @@
-"""Faults of a manifest, collected with the path they stand at; the lines are found once there is something to say."""
+"""Collects the faults of a manifest by path; lines are looked up only if there are faults."""
 
 from __future__ import annotations
 
@@ -13,45 +13,46 @@ if TYPE_CHECKING:
 
     from mainstay.foundation.faults import DocumentPath
 
-# Parts of a related manifest family that we know and do not have: refused by name rather than as a typing error.
+# Keys of other tools, with what to write instead.
 ELSEWHERE_KNOWN_AS = {
     "notify": "let the other resource `subscribe` to this one",
     "before": "let the other resource `require` this one",
     "when": "use `control: {if: …}`",
-    "register": "later resources read it by result('type#name')",
-    "version": "a package's version is written as its `ensure`",
-    "state": "the wanted state is written as `ensure`",
+    "register": "later resources read it with result('type#name')",
+    "version": "write the version of a package as its `ensure`",
+    "state": "write the desired state as `ensure`",
     "become": "mainstay runs as the user that starts it",
     "user": "mainstay runs commands as the user that starts it",
 }
+# Keys of a related manifest family that are refused by name.
 UNSUPPORTED_KEYS = {"register_when_stable", "resources_jet_file"}
 
 
 class Faults:
-    """Collected faults, each with the document path it stands at."""
+    """Collected faults, each with its document path."""
 
     def __init__(self, file: str, text: str) -> None:
         self.file = file
         self.text = text
         self.found: list[tuple[DocumentPath, bool, str]] = []
-        # How many were added, those said before included.
+        # How many were added, repeated ones included.
         self.seen = 0
         self.known: set[tuple[DocumentPath, bool, str]] = set()
 
     def add(self, path: DocumentPath, message: str, *, at_key: bool = False) -> None:
         self.seen += 1
-        # What is wrong with `defaults` shows at every resource they apply to; it is said once.
+        # A fault in `defaults` is found at every resource they apply to, and reported once.
         if (path, at_key, message) not in self.known:
             self.known.add((path, at_key, message))
             self.found.append((path, at_key, message))
 
-    def unknown_key(self, key: str, path: DocumentPath, known: Iterable[str], of: str = "") -> None:
+    def unknown_key(self, key: str, path: DocumentPath, known: Iterable[str], prefix: str = "") -> None:
         if key in UNSUPPORTED_KEYS:
-            self.add(path, f"{of}`{key}` is not supported", at_key=True)
+            self.add(path, f"{prefix}`{key}` is not supported", at_key=True)
         elif key in ELSEWHERE_KNOWN_AS:
-            self.add(path, f"{of}unknown key {key!r}; {ELSEWHERE_KNOWN_AS[key]}", at_key=True)
+            self.add(path, f"{prefix}unknown key {key!r}; {ELSEWHERE_KNOWN_AS[key]}", at_key=True)
         else:
-            self.add(path, f"{of}unknown key {shorten(key)!r}{did_you_mean(key, known)}", at_key=True)
+            self.add(path, f"{prefix}unknown key {shorten(key)!r}{did_you_mean(key, known)}", at_key=True)
 
     def raise_if_any(self) -> None:
         if not self.found:
@@ -60,7 +61,7 @@ class Faults:
         faults = []
         for path, at_key, message in self.found:
             if not self.text:
-                # A document made by a program has no lines.
+                # A document built by a program has no lines.
                 faults.append(Fault(self.file, None, None, message))
                 continue
             faults.append(Fault(self.file, *nearest_place(places, path, at_key=at_key), message))

@@ -1,4 +1,4 @@
-"""Which data a host gets: the manifest's own, then the overrides its hierarchy names. Pure."""
+"""Merges the data of a host: the manifest's own, then the overrides that its hierarchy names. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def apply_hierarchy(
 
 
 def merge_deep(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Maps key by key, lists one after the other, anything else replaced."""
+    """Merges maps key by key, concatenates lists, and replaces anything else."""
     merged = dict(under)
     for key, value in over.items():
         existing = merged.get(key)
@@ -39,7 +39,7 @@ def merge_deep(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, A
 
 
 def overlay(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """As `merge_deep`, but a list given later replaces the earlier one: what `--data` and `--set` do."""
+    """Like `merge_deep`, but a later list replaces an earlier list, as with `--data` and `--set`."""
     merged = dict(under)
     for key, value in over.items():
         existing = merged.get(key)

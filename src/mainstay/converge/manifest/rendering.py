@@ -1,4 +1,4 @@
-"""A resolved manifest as a document again: what `mainstay render` shows. Hidden values are redacted. Pure."""
+"""Renders a resolved manifest as a document for `mainstay render`, with hidden values redacted. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mainstay.converge.contract import HealthCheck, Property, Resource
     from mainstay.converge.manifest.resolve import Manifest
 
-INNER = ("type", "name", "id", "place", "deferred", "control_if", "control_unless")
+INTERNAL = ("type", "name", "id", "place", "deferred", "control_if", "control_unless")
 
 
 def render_manifest(manifest: Manifest) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def _cleaned(value: Any, redactor: Redactor) -> Any:
 def _rendered(resource: Resource, properties: Mapping[str, Property]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in {**resource.__dict__, **(resource.deferred or {})}.items():
-        if key in INNER:
+        if key in INTERNAL:
             continue
         entry = properties.get(key)
         if entry is not None and entry.is_hidden(sensitive=resource.sensitive):
@@ -89,7 +89,7 @@ def _duration(seconds: float) -> str:
 
 
 def _shown(value: Any) -> Any:
-    """Values as they would be written; templates as their text."""
+    """Converts values to what a manifest would contain; templates become their text."""
     if isinstance(value, Template):
         return value.text
     if isinstance(value, Tainted):
@@ -104,5 +104,5 @@ def _shown(value: Any) -> Any:
 
 
 def _as_text(text: str) -> str:
-    """Text that gives itself when it is read as a template."""
+    """Escapes text, so that it renders to itself as a template."""
     return text.replace("{{", "{{ '{{' }}")

@@ -1,6 +1,6 @@
-"""The parts of a manifest: its sections, data and settings; its resources are read in `entries.py`.
+"""Resolves a manifest: its sections, data and settings. `entries.py` reads its resources.
 
-Everything a manifest says is checked here, before anything is touched.
+Everything is checked before anything on the host is changed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TOP_KEYS = (
 
 
 class Manifest:
-    """What a document wants, resolved as far as it can be before the run."""
+    """A manifest, resolved as far as possible before the run."""
 
     def __init__(self, file: str, text: str) -> None:
         self.file = file
@@ -62,7 +62,7 @@ class Manifest:
 
 
 class Source:
-    """What the caller brings to a manifest: where values come from, and which types there are."""
+    """What the caller provides for a manifest: sources of values, and the known types."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Source:
 
 
 def resolve(root: Node, file: str, text: str, source: Source) -> Manifest:
-    """The manifest, or `DoesNotLoad` with all its faults."""
+    """Returns the manifest, or raises `DoesNotLoad` with all its faults."""
     return Resolver(file, text, source).resolve(root)
 
 
@@ -104,7 +104,7 @@ class Resolver:
         if "resources" in sections:
             reader.read(*sections["resources"])
         elif not self.faults.found:
-            self.faults.add((), "there are no `resources`; a manifest is a list of resources, or a map with that key")
+            self.faults.add((), "`resources` is missing; a manifest is a list of resources, or a map with that key")
         reader.check_references()
         self.faults.raise_if_any()
         return manifest
@@ -129,7 +129,9 @@ class Resolver:
                 if key == "ccm" and not path:
                     continue
                 if key in found:
-                    self.faults.add(place, f"`{key}` stands both at the top and under `ccm`", at_key=True)
+                    self.faults.add(
+                        place, f"`{key}` is given at the top level and under `ccm`; keep one", at_key=True
+                    )
                 elif key in TOP_KEYS:
                     found[key] = (node, place)
                 else:
@@ -182,7 +184,7 @@ class Resolver:
                 self.faults.unknown_key(key, place, ("order", "merge"), "hierarchy: ")
         if merge == DEEP and len(order) > 1:
             self.manifest.warnings.append(
-                "hierarchy.merge is `deep`: the later entry of `order` wins, the other way round than with `first`"
+                "hierarchy.merge is `deep`: later entries of `order` win; with `first` the earlier ones win"
             )
         return order, merge
 
@@ -195,7 +197,7 @@ class Resolver:
         for index, child in enumerate(node):
             text = child.text if isinstance(child, PlainScalar) else child
             if not isinstance(text, str):
-                self.faults.add((*path, index), f"hierarchy.order holds text, got {describe(child)}")
+                self.faults.add((*path, index), f"hierarchy.order must contain text, got {describe(child)}")
             elif "{{" in text:
                 order.append(str(self.values.rendered(text, (*path, index), "hierarchy.order: ", scope)))
             else:

@@ -22,7 +22,7 @@ from mainstay.converge.manifest.expressions import (
     hint,
     holds_secret,
     measure,
-    reworded,
+    reword,
 )
 from mainstay.converge.value_kinds import to_text
 from mainstay.foundation.faults import DoesNotLoad
@@ -35,27 +35,27 @@ if TYPE_CHECKING:
     from mainstay.converge.manifest.expressions import TemplateScope
 
 
-# What there always is to use, for who mistyped it.
+# Names that are always defined, for did-you-mean.
 USUAL_NAMES = ("lookup", "file", "template", "result", "facts", "data", "environ")
-# Methods that take a width; what they give is as long as that.
+# Methods that take a width and return text of that length.
 WIDTH_METHODS = frozenset(("center", "expandtabs", "ljust", "rjust", "to_bytes", "zfill"))
-# Methods whose result no argument bounds.
+# Methods whose result is not bounded by their arguments.
 ENDLESS_METHODS = frozenset(("maketrans", "translate"))
 WIDE_FORMAT = re.compile(r"%[^%a-zA-Z]*(?:\d{7}|\*)|\{[^{}]*:[^{}]*(?:\d{7}|\{)")
-# Filters that repeat something, with the largest number they take.
+# Filters that repeat something, with the largest number they accept.
 BOUNDED_FILTERS = {"batch": 100_000, "center": 100_000, "indent": 1000, "round": 300, "slice": 100_000, "tojson": 100}
-# Runs may go on side by side in threads, each with its own scope.
+# Threads may run manifests concurrently, each with its own scope.
 WATCHER: ContextVar[TemplateScope | None] = ContextVar("WATCHER", default=None)
 
 
 class Sandbox(SandboxedEnvironment):
-    """Keys of maps win over methods, and no expression can ask for more memory than a host has."""
+    """Keys of maps win over methods, and the memory of an expression is bounded."""
 
     intercepted_binops = frozenset(("*", "**", "%"))
 
     @contextmanager
     def watched_by(self, scope: TemplateScope) -> Iterator[None]:
-        """Tells `scope` when a value that comes from a secret is touched."""
+        """Marks `scope` as tainted when a value that comes from a secret is touched."""
         token = WATCHER.set(scope)
         try:
             yield
@@ -63,7 +63,7 @@ class Sandbox(SandboxedEnvironment):
             WATCHER.reset(token)
 
     def call(self, context: Any, function: Any, /, *arguments: Any, **named: Any) -> Any:
-        """Methods of text can ask for any length; they are asked first how much that would be."""
+        """Bounds the methods of text that can return text of any length."""
         owner = getattr(function, "__self__", None)
         if isinstance(owner, (str, bytes, int)):
             _refuse_long_text(owner, function.__name__, (*arguments, *named.values()))
@@ -80,15 +80,15 @@ class Sandbox(SandboxedEnvironment):
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         if isinstance(obj, (dict, RootView)) and attribute in obj:
-            return self._noticed(obj[attribute])
+            return self._watched(obj[attribute])
         return super().getattr(obj, attribute)
 
     def getitem(self, obj: Any, argument: Any) -> Any:
         if isinstance(obj, RootView) and argument in obj:
-            return self._noticed(obj[argument])
-        return self._noticed(super().getitem(obj, argument))
+            return self._watched(obj[argument])
+        return self._watched(super().getitem(obj, argument))
 
-    def _noticed(self, value: Any) -> Any:
+    def _watched(self, value: Any) -> Any:
         scope = WATCHER.get()
         if scope is not None and holds_secret(value):
             scope.tainted = True
@@ -110,11 +110,11 @@ class Sandbox(SandboxedEnvironment):
 
 
 def _refuse_wide_format(text: str | bytes) -> None:
-    """Widths of seven digits and more, and widths that are not written out."""
+    """Refuses widths of seven digits and more, and widths that are not literal."""
     written = text if isinstance(text, str) else text.decode("latin-1")
     total = sum(int(number) for number in re.findall(r"\d{2,6}", written))
     if WIDE_FORMAT.search(written) or total > LONGEST_REPETITION:
-        raise SecurityError("the format asks for a width that is too large, or that is not written out")
+        raise SecurityError("the format has a width that is too large or not a literal number")
 
 
 def _refuse_long_text(owner: str | bytes | int, method: str, arguments: tuple[Any, ...]) -> None:
@@ -136,7 +136,7 @@ def _small(value: Any, limit: int) -> bool:
 
 
 class Undefined(jinja2.StrictUndefined):
-    """Says which name is not defined, without Jinja2's inner words."""
+    """Names what is not defined, without the internal terms of Jinja2."""
 
     @property
     def _undefined_message(self) -> str:
@@ -150,8 +150,8 @@ class Undefined(jinja2.StrictUndefined):
         if isinstance(holder, dict):
             return f"{name!r} is not defined{did_you_mean(name, holder)}"
         if holder is missing:
-            way_out = f"; text is quoted, and data is lookup('data.{name}')"
-            return f"there is no {name!r} to use{did_you_mean(name, USUAL_NAMES) or way_out}"
+            advice = f"; for text write it in quotes, for data lookup('data.{name}')"
+            return f"unknown name {name!r}{did_you_mean(name, USUAL_NAMES) or advice}"
         return f"{name!r} is not defined"
 
 
@@ -159,7 +159,7 @@ def make_environment() -> Sandbox:
     sandbox = Sandbox(
         undefined=Undefined,
         keep_trailing_newline=True,
-        autoescape=False,  # host files are no HTML
+        autoescape=False,  # host files are not HTML
     )
     sandbox.filters["tojson"] = _tojson
     for name in ("pprint", "string"):
@@ -170,14 +170,14 @@ def make_environment() -> Sandbox:
     sandbox.filters["join"] = _measured_join(sandbox.filters["join"])
     for name, limit in BOUNDED_FILTERS.items():
         sandbox.filters[name] = _bounded(sandbox.filters[name], limit)
-    # Random words: of no use in a manifest, and as many as asked for.
+    # Generates random text of any length, which no manifest needs.
     del sandbox.globals["lipsum"]
     sandbox.finalize = _measured(to_text)
     return sandbox
 
 
 def _tojson(value: Any, indent: int | None = None) -> str:
-    """Plain JSON: Jinja2's own escapes for HTML, which a configuration file must not get."""
+    """Plain JSON. Jinja2's own filter escapes for HTML, which is wrong in a configuration file."""
     if isinstance(value, RootView):
         value = dict(value.items())
     measure(value)
@@ -185,7 +185,7 @@ def _tojson(value: Any, indent: int | None = None) -> str:
 
 
 def _bounded(function: Callable[..., Any], limit: int) -> Callable[..., Any]:
-    """The filter, with a bound on the numbers it is given beside its value."""
+    """Wraps a filter with a bound on the numbers among its arguments."""
     first_argument = 2 if hasattr(function, "jinja_pass_arg") else 1
 
     @wraps(function)
@@ -219,7 +219,7 @@ def _measured(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _measured_map(apply: Callable[..., Any]) -> Callable[..., Any]:
-    """What each item becomes is bounded, and so is all of it."""
+    """Bounds the size of all mapped items together."""
 
     @wraps(apply)
     def measured(*arguments: Any, **named: Any) -> Iterator[Any]:
@@ -246,13 +246,13 @@ def _measured_join(join: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def render_file(source: str, name: str, scope: TemplateScope, read: Callable[[str], str]) -> str:
-    """A file rendered by `template()`: full Jinja2, with includes from the working directory."""
+    """Renders a file for `template()`: full Jinja2, with includes from the working directory."""
     from mainstay.converge.manifest.expressions import Unresolved, environment
 
     def load(wanted: str) -> tuple[str, str, Callable[[], bool]]:
         return source if wanted == name else read(wanted), wanted, lambda: True
 
-    # Jinja2 makes all line ends the same; they stay those of the file.
+    # Jinja2 makes all line ends the same; keep those of the file.
     line_end: Literal["\n", "\r\n"] = "\r\n" if "\r\n" in source else "\n"
     sandbox = environment().overlay(loader=jinja2.FunctionLoader(load), newline_sequence=line_end)
     try:
@@ -262,16 +262,17 @@ def render_file(source: str, name: str, scope: TemplateScope, read: Callable[[st
         raise
     except jinja2.TemplateSyntaxError as error:
         raise Unresolved(
-            f"template {error.name or name}, line {error.lineno}: {reworded(error.message or '')}"
+            f"template {error.name or name}, line {error.lineno}: {reword(error.message or '')}"
         ) from None
-    except Exception as error:  # noqa: BLE001  # a template can fail in as many ways as Python can
-        text = "this fails on a secret value" if scope.tainted else shorten(str(error), 200).removesuffix(".")
+    except Exception as error:  # noqa: BLE001  # a template can raise any exception
+        hidden = "the evaluation fails on a secret value"
+        text = hidden if scope.tainted else shorten(str(error), 200).removesuffix(".")
         raise Unresolved(f"template {_place(error, name)}: {text}") from None
     return rendered
 
 
 def _place(error: Exception, name: str) -> str:
-    """The file and line of a template where an error arose; Jinja2 writes them into the traceback."""
+    """Returns file and line of a template where an error was raised; Jinja2 puts them into the traceback."""
     place = name
     step = error.__traceback__
     while step is not None:

@@ -1,4 +1,4 @@
-"""The manifest's JSON Schema (2020-12), derived from the types, so that an editor completes and checks manifests. Pure."""
+"""The JSON Schema (2020-12) of a manifest, derived from the types; editors complete and check with it. Pure."""
 
 from __future__ import annotations
 
@@ -62,11 +62,15 @@ def manifest_schema(types: Sequence[ResourceType]) -> dict[str, Any]:
         "outputs": {"type": "object", "description": "evaluated after a run without failures"},
     }
     definitions: dict[str, Any] = {
-        "resources": {"type": "array", "minItems": 1, "items": {"oneOf": [_entry(one) for one in types]}}
+        "resources": {
+            "type": "array",
+            "minItems": 1,
+            "items": {"oneOf": [_entry(resource_type) for resource_type in types]},
+        }
     }
-    for one in types:
-        definitions[one.name] = _properties_of(one, with_name=False)
-        definitions[f"{one.name}_flat"] = _properties_of(one, with_name=True)
+    for resource_type in types:
+        definitions[resource_type.name] = _properties_of(resource_type, with_name=False)
+        definitions[f"{resource_type.name}_flat"] = _properties_of(resource_type, with_name=True)
     return {
         "$schema": DIALECT,
         "title": "Mainstay manifest",
@@ -89,27 +93,32 @@ def manifest_schema(types: Sequence[ResourceType]) -> dict[str, Any]:
     }
 
 
-def _entry(one: ResourceType) -> dict[str, Any]:
+def _entry(resource_type: ResourceType) -> dict[str, Any]:
     """One item of `resources`: a type with a list of names, or flat."""
     named = {
         "type": "object",
         "minProperties": 1,
         "maxProperties": 1,
-        "additionalProperties": {"anyOf": [{"type": "null"}, {"$ref": f"#/$defs/{one.name}"}]},
+        "additionalProperties": {"anyOf": [{"type": "null"}, {"$ref": f"#/$defs/{resource_type.name}"}]},
     }
     body = {
         "anyOf": [
             {"type": "array", "minItems": 1, "items": {"anyOf": [{"type": "string"}, named]}},
-            {"$ref": f"#/$defs/{one.name}_flat"},
+            {"$ref": f"#/$defs/{resource_type.name}_flat"},
         ]
     }
-    return {"type": "object", "required": [one.name], "additionalProperties": False, "properties": {one.name: body}}
+    return {
+        "type": "object",
+        "required": [resource_type.name],
+        "additionalProperties": False,
+        "properties": {resource_type.name: body},
+    }
 
 
-def _properties_of(one: ResourceType, *, with_name: bool) -> dict[str, Any]:
-    table: dict[str, Property] = {**COMMON, **one.properties}
+def _properties_of(resource_type: ResourceType, *, with_name: bool) -> dict[str, Any]:
+    table: dict[str, Property] = {**COMMON, **resource_type.properties}
     described = {name: _described_property(entry) for name, entry in table.items()}
-    described["ensure"] = _ensure_schema(one)
+    described["ensure"] = _ensure_schema(resource_type)
     described["control"] = CONTROL
     described["health_checks"] = HEALTH_CHECKS
     if with_name:
@@ -130,7 +139,10 @@ def _described_property(entry: Property) -> dict[str, Any]:
     return {**schema, "description": entry.summary + hidden}
 
 
-def _ensure_schema(one: ResourceType) -> dict[str, Any]:
-    if one.open_ensure:
-        return {**SCALAR_SCHEMA, "description": f"{', '.join(one.ensures)}, or another word the type knows"}
-    return {"anyOf": [{"enum": [*one.ensures, None]}, TEMPLATE_SCHEMA], "description": "the wanted state"}
+def _ensure_schema(resource_type: ResourceType) -> dict[str, Any]:
+    if resource_type.open_ensure:
+        return {
+            **SCALAR_SCHEMA,
+            "description": f"{', '.join(resource_type.ensures)}, or another value that the type accepts",
+        }
+    return {"anyOf": [{"enum": [*resource_type.ensures, None]}, TEMPLATE_SCHEMA], "description": "the desired state"}

@@ -1,4 +1,4 @@
-"""Values of a manifest: read as their kind, with the templates in them rendered now or kept for later."""
+"""Reads the values of a manifest as their kind, and renders their templates now or keeps them for later."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 class ValueReader:
-    """Reads values; what is wrong with them goes to `faults`."""
+    """Reads values and adds their faults to `faults`."""
 
     def __init__(self, faults: Faults) -> None:
         self.faults = faults
-        # Whether what is being read must not be shown, even where it is wrong.
+        # Whether the current value must stay hidden, in faults too.
         self.private = False
 
-    def typed(self, kind: ValueKind, node: Node, path: DocumentPath, of: str, scope: TemplateScope) -> Any:
-        """A value of `kind`, templates rendered now; None when not given or wrong."""
+    def typed(self, kind: ValueKind, node: Node, path: DocumentPath, prefix: str, scope: TemplateScope) -> Any:
+        """Returns a value of `kind` with its templates rendered; None if it is not given or wrong."""
         try:
             if not holds_template(node):
                 return kind.read(node)
@@ -37,37 +37,37 @@ class ValueReader:
                 return accept_secret(kind, value)
             return kind.accept(value)
         except Unfit as error:
-            self.faults.add((*path, *error.where), _join(of, self.unfit(kind, error)), at_key=error.at_key)
+            self.faults.add((*path, *error.where), _join(prefix, self.unfit(kind, error)), at_key=error.at_key)
             return None
         except (BadExpression, Unresolved, Failure) as error:
-            self.faults.add(path, f"{of}{self.shown(error)}")
+            self.faults.add(path, f"{prefix}{self.shown(error)}")
             return None
 
     def unfit(self, kind: ValueKind, error: Unfit) -> str:
-        return f"what stands here is no {kind.name}" if self.private else str(error)
+        return f"expected {kind.name}, got a hidden value" if self.private else str(error)
 
     def shown(self, error: Exception) -> str:
-        return "the template in it fails" if self.private else str(error)
+        return "the template fails" if self.private else str(error)
 
-    def tree(self, node: Node, path: DocumentPath, of: str, data: Any) -> Any:
-        """A value whose templates wait; their syntax and constant data look-ups are checked now."""
+    def tree(self, node: Node, path: DocumentPath, prefix: str, data: Any) -> Any:
+        """Returns a value whose templates are rendered later; checks their syntax and constant data look-ups."""
         if isinstance(node, dict):
-            return {key: self.tree(child, (*path, key), of, data) for key, child in node.items()}
+            return {key: self.tree(child, (*path, key), prefix, data) for key, child in node.items()}
         if isinstance(node, list):
-            return [self.tree(child, (*path, index), of, data) for index, child in enumerate(node)]
+            return [self.tree(child, (*path, index), prefix, data) for index, child in enumerate(node)]
         if isinstance(node, str) and "{{" in node:
             try:
                 template = Template(node)
             except BadExpression as error:
-                self.faults.add(path, f"{of}{self.shown(error)}")
+                self.faults.add(path, f"{prefix}{self.shown(error)}")
                 return node
             for missing in template.missing_data(data):
-                self.faults.add(path, f"{of}{missing}")
+                self.faults.add(path, f"{prefix}{missing}")
             return template
         return to_value(node)
 
     def render_values(self, node: Node, path: DocumentPath, name: str, scope: TemplateScope) -> Any:
-        """Free-form values; templates in them see everything but `data` itself."""
+        """Renders free-form values; their templates see everything but `data` itself."""
         if isinstance(node, dict):
             return {key: self.render_values(child, (*path, key), name, scope) for key, child in node.items()}
         if isinstance(node, list):
@@ -76,32 +76,34 @@ class ValueReader:
             return self.rendered(node, path, f"{name}: ", scope)
         return to_value(node)
 
-    def rendered(self, text: str, path: DocumentPath, of: str, scope: TemplateScope, *, at_key: bool = False) -> Any:
+    def rendered(
+        self, text: str, path: DocumentPath, prefix: str, scope: TemplateScope, *, at_key: bool = False
+    ) -> Any:
         try:
             return Template(text).render(scope)
         except (BadExpression, Unresolved, Failure) as error:
-            self.faults.add(path, f"{of}{error}", at_key=at_key)
+            self.faults.add(path, f"{prefix}{error}", at_key=at_key)
             return None
 
 
 def check_shape(kind: ValueKind, node: Node) -> None:
-    """A map or a list where text belongs is wrong, whatever the templates in it give."""
+    """Refuses a map or a list where text is expected, whatever its templates give."""
     if (kind.is_text or kind is TEXTS) and not isinstance(node, str):
         kind.read(node)
 
 
 def accept_secret(kind: ValueKind, value: Any) -> Any:
-    """As `accept`; what does not fit is not shown."""
+    """Like `accept`, but an unfit value is not shown."""
     try:
         return kind.accept(value)
     except Unfit:
-        raise Unfit(f"the secret in it gives no {kind.name}") from None
+        raise Unfit(f"expected {kind.name}, got a secret value") from None
 
 
-def _join(of: str, message: str) -> str:
-    """`file#/x: mode: ` and `mode "9z" is not …`, without saying the property's name twice."""
-    before, _, key = of.removesuffix(": ").rpartition(": ")
-    return f"{before}: {message}" if before and message.startswith(f"{key} ") else f"{of}{message}"
+def _join(prefix: str, message: str) -> str:
+    """Joins `file#/x: mode: ` and `mode "9z" is not …` without repeating the name of the property."""
+    before, _, key = prefix.removesuffix(": ").rpartition(": ")
+    return f"{before}: {message}" if before and message.startswith(f"{key} ") else f"{prefix}{message}"
 
 
 def holds_template(node: Node) -> bool:
@@ -125,7 +127,7 @@ def _compile_tree(node: Node) -> Any:
 
 
 def render_tree(tree: Any, scope: TemplateScope) -> Any:
-    """A tree of values and templates, rendered."""
+    """Renders a tree of values and templates."""
     if isinstance(tree, Template):
         return tree.render(scope)
     if isinstance(tree, dict):
