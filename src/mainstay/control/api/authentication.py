@@ -42,11 +42,11 @@ async def authenticate(dependencies: Dependencies, header: str | None) -> Caller
         None if found["agent_id"] is None else str(found["agent_id"]),
     )
     if caller.agent_id is not None:
-        await _record_heartbeat(dependencies, caller, str(found["agent_status"]), found["last_status_update"], now)
+        await _note_heartbeat(dependencies, caller, str(found["agent_status"]), found["last_status_update"], now)
     return caller
 
 
-async def _record_heartbeat(
+async def _note_heartbeat(
     dependencies: Dependencies, caller: Caller, status: str, last: object, now: datetime
 ) -> None:
     """Every request of an agent is a heartbeat, stored at intervals: a write costs more than the request."""

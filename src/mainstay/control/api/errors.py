@@ -102,6 +102,4 @@ def _faults(faults: tuple[PathFault, ...], code: str) -> Document:
 
 
 def bug_answer(incident: str) -> Document:
-    return _body(500, "internal", f"internal error; the server log has the details under {incident}") | {
-        "id": incident
-    }
+    return _body(500, "internal", f"internal error; see {incident} in the server log") | {"id": incident}

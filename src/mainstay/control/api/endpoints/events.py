@@ -54,10 +54,10 @@ async def _stream(call: Call) -> Answer:
     async with call.reading() as work:
         last = await last_number(work.tx) if number is None else number
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return Answer(stream=_stream_events(call, last), media_type="text/event-stream", headers=headers)
+    return Answer(stream=_send_events(call, last), media_type="text/event-stream", headers=headers)
 
 
-async def _stream_events(call: Call, last: int) -> AsyncIterator[bytes]:
+async def _send_events(call: Call, last: int) -> AsyncIterator[bytes]:
     """Events as they are committed. A periodic comment keeps the connection open, once the token is checked again."""
     yield b": connected\n\n"
     store, stopping = call.dependencies.store, call.dependencies.readiness.stopping

@@ -128,10 +128,8 @@ ENDPOINTS = (
         summary="List the jobs that the agent may claim; `wait` holds the request until there is one",
         answer=list[JobView],
         query=(
-            QueryParameter("limit", "Maximum number of jobs", {"type": "integer", "minimum": 1, "maximum": 100}),
-            QueryParameter(
-                "wait", "Seconds to wait for a job", {"type": "integer", "minimum": 0, "maximum": MAX_WAIT_SECONDS}
-            ),
+            QueryParameter("limit", "Maximum number", {"type": "integer", "minimum": 1, "maximum": 100}),
+            QueryParameter("wait", "Seconds to wait", {"type": "integer", "minimum": 0, "maximum": MAX_WAIT_SECONDS}),
             QueryParameter("serviceId", "Only jobs of this service"),
         ),
         refusals=(400,),

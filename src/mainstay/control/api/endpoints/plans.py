@@ -43,12 +43,10 @@ ENDPOINTS = (
         summary="List plan requests for the agent, each once; `wait` holds the request until there is one",
         answer=list[PlanQuestion],
         query=(
-            QueryParameter(
-                "limit", "Maximum number of plan requests", {"type": "integer", "minimum": 1, "maximum": 100}
-            ),
+            QueryParameter("limit", "Maximum number", {"type": "integer", "minimum": 1, "maximum": 100}),
             QueryParameter(
                 "wait",
-                "Seconds to wait for a plan request",
+                "Seconds to wait",
                 {"type": "integer", "minimum": 0, "maximum": MAX_WAIT_SECONDS},
             ),
         ),
