@@ -79,7 +79,7 @@ async def restore(settings: ServerSettings, path: Path) -> int:
         await store.close()
 
 
-async def look_over(settings: ServerSettings) -> list[DoctorFinding]:
+async def run_doctor(settings: ServerSettings) -> list[DoctorFinding]:
     store = await open_store(settings.store_url)
     try:
         async with store.reading() as tx:

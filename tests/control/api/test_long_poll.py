@@ -26,9 +26,9 @@ class CountingStore(SqliteStore):
     queries = 0
 
     @asynccontextmanager
-    async def asking(self) -> AsyncIterator[Transaction]:
+    async def autocommit(self) -> AsyncIterator[Transaction]:
         self.queries += 1
-        async with super().asking() as tx:
+        async with super().autocommit() as tx:
             yield tx
 
     async def wait_for_queries(self, times: int) -> None:

@@ -274,7 +274,7 @@ def test_a_question_of_a_dead_server_is_announced_again_and_then_forgotten(play:
             scene.later(seconds)
             async with scene.work(None) as work:
                 await plans.forget_abandoned(work)
-                assert len(await plan_store.older(work.tx, scene.now, 10)) == left
+                assert len(await plan_store.find_older(work.tx, scene.now, 10)) == left
 
     play(test)
 

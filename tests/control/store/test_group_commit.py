@@ -56,7 +56,7 @@ def test_a_transaction_returns_only_after_the_commit(tmp_path: Path) -> None:
         async def write(number: int) -> None:
             async with store.transaction() as tx:
                 await PARTICIPANTS.insert(tx, participant(f"p{number}"))
-            async with store.asking() as tx:
+            async with store.autocommit() as tx:
                 assert await PARTICIPANTS.find(tx, f"p{number}") is not None
 
         await asyncio.gather(*(write(number) for number in range(50)))

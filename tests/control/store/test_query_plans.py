@@ -210,7 +210,7 @@ def test_a_list_is_planned_for_the_actual_caller(postgresql: Cluster) -> None:
             for _ in range(10):
                 async with open_transaction() as tx:
                     await query(tx)
-        async with store.asking() as tx:
+        async with store.autocommit() as tx:
             found = await tx.fetch("SELECT statement, generic_plans FROM pg_prepared_statements")
         await store.close()
         return {str(row["statement"]): int(str(row["generic_plans"])) for row in found}

@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     import msgspec
 
-    from mainstay.control.maintenance import look_over
+    from mainstay.control.maintenance import run_doctor
     from mainstay.control.settings import BadSettings, load_settings
     from mainstay.control.store.engine.contract import Unavailable
 
@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
         settings = load_settings(flags, os.environ, arguments.config)
         if settings.is_embedded and not os.path.exists(settings.store_url.removeprefix("sqlite://")):
             raise CommandRefused(f"there is no database in {settings.data_dir}; give --data-dir")
-        found = asyncio.run(look_over(settings))
+        found = asyncio.run(run_doctor(settings))
     except BadSettings as error:
         raise CommandRefused(str(error)) from None
     except Unavailable as error:

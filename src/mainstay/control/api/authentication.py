@@ -26,7 +26,7 @@ def _bearer(header: str | None) -> str:
 async def authenticate(dependencies: Dependencies, header: str | None) -> Caller:
     value = _bearer(header)
     now = dependencies.clock()
-    async with dependencies.store.asking() as tx:
+    async with dependencies.store.autocommit() as tx:
         found = await find_caller(tx, value)
     if found is None:
         raise HttpRefusal(401, "unauthorized", "unknown token")

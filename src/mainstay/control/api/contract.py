@@ -104,8 +104,8 @@ class Call:
     def transaction(self) -> AbstractAsyncContextManager[UnitOfWork]:
         return self.session.transaction()
 
-    def asking(self) -> AbstractAsyncContextManager[UnitOfWork]:
-        return self.session.asking()
+    def autocommit(self) -> AbstractAsyncContextManager[UnitOfWork]:
+        return self.session.autocommit()
 
     def reading(self) -> AbstractAsyncContextManager[UnitOfWork]:
         return self.session.reading()

@@ -390,7 +390,7 @@ async def cancel(work: UnitOfWork, job: JobRow) -> None:
 
 async def wake_agents(work: UnitOfWork) -> None:
     """A notice may get lost between replicas, when one of them ends between a commit and its telling."""
-    for agent_id in await store.waited_for_agents(work.tx, work.now - NOTICED_WITHIN, WOKEN_AT_ONCE):
+    for agent_id in await store.agents_with_pending_jobs(work.tx, work.now - NOTICED_WITHIN, WOKEN_AT_ONCE):
         work.tx.announce(runs.agent_topic(agent_id))
 
 

@@ -257,12 +257,12 @@ async def read_answer(work: UnitOfWork, request_id: str) -> HostAnswer | None:
 
 async def forget_abandoned(work: UnitOfWork) -> None:
     """Deletes the questions that a crashed server left; a waiting request deletes its own."""
-    await store.forget_older(work.tx, work.now - GRACE)
+    await store.delete_older(work.tx, work.now - GRACE)
 
 
 async def wake(work: UnitOfWork) -> None:
     """Announces again: a replica that crashes between commit and announcement loses the announcement."""
-    for request in await store.older(work.tx, work.now - NOTICED_WITHIN, WOKEN_AT_ONCE):
+    for request in await store.find_older(work.tx, work.now - NOTICED_WITHIN, WOKEN_AT_ONCE):
         work.tx.announce(question_topic(request.agent_id))
         work.tx.announce(answer_topic(request.id))
 

@@ -41,7 +41,7 @@ async def keep(tx: Transaction, digest: str, content: bytes, now: datetime) -> b
     )
 
 
-async def name_version(
+async def assign_version(
     tx: Transaction, digest: str, name: str, version: str, service_type_id: str, moves: Sequence[str]
 ) -> None:
     """Points the version to this bundle. A bundle that had it before stays, without a version, for services on it."""
@@ -71,7 +71,7 @@ async def find_version(tx: Transaction, name: str, version: str) -> str | None:
     return str(rows[0]["digest"]) if rows else None
 
 
-async def moves_to(tx: Transaction, service_type_id: str, action: str) -> str | None:
+async def upgrade_target(tx: Transaction, service_type_id: str, action: str) -> str | None:
     """The digest of the type's current version, if this action moves a service to it."""
     rows = await tx.fetch(
         "SELECT blueprints.digest, blueprints.moves FROM service_types"

@@ -37,5 +37,5 @@ async def keep_answer(tx: Transaction, token_id: str, key: str, answer: str) -> 
     )
 
 
-async def forget_older(tx: Transaction, before: datetime) -> None:
+async def delete_older(tx: Transaction, before: datetime) -> None:
     await tx.execute("DELETE FROM idempotency_keys WHERE created_at < :before", before=to_microseconds(before))

@@ -132,7 +132,7 @@ async def pending_jobs(tx: Transaction, agent_id: str, limit: int, service_id: s
     return [JOBS.decode(row) for row in rows]
 
 
-async def waited_for_agents(tx: Transaction, before: datetime, limit: int) -> list[str]:
+async def agents_with_pending_jobs(tx: Transaction, before: datetime, limit: int) -> list[str]:
     """Agents with jobs that have been pending since before this time."""
     rows = await tx.fetch(
         f"SELECT DISTINCT agent_id FROM jobs WHERE status = 'Pending' AND created_at < :before LIMIT {limit}",

@@ -52,7 +52,7 @@ async def answer_of(tx: Transaction, request_id: str) -> bytes | None:
     return _bytes(rows[0], "answer") if rows else None
 
 
-async def older(tx: Transaction, before: datetime, limit: int) -> list[PlanRequest]:
+async def find_older(tx: Transaction, before: datetime, limit: int) -> list[PlanRequest]:
     rows = await tx.fetch(
         f"SELECT {PLAN_REQUESTS.select()} FROM plan_requests WHERE created_at < :before LIMIT {int(limit)}",
         before=to_microseconds(before),
@@ -60,7 +60,7 @@ async def older(tx: Transaction, before: datetime, limit: int) -> list[PlanReque
     return [PLAN_REQUESTS.decode(row) for row in rows]
 
 
-async def forget_older(tx: Transaction, before: datetime) -> None:
+async def delete_older(tx: Transaction, before: datetime) -> None:
     await tx.execute("DELETE FROM plan_requests WHERE deadline_at < :before", before=to_microseconds(before))
 
 

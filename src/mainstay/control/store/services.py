@@ -100,7 +100,7 @@ class ServiceWithParties(msgspec.Struct, frozen=True):
     """A service as shown with a job."""
 
     service: ServiceRow
-    around: ServiceContext
+    context: ServiceContext
     provider_name: str
     consumer_name: str
 
@@ -208,7 +208,7 @@ async def living_referrers(tx: Transaction, service_id: str, limit: int = 10) ->
 
 
 async def note_state(tx: Transaction, service_id: str, state: str, now: datetime) -> None:
-    await tx.later(
+    await tx.defer(
         "INSERT INTO service_states (service_id, entered_at, ordinal, state)"
         " SELECT :id, :now, count(*), :state FROM service_states WHERE service_id = :id",
         id=service_id,

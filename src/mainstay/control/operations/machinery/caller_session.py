@@ -37,8 +37,8 @@ class CallerSession:
         except _RollBack:
             pass
 
-    def asking(self) -> AbstractAsyncContextManager[UnitOfWork]:
-        return self._unit_of_work(self.store.asking())
+    def autocommit(self) -> AbstractAsyncContextManager[UnitOfWork]:
+        return self._unit_of_work(self.store.autocommit())
 
     def reading(self) -> AbstractAsyncContextManager[UnitOfWork]:
         return self._unit_of_work(self.store.reading())

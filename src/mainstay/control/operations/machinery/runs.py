@@ -21,7 +21,7 @@ from mainstay.control.operations.machinery.property_decisions import DecidedProp
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.store import secrets as secret_store
 from mainstay.control.store import services as service_store
-from mainstay.control.store.blueprints import moves_to
+from mainstay.control.store.blueprints import upgrade_target
 from mainstay.control.store.engine.contract import Value
 from mainstay.control.store.engine.records import to_optional_microseconds
 from mainstay.control.store.jobs import JOBS, RUNS, JobRow, RunRow
@@ -72,7 +72,9 @@ async def start(
         released_values=await _replaced_values(work, service, plan.decided),
         retired_secrets=list(plan.decided.accepted.retired_references) if plan.decided else [],
         # A service that is just being made is on the current version as it is.
-        blueprint_digest=None if action == "create" else await moves_to(work.tx, service.service_type_id, action),
+        blueprint_digest=None
+        if action == "create"
+        else await upgrade_target(work.tx, service.service_type_id, action),
     )
     await RUNS.insert(work.tx, run)
     return await queue(work, service, lifecycle, run, params, step=1)

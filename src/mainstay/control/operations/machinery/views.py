@@ -75,12 +75,12 @@ async def _show(work: UnitOfWork, row: ServiceRow, around: ServiceContext) -> Se
 async def show_jobs(work: UnitOfWork, rows: Sequence[JobRow]) -> list[JobView]:
     """Without those that went with their services after they were read."""
     found = await read_with_parties(work.tx, (row.service_id for row in rows))
-    services = {each.service.id: await _show(work, each.service, each.around) for each in found.values()}
+    services = {each.service.id: await _show(work, each.service, each.context) for each in found.values()}
     return [
         JobView(
             **msgspec.structs.asdict(row),
             service=services[row.service_id],
-            agent=Named(row.agent_id, whole.around.agent_name),
+            agent=Named(row.agent_id, whole.context.agent_name),
             provider=Named(row.provider_id, whole.provider_name),
             consumer=Named(row.consumer_id, whole.consumer_name),
         )

@@ -42,7 +42,7 @@ class Transaction(Protocol):
         """Returns the number of affected rows."""
         ...
 
-    async def later(self, statement: str, **parameters: Value) -> None:
+    async def defer(self, statement: str, **parameters: Value) -> None:
         """Queues a write whose result is not needed. It runs before the next statement or the commit, possibly in one
         batch with others, and raises its errors there."""
         ...
@@ -67,7 +67,7 @@ class Store(Protocol):
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...
 
-    def asking(self) -> AbstractAsyncContextManager[Transaction]:
+    def autocommit(self) -> AbstractAsyncContextManager[Transaction]:
         """For a single query: cheaper, because statements do not share a snapshot."""
         ...
 

@@ -98,7 +98,7 @@ class PostgresqlTransaction:
         count = status.rpartition(" ")[2]
         return int(count) if count.isdigit() else 0
 
-    async def later(self, statement: str, **parameters: Value) -> None:
+    async def defer(self, statement: str, **parameters: Value) -> None:
         if not self._batch.takes(statement):
             await self.flush()
         self._batch.add(statement, parameters)
@@ -163,7 +163,7 @@ class PostgresqlStore:
             self._has_unsent.set()
 
     @asynccontextmanager
-    async def asking(self) -> AsyncIterator[Transaction]:
+    async def autocommit(self) -> AsyncIterator[Transaction]:
         with _NamedErrors():
             async with self.pool.acquire() as connection:
                 transaction = PostgresqlTransaction(connection)

@@ -132,12 +132,12 @@ class Table(Generic[R]):
         row = self.encode(record) | hidden
         names = ", ".join(row)
         marks = ", ".join(f":{name}" for name in row)
-        await tx.later(f"INSERT INTO {self.name} ({names}) VALUES ({marks})", **row)
+        await tx.defer(f"INSERT INTO {self.name} ({names}) VALUES ({marks})", **row)
 
     async def update(self, tx: Transaction, record: R, **hidden: Value) -> None:
         row = self.encode(record) | hidden
         sets = ", ".join(f"{name} = :{name}" for name in row if name != "id")
-        await tx.later(f"UPDATE {self.name} SET {sets} WHERE id = :id", **row)
+        await tx.defer(f"UPDATE {self.name} SET {sets} WHERE id = :id", **row)
 
     async def delete(self, tx: Transaction, record_id: str) -> bool:
         return await tx.execute(f"DELETE FROM {self.name} WHERE id = :id", id=record_id) > 0

@@ -79,7 +79,7 @@ class SqliteTransaction:
         with _NamedErrors():
             return self._connection.execute(statement, parameters).rowcount
 
-    async def later(self, statement: str, **parameters: Value) -> None:
+    async def defer(self, statement: str, **parameters: Value) -> None:
         await self.execute(statement, **parameters)
 
     async def lock(self, name: str) -> None:
@@ -198,7 +198,7 @@ class SqliteStore:
         self.bus.publish(frozenset(group.topics))
 
     @asynccontextmanager
-    async def asking(self) -> AsyncIterator[Transaction]:
+    async def autocommit(self) -> AsyncIterator[Transaction]:
         reader = await self._readers.get()
         try:
             yield SqliteTransaction(reader)
