@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from mainstay.blueprints.throw_away_host import SEARCH_PATH, SystemdHost, why_not
+from mainstay.blueprints.throw_away_host import SEARCH_PATH, SystemdHost, why_unavailable
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -77,7 +77,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=100, help="number of units")
     parser.add_argument("--peer-path", default="", help="additional directories to search for peers")
     options = parser.parse_args()
-    reason = why_not()
+    reason = why_unavailable()
     if reason is not None:
         print(f"cannot run a host with a real systemd here: {reason}", file=sys.stderr)
         return 77

@@ -1,4 +1,4 @@
-"""Tests that push a blueprint use the same embedded server as the tests of the agent."""
+"""Tests that push a blueprint share the embedded server of the agent tests."""
 
 from agent.conftest import bridge, server
 

@@ -1,4 +1,4 @@
-"""`blueprint check`: each mistake is told with its file and line, and a right blueprint passes without a word."""
+"""`blueprint check` reports each fault with its file and line, and nothing for a valid blueprint."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from mainstay.blueprints.scaffold import files_of
 
 
 def make(folder: Path, *changes: tuple[str, str, str]) -> Path:
-    """The blueprint of `blueprint new`, with (file, old, new) changed in it; an old text of "" adds at the end."""
+    """Writes the blueprint of `blueprint new` with the replacements (file, old, new); an empty old text appends."""
     files = files_of("demo")
     for path, old, new in changes:
         content = files.get(path, "")
         assert old in content, (path, old)
         files[path] = content.replace(old, new, 1) if old else content + new
     for path, content in files.items():
-        place = folder / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(content)
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(content)
     return folder
 
 
-def told(folder: Path) -> tuple[list[str], list[str]]:
+def findings_of(folder: Path) -> tuple[list[str], list[str]]:
     """Faults and warnings, with paths inside the blueprint."""
     _, found = check_blueprint(str(folder))
     lines = [line.removeprefix(f"{folder}/") for line in found.lines()]
@@ -35,8 +35,8 @@ def told(folder: Path) -> tuple[list[str], list[str]]:
     return faults, [line for line in lines if ": warning: " in line]
 
 
-def test_a_new_blueprint_is_right(tmp_path: Path) -> None:
-    assert told(make(tmp_path)) == ([], [])
+def test_a_new_blueprint_has_no_findings(tmp_path: Path) -> None:
+    assert findings_of(make(tmp_path)) == ([], [])
 
 
 PRESENT, TYPE, DEFINITION = "manifests/present.yaml", "service-type.yaml", "blueprint.yaml"
@@ -46,11 +46,11 @@ KEY = "\"{{ lookup('properties.key') }}\""
 FAULTS: dict[str, tuple[tuple[str, str, str], str]] = {
     "an unknown key": ((DEFINITION, "drift:", "drfit:"), "blueprint.yaml:12:1: unknown key 'drfit' (did you mean"),
     "a bad version": ((DEFINITION, "0.1.0", "one"), "blueprint.yaml:3:10: version must be a version such as"),
-    "a manifest that is not there": (
+    "a missing manifest": (
         (DEFINITION, "manifests/absent.yaml", "manifests/gone.yaml"),
         "blueprint.yaml:8:22: there is no manifests/gone.yaml in the blueprint",
     ),
-    "an action that is not in the lifecycle": (
+    "an action that the lifecycle lacks": (
         (DEFINITION, "actions:\n", "actions:\n  upgrade: {manifest: manifests/present.yaml}\n"),
         "blueprint.yaml:5:3: the lifecycle has no action upgrade; it has: create, update, delete (did you mean 'update'",
     ),
@@ -58,7 +58,7 @@ FAULTS: dict[str, tuple[tuple[str, str, str], str]] = {
         (DEFINITION, "  delete: {manifest: manifests/absent.yaml}\n", ""),
         "blueprint.yaml:4:1: the lifecycle's action delete has no manifest",
     ),
-    "a state that is not there": (
+    "a state that the lifecycle lacks": (
         (DEFINITION, "  Running:", "  Runing:"),
         "blueprint.yaml:11:3: the lifecycle has no state Runing; it has: New, Running, Failed, Deleted (did you mean",
     ),
@@ -66,24 +66,24 @@ FAULTS: dict[str, tuple[tuple[str, str, str], str]] = {
         (TYPE, "type: string", "type: strng"),
         "service-type.yaml:4:11: greeting.type: unknown type 'strng'",
     ),
-    "a transition to nowhere": (
+    "a transition to an unknown state": (
         (TYPE, "{from: New, to: Running}", "{from: New, to: Runing}"),
         "service-type.yaml:22:27: lifecycleSchema.actions[0].transitions[0].to: state 'Runing' is not in states",
     ),
-    "a key twice": ((TYPE, "lifecycleSchema:", "propertySchema:"), "service-type.yaml:17:1: "),
-    "a property that is not declared": (
+    "a duplicate key": ((TYPE, "lifecycleSchema:", "propertySchema:"), "service-type.yaml:17:1: "),
+    "an undeclared property": (
         (PRESENT, "properties.key'", "properties.kee'"),
         "manifests/present.yaml:17:20: properties.kee: there is no such property (did you mean 'key'?)",
     ),
-    "one in a template": (
+    "an undeclared property in a template": (
         ("files/greeting.j2", "properties.greeting", "properties.gretting"),
         "files/greeting.j2:1: properties.gretting: there is no such property (did you mean 'greeting'?)",
     ),
-    "one by its attribute": (
+    "an undeclared property as an attribute": (
         (PRESENT, KEY, '"{{ properties.keys }}"'),
         "manifests/present.yaml:17:20: properties.keys: there is no such property (did you mean 'key'?)",
     ),
-    "one in a control": (
+    "an undeclared property in a control": (
         (
             PRESENT,
             "          content: " + KEY,
@@ -91,40 +91,40 @@ FAULTS: dict[str, tuple[tuple[str, str, str], str]] = {
         ),
         "manifests/present.yaml:18:25: properties.on: there is no such property",
     ),
-    "a control that gives text": (
+    "a control that is a text": (
         (
             PRESENT,
             "          content: " + KEY,
             "          content: x\n          control: {if: lookup('service.name')}",
         ),
-        "manifests/present.yaml:18:25: file#/srv/demo-00000000-0000-4000-8000-000000000000/key: control.if must give",
+        "manifests/present.yaml:18:25: file#/srv/demo-00000000-0000-4000-8000-000000000000/key: control.if must be",
     ),
-    "one in the middle of a text": (
+    "an undeclared property in a block": (
         (PRESENT, "content: " + KEY, "content: |\n            one\n            {{ lookup('properties.two') }}"),
         "manifests/present.yaml:19:1: properties.two: there is no such property",
     ),
-    "something below a text": (
+    "a property below a string": (
         (PRESENT, "properties.key'", "properties.greeting.loud'"),
-        "manifests/present.yaml:17:20: properties.greeting.loud: properties.greeting is a string, with nothing below it",
+        "manifests/present.yaml:17:20: properties.greeting.loud: properties.greeting is a string and has no properties",
     ),
-    "a word that services do not have": (
+    "an unknown name of a service": (
         (PRESENT, "lookup('service.id')", "lookup('service.uuid')"),
-        "manifests/present.yaml:3:9: service.uuid: there is none",
+        "manifests/present.yaml:3:9: service.uuid: there is no such name",
     ),
-    "an instance that nobody knows": (
+    "an unknown name of an instance": (
         (PRESENT, KEY, "\"{{ lookup('instance.unit') }}\""),
-        "manifests/present.yaml:17:20: instance.unit: no manifest puts it into outputs.instance_data",
+        "manifests/present.yaml:17:20: instance.unit: no manifest sets it in outputs.instance_data",
     ),
     "a manifest that does not load": (
         (PRESENT, "ensure: directory", "ensure: folder"),
         "manifests/present.yaml:9:19: file#/srv/demo-",
     ),
     "a template that does not parse": ((PRESENT, KEY, '"{{ 1 + }}"'), "manifests/present.yaml:17:20: "),
-    "a secret that everybody can read": (
+    "a secret that every user can read": (
         (PRESENT, 'mode: "0600"', 'mode: "0644"'),
         "manifests/present.yaml:15:9: file#",
     ),
-    "an output that is not declared": (
+    "an undeclared output": (
         (PRESENT, "properties: {path:", "properties: {place:"),
         "manifests/present.yaml:21:16: outputs.properties.place: there is no such property",
     ),
@@ -144,11 +144,11 @@ FAULTS: dict[str, tuple[tuple[str, str, str], str]] = {
         (PRESENT, "outputs:\n", "outputs:\n  instance_data: {key: \"{{ lookup('properties.key') }}\"}\n"),
         "manifests/present.yaml:21:18",
     ),
-    "an order that does not fit": (
+    "an order with an invalid property": (
         ("orders/small.yaml", "key: not-a-real-key", "key: 5"),
         "orders/small.yaml:3:8: key: expected string, got ",
     ),
-    "an order with a wrong word": (
+    "an order with an unknown key": (
         ("orders/small.yaml", "change:", "changes:"),
         "orders/small.yaml:4:1: unknown key 'changes' (did you mean 'change'?)",
     ),
@@ -162,7 +162,7 @@ WARNINGS: dict[str, tuple[tuple[str, str, str], str]] = {
         (TYPE, "    required: true\n    default: hello\n", "    default: hello\n"),
         "files/greeting.j2:1: warning: properties.greeting may be absent (it is optional, so an update may clear it)",
     ),
-    "what only the agent sets": (
+    "a property that only the agent sets": (
         (PRESENT, KEY, "\"{{ lookup('properties.path') }}\""),
         "manifests/present.yaml:17:20: warning: properties.path may be absent (only the agent sets it)",
     ),
@@ -198,44 +198,43 @@ WARNINGS: dict[str, tuple[tuple[str, str, str], str]] = {
         (PRESENT, KEY, f"{KEY}\n          validate: check {{{{ lookup('properties.key') }}}} %"),
         "manifests/present.yaml:18:21: warning: file#/srv/demo-00000000-0000-4000-8000-000000000000/key: validate carries a secret",
     ),
-    "a text that is ordered, in a shell": (
+    "free text of the order in a shell": (
         (
             PRESENT,
             "outputs:",
             EXEC_IN_A_SHELL + "          command: echo {{ lookup('properties.greeting') }}\n\noutputs:",
         ),
-        "manifests/present.yaml:23:20: warning: exec#say: properties.greeting is any text that is ordered",
+        "manifests/present.yaml:23:20: warning: exec#say: properties.greeting is free text of the order",
     ),
-    "a name in a shell": (
+    "the name of the service in a shell": (
         (
             PRESENT,
             "outputs:",
             EXEC_IN_A_SHELL + "          command: echo {{ lookup('service.name') }}\n\noutputs:",
         ),
-        "manifests/present.yaml:23:20: warning: exec#say: service.name is any text that is ordered",
+        "manifests/present.yaml:23:20: warning: exec#say: service.name is free text of the order",
     ),
     "a timeout that the lifecycle cuts short": (
         (DEFINITION, "timeout: 1m", "timeout: 10m"),
-        "blueprint.yaml:5:55: warning: create may take 600s here, but its job ends after 300s",
+        "blueprint.yaml:5:55: warning: create may take 600s here, but its job times out after 300s",
     ),
     "a short-lived secret": (
         (TYPE, "{type: persistent}", "{type: ephemeral}"),
-        "manifests/present.yaml:17:20: warning: properties.key may be absent (a short-lived secret is gone after its run)",
+        "manifests/present.yaml:17:20: warning: properties.key may be absent (a short-lived secret is gone after its job)",
     ),
 }
 
 
 @pytest.mark.parametrize(("change", "expected"), FAULTS.values(), ids=FAULTS.keys())
-def test_a_fault_is_told_with_its_line(tmp_path: Path, change: tuple[str, str, str], expected: str) -> None:
-    faults, _ = told(make(tmp_path, change))
+def test_a_fault_is_reported_with_its_line(tmp_path: Path, change: tuple[str, str, str], expected: str) -> None:
+    faults, _ = findings_of(make(tmp_path, change))
     assert [line for line in faults if line.startswith(expected)], "\n".join(faults)
-    # Nothing is said twice.
     assert len(faults) == len(set(faults))
 
 
 @pytest.mark.parametrize(("change", "expected"), WARNINGS.values(), ids=WARNINGS.keys())
-def test_what_may_not_be_meant_is_warned_about(tmp_path: Path, change: tuple[str, str, str], expected: str) -> None:
-    faults, warnings = told(make(tmp_path, change))
+def test_a_probable_mistake_is_a_warning(tmp_path: Path, change: tuple[str, str, str], expected: str) -> None:
+    faults, warnings = findings_of(make(tmp_path, change))
     assert faults == []
     assert [line for line in warnings if line.startswith(expected)], "\n".join(warnings)
 
@@ -244,16 +243,16 @@ def test_a_text_with_a_pattern_may_go_to_a_shell(tmp_path: Path) -> None:
     pattern = "    default: hello\n    validators: [{type: pattern, pattern: '^[a-z]+$'}]\n"
     command = "  - exec:\n      - say:\n          provider: shell\n          command: echo {{ lookup('properties.greeting') }}\n"
     folder = make(tmp_path, (TYPE, "    default: hello\n", pattern), (PRESENT, "outputs:", f"{command}\noutputs:"))
-    assert told(folder) == ([], [])
+    assert findings_of(folder) == ([], [])
 
 
-def test_a_look_up_with_a_default_is_fine(tmp_path: Path) -> None:
+def test_a_lookup_with_a_default_is_valid(tmp_path: Path) -> None:
     change = ("files/greeting.j2", GREETING, "lookup('properties.greeting', 'hi')")
-    assert told(make(tmp_path, change, (TYPE, "    required: true\n    default: hello\n", ""))) == ([], [])
+    assert findings_of(make(tmp_path, change, (TYPE, "    required: true\n    default: hello\n", ""))) == ([], [])
 
 
 def test_a_secret_through_data_is_still_a_secret(tmp_path: Path) -> None:
-    faults, _ = told(
+    faults, _ = findings_of(
         make(
             tmp_path,
             (PRESENT, KEY, '"key={{ lookup(\'data.key\') }}"\n          mode: "0644"'),
@@ -261,18 +260,18 @@ def test_a_secret_through_data_is_still_a_secret(tmp_path: Path) -> None:
         )
     )
     assert len(faults) == 1
-    assert "it holds a secret and everybody can read it (0644)" in faults[0]
+    assert "it contains a secret and every user can read it (0644)" in faults[0]
 
 
-def test_free_form_properties_may_be_anything(tmp_path: Path) -> None:
+def test_without_a_schema_any_property_is_valid(tmp_path: Path) -> None:
 
     folder = make(tmp_path / "b", (TYPE, files_of("demo")[TYPE].partition("lifecycleSchema:")[0], ""))
 
-    assert told(folder) == ([], [])
+    assert findings_of(folder) == ([], [])
 
 
-def test_all_faults_come_at_once(tmp_path: Path) -> None:
-    faults, _ = told(
+def test_all_faults_are_reported_at_once(tmp_path: Path) -> None:
+    faults, _ = findings_of(
         make(
             tmp_path,
             (DEFINITION, "  Running:", "  Runing:"),
@@ -283,21 +282,21 @@ def test_all_faults_come_at_once(tmp_path: Path) -> None:
     assert [line.split(":")[0] for line in faults] == [DEFINITION, PRESENT, "orders/small.yaml"]
 
 
-def test_without_an_order_nothing_can_be_tried(tmp_path: Path) -> None:
+def test_a_blueprint_without_orders_is_a_warning(tmp_path: Path) -> None:
     folder = make(tmp_path)
     (folder / "orders/small.yaml").unlink()
-    assert told(folder) == (
+    assert findings_of(folder) == (
         [],
-        ["orders: warning: there is no example order, so `blueprint test` has nothing to try"],
+        ["orders: warning: there is no example order, so `blueprint test` has nothing to test"],
     )
 
 
-def test_what_is_not_there_is_told(tmp_path: Path) -> None:
-    faults, _ = told(tmp_path)
+def test_missing_files_are_faults(tmp_path: Path) -> None:
+    faults, _ = findings_of(tmp_path)
     assert sorted(line.split(":")[0] for line in faults) == ["blueprint.yaml", "service-type.yaml"]
 
 
-def test_the_moves_are_read(tmp_path: Path) -> None:
+def test_moves_is_read(tmp_path: Path) -> None:
     found: Any = read_blueprint(str(make(tmp_path)))
     assert [name for name, entry in found.actions.items() if entry.moves] == ["update"]
 

@@ -1,4 +1,4 @@
-"""`mainstay blueprint test`: walks every action, demands that a second run finds nothing to do, and says what is wrong."""
+"""`mainstay blueprint test` runs every action, requires that a second run is stable, and reports the problems."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from blueprints.test_check import DEFINITION, PRESENT, TYPE, make
 from bridge import PROGRAM
 from system.conftest import need_systemd
 
-OUTPUTS = "\n# What the host found out"
+OUTPUTS = "\n# Values that the agent reports"
 
 
 def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -20,7 +20,7 @@ def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def tried(folder: Path, *options: str, expect: int = 0) -> list[dict[str, Any]]:
+def steps_of(folder: Path, *options: str, expect: int = 0) -> list[dict[str, Any]]:
     done = run(folder, "--json", *(options or ("--on", "scratch")))
     assert done.returncode == expect, f"{done.stdout}\n{done.stderr}"
     found: list[dict[str, Any]] = json.loads(done.stdout)["steps"]
@@ -31,8 +31,8 @@ def with_exec(folder: Path, properties: str) -> Path:
     return make(folder, (PRESENT, OUTPUTS, f"  - exec:\n      - attempt:\n{properties}{OUTPUTS}"))
 
 
-def test_a_new_blueprint_walks_through_its_life(tmp_path: Path) -> None:
-    steps = tried(make(tmp_path))
+def test_a_new_blueprint_passes_its_test(tmp_path: Path) -> None:
+    steps = steps_of(make(tmp_path))
     assert [(step["action"], step["from"], step["to"], step["changed"]) for step in steps] == [
         ("create", "New", "Running", 3),
         ("update", "Running", "Running", 1),
@@ -41,7 +41,7 @@ def test_a_new_blueprint_walks_through_its_life(tmp_path: Path) -> None:
     assert not any(step["problems"] or step["again"] or step["note"] for step in steps)
 
 
-def test_on_a_throw_away_host_it_is_the_same(tmp_path: Path) -> None:
+def test_a_new_blueprint_passes_on_a_throw_away_host(tmp_path: Path) -> None:
     need_systemd()
     done = run(make(tmp_path))
     assert done.returncode == 0, done.stderr
@@ -50,7 +50,7 @@ def test_on_a_throw_away_host_it_is_the_same(tmp_path: Path) -> None:
     assert not list(Path("/srv").glob("demo-*"))
 
 
-def test_every_action_of_every_state_is_walked(tmp_path: Path) -> None:
+def test_every_action_runs_in_every_state(tmp_path: Path) -> None:
     started = "    - name: start\n      transitions: [{from: Running, to: Up}]\n    - name: stop\n      transitions: [{from: Up, to: Running}]\n"
     folder = make(
         tmp_path,
@@ -68,7 +68,7 @@ def test_every_action_of_every_state_is_walked(tmp_path: Path) -> None:
         ),
         (DEFINITION, "actions:\n", "actions:\n  start: manifests/present.yaml\n  stop: manifests/present.yaml\n"),
     )
-    steps = tried(folder)
+    steps = steps_of(folder)
     assert [(step["action"], step["from"]) for step in steps] == [
         ("create", "New"),
         ("update", "Running"),
@@ -79,24 +79,24 @@ def test_every_action_of_every_state_is_walked(tmp_path: Path) -> None:
     ]
 
 
-def test_what_a_second_run_would_change_is_a_failure(tmp_path: Path) -> None:
+def test_a_second_run_with_changes_is_a_failure(tmp_path: Path) -> None:
     folder = with_exec(tmp_path, '          command: "true"\n          unless: "false"\n')
-    steps = tried(folder, expect=1)
+    steps = steps_of(folder, expect=1)
     assert steps[0]["again"] == ["exec#attempt: Would have executed (the command must run)"]
-    # It is cleaned up all the same.
+    # The service is deleted after a failure too.
     assert [step["action"] for step in steps] == ["create", "delete"]
     shown = run(folder, "--on", "scratch").stdout
     assert "CHANGES\n    a second run would change: exec#attempt" in shown
     assert shown.endswith("2 steps, 1 failed\n")
 
 
-def test_a_command_without_a_guard_is_excepted(tmp_path: Path) -> None:
-    assert len(tried(with_exec(tmp_path, '          command: "true"\n'))) == 3
+def test_a_command_without_a_guard_may_run_again(tmp_path: Path) -> None:
+    assert len(steps_of(with_exec(tmp_path, '          command: "true"\n'))) == 3
 
 
-def test_what_fails_is_told_with_its_reason_and_output(tmp_path: Path) -> None:
+def test_a_failure_is_shown_with_its_reason_and_output(tmp_path: Path) -> None:
     folder = with_exec(tmp_path, "          command: sh -c 'echo why; exit 3'\n")
-    steps = tried(folder, expect=1)
+    steps = steps_of(folder, expect=1)
     assert (steps[0]["action"], steps[0]["to"]) == ("create", "Failed")
     (problem,) = steps[0]["problems"]
     assert problem.startswith("exec#attempt: ")
@@ -105,30 +105,30 @@ def test_what_fails_is_told_with_its_reason_and_output(tmp_path: Path) -> None:
     assert steps[-1]["to"] == "Deleted"
 
 
-def test_what_is_left_behind_is_noted(tmp_path: Path) -> None:
+def test_files_left_behind_are_noted(tmp_path: Path) -> None:
     folder = make(tmp_path, ("manifests/absent.yaml", "NAME-".replace("NAME", "demo"), "other-"))
-    steps = tried(folder)
+    steps = steps_of(folder)
     assert steps[-1]["note"].startswith("left behind: /")
     assert "/greeting" in steps[-1]["note"]
 
 
-def test_only_the_orders_that_are_asked_for(tmp_path: Path) -> None:
+def test_order_options_select_the_orders(tmp_path: Path) -> None:
     folder = make(tmp_path, ("orders/other.yaml", "", "properties: {key: xyz}\n"))
-    steps = tried(folder, "--on", "scratch", "--order", "other")
+    steps = steps_of(folder, "--on", "scratch", "--order", "other")
     assert {step["order"] for step in steps} == {"other"}
     assert [step["note"] for step in steps if step["action"] == "update"] == [
-        "the order has no `change` to try it with"
+        "the order has no `change` to test it with"
     ]
     assert run(folder, "--order", "none", "--on", "scratch").returncode == 2
 
 
-def test_a_blueprint_with_faults_is_not_tried(tmp_path: Path) -> None:
+def test_a_blueprint_with_faults_is_not_tested(tmp_path: Path) -> None:
     done = run(make(tmp_path, (DEFINITION, "  Running:", "  Runing:")), "--on", "scratch")
     assert done.returncode == 1
     assert "the lifecycle has no state Runing" in done.stdout + done.stderr
 
 
-def test_values_of_pools_are_made_for_the_order(tmp_path: Path) -> None:
+def test_pool_values_of_an_order_are_created(tmp_path: Path) -> None:
     folder = make(
         tmp_path,
         (
@@ -139,4 +139,4 @@ def test_values_of_pools_are_made_for_the_order(tmp_path: Path) -> None:
         ("files/greeting.j2", " from", " at {{ lookup('properties.port') }} from"),
         ("orders/small.yaml", "", "pools: {port: [8001, 8002]}\n"),
     )
-    assert len(tried(folder)) == 3
+    assert len(steps_of(folder)) == 3

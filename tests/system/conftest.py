@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.blueprints.throw_away_host import SystemdHost, is_seen_in_host, why_not
+from mainstay.blueprints.throw_away_host import SystemdHost, is_visible_in_host, why_unavailable
 from required_parts import need
 
 PROGRAM = Path(sys.executable).with_name("mainstay")
@@ -100,13 +100,13 @@ def need_systemd() -> None:
 def reason_not_to_run() -> str | None:
     if not PROGRAM.exists():
         return f"mainstay is not installed beside {sys.executable}"
-    return why_not()
+    return why_unavailable()
 
 
 def boot(name: str, *, network: bool = False, disk: Path | None = None) -> SystemdHost:
     # The project and its interpreter may lie where the host has something of its own, such as below /tmp.
     needed = {Path(__file__).parents[2], Path(sys.prefix), Path(sys.base_prefix)}
-    lent = [path for path in sorted(needed) if not is_seen_in_host(path)]
+    lent = [path for path in sorted(needed) if not is_visible_in_host(path)]
     return SystemdHost(name, read_only_binds=lent, network=network, disk=disk)
 
 

@@ -1,6 +1,6 @@
-"""Checks a blueprint without a host and without a server: everything that is wrong with it, each with its line.
+"""Checks a blueprint without a host and without a server, and reports all faults with their lines.
 
-Needs the control plane's parts, for they know what a service type may say."""
+Imports the control plane, which defines what a service type may contain."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from mainstay.foundation.faults import DocumentPath
 
 STEP = re.compile(r'([^.\[\]]+)|\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]')
-# What `lookup('service.…')` and `lookup('job.…')` find; `instance` is what manifests put there.
+# Names below `service` and `job`. Names below `instance` come from the outputs of the manifests.
 SERVICE_NAMES = ("id", "name", "status", "root", "type")
 JOB_NAMES = ("action", "attempt", "params")
 SAMPLE_ID = "00000000-0000-4000-8000-000000000000"
@@ -59,13 +59,13 @@ READABLE_BY_OTHERS, READABLE_BY_GROUP = 0o004, 0o040
 
 
 class Findings:
-    """Faults make a blueprint unusable, warnings say what may not be meant."""
+    """Faults make a blueprint unusable; warnings are probably not intended."""
 
     def __init__(self) -> None:
         self.faults: list[Fault] = []
         self.warnings: list[Fault] = []
 
-    def take(self, refusal: DoesNotLoad) -> None:
+    def add_faults(self, refusal: DoesNotLoad) -> None:
         known = {str(fault) for fault in self.faults}
         self.faults += [fault for fault in refusal.faults if str(fault) not in known]
 
@@ -74,13 +74,13 @@ class Findings:
         for found in self.warnings:
             yield str(Fault(found.file, found.line, found.column, f"warning: {found.message}"))
 
-    def in_order(self) -> None:
+    def sort(self) -> None:
         for found in (self.faults, self.warnings):
             found.sort(key=lambda fault: (fault.file, fault.line or 0, fault.column or 0))
 
 
-class DocumentFindings:
-    """One file with its text: says at which line something stands."""
+class FileFindings:
+    """Adds findings in one file, with the line and column of a path in it."""
 
     def __init__(self, file: str, text: str, findings: Findings) -> None:
         self.file = file
@@ -98,7 +98,7 @@ class DocumentFindings:
         row, column = nearest_place(places, path, at_key=at_key)
         written = self.text.splitlines()[row - 1 : row]
         if line or (written and written[0][column - 1 : column] in ("|", ">") and not at_key):
-            # The text of a block begins in the line below its mark.
+            # The text of a block scalar starts in the line below `|` or `>`.
             is_block = bool(written) and written[0][column - 1 : column] in ("|", ">")
             row, column = (row + 1 + line, 1) if is_block else (row, column)
         if all((fault.line, fault.message) != (row, message) or fault.file != self.file for fault in to):
@@ -112,8 +112,8 @@ def check_blueprint(directory: str) -> tuple[Blueprint | None, Findings]:
         blueprint = read_blueprint(directory)
         pack(directory)
     except DoesNotLoad as refusal:
-        findings.take(refusal)
-        findings.in_order()
+        findings.add_faults(refusal)
+        findings.sort()
         return None, findings
     if definition is not None:
         _check_names(blueprint, definition, findings)
@@ -124,7 +124,7 @@ def check_blueprint(directory: str) -> tuple[Blueprint | None, Findings]:
         for check in checks:
             check.run(instance)
         _check_orders(directory, definition, findings)
-    findings.in_order()
+    findings.sort()
     return blueprint, findings
 
 
@@ -135,17 +135,17 @@ def _manifests_of(blueprint: Blueprint) -> list[str]:
 
 # ---- blueprint.yaml and service-type.yaml ----
 def _check_type(directory: str, findings: Findings) -> ServiceTypeDefinition | None:
-    """None if nothing can be said by it."""
+    """The service type, or None if it does not load."""
     file = os.path.join(directory, SERVICE_TYPE)
     try:
         text = decode(read_bytes(file), file)
         document = read_yaml(text, file)
     except DoesNotLoad as refusal:
-        findings.take(refusal)
+        findings.add_faults(refusal)
         return None
     if not isinstance(document, dict):
         return None
-    page = DocumentFindings(file, text, findings)
+    file_findings = FileFindings(file, text, findings)
     try:
         return parse_service_type(
             document.get("propertySchema"), document.get("lifecycleSchema"), installed_rulebook()
@@ -155,12 +155,12 @@ def _check_type(directory: str, findings: Findings) -> ServiceTypeDefinition | N
             steps = _document_path(fault.path)
             if steps[:1] != ("lifecycleSchema",):
                 steps = ("propertySchema", *steps)
-            page.fault(steps, str(fault))
+            file_findings.fault(steps, str(fault))
         return None
 
 
 def _document_path(text: str) -> DocumentPath:
-    """`actions[0].name` as the steps it is made of."""
+    """`actions[0].name` as ("actions", 0, "name")."""
     return tuple(
         int(index) if index else name or quoted.replace('\\"', '"') for name, index, quoted in STEP.findall(text)
     )
@@ -168,20 +168,20 @@ def _document_path(text: str) -> DocumentPath:
 
 def _check_names(blueprint: Blueprint, definition: ServiceTypeDefinition, findings: Findings) -> None:
     file = os.path.join(blueprint.directory, DEFINITION)
-    page = DocumentFindings(file, decode(read_bytes(file), file), findings)
+    file_findings = FileFindings(file, decode(read_bytes(file), file), findings)
     lifecycle = definition.lifecycle
     for fault in foreign_names(lifecycle, blueprint.actions, blueprint.keeps):
         kind, name = _document_path(fault.path)[1:]
         known = lifecycle.actions if kind == "actions" else lifecycle.states
-        page.fault((kind, name), f"{fault.message}{did_you_mean(str(name), known)}", at_key=True)
+        file_findings.fault((kind, name), f"{fault.message}{did_you_mean(str(name), known)}", at_key=True)
     for name, action in lifecycle.actions.items():
         entry = blueprint.actions.get(name)
         if entry is None:
-            page.fault(("actions",), f"the lifecycle's action {name} has no manifest", at_key=True)
+            file_findings.fault(("actions",), f"the lifecycle's action {name} has no manifest", at_key=True)
         elif entry.timeout_seconds is not None and entry.timeout_seconds > action.timeout_seconds:
-            page.warn(
+            file_findings.warn(
                 ("actions", name, "timeout"),
-                f"{name} may take {entry.timeout_seconds:g}s here, but its job ends after {action.timeout_seconds}s:"
+                f"{name} may take {entry.timeout_seconds:g}s here, but its job times out after {action.timeout_seconds}s:"
                 " raise timeoutSeconds in the lifecycle",
             )
 
@@ -190,23 +190,23 @@ def _check_orders(directory: str, definition: ServiceTypeDefinition, findings: F
     try:
         orders = read_orders(directory)
     except DoesNotLoad as refusal:
-        findings.take(refusal)
+        findings.add_faults(refusal)
         return
     if not orders:
-        place = os.path.join(directory, FOLDER)
+        folder = os.path.join(directory, FOLDER)
         findings.warnings.append(
-            Fault(place, None, None, "there is no example order, so `blueprint test` has nothing to try")
+            Fault(folder, None, None, "there is no example order, so `blueprint test` has nothing to test")
         )
     now = datetime.now(UTC)
-    asked = EvaluationContext(
+    context = EvaluationContext(
         operation=Operation.CREATE, actor=Actor.USER, now=now, entropy=bytes(16), dry=True, provider_id="any"
     )
     for order in orders:
-        judged = decide(definition.properties, order.properties, asked, answers=ASSUMED)
-        if isinstance(judged, Rejected):
-            page = DocumentFindings(order.path, decode(read_bytes(order.path), order.path), findings)
-            for fault in judged.faults:
-                page.fault(("properties", *_document_path(fault.path)), str(fault))
+        decision = decide(definition.properties, order.properties, context, answers=ASSUMED)
+        if isinstance(decision, Rejected):
+            file_findings = FileFindings(order.path, decode(read_bytes(order.path), order.path), findings)
+            for fault in decision.faults:
+                file_findings.fault(("properties", *_document_path(fault.path)), str(fault))
 
 
 # ---- manifests ----
@@ -225,9 +225,9 @@ class ManifestCheck:
             "create",
             *(each.name for each in definition.lifecycle.actions.values() if each.takes_properties),
         }
-        # Short-lived secrets are there while a request brings them, and gone afterwards.
-        self.is_lasting = name in blueprint.keeps.values() or not with_properties.issuperset(self.served)
-        # After its creation a service may lose what is optional: an update may clear it, and defaults do not come back.
+        # Short-lived secrets exist only during a job whose request contains them.
+        self.lacks_ephemeral = name in blueprint.keeps.values() or not with_properties.issuperset(self.served)
+        # After the creation an update may clear optional properties, and defaults are not applied again.
         self.after_updates = with_properties != {"create"} and (
             name in blueprint.keeps.values() or self.served != ["create"]
         )
@@ -236,10 +236,10 @@ class ManifestCheck:
             text = decode(read_bytes(self.file), self.file)
             self.node = parse(text, self.file)
         except DoesNotLoad as refusal:
-            findings.take(refusal)
+            findings.add_faults(refusal)
             text, self.node = "", []
-        self.page = DocumentFindings(self.file, text, findings)
-        self.reader = Reader(self.read_template)
+        self.file_findings = FileFindings(self.file, text, findings)
+        self.reader = Reader(self._read_template)
 
     def instance_names(self) -> set[str]:
         outputs = self.node.get("outputs") if isinstance(self.node, dict) else None
@@ -247,22 +247,22 @@ class ManifestCheck:
         return set(data) if isinstance(data, dict) else set()
 
     def run(self, instance: set[str]) -> None:
-        if not self.page.text:
+        if not self.file_findings.text:
             return
         for text in texts_in(self.node):
             for use in self.reader.uses(text.text, is_bare=text.is_bare):
                 self._check_use(text, use, instance)
-        told = {(fault.line, fault.file) for fault in self.findings.faults}
+        reported = {(fault.line, fault.file) for fault in self.findings.faults}
         try:
             _, manifest = load(RunRequest(self.file, roots=self._sample_roots(instance)))
         except DoesNotLoad as refusal:
-            # What the look-up would find out is told already, and better.
+            # Unknown names are already reported, with better messages.
             fresh = [
                 fault
                 for fault in refusal.faults
-                if "is not defined" not in fault.message or (fault.line, fault.file) not in told
+                if "is not defined" not in fault.message or (fault.line, fault.file) not in reported
             ]
-            self.findings.take(DoesNotLoad(fresh))
+            self.findings.add_faults(DoesNotLoad(fresh))
             return
         self.manifest = manifest
         for warning in manifest.warnings:
@@ -271,14 +271,14 @@ class ManifestCheck:
             self._check_resource(resource, manifest)
         self._check_outputs(manifest.outputs)
 
-    def read_template(self, name: str) -> str | None:
-        place = name if name.startswith("/") else os.path.join(os.path.dirname(self.file), name)
+    def _read_template(self, name: str) -> str | None:
+        path = name if name.startswith("/") else os.path.join(os.path.dirname(self.file), name)
         try:
-            return read_bytes(place).decode("utf-8", "replace")
+            return read_bytes(path).decode("utf-8", "replace")
         except DoesNotLoad:
             return None
 
-    # ---- what is looked up ----
+    # ---- lookups ----
     def _check_use(self, text: Text, use: Use, instance: set[str]) -> None:
         root, *rest = use.path
         if root == "job" and rest[:1] == ["params"] and len(rest) > 1:
@@ -288,8 +288,10 @@ class ManifestCheck:
         elif root in ("service", "job", "instance") and rest:
             known = {"service": SERVICE_NAMES, "job": JOB_NAMES, "instance": sorted(instance)}[root]
             if rest[0] not in known and not use.has_default:
-                reason = "no manifest puts it into outputs.instance_data" if root == "instance" else "there is none"
-                self.tell(text, use, f"{root}.{rest[0]}: {reason}{did_you_mean(rest[0], known)}")
+                reason = (
+                    "no manifest sets it in outputs.instance_data" if root == "instance" else "there is no such name"
+                )
+                self._add(text, use, f"{root}.{rest[0]}: {reason}{did_you_mean(rest[0], known)}")
 
     def _check_property(self, text: Text, use: Use, names: list[str]) -> None:
         if self.members is None or not names:
@@ -304,10 +306,10 @@ class ManifestCheck:
             if declared is None:
                 above = ".".join(["properties", *names[:index]])
                 if found and found[-1].type not in (PropertyType.OBJECT, PropertyType.ARRAY, PropertyType.JSON):
-                    self.tell(text, use, f"{shown}: {above} is a {found[-1].type}, with nothing below it")
+                    self._add(text, use, f"{shown}: {above} is a {found[-1].type} and has no properties")
                 else:
                     close = did_you_mean(name, [each.name for each in members])
-                    self.tell(text, use, f"{shown}: there is no such property{close}")
+                    self._add(text, use, f"{shown}: there is no such property{close}")
                 return
             found.append(declared)
             if declared.type is PropertyType.JSON or (
@@ -317,15 +319,15 @@ class ManifestCheck:
             members = declared.members or ()
         absent = next((each for each in found if self._may_be_absent(each)), None)
         if absent is not None and not use.has_default:
-            self.tell(
+            self._add(
                 text,
                 use,
-                f"{shown} may be absent ({self._why_absent(absent)}): give the look-up a default{self._or_else(absent)}",
+                f"{shown} may be absent ({self._why_absent(absent)}): give the lookup a default{self._or_else(absent)}",
                 is_warning=True,
             )
 
     def _may_be_absent(self, declared: PropertyDeclaration) -> bool:
-        if declared.secret is SecretKind.EPHEMERAL and self.is_lasting:
+        if declared.secret is SecretKind.EPHEMERAL and self.lacks_ephemeral:
             return True
         if declared.agent_only and "create" in self.served:
             return True
@@ -337,8 +339,8 @@ class ManifestCheck:
         return self.after_updates and not declared.immutable and Actor.USER in declared.actors
 
     def _why_absent(self, declared: PropertyDeclaration) -> str:
-        if declared.secret is SecretKind.EPHEMERAL and self.is_lasting:
-            return "a short-lived secret is gone after its run"
+        if declared.secret is SecretKind.EPHEMERAL and self.lacks_ephemeral:
+            return "a short-lived secret is gone after its job"
         if declared.agent_only:
             return "only the agent sets it"
         if declared.default is None:
@@ -348,7 +350,7 @@ class ManifestCheck:
     def _or_else(self, declared: PropertyDeclaration) -> str:
         return "" if declared.default is None else ", or make the property required beside its default"
 
-    def tell(self, text: Text, use: Use, message: str, *, is_warning: bool = False) -> None:
+    def _add(self, text: Text, use: Use, message: str, *, is_warning: bool = False) -> None:
         if use.template is not None:
             file = os.path.normpath(os.path.join(os.path.dirname(self.file), use.template))
             to = self.findings.warnings if is_warning else self.findings.faults
@@ -356,11 +358,11 @@ class ManifestCheck:
             if str(fault) not in {str(each) for each in to}:
                 to.append(fault)
             return
-        add = self.page.warn if is_warning else self.page.fault
+        add = self.file_findings.warn if is_warning else self.file_findings.fault
         add(text.path, message, at_key=text.at_key, line=use.line)
 
     # ---- secrets ----
-    def is_secret(self, use: Use) -> bool:
+    def _is_secret(self, use: Use) -> bool:
         root, *rest = use.path
         if root == "data" and self.manifest is not None:
             value: Any = self.manifest.data
@@ -376,7 +378,7 @@ class ManifestCheck:
 
     def _carries_secret(self, value: Any) -> bool:
         if isinstance(value, Template):
-            return any(self.is_secret(use) for use in self.reader.uses(value.text))
+            return any(self._is_secret(use) for use in self.reader.uses(value.text))
         if isinstance(value, dict):
             return any(self._carries_secret(child) for child in value.values())
         if isinstance(value, (list, tuple)):
@@ -398,42 +400,42 @@ class ManifestCheck:
                 self._check_shell(resource, name)
         for index, check in enumerate(resource.health_checks):
             if self._carries_secret(check.command):
-                self.page.warn(
+                self.file_findings.warn(
                     (*resource.place, "health_checks", index, "command"),
                     f"{resource.id}: the health check carries a secret, and every user of the host can see command"
-                    " lines; let it read it from a file",
+                    " lines; let the check read it from a file",
                 )
 
     def _check_secret(self, resource: Resource, name: str, entry: Property) -> None:
-        """Warns where a secret goes into a property in which others can see it."""
-        place = (*resource.place, name)
+        """Warns if a secret is in a property that other users can see."""
+        path = (*resource.place, name)
         if entry.kind is COMMAND:
-            self.page.warn(
-                place,
+            self.file_findings.warn(
+                path,
                 f"{resource.id}: {name} carries a secret, and every user of the host can see command lines;"
                 " let the command read it from a file",
             )
         elif resource.type == "exec" and name == "environment":
-            self.page.warn(
-                place,
-                f"{resource.id}: environment carries a secret, which all that the command starts will see;"
+            self.file_findings.warn(
+                path,
+                f"{resource.id}: environment carries a secret, and every child process of the command sees it;"
                 " let the command read it from a file",
             )
         elif not entry.secret and not entry.private:
-            self.page.warn(
-                place,
+            self.file_findings.warn(
+                path,
                 f"{resource.id}: {name} carries a secret, but is neither a secret nor a private property;"
                 " other users of the host may see it",
             )
 
     def _check_shell(self, resource: Resource, name: str) -> None:
-        """Whoever orders must not be able to write commands."""
+        """A consumer must not be able to inject shell commands."""
         template = (resource.deferred or {}).get(name)
         for use in self.reader.uses(template.text) if isinstance(template, Template) else ():
             if self._is_free_text(use):
-                self.page.warn(
+                self.file_findings.warn(
                     (*resource.place, name),
-                    f"{resource.id}: {'.'.join(use.path)} is any text that is ordered, and here a shell would run it;"
+                    f"{resource.id}: {'.'.join(use.path)} is free text of the order, and a shell would run it here;"
                     " pass it in `environment` and quote it, or give the property a pattern or an enum",
                 )
 
@@ -458,7 +460,7 @@ class ManifestCheck:
         )
 
     def _check_control(self, resource: Resource) -> None:
-        """What decides whether a resource is managed must give true or false, which shows only when it is evaluated."""
+        """`control` must evaluate to true or false, which is only known after evaluation."""
         if self.manifest is None:
             return
         for key in ("if", "unless"):
@@ -468,31 +470,38 @@ class ManifestCheck:
             try:
                 value = expression.evaluate(self.manifest.scope)
             except (Unresolved, Failure):
-                # It waits for what earlier resources give.
+                # It depends on results of earlier resources.
                 continue
             if not isinstance(value, bool):
-                place = (*resource.place, "control", key)
-                self.page.fault(place, f"{resource.id}: control.{key} must give true or false, not {describe(value)}")
+                path = (*resource.place, "control", key)
+                self.file_findings.fault(
+                    path, f"{resource.id}: control.{key} must be true or false, got {describe(value)}"
+                )
 
     def _check_mode(self, resource: Resource, mode: int) -> None:
-        place = (*resource.place, "mode")
+        path = (*resource.place, "mode")
         if mode & READABLE_BY_OTHERS:
-            self.page.fault(
-                place, f"{resource.id}: it holds a secret and everybody can read it ({mode:04o}); say 0600"
+            self.file_findings.fault(
+                path, f"{resource.id}: it contains a secret and every user can read it ({mode:04o}); use mode 0600"
             )
         elif mode & READABLE_BY_GROUP:
-            self.page.warn(place, f"{resource.id}: it holds a secret and its group can read it ({mode:04o})")
+            self.file_findings.warn(
+                path, f"{resource.id}: it contains a secret and its group can read it ({mode:04o})"
+            )
 
-    # ---- what flows back ----
+    # ---- outputs ----
     def _check_outputs(self, outputs: Any) -> None:
         if not isinstance(outputs, dict):
             return
         for key, value in outputs.items():
             if key not in OUTPUT_KEYS:
                 close = did_you_mean(key, OUTPUT_KEYS)
-                self.page.fault(("outputs", key), f"outputs: unknown key {key!r}{close}", at_key=True)
+                self.file_findings.fault(("outputs", key), f"outputs: unknown key {key!r}{close}", at_key=True)
             elif key != "properties" and self._carries_secret(value):
-                self.page.fault(("outputs", key), f"outputs.{key} carries a secret, and everybody would see it")
+                self.file_findings.fault(
+                    ("outputs", key),
+                    f"outputs.{key} carries a secret, and every user who may see the service would see it",
+                )
         properties = outputs.get("properties")
         if isinstance(properties, dict) and self.members is not None:
             self._check_reported(properties, self.members, ("outputs", "properties"))
@@ -501,24 +510,26 @@ class ManifestCheck:
         self, given: Mapping[str, Any], members: tuple[PropertyDeclaration, ...], path: DocumentPath
     ) -> None:
         for name, value in given.items():
-            place = (*path, name)
-            shown = ".".join(str(part) for part in place)
+            at = (*path, name)
+            shown = ".".join(str(part) for part in at)
             declared = next((each for each in members if each.name == name), None)
             if declared is None:
                 close = did_you_mean(name, [each.name for each in members])
-                self.page.fault(place, f"{shown}: there is no such property{close}", at_key=True)
+                self.file_findings.fault(at, f"{shown}: there is no such property{close}", at_key=True)
             elif isinstance(value, dict) and declared.members is not None:
-                self._check_reported(value, declared.members, place)
+                self._check_reported(value, declared.members, at)
             elif Actor.AGENT not in declared.actors:
-                self.page.fault(
-                    place,
+                self.file_findings.fault(
+                    at,
                     f"{shown}: the agent may not set it; add the authorizer `actor` with `agent` to the property",
                     at_key=True,
                 )
             elif declared.secret is None and self._carries_secret(value):
-                self.page.fault(place, f"{shown} carries a secret; declare that property as `secret`", at_key=True)
+                self.file_findings.fault(
+                    at, f"{shown} carries a secret; declare that property as `secret`", at_key=True
+                )
 
-    # ---- values made up ----
+    # ---- sample values ----
     def _sample_roots(self, instance: set[str]) -> dict[str, Any]:
         properties = {} if self.members is None else {each.name: _sample(each) for each in self.members}
         return {
@@ -535,7 +546,7 @@ class ManifestCheck:
         }
 
     def _free_form(self) -> dict[str, Any]:
-        """Anything may be there, so everything that is looked up is."""
+        """Properties without a schema may have any name, so every name in a lookup gets a sample value."""
         found: dict[str, Any] = {}
         for text in texts_in(self.node):
             for use in self.reader.uses(text.text, is_bare=text.is_bare):
@@ -555,7 +566,7 @@ def _nest(found: dict[str, Any], path: tuple[str, ...]) -> None:
 
 
 def _sample(declared: PropertyDeclaration) -> Any:
-    """A value such as an order could have, made up from the declaration."""
+    """A plausible value for a property, from its declaration."""
     if declared.secret is not None:
         return Tainted("sample secret")
     if declared.default is not None:

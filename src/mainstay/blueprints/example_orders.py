@@ -1,4 +1,4 @@
-"""Example orders of a blueprint: what somebody would order, and what `mainstay blueprint test` tries out."""
+"""Example orders of a blueprint, used by `mainstay blueprint test`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEYS = ("description", "properties", "change", "pools", "options")
 
 
 class ExampleOrder:
-    """`change`: the properties of an update. `pools` and `options`: what a provider would have, by type."""
+    """`change`: the properties of an update. `pools` and `options`: values that the provider offers, by type."""
 
     def __init__(self, path: str, found: Mapping[str, Any]) -> None:
         self.path = path
@@ -33,7 +33,7 @@ class ExampleOrder:
 
 
 def read_orders(directory: str) -> list[ExampleOrder]:
-    """Raises `DoesNotLoad` with every fault of all of them."""
+    """Raises `DoesNotLoad` with the faults of all orders."""
     faults: list[Fault] = []
     orders = []
     folder = os.path.join(directory, FOLDER)

@@ -1,4 +1,4 @@
-"""What the expressions of a manifest look up, found by reading them: nothing is evaluated, so nothing is missed. Pure."""
+"""Finds the lookups in the expressions of a manifest without evaluating them: all branches count. Pure."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ if TYPE_CHECKING:
     from mainstay.foundation.yaml.scalars import Node
 
 ROOTS = ("properties", "service", "job", "instance", "data", "facts", "environ")
-# Names of roots as expressions may write them.
+# Spellings of the roots in expressions.
 NAMES = {name: name for name in ROOTS} | {name.capitalize(): name for name in ROOTS}
-# Further than this no template includes templates.
+# Limit for templates that include templates.
 DEEPEST_INCLUDE = 10
 
 
 class Use(NamedTuple):
-    """A value that is looked up: its path with the root first, and whether its absence is provided for."""
+    """One lookup: the path with the root first, and whether it has a default."""
 
     path: tuple[str, ...]
     has_default: bool
-    # Lines from the start of the text it stands in.
+    # Line offset in the text that contains it.
     line: int
-    # The template that it stands in; None is the manifest itself.
+    # The template that contains it; None is the manifest itself.
     template: str | None = None
 
 
 class Text(NamedTuple):
-    """A text with expressions in a manifest, and where it stands."""
+    """A text with expressions in a manifest, and its path."""
 
     path: DocumentPath
     text: str
     at_key: bool = False
-    # An expression without its braces, as `control` takes it.
+    # An expression without braces, as in `control`.
     is_bare: bool = False
 
 
@@ -59,13 +59,13 @@ def texts_in(node: Node, path: DocumentPath = ()) -> Iterator[Text]:
 
 
 class Reader:
-    """Finds uses; `read` gives the text of a template by its path as the manifest writes it, None where there is none."""
+    """Finds uses. `read` returns the text of a template by its path in the manifest, None if there is none."""
 
     def __init__(self, read: Callable[[str], str | None]) -> None:
         self._read = read
 
     def uses(self, text: str, *, is_bare: bool = False) -> list[Use]:
-        """Of a manifest's text. What does not parse is told elsewhere."""
+        """The lookups in a text of a manifest. Syntax errors are reported when the manifest is loaded."""
         try:
             parts: list[str | Expression] = [Expression(text)] if is_bare else split(text)
         except BadExpression:
@@ -92,7 +92,7 @@ class Reader:
         found = _path_of(node)
         if found is not None and found[0][0] in ROOTS:
             path, has_default, is_lookup = found
-            # A look-up of what is not there fails before any filter sees it.
+            # A lookup of a missing value fails before a `default` filter runs.
             has_default = has_default or (guarded and not is_lookup)
             yield Use(path, has_default, node.lineno - 1, template)
             if isinstance(node, nodes.Call):
@@ -112,7 +112,7 @@ class Reader:
 
 
 def _included(node: nodes.Node) -> Iterator[str]:
-    """Templates that are named outright."""
+    """Templates that are named by a constant."""
     if isinstance(node, nodes.Call) and isinstance(node.node, nodes.Name) and node.node.name == "template":
         for argument in node.args[:1]:
             if isinstance(argument, nodes.Const):
@@ -122,14 +122,14 @@ def _included(node: nodes.Node) -> Iterator[str]:
 
 
 def _path_of(node: nodes.Node) -> tuple[tuple[str, ...], bool, bool] | None:
-    """(path, whether a default is given, whether by `lookup`) of what leads to a value, however it is written."""
+    """(path, has a default, is a `lookup` call) of an expression that leads to a value; None for other expressions."""
     if isinstance(node, nodes.Name):
         root = NAMES.get(node.name)
         return None if root is None else ((root,), False, False)
     if isinstance(node, nodes.Getattr):
-        return _longer(_path_of(node.node), node.attr)
+        return _extend(_path_of(node.node), node.attr)
     if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const):
-        return _longer(_path_of(node.node), str(node.arg.value))
+        return _extend(_path_of(node.node), str(node.arg.value))
     if not isinstance(node, nodes.Call) or not node.args or not isinstance(node.args[0], nodes.Const):
         return None
     first = str(node.args[0].value)
@@ -141,5 +141,5 @@ def _path_of(node: nodes.Node) -> tuple[tuple[str, ...], bool, bool] | None:
     return None
 
 
-def _longer(outer: tuple[tuple[str, ...], bool, bool] | None, name: str) -> tuple[tuple[str, ...], bool, bool] | None:
+def _extend(outer: tuple[tuple[str, ...], bool, bool] | None, name: str) -> tuple[tuple[str, ...], bool, bool] | None:
     return None if outer is None else ((*outer[0], name), outer[1], outer[2])

@@ -1,6 +1,6 @@
-"""An agent that runs each job's manifest a second time, dry, before it reports: a right manifest then finds nothing to do.
+"""An agent for blueprint tests: after each job it runs the manifest again as a dry run, which must find nothing to do.
 
-What it found goes to standard output as lines of JSON, one for each job."""
+Prints one line of JSON per job to standard output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mainstay.agent.job_runner import Outcome
     from mainstay.agent.lease import Lease, LeaseStopFlag
 
-# Jobs come one after the other here, so that what is told can be read.
+# One job at a time, so that the output is in order.
 JOBS, LEASE_SECONDS = 1, 60
 
 
@@ -33,24 +33,24 @@ class IdempotencyCheckingAgent(AgentLoop):
     def _run_job(self, job: Mapping[str, Any], lease: Lease, stop: LeaseStopFlag) -> Outcome:
         outcome = super()._run_job(job, lease, stop)
         if outcome.verb == "complete":
-            # Names only: a value may be a secret.
+            # Names only: values may be secrets.
             sent = {
                 "properties": sorted(outcome.body["properties"]),
                 "instanceId": outcome.body["agentInstanceId"] is not None,
                 "instanceData": outcome.body["agentInstanceData"] is not None,
             }
-            note = {"jobId": job["id"], "unstable": self._look_again(job, stop), "outputs": sent}
-            print(json.dumps(note), flush=True)
+            result = {"jobId": job["id"], "unstable": self._find_unstable(job, stop), "outputs": sent}
+            print(json.dumps(result), flush=True)
         return outcome
 
-    def _look_again(self, job: Mapping[str, Any], stop: LeaseStopFlag) -> list[str]:
-        """What a second run would change, each with its reason and difference."""
+    def _find_unstable(self, job: Mapping[str, Any], stop: LeaseStopFlag) -> list[str]:
+        """The changes that a second run would make, with reason and difference."""
         service = job["service"]
         blueprint = self.blueprint_cache.find(service["serviceType"]["name"], job.get("blueprintDigest"))
         properties = open_secrets(self.client, translate.desired_properties(job), blueprint)
         roots = translate.lookup_roots(service, properties, job, self.work_area.root)
-        place = blueprint.manifest_path(blueprint.actions[job["action"]].manifest)
-        _, report = run(run_request(place, service["id"], roots, self.work_area, stop, noop=True))
+        manifest = blueprint.manifest_path(blueprint.actions[job["action"]].manifest)
+        _, report = run(run_request(manifest, service["id"], roots, self.work_area, stop, noop=True))
         return [
             drift.describe_change(event) if event.changed else translate.short_reason(event, blueprint.directory)
             for event in report.events
@@ -59,7 +59,7 @@ class IdempotencyCheckingAgent(AgentLoop):
 
 
 def main() -> None:
-    """`python -m mainstay.blueprints.idempotency_check ENROLMENT ROOT`, until a signal comes."""
+    """`python -m mainstay.blueprints.idempotency_check ENROLMENT ROOT`; runs until a signal arrives."""
     config, root = sys.argv[1:]
     state = StateDirectory(state_path(os.environ))
     settings = AgentSettings(jobs=JOBS, lease_seconds=LEASE_SECONDS, drift_seconds=0)

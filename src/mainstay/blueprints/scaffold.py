@@ -1,4 +1,4 @@
-"""The blueprint that `mainstay blueprint new` begins with: small, complete, and right as it is."""
+"""The files that `mainstay blueprint new` creates: a small, complete and valid blueprint."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ if TYPE_CHECKING:
 
 FILES: Mapping[str, str] = {
     "blueprint.yaml": """\
-# What this blueprint is, and which manifest serves which action of the lifecycle in service-type.yaml.
+# Name and version of the blueprint, and the manifest of each action of the lifecycle in service-type.yaml.
 name: NAME
 version: 0.1.0
 actions:
   create: {manifest: manifests/present.yaml, timeout: 1m}
-  # `moves`: an update also brings a service to the newest version of this blueprint.
+  # `moves`: an update also moves a service to the newest version of this blueprint.
   update: {manifest: manifests/present.yaml, moves: true}
   delete: {manifest: manifests/absent.yaml}
-# Which manifest describes the host while a service is in a state: by it the agent looks for drift.
+# The manifest that describes the host in a state. The agent checks it for drift.
 keeps:
   Running: manifests/present.yaml
 drift: report # or repair
 """,
     "service-type.yaml": """\
-# What can be ordered, and the life of what was.
+# What consumers can order, and its lifecycle.
 propertySchema:
   greeting:
     type: string
-    # Required beside a default: it can be left out of an order, and no update can clear it.
+    # Required with a default: an order can omit it, and no update can clear it.
     required: true
     default: hello
   key:
@@ -77,12 +77,12 @@ resources:
           ensure: present
           content: "{{ lookup('properties.key') }}"
 
-# What the host found out flows back into the service.
+# Values that the agent reports back to the service.
 outputs:
   properties: {path: "{{ lookup('data.home') }}"}
 """,
     "manifests/absent.yaml": """\
-# The host without the service: as it was before.
+# The host after the service is deleted.
 resources:
   - file:
       - "{{ lookup('service.root') or '/srv' }}/NAME-{{ lookup('service.id') }}":
@@ -91,7 +91,7 @@ resources:
 """,
     "files/greeting.j2": "{{ lookup('properties.greeting') }} from {{ lookup('service.name') }}\n",
     "orders/small.yaml": """\
-# An order that `mainstay blueprint test` tries out, and what an update then changes.
+# An example order for `mainstay blueprint test`, and the change of its update.
 properties:
   key: not-a-real-key
 change:
@@ -101,5 +101,5 @@ change:
 
 
 def files_of(name: str) -> dict[str, str]:
-    """Path → content."""
+    """Path → content of the files of a new blueprint."""
     return {path: content.replace("NAME", name) for path, content in FILES.items()}

@@ -1,4 +1,4 @@
-"""Tries a blueprint out: its example orders, against a server and an agent of its own, through their whole lifecycles."""
+"""Tests a blueprint: walks its example orders through their whole lifecycles, with its own server and agent."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ if TYPE_CHECKING:
 
 START_SECONDS = 60.0
 STOP_SECONDS = 15.0
-LOOK_EVERY_SECONDS = 0.03
-# Beyond the action's own timeout.
+POLL_SECONDS = 0.03
+# Added to the timeout of the action.
 GRACE_SECONDS = 60.0
 MOST_STEPS = 200
 PROGRAM = "from mainstay.cli.main import program; program()"
 HOME = pwd.getpwuid(0).pw_dir
-# Where services put things; what is new there after the end of one was left behind.
+# Directories of services: new files there after a delete are reported as left behind.
 WATCHED = ("/etc", "/home", "/opt", HOME, "/srv", "/usr/local", "/var/lib", "/var/log", "/var/spool", "/var/www")
-# What the host itself writes there meanwhile.
-OF_THE_HOST = ("/var/lib/systemd/", "/var/log/journal", "/var/lib/private", "/etc/.pwd.lock", f"{HOME}/.cache")
-MOST_LEFT = 20
+# Files that the host itself writes there.
+WRITTEN_BY_HOST = ("/var/lib/systemd/", "/var/log/journal", "/var/lib/private", "/etc/.pwd.lock", f"{HOME}/.cache")
+MOST_LEFTOVERS = 20
 
 
 class CannotTest(Exception):
-    """Nothing can be said about the blueprint; the text says what is in the way."""
+    """The test could not run to its end; the message names the reason."""
 
 
 @dataclass
 class StepResult:
-    """One job of the walk, and what was wrong with it. `again`: what a second run would have changed."""
+    """One job of the walk and its problems. `unstable`: what a second run would change."""
 
     order: str
     action: str
@@ -62,51 +62,51 @@ class StepResult:
     changed: int = 0
     seconds: float = 0.0
     problems: list[str] = field(default_factory=list)
-    again: list[str] = field(default_factory=list)
-    # Said, but not counted as wrong.
+    unstable: list[str] = field(default_factory=list)
+    # Shown, but not a problem.
     note: str = ""
 
     @property
     def failed(self) -> bool:
-        return bool(self.problems or self.again)
+        return bool(self.problems or self.unstable)
 
 
 @dataclass
 class OrderUnderTest:
-    """An example on its way."""
+    """An example order and its service."""
 
     example: ExampleOrder
     service: Any
-    # The properties with which it began, defaults and pool values included.
-    as_made: Mapping[str, Any]
+    # The properties after the creation, with defaults and pool values.
+    created_properties: Mapping[str, Any]
     jobs_seen: set[str] = field(default_factory=set)
-    # Whether the last update brought the example's change; the next one takes it back.
+    # Whether the last update applied the change of the example; the next one reverts it.
     is_changed: bool = False
 
 
 def run_blueprint_test(
-    blueprint: Blueprint, orders: list[ExampleOrder], root: str | None, tell: Callable[[StepResult], None]
+    blueprint: Blueprint, orders: list[ExampleOrder], root: str | None, on_step: Callable[[StepResult], None]
 ) -> list[StepResult]:
-    """`root` None is this very host. `tell` hears of each step as it is done."""
+    """`root` None: runs on this host. `on_step` is called after each step."""
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(TemporaryDirectory(prefix="mainstay-trial-")))
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="mainstay-blueprint-test-")))
         server = stack.enter_context(_running_server(folder))
-        trial = BlueprintTest(blueprint, server, root, tell)
-        trial.prepare()
-        trial.agent = stack.enter_context(_running_agent(folder, server.url, trial.enrolment(), root or ""))
+        test = BlueprintTest(blueprint, server, root, on_step)
+        test.prepare()
+        test.agent = stack.enter_context(_running_agent(folder, server.url, test.enrolment(), root or ""))
         for order in orders:
-            trial.walk(order)
-    return trial.steps
+            test.walk(order)
+    return test.steps
 
 
 class BlueprintTest:
     def __init__(
-        self, blueprint: Blueprint, client: Client, root: str | None, tell: Callable[[StepResult], None]
+        self, blueprint: Blueprint, client: Client, root: str | None, on_step: Callable[[StepResult], None]
     ) -> None:
         self.blueprint = blueprint
         self.client = client
         self.root = root
-        self.tell = tell
+        self.on_step = on_step
         self.steps: list[StepResult] = []
         self.agent: AgentProcess
         typed = blueprint.service_type
@@ -114,9 +114,9 @@ class BlueprintTest:
             typed.get("propertySchema"), typed.get("lifecycleSchema"), installed_rulebook()
         ).lifecycle
 
-    # ---- before ----
+    # ---- setup ----
     def prepare(self) -> None:
-        """Everybody who is needed for an order."""
+        """Pushes the blueprint and creates everything that an order needs."""
         create = self._create
         pushed = self.client.call(
             "POST",
@@ -127,18 +127,18 @@ class BlueprintTest:
         self.type_id = pushed["serviceType"]["id"]
         self.provider_id = create("/participants", {"name": "provider"})
         self.pool_set_id = create("/service-pool-sets", {"name": "pools", "providerId": self.provider_id})
-        agent_type_id = create("/agent-types", {"name": "trial", "serviceTypeIds": [self.type_id]})
+        agent_type_id = create("/agent-types", {"name": "test", "serviceTypeIds": [self.type_id]})
         self.agent_id = create(
             "/agents",
             {
-                "name": "trial",
+                "name": "test",
                 "providerId": self.provider_id,
                 "agentTypeId": agent_type_id,
                 "servicePoolSetId": self.pool_set_id,
             },
         )
         consumer_id = create("/participants", {"name": "consumer"})
-        self.group_id = create("/service-groups", {"name": "trial", "consumerId": consumer_id})
+        self.group_id = create("/service-groups", {"name": "test", "consumerId": consumer_id})
         self.pools: set[str] = set()
         self.options: set[str] = set()
 
@@ -146,11 +146,11 @@ class BlueprintTest:
         return str(self.client.post(path, body)["id"])
 
     def enrolment(self) -> dict[str, Any]:
-        token = self.client.post("/tokens", {"name": "trial", "role": "agent", "scopeId": self.agent_id})["value"]
+        token = self.client.post("/tokens", {"name": "test", "role": "agent", "scopeId": self.agent_id})["value"]
         return {"url": self.client.url, "agentId": self.agent_id, "token": token, "caFile": None}
 
     def _offer(self, example: ExampleOrder) -> None:
-        """What the provider has for the order: values in pools, and options."""
+        """Creates the pool values and options of the example."""
         for name, values in example.pools.items():
             if name in self.pools:
                 continue
@@ -176,8 +176,8 @@ class BlueprintTest:
 
     # ---- the walk ----
     def walk(self, example: ExampleOrder) -> None:
-        """Created, through every action and state that can be reached, and deleted at last."""
-        there_before = self._files()
+        """Creates the service, runs every reachable action in every state, and deletes it."""
+        files_before = self._files()
         self._offer(example)
         body = {
             "serviceTypeId": self.type_id,
@@ -189,39 +189,38 @@ class BlueprintTest:
         try:
             service = self.client.post("/services", body)
         except ServerRefusal as refusal:
-            told = [f"{path}: {message}" for path, message in refusal.faults] or [str(refusal)]
-            self._note(StepResult(example.name, "create", "", "", problems=told))
+            self._add(StepResult(example.name, "create", "", "", problems=_problems_of(refusal)))
             return
         order = OrderUnderTest(example, service, service["properties"])
-        going_well = self._settle(order, "create")
+        is_going_well = self._settle(order, "create")
         if "update" in self.lifecycle.actions and not example.change:
             status = order.service["status"]
-            self._note(
-                StepResult(example.name, "update", status, status, note="the order has no `change` to try it with")
+            self._add(
+                StepResult(example.name, "update", status, status, note="the order has no `change` to test it with")
             )
-        done: set[tuple[str, str]] = set()
+        tested: set[tuple[str, str]] = set()
         for _ in range(MOST_STEPS):
-            way = self._way(order, lambda edge: edge not in done and not self._ends(*edge))
-            if way is None or not going_well:
+            action = self._next_action(order, lambda edge: edge not in tested and not self._ends(*edge))
+            if action is None or not is_going_well:
                 break
-            done.add((order.service["status"], way))
-            going_well = self._act(order, way)
+            tested.add((order.service["status"], action))
+            is_going_well = self._act(order, action)
         for _ in range(len(self.lifecycle.states)):
-            way = self._way(order, lambda edge: self._ends(*edge))
-            if way is None or not self._act(order, way):
+            action = self._next_action(order, lambda edge: self._ends(*edge))
+            if action is None or not self._act(order, action):
                 break
         if order.service["status"] in self.lifecycle.terminal_states and self.steps:
-            left = sorted(self._files() - there_before)
-            if left:
-                more = f" and {len(left) - MOST_LEFT} more" if len(left) > MOST_LEFT else ""
-                self.steps[-1].note = f"left behind: {', '.join(left[:MOST_LEFT])}{more}"
-                self.tell(self.steps[-1])
+            leftovers = sorted(self._files() - files_before)
+            if leftovers:
+                more = f" and {len(leftovers) - MOST_LEFTOVERS} more" if len(leftovers) > MOST_LEFTOVERS else ""
+                self.steps[-1].note = f"left behind: {', '.join(leftovers[:MOST_LEFTOVERS])}{more}"
+                self.on_step(self.steps[-1])
 
     def _ends(self, state: str, action: str) -> bool:
         return transitions.run_path(self.lifecycle, action, state)[-1] in self.lifecycle.terminal_states
 
-    def _way(self, order: OrderUnderTest, wanted: Callable[[tuple[str, str]], bool]) -> str | None:
-        """The first action on the shortest way to one that is wanted; `delete` before others."""
+    def _next_action(self, order: OrderUnderTest, wanted: Callable[[tuple[str, str]], bool]) -> str | None:
+        """The first action on the shortest path to a wanted (state, action); prefers `delete`."""
         start = order.service["status"]
         queue: deque[tuple[str, str | None]] = deque([(start, None)])
         seen = {start}
@@ -244,45 +243,44 @@ class BlueprintTest:
         return None
 
     def _act(self, order: OrderUnderTest, name: str) -> bool:
-        """Whether it went well."""
+        """Runs an action. Whether it succeeded."""
         action = self.lifecycle.actions[name]
         service_id, status = order.service["id"], order.service["status"]
         try:
             if name == "delete":
                 self.client.call("DELETE", f"/services/{service_id}")
             elif name == "update":
-                self.client.call("PATCH", f"/services/{service_id}", {"properties": self._turned(order)})
+                self.client.call("PATCH", f"/services/{service_id}", {"properties": self._toggled_change(order)})
             else:
-                body = {"properties": self._turned(order)} if action.takes_properties else None
+                body = {"properties": self._toggled_change(order)} if action.takes_properties else None
                 self.client.post(f"/services/{service_id}/{name}", body)
         except ServerRefusal as refusal:
-            told = [f"{path}: {message}" for path, message in refusal.faults] or [str(refusal)]
-            self._note(StepResult(order.example.name, name, status, status, problems=told))
+            self._add(StepResult(order.example.name, name, status, status, problems=_problems_of(refusal)))
             return False
         return self._settle(order, name)
 
-    def _turned(self, order: OrderUnderTest) -> dict[str, Any]:
-        """The example's change, or what it was before: an update must change something."""
+    def _toggled_change(self, order: OrderUnderTest) -> dict[str, Any]:
+        """The change of the example, or its reversal: every update must change something."""
         order.is_changed = not order.is_changed
         change = order.example.change
         if order.is_changed:
             return change
-        # As ordered, or as it was filled in then; what is shown of a secret is not the secret.
-        return {name: order.example.properties.get(name, order.as_made.get(name)) for name in change}
+        # From the example first: the service shows only references for secrets.
+        return {name: order.example.properties.get(name, order.created_properties.get(name)) for name in change}
 
     def _settle(self, order: OrderUnderTest, name: str) -> bool:
-        """Waits until nothing is active, and notes each job that was done. Whether all went well."""
-        before, began = order.service["status"], time.monotonic()
-        until = began + self._patience(self.lifecycle.actions.get(name))
+        """Waits until no job is active and adds a step per finished job. Whether all succeeded."""
+        before, started = order.service["status"], time.monotonic()
+        deadline = started + self._limit_seconds(self.lifecycle.actions.get(name))
         while True:
             order.service = self.client.get(f"/services/{order.service['id']}")
             if order.service["activeJob"] is None:
                 break
             if self.agent.process.poll() is not None:
                 raise CannotTest(f"the agent ended:\n{self.agent.tail()}")
-            if time.monotonic() > until:
-                raise CannotTest(f"{name} does not come to an end:\n{self.agent.tail()}")
-            time.sleep(LOOK_EVERY_SECONDS)
+            if time.monotonic() > deadline:
+                raise CannotTest(f"{name} did not finish in time:\n{self.agent.tail()}")
+            time.sleep(POLL_SECONDS)
         jobs = self.client.pages("/jobs", {"serviceId": order.service["id"]})
         fresh = [job for job in jobs if job["id"] not in order.jobs_seen]
         order.jobs_seen |= {job["id"] for job in fresh}
@@ -291,17 +289,17 @@ class BlueprintTest:
             if before in self.lifecycle.actions[name].successes
             else ()
         )
-        taken: list[StepResult] = []
+        steps: list[StepResult] = []
         for index, job in enumerate(fresh):
             is_last = index == len(fresh) - 1
             after = order.service["status"] if is_last else path[index + 1]
-            taken.append(self._step(order, job, path[index] if index < len(path) else before, after, is_last=is_last))
-        for step in taken:
-            step.seconds = (time.monotonic() - began) / len(taken)
-            self._note(step)
-        return not any(step.failed for step in taken)
+            steps.append(self._step(order, job, path[index] if index < len(path) else before, after, is_last=is_last))
+        for step in steps:
+            step.seconds = (time.monotonic() - started) / len(steps)
+            self._add(step)
+        return not any(step.failed for step in steps)
 
-    def _patience(self, action: Action | None) -> float:
+    def _limit_seconds(self, action: Action | None) -> float:
         seconds = 300.0 if action is None else float(action.timeout_seconds)
         return seconds * len(self.lifecycle.states) + GRACE_SECONDS
 
@@ -315,22 +313,22 @@ class BlueprintTest:
         if job["status"] != "Completed":
             step.problems = [str(job["errorMessage"] or job["status"]), *_failed_differences(events)]
             return step
-        note = self.agent.note_of(job["id"])
-        step.again = note["unstable"]
+        result = self.agent.result_of(job["id"])
+        step.unstable = result["unstable"]
         if is_last:
-            step.problems = list(self._missing(order, note["outputs"]))
+            step.problems = list(self._missing(order, result["outputs"]))
         return step
 
     def _report(self, job: Mapping[str, Any]) -> dict[str, Any]:
         try:
             found: dict[str, Any] = self.client.get(f"/jobs/{job['id']}/report")
         except ServerRefusal:
-            # A job that failed before its run has none.
+            # A job that failed before its run has no report.
             return {}
         return found or {}
 
     def _missing(self, order: OrderUnderTest, sent: Mapping[str, Any]) -> Iterator[str]:
-        """Outputs that did not arrive."""
+        """Outputs of the manifest that the service does not have."""
         service = order.service
         if service["status"] in self.lifecycle.terminal_states:
             return
@@ -342,9 +340,9 @@ class BlueprintTest:
         if sent["instanceData"] and service["agentInstanceData"] is None:
             yield "outputs.instance_data did not arrive"
 
-    def _note(self, step: StepResult) -> None:
+    def _add(self, step: StepResult) -> None:
         self.steps.append(step)
-        self.tell(step)
+        self.on_step(step)
 
     def _files(self) -> set[str]:
         folders = WATCHED if self.root is None else (self.root,)
@@ -354,7 +352,11 @@ class BlueprintTest:
             for folder, folders_in, names in os.walk(top)
             for name in (*folders_in, *names)
         }
-        return {path for path in found if not path.startswith(OF_THE_HOST)}
+        return {path for path in found if not path.startswith(WRITTEN_BY_HOST)}
+
+
+def _problems_of(refusal: ServerRefusal) -> list[str]:
+    return [f"{path}: {message}" for path, message in refusal.faults] or [str(refusal)]
 
 
 def _failed_differences(events: list[Mapping[str, Any]]) -> Iterator[str]:
@@ -364,7 +366,7 @@ def _failed_differences(events: list[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _json_type(values: list[Any]) -> str:
-    """The type that all values of a pool have."""
+    """The common type of the values of a pool."""
     for kind, name in ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "string")):
         if values and all(type(value) is kind for value in values):
             return name
@@ -373,29 +375,29 @@ def _json_type(values: list[Any]) -> str:
 
 # ---- the server and the agent ----
 class AgentProcess:
-    """An agent that looks twice, what it says, and what it found."""
+    """The process of an idempotency-checking agent, its log, and its results by job."""
 
     def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
         self.process = process
         self._log = log
-        self._notes: dict[str, dict[str, Any]] = {}
-        self._told = threading.Condition()
-        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._results: dict[str, dict[str, Any]] = {}
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._read_results, daemon=True)
         self._thread.start()
 
-    def _listen(self) -> None:
+    def _read_results(self) -> None:
         for line in self.process.stdout or ():
-            note = json.loads(line)
-            with self._told:
-                self._notes[note["jobId"]] = note
-                self._told.notify_all()
+            result = json.loads(line)
+            with self._changed:
+                self._results[result["jobId"]] = result
+                self._changed.notify_all()
 
-    def note_of(self, job_id: str) -> dict[str, Any]:
-        """It is told before the job is completed, so it is here, or about to be."""
-        with self._told:
-            if not self._told.wait_for(lambda: job_id in self._notes, START_SECONDS):
-                raise CannotTest(f"the agent did not look a second time:\n{self.tail()}")
-            return self._notes[job_id]
+    def result_of(self, job_id: str) -> dict[str, Any]:
+        """The agent prints it before it completes the job, so the wait is short."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: job_id in self._results, START_SECONDS):
+                raise CannotTest(f"the agent did not check the job for idempotency:\n{self.tail()}")
+            return self._results[job_id]
 
     def tail(self) -> str:
         return _tail_of(self._log)
@@ -413,18 +415,18 @@ def _clean_environment(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def _running_server(folder: Path) -> Iterator[Client]:
-    """A control plane with its own database on a free port of the loopback, and a client for its admin."""
+    """Starts a control plane with its own database on a free loopback port. Yields a client of its admin."""
     data, log = folder / "server", folder / "server.log"
     command = [sys.executable, "-c", PROGRAM, "server", "--port", "0", "--data-dir", str(data)]
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=_clean_environment(folder))
     try:
-        url = _wait_for(lambda: _address_in(log), process, log, "the server does not start")
+        url = _wait_for(lambda: _address_in(log), process, log, "the server did not start")
         client = Client(url, (data / "admin.token").read_text().strip())
-        _wait_for(lambda: _answers(client), process, log, "the server does not answer")
+        _wait_for(lambda: _answers(client), process, log, "the server does not respond")
         yield client
     finally:
-        _end(process)
+        _stop(process)
 
 
 @contextmanager
@@ -437,10 +439,10 @@ def _running_agent(folder: Path, url: str, enrolment: Mapping[str, Any], root: s
             command, stdout=subprocess.PIPE, stderr=out, text=True, env=_clean_environment(folder)
         )
     try:
-        _wait_for(lambda: "agent started" in log.read_text(), process, log, f"the agent does not reach {url}")
+        _wait_for(lambda: "agent started" in log.read_text(), process, log, f"the agent did not start for {url}")
         yield AgentProcess(process, log)
     finally:
-        _end(process)
+        _stop(process)
 
 
 def _address_in(log: Path) -> str | None:
@@ -456,12 +458,12 @@ def _answers(client: Client) -> bool:
     return True
 
 
-def _wait_for(look: Callable[[], Any], process: subprocess.Popen[Any], log: Path, problem: str) -> Any:
-    until = time.monotonic() + START_SECONDS
-    while not (found := look()):
-        if process.poll() is not None or time.monotonic() > until:
+def _wait_for(condition: Callable[[], Any], process: subprocess.Popen[Any], log: Path, problem: str) -> Any:
+    deadline = time.monotonic() + START_SECONDS
+    while not (found := condition()):
+        if process.poll() is not None or time.monotonic() > deadline:
             raise CannotTest(f"{problem}:\n{_tail_of(log)}")
-        time.sleep(LOOK_EVERY_SECONDS)
+        time.sleep(POLL_SECONDS)
     return found
 
 
@@ -469,7 +471,7 @@ def _tail_of(log: Path, lines: int = 20) -> str:
     return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
 
 
-def _end(process: subprocess.Popen[Any]) -> None:
+def _stop(process: subprocess.Popen[Any]) -> None:
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
     try:

@@ -1,9 +1,9 @@
-"""Throw-away hosts that run a real systemd as PID 1, in namespaces of this machine.
+"""Throw-away hosts: a real systemd as PID 1 in namespaces of this machine.
 
-Each has its own PID, mount, UTS, IPC, network and cgroup namespaces. Its root is an overlay of the machine's `/`
-with a tmpfs on top: it sees every program that is installed, and what it changes is gone with it. `/tmp`, `/run`
-and `/dev` are its own. A veth named eth0 leads to the caller, who is reached at GATEWAY. This guards against
-accidents, not against hostile code: root inside is root.
+Each host has its own PID, mount, UTS, IPC, network and cgroup namespaces. Its root is an overlay of the machine's `/`
+with a tmpfs on top: it sees every installed program, and its changes disappear with it. It has its own `/tmp`, `/run`
+and `/dev`. A veth named eth0 connects it to the caller at GATEWAY. This protects against accidents, not against
+hostile code: root inside is root.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SYSTEMD = "/lib/systemd/systemd"
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ENVIRONMENT = {"PATH": SEARCH_PATH, "LANG": "C.UTF-8"}
 TOOLS = ("unshare", "nsenter", "mount", "umount", "pivot_root", "setpriv", "ip", "systemctl")
-# Vendor units that would reach for the kernel which the host shares with the machine.
+# Vendor units that would change the kernel, which the host shares with the machine.
 MASKED = (
     "sys-kernel-debug.mount",
     "sys-kernel-tracing.mount",
@@ -50,7 +50,7 @@ MASKED = (
     "ldconfig.service",
     "systemd-hwdb-update.service",
 )
-# What would reach the shared kernel: clock, modules, raw I/O, audit, kernel log.
+# Capabilities over the shared kernel: clock, modules, raw I/O, audit, kernel log.
 DROPPED = "--bounding-set=-sys_time,-sys_module,-sys_rawio,-audit_control,-audit_read,-syslog"
 
 # The first stage is PID 1 of the new PID namespace, and still sees the outer /proc and cgroups.
@@ -58,11 +58,11 @@ FIRST_STAGE = r"""
 read -r outside _ </proc/self/stat
 echo 0 >"$CG/cgroup.procs"
 echo "$outside"
-read -r ADDR                    # waits until eth0 is there; empty: no network
+read -r ADDR                    # waits until eth0 exists; empty: no network
 export ADDR
 exec unshare --cgroup /bin/sh -euc "$SECOND_STAGE"
 """
-# The second has the cgroup namespace too; it builds the root, enters it, and becomes systemd.
+# The second stage also has the cgroup namespace; it builds the root, enters it, and becomes systemd.
 SECOND_STAGE = r"""
 N=$M/root
 mount -t proc -o nosuid,nodev,noexec proc "$N/proc"
@@ -116,7 +116,7 @@ exec </dev/null >/dev/console 2>&1 env -i container=sdhost PATH="$PATH" LANG=C.U
 
 
 class HostError(RuntimeError):
-    """The host did not come up, or is gone."""
+    """The host did not boot, or has ended."""
 
 
 def _cgroup_directory() -> str | None:
@@ -133,8 +133,8 @@ def _cgroup_directory() -> str | None:
     return None
 
 
-def why_not() -> str | None:
-    """Why no host can run here, in one sentence, or None."""
+def why_unavailable() -> str | None:
+    """Why no host can run on this machine, or None."""
     if not sys.platform.startswith("linux"):
         return "not Linux"
     if os.geteuid() != 0:
@@ -145,23 +145,23 @@ def why_not() -> str | None:
     if missing:
         return f"missing programs: {' '.join(missing)}"
     if "overlay" not in Path("/proc/filesystems").read_text().split():
-        return "the kernel offers no overlay file system"
+        return "the kernel has no overlay file system"
     if _cgroup_directory() is None:
-        return "no cgroup2 mount that can be written"
+        return "no writable cgroup2 mount"
     spaces = ("--mount", "--pid", "--fork", "--net", "--cgroup", "--uts", "--ipc")
     command = ("unshare", *spaces, "mount", "-t", "tmpfs", "tmpfs", "/mnt")
     attempt = subprocess.run(command, check=False, capture_output=True, text=True)
     return f"may not create namespaces: {attempt.stderr.strip()}" if attempt.returncode else None
 
 
-def is_seen_in_host(path: Path) -> bool:
-    """The host sees the file system of /, and has some directories of its own. What it sees it can also write to."""
+def is_visible_in_host(path: Path) -> bool:
+    """The host sees the file system of / except its own directories. It can also write to what it sees."""
     own = ("/dev/", "/proc/", "/run/", "/sys/", "/tmp/")  # noqa: S108  # names to compare with
     return path.stat().st_dev == os.stat("/").st_dev and not f"{path}/".startswith(own)
 
 
 class SystemdHost:
-    """One host; `with SystemdHost("web") as host:` boots it and ends it with everything in it."""
+    """One host. `with SystemdHost("web") as host:` boots it, and at the end removes it with everything in it."""
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ class SystemdHost:
         self.boot_seconds = boot_seconds
         self.life_seconds = life_seconds
         self.size = size
-        # A file system (not an overlay itself) that keeps what the host writes, so that it can be booted again.
+        # A file system (not an overlay) that keeps the writes of the host for another boot.
         self.disk = disk
         self.address: str | None = None
         self._supervisor: subprocess.Popen[bytes] | None = None
@@ -188,11 +188,11 @@ class SystemdHost:
         self._cgroup = ""
         self._log: IO[bytes] | None = None
 
-    # ---- life ----
+    # ---- boot and end ----
     def __enter__(self) -> Self:
         base = _cgroup_directory()
         if base is None:
-            raise HostError(f"{self.name}: {why_not()}")
+            raise HostError(f"{self.name}: {why_unavailable()}")
         self._directory = tempfile.mkdtemp(prefix=PREFIX)
         self._cgroup = f"{base}/{os.path.basename(self._directory)}"
         command = ["unshare", "--mount", "--propagation", "private", sys.executable, "-IS", __file__]
@@ -222,7 +222,7 @@ class SystemdHost:
         if supervisor is None:
             return
         with contextlib.suppress(BrokenPipeError):
-            # A byte, or the end of it: the supervisor tears down.
+            # A byte or the end of the pipe makes the supervisor tear down.
             if supervisor.stdin is not None:
                 supervisor.stdin.write(b"q")
                 supervisor.stdin.close()
@@ -244,20 +244,20 @@ class SystemdHost:
         while time.monotonic() < end:
             if self._supervisor is None or self._supervisor.poll() is not None:
                 raise HostError(f"{self.name}: the supervisor ended\n{self.log()}")
-            pid = self._note("pid")
+            pid = self._read_state("pid")
             if pid and os.path.exists(f"/proc/{pid}/root/run/systemd/private"):
                 left = max(0.1, end - time.monotonic())
                 with contextlib.suppress(subprocess.TimeoutExpired, HostError):
                     state = self.run("systemctl", "is-system-running", "--wait", timeout=left).stdout.strip()
                 if state in ("running", "degraded"):
-                    self.address = self._note("address") or None
+                    self.address = self._read_state("address") or None
                     return
             time.sleep(0.01)
         raise HostError(f"{self.name}: not booted in time ({state})\n{self.log()}")
 
     # ---- use ----
     def log(self, lines: int = 40) -> str:
-        """The end of what the supervisor and the host's console said."""
+        """The last lines of the supervisor and of the console of the host."""
         if self._log is None:
             return ""
         most = 1 << 16
@@ -265,7 +265,7 @@ class SystemdHost:
         start = max(0, os.fstat(descriptor).st_size - most)
         return "\n".join(os.pread(descriptor, most, start).decode(errors="replace").split("\n")[-lines:])
 
-    def _note(self, name: str) -> str:
+    def _read_state(self, name: str) -> str:
         try:
             return Path(self._directory, name).read_text(errors="replace").strip()
         except OSError:
@@ -273,9 +273,9 @@ class SystemdHost:
 
     @property
     def pid(self) -> int:
-        """The machine's number for the host's PID 1."""
+        """The PID of the host's PID 1 on the machine."""
         alive = self._supervisor is not None and self._supervisor.poll() is None
-        pid = self._note("pid") if alive else ""
+        pid = self._read_state("pid") if alive else ""
         if not pid:
             raise HostError(f"{self.name} is not running\n{self.log()}")
         return int(pid)
@@ -289,7 +289,7 @@ class SystemdHost:
         return self.run("cat", path, check=True).stdout
 
     def shell(self, script: str, *words: str, stdin: str = "") -> str:
-        """What a script of `sh -e` prints; it must succeed."""
+        """The output of a script of `sh -e`. Raises `HostError` if it fails."""
         return self.run("/bin/sh", "-ec", script, "sh", *words, check=True, stdin=stdin).stdout
 
     def command(self, words: Sequence[str], environment: Mapping[str, str] | None = None) -> list[str]:
@@ -341,7 +341,7 @@ class SystemdHost:
 
 
 def _kill_group(leader: int) -> None:
-    """SIGKILL to the leader's process group, but not to the leader, which reaps."""
+    """Sends SIGKILL to the process group of the leader, but not to the leader, which reaps."""
     for entry in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
             status = Path(f"/proc/{entry}/stat").read_text()
@@ -355,7 +355,7 @@ def _kill_cgroup(path: str) -> None:
 
 
 def _remove_cgroup(path: str, wait_seconds: float = 5.0) -> None:
-    """Kills what is left in our own cgroup, then removes the tree."""
+    """Kills all processes in the cgroup of the host, then removes it."""
     _kill_cgroup(path)
     end = time.monotonic() + wait_seconds
     while os.path.isdir(path) and time.monotonic() < end:
@@ -373,20 +373,20 @@ def _put(path: str, text: str) -> None:
     Path(path).write_text(text)
 
 
-def _prepare_root(place: str, name: str, size: str, disk: str) -> None:
+def _prepare_root(mount_point: str, name: str, size: str, disk: str) -> None:
     if disk:
-        subprocess.run(["mount", "--bind", disk, place], check=True)
+        subprocess.run(["mount", "--bind", disk, mount_point], check=True)
     else:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"mode=755,size={size}", "tmpfs", place], check=True)
-    is_known = os.path.isdir(f"{place}/upper")
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"mode=755,size={size}", "tmpfs", mount_point], check=True)
+    is_known = os.path.isdir(f"{mount_point}/upper")
     for directory in ("upper", "work", "root"):
-        os.makedirs(f"{place}/{directory}", exist_ok=True)
-    layers = f"lowerdir=/,upperdir={place}/upper,workdir={place}/work"
-    subprocess.run(["mount", "-t", "overlay", "-o", layers, "overlay", f"{place}/root"], check=True)
+        os.makedirs(f"{mount_point}/{directory}", exist_ok=True)
+    layers = f"lowerdir=/,upperdir={mount_point}/upper,workdir={mount_point}/work"
+    subprocess.run(["mount", "-t", "overlay", "-o", layers, "overlay", f"{mount_point}/root"], check=True)
     if is_known:
         return
-    etc = f"{place}/root/etc"
-    # Hides what is enabled on the machine.
+    etc = f"{mount_point}/root/etc"
+    # Hides the units that are enabled on the machine.
     for directory in ("systemd/system", *(f"rc{level}.d" for level in "0123456S")):
         shutil.rmtree(f"{etc}/{directory}", ignore_errors=True)
     os.makedirs(f"{etc}/systemd/system")
@@ -397,7 +397,7 @@ def _prepare_root(place: str, name: str, size: str, disk: str) -> None:
     _put(f"{etc}/hosts", f"127.0.0.1 localhost\n127.0.1.1 {name}\n{GATEWAY} gateway\n")
     _put(f"{etc}/systemd/journald.conf.d/90-host.conf", "[Journal]\nStorage=volatile\nRuntimeMaxUse=32M\n")
     _put(f"{etc}/systemd/system.conf.d/90-host.conf", "[Manager]\nDefaultTimeoutStopSec=20s\n")
-    # What the caller lent may lie under /tmp.
+    # Read-only binds of the caller may be below /tmp.
     _put(f"{etc}/tmpfiles.d/tmp.conf", "# Nothing is cleaned.\n")  # noqa: S108  # a name below /etc
 
 
@@ -431,18 +431,18 @@ def _supervise(
         raise SystemExit(128 + number)
 
     signal.signal(signal.SIGTERM, end)
-    place = f"{state}/m"
+    mount_point = f"{state}/m"
     child: subprocess.Popen[str] | None = None
     number = 0
     try:
         os.mkdir(cgroup)
-        os.mkdir(place)
-        _prepare_root(place, name, size, disk)
+        os.mkdir(mount_point)
+        _prepare_root(mount_point, name, size, disk)
         master, slave = os.openpty()
         environment = {
             **ENVIRONMENT,
             "CG": cgroup,
-            "M": place,
+            "M": mount_point,
             "NAME": name,
             "TTY": os.ttyname(slave),
             "SECOND_STAGE": SECOND_STAGE,
@@ -484,13 +484,13 @@ def _supervise(
         _remove_cgroup(cgroup)
         if number:
             _ip("link", "del", f"sdv{number}")
-        subprocess.run(["umount", "-l", place], check=False, stderr=subprocess.DEVNULL)
-        if not os.path.ismount(place):
+        subprocess.run(["umount", "-l", mount_point], check=False, stderr=subprocess.DEVNULL)
+        if not os.path.ismount(mount_point):
             shutil.rmtree(state, ignore_errors=True)
 
 
 def _watch(child: subprocess.Popen[str], master: int, end: float) -> int:
-    """Until PID 1 ends, the caller is done or gone, or the host's time is over."""
+    """Returns when PID 1 ends, the caller is done or gone, or the lifetime of the host is over."""
     fcntl.fcntl(master, fcntl.F_SETFL, os.O_NONBLOCK)
     poll = select.poll()
     for descriptor in (0, master, os.pidfd_open(child.pid)):
@@ -503,7 +503,7 @@ def _watch(child: subprocess.Popen[str], master: int, end: float) -> int:
                 with contextlib.suppress(OSError):
                     os.write(1, os.read(master, 65536))
         if time.monotonic() > end:
-            print("the host's time is over", flush=True)
+            print("the lifetime of the host is over", flush=True)
             return 124
     print(f"PID 1 ended: {child.returncode}", flush=True)
     return 0

@@ -136,12 +136,12 @@ def _check_one(directory: str, *, quiet: bool) -> tuple[int, dict[str, Any]]:
 
 
 def _test(arguments: argparse.Namespace) -> int:
-    from mainstay.blueprints.throw_away_host import why_not
+    from mainstay.blueprints.throw_away_host import why_unavailable
 
     directory = _existing(arguments.directory)
     place = arguments.on
     if place in ("auto", "throw-away"):
-        problem = why_not()
+        problem = why_unavailable()
         if problem is None:
             return _test_in_throw_away_host(arguments, directory)
         if place == "throw-away":
@@ -157,11 +157,11 @@ def _test_in_throw_away_host(arguments: argparse.Namespace, directory: str) -> i
     from pathlib import Path
 
     import mainstay
-    from mainstay.blueprints.throw_away_host import HostError, SystemdHost, is_seen_in_host
+    from mainstay.blueprints.throw_away_host import HostError, SystemdHost, is_visible_in_host
 
     blueprint = Path(directory).resolve()
     needed = {blueprint, Path(mainstay.__file__).parents[1].resolve(), Path(sys.prefix), Path(sys.base_prefix)}
-    lent = [path for path in sorted(needed) if not is_seen_in_host(path)]
+    lent = [path for path in sorted(needed) if not is_visible_in_host(path)]
     program = "from mainstay.cli.main import program; program()"
     words = [sys.executable, "-c", program, "blueprint", "test", str(blueprint), "--on", "here"]
     words += ["--shown-as", "a throw-away host"]

@@ -46,10 +46,10 @@ class BlueprintTestDisplay:
         if id(step) not in self._told:
             self._told.add(id(step))
             state = step.before if step.before == step.after else f"{step.before} → {step.after}"
-            word = "FAILED" if step.problems else "CHANGES" if step.again else "stable" if step.resources else "-"
+            word = "FAILED" if step.problems else "CHANGES" if step.unstable else "stable" if step.resources else "-"
             counts = (str(step.resources), str(step.changed)) if step.resources else ("", "")
             print(printable(self._row(step.order, step.action, state, *counts, word)), flush=True)
-            for text in (*step.problems, *(f"a second run would change: {text}" for text in step.again)):
+            for text in (*step.problems, *(f"a second run would change: {text}" for text in step.unstable)):
                 for line in text.splitlines()[:LONGEST_DIFF_LINES]:
                     print(f"    {printable(line)}")
         if step.note:
@@ -75,7 +75,7 @@ class BlueprintTestDisplay:
                     "changed": step.changed,
                     "seconds": round(step.seconds, 3),
                     "problems": step.problems,
-                    "again": step.again,
+                    "again": step.unstable,
                     "note": step.note,
                 }
                 for step in steps
