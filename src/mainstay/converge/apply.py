@@ -257,7 +257,8 @@ class Run:
         if done is None:
             if provider.reads_ahead:
                 self.read_ahead(resource, provider)
-            event.state = actual = provider.read(resource, host, refresh=refresh)
+            read = provider.read_forecast if noop else provider.read
+            event.state = actual = read(resource, host, refresh=refresh)
             changes = resource_type.decide(resource, actual, refresh=refresh)
         else:
             actual, changes = done

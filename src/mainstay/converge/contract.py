@@ -217,7 +217,11 @@ class Provider(ABC):
 
     @abstractmethod
     def read(self, wanted: Any, host: Host, *, refresh: bool) -> Any:
-        """The actual state."""
+        """The actual state, in a run that may change the host: unit files and package lists may be loaded again."""
+
+    def read_forecast(self, wanted: Any, host: Host, *, refresh: bool) -> Any:
+        """`read` in a dry run: changes nothing, and finds the host as earlier resources would leave it."""
+        return self.read(wanted, host, refresh=refresh)
 
     @abstractmethod
     def perform(self, wanted: Any, actual: Any, change: Change, host: Host) -> None:

@@ -364,7 +364,7 @@ def read_state(type_name: str, name: str, provider_name: str | None) -> dict[str
     given = {"type": type_name, "name": name, "id": f"{type_name}#{name}", "place": ()}
     wanted = resource_type.resource(given)
     provider = providers.choose(type_name, provider_name, session.host)
-    state: State = provider.read(wanted, session.host, refresh=True)
+    state: State = provider.read_forecast(wanted, session.host, refresh=True)
     state.complete(session.host.files)
     redact_state(state, secret_names(resource_type.properties))
     return {"resource": wanted.id, "provider": provider.name, **state.as_json()}

@@ -24,7 +24,6 @@ class Host:
     ) -> None:
         self.run_id = run_id
         self.state = state
-        self.noop = noop
         self.working_directory = working_directory
         self.files: Files = _make_files(run_id, state, noop=noop)
         self.accounts = Accounts()

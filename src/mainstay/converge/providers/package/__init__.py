@@ -40,8 +40,8 @@ class PackageManager(Provider):
         """The state of each package by the package database."""
 
     @abstractmethod
-    def offer(self, target: str, host: Host) -> str | None:
-        """The version that the manager would install for a target, by the lists it has."""
+    def offer(self, target: str, host: Host, *, may_fetch: bool) -> str | None:
+        """The version that the manager would install for a target. It may fetch its lists again only if `may_fetch`."""
 
     @abstractmethod
     def target(self, wanted: Package) -> str:
@@ -64,34 +64,46 @@ class PackageManager(Provider):
         self._ahead_at = host.activity
 
     def read(self, wanted: Package, host: Host, *, refresh: bool) -> PackageState:
+        return self._read(wanted, host, self._candidate)
+
+    def read_forecast(self, wanted: Package, host: Host, *, refresh: bool) -> PackageState:
+        return self._read(wanted, host, self._candidate_by_present_lists)
+
+    def _read(
+        self, wanted: Package, host: Host, find_candidate: Callable[[Package, Host], str | None]
+    ) -> PackageState:
         known = self._ahead if self._ahead_at == host.activity else {}
         state = known.get(wanted.name) or self.installed([wanted.name], host)[wanted.name]
         is_there = wanted.version in state.versions if wanted.version else bool(state.versions)
         if wanted.ensure == LATEST or (wanted.ensure != ABSENT and not is_there):
-            state.candidate = self._candidate(wanted, host)
+            state.candidate = find_candidate(wanted, host)
         return state
 
     def _candidate(self, wanted: Package, host: Host) -> str | None:
         if not self.lists_are_fresh(host):
             self._refresh(host)
         target = self.target(wanted)
-        found = self._offer(target, host)
+        found = self._offer(target, host, may_fetch=True)
         if found is None:
             self._refresh(host)
-            found = self._offer(target, host)
-        if found is None and host.noop:
-            # A run would refresh the lists, and nobody knows what they then hold.
+            found = self._offer(target, host, may_fetch=True)
+        return found
+
+    def _candidate_by_present_lists(self, wanted: Package, host: Host) -> str | None:
+        found = self._offer(self.target(wanted), host, may_fetch=False)
+        if found is None:
+            # A run would refresh the lists; what they then contain is unknown.
             host.uncertain = True
         return found
 
-    def _offer(self, target: str, host: Host) -> str | None:
+    def _offer(self, target: str, host: Host, *, may_fetch: bool) -> str | None:
         if target not in self._offers:
-            self._offers[target] = self.offer(target, host)
+            self._offers[target] = self.offer(target, host, may_fetch=may_fetch)
         return self._offers[target]
 
     def _refresh(self, host: Host) -> None:
-        """Once in a run, and never in a dry one."""
-        if host.noop or self._refreshed_lists:
+        """At most once in a run."""
+        if self._refreshed_lists:
             return
         self._refreshed_lists = True
         self._offers.clear()

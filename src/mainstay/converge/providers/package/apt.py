@@ -58,7 +58,7 @@ class AptPackages(PackageManager):
                     _note_status(states[asked], status, version)
         return states
 
-    def offer(self, target: str, host: Host) -> str | None:
+    def offer(self, target: str, host: Host, *, may_fetch: bool) -> str | None:
         """apt takes a name that it does not know for a pattern, and would install all that it fits."""
         done = look(host, ("apt-cache", "show", "--no-all-versions", target))
         if done.exit_code != 0:

@@ -42,9 +42,8 @@ class DnfPackages(PackageManager):
                     states[asked].versions = (*versions, *states[asked].versions)
         return states
 
-    def offer(self, target: str, host: Host) -> str | None:
-        # A dry run leaves the lists as they are.
-        lists = "--cacheonly" if host.noop else FRESH
+    def offer(self, target: str, host: Host, *, may_fetch: bool) -> str | None:
+        lists = FRESH if may_fetch else "--cacheonly"
         words = ("dnf", "--quiet", lists, "repoquery", "--latest-limit=1", "--queryformat", OFFERED_FORMAT, target)
         done = look(host, words)
         found = _rows(done.stdout) if done.exit_code == 0 else []

@@ -103,22 +103,34 @@ class SystemdUnits(Provider):
         self._ahead_at = host.activity
 
     def read(self, wanted: Service, host: Host, *, refresh: bool) -> UnitState:
-        shown = self._ahead.pop(wanted.name, None) if self._ahead_at == host.activity else None
-        if shown is None:
-            shown = self._systemctl.show([wanted.name], host)[0]
-        if _is_missing(shown) and not host.noop and self._systemctl.is_behind(host):
+        shown = self._show(wanted, host)
+        if _is_missing(shown) and self._systemctl.is_behind(host):
             self._systemctl.reload(host)
             shown = self._systemctl.show([wanted.name], host)[0]
-        state = self._interpret(wanted.name, shown, host)
-        if host.noop:
-            _forecast_unit(state, self._systemctl.touched_unit_files(host), host)
-        if not state.found and wanted.ensure == STOPPED and not wanted.enable:
+        state = self._interpret_touched(wanted.name, shown, host)
+        if _is_nothing_to_stop(wanted, state):
+            host.note(f"service not found: {wanted.name}; there is nothing to stop")
+        return state
+
+    def read_forecast(self, wanted: Service, host: Host, *, refresh: bool) -> UnitState:
+        state = self._interpret(wanted.name, self._show(wanted, host), host)
+        _forecast_unit(state, self._systemctl.touched_unit_files(host), host)
+        if _is_nothing_to_stop(wanted, state):
             if host.uncertain:
                 raise Missing(f"service not found: {wanted.name}")
             host.note(f"service not found: {wanted.name}; there is nothing to stop")
         return state
 
-    def _interpret(self, name: str, shown: dict[str, str], host: Host) -> UnitState:
+    def _show(self, wanted: Service, host: Host) -> dict[str, str]:
+        shown = self._ahead.pop(wanted.name, None) if self._ahead_at == host.activity else None
+        return shown or self._systemctl.show([wanted.name], host)[0]
+
+    def _interpret_touched(self, name: str, shown: dict[str, str], host: Host) -> UnitState:
+        """Of a unit that is loaded, `show` tells how its files were when systemd last read them."""
+        is_touched = self._systemctl.touched(unit_name(name), host)
+        return self._interpret(name, shown, host, is_touched=is_touched)
+
+    def _interpret(self, name: str, shown: dict[str, str], host: Host, *, is_touched: bool = False) -> UnitState:
         state = UnitState(name, self.name)
         state.active_word = word = shown.get("ActiveState", "")
         if word not in ACTIVE_WORDS:
@@ -132,8 +144,7 @@ class SystemdUnits(Provider):
             state.found = False
             return state
         word = shown.get("UnitFileState", "")
-        # Of a unit that is loaded, `show` tells how its files were when systemd last read them.
-        is_old = state.needs_reload or (not host.noop and self._systemctl.touched(unit_name(name), host))
+        is_old = state.needs_reload or is_touched
         if word in ("", "generated") or shown.get("Id") != unit_name(name) or is_old:
             word = self._systemctl.is_enabled(name, host) or word
         if word in ("", "not-found"):
@@ -200,7 +211,7 @@ class SystemdUnits(Provider):
                 continue
             problem = f"service did not stay running: it is {word} ({unit.get('SubState')}) after its start"
             output = self._systemctl.journal(name, host)
-            yield identity, self._interpret(name, unit, host), Failure(problem, output=output)
+            yield identity, self._interpret_touched(name, unit, host), Failure(problem, output=output)
 
 
 def _is_missing(shown: dict[str, str]) -> bool:
@@ -208,7 +219,11 @@ def _is_missing(shown: dict[str, str]) -> bool:
     return shown.get("LoadState") == "not-found" and shown.get("ActiveState") in ("inactive", "failed")
 
 
-# ---- foreseeing ----
+def _is_nothing_to_stop(wanted: Service, state: UnitState) -> bool:
+    return not state.found and wanted.ensure == STOPPED and not wanted.enable
+
+
+# ---- forecasting ----
 def _forecast_unit(state: UnitState, unit_files: list[str], host: Host) -> None:
     """What would be known of a unit once the unit files that a dry run would write are read."""
     unit = unit_name(state.name)
