@@ -1,4 +1,4 @@
-"""Applies manifest texts in this process, and shows what became of them in short form."""
+"""Applies manifest texts in this process and gives short access to the report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GROUP = grp.getgrgid(os.getegid()).gr_name
 
 
 class Applied:
-    """A run that is over."""
+    """A finished run."""
 
     def __init__(self, session: Session, report: Report) -> None:
         self.session = session
@@ -60,7 +60,7 @@ def apply_text(
     path = root.parent / name
     path.write_text(fill_in(text, root), encoding="utf-8")
     if "environ" in request:
-        # Nobody's own directory, whatever else is in it.
+        # Always the state directory of the test, never that of the user.
         request["environ"] = {"MAINSTAY_STATE_DIR": os.environ["MAINSTAY_STATE_DIR"], **request["environ"]}
     differences = bool(request.pop("differences", False))
     monitor_only = bool(request.pop("monitor_only", False))

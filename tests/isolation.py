@@ -1,4 +1,4 @@
-"""Other circumstances for a test: another user, a mount namespace of its own, the calls a program makes."""
+"""Runs parts of a test as another user, in a mount namespace of their own, or under strace."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from required_parts import need_program, need_root
 
 Result = TypeVar("Result")
 PROGRAM = Path(sys.executable).with_name("mainstay")
-PLAIN_USER = "nobody"
+PLAIN_USER = "nobody"  # language: the name of an account
 
 
 @contextmanager
 def open_folder() -> Iterator[Path]:
-    """A scratch folder that a plain user can reach and write; tests of root have theirs behind closed doors."""
+    """A scratch folder that a plain user can reach and write, unlike the temporary folders of root."""
     folder = Path(tempfile.mkdtemp(prefix="mainstay-test-", dir="/tmp"))
     try:
         folder.chmod(0o777)
@@ -34,7 +34,7 @@ def open_folder() -> Iterator[Path]:
 
 
 def as_plain_user(act: Callable[[], Result]) -> Result:
-    """What `act` gives in a child without privileges."""
+    """Returns the result of `act` in a child process without privileges."""
     if os.geteuid() != 0:
         return act()
     import_everything()
@@ -51,7 +51,7 @@ def as_plain_user(act: Callable[[], Result]) -> Result:
             os.environ["HOME"] = "/nonexistent"
             os.write(writing, pickle.dumps(act()))
             code = 0
-        except BaseException:  # noqa: BLE001  # a child must not come back into the test runner
+        except BaseException:  # noqa: BLE001  # the child must not return into the test runner
             traceback.print_exc()
         finally:
             os._exit(code)
@@ -59,13 +59,13 @@ def as_plain_user(act: Callable[[], Result]) -> Result:
     with open(reading, "rb") as pipe:
         content = pipe.read()
     _, status = os.waitpid(child, 0)
-    assert status == 0, "the part of the test that a plain user did failed; see its traceback above"
+    assert status == 0, "the part of the test that runs as a plain user failed; see its traceback above"
     result: Result = pickle.loads(content)
     return result
 
 
 def import_everything() -> None:
-    """A plain user may not reach the folder that Python is in, so all that could be needed is loaded before."""
+    """Imports all modules in advance, because a plain user may have no access to Python's own folder."""
     import difflib
     import encodings.idna
     import hashlib
@@ -82,7 +82,7 @@ def import_everything() -> None:
 
 
 def in_own_mounts(script: str) -> subprocess.CompletedProcess[str]:
-    """Runs a shell script as root where its mounts are seen by nobody else; $MAINSTAY is our program."""
+    """Runs a shell script as root in a mount namespace of its own; $MAINSTAY is the program."""
     need_root()
     unshare = need_program("unshare")
     return subprocess.run(
@@ -95,7 +95,7 @@ def in_own_mounts(script: str) -> subprocess.CompletedProcess[str]:
 
 
 def traced(calls: str, *command: str | Path) -> list[str]:
-    """The lines strace gives for a command that must succeed, file names in place of descriptors."""
+    """Returns the lines of strace for a command that must succeed, with file names in place of descriptors."""
     strace = need_program("strace")
     with tempfile.NamedTemporaryFile("r") as lines:
         done = subprocess.run([strace, "-f", "-y", "-qq", "-e", f"trace={calls}", "-o", lines.name, *command])

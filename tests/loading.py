@@ -1,4 +1,4 @@
-"""Loads manifest texts in this process without running them, and shows their faults in short form."""
+"""Loads manifest texts in this process without running them, and returns their faults in short form."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def load_text(text: str, root: Path, *, name: str = "manifest.yaml", **request: 
 
 
 def faults_of(text: str, root: Path, **request: Any) -> list[str]:
-    """`line:column message` of each fault; none when the manifest loads."""
+    """Returns `line:column message` of each fault; empty if the manifest loads."""
     try:
         load_text(text, root, **request)
     except DoesNotLoad as refusal:
@@ -37,6 +37,6 @@ def resource_of(manifest: Manifest, identity: str) -> Resource:
 
 
 def cases(name: str) -> list[dict[str, Any]]:
-    """The cases kept as data in `cases/<name>.yaml`."""
+    """Reads the test cases in `cases/<name>.yaml`."""
     found: list[dict[str, Any]] = yaml.safe_load((CASES / f"{name}.yaml").read_text(encoding="utf-8"))
     return found

@@ -1,4 +1,4 @@
-"""Random trees and random manifests over them: what properties of runs are tried with."""
+"""Random trees, and random manifests for them, for property-based tests of runs."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def exec_properties(draw: st.DrawFn) -> dict[str, str]:
 def manifests(draw: st.DrawFn, *, apart: bool = False) -> str:
     """A resource list as text: each path at most once, references only to earlier resources.
 
-    Kept `apart`, no two of them can want different things of one place, by links, copies or removed parents.
+    With `apart`, no two resources affect the same path through links, copies or removed parents.
     """
     paths = draw(st.lists(st.sampled_from(PATHS), min_size=1, max_size=7, unique=True))
     lines = []

@@ -1,4 +1,4 @@
-"""Scratch trees: made from a short description, and looked at as exactly as the file system allows."""
+"""Scratch trees: created from a short description, and compared as exactly as the file system allows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Tree = dict[str, Any]
 
 
 def make_tree(root: Path, tree: Tree) -> None:
-    """Makes entries such as `{file: text, mode: "0644"}`, `{directory: "0755"}`, `{link: target}`, `{fifo: "0600"}`."""
+    """Creates entries such as `{file: text, mode: "0644"}`, `{directory: "0755"}`, `{link: target}`, `{fifo: "0600"}`."""
     for name, entry in tree.items():
         make_entry(root / name, {key: str(value).replace("ROOT", str(root)) for key, value in entry.items()})
 
@@ -31,11 +31,11 @@ def make_entry(path: Path, entry: dict[str, str]) -> None:
     elif "socket" in entry:
         bind_socket(path)
     else:
-        raise AssertionError(f"a tree knows no {entry}")
+        raise AssertionError(f"unknown kind of entry: {entry}")
 
 
 def bind_socket(path: Path) -> None:
-    """A socket's address is short, so it is bound from its own directory."""
+    """Binds from the socket's own directory, because the address of a socket must be short."""
     before = os.getcwd()
     os.chdir(path.parent)
     try:
@@ -46,7 +46,7 @@ def bind_socket(path: Path) -> None:
 
 
 def describe_tree(root: Path) -> Tree:
-    """The tree in the words of `make_tree`."""
+    """Describes the tree in the form that `make_tree` takes."""
     return {name: describe_entry(root / name, root) for name in sorted(names_below(root))}
 
 
@@ -72,7 +72,7 @@ def names_below(root: Path) -> list[str]:
 
 
 def fingerprint(root: Path) -> dict[str, tuple[Any, ...]]:
-    """Everything a change could alter, of every entry and of the root: also inode, times and extended attributes."""
+    """Everything that a change could alter, also inode, times and extended attributes, of the root and all entries."""
     return {name: fingerprint_entry(root / name) for name in (".", *names_below(root))}
 
 
@@ -105,5 +105,5 @@ def list_attributes(path: Path) -> list[str]:
 
 
 def temps_below(root: Path) -> list[str]:
-    """Temporary files of ours that were left behind."""
+    """Temporary files of mainstay that were left behind."""
     return [name for name in names_below(root) if "/.mainstay-" in f"/{name}"]

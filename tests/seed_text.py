@@ -1,4 +1,4 @@
-"""The specification's own text as test data: every JSON block of it, under the heading it stands below."""
+"""The text of the seeds as test data: their JSON and HTTP blocks, found by heading."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def json_blocks() -> list[Block]:
 
 
 def fenced(wanted: str) -> list[Block]:
-    """Every block fenced as this language, with the heading above it and the last line of prose before it."""
+    """Returns every block of this language with the heading above it and the last line of prose before it."""
     blocks: list[Block] = []
     heading = lead = ""
     fence: list[str] | None = None
@@ -64,7 +64,7 @@ def fenced(wanted: str) -> list[Block]:
 
 
 def block(heading: str, lead: str = "") -> object:
-    """The one JSON block under a heading (and, where it has several, after this line of prose)."""
+    """Returns the only JSON block under a heading (and, if there are several, after this line of prose)."""
     found = [
         each for each in json_blocks() if each.heading == heading and each.lead.startswith(lead) and each.is_json
     ]
@@ -73,8 +73,8 @@ def block(heading: str, lead: str = "") -> object:
 
 
 def requests(heading: str, lead: str = "", **names: str) -> list[Request]:
-    """The requests that the text shows there. Ids it makes up (`pool-set-uuid`) are replaced by those of `names`
-    (`pool_set_uuid`), and dots that stand for a schema by null."""
+    """Returns the requests under a heading. Ids of the examples (`pool-set-uuid`) are replaced by those of `names`
+    (`pool_set_uuid`), and an elided schema by null."""
     text = "\n".join(
         each.text for each in fenced("http") if each.heading == heading and each.lead.startswith(lead)
     ).replace("{...}", "null")
@@ -89,7 +89,7 @@ def requests(heading: str, lead: str = "", **names: str) -> list[Request]:
 
 
 def listed_messages() -> list[str]:
-    """Every text of the lists of messages: the lines that start with a quoted text in code marks."""
+    """Returns every listed error message: the lines that start with a quoted text in code marks."""
     sections = re.split(r"Error Messages(?::\*\*|\n)", TEXT)[1:]
     return [
         message

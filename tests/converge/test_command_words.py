@@ -15,7 +15,7 @@ from mainstay.converge.value_kinds import Unfit
 
 
 @pytest.mark.parametrize("case", cases("command_words"), ids=lambda case: repr(case["command"]))
-def test_a_command_has_these_words(case: dict[str, Any]) -> None:
+def test_a_command_is_split_into_the_expected_words(case: dict[str, Any]) -> None:
     if "words" in case:
         assert split_words(case["command"]) == case["words"]
         return
@@ -25,22 +25,22 @@ def test_a_command_has_these_words(case: dict[str, Any]) -> None:
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1))
-def test_whatever_was_quoted_comes_back(words: list[str]) -> None:
+def test_quoted_words_are_split_into_the_original_words(words: list[str]) -> None:
     words = ["program", *words]
     assert split_words(shlex.join(words)) == words
 
 
 @given(st.text(alphabet="ab'\"\\ \n\t$`#"))
-def test_any_text_is_split_as_the_shell_module_does_or_refused(command: str) -> None:
+def test_any_text_is_split_as_by_shlex_or_refused(command: str) -> None:
     try:
-        ours: list[str] | None = split_words(command)
+        found: list[str] | None = split_words(command)
     except Unfit:
-        ours = None
+        found = None
     try:
-        theirs: list[str] | None = shlex.split(command)
+        expected: list[str] | None = shlex.split(command)
     except ValueError:
-        theirs = None
-    # That module keeps a newline behind a backslash, and a backslash before `$` and the grave in double quotes.
+        expected = None
+    # shlex keeps a newline after a backslash, and a backslash before `$` and the grave in double quotes.
     if "\\\n" in command or "\\$" in command or "\\`" in command:
         return
-    assert ours == (theirs if theirs and theirs[0] else None)
+    assert found == (expected if expected and expected[0] else None)

@@ -1,4 +1,4 @@
-"""Every row of the `exec` decision tables: conditions, what runs and what is not even asked, dry and real."""
+"""Every row of the `exec` decision tables, in a dry run and a run: outcomes, and which commands and guards run."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-class Witness:
-    """A program `SAY word [exit code]` that notes what was run, in order."""
+class CommandLog:
+    """A program `SAY word [exit code]` that logs its calls in order."""
 
     def __init__(self, folder: Path) -> None:
         self.log = folder / "log"
@@ -37,14 +37,14 @@ class Witness:
         self.program.write_text(f'#!/bin/sh\necho "$1" >> {self.log}\nexit ${{2:-0}}\n')
         self.program.chmod(0o755)
 
-    def heard(self) -> list[str]:
+    def take(self) -> list[str]:
         words = self.log.read_text().split() if self.log.exists() else []
         self.log.unlink(missing_ok=True)
         return words
 
 
-def check_messages(expected: list[str], foreseen: Applied) -> None:
-    messages = [message for message in foreseen.messages if message]
+def check_messages(expected: list[str], forecast: Applied) -> None:
+    messages = [message for message in forecast.messages if message]
     assert len(messages) == len(expected), messages
     for wanted, message in zip(expected, messages, strict=True):
         if wanted.startswith("regex:"):
@@ -61,24 +61,24 @@ def check_errors(case: dict[str, Any], errors: list[str]) -> None:
 
 
 @pytest.mark.parametrize("case", load_cases())
-def test_an_exec_resource_does_what_its_table_says(
+def test_an_exec_resource_follows_its_decision_table(
     case: dict[str, Any], apply: Callable[..., Applied], root: Path, tmp_path: Path
 ) -> None:
-    witness = Witness(tmp_path)
+    log = CommandLog(tmp_path)
     make_tree(root, case.get("given", {}))
-    manifest = case["manifest"].replace("SAY", str(witness.program))
+    manifest = case["manifest"].replace("SAY", str(log.program))
     before = fingerprint(root)
 
-    foreseen = apply(manifest, noop=True)
+    forecast = apply(manifest, noop=True)
     real = as_list(case["outcome"])
-    assert foreseen.outcomes == as_list(case.get("forecast", real))
-    check_messages(as_list(case.get("message", [])), foreseen)
-    assert witness.heard() == as_list(case.get("asked", []))
-    assert fingerprint(root) == before, "a dry run touched the tree"
+    assert forecast.outcomes == as_list(case.get("forecast", real))
+    check_messages(as_list(case.get("message", [])), forecast)
+    assert log.take() == as_list(case.get("noop_commands", []))
+    assert fingerprint(root) == before, "a dry run changed the tree"
 
     done = apply(manifest)
     assert done.outcomes == real
-    assert witness.heard() == as_list(case.get("heard", []))
+    assert log.take() == as_list(case.get("commands", []))
     check_errors(case, done.errors)
     warnings = [warning for event in done.report.events for warning in event.warnings]
     assert len(warnings) == len(as_list(case.get("warning", []))), warnings

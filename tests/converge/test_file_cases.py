@@ -1,4 +1,4 @@
-"""Every row of the `file` decision tables: what is there, what is wanted, what becomes of it, dry and real."""
+"""Every row of the `file` decision tables, in a dry run and a run: outcomes, messages and the resulting tree."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ def check_errors(case: dict[str, Any], done: Applied) -> None:
 
 
 @pytest.mark.parametrize("case", load_cases())
-def test_a_file_resource_does_what_its_table_says(
+def test_a_file_resource_follows_its_decision_table(
     case: dict[str, Any], apply: Callable[..., Applied], root: Path
 ) -> None:
     make_tree(root, case.get("given", {}))
     before = fingerprint(root)
 
-    foreseen = apply(case["manifest"], noop=True)
-    assert foreseen.outcomes == as_list(case["outcome"])
-    assert [message for message in foreseen.messages if message] == as_list(case.get("message", []))
-    check_errors(case, foreseen)
-    assert fingerprint(root) == before, "a dry run touched the tree"
+    forecast = apply(case["manifest"], noop=True)
+    assert forecast.outcomes == as_list(case["outcome"])
+    assert [message for message in forecast.messages if message] == as_list(case.get("message", []))
+    check_errors(case, forecast)
+    assert fingerprint(root) == before, "a dry run changed the tree"
 
     done = apply(case["manifest"])
     assert done.outcomes == as_list(case["outcome"])
@@ -61,7 +61,7 @@ def test_a_file_resource_does_what_its_table_says(
     if case["outcome"] == "stable":
         assert fingerprint(root) == before
     elif case["outcome"] == "failed":
-        # A temporary file may have come and gone, so directories can have new times.
+        # A temporary file may have existed, so directories can have new times.
         assert without_directories(fingerprint(root)) == without_directories(before)
         assert describe_tree(root).keys() == before.keys() - {"."}
     else:

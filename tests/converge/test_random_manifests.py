@@ -1,7 +1,7 @@
-"""Random manifests over random trees: applied twice the second run is stable, and a dry run is exact.
+"""Random manifests on random trees: the second run is stable, and a dry run is exact.
 
-The commands in them make nothing that a later resource reads, so a forecast is only allowed to be unknown
-where a resource misses something after a would-be command.
+Their commands create nothing that a later resource reads, so a forecast may be unknown only if a resource misses
+something after a command that would run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scratch import Tree, describe_tree, fingerprint, make_entry, temps_below
 
 
 class Scratch:
-    """A root of its own for each example, with its own state."""
+    """A root and a state directory for each example."""
 
     def __init__(self, tree: Tree) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="mainstay-test-"))
@@ -40,7 +40,7 @@ class Scratch:
 
 @settings(max_examples=300)
 @given(tree=prior_trees(), text=manifests())
-def test_a_dry_run_foresees_the_run_exactly_and_leaves_the_tree_alone(tree: Tree, text: str) -> None:
+def test_a_dry_run_forecasts_the_run_exactly_and_changes_nothing(tree: Tree, text: str) -> None:
     with Scratch(tree) as scratch:
         before = fingerprint(scratch.root)
         foreseen = scratch.apply(text, noop=True)
@@ -50,7 +50,7 @@ def test_a_dry_run_foresees_the_run_exactly_and_leaves_the_tree_alone(tree: Tree
         for expected, found in zip(foreseen.report.events, done.report.events, strict=True):
             resource = expected.resource
             message = expected.noop_message or ""
-            # How a command exits is not known before it ran; what hangs on that is not known either.
+            # The exit code of a command is unknown before it runs, and so is everything that depends on it.
             exits = resource.type == "exec" and expected.changed and found.outcome == "failed"
             if (
                 exits
@@ -69,7 +69,7 @@ def test_a_dry_run_foresees_the_run_exactly_and_leaves_the_tree_alone(tree: Tree
 
 @settings(max_examples=200)
 @given(tree=prior_trees(), text=manifests(apart=True))
-def test_the_second_run_is_stable_and_failures_fail_again(tree: Tree, text: str) -> None:
+def test_the_second_run_is_stable_and_failed_resources_fail_again(tree: Tree, text: str) -> None:
     with Scratch(tree) as scratch:
         first = scratch.apply(text)
         before = describe_tree(scratch.root)
@@ -87,15 +87,15 @@ def test_the_second_run_is_stable_and_failures_fail_again(tree: Tree, text: str)
 
 @settings(max_examples=200)
 @given(tree=prior_trees(), text=manifests())
-def test_runs_settle_and_a_settled_run_leaves_the_tree_alone(tree: Tree, text: str) -> None:
-    """Resources may take turns on one place; a run in which all were stable changes nothing ever after."""
+def test_after_a_stable_run_further_runs_change_nothing(tree: Tree, text: str) -> None:
+    """Resources may alternate on one path; after a run in which all were stable, no run changes anything."""
     with Scratch(tree) as scratch:
         for _ in range(3):
             done = scratch.apply(text)
             if not any(found.changed for found in done.report.events):
                 break
         else:
-            event("resources take turns")
+            event("resources alternate")
             return
         event("settled")
         before = fingerprint(scratch.root)

@@ -1,4 +1,4 @@
-"""What is sensitive stays out of everything that is shown or kept, however it is reached."""
+"""Content of sensitive files and output of sensitive commands are never shown or stored, however they are read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SECRET = "hunter2-correct-horse"
 
 
 def everything_shown(applied: Applied, state: Path) -> str:
-    """The report, and all that is kept of the run."""
+    """The report, and all files that the run stored."""
     kept = [path.read_text() for path in state.rglob("*") if path.is_file()]
     return json.dumps(applied.as_json()) + "".join(kept)
 
@@ -30,7 +30,7 @@ def everything_shown(applied: Applied, state: Path) -> str:
         "source: ROOT/link",
     ],
 )
-def test_a_copy_of_a_secret_file_is_a_secret_also_when_the_file_is_stable(
+def test_a_copy_of_a_secret_file_is_redacted_also_if_the_file_is_stable(
     apply: Callable[..., Applied], root: Path, tmp_path: Path, copy: str
 ) -> None:
     text = f"""
@@ -48,9 +48,7 @@ def test_a_copy_of_a_secret_file_is_a_secret_also_when_the_file_is_stable(
         assert SECRET not in everything_shown(applied, tmp_path / "state")
 
 
-def test_a_secret_file_that_tags_leave_out_is_a_secret(
-    apply: Callable[..., Applied], root: Path, tmp_path: Path
-) -> None:
+def test_a_secret_file_that_tags_skip_is_redacted(apply: Callable[..., Applied], root: Path, tmp_path: Path) -> None:
     (root / "secret").write_text(SECRET)
     text = f"""
     - file:
@@ -80,7 +78,7 @@ def test_a_secret_file_that_tags_leave_out_is_a_secret(
         f"command: 'true', timeout: 1s, unless: ['{SECRET}']",
     ],
 )
-def test_what_is_wrong_with_a_sensitive_resource_is_said_without_showing_it(
+def test_a_fault_of_a_sensitive_resource_does_not_show_its_values(
     mainstay: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, properties: str
 ) -> None:
     manifest = tmp_path / "manifest.yaml"
@@ -99,7 +97,7 @@ def test_what_is_wrong_with_a_sensitive_resource_is_said_without_showing_it(
         "environment: \"{{ result('exec#secret').stdout }}\"",
     ],
 )
-def test_what_a_sensitive_command_said_is_not_shown_where_it_does_not_fit(
+def test_the_output_of_a_sensitive_command_is_not_shown_in_a_failure(
     apply: Callable[..., Applied], tmp_path: Path, properties: str
 ) -> None:
     text = f"""

@@ -1,4 +1,4 @@
-"""What must not be seen is looked for everywhere: state directory, documents, terminal, diffs, errors, history."""
+"""Secrets appear nowhere: not in the state directory, documents, terminal, diffs, errors or history."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ Apply = Callable[..., Applied]
 Mainstay = Callable[..., subprocess.CompletedProcess[str]]
 SECRET = "hunter2-Kq9"
 LINES = "-----BEGIN KEY-----\nq7Zp0LxW\n'\"\\quoted\\ nb\n-----END KEY-----\n"
-# Long, so that a message which shortens it would show a part.
+# Longer than messages quote, so that a shortened message would show a part.
 LONG = "".join(f"{number:04x}Zq" for number in range(400))
 
 
 def traces(text: str, secret: str) -> list[str]:
-    """Parts of a secret that stand in a text, as they are or as JSON and Python would write them."""
+    """Parts of a secret that a text contains, as they are or as JSON and Python write them."""
     parts = [part for part in secret.splitlines() if len(part) >= 4] + [secret[:24], secret[-24:]]
     shapes = {shape for part in parts for shape in (part, json.dumps(part)[1:-1], repr(part)[1:-1])}
     return [shape for shape in shapes if len(shape) >= 4 and shape in text]
@@ -46,19 +46,19 @@ def everything_kept() -> str:
 
 
 class Everything(Observer):
-    """Hears all there is to hear."""
+    """Records everything that an observer receives."""
 
     def __init__(self) -> None:
-        self.heard: list[str] = []
+        self.received: list[str] = []
 
     def output(self, resource: Resource, line: str) -> None:
-        self.heard.append(line)
+        self.received.append(line)
 
     def message(self, text: str) -> None:
-        self.heard.append(text)
+        self.received.append(text)
 
     def event(self, index: int, event: Any) -> None:
-        self.heard.append(
+        self.received.append(
             repr((event.errors, event.warnings, event.reason, event.output, event.diff, event.noop_message))
         )
 
@@ -152,15 +152,15 @@ TAINTED = {
 @pytest.mark.parametrize("noop", [False, True], ids=["run", "dry run"])
 @pytest.mark.parametrize("secret", [SECRET, LINES, LONG], ids=["short", "lines", "long"])
 @pytest.mark.parametrize("text", TAINTED.values(), ids=TAINTED.keys())
-def test_a_tainted_value_is_nowhere_but_on_the_host(
+def test_a_tainted_value_appears_only_on_the_host(
     text: str, secret: str, noop: bool, apply: Apply, root: Path
 ) -> None:
-    heard = Everything()
+    recorder = Everything()
     screen = io.StringIO()
     shown = ""
     with redirect_stdout(screen):
         terminal = RunDisplay(verbose=True)
-        for observer in (heard, terminal):
+        for observer in (recorder, terminal):
             (root / "x").unlink(missing_ok=True)
             try:
                 done = apply(
@@ -170,13 +170,13 @@ def test_a_tainted_value_is_nowhere_but_on_the_host(
                     roots={"secrets": {"value": Tainted(secret)}},
                     observer=observer,
                 )
-            except Exception as error:  # noqa: BLE001  # a refusal to load must not quote it either
+            except Exception as error:  # noqa: BLE001  # faults must not quote the secret either
                 shown += str(error) + repr(error)
                 continue
             shown += json.dumps(done.as_json(), ensure_ascii=False)
             if observer is terminal:
                 terminal.finish(done.report)
-    shown += "\n".join(heard.heard) + screen.getvalue() + everything_kept()
+    shown += "\n".join(recorder.received) + screen.getvalue() + everything_kept()
     assert traces(shown, secret) == []
     assert traces(shown, secret[::-1]) == []
 
@@ -189,8 +189,7 @@ def test_a_tainted_value_reaches_its_file(apply: Apply, root: Path) -> None:
         assert done.as_json()["events"][0]["state"]["checksum"] == "[redacted]"
 
 
-def test_our_own_process_never_carries_a_secret_in_its_arguments(root: Path) -> None:
-    """A secret value of a file goes by a file descriptor, not by the argument list of a helper."""
+def test_no_process_has_a_secret_in_its_arguments(root: Path) -> None:
     manifest = root.parent / "manifest.yaml"
     manifest.write_text(
         fill_in(

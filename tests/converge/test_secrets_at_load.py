@@ -1,4 +1,4 @@
-"""Secrets that a caller brings along: where they may stand, and that loading shows them nowhere."""
+"""Secrets of the caller: which properties may use them, and that loading shows them nowhere."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def exec_with(properties: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("- exec: [{\"a {{ vault.token }}\": {}}]", "exec#a {{ vault.token }}: a name is shown in every report; it must not contain a secret"),
         ("- exec: {name: \"{{ lookup('vault.token') }}\"}", "exec#{{ lookup('vault.token') }}: a name is shown in every report; it must not contain a secret"),
@@ -40,9 +40,9 @@ def exec_with(properties: str) -> str:
         ("- exec: [{x: {provider: \"{{ vault.token }}\"}}]", "exec#x: provider: is shown in every report; it must not contain a secret"),
     ],
 )  # fmt: skip
-def test_what_every_report_shows_must_not_hold_a_secret(root: Path, text: str, says: str) -> None:
+def test_properties_that_every_report_shows_must_not_contain_a_secret(root: Path, text: str, message: str) -> None:
     (fault,) = faults_of(text, root, roots=ROOTS)
-    assert fault.partition(" ")[2] == says
+    assert fault.partition(" ")[2] == message
 
 
 @pytest.mark.parametrize(
@@ -61,18 +61,18 @@ def test_a_property_that_comes_from_a_secret_makes_the_resource_sensitive(root: 
 
 
 @pytest.mark.parametrize("properties", ["path: /{{ vault.plain }}", "logoutput: '{{ vault.yes }}'", "command: a"])
-def test_a_value_beside_a_secret_does_not(root: Path, properties: str) -> None:
+def test_a_plain_value_beside_a_secret_does_not_make_the_resource_sensitive(root: Path, properties: str) -> None:
     assert load_text(exec_with(properties), root, roots=ROOTS).resources[0].sensitive is False
 
 
-def test_a_secret_does_not_spill_over_to_the_next_resource(root: Path) -> None:
+def test_a_secret_does_not_make_the_next_resource_sensitive(root: Path) -> None:
     text = '- exec:\n    - a: {path: "/{{ vault.token }}"}\n    - b: {path: "/{{ vault.plain }}"}\n    - c: {}\n'
     found = load_text(text, root, roots=ROOTS).resources
     assert [resource.sensitive for resource in found] == [True, False, False]
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("mode: '{{ vault.token }}'", "file#/x: mode: expected octal mode, got a secret value"),
         ("mode: '{{ vault.short }}'", "file#/x: mode: expected octal mode, got a secret value"),
@@ -81,15 +81,15 @@ def test_a_secret_does_not_spill_over_to_the_next_resource(root: Path) -> None:
         ("mode: 0644, group: '{{ {}[vault.token] }}'", "file#/x: group: the evaluation fails on a secret value in {{ {}[vault.token] }}"),
     ],
 )  # fmt: skip
-def test_a_fault_about_a_secret_does_not_show_it(root: Path, text: str, says: str) -> None:
+def test_a_fault_about_a_secret_does_not_show_it(root: Path, text: str, message: str) -> None:
     manifest = "- file:\n    - /x: {ensure: present, owner: root, group: root, " + text + "}\n"
     if "group: '{{" in text:
         manifest = manifest.replace("group: root, ", "")
     (fault,) = faults_of(manifest, root, roots=ROOTS)
-    assert fault.partition(" ")[2] == says
+    assert fault.partition(" ")[2] == message
 
 
-def test_a_fault_about_a_sensitive_resource_does_not_show_what_it_keeps(root: Path) -> None:
+def test_a_fault_of_a_sensitive_resource_does_not_show_private_values(root: Path) -> None:
     text = """
 - exec:
     - a: {sensitive: true, command: "login 'hunter2-open"}
@@ -110,15 +110,13 @@ def test_a_mode_may_be_a_secret(root: Path) -> None:
 
 class Listener(Observer):
     def __init__(self) -> None:
-        self.heard: list[str] = []
+        self.messages: list[str] = []
 
     def message(self, text: str) -> None:
-        self.heard.append(text)
+        self.messages.append(text)
 
 
-def test_messages_and_outputs_are_shown_redacted_and_kept_for_the_caller(
-    apply: Callable[..., Applied], root: Path
-) -> None:
+def test_messages_and_outputs_are_redacted_except_for_the_caller(apply: Callable[..., Applied], root: Path) -> None:
     text = """
 pre_message: "before {{ vault.token | upper }}"
 post_message: "after {{ vault.token | reverse }}"
@@ -127,12 +125,12 @@ resources: [{exec: ["true"]}]
 """
     listener = Listener()
     done = apply(text, roots=ROOTS, observer=listener)
-    assert listener.heard == [REDACTED, REDACTED]
+    assert listener.messages == [REDACTED, REDACTED]
     assert done.report.outputs == {"token": SECRET.upper(), "plain": "open", "deep": [{"x": SECRET}]}
     assert done.as_json()["outputs"] == {"token": REDACTED, "plain": "open", "deep": [{"x": REDACTED}]}
 
 
-def test_nothing_that_a_run_leaves_or_tells_holds_a_secret(apply: Callable[..., Applied], root: Path) -> None:
+def test_no_report_and_no_state_file_contains_a_secret(apply: Callable[..., Applied], root: Path) -> None:
     text = """
 pre_message: "with {{ vault.token }}"
 resources:
@@ -149,16 +147,16 @@ resources:
     done = apply(text, roots=ROOTS, differences=True)
     assert done.outcomes == ["changed", *["failed"] * 6]
     assert (root / "a").read_text() == SECRET.upper() + "\n"
-    told = json.dumps(done.as_json())
-    kept = "".join(
+    report = json.dumps(done.as_json())
+    stored = "".join(
         path.read_bytes().decode("utf-8", "replace") for path in (root.parent / "state").rglob("*") if path.is_file()
     )
-    for text in (told, kept):
+    for text in (report, stored):
         assert SECRET not in text
         assert SECRET.upper() not in text
 
 
-def test_a_caller_may_hand_over_secrets_of_any_shape(root: Path) -> None:
+def test_a_caller_may_pass_secrets_of_any_shape(root: Path) -> None:
     roots: dict[str, Any] = {"token": Tainted(SECRET), "many": [Tainted(SECRET)]}
     text = '- exec:\n    - a: {path: "/{{ token }}"}\n    - b: {path: "/{{ many[0] }}"}\n    - c: {path: "/{{ many }}"}\n'
     assert [resource.sensitive for resource in load_text(text, root, roots=roots).resources] == [True, True, True]

@@ -1,4 +1,4 @@
-"""Every YAML block of the documents the file and exec types were made from, as it stands in their text."""
+"""Every YAML block of the seeds of the file and exec types, unchanged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BLOCK = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def blocks(document: str) -> dict[str, str]:
-    """Heading → the YAML block below it. No heading of these documents has two."""
+    """Heading → the YAML block below it. No heading of the seeds has two."""
     found = {}
     text = (SEEDS / f"{document}.md").read_text(encoding="utf-8")
     for match in BLOCK.finditer(text):
@@ -31,7 +31,7 @@ EXEC = blocks("exec")
 FILE = blocks("file")
 
 
-def test_no_example_is_left_out() -> None:
+def test_every_example_of_the_seeds_is_covered() -> None:
     assert list(EXEC) == [
         "Creates Property",
         "Guard Commands (OnlyIf / Unless)",
@@ -86,13 +86,13 @@ def test_guards_decide_whether_the_command_runs(apply: Callable[..., Applied], r
     assert (root / "installed").exists()
 
 
-def test_refresh_only_names_a_file_that_must_stand_in_the_manifest(root: Path) -> None:
+def test_refresh_only_needs_its_file_in_the_manifest(root: Path) -> None:
     assert faults_of(EXEC["Refresh Only Property"], root) == [
         "6:13 exec#reload-nginx: subscribe: there is no file#/etc/nginx/nginx.conf in this manifest"
     ]
 
 
-def test_refresh_only_runs_when_that_file_changes_and_only_then(apply: Callable[..., Applied], root: Path) -> None:
+def test_refresh_only_runs_only_when_its_file_changes(apply: Callable[..., Applied], root: Path) -> None:
     conf = root / "nginx.conf"
     here = f"""
 - file:
@@ -108,15 +108,13 @@ def test_refresh_only_runs_when_that_file_changes_and_only_then(apply: Callable[
     assert not (root / "reloaded").exists()
 
 
-def test_the_subscribe_example_omits_the_attributes_a_file_requires(root: Path) -> None:
+def test_the_subscribe_example_lacks_required_attributes(root: Path) -> None:
     assert faults_of(EXEC["Subscribe Behavior"], root) == [
         "2:7 file#/etc/app/config.yaml: owner, group, mode are required"
     ]
 
 
-def test_the_subscribe_example_with_them_refreshes_whatever_stands_against_it(
-    apply: Callable[..., Applied], root: Path
-) -> None:
+def test_a_refresh_runs_in_spite_of_creates_and_onlyif(apply: Callable[..., Applied], root: Path) -> None:
     here = (
         EXEC["Subscribe Behavior"]
         .replace(
@@ -133,7 +131,7 @@ def test_the_subscribe_example_with_them_refreshes_whatever_stands_against_it(
 
 
 @pytest.mark.parametrize(("code", "outcome"), [(0, "changed"), (1, "changed"), (2, "changed"), (3, "failed")])
-def test_returns_lists_the_exit_codes_that_are_fine(
+def test_returns_lists_the_exit_codes_of_success(
     apply: Callable[..., Applied], root: Path, code: int, outcome: str
 ) -> None:
     example = EXEC["Exit Code Validation"]
@@ -153,7 +151,7 @@ def test_the_name_is_the_command_when_none_is_given(root: Path) -> None:
         assert vars(type(resource))["command_line"].fget(resource) == command
 
 
-def test_both_forms_of_a_command_do_the_same(apply: Callable[..., Applied], root: Path) -> None:
+def test_both_forms_of_a_command_run_it(apply: Callable[..., Applied], root: Path) -> None:
     here = EXEC["Command vs Name"].replace("/usr/bin/myapp --config /etc/myapp.conf", "/bin/sh -c 'echo ran'")
     done = apply(here)
     assert done.outcomes == ["changed", "changed"]
@@ -167,7 +165,7 @@ def test_environment_path_and_cwd_reach_the_command(apply: Callable[..., Applied
     assert wanted["environment"] == ("CC=gcc", "CFLAGS=-O2")
     assert wanted["path"] == "/usr/local/bin:/usr/bin:/bin"
 
-    # `make` stands only in a directory that `path` names.
+    # `make` exists only in a directory of `path`.
     tools = root / "tools"
     tools.mkdir()
     (tools / "make").write_text('#!/bin/sh\necho "$1 $CC $CFLAGS $PWD $PATH $MAINSTAY_STATE_DIR"\n')
@@ -189,7 +187,7 @@ def test_content_and_source_examples_load_as_written(root: Path) -> None:
     assert (vars(config)["owner"], vars(config)["group"], vars(config)["mode"]) == ("app", "app", 0o640)
 
 
-def test_content_is_rendered_and_source_is_read_beside_the_manifest(
+def test_content_is_rendered_and_source_is_relative_to_the_manifest(
     apply: Callable[..., Applied], root: Path
 ) -> None:
     here = (
@@ -215,7 +213,7 @@ def test_content_is_rendered_and_source_is_read_beside_the_manifest(
     assert apply(here, facts_layers=facts).outcomes == ["stable", "stable"]
 
 
-def test_the_file_examples_say_what_is_missing_when_an_attribute_is_left_out(root: Path) -> None:
+def test_a_missing_attribute_in_the_file_examples_is_named(root: Path) -> None:
     without_mode = FILE["Content Sources"].replace('        mode: "0640"\n', "").replace("        group: root\n", "")
     assert faults_of(without_mode, root) == [
         "3:7 file#/etc/motd: group is required",

@@ -1,4 +1,4 @@
-"""The service type where no systemd is needed: names, properties, and hosts on which it cannot work."""
+"""The service type without systemd: names, properties, and hosts on which it is not available."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def naming(name: str) -> str:
 
 @pytest.fixture
 def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With nothing on PATH and no process to be had, whatever is refused is refused before anything runs."""
+    """Fails the test if a process is started."""
 
     def refuse(*arguments: Any, **options: Any) -> None:
-        raise AssertionError(f"something was run: {arguments}")
+        raise AssertionError(f"a process was started: {arguments}")
 
     monkeypatch.setattr(subprocess, "Popen", refuse)
 
@@ -55,7 +55,7 @@ def test_a_name_of_ten_thousand_characters_is_refused(root: Path) -> None:
     assert fault.endswith(f'service name contains dangerous characters: "{"a;" * 29}a…"')
 
 
-def test_a_longer_name_than_systemd_has_room_for_is_refused(root: Path) -> None:
+def test_a_name_that_is_too_long_for_systemd_is_refused(root: Path) -> None:
     assert faults_of(naming("a" * 247), root) == []
     assert faults_of(naming("a" * 248), root)[0].endswith("service name is longer than 247 characters")
 
@@ -69,39 +69,41 @@ def test_a_longer_name_than_systemd_has_room_for_is_refused(root: Path) -> None:
         ("{enabled: true}", "unknown key 'enabled' (did you mean 'enable'?)"),
     ],
 )
-def test_what_a_service_cannot_have_is_refused_at_load(properties: str, fault: str, root: Path) -> None:
+def test_invalid_properties_are_refused_at_load(properties: str, fault: str, root: Path) -> None:
     (found,) = faults_of(f"- service:\n    - httpd: {properties}\n", root)
     assert found.endswith(f"service#httpd: {fault}")
 
 
-# ---- hosts on which it cannot work ----
+# ---- hosts without systemd ----
 MANIFEST = "- service:\n    - httpd: {ensure: running}\n"
 
 
-def test_without_systemctl_the_failure_says_so(apply: Callable[..., Applied], root: Path) -> None:
+def test_the_failure_names_a_missing_systemctl(apply: Callable[..., Applied], root: Path) -> None:
     done = apply(MANIFEST, environ={"PATH": str(root)})
     assert done.errors == ["no provider for service works here: systemd: systemctl is not on PATH"]
 
 
-def test_where_systemd_is_not_the_init_the_failure_says_so(apply: Callable[..., Applied], root: Path) -> None:
+def test_the_failure_names_an_init_other_than_systemd(apply: Callable[..., Applied], root: Path) -> None:
     if os.path.isdir("/run/systemd/system"):
-        pytest.skip("this machine runs systemd, so it cannot show how it is without")
+        pytest.skip("this machine runs systemd")
     shutil.copy("/bin/true", root / "systemctl")
     done = apply(MANIFEST, environ={"PATH": str(root)})
     (error,) = done.errors
     assert error.endswith("systemd: systemd is not the running init (/run/systemd/system does not exist)")
 
 
-def test_in_a_dry_run_a_command_might_bring_what_is_missing(apply: Callable[..., Applied], root: Path) -> None:
+def test_in_a_dry_run_a_missing_provider_is_unknown_after_a_command(
+    apply: Callable[..., Applied], root: Path
+) -> None:
     maker = "- exec:\n    - /bin/true: {}\n"
-    foreseen = apply(maker + MANIFEST, noop=True, environ={"PATH": str(root)})
-    assert foreseen.outcomes == ["changed", "changed"]
-    assert foreseen.messages[1] == (
+    forecast = apply(maker + MANIFEST, noop=True, environ={"PATH": str(root)})
+    assert forecast.outcomes == ["changed", "changed"]
+    assert forecast.messages[1] == (
         "Unknown until applied: no provider for service works here: systemd: systemctl is not on PATH"
     )
 
 
-def test_a_manifest_without_services_loads_nothing_of_them(root: Path) -> None:
+def test_a_manifest_without_services_imports_no_service_modules(root: Path) -> None:
     manifest = root / "manifest.yaml"
     manifest.write_text(f"- file:\n    - {root}/x: {{ensure: absent}}\n")
     code = (

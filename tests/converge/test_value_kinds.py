@@ -1,4 +1,4 @@
-"""How a written value becomes a typed one."""
+"""Kinds of values: how a written value becomes a typed value."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_plain_scalar_is_read_by_the_yaml_1_2_core_schema(text: str, value: An
     assert type(found) is type(value)
 
 
-def test_not_a_number_is_one() -> None:
+def test_nan_is_read_as_a_number() -> None:
     assert math.isnan(core_value(".nan"))
     assert math.isnan(core_value(".NaN"))
 
@@ -103,14 +103,14 @@ def test_modes_are_octal(text: str, mode: int) -> None:
         ("7" * 30, f'mode "{"7" * 30}" is not a valid octal number'),
     ],
 )
-def test_a_mode_that_is_none_is_refused(text: str, says: str) -> None:
+def test_an_invalid_mode_is_refused(text: str, says: str) -> None:
     with pytest.raises(Unfit) as refusal:
         parse_mode(text)
     assert str(refusal.value) == says
 
 
 @pytest.mark.parametrize("value", [420, 644, 0, 1.5, True, [], {}])
-def test_a_mode_that_a_template_gave_as_anything_but_text_is_refused(value: Any) -> None:
+def test_a_template_must_give_a_mode_as_text(value: Any) -> None:
     with pytest.raises(Unfit, match="quote it where it is defined"):
         MODE_BITS.accept(value)
 
@@ -128,7 +128,7 @@ def test_a_mode_that_a_template_gave_as_anything_but_text_is_refused(value: Any)
         ("366d", 366 * 86400),
     ],
 )
-def test_durations(text: str, seconds: float) -> None:
+def test_a_duration_is_read_in_seconds(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
     assert DURATION_SECONDS.read(text) == seconds
 
@@ -136,7 +136,7 @@ def test_durations(text: str, seconds: float) -> None:
 @pytest.mark.parametrize(
     "text", ["", "30", "s", "5 m", "5M", "1m1h", "-5s", "1e3s", "0s", "0ms", "367d", "1h 30m", "9" * 50 + "s", "٣s"]
 )
-def test_a_duration_that_is_none_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(Unfit, match="duration"):
         parse_duration(text)
 
@@ -163,7 +163,7 @@ def test_booleans_are_true_and_false_only() -> None:
         assert str(refusal.value) == f"expected true or false, {says}"
 
 
-def test_lists_of_text_and_exit_codes() -> None:
+def test_lists_of_text_and_exit_codes_are_read() -> None:
     assert TEXTS.read([PlainScalar("0644"), "a", PlainScalar("true")]) == ("0644", "a", "true")
     assert TEXTS.read([]) == ()
     assert TEXTS.read(PlainScalar("")) is None
@@ -175,7 +175,7 @@ def test_lists_of_text_and_exit_codes() -> None:
 @pytest.mark.parametrize(
     "kind", [TEXT, BOOLEAN, MODE_BITS, DURATION_SECONDS, TEXTS, EXIT_CODES], ids=lambda kind: kind.name
 )
-def test_nothing_means_not_given_for_every_kind(kind: ValueKind) -> None:
+def test_an_empty_value_means_not_given_for_every_kind(kind: ValueKind) -> None:
     assert kind.read(PlainScalar("")) is None
     assert kind.accept(None) is None
 
@@ -190,16 +190,16 @@ def test_nothing_means_not_given_for_every_kind(kind: ValueKind) -> None:
         max_leaves=5,
     )
 )
-def test_any_value_of_a_template_is_taken_or_refused(kind: ValueKind, value: Any) -> None:
-    says = "fits"
+def test_any_value_of_a_template_is_accepted_or_refused(kind: ValueKind, value: Any) -> None:
+    message = "accepted"
     try:
         kind.accept(value)
     except Unfit as refusal:
-        says = str(refusal)
-    assert says
+        message = str(refusal)
+    assert message
 
 
-def test_values_in_text() -> None:
+def test_values_are_converted_to_text() -> None:
     for value, text in (
         (None, ""),
         (True, "true"),
@@ -210,11 +210,11 @@ def test_values_in_text() -> None:
         assert to_text(value) == text
 
 
-def test_nodes_as_values() -> None:
+def test_nodes_are_converted_to_values() -> None:
     assert to_value({"a": [PlainScalar("1"), "1", PlainScalar("~")]}) == {"a": [1, "1", None]}
 
 
-def test_words_about_values_are_short_and_show_no_secret() -> None:
+def test_descriptions_of_values_are_short_and_show_no_secret() -> None:
     assert describe("a" * 100) == f"the text '{'a' * 59}…'"
     assert describe(PlainScalar("1" * 100)) == "1" * 59 + "…"
     assert describe(Tainted("secret")) == REDACTED
@@ -225,6 +225,6 @@ def test_words_about_values_are_short_and_show_no_secret() -> None:
     assert shorten("abcd", 3) == "ab…"
 
 
-def test_a_secret_is_concealed_wherever_it_stands() -> None:
+def test_a_secret_is_concealed_at_any_depth() -> None:
     assert conceal({"a": [Tainted("s"), ("b", 1, None)]}) == {"a": [REDACTED, ["b", 1, None]]}
     assert repr([Tainted("s")]) == "[[redacted]]"

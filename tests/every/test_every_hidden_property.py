@@ -1,6 +1,6 @@
-"""What holds for every property that a type declares secret or private: a canary in it appears nowhere.
+"""A canary in any property that a type declares secret or private appears nowhere.
 
-The samples below are found by type and by kind; a type or a kind without one is a failure that names what to add.
+Samples are listed by type and by kind; a missing sample fails a test that names what to add.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mainstay.converge.contract import Property, ResourceType
 from mainstay.foundation.text import REDACTED
 
 ACCOUNT_TYPE = Path(__file__).with_name("account_type")
-# The account type is found as every other type is: in the folders that are the registry.
+# The account type is found like every other type, in the registry folders.
 PROGRAM = """
 import sys
 from mainstay.cli.main import program
@@ -32,12 +32,12 @@ providers.__path__.append(sys.argv.pop(1) + "/providers")
 program()
 """
 SHORT = "Kq9Zp-canary"
-# Longer than any message quotes.
+# Longer than messages quote.
 LONG = "".join(f"{number:04x}Wx" for number in range(200))
 PIECES = (SHORT, repr(SHORT), SHORT[::-1], LONG[:24], LONG[-24:])
 LOOKS_SECRET = ("password", "token", "hash", "key", "secret", "headers")
 
-# Type → names of its samples, and the properties they need beside the one that holds the canary.
+# Type → names of its samples, and the properties they need beside the property with the canary.
 SAMPLES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "account": (
         tuple(f"ROOT/account{number}" for number in range(30)),
@@ -51,7 +51,7 @@ SAMPLES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         tuple(f"ROOT/file{number}" for number in range(30)),
         {"ensure": "present", "content": "x", "owner": "USER", "group": "GROUP", "mode": "0600"},
     ),
-    # Neither changes the host: what is installed stays, and what is not there need not be stopped.
+    # Neither changes the host: the packages are installed already, and the units do not exist.
     "package": (("bash", "coreutils", "grep", "sed", "tar", "gzip", "findutils", "diffutils"), {}),
     "service": (tuple(f"mainstay-canary{number}" for number in range(30)), {"ensure": "stopped"}),
 }
@@ -76,7 +76,7 @@ DOES_NOT_LOAD: dict[str, list[Any]] = {
 
 @pytest.fixture(autouse=True)
 def _account_type(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """In this process as in the one of the program."""
+    """Adds the account type to this process, as PROGRAM does to its own."""
     monkeypatch.setattr(resources, "__path__", [*resources.__path__, str(ACCOUNT_TYPE / "resources")])
     monkeypatch.setattr(providers, "__path__", [*providers.__path__, str(ACCOUNT_TYPE / "providers")])
     yield
@@ -90,7 +90,7 @@ def found_types() -> list[ResourceType]:
 
 
 def account_properties() -> Iterator[tuple[str, str, str]]:
-    """The account type is not in the registry while tests are collected."""
+    """Listed here, because the account type is not in the registry while tests are collected."""
     yield from (("account", name, "text") for name in ("password_hash", "token", "note"))
     yield ("account", "pins", "list of text")
 
@@ -98,13 +98,13 @@ def account_properties() -> Iterator[tuple[str, str, str]]:
 def hidden() -> list[Any]:
     """(type, property, kind): every hidden property, and the health checks that every type has."""
     found = [*account_properties()]
-    for one in found_types():
+    for resource_type in found_types():
         found += [
-            (one.name, name, entry.kind.name)
-            for name, entry in one.properties.items()
+            (resource_type.name, name, entry.kind.name)
+            for name, entry in resource_type.properties.items()
             if entry.secret or entry.private
         ]
-        found.append((one.name, "health_checks", "command"))
+        found.append((resource_type.name, "health_checks", "command"))
     return [pytest.param(*each, id=f"{each[0]}.{each[1]}") for each in found]
 
 
@@ -132,7 +132,7 @@ def needs_sensitive(type_name: str, name: str) -> bool:
 
 
 def program(root: Path, *words: str) -> str:
-    """What the program shows."""
+    """Returns the output of the program."""
     folder = str(ACCOUNT_TYPE)
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, folder, folder, *words],
@@ -164,27 +164,27 @@ def write(root: Path, text: str) -> str:
 
 
 def put_accounts(root: Path) -> None:
-    """What is on the host already is as secret as what is to come."""
+    """Old values on the host are as secret as new ones."""
     for number in range(0, 30, 2):
         (root / f"account{number}").write_text(f"old {LONG}")
 
 
 # ---- what a type must declare ----
-def undeclared(one: ResourceType) -> list[str]:
+def undeclared(resource_type: ResourceType) -> list[str]:
     """Properties that look like a secret and are declared neither secret nor private, each with what to add."""
     return [
-        f"{one.name}.{name} looks like a secret: add `secret=True` to its Property (never shown), "
+        f"{resource_type.name}.{name} looks like a secret: add `secret=True` to its Property (never shown), "
         "or `private=True` (hidden under `sensitive: true`)"
-        for name, entry in one.properties.items()
+        for name, entry in resource_type.properties.items()
         if any(word in name.lower() for word in LOOKS_SECRET) and not entry.secret and not entry.private
     ]
 
 
-def test_what_looks_like_a_secret_is_declared() -> None:
-    assert [problem for one in found_types() for problem in undeclared(one)] == []
+def test_properties_that_look_like_a_secret_are_declared() -> None:
+    assert [problem for resource_type in found_types() for problem in undeclared(resource_type)] == []
 
 
-def test_a_property_that_looks_like_a_secret_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_undeclared_property_that_looks_like_a_secret_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     account = resources.find("account")
     assert account is not None
     public = Property(account.properties["note"].kind, "not declared")
@@ -193,24 +193,24 @@ def test_a_property_that_looks_like_a_secret_is_found(monkeypatch: pytest.Monkey
     assert problem.startswith("account.api_token looks like a secret: add `secret=True`")
 
 
-def test_another_name_of_a_property_hides_as_much() -> None:
-    for one in found_types():
-        for name, entry in one.properties.items():
+def test_a_second_name_of_a_property_hides_as_much() -> None:
+    for resource_type in found_types():
+        for name, entry in resource_type.properties.items():
             if entry.alias_of is not None:
-                named = one.properties[entry.alias_of]
-                assert (entry.secret, entry.private) == (named.secret, named.private), f"{one.name}.{name}"
+                named = resource_type.properties[entry.alias_of]
+                assert (entry.secret, entry.private) == (named.secret, named.private), f"{resource_type.name}.{name}"
 
 
 def test_every_type_and_kind_has_samples() -> None:
-    for one in found_types():
-        assert one.name in SAMPLES, f"add names and required properties of {one.name} to SAMPLES"
+    for resource_type in found_types():
+        assert resource_type.name in SAMPLES, f"add names and required properties of {resource_type.name} to SAMPLES"
     for type_name, name, kind in (parameter.values for parameter in hidden()):
         assert kind in LOADS, f"add values of {type_name}.{name}, a {kind}, to LOADS and DOES_NOT_LOAD"
 
 
 # ---- the canary ----
 @pytest.mark.parametrize(("type_name", "name", "kind"), hidden())
-def test_a_hidden_value_is_shown_nowhere(type_name: str, name: str, kind: str, root: Path) -> None:
+def test_a_hidden_value_appears_nowhere(type_name: str, name: str, kind: str, root: Path) -> None:
     values = [*LOADS[kind]]
     if kind == "text" and name in ("token", "content", "contents"):
         values += ["{{ 'CANARY' ~ nope }}", "refused CANARY"]
@@ -265,15 +265,15 @@ def test_the_server_receives_no_hidden_value(
     text = manifest_of(type_name, name, LOADS[kind], sensitive=needs_sensitive(type_name, name))
     put_accounts(root)
     done = apply(text, differences=True)
-    heard = json.dumps(report_document(done.as_json(), str(root)))
+    received = json.dumps(report_document(done.as_json(), str(root)))
     if done.report.failed:
-        heard += failure_message(done.report, str(root))
-    assert leaks(heard) == [], heard
+        received += failure_message(done.report, str(root))
+    assert leaks(received) == [], received
     assert leaks(repr([vars(event.resource) for event in done.report.events if not event.resource.sensitive])) == []
 
 
 def test_without_sensitive_a_private_value_is_shown(root: Path) -> None:
-    """The canaries above are hidden by the declaration, not because nothing shows them."""
+    """Proves that the canaries above are hidden by the declaration."""
     for type_name, name, kind in (parameter.values for parameter in hidden()):
         if needs_sensitive(type_name, name) and type_name == "account":
             text = manifest_of(type_name, name, LOADS[kind], sensitive=False)
@@ -281,7 +281,9 @@ def test_without_sensitive_a_private_value_is_shown(root: Path) -> None:
             assert leaks(shown) != [], (type_name, name)
 
 
-def test_what_an_earlier_resource_said_of_its_secret_stays_one(apply: Callable[..., Applied], root: Path) -> None:
+def test_the_output_of_a_resource_with_a_secret_is_redacted_in_later_resources(
+    apply: Callable[..., Applied], root: Path
+) -> None:
     text = """
     - account:
         - ROOT/account: {password_hash: Kq9Zp-canary}
@@ -294,7 +296,7 @@ def test_what_an_earlier_resource_said_of_its_secret_stays_one(apply: Callable[.
     assert (root / "account").read_text() == SHORT
 
 
-def test_rendering_hides_the_data_that_a_secret_property_takes(root: Path) -> None:
+def test_render_hides_data_that_a_secret_property_uses(root: Path) -> None:
     text = f"""
     data: {{hash: {SHORT}, plain: shown}}
     resources: [account: [ROOT/account: {{password_hash: "{{{{ data.hash }}}}"}}]]

@@ -1,6 +1,6 @@
-"""What holds for every resource type and provider: the second run is stable, and a dry run touches nothing and is right.
+"""For every resource type and provider the second run is stable, and a dry run is exact and changes nothing.
 
-Each type and provider of the house needs a sample here; one without is a failure, so a new one cannot be forgotten.
+Each type and provider needs a sample here; a missing sample fails a test.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scratch import Tree, fingerprint, make_tree, temps_below
 
 Apply = Callable[..., Applied]
 
-# (type, provider) → named samples: what is there before, and a manifest all of whose resources change it.
+# (type, provider) → named samples: the tree before, and a manifest whose resources all change it.
 SAMPLES: dict[tuple[str, str], dict[str, tuple[Tree, str]]] = {
     ("file", "posix"): {
         "a new file": (
@@ -51,7 +51,7 @@ SAMPLES: dict[tuple[str, str], dict[str, tuple[Tree, str]]] = {
             },
             "- file:\n    - ROOT/to: {ensure: directory, source: ROOT/from, recurse: true, purge: true, owner: USER, group: GROUP, mode: '0750'}\n",
         ),
-        "things that go": (
+        "removed entries": (
             {"x": {"file": ""}, "d": {"directory": "0755"}, "d/e": {"directory": "0755"}, "l": {"link": "x"}},
             "- file:\n    - ROOT/x: {ensure: absent}\n    - ROOT/d: {ensure: absent, force: true}\n    - ROOT/l: {ensure: absent}\n",
         ),
@@ -74,7 +74,7 @@ SAMPLES: dict[tuple[str, str], dict[str, tuple[Tree, str]]] = {
         "unless": ({}, "- exec:\n    - go: {provider: shell, command: touch ROOT/x, unless: '[ -e ROOT/x ]'}\n"),
     },
 }
-# Types whose providers need more of a machine than files and processes have suites of their own.
+# Types whose providers need more than files and processes have suites of their own.
 ELSEWHERE = {"service": "tests/system", "package": "tests/system"}
 
 
@@ -109,7 +109,7 @@ def test_applied_twice_the_second_run_is_stable(tree: Tree, text: str, apply: Ap
 
 
 @pytest.mark.parametrize(("tree", "text"), samples())
-def test_a_dry_run_touches_nothing_and_foresees_the_run(tree: Tree, text: str, apply: Apply, root: Path) -> None:
+def test_a_dry_run_changes_nothing_and_forecasts_the_run(tree: Tree, text: str, apply: Apply, root: Path) -> None:
     make_tree(root, tree)
     before = fingerprint(root)
     foreseen = apply(text, noop=True, differences=True)
@@ -124,7 +124,7 @@ def test_a_dry_run_touches_nothing_and_foresees_the_run(tree: Tree, text: str, a
 
 
 @pytest.mark.parametrize(("tree", "text"), samples())
-def test_a_document_can_be_made_of_every_event(tree: Tree, text: str, apply: Apply, root: Path) -> None:
+def test_every_event_can_be_written_as_json(tree: Tree, text: str, apply: Apply, root: Path) -> None:
     make_tree(root, tree)
     for noop in (True, False):
         for event in apply(text, noop=noop).as_json()["events"]:
@@ -132,7 +132,7 @@ def test_a_document_can_be_made_of_every_event(tree: Tree, text: str, apply: App
 
 
 @pytest.mark.parametrize(("tree", "text"), samples())
-def test_history_keeps_every_event_as_the_report_has_it(
+def test_history_stores_every_event_of_the_report(
     tree: Tree, text: str, apply: Apply, root: Path, tmp_path: Path
 ) -> None:
     make_tree(root, tree)

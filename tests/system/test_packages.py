@@ -79,7 +79,7 @@ def test_lists_that_were_never_fetched_are_fetched_once_and_not_in_a_dry_run(hos
     manifest = packages(tiny="present", other="present")
     before = host.snapshot()
     foreseen = host.apply(manifest, "--noop")
-    assert messages(foreseen) == [f"Unknown until applied: apt knows no package {name}" for name in ("tiny", "other")]
+    assert messages(foreseen) == [f"Unknown until applied: apt has no package {name}" for name in ("tiny", "other")]
     assert foreseen.commands == []
     assert host.snapshot() == before
     done = host.apply(manifest)
@@ -127,9 +127,9 @@ def test_neighbours_go_in_one_transaction_and_each_has_its_own_event(clean: Mana
 def test_one_that_cannot_be_does_not_keep_its_neighbours_from_being(clean: ManagedHost) -> None:
     done = clean.apply(packages(tiny="present", nosuch="present", other="present"))
     assert list(done.outcomes.values()) == ["changed", "failed", "changed"]
-    assert done.events["package#nosuch"]["errors"] == ["apt knows no package nosuch"]
+    assert done.events["package#nosuch"]["errors"] == ["apt has no package nosuch"]
     done = clean.apply(packages(tiny="9.9"))
-    assert done.events["package#tiny"]["errors"] == ["apt knows no package tiny in version 9.9"]
+    assert done.events["package#tiny"]["errors"] == ["apt has no package tiny in version 9.9"]
     clean.shell("apt-mark hold other >/dev/null")
     done = clean.apply(packages(tiny="absent", other="absent"))
     clean.shell("apt-mark unhold other >/dev/null")
@@ -238,9 +238,9 @@ def test_a_database_that_cannot_be_read_is_not_taken_for_an_empty_one(clean: Man
 def test_a_name_is_never_a_pattern_or_an_order(clean: ManagedHost) -> None:
     for name in ("tin.", "ti.y", "tiny+"):
         foreseen = clean.apply(packages(**{name: "present"}), "--noop")
-        assert messages(foreseen) == [f"Unknown until applied: apt knows no package {name}"]
+        assert messages(foreseen) == [f"Unknown until applied: apt has no package {name}"]
         done = clean.apply(packages(**{name: "latest"}))
-        assert done.events[f"package#{name}"]["errors"] == [f"apt knows no package {name}"]
+        assert done.events[f"package#{name}"]["errors"] == [f"apt has no package {name}"]
         assert done.commands == [UPDATE]
     assert installed(clean) == {}
 
@@ -256,7 +256,7 @@ def test_a_held_package_is_left_alone_and_a_dry_run_knows(clean: ManagedHost) ->
         for options in (("--noop",), ()):
             done = clean.apply(packages(tiny=ensure), *options)
             assert done.events["package#tiny"]["errors"] == [
-                f"{reason}, and held packages stay as they are; `apt-mark unhold tiny` lets go of it"
+                f"{reason}, but held packages are not changed; `apt-mark unhold tiny` releases it"
             ]
             assert done.commands == []
     assert clean.apply(packages(tiny="present")).outcomes == {"package#tiny": "stable"}

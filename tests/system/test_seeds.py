@@ -11,7 +11,7 @@ SERVICE, SYSTEMD = blocks("service"), blocks("systemd")
 UNIT = "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
 
 
-def test_no_example_is_left_out() -> None:
+def test_every_example_of_the_seeds_is_covered() -> None:
     assert list(SERVICE) == ["Enable Property", "Subscribe Behavior"]
     assert list(SYSTEMD) == ["Subscribe and Refresh"]
 

@@ -17,7 +17,7 @@ FOLDER = Path(__file__).parents[1] / "cases" / "service"
 UNITS: dict[str, str] = yaml.safe_load((FOLDER / "units.yaml").read_text())
 CASES: list[tuple[str, dict[str, Any]]] = [
     (f"{file}{number}", case)
-    for file in ("idempotency", "subscribe", "words", "kinds")
+    for file in ("idempotency", "subscribe", "states", "kinds")
     for number, case in enumerate(yaml.safe_load((FOLDER / f"{file}.yaml").read_text()))
 ]
 
@@ -78,7 +78,7 @@ def test_a_unit_is_brought_to_its_state_by_exactly_these_commands(
 ) -> None:
     play = played[name].result()
     identity = f"service#{name}"
-    assert play.foreseen.events[identity]["noop_message"] == case.get("foreseen")
+    assert play.foreseen.events[identity]["noop_message"] == case.get("noop_message")
     assert play.foreseen.changing == []
 
     event = play.done.events[identity]

@@ -10,7 +10,7 @@ ESCAPABLE_IN_DOUBLE_QUOTES = '$`"\\'
 
 
 def split_words(command: str) -> list[str]:
-    """The words of a command; raises `Unfit` for an empty command or a quote that is never closed."""
+    """Returns the words of a command; raises `Unfit` for an empty command or a quote that is never closed."""
     words: list[str] = []
     word: list[str] = []
     started = False
@@ -54,5 +54,5 @@ def split_words(command: str) -> list[str]:
     if not words or not words[0]:
         raise Unfit("the command is empty")
     if any("\0" in word for word in words):
-        raise Unfit("holds a NUL character")
+        raise Unfit("contains a NUL character")
     return words

@@ -1,4 +1,4 @@
-"""Keeps secrets out of what is shown: events of sensitive resources, and known secret values anywhere. Pure."""
+"""Removes hidden values from events, and known secrets from any text that is shown. Pure."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
     Properties = Mapping[str, Property]
 
-# Shorter values would tear holes into ordinary words.
+# Redacting shorter values would damage ordinary words.
 SHORTEST_SECRET = 4
-# Where messages cut off what they quote.
+# The length to which messages shorten what they quote.
 LONGEST_QUOTED = 60
 
 
 class Redactor:
-    """Knows the values that came from secrets."""
+    """Removes the values that came from secrets."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self.secrets = _longest_first(secrets)
@@ -35,7 +35,7 @@ class Redactor:
         return _clean(text, self.secrets)
 
     def redact(self, event: Event, properties: Properties, before: State | None = None) -> None:
-        """Removes the caller's secrets and what the resource declares as hidden, also as it was `before`."""
+        """Removes the caller's secrets and the hidden values of the resource, also those of the state `before`."""
         resource = event.resource
         hidden = _hidden_names(resource, properties)
         words = [
@@ -66,7 +66,7 @@ def _longest_first(secrets: Iterable[str]) -> list[str]:
 
 
 def clean_of(resource: Resource, properties: Properties, text: str) -> str:
-    """Text about a resource, without its hidden values."""
+    """Removes the hidden values of a resource from a text."""
     return _clean(text, _longest_first(_as_shown(_hidden_words(resource, properties))))
 
 
@@ -86,7 +86,7 @@ def redact_state(state: State | None, hidden: Iterable[str]) -> list[str]:
 
 
 def _as_shown(words: Iterable[str]) -> Iterator[str]:
-    """Words as they are, and as messages quote and shorten them."""
+    """Yields words as they are, and as messages quote and shorten them."""
     for word in words:
         yield word
         if len(word) > LONGEST_QUOTED:
@@ -101,7 +101,7 @@ def _hidden_names(resource: Resource, properties: Properties) -> list[str]:
 
 
 def _hidden_words(resource: Resource, properties: Properties) -> Iterator[str]:
-    """The texts by which a message could show a hidden value of the resource."""
+    """Yields the texts by which a message could show a hidden value of the resource."""
     deferred = resource.deferred or {}
     for name in _hidden_names(resource, properties):
         yield from _words_of(resource.__dict__.get(name), properties[name].kind)
@@ -115,7 +115,7 @@ def _hidden_words(resource: Resource, properties: Properties) -> Iterator[str]:
 
 
 def _words_of(value: Any, kind: ValueKind | None = None) -> Iterator[str]:
-    """The texts in a value or a template, and the parts of them that a message may quote."""
+    """Yields the texts in a value or a template, and the parts of them that a message may quote."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
@@ -139,21 +139,21 @@ def _words_of(value: Any, kind: ValueKind | None = None) -> Iterator[str]:
 
 
 def _template_words(template: Any) -> Iterator[str]:
-    """What is written out in a template that is not filled in: its expressions, and the texts in them."""
+    """Yields the expressions of an unrendered template, and the texts in them."""
     for part in template.parts:
         source = getattr(part, "source", None)
         if source is not None:
             yield source.strip()
-            # Not those that follow a parenthesis, which are names of things to look up.
+            # Texts after a parenthesis are names to look up, not values.
             for found in re.finditer(r"""(?<!\()(?:'([^']*)'|"([^"]*)")""", source):
                 yield found[1] or found[2] or ""
 
 
 def secret_values(value: Any) -> Iterator[str]:
-    """Every tainted text inside a value."""
+    """Yields every tainted text inside a value."""
     if isinstance(value, Tainted):
         yield str.__str__(value)
-        # A secret of several lines is also met line by line: in output, and in a diff.
+        # Output and diffs show a secret of several lines line by line.
         yield from str.splitlines(value)
     elif isinstance(value, dict):
         for child in value.values():

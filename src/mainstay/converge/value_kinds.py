@@ -1,7 +1,7 @@
-"""How a written value becomes a typed one: the kinds of values that properties hold.
+"""The kinds of values that properties hold, and how a written value becomes a typed value.
 
-A kind reads what stands in a manifest (`read`) and what a template produced (`accept`), and says what an
-editor may expect (`schema`). Which property has which kind is said by the resource types.
+A kind reads a node of a manifest (`read`) or a value that a template produced (`accept`), and describes itself to
+editors (`schema`). The resource types declare which property has which kind.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Unfit(ValueError):
-    """A value that a property cannot hold. `where` leads from the property to the part that is wrong."""
+    """A value that a property cannot hold. `where` is the path from the property to the wrong part."""
 
     def __init__(self, message: str, where: tuple[str | int, ...] = (), *, at_key: bool = False) -> None:
         super().__init__(message)
@@ -51,7 +51,7 @@ class ValueKind:
 
 
 def describe(node: object) -> str:
-    """What a node is, in the words of a fault."""
+    """Describes a node for a fault."""
     if isinstance(node, PlainScalar):
         return "nothing" if node.value is None else shorten(node.text)
     if isinstance(node, Tainted):
@@ -68,7 +68,7 @@ def describe(node: object) -> str:
 
 
 def conceal(value: Any) -> Any:
-    """A value for people and reports: what comes from a secret is not shown."""
+    """Redacts the secrets in a value that is shown or reported."""
     if isinstance(value, Tainted):
         return REDACTED
     if isinstance(value, dict):
@@ -79,7 +79,7 @@ def conceal(value: Any) -> Any:
 
 
 def as_secret(value: Any) -> Any:
-    """A typed value whose texts are marked as secret; numbers cannot be marked."""
+    """Marks the texts in a typed value as secret; numbers cannot be marked."""
     if isinstance(value, str):
         return Tainted(value)
     if isinstance(value, dict):
@@ -90,19 +90,19 @@ def as_secret(value: Any) -> Any:
 
 
 def text_problem(text: str) -> str | None:
-    """Why a text can be no name, argument or variable of a POSIX host."""
+    """Returns why a text cannot be a name, argument or variable on a POSIX host."""
     if "\0" in text:
-        return "holds a NUL character"
+        return "contains a NUL character"
     if not text.isascii():
         try:
             text.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
-            return "holds a lone surrogate, which is no character"
+            return "contains a lone surrogate, which is not a character"
     return None
 
 
 def to_text(value: Any) -> str:
-    """A template's value inside text: maps and lists as JSON, null as nothing."""
+    """Converts the value of a template to text: maps and lists become JSON, null becomes empty."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -145,7 +145,7 @@ def _read_boolean(node: Node) -> bool | None:
     return _accept_boolean(value)
 
 
-# What YAML 1.1 took for a boolean, and what a quoted one is.
+# Booleans of YAML 1.1 and quoted booleans, with what to write instead.
 MEANT_BOOLEANS = {"yes": "true", "on": "true", "true": "true", "no": "false", "off": "false", "false": "false"}
 
 
@@ -181,11 +181,11 @@ def _accept_mode(value: Any) -> int | None:
     if isinstance(value, str):
         return parse_mode(value)
     gave = describe(value) if isinstance(value, (bool, list, dict)) else f"the number {describe(value)}"
-    raise Unfit(f"mode must be text such as '0644', but the template gave {gave}: quote it where it is defined")
+    raise Unfit(f"mode must be text such as '0644', but the template gave {gave}; quote it where it is defined")
 
 
 # ---- durations ----
-# Compiled on first use, which most runs never come to.
+# Compiled on first use; most runs have no duration.
 DURATION = r"(?a:(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?)"
 LONGEST_DURATION_SECONDS = 366 * 86400.0
 
@@ -200,7 +200,7 @@ def parse_duration(text: str) -> float:
     parts = [float(part or 0) for part in found.groups()]
     seconds = parts[0] * 86400 + parts[1] * 3600 + parts[2] * 60 + parts[3] + parts[4] / 1000
     if not 0 < seconds <= LONGEST_DURATION_SECONDS:
-        raise Unfit(f'duration "{shorten(text)}" must be more than nothing and at most 366d')
+        raise Unfit(f'duration "{shorten(text)}" must be more than 0 and at most 366d')
     return seconds
 
 
@@ -269,7 +269,7 @@ def _one_exit_code(node: Any) -> int:
 SCALAR_SCHEMA = {"type": ["string", "number", "boolean", "null"]}
 TEMPLATE_SCHEMA = {"type": "string", "pattern": r"\{\{"}
 TEXT = ValueKind("text", read_text, _accept_text, SCALAR_SCHEMA, is_text=True)
-# Text that messages may also quote word by word. Whether the words can be split depends on the provider that runs it.
+# Text whose words messages may quote one by one. Whether it can be split depends on the provider that runs it.
 COMMAND = ValueKind("command", read_text, _accept_text, SCALAR_SCHEMA, is_text=True)
 BOOLEAN = ValueKind(
     "true or false", _read_boolean, _accept_boolean, {"anyOf": [{"type": ["boolean", "null"]}, TEMPLATE_SCHEMA]}

@@ -1,4 +1,4 @@
-"""What can be wanted of a host. One file is one type; this folder is the registry."""
+"""The resource types. One file is one type; this folder is the registry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def find(name: str) -> ResourceType | None:
-    """The type of that name, loaded on first need."""
+    """Returns the type of that name, imported on first use."""
     if not name.isidentifier() or name.startswith("_"):
         return None
     path = f"{__name__}.{name}"

@@ -1,4 +1,4 @@
-"""The `exec` type: a command, and the conditions under which it must run. Decides; providers do."""
+"""The `exec` type: a command, and the conditions under which it runs. Only decides; providers act."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Exec(Resource):
 
 
 class ExecState(State):
-    """What is known before and after the command. A guard that was not asked counts as not in the way."""
+    """The state before and after the command. A guard that was not run does not prevent the command."""
 
     creates_satisfied: bool = False
     onlyif_satisfied: bool = True
@@ -77,8 +77,10 @@ class ExecType(ResourceType):
         "returns": Property(EXIT_CODES, "exit codes that count as success; [0] when not given"),
         "timeout": Property(DURATION_SECONDS, "longest time the command or a guard may take, such as 30s or 5m"),
         "creates": Property(TEXT, "a path; when it exists the command does not run", deferred=True),
-        "onlyif": Property(COMMAND, "a command; ours runs only if it exits 0", deferred=True, private=True),
-        "unless": Property(COMMAND, "a command; ours runs only if it does not exit 0", deferred=True, private=True),
+        "onlyif": Property(COMMAND, "a guard; the command runs only if it exits 0", deferred=True, private=True),
+        "unless": Property(
+            COMMAND, "a guard; the command runs only if it does not exit 0", deferred=True, private=True
+        ),
         "refresh_only": Property(BOOLEAN, "run only when a subscribed resource changed"),
         "refreshonly": Property(BOOLEAN, "another name of refresh_only", alias_of="refresh_only"),
         "subscribe": Property(TEXTS, "resources (`type#name`) whose change makes the command run"),
@@ -127,10 +129,10 @@ class ExecType(ResourceType):
         except Unfit as error:
             return str(error)
 
-    # ---- at its turn ----
+    # ---- in a run ----
     def desired(self, wanted: Exec, actual: ExecState) -> tuple[bool, str]:
         if actual.exit_code is not None:
-            # Once it ran, its exit code decides, whatever it made.
+            # After the command ran, only its exit code decides.
             if actual.exit_code in wanted.returns:
                 return True, ""
             expected = " or ".join(str(code) for code in wanted.returns)
@@ -143,7 +145,10 @@ class ExecType(ResourceType):
             return True, "unless exited 0"
         if wanted.refresh_only:
             return True, "no subscribed resource changed"
-        return False, f"{wanted.creates} does not exist" if wanted.creates is not None else "the command must run"
+        return (
+            False,
+            f"{wanted.creates} does not exist" if wanted.creates is not None else "conditions to run are met",
+        )
 
     def decide(self, wanted: Exec, actual: ExecState, *, refresh: bool) -> tuple[Change, ...]:
         if refresh:
@@ -155,7 +160,7 @@ class ExecType(ResourceType):
         return "Would have executed via subscribe" if changes[0].refresh else "Would have executed"
 
     def was_altered(self, wanted: Exec, before: ExecState, after: ExecState) -> bool:
-        # What a failed command did is not known; by contract it triggers nobody.
+        # The effect of a failed command is unknown; by contract it triggers no refresh.
         return False
 
 

@@ -1,4 +1,4 @@
-"""The `file` type: what a path should be. Decides; providers do."""
+"""The `file` type: files, directories and links. Only decides; providers act."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STORE, ATTRIBUTES, MAKE_DIRECTORY, REMOVE, REMOVE_TREE, MAKE_LINK, COPY_TREE = (
     "copy tree",
 )
 NON_CANONICAL_ENDS = ("/", "/.", "/..")
-# What a file with `ensure: present` may have in any combination.
+# Properties that a file with `ensure: present` may have in any combination.
 ALWAYS_FIT = frozenset(
     ("type", "name", "id", "place", "ensure", "owner", "group", "mode", "content", "alias", "tags")
 )
@@ -54,32 +54,32 @@ class File(Resource):
 
 
 class FileState(State):
-    """What was found at the path. `same_content` is None when content is not managed."""
+    """The actual state of the path. `same_content` is None if content is not managed."""
 
-    # "link" and "other" are words of ours: the manifest knows no fifo.
+    # A value of `ensure`, or "other", for example for a fifo.
     kind: str = ABSENT
     stat: Any = None
     uid: int = -1
     gid: int = -1
     mode: int = 0
-    # Names; None where nothing is found.
+    # Names; None if the path does not exist.
     owner: str | None = None
     group: str | None = None
     same_content: bool | None = None
-    # The content that the manifest gives, where the file has exactly this.
+    # The content that the manifest gives, if the file has exactly this content.
     matched_content: str | None = None
-    # Known at once where a small file is about to change or just has; otherwise added by `complete`.
+    # Set at once for a small file that is about to change or has just changed; otherwise by `complete`.
     checksum: str | None = None
     link_target: str | None = None
     is_empty_directory: bool = True
-    # Entries of a directory tree that are not as in the source, with what to do about each.
+    # Entries of a directory tree that differ from the source, each with the action it needs.
     tree: tuple[Any, ...] = ()
 
     def __init__(self, name: str, wanted_uid: int, wanted_gid: int, *, sensitive: bool) -> None:
         self.name = name
-        # Where a followed link leads; otherwise the resource's own path.
+        # The target of a followed link; otherwise the resource's own path.
         self.real_path = name
-        # -1 where nothing is wanted.
+        # -1 if not managed.
         self.wanted_uid = wanted_uid
         self.wanted_gid = wanted_gid
         self.sensitive = sensitive
@@ -90,7 +90,7 @@ class FileState(State):
             self.checksum = files.checksum_of(self.real_path, self.stat)
 
     def known_checksum(self) -> str | None:
-        """None for what is no file, and for a file that could not be read or that `complete` did not read yet."""
+        """None if the path is not a file, cannot be read, or was not read by `complete` yet."""
         if self.checksum is None and self.matched_content is not None:
             self.checksum = sha256_of(self.matched_content.encode("utf-8", "surrogateescape"))
         return self.checksum
@@ -136,7 +136,7 @@ class FileType(ResourceType):
         "validate": Property(
             COMMAND, "a command that must accept the new file (% is its path) before it is put in place", private=True
         ),
-        "backup": Property(BOOLEAN, "keep what is replaced; `mainstay restore` brings it back"),
+        "backup": Property(BOOLEAN, "keep the replaced or removed file for `mainstay restore`"),
     }
 
     # ---- at load ----
@@ -154,7 +154,7 @@ class FileType(ResourceType):
         if wanted.ensure in (PRESENT, DIRECTORY) and None in (wanted.owner, wanted.group, wanted.mode):
             missing = [key for key in ("owner", "group", "mode") if getattr(wanted, key) is None]
             yield None, f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} required"
-        # Most resources are whole files and say nothing that could exclude anything.
+        # Most resources have only properties that fit together.
         if wanted.ensure != PRESENT or not wanted.__dict__.keys() <= ALWAYS_FIT:
             yield from self._check_combinations(wanted)
 
@@ -167,7 +167,7 @@ class FileType(ResourceType):
         if wanted.ensure == LINK and not wanted.target:
             yield None, "a link needs `target`"
         for key in ("source", "target"):
-            # What a link says need not be there, nor can it be.
+            # The target of a link need not exist, nor be able to.
             problem = _path_problem(getattr(wanted, key) or "", may_be_nowhere=key == "target")
             if problem:
                 yield key, f"{key}: the path {problem}"
@@ -182,7 +182,7 @@ class FileType(ResourceType):
             ("backup", wanted.ensure in (PRESENT, ABSENT), "ensure: present or absent"),
         ):
             if not fits and (getattr(wanted, key) not in (None, False) or key in deferred):
-                yield key, f"{key} goes with {where}"
+                yield key, f"{key} is only valid with {where}"
         if wanted.backup and wanted.sensitive:
             yield "backup", "a sensitive file is not backed up: nothing secret is kept in the state directory"
         if wanted.validate is not None:
@@ -197,9 +197,9 @@ class FileType(ResourceType):
             ("content", text_problem((wanted.content or "").replace("\0", ""))),
         ):
             if problem:
-                raise Failure(f"{key}: what the template gave {problem}")
+                raise Failure(f"{key}: the rendered value {problem}")
 
-    # ---- at its turn ----
+    # ---- in a run ----
     def desired(self, wanted: File, actual: FileState) -> tuple[bool, str]:
         ensure = wanted.ensure
         if actual.kind != ensure:
@@ -252,7 +252,7 @@ class FileType(ResourceType):
         return STORE
 
     def _refuse(self, wanted: File, actual: FileState) -> None:
-        """Changes that would destroy something nobody asked to destroy."""
+        """Raises `Failure` for a change that would destroy more than the manifest asks for."""
         path, kind = wanted.name, actual.kind
         if kind == ABSENT:
             return
@@ -260,9 +260,9 @@ class FileType(ResourceType):
             raise Failure(f"{path} is {file_word(actual.stat.st_mode)}, not a regular file")
         if wanted.ensure == ABSENT:
             if kind == DIRECTORY and not actual.is_empty_directory and wanted.backup:
-                raise Failure(f"directory {path} is not removed: `backup` keeps files, not trees; take `backup` away")
+                raise Failure(f"directory {path} is not removed: `backup` keeps files, not trees; remove `backup`")
             if kind == DIRECTORY and not actual.is_empty_directory and not wanted.force:
-                raise Failure(f"directory {path} is not empty; `force: true` removes it with all in it")
+                raise Failure(f"directory {path} is not empty; `force: true` removes it with its content")
             return
         if kind == LINK and wanted.ensure != LINK and wanted.links == REFUSE:
             raise Failure(
@@ -273,7 +273,7 @@ class FileType(ResourceType):
         word = "a directory" if kind == DIRECTORY else "a file"
         expected = {PRESENT: "a file", DIRECTORY: "a directory", LINK: "a link"}[wanted.ensure]
         raise Failure(
-            f"{path} is {word}, expected {expected}; it is not removed, do that with an `absent` before this"
+            f"{path} is {word}, expected {expected}; it is not removed, add a resource with `ensure: absent` before"
         )
 
     def describe(self, wanted: File, actual: FileState, changes: tuple[Change, ...]) -> str:
@@ -300,12 +300,12 @@ class FileType(ResourceType):
 
 
 def _is_canonical(path: str) -> bool:
-    """Whether an absolute path has no part that could be left out."""
+    """Whether an absolute path has no redundant part."""
     return path == "/" or not (path.endswith(NON_CANONICAL_ENDS) or "//" in path or "/./" in path or "/../" in path)
 
 
 def _path_problem(path: str, *, may_be_nowhere: bool = False) -> str | None:
-    """Why no file can be at such a path, wherever that is."""
+    """Returns why no file can have this path on any host."""
     problem = text_problem(path)
     if problem:
         return problem
@@ -317,7 +317,7 @@ def _path_problem(path: str, *, may_be_nowhere: bool = False) -> str | None:
     if may_be_nowhere or len(written) <= LONGEST_NAME_BYTES:
         return None
     if any(len(name) > LONGEST_NAME_BYTES for name in written.split(b"/")):
-        return f"holds a name of more than {LONGEST_NAME_BYTES} bytes"
+        return f"contains a name of more than {LONGEST_NAME_BYTES} bytes"
     return None
 
 

@@ -1,4 +1,4 @@
-"""The `package` type: whether a package is installed, and in which version. Decides; providers do."""
+"""The `package` type: whether a package is installed, and in which version. Only decides; providers act."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 PRESENT, ABSENT, LATEST = "present", "absent", "latest"
 INSTALL, REMOVE = "install", "remove"
-# With an architecture, in the manner of either family: libc6:amd64, glibc.x86_64. A minus at the end means
-# removal to apt, so no name and no version may end with one.
+# A name may contain an architecture: libc6:amd64, glibc.x86_64. A minus at the end means removal to apt, so names
+# and versions must not end with a minus.
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.+_:-]*[A-Za-z0-9.+_])?")
 VERSION = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.+~^_:-]*[A-Za-z0-9.+~^_:])?")
 LONGEST_NAME = LONGEST_VERSION = 200
@@ -27,19 +27,19 @@ class Package(Resource):
 
     @property
     def version(self) -> str | None:
-        """The version that is wanted, or None where any or the latest will do."""
+        """The desired version; None if any or the latest version is fine."""
         return None if self.ensure in (PRESENT, ABSENT, LATEST) else self.ensure
 
 
 class PackageState(State):
-    """What the package database says. `versions` are all ways to write the installed one, the fullest first."""
+    """The state in the package database. `versions` are all spellings of the installed version, the longest first."""
 
     versions: tuple[str, ...] = ()
-    # What would be installed now; None where nobody asked, or nothing is offered.
+    # The version that would be installed; None if it was not queried or no version is available.
     candidate: str | None = None
-    # The database's word for a package that is neither there nor gone.
+    # The database's status for a package that is neither installed nor removed.
     broken: str | None = None
-    # The command that lets go of a package which is held as it is.
+    # The command that releases a held package.
     release: str | None = None
 
     def __init__(self, name: str, provider: str) -> None:
@@ -82,7 +82,7 @@ class PackageType(ResourceType):
             shown = shorten(ascii(version)[1:-1])
             yield "ensure", f'ensure: must be present, absent, latest or a version, not "{shown}"'
 
-    # ---- at its turn ----
+    # ---- in a run ----
     def desired(self, wanted: Package, actual: PackageState) -> tuple[bool, str]:
         if actual.broken is not None:
             return False, f"package is {actual.broken}, expected {wanted.ensure}"
@@ -98,12 +98,12 @@ class PackageType(ResourceType):
         if reached:
             return ()
         if actual.release is not None and actual.broken is None:
-            raise Failure(f"{reason}, and held packages stay as they are; `{actual.release}` lets go of it")
+            raise Failure(f"{reason}, but held packages are not changed; `{actual.release}` releases it")
         if wanted.ensure == ABSENT:
             return (Change(REMOVE, reason),)
         if actual.candidate is None and actual.broken is None:
             version = f" in version {wanted.version}" if wanted.version else ""
-            raise Missing(f"{actual.provider} knows no package {wanted.name}{version}")
+            raise Missing(f"{actual.provider} has no package {wanted.name}{version}")
         return (Change(INSTALL, reason),)
 
     def describe(self, wanted: Package, actual: PackageState, changes: tuple[Change, ...]) -> str:

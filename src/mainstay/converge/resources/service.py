@@ -1,4 +1,4 @@
-"""The `service` type: whether a unit runs, and whether it starts at boot. Decides; providers do."""
+"""The `service` type: whether a unit runs, and whether it starts at boot. Only decides; providers act."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ RUNNING, STOPPED = "running", "stopped"
 START, STOP, RESTART, RELOAD, ENABLE, DISABLE = "start", "stop", "restart", "reload", "enable", "disable"
 IGNORE = "none"
 NAME = re.compile(r"[A-Za-z0-9._+:~][A-Za-z0-9._+:~-]*")
-# What a unit can be called at most, with the longest suffix it can get.
+# The limit of systemd, without the longest suffix.
 LONGEST_NAME = 255 - len(".service")
 CANNOT_BE_DISABLED = {
     "static": "it has no [Install] section, so other units decide whether it starts",
     "generated": "it is generated at boot",
-    "transient": "it was made at run time and is gone after a reboot",
+    "transient": "it was created at run time and is gone after a reboot",
     "indirect": "its [Install] section only names other units, so they decide whether it starts",
     "enabled-runtime": "it is enabled until the next reboot only; `systemctl disable --runtime` ends that",
 }
@@ -44,18 +44,18 @@ class Service(Resource):
 
 
 class ServiceState(State):
-    """What was found. `ensure` and `enabled` are the two words of the manifest for what the host says in many."""
+    """The actual state of a unit. `ensure` and `enabled` are the many states of systemd in terms of the manifest."""
 
     ensure: str = STOPPED
     enabled: bool = False
     found: bool = True
-    # On the way from one to the other: not running yet, and not stopped either.
+    # In transition: neither running nor stopped.
     is_moving: bool = False
     is_starting: bool = False
-    # The host's own words, shown and explained.
+    # The states as systemd names them, for messages and reports.
     active_word: str = ""
     enabled_word: str = ""
-    # Why a unit that was started does not run, where that is known.
+    # Why a started unit does not run, if known.
     remark: str = ""
 
     def __init__(self, name: str, provider: str) -> None:
@@ -93,7 +93,7 @@ class ServiceType(ResourceType):
         elif len(name) > LONGEST_NAME:
             yield f"service name is longer than {LONGEST_NAME} characters"
 
-    # ---- at its turn ----
+    # ---- in a run ----
     def desired(self, wanted: Service, actual: ServiceState) -> tuple[bool, str]:
         if not actual.found:
             if wanted.ensure == STOPPED and not wanted.enable:
@@ -131,10 +131,10 @@ class ServiceType(ResourceType):
         if problem and wanted.ensure == STOPPED:
             yield Change(STOP, problem)
         elif refresh and actual.is_starting and wanted.on_refresh != IGNORE:
-            # A start would only join the one under way, which may have read what was there before.
+            # A start would only join the start in progress, which may have read the old configuration.
             yield Change(RESTART, "a subscribed resource changed", refresh=True)
         elif problem:
-            # A clean start brings in what changed; restarting on top of it would only cost an outage.
+            # A start already applies the change; a restart after it would only cause an outage.
             yield Change(START, problem, pays=refresh)
         elif refresh and wanted.ensure == RUNNING and wanted.on_refresh != IGNORE:
             yield Change(wanted.on_refresh, "a subscribed resource changed", refresh=True)
@@ -145,12 +145,12 @@ class ServiceType(ResourceType):
             yield Change(ENABLE if wanted.enable else DISABLE, problem)
 
     def _refuse(self, wanted: Service, actual: ServiceState, change: Change) -> None:
-        """What the host would refuse too, or pretend to do."""
+        """Raises `Failure` for a change that the host would refuse or only pretend to make."""
         word = actual.enabled_word
         if change.verb in (START, ENABLE) and word.startswith("masked"):
             done = "started" if change.verb == START else "enabled"
             raise Failure(
-                f"{wanted.name} is masked, so it cannot be {done}; `systemctl unmask {wanted.name}` takes the mask off"
+                f"{wanted.name} is masked, so it cannot be {done}; `systemctl unmask {wanted.name}` removes the mask"
             )
         if change.verb == DISABLE and word in CANNOT_BE_DISABLED:
             raise Failure(
@@ -159,7 +159,7 @@ class ServiceType(ResourceType):
             )
         if change.verb == DISABLE and word == "alias" and wanted.ensure == RUNNING:
             raise Failure(
-                f"{wanted.name} is an alias, and disabling would only take that name away: "
+                f"{wanted.name} is an alias, and disabling would only remove that name: "
                 "disable the unit by its own name, or leave `enable` out"
             )
 

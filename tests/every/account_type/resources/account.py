@@ -1,4 +1,4 @@
-"""A resource type of the tests: an account with a secret and a private property, careless with both in its messages."""
+"""A resource type for tests: an account with secret and private properties, which its messages show."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Account(Resource):
     pins: tuple[str, ...] = ()
     token: str | None = None
     note: str | None = None
-    # How the provider misbehaves: `fail`, `crash` or `fade` (at the end of the run).
+    # How the provider misbehaves: `fail`, `crash`, or `fade` at the end of the run.
     way: str | None = None
 
 

@@ -1,4 +1,4 @@
-"""Keeps an account in the file that its name points to, and shows every value wherever a provider could show one."""
+"""Stores an account in the file of its name, and shows every value wherever a provider could show a value."""
 
 from __future__ import annotations
 
