@@ -193,7 +193,7 @@ def test_a_line_cut_off_by_a_crash_harms_neither_the_next_run_nor_the_one_after(
     subscriptions = {"exec#x": ["file#a"], "exec#y": ["file#c"]}
     first = Ledger(str(path))
     first.load(subscriptions)
-    first.owe("file#c", ["exec#y"])
+    first.owe("file#c")
     killed = Ledger(str(path))
     killed.load(subscriptions)
     assert killed.owed == {"exec#x": {"file#a"}, "exec#y": {"file#c"}}
@@ -203,7 +203,7 @@ def test_a_ledger_that_owes_nothing_leaves_no_file(tmp_path: Path) -> None:
     path = tmp_path / "owed"
     ledger = Ledger(str(path))
     ledger.load({"exec#x": ["file#a"]})
-    ledger.owe("file#a", ["exec#x"])
+    ledger.owe("file#a")
     assert path.exists()
     ledger.pay("exec#x")
     ledger.close(StateDirectory(str(tmp_path)))

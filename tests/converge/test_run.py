@@ -18,7 +18,7 @@ import pytest
 
 from applying import Applied, apply_text, fill_in
 from isolation import in_own_mounts
-from mainstay.converge import providers, resources
+from mainstay.converge import providers
 from mainstay.converge.apply import Options, Run
 from mainstay.converge.contract import Change, Provider, Resource, StopFlag
 from mainstay.converge.history import LARGEST_HISTORY_BYTES, MOST_REPORTS, History, Ledger
@@ -648,7 +648,6 @@ def run_with(provider: Provider, root: Path, text: str) -> Report:
     return Run(
         manifest,
         session.host,
-        find_type=resources.find,
         choose_provider=choose,
         ledger=Ledger(None),
         observer=Observer(),

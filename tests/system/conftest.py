@@ -67,12 +67,11 @@ class ManagedHost:
         )
         program = ["env", *(f"{key}={value}" for key, value in ENVIRONMENT.items()), str(PROGRAM)]
         said = self.machine.shell(script, *program, *words, stdin=stdin)
-        printed, _, rest = said.rpartition("\n}\n")
         try:
-            document = json.loads(f"{printed}\n}}")
+            document, end = json.JSONDecoder().raw_decode(said)
         except ValueError:
             raise AssertionError(f"{words}: {said}") from None
-        *lines, last = rest.strip().split("\n")
+        *lines, last = said[end:].strip().split("\n")
         commands = [line.removeprefix("systemctl ") for line in lines if line]
         commands = ["look" if command.startswith(LOOK) else command for command in commands]
         return Done(int(last.removeprefix("exit ")), document, commands)

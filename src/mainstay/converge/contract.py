@@ -240,6 +240,13 @@ class Provider(ABC):
         """The state after the changes."""
         return self.read(wanted, host, refresh=False)
 
+    def confirm_failed(self, wanted: Any, actual: Any, host: Host) -> Any:
+        """The state after changes of which one failed; None where it cannot be read."""
+        try:
+            return self.confirm(wanted, actual, host)
+        except (Failure, OSError):
+            return None
+
     def look_again(self, host: Host) -> Iterable[tuple[str, State, Failure]]:
         """At the end of the run: what was brought about and did not last, as (resource id, state, why)."""
         return ()

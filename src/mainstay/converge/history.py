@@ -56,9 +56,14 @@ class Ledger:
         self._file = None if path is None else AppendOnly(path)
         self.owed: dict[str, set[str]] = {}
         self._at_start: dict[str, set[str]] = {}
+        # Trigger → the resources that subscribe to it.
+        self._subscribers: dict[str, list[str]] = {}
 
     def load(self, subscriptions: Mapping[str, Sequence[str]]) -> None:
         """Reads what an earlier run owed; what nobody subscribes to any more is dropped."""
+        for subscriber, triggers in subscriptions.items():
+            for trigger in triggers:
+                self._subscribers.setdefault(trigger, []).append(subscriber)
         if self._file is None:
             return
         is_damaged = False
@@ -78,23 +83,27 @@ class Ledger:
         if is_damaged:
             # Nobody knows what stood there: one refresh too many is better than one too few.
             self.owed = {subscriber: set(triggers) for subscriber, triggers in subscriptions.items()}
-        for subscriber, triggers in list(self.owed.items()):
-            triggers.intersection_update(subscriptions.get(subscriber, ()))
-            if not triggers:
+        for subscriber, owed in list(self.owed.items()):
+            owed.intersection_update(subscriptions.get(subscriber, ()))
+            if not owed:
                 del self.owed[subscriber]
         self._at_start = {subscriber: set(triggers) for subscriber, triggers in self.owed.items()}
 
     def is_owed(self, subscriber: str) -> bool:
         return subscriber in self.owed
 
-    def owe(self, trigger: str, subscribers: Sequence[str]) -> None:
+    def owe(self, trigger: str) -> None:
+        """Call it before the trigger changes: the next run then knows of the refresh, should this one be killed."""
+        subscribers = self._subscribers.get(trigger)
+        if not subscribers:
+            return
         self._write("owe", trigger, subscribers, durable=True)
         for subscriber in subscribers:
             self.owed.setdefault(subscriber, set()).add(trigger)
 
-    def void(self, trigger: str, subscribers: Sequence[str]) -> None:
+    def void(self, trigger: str) -> None:
         """The trigger did not change after all; what was owed before this run stays owed."""
-        undone = [name for name in subscribers if trigger not in self._at_start.get(name, ())]
+        undone = [name for name in self._subscribers.get(trigger, ()) if trigger not in self._at_start.get(name, ())]
         for subscriber in undone:
             self.owed[subscriber].discard(trigger)
             if not self.owed[subscriber]:

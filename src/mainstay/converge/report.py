@@ -9,9 +9,10 @@ from mainstay.converge.value_kinds import conceal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
-    from mainstay.converge.contract import Resource, State
+    from mainstay.converge.contract import Change, Resource, State
     from mainstay.converge.host.files import Files
 
 STABLE, CHANGED, REFRESHED = "stable", "changed", "refreshed"
@@ -40,6 +41,22 @@ class Event:
         self.duration_seconds = 0.0
         self.errors: tuple[str, ...] = ()
         self.warnings: tuple[str, ...] = ()
+
+    def skip(self, reason: str) -> None:
+        self.outcome = SKIPPED
+        self.reason = reason
+
+    def fail(self, message: str) -> None:
+        self.outcome = FAILED
+        self.errors = (*self.errors, message)
+
+    def mark_changed(self, changes: Iterable[Change]) -> None:
+        self.changed = True
+        self.outcome = CHANGED
+        for change in changes:
+            if change.refresh:
+                self.refreshed = True
+                self.outcome = REFRESHED
 
     def as_json(self) -> dict[str, Any]:
         resource = self.resource

@@ -258,7 +258,6 @@ def _apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report
     current = session.current = Run(
         manifest,
         host,
-        find_type=resources.find,
         choose_provider=providers.choose,
         ledger=ledger,
         observer=request.observer,

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from mainstay.converge.contract import Failure
 from mainstay.converge.manifest.expressions import BadExpression, Template, Unresolved
-from mainstay.converge.value_kinds import TEXTS, Unfit
+from mainstay.converge.value_kinds import TEXTS, Unfit, as_secret
+from mainstay.foundation.text import shorten
 from mainstay.foundation.yaml.scalars import to_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from mainstay.converge.manifest.expressions import TemplateScope
+    from mainstay.converge.contract import Resource
+    from mainstay.converge.manifest.expressions import Expression, TemplateScope
     from mainstay.converge.manifest.faults import Faults
+    from mainstay.converge.manifest.resolve import Manifest
     from mainstay.converge.value_kinds import ValueKind
     from mainstay.foundation.faults import DocumentPath
     from mainstay.foundation.yaml.scalars import Node
@@ -124,6 +127,39 @@ def _compile_tree(node: Node) -> Any:
     if isinstance(node, str) and "{{" in node:
         return Template(node)
     return to_value(node)
+
+
+def evaluate_condition(expression: Expression, name: str, scope: TemplateScope) -> bool:
+    """An expression of `control`; raises `Failure` where it does not give a boolean."""
+    scope.tainted = False
+    try:
+        value = expression.evaluate(scope)
+    except Unresolved as error:
+        raise Failure(f"{name}: {error}") from None
+    if not isinstance(value, bool):
+        shown = "what it makes of a secret" if scope.tainted else shorten(repr(value))
+        raise Failure(f"{name} must give true or false, not {shown}")
+    return value
+
+
+def render_deferred(resource: Resource, manifest: Manifest) -> Resource:
+    """The resource with its deferred templates rendered; raises `Failure` with the place of the template."""
+    scope, resource_type = manifest.scope, manifest.types[resource.type]
+    rendered: dict[str, Any] = {**resource.__dict__, "deferred": None}
+    for key, tree in (resource.deferred or {}).items():
+        scope.tainted = False
+        try:
+            value = render_tree(tree, scope)
+            entry = resource_type.properties[key]
+            hidden = scope.tainted or resource.sensitive or entry.secret
+            value = accept_secret(entry.kind, value) if hidden else entry.kind.accept(value)
+        except (Unresolved, Unfit) as error:
+            raise Failure(f"{key}: {error} ({manifest.position((*resource.place, key))})") from None
+        if scope.tainted:
+            rendered["sensitive"] = True
+        if value is not None:
+            rendered[key] = as_secret(value) if entry.secret else value
+    return resource_type.resource(rendered)
 
 
 def render_tree(tree: Any, scope: TemplateScope) -> Any:
