@@ -1,4 +1,4 @@
-"""A real server, real agents and small blueprints: what tests of the bridge stand on."""
+"""Fixtures of the bridge tests: a real server, real agents and small blueprints."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from scenario import Scenario, unique
 PROGRAM = Path(sys.executable).with_name("mainstay")
 START_SECONDS = 20
 
-# Create, start, stop, update and delete, each of one step.
+# Create, start, stop, update and delete, each with one job.
 LIFECYCLE: dict[str, Any] = {
     "states": [{"name": name} for name in ("New", "Stopped", "Started", "Broken", "Deleted")],
     "actions": [
@@ -58,7 +58,7 @@ def write_blueprint(
     keeps: Mapping[str, str] | None = None,
     **more: Any,
 ) -> Path:
-    """A blueprint whose actions each have the manifest of their name, unless told otherwise."""
+    """Writes a blueprint. By default each action has the manifest of its name."""
     (folder / "manifests").mkdir(parents=True, exist_ok=True)
     for name, text in manifests.items():
         (folder / "manifests" / f"{name}.yaml").write_text(text)
@@ -103,7 +103,7 @@ class AgentProcess:
 
 @dataclass
 class Bridge:
-    """One server, one agent row, and a folder for the agent's files."""
+    """One server, one agent in its database, and a folder for the files of agent processes."""
 
     server: Server
     folder: Path
@@ -126,7 +126,7 @@ class Bridge:
         return self.folder / "agent.json"
 
     def enrol(self) -> None:
-        """With a token of its own: enrolments are throttled, and here are many agents."""
+        """Writes the enrolment with an existing token: the server limits the rate of enrolments."""
         document = {"url": self.server.url, "agentId": self.scenario.agent_id, "token": self.scenario.agent.token}
         self.config.touch(0o600)
         self.config.write_text(json.dumps(document))
@@ -155,7 +155,7 @@ class Bridge:
         return agent
 
     def push(self, blueprint: Path, **query: Any) -> Any:
-        """The blueprint on the server, and its service type served by the agent."""
+        """Pushes the blueprint and lets the agent serve its service type."""
         pushed = self.admin.post("/blueprints", raw=pack(str(blueprint)), query=query)
         path = f"/agent-types/{self.scenario.agent_type_id}"
         served = {*self.admin.get(path)["serviceTypeIds"], pushed["serviceType"]["id"]}
@@ -166,7 +166,7 @@ class Bridge:
         return self.scenario.service_type(property_schema, lifecycle_schema or LIFECYCLE)
 
     def wait_for(self, service: Any, status: str, seconds: float = 20) -> Any:
-        """The service once it is in this state and nothing is active."""
+        """Waits until the service has this status and no active job. Returns it."""
         found: Any = None
 
         def reached() -> bool:

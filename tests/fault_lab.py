@@ -1,4 +1,4 @@
-"""Services whose manifests write down what they do, and links that can be cut: what tests of the agent's faults stand on."""
+"""Fixtures of the fault tests: services whose commands record what they do, and network links that can be cut."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bridge import AgentProcess, Bridge, wait_until, write_blueprint
 NAME = "{{ lookup('service.name') }}"
 ATTEMPT = "{{ lookup('job.attempt') }}"
 ROOT = "{{ lookup('service.root') }}"
-# The shortest lease there is: what waits for its end waits long enough.
+# The shortest possible lease: tests that wait for its end take long enough.
 SHORT_LEASE = ("--lease", "10s")
 NO_DRIFT = ("--drift-interval", "0s")
 
@@ -35,22 +35,22 @@ def run_script(name: str, script: str, **more: Any) -> dict[str, Any]:
 
 
 class FaultLab:
-    """One service type on a bridge: its blueprint, its scratch root, and the file that its commands tell things to."""
+    """One service type on a bridge: its blueprint, its scratch root, and the record file of its commands."""
 
     def __init__(self, bridge: Bridge, root: Path) -> None:
         self.bridge = bridge
         self.root = root
-        self.told = root.parent / "told"
-        self.told.touch()
+        self.record = root.parent / "record"
+        self.record.touch()
         self.kind: Any = None
         self.blueprint = bridge.folder / "blueprint"
 
-    def tell(self, *words: str) -> str:
-        """A shell command that writes down one line; short appends do not mix."""
-        return f"echo {' '.join(words)} >>{self.told}"
+    def echo(self, *words: str) -> str:
+        """A shell command that appends a line to the record; short appends are atomic."""
+        return f"echo {' '.join(words)} >>{self.record}"
 
     def lines(self) -> list[str]:
-        return self.told.read_text().splitlines()
+        return self.record.read_text().splitlines()
 
     def make(
         self,
@@ -85,7 +85,7 @@ class FaultLab:
         return self.bridge.scenario.order(self.kind, properties or {}, **more)
 
     def job(self, service: Any, action: str = "create") -> Any:
-        """The newest job of an action."""
+        """The latest job of an action."""
         found = [job for job in self.bridge.scenario.jobs(service) if job["action"] == action]
         return max(found, key=lambda job: str(job["createdAt"]))
 
@@ -108,7 +108,7 @@ class FaultLab:
         return str(self.bridge.admin.post("/service-groups", body)["id"])
 
     def check_nothing_is_left(self, state: Path | None = None) -> None:
-        """No job is begun, and no temporary file lies about."""
+        """The journal is empty, and there are no temporary files and owed refreshes."""
         folder = state or self.bridge.state
         assert not list((folder / "agent" / "jobs").iterdir()), self.bridge.logs()
         left = [path for path in [*folder.rglob("*"), *self.root.rglob("*")] if is_temporary(path)]
@@ -121,7 +121,7 @@ def is_temporary(path: Path) -> bool:
 
 
 def is_running(words: str) -> bool:
-    """Whether a process with these words in its command line lives."""
+    """Whether a process has this text in its command line."""
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:
             if words in Path(f"/proc/{entry}/cmdline").read_text().replace("\0", " "):
@@ -137,7 +137,7 @@ def wait_until_gone(words: str, seconds: float = 20) -> None:
 
 # ---- a link that can be cut ----
 class Link:
-    """Carries connections to a server until it is cut; then bytes are swallowed, as by a firewall."""
+    """Forwards connections to a server. When cut, it drops all bytes, like a firewall."""
 
     def __init__(self, url: str) -> None:
         target = urlsplit(url)
@@ -154,20 +154,20 @@ class Link:
                 near, _ = self._listening.accept()
             except OSError:
                 return
-            threading.Thread(target=self._carry, args=(near,), daemon=True).start()
+            threading.Thread(target=self._forward, args=(near,), daemon=True).start()
 
-    def _carry(self, near: socket.socket) -> None:
-        with near, socket.create_connection(self._target) as far, selectors.DefaultSelector() as waiting:
-            waiting.register(near, selectors.EVENT_READ, far)
-            waiting.register(far, selectors.EVENT_READ, near)
+    def _forward(self, near: socket.socket) -> None:
+        with near, socket.create_connection(self._target) as far, selectors.DefaultSelector() as selector:
+            selector.register(near, selectors.EVENT_READ, far)
+            selector.register(far, selectors.EVENT_READ, near)
             while self._open:
-                for key, _ in waiting.select(0.2):
+                for key, _ in selector.select(0.2):
                     try:
-                        piece = key.fileobj.recv(65536)  # type: ignore[union-attr]
-                        if not piece:
+                        chunk = key.fileobj.recv(65536)  # type: ignore[union-attr]
+                        if not chunk:
                             return
                         if not self.is_cut:
-                            key.data.sendall(piece)
+                            key.data.sendall(chunk)
                     except OSError:
                         return
 
@@ -186,10 +186,10 @@ def link_to(url: str) -> Iterator[Link]:
 
 
 def enrolment_over(bridge: Bridge, url: str, name: str) -> Path:
-    """The same enrolment with another way to the server."""
+    """Writes the enrolment of the bridge with another address of the server."""
     if not bridge.config.exists():
         bridge.enrol()
-    place = bridge.folder / name
-    place.write_text(json.dumps({**json.loads(bridge.config.read_text()), "url": url}))
-    place.chmod(0o600)
-    return place
+    path = bridge.folder / name
+    path.write_text(json.dumps({**json.loads(bridge.config.read_text()), "url": url}))
+    path.chmod(0o600)
+    return path

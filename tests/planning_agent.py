@@ -1,4 +1,4 @@
-"""An agent that is played by hand, for tests of plans: asked by the server, it answers what the test says."""
+"""A simulated agent for tests of plans: it answers plan requests with an answer of the test."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ ANSWER = {
 
 
 def with_agent(agent: Client, ask: Callable[[], Reply], answer: object = None) -> tuple[Reply, Any]:
-    """What was answered to a request that makes the server ask the agent, and what the agent was asked."""
+    """The reply to a request for which the server asks the agent, and the plan request that the agent got."""
     with ThreadPoolExecutor(1) as pool:
         reply = pool.submit(ask)
-        (question,) = agent.get("/plans/pending?wait=30")
-        agent.post(f"/plans/{question['id']}/answer", answer or ANSWER, expect=204)
-        return reply.result(), question
+        (plan_request,) = agent.get("/plans/pending?wait=30")
+        agent.post(f"/plans/{plan_request['id']}/answer", answer or ANSWER, expect=204)
+        return reply.result(), plan_request
 
 
 def all_rows(data_dir: Path, database_url: str | None, file: Path) -> list[Any]:
-    """Everything in the database, but for when an agent was last heard of."""
+    """All rows of the database, without the time of the last contact of an agent."""
     command = [str(each) for each in (PROGRAM, "server", "backup", file, "--data-dir", data_dir)]
     subprocess.run([*command, *(["--database-url", database_url] if database_url else [])], check=True)
     rows: list[Any] = []

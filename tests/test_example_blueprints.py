@@ -1,4 +1,4 @@
-"""Every example blueprint passes its check without a warning, and walks through its life, with systemd and without."""
+"""Every example blueprint passes its check without findings and its test, with and without systemd."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from system.conftest import need_systemd
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = Path(sys.executable).with_name("mainstay")
 EXAMPLES = sorted(path.parent for path in (ROOT / "examples" / "blueprints").glob("*/blueprint.yaml"))
-# Ports that the orders name, so that tests in one network may each have their own.
+# Ports in the orders; each test replaces them by free ports.
 PORTS = ("15431", "15432", "18473", "18474")
 every_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 
 
-def tried(*words: str | Path, command: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+def steps_of(*words: str | Path, command: tuple[str, ...] = ()) -> list[dict[str, Any]]:
     done = subprocess.run(
         [*command, PROGRAM, "blueprint", "test", *words, "--json"], capture_output=True, text=True, timeout=600
     )
@@ -40,7 +40,7 @@ def tried(*words: str | Path, command: tuple[str, ...] = ()) -> list[dict[str, A
 def check_walk(steps: list[dict[str, Any]]) -> None:
     assert steps[-1]["to"] == "Deleted"
     assert not [step for step in steps if step["problems"] or step["again"]]
-    # Each delete leaves the host as it was before.
+    # A delete leaves no files behind.
     assert [step["note"] for step in steps if step["note"]] == []
 
 
@@ -50,7 +50,7 @@ def need_parts(example: Path) -> None:
 
 
 @every_example
-def test_an_example_passes_its_check_without_a_warning(example: Path) -> None:
+def test_an_example_passes_its_check_without_findings(example: Path) -> None:
     blueprint, found = check_blueprint(str(example))
     assert list(found.lines()) == []
     assert blueprint is not None
@@ -64,14 +64,14 @@ def test_one_example_repairs_drift_and_one_reports_it() -> None:
 
 
 @every_example
-def test_an_example_walks_through_its_life_on_a_host_with_systemd(example: Path) -> None:
+def test_an_example_passes_its_test_on_a_host_with_systemd(example: Path) -> None:
     need_systemd()
     need_parts(example)
-    check_walk(tried(example, "--on", "throw-away"))
+    check_walk(steps_of(example, "--on", "throw-away"))
 
 
 def plain_user() -> tuple[str, ...]:
-    """As root, what makes a command a plain user's: PostgreSQL refuses to run as root."""
+    """A command prefix that drops root, since PostgreSQL refuses to run as root."""
     if os.geteuid() != 0:
         return ()
     user = pwd.getpwnam("postgres")
@@ -86,7 +86,7 @@ def free_port() -> str:
 
 
 @every_example
-def test_an_example_walks_through_its_life_in_a_scratch_directory(example: Path, tmp_path: Path) -> None:
+def test_an_example_passes_its_test_in_a_scratch_directory(example: Path, tmp_path: Path) -> None:
     need_parts(example)
     copy = tmp_path / example.name
     shutil.copytree(example, copy)
@@ -95,12 +95,12 @@ def test_an_example_walks_through_its_life_in_a_scratch_directory(example: Path,
         for port in PORTS:
             text = text.replace(port, free_port())
         order.write_text(text)
-    check_walk(tried(copy, "--on", "scratch", command=plain_user()))
+    check_walk(steps_of(copy, "--on", "scratch", command=plain_user()))
 
 
-def test_what_blueprint_new_makes_is_an_example_too(tmp_path: Path) -> None:
+def test_a_new_blueprint_passes_its_test(tmp_path: Path) -> None:
     for path, content in files_of("fresh").items():
-        place = tmp_path / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(content)
-    check_walk(tried(tmp_path, "--on", "scratch", command=plain_user()))
+        target = tmp_path / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(content)
+    check_walk(steps_of(tmp_path, "--on", "scratch", command=plain_user()))

@@ -1,4 +1,4 @@
-"""Every example works: it loads, its dry run foresees the run, and the second run is stable; so does the demo."""
+"""Every example manifest loads, its dry run forecasts its run, and its second run is stable. The demos work."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mainstay.converge.run import RunRequest, load, run
 
 ROOT = Path(__file__).resolve().parent.parent
 MANIFESTS = sorted((ROOT / "examples").rglob("manifest.yaml"))
-# Examples that need more than a scratch directory are run where that can be had.
+# Other examples need a real host; tests/system runs them.
 IN_A_SCRATCH_DIRECTORY = ["website"]
 
 
@@ -24,7 +24,7 @@ def test_an_example_loads(manifest: Path) -> None:
 
 
 @pytest.mark.parametrize("name", IN_A_SCRATCH_DIRECTORY)
-def test_an_example_does_what_its_dry_run_says_and_then_is_stable(name: str, root: Path) -> None:
+def test_an_example_does_what_its_dry_run_forecasts_and_is_then_stable(name: str, root: Path) -> None:
     manifest = str(ROOT / "examples" / name / "manifest.yaml")
     data = [{"root": str(root / name), "owner": USER, "group": GROUP}]
     outcomes = [
@@ -36,15 +36,13 @@ def test_an_example_does_what_its_dry_run_says_and_then_is_stable(name: str, roo
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "output"),
     [
         ("demo", ["Response: Hello", "Response: Good day", "Repaired", "Files left on the host: 0"]),
         ("demo-apply", ["Published 2 times"]),
     ],
 )
-def test_the_demos_show_what_they_promise_and_leave_nothing_behind(
-    script: str, said: list[str], tmp_path: Path
-) -> None:
+def test_the_demos_print_their_results_and_leave_no_files(script: str, output: list[str], tmp_path: Path) -> None:
     done = subprocess.run(
         ["sh", f"scripts/{script}"],
         cwd=ROOT,
@@ -54,5 +52,5 @@ def test_the_demos_show_what_they_promise_and_leave_nothing_behind(
         timeout=180,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert [text for text in said if text not in done.stdout] == []
+    assert [text for text in output if text not in done.stdout] == []
     assert list(tmp_path.glob("mainstay-demo*")) == []

@@ -1,4 +1,4 @@
-"""One embedded server for all tests of the agent; each test has its own agent on it."""
+"""One embedded server for all agent tests; each test has its own agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Something between agent and server answers rubbish, or the server itself has gone bad."""
+"""The agent gets invalid responses, from a proxy or from a compromised server."""
 
 from __future__ import annotations
 
@@ -20,48 +20,48 @@ import urllib3
 from bridge import Bridge
 from fault_lab import NAME, ROOT, FaultLab, enrolment_over, file, run_script
 
-# What is sent for a request and its true answer; None sends that.
+# (path, response of the server) → the bytes to send instead; None: no change.
 Answer = Callable[[str, bytes], bytes | None]
 HEAD = b"HTTP/1.1 %b\r\nConnection: close\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n"
 
 
-def answer_of(status: str, kind: str, body: bytes, length: int | None = None) -> bytes:
+def response(status: str, kind: str, body: bytes, length: int | None = None) -> bytes:
     return HEAD % (status.encode(), kind.encode(), len(body) if length is None else length) + body
 
 
-RUBBISH = [
-    answer_of("500 Internal Server Error", "application/json", b'{"error": "bug 17"}'),
-    answer_of("502 Bad Gateway", "text/html", b"<html>bad gateway</html>"),
-    answer_of("404 Not Found", "text/html", b"<html>nobody here</html>"),
-    answer_of("403 Forbidden", "text/plain", b"blocked by the firewall"),
-    answer_of("200 OK", "text/html", b"<html>please log in</html>"),
-    answer_of("200 OK", "application/json", b'[{"id": "../../../etc/x", "serviceId": "y"}]'),
-    answer_of("200 OK", "application/json", b"{}"),
-    answer_of("200 OK", "application/json", b"[1, null]"),
-    answer_of("200 OK", "application/json", b'{"leaseToken": 5, "job": [], "value"', 500),
-    answer_of("302 Found\r\nLocation: http://127.0.0.1:1/", "text/html", b""),
+INVALID = [
+    response("500 Internal Server Error", "application/json", b'{"error": "bug 17"}'),
+    response("502 Bad Gateway", "text/html", b"<html>bad gateway</html>"),
+    response("404 Not Found", "text/html", b"<html>not found</html>"),
+    response("403 Forbidden", "text/plain", b"blocked by the firewall"),
+    response("200 OK", "text/html", b"<html>please log in</html>"),
+    response("200 OK", "application/json", b'[{"id": "../../../etc/x", "serviceId": "y"}]'),
+    response("200 OK", "application/json", b"{}"),
+    response("200 OK", "application/json", b"[1, null]"),
+    response("200 OK", "application/json", b'{"leaseToken": 5, "job": [], "value"', 500),
+    response("302 Found\r\nLocation: http://127.0.0.1:1/", "text/html", b""),
     b"SSH-2.0-OpenSSH_9.2\r\n",
     b"",
 ]
 
 
 @contextmanager
-def middleman(url: str, before: Answer, after: Answer) -> Iterator[str]:
-    """Passes requests on; what `before` says keeps the server from hearing of one, what `after` says only its answer."""
+def proxy(url: str, before: Answer, after: Answer) -> Iterator[str]:
+    """Forwards requests. `before` may replace a request and its response, `after` only the response."""
     pool = urllib3.PoolManager(maxsize=32)
 
-    class Page(BaseHTTPRequestHandler):
+    class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.pass_on()
+            self.forward()
 
         def do_POST(self) -> None:
-            self.pass_on()
+            self.forward()
 
-        def pass_on(self) -> None:
+        def forward(self) -> None:
             self.close_connection = True
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            said = before(self.path, b"")
-            if said is None:
+            sent = before(self.path, b"")
+            if sent is None:
                 headers = {name: self.headers[name] for name in ("Authorization", "Content-Type", "Accept")}
                 try:
                     reply = pool.request(
@@ -69,16 +69,16 @@ def middleman(url: str, before: Answer, after: Answer) -> Iterator[str]:
                     )
                 except urllib3.exceptions.HTTPError:
                     return
-                said = after(self.path, reply.data)
-                if said is None:
+                sent = after(self.path, reply.data)
+                if sent is None:
                     kind = reply.headers.get("Content-Type", "application/json")
-                    said = answer_of(f"{reply.status} Passed on", kind, reply.data)
-            self.wfile.write(said)
+                    sent = response(f"{reply.status} Forwarded", kind, reply.data)
+            self.wfile.write(sent)
 
         def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002  # the library's name
-            """Nobody reads it."""
+            """Requests are not logged."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
@@ -94,20 +94,20 @@ def lab(bridge: Bridge, root: Path) -> FaultLab:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_whatever_is_answered_each_job_runs_once_and_its_result_arrives(lab: FaultLab, seed: int) -> None:
+def test_with_invalid_responses_each_job_still_runs_once_and_its_result_arrives(lab: FaultLab, seed: int) -> None:
     chance, lock = random.Random(seed), threading.Lock()
 
     def sometimes(path: str, _: bytes) -> bytes | None:
         if "/jobs/" not in path and "/vault/" not in path:
             return None
         with lock:
-            return chance.choice(RUBBISH) if chance.random() < 0.2 else None
+            return chance.choice(INVALID) if chance.random() < 0.2 else None
 
     schema = {"password": {"type": "string", "secret": {"type": "persistent"}}}
     config = file(f"{ROOT}/{NAME}", "{{ lookup('properties.password') }}")
-    lab.make({"create": [config, run_script("once", lab.tell(NAME))]}, property_schema=schema)
-    with middleman(lab.bridge.server.url, sometimes, sometimes) as url:
-        agent = lab.start("--config", str(enrolment_over(lab.bridge, url, "rubbish.json")))
+    lab.make({"create": [config, run_script("once", lab.echo(NAME))]}, property_schema=schema)
+    with proxy(lab.bridge.server.url, sometimes, sometimes) as url:
+        agent = lab.start("--config", str(enrolment_over(lab.bridge, url, "invalid.json")))
         services = [
             lab.order({"password": f"secret {number}"}, name=f"s{number}", groupId=lab.new_group())
             for number in range(6)
@@ -167,7 +167,7 @@ BUNDLES: dict[str, tuple[Callable[[], bytes], str]] = {
 }
 
 
-def test_a_bundle_that_is_not_what_it_should_be_fails_the_job_and_touches_nothing(lab: FaultLab) -> None:
+def test_an_invalid_bundle_fails_the_job_and_writes_nothing(lab: FaultLab) -> None:
     bundles = {name: make() for name, (make, _) in BUNDLES.items()}
     digests = {name: f"sha256:{hashlib.sha256(bundle).hexdigest()}" for name, bundle in bundles.items()}
     digests["another"] = "sha256:" + "0" * 64
@@ -181,19 +181,19 @@ def test_a_bundle_that_is_not_what_it_should_be_fails_the_job_and_touches_nothin
     def serve(path: str, _: bytes) -> bytes | None:
         for name, digest in digests.items():
             if path.endswith(f"/blueprints/{digest}"):
-                return answer_of("200 OK", "application/gzip", bundles.get(name, b"something else"))
+                return response("200 OK", "application/gzip", bundles.get(name, b"something else"))
         return None
 
     def swap(path: str, answer: bytes) -> bytes | None:
-        """Each service, by its name, has one of the bundles."""
+        """Each service gets the bundle of its name."""
         if not path.endswith("/claim"):
             return None
         document = json.loads(answer)
         document["job"]["blueprintDigest"] = digests[document["job"]["service"]["name"]]
-        return answer_of("200 OK", "application/json", json.dumps(document).encode())
+        return response("200 OK", "application/json", json.dumps(document).encode())
 
     lab.make({"create": []})
-    with middleman(lab.bridge.server.url, serve, swap) as url:
+    with proxy(lab.bridge.server.url, serve, swap) as url:
         config = enrolment_over(lab.bridge, url, "bad.json")
         agent = lab.bridge.start_agent("--config", str(config), "--drift-interval", "0s")
         services = {name: lab.order(name=name, groupId=lab.new_group()) for name in digests}
@@ -202,7 +202,7 @@ def test_a_bundle_that_is_not_what_it_should_be_fails_the_job_and_touches_nothin
             assert expected[name] in lab.job(service)["errorMessage"], name
         assert agent.stop() == 0
     kept = [path.name for path in (lab.bridge.state / "agent" / "blueprints").iterdir()]
-    # What could be unpacked, though it is no blueprint, and the bundles themselves.
+    # Only one archive could be unpacked; the bundles themselves are kept.
     assert sorted(name for name in kept if not name.endswith(".tar.gz")) == [
         digests["not a blueprint"].replace(":", "-")
     ]

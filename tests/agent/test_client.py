@@ -1,4 +1,4 @@
-"""What the client makes of answers that no control plane gives."""
+"""The client and invalid responses: it raises `Unreachable`, so that the caller retries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Answer = Callable[[socket.socket], None]
 
 @contextmanager
 def answering(answer: Answer) -> Iterator[Client]:
-    """A client of a server that reads one request per connection, then does what it likes."""
+    """A client of a server that reads one request per connection and then calls `answer`."""
     listening = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -90,13 +90,13 @@ HTML = b"HTTP/1.1 %b\r\nContent-Type: text/html\r\nContent-Length: 13\r\n\r\n<ht
         (flooding, f"larger than {LARGEST_ANSWER_BYTES} bytes"),
     ],
 )
-def test_an_answer_that_is_none_means_to_come_again(answer: Answer, reason: str) -> None:
+def test_an_invalid_response_is_unreachable(answer: Answer, reason: str) -> None:
     with answering(answer) as client, pytest.raises(Unreachable) as refusal:
         client.get("/jobs/pending", timeout_seconds=20 if answer is flooding else 1)
     assert reason in str(refusal.value)
 
 
-def test_a_refusal_is_a_documents_and_says_what_is_wrong() -> None:
+def test_a_refusal_has_status_code_and_faults() -> None:
     body = b'{"error": "no", "code": "lease_lost", "errors": [{"path": "a", "message": "b"}]}'
     answer = sending(JSON.replace(b"200 OK", b"409 Conflict"), b"Content-Length: %d\r\n\r\n" % len(body), body)
     with answering(answer) as client, pytest.raises(ServerRefusal) as refusal:

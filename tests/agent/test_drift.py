@@ -1,4 +1,4 @@
-"""What is looked at between jobs: whether the host still is as the blueprint says, and what is done about it."""
+"""Drift checks between jobs: drift is reported, or repaired if the blueprint asks for it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def make(lab: FaultLab, *resources: dict[str, Any], **more: Any) -> Any:
     return lab.order({"size": 1, "password": SECRET})
 
 
-def bring_up(lab: FaultLab, service: Any) -> Any:
+def start_service(lab: FaultLab, service: Any) -> Any:
     lab.bridge.wait_for(service, "Stopped")
     lab.bridge.scenario.do(service, "start")
     return lab.bridge.wait_for(service, "Started")
@@ -46,44 +46,44 @@ def condition(lab: FaultLab, service: Any) -> dict[str, Any] | None:
 
 
 def wait_for_condition(lab: FaultLab, service: Any, status: str, reason: str) -> dict[str, Any]:
-    def is_so() -> bool:
+    def reached() -> bool:
         found = condition(lab, service)
         return found is not None and (found["status"], found["reason"]) == (status, reason)
 
-    wait_until(is_so, reason, lambda: f"{condition(lab, service)}\n{lab.bridge.logs()}")
+    wait_until(reached, reason, lambda: f"{condition(lab, service)}\n{lab.bridge.logs()}")
     return condition(lab, service) or {}
 
 
-def versions(lab: FaultLab, service: Any) -> int:
+def version_of(lab: FaultLab, service: Any) -> int:
     return int(lab.bridge.scenario.service(service["id"])["version"])
 
 
-def test_drift_is_told_once_with_its_difference_and_without_secrets(lab: FaultLab) -> None:
+def test_drift_is_reported_once_with_its_difference_and_without_secrets(lab: FaultLab) -> None:
     always = run_script("always", "true")
     guarded = run_script("guarded", "false", creates=f"{ROOT}/marker")
     service = make(lab, always, guarded)
     (lab.root / "marker").touch()
     lab.start(*OFTEN)
-    service = bring_up(lab, service)
+    service = start_service(lab, service)
     name = service["name"]
     assert wait_for_condition(lab, service, "True", "InSync")["message"] == ""
-    # A command that always runs is no drift, and what stays the same is no news.
-    before = versions(lab, service)
+    # A command that always runs is not drift, and an unchanged condition is not sent again.
+    before = version_of(lab, service)
     time.sleep(1.5)
-    assert versions(lab, service) == before
+    assert version_of(lab, service) == before
 
     (lab.root / f"{name}.conf").write_text("by hand\n")
     (lab.root / f"{name}.key").write_text(f"{SECRET} and more\n")
     (lab.root / "marker").unlink()
-    told = wait_for_condition(lab, service, "False", "Drifted")["message"]
-    assert "-by hand\n+size 1\n" in told
-    assert "exec#guarded" in told
-    assert "exec#always" not in told
-    assert SECRET not in told
-    assert "[redacted]" in told
-    before = versions(lab, service)
+    message = wait_for_condition(lab, service, "False", "Drifted")["message"]
+    assert "-by hand\n+size 1\n" in message
+    assert "exec#guarded" in message
+    assert "exec#always" not in message
+    assert SECRET not in message
+    assert "[redacted]" in message
+    before = version_of(lab, service)
     time.sleep(1.5)
-    assert versions(lab, service) == before
+    assert version_of(lab, service) == before
     assert (lab.root / f"{name}.conf").read_text() == "by hand\n"
     assert SECRET not in lab.bridge.logs()
 
@@ -91,28 +91,32 @@ def test_drift_is_told_once_with_its_difference_and_without_secrets(lab: FaultLa
     (lab.root / f"{name}.key").write_text(f"{SECRET}\n")
     (lab.root / "marker").touch()
     wait_for_condition(lab, service, "True", "InSync")
-    # In a state that nothing is kept for there is nothing to say.
+    # In a state without a `keeps` manifest the service has no condition.
     lab.bridge.scenario.do(service, "stop")
     lab.bridge.wait_for(service, "Stopped")
     wait_until(lambda: condition(lab, service) is None, "the condition is gone", lab.bridge.logs)
 
 
-def test_what_cannot_be_told_is_unknown(lab: FaultLab) -> None:
+def test_a_failed_dry_run_is_reported_as_unknown(lab: FaultLab) -> None:
     service = make(lab, file(f"{ROOT}/folder/config", "x"))
     (lab.root / "folder").mkdir()
     lab.start(*OFTEN)
-    service = bring_up(lab, service)
+    service = start_service(lab, service)
     wait_for_condition(lab, service, "True", "InSync")
     shutil.rmtree(lab.root / "folder")
-    (lab.root / "folder").write_text("no folder")
+    (lab.root / "folder").write_text("not a folder")
     assert "folder/config" in wait_for_condition(lab, service, "Unknown", "Unknown")["message"]
-    # One service that cannot be looked at keeps no other from it.
+    # A failed check of one service does not prevent the checks of others.
     other = lab.order({"size": 1, "password": SECRET}, groupId=lab.new_group())
     lab.bridge.wait_for(other, "Stopped")
     manifest = lab.blueprint / "manifests" / "start.yaml"
     text = manifest.read_text()
     manifest.write_text("resources: [{file: [{/x: {ensur: present}}]}]")
-    wait_until(lambda: "does not load" in (condition(lab, service) or {})["message"], "told", lab.bridge.logs)
+    wait_until(
+        lambda: "does not load" in (condition(lab, service) or {})["message"],
+        "the fault is reported",
+        lab.bridge.logs,
+    )
     manifest.write_text(text)
     (lab.root / "folder").unlink()
     (lab.root / "folder").mkdir()
@@ -121,33 +125,33 @@ def test_what_cannot_be_told_is_unknown(lab: FaultLab) -> None:
     wait_for_condition(lab, service, "True", "InSync")
 
 
-def test_where_the_blueprint_says_so_drift_is_repaired(lab: FaultLab) -> None:
-    restart = run_script("restart", lab.tell("restart"), refresh_only=True, subscribe=[f"file#{ROOT}/{NAME}.conf"])
+def test_drift_is_repaired_if_the_blueprint_asks_for_it(lab: FaultLab) -> None:
+    restart = run_script("restart", lab.echo("restart"), refresh_only=True, subscribe=[f"file#{ROOT}/{NAME}.conf"])
     service = make(lab, restart, drift="repair")
     lab.start(*OFTEN)
-    service = bring_up(lab, service)
+    service = start_service(lab, service)
     wait_for_condition(lab, service, "True", "InSync")
     config = lab.root / f"{service['name']}.conf"
     config.write_text("by hand\n")
     wait_until(lambda: config.read_text() == "size 1\n", "repaired", lab.bridge.logs)
     wait_until(lambda: lab.lines() == ["restart"], "restarted", lab.bridge.logs)
-    wait_until(lambda: "result=Repaired" in lab.bridge.logs(), "told", lab.bridge.logs)
+    wait_until(lambda: "result=Repaired" in lab.bridge.logs(), "the repair is reported", lab.bridge.logs)
     wait_for_condition(lab, service, "True", "InSync")
     time.sleep(1)
     assert lab.lines() == ["restart"]
 
 
-def test_a_job_that_comes_during_a_look_wins(lab: FaultLab) -> None:
-    """The guard blocks the look until the job is there; the look then ends without a word, and changes nothing."""
+def test_a_job_stops_a_running_drift_check(lab: FaultLab) -> None:
+    """The guard blocks the check until the job is claimed; the check then ends, reports nothing and changes nothing."""
     go = lab.root / "go"
-    guard = f"sh -c '[ ! -e {lab.root}/block ] || {{ rm {lab.root}/block; echo looks >>{lab.told}; until [ -e {go} ]; do sleep 0.05; done; }}'"
+    guard = f"sh -c '[ ! -e {lab.root}/block ] || {{ rm {lab.root}/block; echo checking >>{lab.record}; until [ -e {go} ]; do sleep 0.05; done; }}'"
     late = file(f"{ROOT}/late", "x")
     service = make(lab, run_script("guarded", "true", unless=guard), late, drift="repair")
     lab.start(*OFTEN)
-    service = bring_up(lab, service)
+    service = start_service(lab, service)
     wait_for_condition(lab, service, "True", "InSync")
     (lab.root / "block").touch()
-    lab.wait_for_line("looks")
+    lab.wait_for_line("checking")
     (lab.root / "late").write_text("by hand")
     lab.bridge.scenario.consumer.patch(f"/services/{service['id']}", {"properties": {"size": 2}})
     lab.wait_for_job(service, status="Completed")

@@ -1,4 +1,4 @@
-"""An order becomes files on the host, and what the host found out flows back."""
+"""An order becomes files on the host, and the outputs of the manifest become properties of the service."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def own(text: str) -> str:
     return text.replace("USER", USER).replace("GROUP", GROUP)
 
 
-def test_an_order_becomes_files_and_what_the_host_found_out_flows_back(bridge: Bridge, root: Path) -> None:
+def test_an_order_becomes_files_and_outputs_become_properties(bridge: Bridge, root: Path) -> None:
     blueprint = write_blueprint(
         bridge.folder / "blueprint",
         type_name=new_type_name(),
@@ -97,7 +97,7 @@ def test_a_service_stays_on_its_version_until_an_action_moves_it(bridge: Bridge,
 - file:
     - "{{ lookup('service.root') }}/version": {ensure: present, content: VERSION, owner: USER, group: GROUP, mode: "0600"}
 """
-    places = {verb: {"manifest": "manifests/all.yaml"} for verb in ("create", "start", "stop", "delete")}
+    actions = {verb: {"manifest": "manifests/all.yaml"} for verb in ("create", "start", "stop", "delete")}
 
     def blueprint(version: str) -> Path:
         return write_blueprint(
@@ -106,7 +106,7 @@ def test_a_service_stays_on_its_version_until_an_action_moves_it(bridge: Bridge,
             version=version,
             lifecycle_schema=lifecycle,
             manifests={"all": own(manifest).replace("VERSION", f'"{version}"')},
-            actions={**places, "upgrade": {"manifest": "manifests/all.yaml", "moves": True}},
+            actions={**actions, "upgrade": {"manifest": "manifests/all.yaml", "moves": True}},
         )
 
     first = bridge.push(blueprint("1.0.0"))

@@ -1,4 +1,4 @@
-"""The agent, the server and the host are killed, stopped, cut off and starved: every service still ends right."""
+"""Kills, stops, network cuts and full disks of agent, server and host: every service still reaches its state."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def lab(bridge: Bridge, root: Path) -> FaultLab:
     return FaultLab(bridge, root)
 
 
-def new_mark() -> str:
-    """Words that no other process has in its command line."""
+def unique_sleep() -> str:
+    """A command that no other process has in its command line."""
     return f"sleep 6{random.SystemRandom().randrange(10**9)}"
 
 
 # ---- kill -9 ----
-def test_killed_at_every_resource_the_agent_goes_on_where_it_was(lab: FaultLab) -> None:
-    sleep = new_mark()
+def test_killed_at_every_resource_the_agent_resumes_the_job(lab: FaultLab) -> None:
+    sleep = unique_sleep()
     resources: list[dict[str, Any]] = []
     for step in range(5):
         config, mark = f"{ROOT}/config-{step}", f"{lab.root}/killed-{step}"
@@ -59,7 +59,10 @@ def test_killed_at_every_resource_the_agent_goes_on_where_it_was(lab: FaultLab) 
         )
         resources.append(
             run_script(
-                f"restart {step}", lab.tell("restart", str(step)), refresh_only=True, subscribe=[f"file#{config}"]
+                f"restart {step}",
+                lab.echo("restart", str(step)),
+                refresh_only=True,
+                subscribe=[f"file#{config}"],
             )
         )
     lab.make({"create": resources})
@@ -85,7 +88,7 @@ def test_killed_at_any_instant_the_agent_loses_no_result_and_no_restart(lab: Fau
         config = f"{ROOT}/{NAME}-{step}"
         resources.append(file(config, "size {{ lookup('properties.size', 0) }}\n" * 500))
         resources.append(
-            run_script(f"restart {step}", lab.tell(NAME, str(step)), refresh_only=True, subscribe=[f"file#{config}"])
+            run_script(f"restart {step}", lab.echo(NAME, str(step)), refresh_only=True, subscribe=[f"file#{config}"])
         )
     lab.make({"create": resources, "update": resources})
     services = [lab.order({"size": 1}, groupId=lab.new_group()) for _ in range(4)]
@@ -99,10 +102,10 @@ def test_killed_at_any_instant_the_agent_loses_no_result_and_no_restart(lab: Fau
         found = lab.bridge.wait_for(service, "Stopped")
         for step in range(8):
             assert (lab.root / f"{found['name']}-{step}").read_text() == "size 1\n" * 500
-    told = Counter(lab.lines())
-    assert len(told) == 4 * 8
-    # A kill after the restart and before that is written down costs one too many, for the service at hand.
-    assert sum(told.values()) <= 4 * 8 + kills * 4
+    restarts = Counter(lab.lines())
+    assert len(restarts) == 4 * 8
+    # A kill between a restart and its record on disk repeats the restart, once per running service.
+    assert sum(restarts.values()) <= 4 * 8 + kills * 4
     assert agent.stop() == 0
     lab.check_nothing_is_left()
 
@@ -112,7 +115,7 @@ def test_a_server_killed_in_the_middle_of_a_job_gets_its_result_later(tmp_path: 
     with running(tmp_path / "own" / "data") as server, bridge_on(server, tmp_path / "bridge") as bridge:
         lab = FaultLab(bridge, root)
         go = root / "go"
-        lab.make({"create": [run_script("wait", f"{lab.tell('begun')}; until [ -e {go} ]; do sleep 0.05; done")]})
+        lab.make({"create": [run_script("wait", f"{lab.echo('started')}; until [ -e {go} ]; do sleep 0.05; done")]})
         lab.start()
         one, other = (lab.order(groupId=lab.new_group()) for _ in range(2))
         wait_until(lambda: len(lab.lines()) == 2, "both are at work", bridge.logs)
@@ -120,41 +123,41 @@ def test_a_server_killed_in_the_middle_of_a_job_gets_its_result_later(tmp_path: 
         server.process.wait(timeout=20)
         go.touch()
         wait_until(lambda: bridge.logs().count("result not delivered, retrying") >= 2, "results wait", bridge.logs)
-        # What waits outlives its agent.
+        # Saved results survive a kill of the agent.
         bridge.agents[0].kill()
         agent = lab.start()
-        again = start(server.data_dir, port=int(server.url.rpartition(":")[2]))
+        restarted = start(server.data_dir, port=int(server.url.rpartition(":")[2]))
         try:
             for service in (one, other):
                 bridge.wait_for(service, "Stopped", 40)
                 assert lab.job(service)["attempt"] == 1
-            assert lab.lines() == ["begun"] * 2
+            assert lab.lines() == ["started"] * 2
             assert agent.stop() == 0
             lab.check_nothing_is_left()
         finally:
-            again.process.kill()
-            again.process.wait(timeout=20)
+            restarted.process.kill()
+            restarted.process.wait(timeout=20)
 
 
 # ---- the link ----
-def test_cut_off_for_longer_than_its_lease_an_agent_is_done_before_another_begins(lab: FaultLab) -> None:
-    """The command hears no SIGTERM, which is the longest that ending one can take."""
-    bridge, chatter = lab.bridge, new_mark()
+def test_cut_off_for_longer_than_its_lease_an_agent_ends_its_run_before_another_starts(lab: FaultLab) -> None:
+    """The command ignores SIGTERM: that is the slowest way to end."""
+    bridge, mark = lab.bridge, unique_sleep()
     beat = (
-        f"trap '' TERM; echo begins {ATTEMPT} {ROOT} >>{lab.told}; "
-        f"for n in $(seq 300); do [ -e {lab.root}/go ] && exit 0; echo beats {ATTEMPT} >>{lab.told}; sleep 0.05; done; "
-        f": {chatter}"
+        f"trap '' TERM; echo starts {ATTEMPT} {ROOT} >>{lab.record}; "
+        f"for n in $(seq 300); do [ -e {lab.root}/go ] && exit 0; echo beats {ATTEMPT} >>{lab.record}; sleep 0.05; done; "
+        f": {mark}"
     )
-    lab.make({"create": [run_script("first", beat), run_script("second", lab.tell("second", ATTEMPT))]})
+    lab.make({"create": [run_script("first", beat), run_script("second", lab.echo("second", ATTEMPT))]})
     with link_to(bridge.server.url) as link:
         cut_off = lab.start(*SHORT_LEASE, "--config", str(enrolment_over(bridge, link.url, "cut.json")))
         service = lab.order()
-        lab.wait_for_line(f"begins 1 {lab.root}")
+        lab.wait_for_line(f"starts 1 {lab.root}")
         link.is_cut = True
         other_root = lab.root / "other"
         other_root.mkdir()
         other = lab.start(*SHORT_LEASE, root=other_root, state=bridge.folder / "other")
-        lab.wait_for_line(f"begins 2 {other_root}", 40)
+        lab.wait_for_line(f"starts 2 {other_root}", 40)
         (lab.root / "go").touch()
         bridge.wait_for(service, "Stopped", 40)
         link.is_cut = False
@@ -165,15 +168,15 @@ def test_cut_off_for_longer_than_its_lease_an_agent_is_done_before_another_begin
     assert lab.lines().count("second 2") == 1
     assert "lease lost, ending the run" in cut_off.text()
     assert lab.job(service)["attempt"] == 2
-    assert not is_running(chatter)
+    assert not is_running(mark)
     assert other.stop() == 0
     assert cut_off.stop() == 0
     lab.check_nothing_is_left()
 
 
-def test_a_result_that_comes_after_the_lease_is_dropped(lab: FaultLab) -> None:
+def test_a_result_after_the_end_of_the_lease_is_dropped(lab: FaultLab) -> None:
     bridge = lab.bridge
-    lab.make({"create": [run_script("once", f"{lab.tell('attempt', ATTEMPT)}; sleep 1")]})
+    lab.make({"create": [run_script("once", f"{lab.echo('attempt', ATTEMPT)}; sleep 1")]})
     with link_to(bridge.server.url) as link:
         cut_off = lab.start(*SHORT_LEASE, "--config", str(enrolment_over(bridge, link.url, "cut.json")))
         service = lab.order()
@@ -191,9 +194,9 @@ def test_a_result_that_comes_after_the_lease_is_dropped(lab: FaultLab) -> None:
     lab.check_nothing_is_left()
 
 
-# ---- side by side ----
-def check_turns(lines: list[str]) -> dict[str, list[str]]:
-    """`begin GROUP NAME` and `end GROUP NAME`: nobody begins while another of its group is at it. The order, by group."""
+# ---- in parallel ----
+def check_no_overlap(lines: list[str]) -> dict[str, list[str]]:
+    """Jobs of one group must not overlap in the lines `begin GROUP NAME` and `end GROUP NAME`. Returns names by group."""
     order: dict[str, list[str]] = {}
     busy: dict[str, str] = {}
     for line in lines:
@@ -208,15 +211,17 @@ def check_turns(lines: list[str]) -> dict[str, list[str]]:
     return order
 
 
-def make_turns(lab: FaultLab) -> None:
+def make_recording_service(lab: FaultLab) -> None:
     words = ("{{ lookup('properties.group') }}", NAME)
-    script = f"{lab.tell('begin', *words)}; sleep 0.02; {lab.tell('end', *words)}"
+    script = f"{lab.echo('begin', *words)}; sleep 0.02; {lab.echo('end', *words)}"
     schema = {"group": {"type": "string"}, "size": {"type": "integer"}}
-    lab.make({"create": [run_script("turn", script)], "update": [run_script("turn", script)]}, property_schema=schema)
+    lab.make(
+        {"create": [run_script("record", script)], "update": [run_script("record", script)]}, property_schema=schema
+    )
 
 
-def test_many_services_run_side_by_side_and_those_of_a_group_in_order(lab: FaultLab) -> None:
-    make_turns(lab)
+def test_services_run_in_parallel_and_those_of_one_group_in_order(lab: FaultLab) -> None:
+    make_recording_service(lab)
     groups = [lab.new_group() for _ in range(8)]
     services = [
         lab.order({"group": groups[number % 8]}, name=f"s{number:02d}", groupId=groups[number % 8])
@@ -225,16 +230,16 @@ def test_many_services_run_side_by_side_and_those_of_a_group_in_order(lab: Fault
     agent = lab.start("--jobs", "8")
     for service in services:
         lab.bridge.wait_for(service, "Stopped", 60)
-    order = check_turns(lab.lines())
+    order = check_no_overlap(lab.lines())
     assert order == {
-        group: [f"s{number:02d}" for number in range(40) if number % 8 == place] for place, group in enumerate(groups)
+        group: [f"s{number:02d}" for number in range(40) if number % 8 == index] for index, group in enumerate(groups)
     }
     assert agent.stop() == 0
     lab.check_nothing_is_left()
 
 
-def test_two_agents_of_one_token_share_the_work_and_each_job_runs_once(lab: FaultLab) -> None:
-    make_turns(lab)
+def test_two_agents_with_one_token_run_each_job_once(lab: FaultLab) -> None:
+    make_recording_service(lab)
     groups = [lab.new_group() for _ in range(25)]
     agents = [lab.start("--jobs", "6"), lab.start("--jobs", "6", state=lab.bridge.folder / "second")]
     with ThreadPoolExecutor(4) as threads:
@@ -250,9 +255,9 @@ def test_two_agents_of_one_token_share_the_work_and_each_job_runs_once(lab: Faul
         lab.bridge.wait_for(service, "Stopped", 60)
         (job,) = lab.bridge.scenario.jobs(service)
         assert (job["status"], job["attempt"]) == ("Completed", 1)
-    check_turns(lab.lines())
-    begun = Counter(line.split()[2] for line in lab.lines() if line.startswith("begin"))
-    assert begun == Counter(f"s{number}" for number in range(50))
+    check_no_overlap(lab.lines())
+    runs = Counter(line.split()[2] for line in lab.lines() if line.startswith("begin"))
+    assert runs == Counter(f"s{number}" for number in range(50))
     assert [agent.stop() for agent in agents] == [0, 0]
     assert all("job started" in agent.text() for agent in agents)
     lab.check_nothing_is_left()
@@ -261,7 +266,7 @@ def test_two_agents_of_one_token_share_the_work_and_each_job_runs_once(lab: Faul
 
 # ---- signals ----
 @pytest.mark.parametrize("seed", SEEDS)
-def test_told_to_stop_at_any_instant_the_agent_gives_its_jobs_back(lab: FaultLab, seed: int) -> None:
+def test_stopped_at_any_instant_the_agent_releases_its_jobs(lab: FaultLab, seed: int) -> None:
     chance = random.Random(seed)
     steps = [
         run_script(f"step {step}", f"sleep 0.05; touch {ROOT}/{NAME}-{step}", creates=f"{ROOT}/{NAME}-{step}")
@@ -269,9 +274,9 @@ def test_told_to_stop_at_any_instant_the_agent_gives_its_jobs_back(lab: FaultLab
     ]
     lab.make({"create": steps})
     services = []
-    for turn in range(5):
+    for attempt in range(5):
         agent = lab.start("--jobs", "3")
-        services += [lab.order(name=f"s{turn}-{number}", groupId=lab.new_group()) for number in range(3)]
+        services += [lab.order(name=f"s{attempt}-{number}", groupId=lab.new_group()) for number in range(3)]
         time.sleep(chance.uniform(0.0, 0.3))
         assert agent.stop() == 0, agent.text()
         assert agent.text().rstrip().endswith("agent stopped")
@@ -285,12 +290,19 @@ def test_told_to_stop_at_any_instant_the_agent_gives_its_jobs_back(lab: FaultLab
     assert agent.stop() == 0
 
 
-def test_a_second_signal_ends_the_command_as_well(lab: FaultLab) -> None:
-    sleep = new_mark()
-    lab.make({"create": [run_script("long", f"{lab.tell('begun')}; {sleep}"), run_script("next", lab.tell("next"))]})
+def test_a_second_signal_also_ends_the_running_command(lab: FaultLab) -> None:
+    sleep = unique_sleep()
+    lab.make(
+        {
+            "create": [
+                run_script("long", f"{lab.echo('started')}; {sleep}"),
+                run_script("next", lab.echo("next")),
+            ]
+        }
+    )
     agent = lab.start()
     service = lab.order()
-    lab.wait_for_line("begun")
+    lab.wait_for_line("started")
     agent.process.send_signal(signal.SIGTERM)
     with pytest.raises(subprocess.TimeoutExpired):
         agent.process.wait(timeout=1)
@@ -299,12 +311,12 @@ def test_a_second_signal_ends_the_command_as_well(lab: FaultLab) -> None:
     wait_until_gone(sleep)
     job = lab.job(service)
     assert (job["status"], job["attempt"]) == ("Pending", 1)
-    assert lab.lines() == ["begun"]
+    assert lab.lines() == ["started"]
     lab.check_nothing_is_left()
 
 
-def test_stopped_for_longer_than_its_lease_the_agent_does_nothing_more_for_it(lab: FaultLab) -> None:
-    steps = [run_script(f"step {step}", f"{lab.tell(ATTEMPT, str(step))}; sleep 0.3") for step in range(4)]
+def test_suspended_for_longer_than_its_lease_the_agent_drops_the_job(lab: FaultLab) -> None:
+    steps = [run_script(f"step {step}", f"{lab.echo(ATTEMPT, str(step))}; sleep 0.3") for step in range(4)]
     lab.make({"create": steps})
     agent = lab.start(*SHORT_LEASE)
     service = lab.order()
@@ -329,11 +341,11 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-def test_a_clock_that_jumps_by_years_does_no_harm(lab: FaultLab) -> None:
-    """No clock of this machine is changed: the agent's process alone is told another time whenever it asks."""
+def test_clock_jumps_of_years_have_no_effect(lab: FaultLab) -> None:
+    """Replaces `time.time` in the process of the agent; the clock of the machine stays."""
     wrapper = lab.bridge.folder / "jumping.py"
     wrapper.write_text(JUMPING)
-    steps = [run_script(f"step {step}", f"{lab.tell(str(step))}; sleep 2") for step in range(3)]
+    steps = [run_script(f"step {step}", f"{lab.echo(str(step))}; sleep 2") for step in range(3)]
     lab.make({"create": [file(f"{ROOT}/config", "x"), *steps], "update": steps[:1]})
     agent = lab.start(*SHORT_LEASE, command=[sys.executable, str(wrapper)])
     service = lab.order()
@@ -347,8 +359,8 @@ def test_a_clock_that_jumps_by_years_does_no_harm(lab: FaultLab) -> None:
 
 
 # ---- cancel ----
-def test_a_job_cancelled_before_it_is_taken_never_runs(lab: FaultLab) -> None:
-    lab.make({"create": [run_script("step", lab.tell("run"))]})
+def test_a_job_cancelled_before_its_claim_never_runs(lab: FaultLab) -> None:
+    lab.make({"create": [run_script("step", lab.echo("run"))]})
     one, other = lab.order(), lab.order(groupId=lab.new_group())
     lab.bridge.admin.post(f"/jobs/{one['activeJob']['id']}/cancel", expect=204)
     lab.start()
@@ -357,13 +369,13 @@ def test_a_job_cancelled_before_it_is_taken_never_runs(lab: FaultLab) -> None:
     assert lab.job(one)["status"] == "Cancelled"
 
 
-def test_a_cancelled_job_ends_after_the_command_at_hand(lab: FaultLab) -> None:
-    first = f"{lab.tell('first')}; until [ -e {lab.root}/go ]; do sleep 0.05; done"
+def test_a_cancelled_job_ends_after_the_running_command(lab: FaultLab) -> None:
+    first = f"{lab.echo('first')}; until [ -e {lab.root}/go ]; do sleep 0.05; done"
     lab.make(
         {
             "create": [
                 run_script("first", first),
-                run_script("second", lab.tell("second")),
+                run_script("second", lab.echo("second")),
                 run_script("third", "true"),
             ]
         }
@@ -372,7 +384,7 @@ def test_a_cancelled_job_ends_after_the_command_at_hand(lab: FaultLab) -> None:
     service = lab.order()
     lab.wait_for_line("first")
     lab.bridge.admin.post(f"/jobs/{service['activeJob']['id']}/cancel", expect=204)
-    # Heard with the next renewal; the command is not disturbed.
+    # The next renewal returns the cancel; the command is not interrupted.
     time.sleep(2.5)
     assert lab.job(service)["status"] == "Processing"
     (lab.root / "go").touch()
@@ -386,8 +398,8 @@ def test_a_cancelled_job_ends_after_the_command_at_hand(lab: FaultLab) -> None:
     lab.check_nothing_is_left()
 
 
-def test_a_cancel_that_nobody_heard_ends_the_job_when_it_is_resumed(lab: FaultLab) -> None:
-    lab.make({"create": [run_script("first", f"{lab.tell('first')}; sleep 60")]})
+def test_a_job_cancelled_while_the_agent_was_down_ends_when_it_is_resumed(lab: FaultLab) -> None:
+    lab.make({"create": [run_script("first", f"{lab.echo('first')}; sleep 60")]})
     agent = lab.start()
     service = lab.order()
     lab.wait_for_line("first")
@@ -400,10 +412,16 @@ def test_a_cancel_that_nobody_heard_ends_the_job_when_it_is_resumed(lab: FaultLa
 
 
 # ---- timeouts ----
-def test_a_blueprints_timeout_ends_the_run_with_its_command(lab: FaultLab) -> None:
-    sleep = new_mark()
+def test_a_timeout_of_the_blueprint_ends_the_run_and_its_command(lab: FaultLab) -> None:
+    sleep = unique_sleep()
     lab.make(
-        {"create": [run_script("fast", "true"), run_script("long", sleep), run_script("next", lab.tell("next"))]},
+        {
+            "create": [
+                run_script("fast", "true"),
+                run_script("long", sleep),
+                run_script("next", lab.echo("next")),
+            ]
+        },
         actions={"create": {"manifest": "manifests/create.yaml", "timeout": "1s"}},
     )
     lab.start()
@@ -414,13 +432,18 @@ def test_a_blueprints_timeout_ends_the_run_with_its_command(lab: FaultLab) -> No
     assert lab.lines() == []
 
 
-def test_a_lifecycles_timeout_ends_the_run_with_its_command(lab: FaultLab) -> None:
-    sleep = new_mark()
+def test_a_timeout_of_the_lifecycle_ends_the_run_and_its_command(lab: FaultLab) -> None:
+    sleep = unique_sleep()
     actions = [
         {**action, **({"timeoutSeconds": 2} if action["name"] == "create" else {})} for action in LIFECYCLE["actions"]
     ]
     lab.make(
-        {"create": [run_script("long", f"{lab.tell('begun')}; {sleep}"), run_script("next", lab.tell("next"))]},
+        {
+            "create": [
+                run_script("long", f"{lab.echo('started')}; {sleep}"),
+                run_script("next", lab.echo("next")),
+            ]
+        },
         lifecycle_schema={**LIFECYCLE, "actions": actions},
     )
     agent = lab.start(*SHORT_LEASE)
@@ -428,23 +451,23 @@ def test_a_lifecycles_timeout_ends_the_run_with_its_command(lab: FaultLab) -> No
     job = lab.wait_for_job(service, status="Failed")
     assert job["errorMessage"] == "job timed out"
     wait_until_gone(sleep)
-    assert lab.lines() == ["begun"]
+    assert lab.lines() == ["started"]
     assert agent.stop() == 0
     lab.check_nothing_is_left()
 
 
 # ---- full disks ----
 class SmallDisk:
-    """A little memory, mounted as a file system; it can be filled up and freed again."""
+    """A tmpfs of 2 MB that can be filled and freed."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, mount_point: Path) -> None:
         need_root()
-        self.place = place
-        place.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=700", "tmpfs", place], check=True)
+        self.mount_point = mount_point
+        mount_point.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=700", "tmpfs", mount_point], check=True)
 
     def fill(self) -> None:
-        with (self.place / "filler").open("wb", buffering=0) as file:
+        with (self.mount_point / "filler").open("wb", buffering=0) as file:
             for size in (65536, 1):
                 try:
                     while True:
@@ -453,16 +476,16 @@ class SmallDisk:
                     continue
 
     def free(self) -> None:
-        (self.place / "filler").unlink()
+        (self.mount_point / "filler").unlink()
 
     def close(self) -> None:
-        subprocess.run(["umount", "-l", self.place], check=True)
+        subprocess.run(["umount", "-l", self.mount_point], check=True)
 
 
-def test_with_a_full_state_directory_nothing_is_claimed_until_there_is_room(lab: FaultLab) -> None:
+def test_with_a_full_state_directory_no_job_is_claimed(lab: FaultLab) -> None:
     disk = SmallDisk(lab.bridge.state)
     try:
-        lab.make({"create": [file(f"{ROOT}/config", "x"), run_script("step", lab.tell("run"))]})
+        lab.make({"create": [file(f"{ROOT}/config", "x"), run_script("step", lab.echo("run"))]})
         agent = lab.start()
         disk.fill()
         service = lab.order()
@@ -478,18 +501,18 @@ def test_with_a_full_state_directory_nothing_is_claimed_until_there_is_room(lab:
         disk.close()
 
 
-def test_a_state_directory_that_fills_up_in_a_job_loses_no_result(lab: FaultLab) -> None:
+def test_a_state_directory_that_fills_up_during_a_job_loses_no_result(lab: FaultLab) -> None:
     disk = SmallDisk(lab.bridge.state)
     try:
-        wait = f"{lab.tell('begun')}; until [ -e {lab.root}/go ]; do sleep 0.05; done"
-        lab.make({"create": [run_script("wait", wait), run_script("step", lab.tell("run"))]})
+        wait = f"{lab.echo('started')}; until [ -e {lab.root}/go ]; do sleep 0.05; done"
+        lab.make({"create": [run_script("wait", wait), run_script("step", lab.echo("run"))]})
         agent = lab.start()
         service = lab.order()
-        lab.wait_for_line("begun")
+        lab.wait_for_line("started")
         disk.fill()
         (lab.root / "go").touch()
         lab.bridge.wait_for(service, "Stopped", 40)
-        assert lab.lines() == ["begun", "run"]
+        assert lab.lines() == ["started", "run"]
         disk.free()
         assert agent.stop() == 0
         lab.check_nothing_is_left()
@@ -497,7 +520,7 @@ def test_a_state_directory_that_fills_up_in_a_job_loses_no_result(lab: FaultLab)
         disk.close()
 
 
-def test_a_full_disk_fails_the_job_and_the_next_one_succeeds_once_there_is_room(lab: FaultLab) -> None:
+def test_a_full_disk_fails_the_job_and_the_next_job_succeeds_after_a_cleanup(lab: FaultLab) -> None:
     disk = SmallDisk(lab.root / "disk")
     try:
         config = file(f"{ROOT}/disk/config", "12345678\n" * 10_000)
@@ -521,7 +544,7 @@ def test_a_full_disk_fails_the_job_and_the_next_one_succeeds_once_there_is_room(
         disk.close()
 
 
-# ---- for long ----
+# ---- leaks ----
 def measure(agent: AgentProcess) -> tuple[int, int, int]:
     """(resident KiB, threads, open files)."""
     process = Path(f"/proc/{agent.process.pid}")
@@ -529,7 +552,7 @@ def measure(agent: AgentProcess) -> tuple[int, int, int]:
     return int(status["VmRSS"].split()[0]), int(status["Threads"]), len(os.listdir(process / "fd"))
 
 
-def test_hundreds_of_jobs_leave_nothing_behind_in_the_agent(lab: FaultLab) -> None:
+def test_the_agent_does_not_leak_over_hundreds_of_jobs(lab: FaultLab) -> None:
     config = file(f"{ROOT}/{NAME}", "size {{ lookup('properties.size', 0) }}\n")
     lab.make({"create": [config, run_script("step", "true")], "update": [config, run_script("step", "true")]})
     agent = lab.start("--jobs", "4")

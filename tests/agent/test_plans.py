@@ -1,4 +1,4 @@
-"""A plan says what the job then does, and what was planned is done as planned or not at all. Real server, real agent."""
+"""A plan predicts its job exactly, and a planned job runs as planned or not at all. Real server, real agent."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ CONFIG = """
 """
 WAITS = """
 - exec:
-    - "touch ROOT/begun; until test -e ROOT/go; do sleep 0.02; done": {provider: shell}
+    - "touch ROOT/started; until test -e ROOT/go; do sleep 0.02; done": {provider: shell}
 """
 
 
 class Planner:
-    """One service type, its blueprint, and an agent that has it."""
+    """One service type, its blueprint, and an agent that serves it."""
 
     def __init__(self, bridge: Bridge, root: Path, *, start: bool = True, **found: str) -> None:
         self.bridge = bridge
@@ -87,27 +87,27 @@ class Planner:
         return self.call(method, path, {**body, "planDigest": plan["planDigest"]})
 
     def finish(self, service_id: str) -> Any:
-        """The service's last job, once it is over."""
+        """Waits for the last job of the service and returns it."""
         found: list[Any] = []
 
-        def over() -> bool:
+        def finished() -> bool:
             found[:] = self.bridge.scenario.jobs({"id": service_id})
             return all(job["status"] not in ("Pending", "Processing") for job in found)
 
-        wait_until(over, "the job is over", self.bridge.logs, 60)
+        wait_until(finished, "the job is finished", self.bridge.logs, 60)
         return found[-1]
 
     def report(self, job: Any) -> Any:
         return self.bridge.scenario.consumer.get(f"/jobs/{job['id']}/report")
 
 
-def questions_kept(bridge: Bridge) -> int:
+def plan_requests(bridge: Bridge) -> int:
     with sqlite3.connect(bridge.server.data_dir / "mainstay.db") as database:
         (found,) = database.execute("SELECT count(*) FROM plan_requests").fetchone()
     return int(found)
 
 
-def test_what_was_planned_is_done(bridge: Bridge, root: Path) -> None:
+def test_a_planned_order_does_what_its_plan_shows(bridge: Bridge, root: Path) -> None:
     planner = Planner(bridge, root)
     body = planner.body(key=CANARY)
     state = names_below(bridge.state)
@@ -125,12 +125,12 @@ def test_what_was_planned_is_done(bridge: Bridge, root: Path) -> None:
     assert job["planDigest"] == plan["planDigest"].rpartition(".")[2]
     assert f"+text=one of {made.body['id']}" in plan["host"]["events"][0]["diff"]
     assert (root / "serial").read_text() == plan["properties"]["serial"]
-    told = [(each["name"], each["outcome"], each["diff"]) for each in planner.report(job)["events"]]
-    assert told == [(each["name"], each["outcome"], each["diff"]) for each in plan["host"]["events"]]
+    done = [(each["name"], each["outcome"], each["diff"]) for each in planner.report(job)["events"]]
+    assert done == [(each["name"], each["outcome"], each["diff"]) for each in plan["host"]["events"]]
     assert CANARY not in str(plan)
-    again = planner.order(body, plan)
-    assert (again.status, again.body["code"]) == (409, "plan_outdated")
-    assert questions_kept(bridge) == 0
+    repeated = planner.order(body, plan)
+    assert (repeated.status, repeated.body["code"]) == (409, "plan_outdated")
+    assert plan_requests(bridge) == 0
     assert planner.agent.stop() == 0
     assert CANARY not in planner.agent.text()
     for path in [*bridge.state.rglob("*"), *bridge.server.data_dir.rglob("*")]:
@@ -138,48 +138,48 @@ def test_what_was_planned_is_done(bridge: Bridge, root: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["config", "secret"])
-def test_a_host_that_changed_before_the_order_outdates_the_plan(bridge: Bridge, root: Path, name: str) -> None:
+def test_a_change_of_the_host_before_the_order_outdates_the_plan(bridge: Bridge, root: Path, name: str) -> None:
     planner = Planner(bridge, root)
     (root / name).write_text("before")
     body = planner.body(key=CANARY)
     plan = planner.plan(body)
-    # As long as before: what a secret file holds is in no report, and counts all the same.
+    # Same length: reports omit the content of a secret file, but the digest includes it.
     (root / name).write_text("BEFORE")
     refused = planner.order(body, plan)
     assert (refused.status, refused.body["code"], refused.body["changed"]) == (409, "plan_outdated", "host")
     assert (root / name).read_text() == "BEFORE"
     (root / name).write_text("before")
-    (root / "other").write_text("nobody's business")
+    (root / "other").write_text("unrelated")
     assert planner.order(body, plan).status == 201
 
 
-def test_a_host_that_changed_after_the_order_fails_the_job(bridge: Bridge, root: Path) -> None:
+def test_a_change_of_the_host_after_the_order_fails_the_job(bridge: Bridge, root: Path) -> None:
     planner = Planner(bridge, root, start=False)
     agent = planner.start_agent("--jobs", "1")
     body = planner.body(key=CANARY)
     plan = planner.plan(body)
     planner.write(create=WAITS)
     busy = bridge.scenario.order(planner.kind)
-    wait_until((root / "begun").exists, "the other job runs", bridge.logs)
+    wait_until((root / "started").exists, "the other job runs", bridge.logs)
     planner.write(create=CONFIG)
     made = planner.order(body, plan)
     assert made.status == 201, made.body
-    (root / "config").write_text("somebody was here")
+    (root / "config").write_text("edited by hand")
     (root / "go").touch()
     planner.finish(busy["id"])
     job = planner.finish(made.body["id"])
     assert job["status"] == "Failed"
     assert job["errorMessage"].split("\n")[0] == "the host has changed since the plan"
-    assert (root / "config").read_text() == "somebody was here"
+    assert (root / "config").read_text() == "edited by hand"
     assert not (root / "secret").exists()
     assert agent.stop() == 0
 
 
-def test_a_planned_job_that_was_killed_half_way_goes_on(bridge: Bridge, root: Path) -> None:
+def test_a_planned_job_is_resumed_after_a_kill(bridge: Bridge, root: Path) -> None:
     planner = Planner(bridge, root, create=CONFIG + WAITS)
     body = planner.body(key=CANARY)
     made = planner.order(body, planner.plan(body))
-    wait_until((root / "begun").exists, "half of it is done", bridge.logs)
+    wait_until((root / "started").exists, "half of the job is done", bridge.logs)
     planner.agent.kill()
     assert (root / "config").exists()
     (root / "go").touch()
@@ -187,16 +187,16 @@ def test_a_planned_job_that_was_killed_half_way_goes_on(bridge: Bridge, root: Pa
     assert planner.finish(made.body["id"])["status"] == "Completed"
 
 
-def test_a_planned_job_that_was_given_back_half_way_goes_on(bridge: Bridge, root: Path) -> None:
+def test_a_planned_job_is_resumed_after_a_release(bridge: Bridge, root: Path) -> None:
     planner = Planner(
         bridge, root, create=CONFIG + WAITS + CONFIG.replace("/config", "/late").replace("/se", "/later-se")
     )
     body = planner.body(key=CANARY)
     made = planner.order(body, planner.plan(body))
-    wait_until((root / "begun").exists, "half of it is done", bridge.logs)
+    wait_until((root / "started").exists, "half of the job is done", bridge.logs)
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(planner.agent.stop)
-        wait_until(lambda: planner.agent.process.poll() is None, "the agent is told to stop")
+        wait_until(lambda: planner.agent.process.poll() is None, "the agent is stopping")
         (root / "go").touch()
         assert ended.result() == 0
     planner.start_agent()
@@ -211,7 +211,7 @@ def test_a_planned_job_that_was_given_back_half_way_goes_on(bridge: Bridge, root
         "- file:\n    - \"ROOT/{{ lookup('properties.tex') }}\": {ensure: absent}\n",
     ],
 )
-def test_what_cannot_be_foreseen_is_refused_with_the_agents_words(bridge: Bridge, root: Path, manifest: str) -> None:
+def test_a_plan_of_an_invalid_manifest_fails_with_its_faults(bridge: Bridge, root: Path, manifest: str) -> None:
     planner = Planner(bridge, root, create=manifest)
     reply = planner.call("POST", "?plan=true", planner.body())
     assert (reply.status, reply.body["code"]) == (409, "plan_failed")
@@ -219,7 +219,7 @@ def test_what_cannot_be_foreseen_is_refused_with_the_agents_words(bridge: Bridge
     assert str(planner.folder) not in reply.body["error"]
 
 
-def test_a_blueprint_that_is_missing_or_has_no_manifest_for_the_action_is_named(bridge: Bridge, root: Path) -> None:
+def test_a_missing_blueprint_or_manifest_is_named(bridge: Bridge, root: Path) -> None:
     planner = Planner(bridge, root)
     service = bridge.scenario.order(planner.kind)
     bridge.wait_for(service, "Stopped")
@@ -232,30 +232,30 @@ def test_a_blueprint_that_is_missing_or_has_no_manifest_for_the_action_is_named(
     assert "there is no blueprint for service type" in reply.body["error"]
 
 
-def test_an_agent_that_dies_while_it_looks_leaves_nothing(bridge: Bridge, root: Path) -> None:
-    guard = f"touch {root}/looking; sleep 30"
+def test_an_agent_killed_during_a_plan_leaves_nothing(bridge: Bridge, root: Path) -> None:
+    guard = f"touch {root}/planning; sleep 30"
     planner = Planner(bridge, root, create=f'- exec:\n    - "true": {{provider: shell, onlyif: "{guard}"}}\n')
     with ThreadPoolExecutor(1) as pool:
         reply = pool.submit(planner.call, "POST", "?plan=true&planWait=4", planner.body())
-        wait_until((root / "looking").exists, "the agent looks", bridge.logs)
+        wait_until((root / "planning").exists, "the dry run has started", bridge.logs)
         planner.agent.kill()
         assert (reply.result().status, reply.result().body["code"]) == (504, "agent_silent")
-    assert questions_kept(bridge) == 0
+    assert plan_requests(bridge) == 0
     assert bridge.scenario.consumer.get("/services")["totalItems"] == 0
 
 
-def test_an_agent_that_stops_does_not_wait_for_a_plan(bridge: Bridge, root: Path) -> None:
-    guard = f"touch {root}/looking; sleep 5"
+def test_a_stopping_agent_does_not_wait_for_a_plan(bridge: Bridge, root: Path) -> None:
+    guard = f"touch {root}/planning; sleep 5"
     planner = Planner(bridge, root, create=f'- exec:\n    - "true": {{provider: shell, onlyif: "{guard}"}}\n')
     with ThreadPoolExecutor(1) as pool:
         reply = pool.submit(planner.call, "POST", "?plan=true", planner.body())
-        wait_until((root / "looking").exists, "the agent looks", bridge.logs)
+        wait_until((root / "planning").exists, "the dry run has started", bridge.logs)
         assert planner.agent.stop() == 0
         assert (reply.result().status, reply.result().body["code"]) == (409, "plan_failed")
 
 
-# ---- plan = reality ----
-PLACES = count()
+# ---- random manifests ----
+DIRECTORIES = count()
 KINDS = (
     'file: [{"ROOT/NAME": {ensure: present, content: "{{ \'y\' * 3 }}\\n", owner: USER, group: GROUP, mode: "0644"}}]',
     'file: [{"ROOT/NAME": {ensure: present, content: "x", owner: USER, group: GROUP, mode: "0600"}}]',
@@ -275,7 +275,7 @@ FIRST = '- file: [{"ROOT/config": {ensure: present, content: "{{ \'y\' * 3 }}", 
 
 @st.composite
 def tame_manifests(draw: st.DrawFn) -> str:
-    """Nothing in them can fail, unless something of another kind stands there."""
+    """Manifests that fail only if a path has another type."""
     chosen = draw(
         st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 4)), max_size=7, unique_by=lambda each: each[1])
     )
@@ -291,37 +291,37 @@ def tame_manifests(draw: st.DrawFn) -> str:
     text=st.sampled_from(("one", "two", "three\n")),
     key=st.sampled_from(("first-secret-value", "other-secret-value")),
 )
-def test_a_plan_says_what_the_job_then_does(
+def test_a_plan_predicts_its_job(
     planned_host: Planner, tree: Tree, create: str, update: str, tampered: list[str], text: str, key: str
 ) -> None:
     planner = planned_host
-    place = planner.root / f"host-{next(PLACES)}"
-    place.mkdir()
-    make_tree(place, tree)
-    planner.write(create=filled(create, place), update=filled(update, place))
+    directory = planner.root / f"host-{next(DIRECTORIES)}"
+    directory.mkdir()
+    make_tree(directory, tree)
+    planner.write(create=fill_in(create, directory), update=fill_in(update, directory))
     body = planner.body(text=text, key=key)
-    service_id = agrees(planner, body, "POST", "", place)
+    service_id = check_plan(planner, body, "POST", "", directory)
     if planner.bridge.scenario.service(service_id)["status"] != "Stopped":
         return
     for name in tampered:
-        there = place / name
-        if there.is_dir() and not there.is_symlink():
-            shutil.rmtree(there)
-        elif there.is_file() or name == "kept":
-            there.write_text("tampered\n")
-    agrees(planner, {"properties": {"text": f"{text}, changed"}}, "PATCH", f"/{service_id}", place)
+        path = directory / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.is_file() or name == "kept":
+            path.write_text("tampered\n")
+    check_plan(planner, {"properties": {"text": f"{text}, changed"}}, "PATCH", f"/{service_id}", directory)
 
 
-def filled(text: str, place: Path) -> str:
-    """The manifest over this place, with a property and a secret in some of its contents."""
-    text = text.replace("ROOT", str(place)).replace("{{ 'y' * 3 }}", "{{ lookup('properties.text') }}")
+def fill_in(text: str, directory: Path) -> str:
+    """The manifest for this directory, with a property and a secret in some contents."""
+    text = text.replace("ROOT", str(directory)).replace("{{ 'y' * 3 }}", "{{ lookup('properties.text') }}")
     return text.replace('content: "x"', "content: \"{{ lookup('properties.key') }}\"")
 
 
-def agrees(planner: Planner, body: Any, method: str, path: str, place: Path) -> str:
-    before = fingerprint(place)
+def check_plan(planner: Planner, body: Any, method: str, path: str, directory: Path) -> str:
+    before = fingerprint(directory)
     plan = planner.plan(body, method, path)
-    assert fingerprint(place) == before
+    assert fingerprint(directory) == before
     made = planner.order(body, plan, method, path)
     assert made.status in (200, 201), made.body
     service_id = str(made.body["id"])
@@ -330,7 +330,7 @@ def agrees(planner: Planner, body: Any, method: str, path: str, place: Path) -> 
     unknown: set[str] = set()
     for expected, found in zip(plan["host"]["events"], done, strict=True):
         name = f"{found['type']}#{found['name']}"
-        # How a command exits is not known before it ran; nor what is built on that.
+        # The exit code of a command is unknown before its run, and so is everything that depends on it.
         exits = found["type"] == "exec" and expected["changed"] and found["outcome"] == "failed"
         if exits or (expected["noop_message"] or "").startswith("Unknown until applied") or unknown:
             unknown.add(name)
@@ -347,8 +347,8 @@ def planned_host(bridge: Bridge, root: Path) -> Planner:
     return Planner(bridge, root)
 
 
-def test_a_plan_right_after_a_job_is_made(bridge: Bridge, root: Path) -> None:
-    """The server knows of a job's end before the agent has put it away."""
+def test_a_plan_right_after_a_job_succeeds(bridge: Bridge, root: Path) -> None:
+    """The server knows the end of a job before its thread in the agent has ended."""
     planner = Planner(bridge, root)
     service = bridge.scenario.order(planner.kind, {"key": CANARY})
     for number in range(25):

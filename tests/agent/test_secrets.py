@@ -1,4 +1,4 @@
-"""Secrets of all kinds go through jobs that succeed, fail, drift and do not load: they lie only where the manifest puts them."""
+"""Secrets of all kinds in jobs that succeed, fail, drift and do not load: they appear only in the files of the manifest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mainstay.agent.client import Client as AgentClient
 
 MARK = "canary8Xw2"
 NUMBER = 7390284651
-# However a secret is written, one of these is in it.
+# Every form of a secret contains one of these.
 MARKS = (MARK.encode(), str(NUMBER).encode())
 PERSISTENT = {"secret": {"type": "persistent"}}
 SCHEMA = {
@@ -46,36 +46,36 @@ ORDER = {
 }
 
 
-def look(name: str, more: str = "") -> str:
+def lookup(name: str, more: str = "") -> str:
     return f"{{{{ lookup('properties.{name}'){more} }}}}"
 
 
 FILES = [
-    file(f"{ROOT}/text", look("text")),
-    file(f"{ROOT}/lines", look("lines")),
-    file(f"{ROOT}/number", f"pin={look('number')}"),
-    file(f"{ROOT}/document", look("document", " | tojson")),
+    file(f"{ROOT}/text", lookup("text")),
+    file(f"{ROOT}/lines", lookup("lines")),
+    file(f"{ROOT}/number", f"pin={lookup('number')}"),
+    file(f"{ROOT}/document", lookup("document", " | tojson")),
     file(f"{ROOT}/users", "{{ lookup('properties.users') | map(attribute='password') | join(' ') }}"),
     file(f"{ROOT}/once", "{{ lookup('properties.once', '') }}"),
     file(f"{ROOT}/template", "{{ template('../files/template') }}"),
 ]
-MEANT = ("text", "lines", "number", "document", "users", "once", "template", "environment")
+INTENDED_FILES = ("text", "lines", "number", "document", "users", "once", "template", "environment")
 EVERYTHING = {
-    "TEXT": look("text"),
-    "LINES": look("lines"),
-    "NUMBER": look("number"),
-    "DOCUMENT": look("document", " | tojson"),
+    "TEXT": lookup("text"),
+    "LINES": lookup("lines"),
+    "NUMBER": lookup("number"),
+    "DOCUMENT": lookup("document", " | tojson"),
     "USERS": "{{ lookup('properties.users') | map(attribute='password') | join(' ') }}",
     "ONCE": "{{ lookup('properties.once', '') }}",
 }
 ENVIRONMENT = [f"{name}={value}" for name, value in EVERYTHING.items()]
-SHOUT = "printenv TEXT LINES NUMBER DOCUMENT USERS ONCE"
-RUN = run_script("run", f"umask 077; {SHOUT}; printenv TEXT >{ROOT}/environment; true", environment=ENVIRONMENT)
+PRINT_ALL = "printenv TEXT LINES NUMBER DOCUMENT USERS ONCE"
+RUN = run_script("run", f"umask 077; {PRINT_ALL}; printenv TEXT >{ROOT}/environment; true", environment=ENVIRONMENT)
 
 
 @pytest.fixture
 def lab(tmp_path: Path, root: Path) -> Iterator[FaultLab]:
-    """With a server of its own, whose files are searched as well."""
+    """With its own server, since the test searches the files of the server too."""
     debug = {"MAINSTAY_LOG_LEVEL": "debug"}
     with running(tmp_path / "own" / "data", environment=debug) as server, bridge_on(server, tmp_path / "b") as bridge:
         yield FaultLab(bridge, root)
@@ -99,13 +99,13 @@ def check_agent(bridge: Bridge) -> None:
 
 
 def check_answers(lab: FaultLab) -> None:
-    """All that the server tells anybody of services, jobs, their reports and what happened."""
+    """Searches all services, jobs, reports and events in the API."""
     admin = lab.bridge.admin
-    said = [list(AgentClient(admin.url, admin.token).pages(path)) for path in ("/services", "/jobs", "/events")]
-    said += [admin.call("GET", f"/api/v1/jobs/{job['id']}/report").body for job in said[1]]
-    text = json.dumps(said)
-    at = [text[max(0, text.index(mark) - 500) :][:600] for mark in (MARK, str(NUMBER)) if mark in text]
-    assert not at
+    answers = [list(AgentClient(admin.url, admin.token).pages(path)) for path in ("/services", "/jobs", "/events")]
+    answers += [admin.call("GET", f"/api/v1/jobs/{job['id']}/report").body for job in answers[1]]
+    text = json.dumps(answers)
+    found = [text[max(0, text.index(mark) - 500) :][:600] for mark in (MARK, str(NUMBER)) if mark in text]
+    assert not found
 
 
 def check_everything(lab: FaultLab) -> None:
@@ -117,37 +117,41 @@ def check_everything(lab: FaultLab) -> None:
     database.close()
     assert not secrets_in(dump.encode("utf-8", "replace"))
     found = {path.name for path in lab.root.rglob("*") if path.is_file() and secrets_in(path.read_bytes())}
-    assert found <= set(MEANT)
+    assert found <= set(INTENDED_FILES)
 
 
-def bad(name: str, script: str, **more: Any) -> list[dict[str, Any]]:
+def with_environment(name: str, script: str, **more: Any) -> list[dict[str, Any]]:
     return [run_script(name, script, environment=ENVIRONMENT, **more)]
 
 
 @pytest.mark.parametrize("log_format", ["lines", "json"])
-def test_secrets_are_found_only_in_the_files_that_are_meant_to_hold_them(lab: FaultLab, log_format: str) -> None:
-    bridge, outputs = lab.bridge, {"properties": {"made": f"made of {look('text')}"}}
+def test_secrets_appear_only_in_their_intended_files(lab: FaultLab, log_format: str) -> None:
+    bridge, outputs = lab.bridge, {"properties": {"made": f"made of {lookup('text')}"}}
     (lab.blueprint / "files").mkdir(parents=True)
     (lab.blueprint / "files" / "template").write_text(
         "{% for user in lookup('properties.users') %}{{ user.password }}\n{% endfor %}{{ lookup('properties.text') }}\n"
     )
-    health = [{"name": "health", "command": f"sh -c 'echo {look('text')} {look('number')}; exit 2'"}]
+    health = [{"name": "health", "command": f"sh -c 'echo {lookup('text')} {lookup('number')}; exit 2'"}]
     manifests = {
         "create": [*FILES, RUN],
         "update": [*FILES, RUN],
-        "start": [file(f"{ROOT}/text", f"{look('text')} now")],
-        "failing": bad("fail", f"{SHOUT}; {SHOUT} >&2; exit 3"),
-        "argument": [run_script("argument", f": {look('text')} {look('number')}; exit 4")],
-        "guard": bad("guarded", "true", unless=f"sh -c '{SHOUT}; exit 9'"),
-        "missing": [run_script("missing", "true", cwd=f"/nowhere/{look('text')}")],
-        "health": [file(f"{ROOT}/text", look("text"), health_checks=health)],
+        "start": [file(f"{ROOT}/text", f"{lookup('text')} now")],
+        "failing": with_environment("fail", f"{PRINT_ALL}; {PRINT_ALL} >&2; exit 3"),
+        "argument": [run_script("argument", f": {lookup('text')} {lookup('number')}; exit 4")],
+        "guard": with_environment("guarded", "true", unless=f"sh -c '{PRINT_ALL}; exit 9'"),
+        "missing": [run_script("missing", "true", cwd=f"/nowhere/{lookup('text')}")],
+        "health": [file(f"{ROOT}/text", lookup("text"), health_checks=health)],
         "unloadable": [
-            {"file": [{f"{ROOT}/text": {"ensure": look("text"), "mode": look("number"), "owner": look("lines")}}]}
+            {
+                "file": [
+                    {f"{ROOT}/text": {"ensure": lookup("text"), "mode": lookup("number"), "owner": lookup("lines")}}
+                ]
+            }
         ],
         "nosuch": [file(f"{ROOT}/x", "{{ lookup('properties.document.' ~ lookup('properties.text')) }}")],
         "shown": [RUN],
         "instance": [RUN],
-        "wide": [file(f"{ROOT}/text", look("lines"), owner=look("text"))],
+        "wide": [file(f"{ROOT}/text", lookup("lines"), owner=lookup("text"))],
     }
     actions = [name for name in manifests if name not in ("create", "update", "start")]
     states = ["New", "Stopped", "Started", "Deleted"]
@@ -177,19 +181,19 @@ def test_secrets_are_found_only_in_the_files_that_are_meant_to_hold_them(lab: Fa
         keeps={"Started": "manifests/create.yaml"},
     )
     for name, wrong in (
-        ("shown", {"properties": {"shown": look("number")}}),
-        ("instance", {"instance_id": look("text"), "instance_data": {"list": [look("document")]}}),
+        ("shown", {"properties": {"shown": lookup("number")}}),
+        ("instance", {"instance_id": lookup("text"), "instance_data": {"list": [lookup("document")]}}),
     ):
         text = json.dumps({"resources": manifests[name], "outputs": wrong})
         (lab.blueprint / "manifests" / f"{name}.yaml").write_text(text)
     agent = lab.start("--log-format", log_format, "--drift-interval", "500ms")
     service = bridge.wait_for(lab.order(ORDER), "Stopped")
 
-    # Where they are meant to be they are, for nobody but their owner.
+    # The intended files contain the secrets and only their owner can read them.
     assert (lab.root / "text").read_text() == ORDER["text"]
     assert (lab.root / "lines").read_text() == ORDER["lines"]
     assert (lab.root / "number").read_text() == f"pin={NUMBER}"
-    # A number that is a secret is a text to a manifest, as every tainted value.
+    # In a manifest every secret is a text, numbers too.
     assert json.loads((lab.root / "document").read_text()) == {
         "user": f"{MARK}-json",
         "inner": [f"{MARK}-inner", str(NUMBER)],
@@ -197,7 +201,7 @@ def test_secrets_are_found_only_in_the_files_that_are_meant_to_hold_them(lab: Fa
     assert (lab.root / "users").read_text() == f"{MARK}-first {MARK}-second"
     assert (lab.root / "once").read_text() == ORDER["once"]
     assert (lab.root / "template").read_text() == f"{MARK}-first\n{MARK}-second\n{MARK} text\n"
-    for name in MEANT:
+    for name in INTENDED_FILES:
         found = os.stat(lab.root / name)
         assert (found.st_mode & 0o777, found.st_uid) == (0o600, os.geteuid()), name
     assert service["properties"]["made"].startswith("vault://")
@@ -216,14 +220,14 @@ def test_secrets_are_found_only_in_the_files_that_are_meant_to_hold_them(lab: Fa
     assert "carries a secret" in messages["instance"]
     assert messages["unloadable"].startswith("the manifest does not load")
 
-    # Changed by hand, a secret file's difference is not shown either.
+    # The difference of a secret file in a drift report is redacted too.
     bridge.scenario.do(service, "start")
     bridge.wait_for(service, "Started")
 
     def reason() -> object:
         return [each["reason"] for each in bridge.scenario.service(service["id"])["conditions"]]
 
-    wait_until(lambda: reason() == ["Drifted"], "drift is told", lambda: f"{reason()}{bridge.logs()}")
+    wait_until(lambda: reason() == ["Drifted"], "drift is reported", lambda: f"{reason()}{bridge.logs()}")
     check_everything(lab)
     check_agent(bridge)
     bridge.scenario.consumer.delete(f"/services/{service['id']}")

@@ -1,4 +1,4 @@
-"""Between the halves' words: what a manifest sees of a job, and what the server hears of a report."""
+"""Translation of jobs to manifest data and of reports to request bodies."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ SCHEMA = {
 PATHS = frozenset(find_secrets(SCHEMA))
 
 
-def test_secrets_are_found_wherever_the_schema_declares_them() -> None:
+def test_secrets_are_found_at_every_level_of_the_schema() -> None:
     assert {("password",), ("database", "pin"), ("users", "[]", "key")} == PATHS
     assert schema_members({"properties": SCHEMA, "validators": []}) == SCHEMA
     assert schema_members(SCHEMA) == SCHEMA
-    # A property that is called `properties` does not make the root a wrapped one.
+    # A property named `properties` does not make the root a wrapper.
     assert schema_members({"properties": {"type": "string"}}) == {"properties": {"type": "string"}}
     assert schema_members(None) == {}
 
 
-def test_only_references_at_places_of_secrets_are_opened() -> None:
-    """A consumer may write any text into a plain property, the reference of another's secret too."""
+def test_only_references_at_paths_of_secrets_are_replaced() -> None:
+    """A consumer may write any text into a plain property, even a reference to a secret of another consumer."""
     properties = {
         "plain": "vault://others",
         "password": "vault://a",
@@ -78,18 +78,18 @@ def report_with(outputs: dict[str, Any]) -> Report:
         ({"instance_data": {"a": [Tainted("x")]}}, "outputs.instance_data carries a secret"),
     ],
 )
-def test_outputs_that_cannot_be_sent_are_refused_by_name(outputs: dict[str, Any], problem: str) -> None:
+def test_invalid_outputs_are_refused_by_name(outputs: dict[str, Any], problem: str) -> None:
     with pytest.raises(translate.BadOutputs, match=problem):
         translate.completion_body(report_with(outputs), PATHS)
 
 
-def test_a_secret_goes_to_a_property_that_is_declared_one() -> None:
+def test_a_secret_output_needs_a_secret_property() -> None:
     body = translate.completion_body(report_with({"properties": {"password": Tainted("x")}, "instance_id": 7}), PATHS)
     assert body == {"properties": {"password": "x"}, "agentInstanceId": "7", "agentInstanceData": None}
     assert holds_secret(body)
 
 
-def test_a_failure_begins_with_a_short_line_that_stays_the_same(root: Path) -> None:
+def test_a_failure_message_starts_with_a_short_stable_line(root: Path) -> None:
     manifest = """
 - exec:
     - register: {command: sh -c 'echo detail $$; exit 3'}
@@ -104,17 +104,17 @@ def test_a_failure_begins_with_a_short_line_that_stays_the_same(root: Path) -> N
     assert first[-1] == "1 failed, 1 unmet of 2 resources"
 
 
-def test_a_failure_tells_paths_as_they_are_in_the_blueprint(root: Path) -> None:
+def test_a_failure_message_has_paths_inside_the_blueprint(root: Path) -> None:
     manifest = """
 - file:
     - ROOT/a: {ensure: present, content: "{{ template('files/none.j2') }}", owner: USER, group: GROUP, mode: "0600"}
 """
-    said = translate.failure_message(apply_text(manifest, root).report, str(root.parent))
-    assert str(root.parent) not in said
-    assert "files/none.j2" in said.split("\n")[0]
+    message = translate.failure_message(apply_text(manifest, root).report, str(root.parent))
+    assert str(root.parent) not in message
+    assert "files/none.j2" in message.split("\n")[0]
 
 
-def test_a_report_is_bounded_and_what_changed_outlives_what_was_stable() -> None:
+def test_a_large_report_drops_stable_events_before_changed_ones() -> None:
     stable = {"outcome": "stable", "diff": None, "output": "x" * 15_000}
     changed = {"outcome": "changed", "diff": "y" * 100_000, "output": None}
     document = {"manifest": "/cache/manifests/a.yaml", "events": [stable] * 100 + [changed], "outputs": None}
@@ -126,7 +126,7 @@ def test_a_report_is_bounded_and_what_changed_outlives_what_was_stable() -> None
 
 
 @given(st.recursive(st.text(st.characters()) | st.floats() | st.none(), lambda inner: st.lists(inner, max_size=3)))
-def test_whatever_a_host_says_can_be_sent(value: Any) -> None:
+def test_any_output_of_a_host_becomes_valid_json(value: Any) -> None:
     import json
 
     text = json.dumps(translate.json_safe(value), allow_nan=False, ensure_ascii=False)

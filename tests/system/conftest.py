@@ -1,4 +1,4 @@
-"""Hosts with a real systemd, and the installed `mainstay` run in them."""
+"""Throw-away hosts with a real systemd that run the installed `mainstay`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mainstay.blueprints.throw_away_host import SystemdHost, is_visible_in_host,
 from required_parts import need
 
 PROGRAM = Path(sys.executable).with_name("mainstay")
-# First on PATH: each writes down what it is asked, then is the real one.
+# Wrappers, first on PATH: each records its arguments, then runs the real program.
 RECORDED = ("systemctl", "apt-get", "dpkg")
 RECORDER = """#!/bin/sh
 [ -z "$COMMAND_RECORD" ] || echo "PROGRAM $*" >>"$COMMAND_RECORD"
@@ -27,12 +27,12 @@ ENVIRONMENT = {"MAINSTAY_STATE_DIR": "/var/lib/mainstay", "MAINSTAY_CONFIG_DIR":
 
 
 class Done:
-    """A run of `mainstay` in a host that is over."""
+    """A finished run of `mainstay` in a host."""
 
     def __init__(self, exit_code: int, document: dict[str, Any], commands: list[str]) -> None:
         self.exit_code = exit_code
         self.document = document
-        # What was asked of systemctl and of package managers, in order; questions about units are just `look`.
+        # The calls of systemctl and of package managers, in order; a query of units is shortened to `look`.
         self.commands = commands
 
     @property
@@ -49,7 +49,7 @@ class Done:
 
 
 class ManagedHost:
-    """A host and what is done in it."""
+    """A host, and the runs of `mainstay` in it."""
 
     def __init__(self, machine: SystemdHost) -> None:
         self.machine = machine
@@ -60,18 +60,18 @@ class ManagedHost:
         return self.mainstay("apply", path, "--json", *options, setup=f"cat >{path}", stdin=manifest)
 
     def mainstay(self, *words: str, setup: str = ":", stdin: str = "") -> Done:
-        """Runs it with `--json`; everything in one step, because each step into a host costs time."""
+        """Runs a command with `--json`. One script does everything, because entering a host is slow."""
         script = (
             f"{setup}; export COMMAND_RECORD=$(mktemp); code=0;"
             ' "$@" </dev/null || code=$?; echo; cat $COMMAND_RECORD; echo "exit $code"'
         )
         program = ["env", *(f"{key}={value}" for key, value in ENVIRONMENT.items()), str(PROGRAM)]
-        said = self.machine.shell(script, *program, *words, stdin=stdin)
+        output = self.machine.shell(script, *program, *words, stdin=stdin)
         try:
-            document, end = json.JSONDecoder().raw_decode(said)
+            document, end = json.JSONDecoder().raw_decode(output)
         except ValueError:
-            raise AssertionError(f"{words}: {said}") from None
-        *lines, last = said[end:].strip().split("\n")
+            raise AssertionError(f"{words}: {output}") from None
+        *lines, last = output[end:].strip().split("\n")
         commands = [line.removeprefix("systemctl ") for line in lines if line]
         commands = ["look" if command.startswith(LOOK) else command for command in commands]
         return Done(int(last.removeprefix("exit ")), document, commands)
@@ -83,7 +83,7 @@ class ManagedHost:
         return self.machine.shell(script)
 
     def snapshot(self) -> str:
-        """Everything that a dry run must leave as it is."""
+        """Everything that a dry run must not change."""
         return self.shell(
             "find /etc /usr/local/lib/systemd /opt /srv /var/lib/dpkg /var/lib/apt -xdev -printf '%p %s %m %T@\\n' | sort;"
             " systemctl list-units --all --plain --no-legend; systemctl list-unit-files --plain --no-legend"
@@ -91,27 +91,27 @@ class ManagedHost:
 
 
 def need_systemd() -> None:
-    reason = reason_not_to_run()
+    reason = why_no_host()
     need(present=reason is None, what=f"a host with a real systemd ({reason})")
 
 
 @cache
-def reason_not_to_run() -> str | None:
+def why_no_host() -> str | None:
     if not PROGRAM.exists():
         return f"mainstay is not installed beside {sys.executable}"
     return why_unavailable()
 
 
 def boot(name: str, *, network: bool = False, disk: Path | None = None) -> SystemdHost:
-    # The project and its interpreter may lie where the host has something of its own, such as below /tmp.
+    # The project and its interpreter may be below a directory that the host does not share, such as /tmp.
     needed = {Path(__file__).parents[2], Path(sys.prefix), Path(sys.base_prefix)}
-    lent = [path for path in sorted(needed) if not is_visible_in_host(path)]
-    return SystemdHost(name, read_only_binds=lent, network=network, disk=disk)
+    binds = [path for path in sorted(needed) if not is_visible_in_host(path)]
+    return SystemdHost(name, read_only_binds=binds, network=network, disk=disk)
 
 
 @pytest.fixture(scope="session")
 def shared_host() -> Iterator[ManagedHost]:
-    """One host for all tests that keep to units of their own."""
+    """One host for all tests that use only their own units."""
     need_systemd()
     with boot("shared") as machine:
         yield ManagedHost(machine)
@@ -119,7 +119,7 @@ def shared_host() -> Iterator[ManagedHost]:
 
 @pytest.fixture
 def new_hosts() -> Iterator[Callable[..., ManagedHost]]:
-    """Boots hosts for one test, as many as it asks for, side by side."""
+    """Boots any number of hosts for one test."""
     need_systemd()
     with ExitStack() as stack:
 

@@ -1,4 +1,4 @@
-"""Three real hosts work for one server: orders become units, and a host that is switched off in a job ends it right."""
+"""Three real hosts with one server: orders become units, and a host that is switched off during a job resumes it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FILES: list[dict[str, Any]] = [
         ]
     }
 ]
-# Switched off in the middle of this the first time, it goes on at the next.
+# Blocks only while /etc/web.slow exists; the first run removes it.
 SLOW = {
     "exec": [
         {
@@ -76,14 +76,14 @@ CANARY = "canary-6Fq2-on-a-real-host"
 
 @pytest.fixture
 def disks(tmp_path: Path) -> Iterator[list[Path]]:
-    """File systems in memory that outlive their hosts."""
-    places = [tmp_path / f"disk-{number}" for number in range(3)]
-    for place in places:
-        place.mkdir()
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1g,mode=755", "tmpfs", place], check=True)
-    yield places
-    for place in places:
-        subprocess.run(["umount", "-l", place], check=True)
+    """File systems in memory that survive a reboot of their hosts."""
+    mount_points = [tmp_path / f"disk-{number}" for number in range(3)]
+    for mount_point in mount_points:
+        mount_point.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1g,mode=755", "tmpfs", mount_point], check=True)
+    yield mount_points
+    for mount_point in mount_points:
+        subprocess.run(["umount", "-l", mount_point], check=True)
 
 
 def write_web(folder: Path) -> Path:
@@ -104,8 +104,8 @@ def write_web(folder: Path) -> Path:
     )
 
 
-def join(host: ManagedHost, server: Server, scenario: Scenario) -> str:
-    """The host works for the server from now on, also after it was booted again."""
+def install_agent(host: ManagedHost, server: Server, scenario: Scenario) -> str:
+    """Enrolls the host and installs the agent as a unit, so that it also starts after a reboot."""
     agent_id: str = scenario.new_agent()["id"]
     code = server.admin.post(f"/agents/{agent_id}/enrolment-codes")["code"]
     host.machine.run(str(PROGRAM), "agent", "enroll", server.url, code, check=True)
@@ -114,7 +114,7 @@ def join(host: ManagedHost, server: Server, scenario: Scenario) -> str:
 
 
 def files_on(host: ManagedHost) -> list[str]:
-    """What lies where services are made; when directories were changed last does not count."""
+    """Files in the directories of services, without modification times."""
     lines = host.snapshot().splitlines()
     return [line.rpartition(" ")[0] for line in lines if line.startswith(("/etc", "/usr", "/opt", "/srv"))]
 
@@ -123,7 +123,7 @@ def starts_on(host: ManagedHost) -> int:
     return host.shell("cat /var/log/web.starts 2>/dev/null || true").count("started")
 
 
-def test_three_hosts_serve_orders_heal_and_survive_being_switched_off(
+def test_three_hosts_serve_orders_repair_drift_and_survive_a_power_cut(
     new_hosts: Callable[..., ManagedHost], disks: list[Path], tmp_path: Path
 ) -> None:
     with ThreadPoolExecutor(3) as threads:
@@ -135,7 +135,7 @@ def test_three_hosts_serve_orders_heal_and_survive_being_switched_off(
             bridge = Bridge(server, tmp_path / "bridge")
             scenario = bridge.scenario
             kind = bridge.push(write_web(tmp_path / "blueprint"))["serviceType"]
-            agents = list(threads.map(lambda host: join(host, server, scenario), hosts))
+            agents = list(threads.map(lambda host: install_agent(host, server, scenario), hosts))
             before = list(threads.map(files_on, hosts))
 
             def logs() -> str:
@@ -175,29 +175,33 @@ def test_three_hosts_serve_orders_heal_and_survive_being_switched_off(
                 assert host.shell("cat /etc/web.conf") == f"good day from shop{number}\n"
                 assert starts_on(host) == 2
 
-            # What somebody does by hand is mended, and told.
+            # Manual changes are repaired and reported.
             hosts[0].shell("echo by hand >/etc/web.conf")
             hosts[1].shell("systemctl stop web")
-            wait_until(lambda: hosts[0].shell("cat /etc/web.conf") == "good day from shop0\n", "mended", logs)
-            wait_until(lambda: hosts[1].shell("systemctl is-active web || true") == "active\n", "mended", logs)
+            wait_until(lambda: hosts[0].shell("cat /etc/web.conf") == "good day from shop0\n", "repaired", logs)
+            wait_until(lambda: hosts[1].shell("systemctl is-active web || true") == "active\n", "repaired", logs)
 
-            def is_told(service: Any) -> bool:
+            def is_reported(service: Any) -> bool:
                 conditions = scenario.service(service["id"])["conditions"]
                 return any(each["reason"] in ("Repaired", "InSync") for each in conditions)
 
             for service in services:
-                wait_until(lambda service=service: is_told(service), "its condition is told", logs)  # type: ignore[misc]
+                wait_until(lambda service=service: is_reported(service), "the condition is reported", logs)  # type: ignore[misc]
 
-            # Switched off in the middle of a job, and on again.
+            # Switched off during a job, and booted again.
             starts = starts_on(hosts[2])
             hosts[2].shell("touch /etc/web.slow")
             scenario.consumer.patch(f"/services/{services[2]['id']}", {"properties": {"greeting": "still here"}})
-            wait_until(lambda: "slow" in hosts[2].shell("cat /var/log/web.slow 2>/dev/null || true"), "at work", logs)
+            wait_until(
+                lambda: "slow" in hosts[2].shell("cat /var/log/web.slow 2>/dev/null || true"),
+                "the job is running",
+                logs,
+            )
             hosts[2].machine.__exit__(None, None, None)
             hosts[2].machine.__enter__()
             wait_for(services[2], "Started")
             assert hosts[2].shell("cat /etc/web.conf") == "still here from shop2\n"
-            # Once by the boot, once by the refresh that was owed.
+            # One start by the boot, one by the owed refresh.
             assert starts_on(hosts[2]) == starts + 2
             assert hosts[2].shell("cat /var/log/web.slow") == "slow\n"
             assert hosts[2].shell("ls /var/lib/mainstay/agent/jobs") == ""

@@ -1,4 +1,4 @@
-"""Packages really installed, pinned, upgraded and removed by apt, from a repository inside the host."""
+"""Packages on a real host: installed, pinned, upgraded and removed by apt, from a repository inside the host."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from system.conftest import Done, ManagedHost, boot, need_systemd
 
 INSTALL = "apt-get --quiet --yes --option=Dpkg::Options::=--force-confdef --option=Dpkg::Options::=--force-confold"
 UPDATE = "apt-get --quiet update"
-# Makes tiny 1.0 and 2.0, other 1.0, and fragile 1.0, whose first installation ends with dpkg killed.
+# Creates tiny 1.0 and 2.0, other 1.0, and fragile 1.0, whose first installation kills dpkg.
 REPOSITORY = r"""
 rm -rf /etc/apt/sources.list /etc/apt/sources.list.d/* /var/lib/apt/lists/* /etc/apt/apt.conf.d/*
 mkdir -p /srv/repository /var/lib/apt/lists/partial
@@ -21,7 +21,7 @@ echo 'deb [trusted=yes] file:/srv/repository ./' >/etc/apt/sources.list.d/local.
 cd /srv/repository
 package() {
   rm -rf /tmp/build; mkdir -p /tmp/build/DEBIAN /tmp/build/etc
-  printf 'Package: %s\nVersion: %s\nArchitecture: all\nMaintainer: nobody <nobody@example.org>\nDescription: tiny\n' \
+  printf 'Package: %s\nVersion: %s\nArchitecture: all\nMaintainer: test <test@example.org>\nDescription: tiny\n' \
     $1 $2 >/tmp/build/DEBIAN/control
   echo "settings of $1 $2" >/tmp/build/etc/$1.conf
   echo /etc/$1.conf >/tmp/build/DEBIAN/conffiles
@@ -70,12 +70,12 @@ def messages(done: Done) -> list[str | None]:
 
 @pytest.fixture
 def clean(host: ManagedHost) -> ManagedHost:
-    """Without any of our packages, and with lists that were just fetched."""
+    """A host without the test packages, and with fresh package lists."""
     host.shell("dpkg --purge tiny other fragile >/dev/null 2>&1; apt-get --quiet update >/dev/null")
     return host
 
 
-def test_lists_that_were_never_fetched_are_fetched_once_and_not_in_a_dry_run(host: ManagedHost) -> None:
+def test_missing_lists_are_fetched_once_and_not_in_a_dry_run(host: ManagedHost) -> None:
     manifest = packages(tiny="present", other="present")
     before = host.snapshot()
     foreseen = host.apply(manifest, "--noop")
@@ -87,7 +87,7 @@ def test_lists_that_were_never_fetched_are_fetched_once_and_not_in_a_dry_run(hos
     assert installed(host) == {"tiny": "2.0", "other": "1.0"}
 
 
-def test_a_package_is_installed_pinned_upgraded_and_removed_each_as_foreseen(clean: ManagedHost) -> None:
+def test_a_package_is_installed_pinned_upgraded_and_removed_as_forecast(clean: ManagedHost) -> None:
     steps = [
         ("1.0", "Would have installed version 1.0", f"{INSTALL} --allow-downgrades install tiny=1.0", "1.0"),
         ("present", None, None, "1.0"),
@@ -111,7 +111,7 @@ def test_a_package_is_installed_pinned_upgraded_and_removed_each_as_foreseen(cle
         assert again.commands == []
 
 
-def test_neighbours_go_in_one_transaction_and_each_has_its_own_event(clean: ManagedHost) -> None:
+def test_neighbouring_packages_share_one_transaction_and_have_their_own_events(clean: ManagedHost) -> None:
     done = clean.apply(packages(tiny="1.0", other="present"))
     assert done.commands == [f"{INSTALL} --allow-downgrades install tiny=1.0 other"]
     assert done.outcomes == {"package#tiny": "changed", "package#other": "changed"}
@@ -124,7 +124,7 @@ def test_neighbours_go_in_one_transaction_and_each_has_its_own_event(clean: Mana
     assert installed(clean) == {}
 
 
-def test_one_that_cannot_be_does_not_keep_its_neighbours_from_being(clean: ManagedHost) -> None:
+def test_a_failing_package_does_not_affect_its_neighbours(clean: ManagedHost) -> None:
     done = clean.apply(packages(tiny="present", nosuch="present", other="present"))
     assert list(done.outcomes.values()) == ["changed", "failed", "changed"]
     assert done.events["package#nosuch"]["errors"] == ["apt has no package nosuch"]
@@ -137,14 +137,14 @@ def test_one_that_cannot_be_does_not_keep_its_neighbours_from_being(clean: Manag
     assert "held packages" in done.events["package#other"]["errors"][0].lower()
 
 
-def test_settings_that_were_changed_are_kept(clean: ManagedHost) -> None:
+def test_edited_configuration_files_are_kept(clean: ManagedHost) -> None:
     clean.apply(packages(tiny="1.0"))
     clean.machine.write("/etc/tiny.conf", "mine\n")
     assert clean.apply(packages(tiny="2.0")).exit_code == 0
     assert clean.machine.read("/etc/tiny.conf") == "mine\n"
 
 
-def test_lists_are_fetched_again_when_they_are_older_than_a_day(clean: ManagedHost) -> None:
+def test_lists_older_than_a_day_are_fetched_again(clean: ManagedHost) -> None:
     manifest = packages(tiny="latest", other="latest")
     clean.apply(manifest)
     assert clean.apply(manifest).commands == []
@@ -154,7 +154,7 @@ def test_lists_are_fetched_again_when_they_are_older_than_a_day(clean: ManagedHo
     assert clean.apply(manifest).commands == []
 
 
-def test_lists_that_cannot_be_fetched_are_told_in_a_line_and_the_old_ones_serve(clean: ManagedHost) -> None:
+def test_lists_that_cannot_be_fetched_are_a_warning_and_the_old_ones_are_used(clean: ManagedHost) -> None:
     lost = "/etc/apt/sources.list.d/lost.list"
     clean.machine.write(lost, "deb [trusted=yes] file:/srv/nowhere ./\n")
     clean.shell("touch -d '25 hours ago' /var/lib/apt/lists/partial /var/lib/apt/lists; rm -rf /var/lib/apt/periodic")
@@ -180,16 +180,18 @@ def test_an_interrupted_dpkg_is_repaired(clean: ManagedHost) -> None:
     assert installed(clean) == {"other": "1.0", "fragile": "1.0"}
 
 
-def test_what_a_transaction_that_was_cut_off_brought_is_a_change(clean: ManagedHost) -> None:
+def test_a_package_of_an_interrupted_transaction_is_a_change(clean: ManagedHost) -> None:
     clean.shell("rm -f /var/lib/fragile")
-    told = {"command": "true", "refresh_only": True, "subscribe": ["package#fragile"]}
-    done = clean.apply(packages(tiny="present", fragile="present") + yaml.safe_dump([{"exec": [{"told": told}]}]))
+    notified = {"command": "true", "refresh_only": True, "subscribe": ["package#fragile"]}
+    done = clean.apply(
+        packages(tiny="present", fragile="present") + yaml.safe_dump([{"exec": [{"notified": notified}]}])
+    )
     assert installed(clean) == {"tiny": "2.0", "fragile": "1.0"}
     assert list(done.outcomes.values()) == ["changed", "changed", "refreshed"]
     assert done.events["package#fragile"]["reason"] == "package is absent, expected present"
 
 
-def test_the_lock_of_another_package_manager_is_waited_for(clean: ManagedHost) -> None:
+def test_a_run_waits_for_the_lock_of_another_package_manager(clean: ManagedHost) -> None:
     holding = (
         "import fcntl, time; lock = open('/var/lib/dpkg/lock-frontend', 'w'); fcntl.lockf(lock, fcntl.LOCK_EX);"
         "print('held', flush=True); time.sleep(2)"
@@ -197,15 +199,15 @@ def test_the_lock_of_another_package_manager_is_waited_for(clean: ManagedHost) -
     holder = clean.machine.popen("python3", "-c", holding)
     assert holder.stdout is not None
     assert holder.stdout.readline() == "held\n"
-    begun = time.monotonic()
+    started = time.monotonic()
     done = clean.apply(packages(tiny="present"))
     assert done.outcomes == {"package#tiny": "changed"}
-    assert time.monotonic() - begun > 1.5
+    assert time.monotonic() - started > 1.5
     assert len(done.commands) > 1
     holder.communicate()
 
 
-def test_a_service_hears_of_its_package_and_is_unknown_before_that_comes(clean: ManagedHost) -> None:
+def test_a_service_subscribes_to_its_package_and_is_unknown_before_it_is_installed(clean: ManagedHost) -> None:
     unit = "[Service]\nExecStart=/bin/sleep infinity\n"
     service = {"ensure": "running", "subscribe": ["package#tiny", "package#other"]}
     manifest = packages(tiny="latest", other="present") + yaml.safe_dump([{"service": [{"daemon": service}]}])
@@ -221,7 +223,7 @@ def test_a_service_hears_of_its_package_and_is_unknown_before_that_comes(clean: 
     assert list(clean.apply(manifest).outcomes.values()) == ["stable", "stable", "stable"]
 
 
-def test_a_database_that_cannot_be_read_is_not_taken_for_an_empty_one(clean: ManagedHost) -> None:
+def test_an_unreadable_package_database_is_a_failure(clean: ManagedHost) -> None:
     clean.apply(packages(tiny="1.0"))
     clean.shell("cp /var/lib/dpkg/status /home/status; echo garbage >>/var/lib/dpkg/status")
     try:
@@ -235,7 +237,7 @@ def test_a_database_that_cannot_be_read_is_not_taken_for_an_empty_one(clean: Man
         clean.shell("cp /home/status /var/lib/dpkg/status")
 
 
-def test_a_name_is_never_a_pattern_or_an_order(clean: ManagedHost) -> None:
+def test_a_name_is_never_a_pattern_or_an_option(clean: ManagedHost) -> None:
     for name in ("tin.", "ti.y", "tiny+"):
         foreseen = clean.apply(packages(**{name: "present"}), "--noop")
         assert messages(foreseen) == [f"Unknown until applied: apt has no package {name}"]
@@ -245,7 +247,7 @@ def test_a_name_is_never_a_pattern_or_an_order(clean: ManagedHost) -> None:
     assert installed(clean) == {}
 
 
-def test_a_held_package_is_left_alone_and_a_dry_run_knows(clean: ManagedHost) -> None:
+def test_a_held_package_is_not_changed_and_a_dry_run_forecasts_it(clean: ManagedHost) -> None:
     clean.apply(packages(tiny="1.0"))
     clean.shell("apt-mark hold tiny >/dev/null")
     for ensure, reason in (
@@ -263,7 +265,7 @@ def test_a_held_package_is_left_alone_and_a_dry_run_knows(clean: ManagedHost) ->
     clean.shell("apt-mark unhold tiny >/dev/null")
 
 
-def test_the_latest_is_what_the_hosts_preferences_say(clean: ManagedHost) -> None:
+def test_latest_follows_the_apt_preferences_of_the_host(clean: ManagedHost) -> None:
     clean.apply(packages(tiny="2.0"))
     clean.machine.write("/etc/apt/preferences.d/tiny", "Package: tiny\nPin: version 1.0\nPin-Priority: 1001\n")
     try:

@@ -1,4 +1,4 @@
-"""Every YAML block of the documents the service type was made from, as it stands in their text, on a real host."""
+"""Every YAML block of the seed documents about units, unchanged, on a real host."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_every_example_of_the_seeds_is_covered() -> None:
     assert list(SYSTEMD) == ["Subscribe and Refresh"]
 
 
-def test_the_three_ways_to_say_whether_a_unit_starts_at_boot(shared_host: ManagedHost) -> None:
+def test_enable_can_be_absent_true_or_false(shared_host: ManagedHost) -> None:
     host = shared_host
     host.unit("myapp", UNIT)
     host.shell("systemctl daemon-reload")
@@ -33,7 +33,7 @@ def test_the_three_ways_to_say_whether_a_unit_starts_at_boot(shared_host: Manage
     ]
 
 
-def test_a_subscription_must_name_what_stands_in_the_manifest(shared_host: ManagedHost) -> None:
+def test_a_subscription_must_name_a_resource_of_the_manifest(shared_host: ManagedHost) -> None:
     done = shared_host.apply(SERVICE["Subscribe Behavior"])
     assert done.exit_code == 2
     assert [fault["message"] for fault in done.document["faults"]] == [
@@ -42,7 +42,7 @@ def test_a_subscription_must_name_what_stands_in_the_manifest(shared_host: Manag
     ]
 
 
-def test_a_file_that_changes_restarts_its_service(shared_host: ManagedHost) -> None:
+def test_a_changed_file_restarts_its_unit(shared_host: ManagedHost) -> None:
     host = shared_host
     host.unit("myapp", UNIT)
     host.shell("mkdir -p /etc/myapp; rm -f /etc/myapp/config.yaml; systemctl daemon-reload; systemctl stop myapp")

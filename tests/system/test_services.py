@@ -1,4 +1,4 @@
-"""Units on a real systemd: what is found, what is asked of systemctl, and what becomes of it."""
+"""Units on a real systemd: the actual state, the calls of systemctl, and the resulting state."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def fill_in(value: Any, name: str) -> Any:
 
 
 def collapse(commands: list[str]) -> list[str]:
-    """How often one has to look until a unit has settled is not fixed."""
+    """The number of queries until a unit has settled varies."""
     return [command for command, _ in groupby(commands)]
 
 
-class Played:
-    """A case that was played through: foreseen, done, and where that changed something done again."""
+class CaseRun:
+    """The runs of one case: a dry run, a real run, and a second run if the first changed something."""
 
     def __init__(self, host: ManagedHost, name: str, case: dict[str, Any]) -> None:
         path = f"/home/{name}.yaml"
@@ -56,34 +56,34 @@ class Played:
             host.unit(name, UNITS[case["unit"]])
             given = f"systemctl daemon-reload; {given}"
         host.shell(given)
-        self.foreseen = host.apply(manifest, "--noop", path=path)
+        self.forecast = host.apply(manifest, "--noop", path=path)
         if "--no-block" in given:
-            # What was under way may have arrived meanwhile.
+            # The pending start may have finished meanwhile.
             host.shell(f"systemctl stop {name} || true; {given}")
         self.done = host.apply(manifest, path=path)
-        self.again = None if case["outcome"] in ("failed", "stable") else host.apply(manifest, path=path)
+        self.second = None if case["outcome"] in ("failed", "stable") else host.apply(manifest, path=path)
 
 
 @pytest.fixture(scope="module")
-def played(shared_host: ManagedHost) -> Iterator[dict[str, Future[Played]]]:
-    """All cases, several at a time on one host: most of their time is waiting whether a unit lasts."""
+def case_runs(shared_host: ManagedHost) -> Iterator[dict[str, Future[CaseRun]]]:
+    """All cases, several in parallel on one host: most of the time they wait for a unit to settle."""
     with ThreadPoolExecutor(max_workers=6) as pool:
-        yield {name: pool.submit(Played, shared_host, name, case) for name, case in CASES}
+        yield {name: pool.submit(CaseRun, shared_host, name, case) for name, case in CASES}
         pool.shutdown(cancel_futures=True)
 
 
 @pytest.mark.parametrize(("name", "case"), [pytest.param(*pair, id=pair[1]["case"]) for pair in CASES])
-def test_a_unit_is_brought_to_its_state_by_exactly_these_commands(
-    played: dict[str, Future[Played]], shared_host: ManagedHost, name: str, case: dict[str, Any]
+def test_a_unit_reaches_its_state_with_exactly_these_commands(
+    case_runs: dict[str, Future[CaseRun]], shared_host: ManagedHost, name: str, case: dict[str, Any]
 ) -> None:
-    play = played[name].result()
+    case_run = case_runs[name].result()
     identity = f"service#{name}"
-    assert play.foreseen.events[identity]["noop_message"] == case.get("noop_message")
-    assert play.foreseen.changing == []
+    assert case_run.forecast.events[identity]["noop_message"] == case.get("noop_message")
+    assert case_run.forecast.changing == []
 
-    event = play.done.events[identity]
+    event = case_run.done.events[identity]
     assert event["outcome"] == case["outcome"], event
-    assert collapse(play.done.commands) == fill_in(case["commands"], name)
+    assert collapse(case_run.done.commands) == fill_in(case["commands"], name)
     changed = case.get("changed", case["outcome"] in ("changed", "refreshed"))
     assert changed in (event["changed"], "either"), event
     expected_errors = fill_in(case.get("errors", []), name)
@@ -96,6 +96,6 @@ def test_a_unit_is_brought_to_its_state_by_exactly_these_commands(
         assert event["state"][key] == value, (key, event["state"])
     assert event["duration_seconds"] < case.get("within_seconds", 90)
     shared_host.shell(fill_in(case.get("holds", ":"), name))
-    if play.again is not None:
-        assert play.again.outcomes[identity] == "stable"
-        assert play.again.changing == []
+    if case_run.second is not None:
+        assert case_run.second.outcomes[identity] == "stable"
+        assert case_run.second.changing == []

@@ -12,7 +12,7 @@ GREET = "/opt/hello/hello --check 8090"
 MAIN_PID = "systemctl show --value -p MainPID hello"
 
 
-def test_the_example_stack_comes_up_reloads_restarts_and_tells_how_it_is(new_host: ManagedHost) -> None:
+def test_the_example_stack_starts_reloads_restarts_and_is_monitored(new_host: ManagedHost) -> None:
     host = new_host
 
     def run(*options: str) -> dict[str, str]:
@@ -20,11 +20,11 @@ def test_the_example_stack_comes_up_reloads_restarts_and_tells_how_it_is(new_hos
         return {name.partition("#")[2]: outcome for name, outcome in done.outcomes.items()}
 
     before = host.snapshot()
-    foreseen = run("--noop")
+    forecast = run("--noop")
     assert host.snapshot() == before
     first = run()
-    # There is nothing to restart yet, and a dry run cannot know that the command would find so.
-    assert first == foreseen
+    # Nothing runs yet, so the restart command does nothing; a dry run cannot know that.
+    assert first == forecast
     assert first["hello"] == "changed"
     assert host.shell(GREET) == "hello\n"
     assert host.shell("systemctl is-enabled hello") == "enabled\n"
@@ -53,8 +53,8 @@ def test_one_unit_is_ensured_and_its_status_shown(shared_host: ManagedHost) -> N
     host = shared_host
     host.unit("single", "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n")
     words = ("ensure", "service", "single", "--ensure", "running", "--enable", "--json")
-    foreseen = host.mainstay(*words, "--noop")
-    assert foreseen.events["service#single"]["noop_message"] == "Would have started, would have enabled"
+    forecast = host.mainstay(*words, "--noop")
+    assert forecast.events["service#single"]["noop_message"] == "Would have started, would have enabled"
     assert host.mainstay(*words).outcomes == {"service#single": "changed"}
     assert host.mainstay(*words).outcomes == {"service#single": "stable"}
     status = host.machine.run(str(PROGRAM), "status", "service", "single", "--json", environment=ENVIRONMENT)
@@ -71,7 +71,7 @@ def test_one_unit_is_ensured_and_its_status_shown(shared_host: ManagedHost) -> N
     }
 
 
-def test_the_status_of_a_dangerous_name_is_refused_before_anything_runs(shared_host: ManagedHost) -> None:
+def test_the_status_of_a_dangerous_name_is_refused_before_any_command_runs(shared_host: ManagedHost) -> None:
     for kind, name in (("service", "--help"), ("service", "a;b"), ("package", "a-"), ("service", "app@1")):
         done = shared_host.machine.run(
             str(PROGRAM), "status", "--json", kind, "--", name, environment={**ENVIRONMENT, "PATH": "/nowhere"}

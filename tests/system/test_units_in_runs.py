@@ -1,4 +1,4 @@
-"""Units among other resources, on a real systemd: unit files, refreshes that must not get lost, dry runs, many units."""
+"""Units with other resources on a real systemd: unit files, owed refreshes, dry runs, many units."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ def starts(host: ManagedHost, name: str) -> int:
 
 
 # ---- unit files ----
-def test_a_unit_whose_file_is_written_in_the_same_run_is_foreseen_and_then_found(new_host: ManagedHost) -> None:
+def test_a_unit_whose_file_is_written_in_the_same_run_is_forecast_and_started(new_host: ManagedHost) -> None:
     manifest = unit_file("fresh", "simple") + service("fresh", enable=True) + unit_file("bare", "static")
     manifest += service("bare", enable=True)
     before = new_host.snapshot()
-    foreseen = new_host.apply(manifest, "--noop")
-    assert [event["noop_message"] for event in foreseen.document["events"]] == [
+    forecast = new_host.apply(manifest, "--noop")
+    assert [event["noop_message"] for event in forecast.document["events"]] == [
         "Would have created the file",
         "Would have started, would have enabled",
         "Would have created the file",
         "Would have started",
     ]
-    assert foreseen.changing == []
+    assert forecast.changing == []
     assert new_host.snapshot() == before
 
     done = new_host.apply(manifest)
     assert set(done.outcomes.values()) == {"changed"}
-    # Once before the first change, and again because the run wrote another unit file since.
+    # Once before the first change, and again after the second unit file.
     assert done.changing == [
         "daemon-reload --system",
         "start --system fresh",
@@ -66,16 +66,16 @@ def test_a_unit_whose_file_is_written_in_the_same_run_is_foreseen_and_then_found
     assert again.commands == ["look"]
 
 
-def test_a_dry_run_knows_units_whose_files_would_change_or_go(shared_host: ManagedHost) -> None:
+def test_a_dry_run_forecasts_units_whose_files_would_change_or_be_removed(shared_host: ManagedHost) -> None:
     host = shared_host
-    place = "/etc/systemd/system"
-    host.unit("goes", UNITS["simple"], place)
-    host.unit("becomes", UNITS["static"], place)
+    unit_directory = "/etc/systemd/system"
+    host.unit("goes", UNITS["simple"], unit_directory)
+    host.unit("becomes", UNITS["static"], unit_directory)
     host.unit("linked", UNITS["simple"])
     host.shell("systemctl daemon-reload")
-    manifest = yaml.safe_dump([{"file": [{f"{place}/goes.service": {"ensure": "absent"}}]}])
+    manifest = yaml.safe_dump([{"file": [{f"{unit_directory}/goes.service": {"ensure": "absent"}}]}])
     manifest += unit_file("becomes", "simple")
-    links = f"{place}/multi-user.target.wants"
+    links = f"{unit_directory}/multi-user.target.wants"
     manifest += yaml.safe_dump(
         [
             {"file": [{links: {"ensure": "directory", "owner": "root", "group": "root", "mode": "0755"}}]},
@@ -92,10 +92,10 @@ def test_a_dry_run_knows_units_whose_files_would_change_or_go(shared_host: Manag
         ]
     )
     manifest += service("goes", ensure="stopped") + service("becomes", enable=True) + service("linked", enable=True)
-    foreseen = host.apply(manifest, "--noop")
-    assert foreseen.events["service#goes"]["warnings"] == ["service not found: goes; there is nothing to stop"]
-    assert foreseen.events["service#becomes"]["noop_message"] == "Would have started, would have enabled"
-    assert foreseen.events["service#linked"]["noop_message"] == "Would have started"
+    forecast = host.apply(manifest, "--noop")
+    assert forecast.events["service#goes"]["warnings"] == ["service not found: goes; there is nothing to stop"]
+    assert forecast.events["service#becomes"]["noop_message"] == "Would have started, would have enabled"
+    assert forecast.events["service#linked"]["noop_message"] == "Would have started"
     done = host.apply(manifest)
     assert done.events["service#goes"]["outcome"] == "stable"
     assert "enable --system becomes" in done.changing
@@ -103,11 +103,11 @@ def test_a_dry_run_knows_units_whose_files_would_change_or_go(shared_host: Manag
     assert done.exit_code == 0
 
 
-def test_what_systemd_remembers_of_a_loaded_unit_is_not_taken_for_its_files(shared_host: ManagedHost) -> None:
+def test_a_forecast_reads_unit_files_and_not_the_loaded_units_of_systemd(shared_host: ManagedHost) -> None:
     host = shared_host
-    place = "/etc/systemd/system"
-    links = f"{place}/multi-user.target.wants"
-    host.unit("gains", UNITS["static"], place)
+    unit_directory = "/etc/systemd/system"
+    links = f"{unit_directory}/multi-user.target.wants"
+    host.unit("gains", UNITS["static"], unit_directory)
     host.unit("wanted", UNITS["simple"])
     host.unit("edited", UNITS["static"])
     host.unit("unmasked", UNITS["simple"])
@@ -118,12 +118,12 @@ def test_what_systemd_remembers_of_a_loaded_unit_is_not_taken_for_its_files(shar
     manifest = unit_file("gains", "simple") + service("gains", enable=True)
     link = {"ensure": "link", "target": "/usr/local/lib/systemd/system/wanted.service"}
     manifest += yaml.safe_dump([{"file": [{f"{links}/wanted.service": link}]}]) + service("wanted", enable=True)
-    manifest += yaml.safe_dump([{"file": [{f"{place}/unmasked.service": {"ensure": "absent"}}]}])
+    manifest += yaml.safe_dump([{"file": [{f"{unit_directory}/unmasked.service": {"ensure": "absent"}}]}])
     manifest += service("unmasked", enable=True)
-    # Somebody else changed this one.
+    # This one is changed outside the run.
     host.unit("edited", UNITS["simple"])
     manifest += service("edited", enable=True)
-    foreseen = host.apply(manifest, "--noop")
+    forecast = host.apply(manifest, "--noop")
     done = host.apply(manifest)
     for name, message in (
         ("gains", "Would have enabled"),
@@ -131,7 +131,7 @@ def test_what_systemd_remembers_of_a_loaded_unit_is_not_taken_for_its_files(shar
         ("unmasked", "Would have started"),
         ("edited", "Would have enabled"),
     ):
-        assert foreseen.events[f"service#{name}"]["noop_message"] == message
+        assert forecast.events[f"service#{name}"]["noop_message"] == message
         assert done.outcomes[f"service#{name}"] == ("changed" if message else "stable")
     assert [command for command in done.changing if not command.startswith("daemon-reload")] == [
         "enable --system gains",
@@ -141,22 +141,22 @@ def test_what_systemd_remembers_of_a_loaded_unit_is_not_taken_for_its_files(shar
     assert set(host.apply(manifest).outcomes.values()) == {"stable"}
 
 
-def test_a_dry_run_knows_links_that_are_there_and_links_that_would_be(shared_host: ManagedHost) -> None:
+def test_a_dry_run_forecasts_existing_and_planned_links(shared_host: ManagedHost) -> None:
     host = shared_host
-    place = "/etc/systemd/system"
-    host.unit("returns", UNITS["simple"], place)
+    unit_directory = "/etc/systemd/system"
+    host.unit("returns", UNITS["simple"], unit_directory)
     host.unit("proper", UNITS["simple"])
-    # Its file went, what had enabled it stayed.
+    # Its file is removed, the link that enabled it stays.
     host.shell(
-        f"systemctl daemon-reload; systemctl enable returns; rm {place}/returns.service; systemctl daemon-reload"
+        f"systemctl daemon-reload; systemctl enable returns; rm {unit_directory}/returns.service; systemctl daemon-reload"
     )
     link = {"ensure": "link", "target": "/usr/local/lib/systemd/system/proper.service"}
     manifest = unit_file("returns", "simple") + service("returns", enable=True)
-    manifest += yaml.safe_dump([{"file": [{f"{place}/by-another-name.service": link}]}])
+    manifest += yaml.safe_dump([{"file": [{f"{unit_directory}/by-another-name.service": link}]}])
     manifest += service("by-another-name", enable=True)
-    foreseen = host.apply(manifest, "--noop")
-    assert foreseen.events["service#returns"]["noop_message"] == "Would have started"
-    assert foreseen.events["service#by-another-name"]["noop_message"] == "Would have started"
+    forecast = host.apply(manifest, "--noop")
+    assert forecast.events["service#returns"]["noop_message"] == "Would have started"
+    assert forecast.events["service#by-another-name"]["noop_message"] == "Would have started"
     done = host.apply(manifest)
     assert [command for command in done.changing if not command.startswith("daemon-reload")] == [
         "start --system returns",
@@ -164,36 +164,36 @@ def test_a_dry_run_knows_links_that_are_there_and_links_that_would_be(shared_hos
     ]
 
 
-def test_systemd_is_told_once_and_again_only_for_units_whose_files_changed(shared_host: ManagedHost) -> None:
+def test_systemd_is_reloaded_once_and_again_only_for_units_whose_files_changed(shared_host: ManagedHost) -> None:
     host = shared_host
-    for name in ("told1", "told2", "told3"):
+    for name in ("unit1", "unit2", "unit3"):
         host.unit(name, UNITS["simple"])
     host.shell(
-        "systemctl daemon-reload; systemctl start told3; sed -i s/infinity/1000000/ /usr/local/lib/systemd/system/told3.service"
+        "systemctl daemon-reload; systemctl start unit3; sed -i s/infinity/1000000/ /usr/local/lib/systemd/system/unit3.service"
     )
     done = host.apply(
-        service("told1") + service("told2") + file("/etc/unrelated.conf", "x") + service("told3", enable=True)
+        service("unit1") + service("unit2") + file("/etc/unrelated.conf", "x") + service("unit3", enable=True)
     )
     assert done.changing == [
         "daemon-reload --system",
-        "start --system told1",
-        "start --system told2",
-        "enable --system told3",
+        "start --system unit1",
+        "start --system unit2",
+        "enable --system unit3",
     ]
-    host.shell("sed -i s/1000000/1000001/ /usr/local/lib/systemd/system/told2.service; systemctl stop told1")
-    done = host.apply(service("told1") + command("true", refresh_only=False) + service("told2", enable=True))
-    # told2's file was changed by somebody else; the reload before told1's start has told systemd of that, too.
-    assert done.changing == ["daemon-reload --system", "start --system told1", "enable --system told2"]
+    host.shell("sed -i s/1000000/1000001/ /usr/local/lib/systemd/system/unit2.service; systemctl stop unit1")
+    done = host.apply(service("unit1") + command("true", refresh_only=False) + service("unit2", enable=True))
+    # The file of unit2 was changed outside the run; the reload before the start of unit1 covers it too.
+    assert done.changing == ["daemon-reload --system", "start --system unit1", "enable --system unit2"]
     done = host.apply(
-        service("told1", enable=True)
-        + command("sed -i s/1000001/1000002/ /usr/local/lib/systemd/system/told2.service")
-        + service("told2", enable=False)
+        service("unit1", enable=True)
+        + command("sed -i s/1000001/1000002/ /usr/local/lib/systemd/system/unit2.service")
+        + service("unit2", enable=False)
     )
     assert done.changing == [
         "daemon-reload --system",
-        "enable --system told1",
+        "enable --system unit1",
         "daemon-reload --system",
-        "disable --system told2",
+        "disable --system unit2",
     ]
 
 
@@ -217,7 +217,7 @@ def test_three_subscriptions_restart_a_unit_once(shared_host: ManagedHost) -> No
     assert starts(host, "thrice") == 2
 
 
-def test_a_run_that_is_killed_before_the_restart_leaves_it_to_the_next(shared_host: ManagedHost) -> None:
+def test_a_restart_owed_by_a_killed_run_happens_in_the_next_run(shared_host: ManagedHost) -> None:
     host = shared_host
     host.unit("owed", UNITS["counting"])
     path = "/home/owed.yaml"
@@ -235,15 +235,15 @@ def test_a_run_that_is_killed_before_the_restart_leaves_it_to_the_next(shared_ho
     assert host.machine.read("/etc/owed.conf") == "two"
     assert starts(host, "owed") == 1
 
-    foreseen = host.apply(manifest("two"), "--noop", path=path)
-    assert foreseen.events["service#owed"]["noop_message"] == "Would have restarted via subscribe"
+    forecast = host.apply(manifest("two"), "--noop", path=path)
+    assert forecast.events["service#owed"]["noop_message"] == "Would have restarted via subscribe"
     done = host.apply(manifest("two"), path=path)
     assert list(done.outcomes.values()) == ["stable", "stable", "refreshed"]
     assert starts(host, "owed") == 2
     assert list(host.apply(manifest("two"), path=path).outcomes.values()) == ["stable", "stable", "stable"]
 
 
-def test_a_refresh_that_was_done_is_not_repeated_because_enabling_failed(shared_host: ManagedHost) -> None:
+def test_a_refresh_is_not_repeated_if_enabling_failed(shared_host: ManagedHost) -> None:
     host = shared_host
     host.unit("stuck", UNITS["cannot-be-enabled"])
     path = "/home/stuck.yaml"
@@ -261,25 +261,25 @@ def test_a_refresh_that_was_done_is_not_repeated_because_enabling_failed(shared_
     assert starts(host, "stuck") == 2
 
 
-def test_a_run_that_is_asked_to_end_does_not_wait_for_a_slow_start(shared_host: ManagedHost) -> None:
+def test_a_stopped_run_does_not_wait_for_a_slow_start(shared_host: ManagedHost) -> None:
     host = shared_host
     host.unit("endless", UNITS["simple"].replace("[Service]", "[Service]\nType=notify\nTimeoutStartSec=120"))
     host.machine.write("/home/endless.yaml", service("endless") + service("never-reached"))
-    said = host.shell(
+    output = host.shell(
         f"MAINSTAY_STATE_DIR=/var/lib/mainstay {PROGRAM} apply /home/endless.yaml & pid=$!;"
         " until systemctl is-active endless | grep -q ^activating; do sleep 0.1; done;"
         " kill -TERM $pid; code=0; wait $pid || code=$?; echo code $code; systemctl stop endless"
     )
-    assert said.splitlines()[-1] == "code 143"
-    assert "interrupted while its command was running" in said
-    assert "skipped   service#never-reached" in said
+    assert output.splitlines()[-1] == "code 143"
+    assert "interrupted while its command was running" in output
+    assert "skipped   service#never-reached" in output
 
 
-# ---- what is not known before a run ----
-def test_what_only_a_command_or_package_brings_is_unknown_until_applied(shared_host: ManagedHost) -> None:
+# ---- unknown until applied ----
+def test_a_unit_created_by_a_command_is_unknown_until_applied(shared_host: ManagedHost) -> None:
     host = shared_host
     text = UNITS["simple"].replace("\n", "\\n")
-    script = f"printf '{text}' >/etc/systemd/system/brought.service"
+    script = f"printf '{text}' >/etc/systemd/system/created.service"
     maker = yaml.safe_dump(
         [
             {
@@ -288,26 +288,26 @@ def test_what_only_a_command_or_package_brings_is_unknown_until_applied(shared_h
                         "make": {
                             "command": script,
                             "provider": "shell",
-                            "creates": "/etc/systemd/system/brought.service",
+                            "creates": "/etc/systemd/system/created.service",
                         }
                     }
                 ]
             }
         ]
     )
-    alone = host.apply(service("brought"), "--noop")
-    assert alone.events["service#brought"]["errors"] == ["service not found: brought"]
-    for wanted in (service("brought"), service("brought", ensure="stopped")):
-        foreseen = host.apply(maker + wanted, "--noop")
-        event = foreseen.events["service#brought"]
+    alone = host.apply(service("created"), "--noop")
+    assert alone.events["service#created"]["errors"] == ["service not found: created"]
+    for wanted in (service("created"), service("created", ensure="stopped")):
+        forecast = host.apply(maker + wanted, "--noop")
+        event = forecast.events["service#created"]
         assert event["outcome"] == "changed"
-        assert event["noop_message"] == "Unknown until applied: service not found: brought"
-        assert foreseen.changing == []
-    assert host.apply(maker + service("brought")).outcomes["service#brought"] == "changed"
+        assert event["noop_message"] == "Unknown until applied: service not found: created"
+        assert forecast.changing == []
+    assert host.apply(maker + service("created")).outcomes["service#created"] == "changed"
 
 
 # ---- many ----
-def test_a_hundred_stable_units_cost_a_handful_of_processes(shared_host: ManagedHost) -> None:
+def test_a_hundred_stable_units_need_one_query(shared_host: ManagedHost) -> None:
     host = shared_host
     host.machine.write("/usr/local/lib/systemd/system/many@.service", UNITS["simple"])
     host.shell(
@@ -325,7 +325,7 @@ def test_a_hundred_stable_units_cost_a_handful_of_processes(shared_host: Managed
     host.shell("systemctl stop $(seq -f many%g 100)")
 
 
-def test_what_was_read_ahead_is_forgotten_once_something_ran(shared_host: ManagedHost) -> None:
+def test_read_ahead_states_are_dropped_after_a_command(shared_host: ManagedHost) -> None:
     host = shared_host
     for name in ("first", "second"):
         host.unit(name, UNITS["simple"])
@@ -343,7 +343,7 @@ def test_what_was_read_ahead_is_forgotten_once_something_ran(shared_host: Manage
     ]
 
 
-def test_a_unit_asked_for_by_two_providers_names_is_served_by_one(shared_host: ManagedHost) -> None:
+def test_the_default_and_the_named_provider_are_the_same(shared_host: ManagedHost) -> None:
     host = shared_host
     for name in ("named1", "named2"):
         host.unit(name, UNITS["simple"])
@@ -353,11 +353,11 @@ def test_a_unit_asked_for_by_two_providers_names_is_served_by_one(shared_host: M
 
 
 # ---- other systemds ----
-def test_words_of_other_systemds_are_understood_or_refused(shared_host: ManagedHost) -> None:
+def test_output_of_other_systemd_versions_is_understood_or_refused(shared_host: ManagedHost) -> None:
     host = shared_host
     host.unit("foreign", UNITS["simple"])
     host.shell("systemctl daemon-reload")
-    # An older one that finds no unit file says so on stderr only; a newer one may have words that we do not know.
+    # Older versions report a missing unit file on stderr only; newer versions may have unknown states.
     for edit, answer, errors in (
         ("s/^UnitFileState=.*/UnitFileState=/", "exit 1", ["service not found: foreign"]),
         ("s/^UnitFileState=.*/UnitFileState=/", "echo not-found; exit 4", ["service not found: foreign"]),
@@ -381,21 +381,21 @@ def test_words_of_other_systemds_are_understood_or_refused(shared_host: ManagedH
         assert done.events["service#foreign"]["errors"] == errors
 
 
-# ---- side by side ----
-def test_changing_calls_wait_for_those_of_another_run(shared_host: ManagedHost) -> None:
+# ---- in parallel ----
+def test_changing_calls_wait_for_another_run(shared_host: ManagedHost) -> None:
     host = shared_host
     host.unit("waits", UNITS["simple"])
     holder = host.machine.popen("flock", "/run/mainstay-systemctl.lock", "sh", "-c", "echo held; sleep 2")
     assert holder.stdout is not None
     assert holder.stdout.readline() == "held\n"
-    begun = time.monotonic()
+    started = time.monotonic()
     done = host.apply(service("waits"))
-    assert time.monotonic() - begun > 2
+    assert time.monotonic() - started > 2
     assert done.outcomes == {"service#waits": "changed"}
     holder.communicate()
 
 
-def test_hosts_side_by_side_do_not_see_each_other(new_hosts: Callable[..., ManagedHost]) -> None:
+def test_parallel_hosts_do_not_see_each_other(new_hosts: Callable[..., ManagedHost]) -> None:
     with ThreadPoolExecutor() as pool:
         hosts = list(pool.map(new_hosts, ("left", "right")))
         manifests = [
@@ -408,8 +408,8 @@ def test_hosts_side_by_side_do_not_see_each_other(new_hosts: Callable[..., Manag
         assert [line.split()[0] for line in units.splitlines()] == [f"only-{host.machine.name}.service"]
 
 
-# ---- what does not last ----
-def test_units_that_die_later_in_the_run_turn_their_events_failed(shared_host: ManagedHost) -> None:
+# ---- units that die ----
+def test_units_that_die_later_in_the_run_make_their_events_failed(shared_host: ManagedHost) -> None:
     host = shared_host
     host.unit("lasts", UNITS["simple"])
     host.unit("dies", UNITS["dies-later"])
@@ -417,7 +417,7 @@ def test_units_that_die_later_in_the_run_turn_their_events_failed(shared_host: M
     manifest = service("lasts") + service("dies") + service("loops") + command("touch /run/dies.end /run/loops.end")
     done = host.apply(manifest)
     assert list(done.outcomes.values()) == ["changed", "failed", "failed", "changed"]
-    # Each once after its own start, and all three in one call at the end.
+    # Queries: one before and one after each start, and one for all three at the end of the run.
     assert done.commands.count("look") == 3 + 3 + 1
     dead, looping = done.events["service#dies"], done.events["service#loops"]
     assert dead["errors"] == ["service did not stay running: it is failed (failed) after its start"]
@@ -436,8 +436,8 @@ def test_units_that_die_later_in_the_run_turn_their_events_failed(shared_host: M
 
 def test_the_journal_of_a_sensitive_unit_is_not_shown(shared_host: ManagedHost) -> None:
     host = shared_host
-    host.unit("hushed", UNITS["dies-later"].replace("lost my way", "nobody may see this"))
+    host.unit("hushed", UNITS["dies-later"].replace("lost my way", "hidden journal line"))
     done = host.apply(service("hushed", sensitive=True) + command("touch /run/hushed.end"))
     assert done.events["service#hushed"]["outcome"] == "failed"
     assert done.events["service#hushed"]["output"] == "[redacted]"
-    assert "nobody may see this" not in host.shell("cat /var/lib/mainstay/history/*")
+    assert "hidden journal line" not in host.shell("cat /var/lib/mainstay/history/*")
