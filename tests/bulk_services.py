@@ -1,4 +1,4 @@
-"""Very many services at once, written by the database itself from numbers; the same statement on both."""
+"""Inserts very many services with one SQL statement that works on both databases."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mainstay.control.store.services import SERVICES, ServiceRow
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 BATCH = 50_000
-# Every tenth is of the one status, the others of the other.
+# Every tenth service has the rare status.
 RARE, COMMON = "Stopped", "Started"
 RUN_OF_EACH = (
     "INSERT INTO runs (id, created_at, updated_at, service_id, action, visited, origins, taken_values, released_values,"
@@ -30,7 +30,7 @@ RUN_OF_EACH = (
 
 
 def job_of_each(status: str) -> str:
-    """`status` is an expression over the service."""
+    """`status` is an SQL expression over the columns of the service."""
     return (
         "INSERT INTO jobs (id, created_at, updated_at, action, priority, status, attempt, cancel_requested, run_id, step,"
         f" agent_id, service_id, provider_id, consumer_id, group_id) SELECT id, created_at, updated_at, 'create', 1, {status},"
@@ -40,7 +40,7 @@ def job_of_each(status: str) -> str:
 
 @dataclass(frozen=True)
 class Owners:
-    """What a service belongs to, by id."""
+    """The ids of the rows that a service belongs to."""
 
     provider_id: str
     consumer_id: str
@@ -50,27 +50,27 @@ class Owners:
 
 
 async def new_owners(tx: Transaction) -> Owners:
-    made = Owners(*(str(uuid4()) for _ in range(5)))
+    owners = Owners(*(str(uuid4()) for _ in range(5)))
     agent_type_id = str(uuid4())
     stamps: dict[str, Any] = {"created_at": NOW, "updated_at": NOW}
-    for each in (made.provider_id, made.consumer_id):
+    for each in (owners.provider_id, owners.consumer_id):
         await PARTICIPANTS.insert(tx, Participant(id=each, name="p", status="Enabled", **stamps))
-    group = ServiceGroup(id=made.group_id, name="g", consumer_id=made.consumer_id, **stamps)
+    group = ServiceGroup(id=owners.group_id, name="g", consumer_id=owners.consumer_id, **stamps)
     await SERVICE_GROUPS.insert(tx, group)
-    await SERVICE_TYPES.insert(tx, ServiceTypeRow(id=made.service_type_id, name=made.service_type_id, **stamps))
+    await SERVICE_TYPES.insert(tx, ServiceTypeRow(id=owners.service_type_id, name=owners.service_type_id, **stamps))
     await AGENT_TYPES.insert(tx, AgentType(id=agent_type_id, name=agent_type_id, service_type_ids=[], **stamps))
     agent = AgentRow(
-        id=made.agent_id,
+        id=owners.agent_id,
         name="a",
         status="Connected",
         last_status_update=NOW,
         tags=[],
-        provider_id=made.provider_id,
+        provider_id=owners.provider_id,
         agent_type_id=agent_type_id,
         **stamps,
     )
     await AGENTS.insert(tx, agent)
-    return made
+    return owners
 
 
 def service(owners: Owners, name: str, number: int = 0) -> ServiceRow:
@@ -104,13 +104,13 @@ def bulk_time(number: int) -> int:
 
 
 def cursor_at(number: int) -> str:
-    """Where a list in the usual order goes on after this one."""
+    """The cursor of a list in the default order, after the service with this number."""
     position = ("created_at", bulk_time(number), bulk_id(number))
     return base64.urlsafe_b64encode(msgspec.json.encode(position)).decode()
 
 
 async def fill(store: Store, owners: Owners, first: int, last: int, *, with_jobs: bool = False) -> None:
-    """Services named `bulk N` for all these numbers, each a second after the one before it, with a job that is done or none."""
+    """Inserts services named `Bulk N`, created one second apart, with a completed job if `with_jobs`."""
     for start in range(first, last + 1, BATCH):
         stop = min(start + BATCH - 1, last)
         async with store.transaction() as tx:

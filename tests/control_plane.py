@@ -1,4 +1,4 @@
-"""A running control plane for tests: the real program on a free loopback port, a plain client, and a private PostgreSQL."""
+"""A control plane for tests: the real program on a free loopback port, an API client, and a private PostgreSQL."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Reply:
 
 @dataclass
 class Client:
-    """Calls the API as one caller; `expect` says which status is the right one."""
+    """Calls the API as one caller. `expect` is the required status."""
 
     url: str
     token: str | None = None
@@ -87,7 +87,7 @@ class Client:
         return self.call("DELETE", f"/api/v1{path}", expect=expect, **more).body
 
     def open_stream(self, path: str) -> urllib3.BaseHTTPResponse:
-        """An answer whose body is still to come, on a connection of its own that ends with it."""
+        """A response whose body is not read yet, on its own connection."""
         return urllib3.PoolManager(maxsize=1).request(
             "GET",
             f"{self.url}{path}",
@@ -101,7 +101,7 @@ class Client:
         return Client(self.url, token, self.pool)
 
     def wait_for(self, path: str, wanted: Mapping[str, object], seconds: float = 10) -> Any:
-        """Looks until the document has these members."""
+        """Polls until the document has these members."""
         until = time.monotonic() + seconds
         while True:
             found = self.get(path)
@@ -152,16 +152,18 @@ def start(
     command = [str(PROGRAM), "server", "--port", str(port), "--data-dir", str(data_dir)]
     if database_url:
         command += ["--database-url", database_url]
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MAINSTAY_", "VAULT_"))}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MAINSTAY_", "VAULT_"))}
     with log.open("wb") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env={**kept, **(environment or {})})
+        process = subprocess.Popen(
+            command, stdout=out, stderr=subprocess.STDOUT, env={**inherited, **(environment or {})}
+        )
     until = time.monotonic() + START_SECONDS
     while True:
         text = log.read_text(errors="replace")
         if "listens on " in text:
             url = text.split("listens on ", 1)[1].split()[0]
             break
-        assert process.poll() is None, f"the server ended at once: {text}"
+        assert process.poll() is None, f"the server exited at the start: {text}"
         assert time.monotonic() < until, f"the server did not start: {text}"
         time.sleep(0.02)
     pool = urllib3.PoolManager()
@@ -171,13 +173,13 @@ def start(
                 break
         except urllib3.exceptions.HTTPError:
             assert process.poll() is None, log.read_text(errors="replace")
-        assert time.monotonic() < until, "the server does not get ready"
+        assert time.monotonic() < until, "the server is not ready in time"
         time.sleep(0.02)
     return Server(process, url, data_dir, log)
 
 
 def missing(part: str, why: str) -> None:
-    """A part that is not there is told loudly, and where everything must be tested it is a failure."""
+    """Skips the test; with CI=true a missing part is a failure."""
     message = f"{part} is missing: {why}; scripts/install-test-parts installs it"
     if os.environ.get("CI") == "true":
         pytest.fail(message)
@@ -186,7 +188,7 @@ def missing(part: str, why: str) -> None:
 
 @dataclass
 class Cluster:
-    """A PostgreSQL of our own. `fsync`: whether it waits for the disk, without which a crash may cost commits."""
+    """A private PostgreSQL. Without `fsync` a crash may lose commits."""
 
     folder: Path
     programs: Path
@@ -197,7 +199,7 @@ class Cluster:
         return self.folder / "data"
 
     def run(self, program: str, *arguments: object) -> None:
-        """As the user that owns the files: PostgreSQL does not run as root."""
+        """Runs as the user that owns the files: PostgreSQL refuses to run as root."""
         owner = {"user": "postgres"} if os.geteuid() == 0 else {}
         command = [str(self.programs / program), "-D", str(self.data), *map(str, arguments)]
         subprocess.run(command, check=True, capture_output=True, cwd=self.folder, **owner)  # type: ignore[call-overload]
@@ -210,7 +212,7 @@ class Cluster:
         self.run("pg_ctl", "-w", "-l", self.folder / "log", "-o", settings, "start")
 
     def kill(self) -> None:
-        """All of its processes at once, as when the machine goes down."""
+        """Kills all processes at once, as in a crash of the machine."""
         first = int((self.data / "postmaster.pid").read_text().split()[0])
         family = [first, *children(first)]
         for process in family:
@@ -219,9 +221,9 @@ class Cluster:
             os.kill(process, signal.SIGKILL)
         until = time.monotonic() + 10
         while any(is_alive(process) for process in family):
-            assert time.monotonic() < until, "PostgreSQL outlives being killed"
+            assert time.monotonic() < until, "PostgreSQL still runs after SIGKILL"
             time.sleep(0.01)
-        # Where nobody collects the dead, they still count as running for who looks at these.
+        # Without a process that reaps zombies, PostgreSQL would take these files for those of a running server.
         for lock in (self.data / "postmaster.pid", self.folder / ".s.PGSQL.5432.lock"):
             lock.unlink(missing_ok=True)
 
@@ -239,7 +241,7 @@ class Cluster:
 
 
 def find_postgresql() -> Path | None:
-    """The folder with the server's programs."""
+    """The directory of the server programs."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), reverse=True)
     if found:
         return found[0].parent
@@ -261,10 +263,10 @@ def is_alive(process: int) -> bool:
 
 @contextmanager
 def postgresql_cluster(folder: Path, *, durable: bool = False) -> Iterator[Cluster]:
-    """`durable` waits for the disk at every commit, as a real one does."""
+    """`durable`: every commit is synced to disk."""
     programs = find_postgresql()
     if programs is None:
-        missing("PostgreSQL", "there is no initdb on this machine")
+        missing("PostgreSQL", "initdb is not installed")
         raise AssertionError
     folder.mkdir(parents=True, exist_ok=True)
     owner = "postgres" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name

@@ -21,37 +21,37 @@ QUERIES = {
         "SELECT service_id AS what FROM jobs WHERE status IN ('Pending', 'Processing') GROUP BY service_id"
         " HAVING count(*) > 1"
     ),
-    "a pool value held by a service that has ended": (
+    "a pool value that belongs to a terminal service": (
         "SELECT service_pool_values.id AS what FROM service_pool_values JOIN services"
         " ON services.id = service_pool_values.service_id WHERE services.is_terminal = 1"
     ),
-    "a pool value twice": (
+    "a duplicate pool value": (
         "SELECT value_key AS what FROM service_pool_values GROUP BY service_pool_id, value_key HAVING count(*) > 1"
     ),
-    "a secret whose owner is gone or has ended": (
+    "a secret without a living owner": (
         "SELECT reference AS what FROM vault_secrets WHERE owner_kind = 'service' AND NOT EXISTS"
         " (SELECT 1 FROM services WHERE services.id = vault_secrets.owner_id AND services.is_terminal = 0)"
     ),
-    "a service that has ended with an active job": (
+    "a terminal service with an active job": (
         "SELECT services.id AS what FROM services JOIN jobs ON jobs.service_id = services.id"
         " WHERE services.is_terminal = 1 AND jobs.status IN ('Pending', 'Processing')"
     ),
-    "a living service that is new and has no job": (
+    "a service without a job": (
         "SELECT services.id AS what FROM services WHERE NOT EXISTS"
         " (SELECT 1 FROM jobs WHERE jobs.service_id = services.id)"
     ),
-    "a service without its event": (
+    "a service without an event service.created": (
         "SELECT services.id AS what FROM services WHERE NOT EXISTS (SELECT 1 FROM events"
         " WHERE events.entity_id = services.id AND events.type = 'service.created')"
     ),
-    "a job without its event": (
+    "a job without an event job.created": (
         "SELECT jobs.id AS what FROM jobs WHERE NOT EXISTS (SELECT 1 FROM events"
         " WHERE events.entity_id = jobs.id AND events.type = 'job.created')"
     ),
     "a gap in the numbers of events": (
         "SELECT max(sequence_number) AS what FROM events HAVING max(sequence_number) <> count(sequence_number)"
     ),
-    "a finished job without a time": (
+    "a finished job without completed_at": (
         "SELECT id AS what FROM jobs WHERE status IN ('Completed', 'Failed') AND completed_at IS NULL"
     ),
 }
@@ -66,7 +66,7 @@ async def _examine(database_url: str) -> list[str]:
     try:
         async with store.reading() as tx:
             found = [
-                f"{promise}: {row['what']}" for promise, query in QUERIES.items() for row in await tx.fetch(query)
+                f"{invariant}: {row['what']}" for invariant, query in QUERIES.items() for row in await tx.fetch(query)
             ]
             return [*found, *await _services(tx), *await _pools(tx)]
     finally:
@@ -84,7 +84,7 @@ def _references(value: object) -> set[str]:
 
 
 async def _services(tx: Transaction) -> list[str]:
-    """States that exist, secrets that can be found, none that nobody refers to."""
+    """Services are in a state of their lifecycle, every reference has its secret, and every secret its reference."""
     definitions = Definitions(installed_rulebook())
     lifecycles: dict[str, Lifecycle] = {}
     found: list[str] = []
@@ -97,9 +97,9 @@ async def _services(tx: Transaction) -> list[str]:
             assert kind is not None
             lifecycles[type_id] = definitions.of_service_type(kind).lifecycle
         if str(row["status"]) not in lifecycles[type_id].states:
-            found.append(f"a state that does not exist: {row['id']} {row['status']}")
+            found.append(f"unknown state: {row['id']} {row['status']}")
         if (str(row["status"]) in lifecycles[type_id].terminal_states) != bool(row["is_terminal"]):
-            found.append(f"wrongly marked as ended or not: {row['id']}")
+            found.append(f"is_terminal does not match the state: {row['id']}")
         used |= _references(msgspec.json.decode(str(row["properties"])))
     for row in await tx.fetch(
         "SELECT runs.new_secrets, runs.properties FROM runs JOIN jobs ON jobs.run_id = runs.id"
@@ -109,12 +109,12 @@ async def _services(tx: Transaction) -> list[str]:
         used |= _references(msgspec.json.decode(str(row["properties"]))) if row["properties"] else set()
     agents = await tx.fetch("SELECT configuration FROM agents WHERE configuration IS NOT NULL")
     used |= {each for row in agents for each in _references(msgspec.json.decode(str(row["configuration"])))}
-    found += [f"a reference to a secret that is gone: {each}" for each in used - known]
-    return [*found, *(f"a secret that nobody refers to: {each}" for each in known - used)]
+    found += [f"a reference to a missing secret: {each}" for each in used - known]
+    return [*found, *(f"a secret without a reference: {each}" for each in known - used)]
 
 
 async def _pools(tx: Transaction) -> list[str]:
-    """Free ranges and taken addresses make up each network exactly."""
+    """Free ranges and allocated addresses cover each network exactly."""
     found: list[str] = []
     for row in await tx.fetch(f"SELECT {SERVICE_POOLS.select()} FROM service_pools WHERE generator_type = 'subnet'"):
         pool = SERVICE_POOLS.decode(row)

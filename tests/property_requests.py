@@ -91,12 +91,12 @@ class StubLookups:
         self,
         schema: PropertySchema,
         given: object,
-        asked_in: EvaluationContext,
+        context: EvaluationContext,
         stored: dict[str, object] | None = None,
     ) -> Accepted | Rejected:
-        outcome: Outcome = decide(schema, given, asked_in, stored=stored)
+        outcome: Outcome = decide(schema, given, context, stored=stored)
         if isinstance(outcome, Questions):
-            outcome = decide(schema, given, asked_in, stored=stored, answers=self.answer(outcome))
+            outcome = decide(schema, given, context, stored=stored, answers=self.answer(outcome))
         assert not isinstance(outcome, Questions)
         return outcome
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-# What makes PostgreSQL answer: a plain query, the end of a prepared one, and asking for what there is so far.
-ASKING = frozenset(b"QSH")
+# Messages that PostgreSQL answers: Query, Sync and Flush.
+ROUND_TRIP_MESSAGES = frozenset(b"QSH")
 
 
 class CountingProxy:
@@ -22,35 +22,35 @@ class CountingProxy:
     def run(self) -> None:
         with suppress(OSError):
             while True:
-                near, _ = self._listening.accept()
-                far = socket.socket(socket.AF_UNIX)
-                far.connect(str(self._target))
-                threading.Thread(target=self._ask, args=(near, far), daemon=True).start()
-                threading.Thread(target=self._answer, args=(far, near), daemon=True).start()
+                client, _ = self._listening.accept()
+                server = socket.socket(socket.AF_UNIX)
+                server.connect(str(self._target))
+                threading.Thread(target=self._forward_requests, args=(client, server), daemon=True).start()
+                threading.Thread(target=self._forward_responses, args=(server, client), daemon=True).start()
 
-    def _ask(self, near: socket.socket, far: socket.socket) -> None:
+    def _forward_requests(self, client: socket.socket, server: socket.socket) -> None:
         unread = b""
-        # The very first message has no letter.
+        # The startup message has no type byte.
         started = False
         with suppress(OSError):
-            while piece := near.recv(65536):
+            while piece := client.recv(65536):
                 unread += piece
                 while len(unread) >= 5:
                     head = 1 if started else 0
                     length = head + int.from_bytes(unread[head : head + 4], "big")
                     if len(unread) < length:
                         break
-                    self.round_trips += started and unread[0] in ASKING
+                    self.round_trips += started and unread[0] in ROUND_TRIP_MESSAGES
                     started = True
                     unread = unread[length:]
-                far.sendall(piece)
-        far.close()
+                server.sendall(piece)
+        server.close()
 
-    def _answer(self, far: socket.socket, near: socket.socket) -> None:
+    def _forward_responses(self, server: socket.socket, client: socket.socket) -> None:
         with suppress(OSError):
-            while piece := far.recv(65536):
-                near.sendall(piece)
-        near.close()
+            while piece := server.recv(65536):
+                client.sendall(piece)
+        client.close()
 
 
 @contextmanager

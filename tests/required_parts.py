@@ -1,4 +1,4 @@
-"""Parts of the machine that some tests need: a loud skip where one is missing, a failure where everything must run."""
+"""Programs and rights that some tests need. A missing part skips the test; with CI=true it fails the test."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 
 def need(*, present: bool, what: str) -> None:
-    """Goes on only where the part is there."""
+    """Skips or fails the test unless the part is present."""
     if present:
         return
     if os.environ.get("CI") == "true":
-        pytest.fail(f"this test needs {what}, and with CI=true every part must be there")
+        pytest.fail(f"this test needs {what}, and CI=true requires all parts")
     pytest.skip(f"needs {what}")
 
 

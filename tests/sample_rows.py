@@ -1,4 +1,4 @@
-"""One row of each noun, and everybody who could ask for it: for tests that go over all endpoints."""
+"""One row of each noun and a client for each kind of caller, for tests over all endpoints."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
 
 
 class SampleRows:
-    """One row of each noun, of a provider and a consumer, and everybody who could ask for it."""
+    """One row of each noun that belongs to a provider and a consumer, and a client for each kind of caller."""
 
     def __init__(self, admin: Client) -> None:
         scenario = Scenario(admin)
@@ -75,7 +75,7 @@ class SampleRows:
             "service-pool-values": value["id"],
             "metric-types": metric["id"],
         }
-        # What bodies and filters name other rows by.
+        # Values for references to other rows, in bodies and filters.
         self.named = {
             "providerId": scenario.provider_id,
             "consumerId": scenario.consumer_id,
@@ -102,7 +102,7 @@ class SampleRows:
         return re.sub(r"\{(\w+)\}", lambda match: values[match[1]], endpoint.path)
 
     def values(self, endpoint: Endpoint) -> dict[str, str]:
-        """What stands in the place of each name in the path."""
+        """The value of each parameter in the path."""
         noun = endpoint.path.split("/")[3]
         return {
             "id": self.ids.get(noun, ""),

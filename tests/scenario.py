@@ -1,4 +1,4 @@
-"""A test scenario: a provider with an agent, a consumer with a group, and a token for each of them."""
+"""A test scenario: a provider with an agent, a consumer with a group, and a token for each."""
 
 from __future__ import annotations
 
@@ -83,18 +83,18 @@ class Scenario:
         return self.consumer.get(f"/services/{service_id}")
 
     def next_job_seen(self, service: Any) -> Any:
-        """The job that is waiting for the service, left alone."""
+        """The pending job of the service, not claimed."""
         (job,) = self.agent.get(f"/jobs/pending?serviceId={service['id']}")
         return job
 
     def next_job(self, service: Any) -> Any:
-        """The job that is waiting for the service, claimed without a lease."""
+        """The pending job of the service, claimed without a lease."""
         job = self.next_job_seen(service)
         self.agent.post(f"/jobs/{job['id']}/claim", expect=204)
         return job
 
     def complete(self, service: Any, **report: Any) -> Any:
-        """Does the next job of the service, and tells how the service is then."""
+        """Completes the next job of the service and returns the service."""
         job = self.next_job(service)
         self.agent.post(f"/jobs/{job['id']}/complete", report, expect=204)
         return self.service(service["id"])
@@ -113,7 +113,7 @@ class Scenario:
 
     def service_type(self, property_schema: object = None, lifecycle_schema: object = None, **more: Any) -> Any:
         body = {"name": unique("type"), "propertySchema": property_schema, "lifecycleSchema": lifecycle_schema}
-        made = self.admin.post("/service-types", {**body, **more})
+        created = self.admin.post("/service-types", {**body, **more})
         known = self.admin.get(f"/agent-types/{self.agent_type_id}")["serviceTypeIds"]
-        self.admin.patch(f"/agent-types/{self.agent_type_id}", {"serviceTypeIds": [*known, made["id"]]})
-        return made
+        self.admin.patch(f"/agent-types/{self.agent_type_id}", {"serviceTypeIds": [*known, created["id"]]})
+        return created

@@ -108,7 +108,7 @@ def test_changed_content_of_a_version_needs_force_and_a_missing_blueprint_is_nam
     (directory / "files/greeting.j2").write_text("another\n")
     refused = blueprint("push", str(directory), **here)
     assert refused.returncode == 2
-    assert "is here with other content" in refused.stderr
+    assert "exists with other content" in refused.stderr
     assert blueprint("push", str(directory), "--force", **here).returncode == 0
     missing = blueprint("pull", "nothing@9.9.9", str(tmp_path / "none"), **here)
     assert (missing.returncode, missing.stderr) == (2, "mainstay: there is no blueprint nothing@9.9.9\n")

@@ -19,7 +19,7 @@ Port = Annotated[int, Meta(ge=0, le=65535)]
 
 
 class BadSettings(Exception):
-    """A setting is invalid; the text names it and where it came from."""
+    """A setting is invalid; the message names it and its origin."""
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,26 +33,30 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         ),
     ] = ""
     database_url: Annotated[
-        str, Meta(description="postgresql://…; default the embedded database in the data directory")
+        str, Meta(description="postgresql://…; default: the embedded database in the data directory")
     ] = ""
     health_port: Annotated[
-        Port, Meta(description="a second port, only for /healthz, /ready and /metrics; 0 for none")
+        Port, Meta(description="second port, only for /healthz, /ready and /metrics; 0 for none")
     ] = 0
     cors_origins: Annotated[
         str, Meta(description="origins whose pages may call the API from a browser, separated by commas")
     ] = ""
-    vault: Annotated[Literal["on", "off"], Meta(description="off refuses secret properties; no key is needed")] = "on"
+    vault: Annotated[
+        Literal["on", "off"], Meta(description="off: secret properties are refused, and no key is needed")
+    ] = "on"
     log_format: Annotated[
         Literal["lines", "json"], Meta(description="text for people, or one JSON object per line")
     ] = "lines"
     log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], Meta(description="the least severity that is logged")
+        Literal["debug", "info", "warning", "error"], Meta(description="lowest severity that is logged")
     ] = "info"
-    max_body_bytes: Annotated[int, Meta(ge=1024, le=2**30), Meta(description="the largest request body")] = 4 * 2**20
+    max_body_bytes: Annotated[int, Meta(ge=1024, le=2**30), Meta(description="largest request body")] = 4 * 2**20
     request_seconds: Annotated[
         int,
         Meta(ge=1, le=3600),
-        Meta(description="time for a client to send the headers, and again the body, or to read part of an answer"),
+        Meta(
+            description="time limit for a client to send the headers, to send the body, or to read part of a response"
+        ),
     ] = 30
     rate_limit: Annotated[
         int,
@@ -83,7 +87,7 @@ def _default_data_dir(environment: Mapping[str, str]) -> str:
 def load_settings(
     flags: Mapping[str, object], environment: Mapping[str, str], config_file: str | None = None
 ) -> ServerSettings:
-    # Each setting that was given, with where it came from.
+    # Value and origin of each given setting.
     given: dict[str, tuple[object, str]] = {"data_dir": (_default_data_dir(environment), "")}
     if config_file is not None:
         given |= {name: (value, f"{name} in {config_file}") for name, value in _read_file(config_file).items()}
@@ -127,7 +131,7 @@ class SettingDescription:
 
     @property
     def help(self) -> str:
-        """The help text of its flag. The description of a setting that is empty by default contains what that means."""
+        """The help text of its flag. An empty default is explained by the description."""
         return self.description + ("" if self.default == "" else f"; default {self.default}")
 
 

@@ -1,4 +1,4 @@
-"""Orders as a library: the four forms without HTTP, on both databases, with an agent that answers or stays silent."""
+"""Orders without HTTP: the four forms on both databases, with an agent that answers or stays silent."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ SCHEMA = {
 ANSWER = plans.PlanAnswer(digest="ab" * 32, manifest="manifests/create.yaml", summary={"changed": 1})
 
 
-class Desk:
+class OrderDesk:
     """A service type with an agent that serves it, and a clock that the test moves."""
 
     def __init__(self, store: Store) -> None:
@@ -84,13 +84,13 @@ class Desk:
         self.agent = self.session(Caller(Role.AGENT, ADMIN.token_id, person.id, agent.id))
         self.wanted = NewService(service_type_id=kind.id, name="s", group_id=group.id, agent_id=agent.id)
 
-    async def wait_for(self, _topic: str, look: Callable[[], Awaitable[T | None]], _seconds: float) -> T | None:
+    async def wait_for(self, _topic: str, check: Callable[[], Awaitable[T | None]], _seconds: float) -> T | None:
         if self.answer is not None:
             async with self.agent.transaction() as work:
                 (question,) = await plans.take_questions(work, 1)
                 request = await work.find(PLAN_REQUESTS, question.id, "work")
                 await plans.answer(work, request, self.answer)
-        return await look()
+        return await check()
 
     async def count_rows(self) -> dict[str, object]:
         async with self.store.reading() as tx:
@@ -109,7 +109,7 @@ class Desk:
         return await orders.execute_plan(self.session(), order, digest, self.wait_for, 5)
 
 
-Play = Callable[[Callable[[Desk], Awaitable[None]]], None]
+Play = Callable[[Callable[[OrderDesk], Awaitable[None]]], None]
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -118,12 +118,12 @@ def play(request: pytest.FixtureRequest, tmp_path: Path) -> Play:
     if request.param == "postgresql":
         url = request.getfixturevalue("postgresql").new_database()
 
-    def run(test: Callable[[Desk], Awaitable[None]]) -> None:
+    def run(test: Callable[[OrderDesk], Awaitable[None]]) -> None:
         async def main() -> None:
             store = await open_store(url)
             try:
                 await store.migrate()
-                desk = Desk(store)
+                desk = OrderDesk(store)
                 await desk.prepare()
                 await test(desk)
             finally:
@@ -135,7 +135,7 @@ def play(request: pytest.FixtureRequest, tmp_path: Path) -> Play:
 
 
 def test_an_executed_order_returns_the_service_with_its_queued_job(play: Play) -> None:
-    async def test(desk: Desk) -> None:
+    async def test(desk: OrderDesk) -> None:
         service = await desk.execute(CreateOrder(wanted=desk.wanted))
         assert (service.name, service.status, service.version) == ("s", "New", 1)
         assert service.active_job is not None
@@ -147,7 +147,7 @@ def test_an_executed_order_returns_the_service_with_its_queued_job(play: Play) -
 
 
 def test_a_dry_run_forecasts_the_order_and_stores_nothing(play: Play) -> None:
-    async def test(desk: Desk) -> None:
+    async def test(desk: OrderDesk) -> None:
         before = await desk.count_rows()
         forecast = await orders.dry_run(desk.session(), CreateOrder(wanted=desk.wanted, idempotency_key="k"))
         assert forecast.properties["size"] == 1
@@ -159,7 +159,7 @@ def test_a_dry_run_forecasts_the_order_and_stores_nothing(play: Play) -> None:
 
 
 def test_a_plan_asks_the_agent_and_stores_nothing(play: Play) -> None:
-    async def test(desk: Desk) -> None:
+    async def test(desk: OrderDesk) -> None:
         before = await desk.count_rows()
         forecast = await orders.plan(desk.session(), CreateOrder(wanted=desk.wanted), desk.wait_for, 5)
         assert isinstance(forecast.host, HostForecast)
@@ -170,7 +170,7 @@ def test_a_plan_asks_the_agent_and_stores_nothing(play: Play) -> None:
 
 
 def test_an_executed_plan_has_the_planned_outcome_once(play: Play) -> None:
-    async def test(desk: Desk) -> None:
+    async def test(desk: OrderDesk) -> None:
         order = CreateOrder(wanted=desk.wanted)
         forecast = await orders.plan(desk.session(), order, desk.wait_for, 5)
         digest = plans.parse_plan_digest(str(forecast.plan_digest))
@@ -178,26 +178,26 @@ def test_an_executed_plan_has_the_planned_outcome_once(play: Play) -> None:
         service = await desk.execute_plan(order, digest)
         assert isinstance(service, ServiceView)
         assert service.properties == forecast.properties
-        with pytest.raises(PlanOutdated, match="carried out before"):
+        with pytest.raises(PlanOutdated, match="already been executed"):
             await desk.execute_plan(order, digest)
 
     play(test)
 
 
 def test_a_plan_is_outdated_by_time_by_another_order_and_by_another_answer_of_the_host(play: Play) -> None:
-    async def test(desk: Desk) -> None:
+    async def test(desk: OrderDesk) -> None:
         order = CreateOrder(wanted=desk.wanted)
         digest = await desk.plan(order)
         before = await desk.count_rows()
         other = CreateOrder(wanted=msgspec.structs.replace(desk.wanted, name="other"))
-        with pytest.raises(PlanOutdated, match="what the plan was made for"):
+        with pytest.raises(PlanOutdated, match="are not those of the plan"):
             await desk.execute_plan(other, digest)
         desk.answer = plans.PlanAnswer(digest="cd" * 32)
         with pytest.raises(PlanOutdated, match="on the host"):
             await desk.execute_plan(order, digest)
         desk.answer = ANSWER
         desk.now += timedelta(minutes=11)
-        with pytest.raises(PlanOutdated, match="good until"):
+        with pytest.raises(PlanOutdated, match="expired at"):
             await desk.execute_plan(order, digest)
         assert await desk.count_rows() == before
 
@@ -205,7 +205,7 @@ def test_a_plan_is_outdated_by_time_by_another_order_and_by_another_answer_of_th
 
 
 def test_an_agent_without_an_answer_or_with_an_error_leaves_no_question(play: Play) -> None:
-    async def test(desk: Desk) -> None:
+    async def test(desk: OrderDesk) -> None:
         before = await desk.count_rows()
         desk.answer = None
         with pytest.raises(AgentSilent):
@@ -219,7 +219,7 @@ def test_an_agent_without_an_answer_or_with_an_error_leaves_no_question(play: Pl
 
 
 def test_a_repeated_idempotency_key_returns_the_first_answer(play: Play) -> None:
-    async def test(desk: Desk) -> None:
+    async def test(desk: OrderDesk) -> None:
         order = CreateOrder(wanted=desk.wanted, idempotency_key="k")
         first = await desk.execute(order)
         assert await orders.execute(desk.session(), order) == msgspec.json.encode(first)
@@ -231,7 +231,7 @@ def test_a_repeated_idempotency_key_returns_the_first_answer(play: Play) -> None
 
 
 def test_a_repeated_key_of_an_executed_plan_returns_the_first_answer_without_the_agent(play: Play) -> None:
-    async def test(desk: Desk) -> None:
+    async def test(desk: OrderDesk) -> None:
         order = CreateOrder(wanted=desk.wanted, idempotency_key="k")
         digest = await desk.plan(order)
         first = await desk.execute_plan(order, digest)
@@ -242,7 +242,7 @@ def test_a_repeated_key_of_an_executed_plan_returns_the_first_answer_without_the
 
 
 def test_a_body_fault_is_raised_only_for_a_caller_that_may_order(play: Play) -> None:
-    async def test(desk: Desk) -> None:
+    async def test(desk: OrderDesk) -> None:
         service = await desk.execute(CreateOrder(wanted=desk.wanted))
         faulty: list[Order] = [
             ChangeOrder(service_id=service.id, wanted=ServiceChange(), body_fault=BadInput("bad")),
@@ -258,7 +258,7 @@ def test_a_body_fault_is_raised_only_for_a_caller_that_may_order(play: Play) -> 
 
 
 def test_an_order_for_another_version_is_stale_in_every_form(play: Play) -> None:
-    async def test(desk: Desk) -> None:
+    async def test(desk: OrderDesk) -> None:
         service = await desk.execute(CreateOrder(wanted=desk.wanted))
         order = DeleteOrder(service_id=service.id, if_version=9, force=True)
         for form in (orders.execute, orders.dry_run):
@@ -271,7 +271,7 @@ def test_an_order_for_another_version_is_stale_in_every_form(play: Play) -> None
 
 
 def test_a_forced_removal_ends_the_service_without_the_agent(play: Play) -> None:
-    async def test(desk: Desk) -> None:
+    async def test(desk: OrderDesk) -> None:
         service = await desk.execute(CreateOrder(wanted=desk.wanted))
         order = DeleteOrder(service_id=service.id, force=True)
         desk.answer = None

@@ -1,4 +1,4 @@
-"""What only time does: leases run out, agents fall silent, codes expire. The clock is ours here, the databases are real."""
+"""Effects of time: leases expire, agents become silent, codes expire. A test clock on real databases."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ LIFECYCLE: dict[str, object] = {
 
 
 class Scene:
-    """A service with its first job pending, and a clock that only moves when told."""
+    """A service with a pending first job, and a clock that the test moves."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -140,7 +140,7 @@ def play(request: pytest.FixtureRequest, tmp_path: Path) -> Play:
     return run
 
 
-def test_a_lease_not_renewed_puts_the_job_back_until_it_has_been_tried_enough(play: Play) -> None:
+def test_an_expired_lease_requeues_the_job_until_its_attempts_are_used_up(play: Play) -> None:
     async def test(scene: Scene) -> None:
         for attempt in (1, 2, 3):
             token = await scene.claim()
@@ -167,14 +167,14 @@ def test_a_lease_not_renewed_puts_the_job_back_until_it_has_been_tried_enough(pl
     play(test)
 
 
-def test_a_lease_that_is_renewed_lives_until_the_timeout_of_the_action(play: Play) -> None:
+def test_a_renewed_lease_ends_at_the_timeout_of_the_action(play: Play) -> None:
     async def test(scene: Scene) -> None:
         token = await scene.claim()
         for _ in range(49):
             scene.later(20)
             await scene.sweep()
             async with scene.work(scene.holder) as work:
-                renewed = await jobs.renew(work, await scene_job(work, scene), jobs.Renewal(lease_token=token))
+                renewed = await jobs.renew(work, await read_active_job(work, scene), jobs.Renewal(lease_token=token))
             assert renewed.lease_expires_at == scene.now + timedelta(seconds=30)
         scene.later(21)
         await scene.sweep()
@@ -185,17 +185,17 @@ def test_a_lease_that_is_renewed_lives_until_the_timeout_of_the_action(play: Pla
     play(test)
 
 
-async def scene_job(work: UnitOfWork, scene: Scene) -> JobRow:
+async def read_active_job(work: UnitOfWork, scene: Scene) -> JobRow:
     found = await active_job(work.tx, scene.service.id)
     assert found is not None
     return found
 
 
-def test_a_job_held_without_a_lease_that_was_asked_to_stop_is_cancelled_at_its_timeout(play: Play) -> None:
+def test_a_job_without_a_lease_and_with_a_cancel_request_is_cancelled_at_its_timeout(play: Play) -> None:
     async def test(scene: Scene) -> None:
         await scene.claim(None)
         async with scene.work() as work:
-            await jobs.cancel(work, await scene_job(work, scene))
+            await jobs.cancel(work, await read_active_job(work, scene))
         scene.later(999)
         await scene.sweep()
         assert (await scene.job()).status == "Processing"
@@ -214,7 +214,7 @@ async def read_agent(scene: Scene) -> AgentRow:
     return found
 
 
-def test_an_agent_that_falls_silent_is_disconnected_and_comes_back(play: Play) -> None:
+def test_a_silent_agent_is_disconnected_and_connected_by_its_next_request(play: Play) -> None:
     async def test(scene: Scene) -> None:
         async with scene.work(scene.holder) as work:
             await agents.note_sign_of_life(work, scene.agent.id)
@@ -233,7 +233,7 @@ def test_an_agent_that_falls_silent_is_disconnected_and_comes_back(play: Play) -
     play(test)
 
 
-def test_an_enrolment_code_lives_a_quarter_of_an_hour(play: Play) -> None:
+def test_an_enrolment_code_expires_after_15_minutes(play: Play) -> None:
     async def test(scene: Scene) -> None:
         async with scene.work() as work:
             code = await agents.make_code(work, scene.agent)
@@ -245,31 +245,31 @@ def test_an_enrolment_code_lives_a_quarter_of_an_hour(play: Play) -> None:
     play(test)
 
 
-def test_an_agent_is_told_again_of_work_that_has_waited(play: Play) -> None:
+def test_a_job_that_stays_pending_is_announced_again(play: Play) -> None:
     async def test(scene: Scene) -> None:
-        with scene.store.bus.listening(agent_topic(scene.agent.id)) as news:
+        with scene.store.bus.listening(agent_topic(scene.agent.id)) as announced:
             async with scene.work(None) as work:
                 await jobs.wake_agents(work)
-            assert not news.is_set()
+            assert not announced.is_set()
             scene.later(5)
             async with scene.work(None) as work:
                 await jobs.wake_agents(work)
-            assert news.is_set()
+            assert announced.is_set()
 
     play(test)
 
 
-def test_a_question_of_a_dead_server_is_announced_again_and_then_forgotten(play: Play) -> None:
+def test_a_plan_question_of_a_crashed_server_is_announced_again_and_then_deleted(play: Play) -> None:
     async def test(scene: Scene) -> None:
         async with scene.work() as work:
             outcome = OrderOutcome(scene.service, "create", runs.RunPlan(None), is_new=True)
             preview = await plans.preview_order(work, outcome, None, plans.new_plan_seed(work.now))
             await plans.ask_agent(work, preview, 60)
-        with scene.store.bus.listening(plans.question_topic(scene.agent.id)) as news:
+        with scene.store.bus.listening(plans.question_topic(scene.agent.id)) as announced:
             scene.later(5)
             async with scene.work(None) as work:
                 await plans.wake(work)
-            assert news.is_set()
+            assert announced.is_set()
         for seconds, left in ((60, 1), (10, 0)):
             scene.later(seconds)
             async with scene.work(None) as work:
@@ -279,7 +279,7 @@ def test_a_question_of_a_dead_server_is_announced_again_and_then_forgotten(play:
     play(test)
 
 
-def test_an_event_of_an_unknown_type_is_a_bug(play: Play) -> None:
+def test_an_event_of_an_unknown_type_is_refused(play: Play) -> None:
     async def test(scene: Scene) -> None:
         async with scene.work() as work:
             with pytest.raises(ValueError, match=r"unknown event type 'service\.vanished'; add it to"):

@@ -1,4 +1,4 @@
-"""The vault's own words, where only a vault that is not as it should be makes it say them."""
+"""Error messages of a vault that fails."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ADMIN = Caller(Role.ADMIN, "00000000-0000-4000-8000-00000000000a")
 
 
-class FullVault(Vault):
-    """Opens what it has, and takes nothing more."""
+class FailingVault(Vault):
+    """Opens secrets and cannot seal new ones."""
 
     def seal(self, value: object, place: SealContext) -> Sealed:
         raise CannotSeal
 
 
-def test_a_vault_that_takes_nothing_is_told_for_each_secret(tmp_path: Path) -> None:
+def test_a_failing_vault_is_reported_for_each_secret(tmp_path: Path) -> None:
     async def main() -> None:
         store = await open_store(f"sqlite:///{tmp_path}/store.db")
         await store.migrate()
-        tools = OperationTools(Definitions(installed_rulebook()), FullVault([b"k" * 32]))
+        tools = OperationTools(Definitions(installed_rulebook()), FailingVault([b"k" * 32]))
         secret = {"type": "string", "secret": {"type": "persistent"}}
         try:
             async with store.transaction() as tx:

@@ -1,4 +1,4 @@
-"""The words of this folder: an endpoint as a value, one call of it, and the answer."""
+"""The types of this folder: an endpoint, a call of it, its answer, and the dependencies of all endpoints."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class Readiness:
-    """Turned off when a shutdown begins, so that nobody sends more."""
+    """Set to stopping when a shutdown begins, so that load balancers send no more requests."""
 
     def __init__(self) -> None:
         self.stopping = asyncio.Event()
@@ -37,30 +37,30 @@ class Readiness:
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """What the composition root hands in: everything an endpoint may reach."""
+    """Everything that endpoints use. Built once, in `serve.py`."""
 
     store: Store
     settings: ServerSettings
     tools: OperationTools
     clock: Callable[[], datetime]
     measures: ServerMetrics
-    # Guessing a code must take longer than a code lives.
+    # Limits attempts, so that guessing a code takes longer than its lifetime.
     enrolments: Limits
-    # Whether the server takes requests; a load balancer asks.
+    # Reported by /ready.
     readiness: Readiness
     long_poll_slots: LongPollSlots = field(default_factory=LongPollSlots)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """None as a body is an answer without one."""
+    """`body` None: no body."""
 
     body: object = None
     headers: Mapping[str, str] = field(default_factory=dict)
     media_type: str = "application/json"
-    # None is the endpoint's usual status.
+    # None: the status of the endpoint.
     status: int | None = None
-    # Instead of a body: pieces as they come.
+    # Instead of a body.
     stream: AsyncIterator[bytes] | None = None
 
 
@@ -71,20 +71,20 @@ class Call:
     query: Sequence[tuple[str, str]]
     headers: Mapping[str, str]
     raw_body: bytes
-    # None on endpoints that need no token.
+    # None: the endpoint needs no token.
     caller: Caller | None
     client: str
 
     @property
     def required_caller(self) -> Caller:
         if self.caller is None:
-            raise RuntimeError("this endpoint takes no token, so the call has no caller")
+            raise RuntimeError("an endpoint without a token has no caller")
         return self.caller
 
     @property
     def session(self) -> CallerSession:
-        using = self.dependencies
-        return CallerSession(using.store, using.clock, using.tools, self.caller)
+        dependencies = self.dependencies
+        return CallerSession(dependencies.store, dependencies.clock, dependencies.tools, self.caller)
 
     def read(self, body: type[B]) -> B:
         return parse_body(self.raw_body, body)
@@ -110,11 +110,11 @@ class Call:
     def reading(self) -> AbstractAsyncContextManager[UnitOfWork]:
         return self.session.reading()
 
-    async def wait_for(self, topic: str, look: Callable[[], Awaitable[T | None]], seconds: float) -> T | None:
-        """As `wait_until_found`; a server that stops refuses instead of returning nothing."""
-        found = await wait_until_found(self, topic, look, seconds)
+    async def wait_for(self, topic: str, check: Callable[[], Awaitable[T | None]], seconds: float) -> T | None:
+        """Like `wait_until_found`, but raises `Unavailable` if the server shuts down."""
+        found = await wait_until_found(self, topic, check, seconds)
         if found is None and self.dependencies.readiness.stopping.is_set():
-            raise Unavailable("the server stops")
+            raise Unavailable("the server is shutting down")
         return found
 
 
@@ -130,21 +130,21 @@ class Endpoint:
     method: str
     path: str
     act: Callable[[Call], Awaitable[Answer]]
-    # The row of the access table; None is open to everybody, without a token.
+    # The row of the access table. None: no token required.
     access: tuple[str, str] | None
     summary: str
     status: int = 200
     body: type[Body] | None = None
-    # The media type of a body that is taken as it is; None where there is none.
+    # The media type of a body that is not JSON. None: there is none.
     raw_body: str | None = None
-    # What the answer holds, for the description; None is no body.
+    # The type of the response body, for the API description. None: no body.
     answer: object = None
-    # What else it may hold, such as the answer of a dry run.
+    # Other possible types, such as the forecast of a dry run.
     also: tuple[object, ...] = ()
-    # The answer (200) of a dry run, where the usual status is another.
+    # The type of a dry run's response (200), if `status` is not 200.
     dry: object = None
     query: tuple[QueryParameter, ...] = ()
-    # The noun whose fields filter the list.
+    # The table whose columns filter the list.
     lists: object = None
     refusals: tuple[int, ...] = ()
     media_type: str = "application/json"

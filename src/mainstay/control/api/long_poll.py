@@ -1,4 +1,4 @@
-"""Requests that wait: for the first of several things to happen, for a while, and not too many of one caller."""
+"""Long polls: requests that wait for an announcement, with a timeout and a limit per caller."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RETRY_SECONDS = 5
 
 
 class LongPollSlots:
-    """Each of a caller's waiting requests holds one; a caller is an agent or a participant, whichever token it uses."""
+    """Limits the waiting requests of a caller, which is an agent or a participant with all its tokens."""
 
     def __init__(self) -> None:
         self._taken: Counter[str] = Counter()
@@ -30,7 +30,7 @@ class LongPollSlots:
             raise HttpRefusal(
                 429,
                 "too_many_waiting",
-                f"{MAX_LONG_POLLS} of your requests are waiting already",
+                f"you already have {MAX_LONG_POLLS} waiting requests",
                 headers={"Retry-After": str(RETRY_SECONDS)},
             )
 
@@ -50,15 +50,15 @@ def _name(caller: Caller) -> str:
     return caller.agent_id or caller.participant_id or caller.token_id
 
 
-async def wait_until_found(call: Call, topic: str, look: Callable[[], Awaitable[T]], seconds: float) -> T:
-    """What `look` finds, as soon as that is anything; what it finds last when the time is up or the server stops."""
+async def wait_until_found(call: Call, topic: str, check: Callable[[], Awaitable[T]], seconds: float) -> T:
+    """Calls `check` now and after each announcement, until it finds something or the time is up or the server stops."""
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
     dependencies = call.dependencies
     stopping = dependencies.readiness.stopping
     while True:
         with dependencies.store.bus.listening(topic) as news:
-            found = await look()
+            found = await check()
             left = until - loop.time()
             if found or left <= 0 or stopping.is_set():
                 return found

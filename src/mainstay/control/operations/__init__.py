@@ -1,1 +1,1 @@
-"""One file per noun: load, decide, save, and tell; every operation runs inside one transaction."""
+"""One file per noun. An operation loads rows, asks the domain, saves and records events, in one transaction."""

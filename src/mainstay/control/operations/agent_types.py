@@ -89,7 +89,7 @@ async def change(work: UnitOfWork, before: AgentType, wanted: AgentTypeChange) -
 
 
 async def _refuse_orphans(work: UnitOfWork, before: AgentType, after: AgentType) -> None:
-    """A type that an agent still serves cannot be taken from it."""
+    """A service type cannot be removed while agents of this type serve living services of it."""
     for service_type_id in set(before.service_type_ids) - set(after.service_type_ids):
         living = await living_served_by(work.tx, before.id, service_type_id)
         if living:

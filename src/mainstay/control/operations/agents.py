@@ -1,4 +1,4 @@
-"""Agents: made by their provider, configured by the schema of their type, alive as long as they are heard of."""
+"""Agents: created by their provider, enrolled with a code, connected as long as they send requests."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from mainstay.control.store.services import delete_terminal, living_ids
 from mainstay.control.store.tokens import Token, hash_token
 
 Tags = Annotated[list[Annotated[str, msgspec.Meta(min_length=1, max_length=100)]], msgspec.Meta(max_length=100)]
-# A sign of life brings an agent back from these; from Error and Disabled only somebody's word does.
+# A request of the agent reconnects it from these. Error and Disabled end only by an explicit change.
 COMES_BACK_FROM = frozenset({"New", "Disconnected"})
-SILENCE = timedelta(seconds=150)
+SILENT_AFTER = timedelta(seconds=150)
 SWEEP = 100
 CODE_LIFETIME = timedelta(minutes=15)
 
@@ -74,7 +74,7 @@ async def create(work: UnitOfWork, wanted: NewAgent) -> AgentRow:
     provider_id = wanted.provider_id.lower()
     provider = await PARTICIPANTS.find(work.tx, provider_id)
     if work.required_caller.role is not Role.ADMIN and provider_id != work.required_caller.participant_id:
-        raise NotPermitted("an agent can be made only for your own participant")
+        raise NotPermitted("you can create agents only for your own participant")
     if provider is None:
         raise BadInput(f"there is no participant {provider_id}")
     agent_type = await AGENT_TYPES.find(work.tx, wanted.agent_type_id.lower())
@@ -103,7 +103,7 @@ async def _pool_set(work: UnitOfWork, pool_set_id: str | None, provider_id: str)
     found = await SERVICE_POOL_SETS.find(work.tx, pool_set_id.lower())
     if found is None or found.provider_id != provider_id:
         if work.required_caller.role is not Role.ADMIN:
-            raise NotPermitted("the pool set must be one of the agent's own provider")
+            raise NotPermitted("the pool set must belong to the provider of the agent")
         raise BadInput(f"provider {provider_id} has no service pool set {pool_set_id}")
     return found.id
 
@@ -116,30 +116,30 @@ async def _configure(
     provider_id: str,
     stored: dict[str, object] | None,
 ) -> dict[str, object] | None:
-    """The configuration as it will be kept. Without a schema and without values there is none."""
+    """Returns the configuration to store. None: the type has no schema and no values were given."""
     schema = work.tools.definitions.of_agent_type(agent_type)
     if given is None and (stored is not None or schema.members is None):
         return stored
-    setting = PropertyTarget(
+    target = PropertyTarget(
         Operation.CREATE if stored is None else Operation.UPDATE, agent_id=agent_id, provider_id=provider_id
     )
     try:
-        decided = await accept_properties(work, schema, given or {}, setting, stored)
+        decided = await accept_properties(work, schema, given or {}, target, stored)
         configuration, _ = await secret_sealing.seal_all(work, decided.accepted, Owner("agent", agent_id))
     except InvalidProperties as refusal:
-        raise InvalidProperties([_inside(fault) for fault in refusal.faults]) from None
+        raise InvalidProperties([_in_configuration(fault) for fault in refusal.faults]) from None
     await secret_sealing.forget(work, decided.accepted.retired_references)
     return configuration
 
 
-def _inside(fault: PathFault) -> PathFault:
+def _in_configuration(fault: PathFault) -> PathFault:
     return PathFault(f"configuration.{fault.path}" if fault.path else "configuration", fault.message)
 
 
 async def change(work: UnitOfWork, before: AgentRow, wanted: AgentChange) -> AgentRow:
     agent_type = await AGENT_TYPES.find(work.tx, before.agent_type_id)
     if agent_type is None:
-        raise RuntimeError("an agent has a type")
+        raise RuntimeError(f"agent {before.id} has no agent type")
     after = msgspec.structs.replace(
         before,
         name=wanted.name or before.name,
@@ -171,7 +171,7 @@ async def set_own_status(work: UnitOfWork, wanted: OwnStatus) -> AgentRow:
 async def find_own(work: UnitOfWork, *, lock: bool = False) -> AgentRow:
     found = await AGENTS.find(work.tx, str(work.required_caller.agent_id), lock=lock)
     if found is None:
-        raise RuntimeError("an agent's token goes with the agent")
+        raise RuntimeError("a token of an agent is deleted with the agent")
     return found
 
 
@@ -185,8 +185,8 @@ async def note_sign_of_life(work: UnitOfWork, agent_id: str) -> None:
 
 
 async def disconnect_silent(work: UnitOfWork) -> int:
-    """Who was not heard of for a while is not there; how many that were."""
-    silent = await store.silent_agents(work.tx, work.now - SILENCE, SWEEP)
+    """Marks silent agents Disconnected and returns how many."""
+    silent = await store.silent_agents(work.tx, work.now - SILENT_AFTER, SWEEP)
     for agent in silent:
         await work.update(AGENTS, agent, msgspec.structs.replace(agent, status="Disconnected"))
     return len(silent)
@@ -202,8 +202,8 @@ async def delete(work: UnitOfWork, agent: AgentRow) -> None:
 
 
 async def make_code(work: UnitOfWork, agent: AgentRow) -> EnrolmentCode:
-    """A code lets one program in once; a newer code replaces it."""
-    # It is typed on a command line, where a leading minus would make it an option.
+    """Creates a code that enrolls one program once. A newer code replaces it."""
+    # Hexadecimal, because a leading minus would make it an option on a command line.
     code = EnrolmentCode(secrets.token_hex(16), work.now + CODE_LIFETIME)
     await store.add_code(work.tx, hash_token(code.code), agent.id, code.expires_at)
     return code
@@ -213,7 +213,7 @@ async def enrol(work: UnitOfWork, wanted: EnrolmentRequest) -> Enrolled:
     agent_id = await store.use_code(work.tx, hash_token(wanted.code), work.now)
     agent = None if agent_id is None else await AGENTS.find(work.tx, agent_id)
     if agent is None:
-        raise NotPermitted("this code is unknown, used or expired; ask for a new one", code="bad_code")
+        raise NotPermitted("this code is unknown, used or expired; request a new code", code="bad_code")
     token = Token(
         id=new_id(),
         created_at=work.now,

@@ -1,4 +1,4 @@
-"""Blueprints: a bundle is checked, its service type is made or changed, and new services get it, all or nothing."""
+"""Blueprints: a push checks a bundle, stores it, and creates or changes its service type, in one transaction."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mainstay.foundation.yaml.document import decode
 DEFINITION = "blueprint.yaml"
 SERVICE_TYPE = "service-type.yaml"
 MAX_DOCUMENT_BYTES = 512 * 1024
-# A document without aliases never comes near: JSON takes at most five times the bytes of YAML.
+# Only aliases exceed this: without them JSON takes at most five times the bytes of YAML.
 MAX_EXPANDED_BYTES = 4 * 1024 * 1024
 
 
@@ -37,9 +37,9 @@ class PushedBlueprint(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     version: str
     service_type: Named
-    # Whether these bytes are new here.
+    # Whether the server did not have this bundle yet.
     created: bool
-    # Living services that do not fit the type as it now is: those that were overridden, or would be in the way.
+    # Living services that do not fit the new type: overridden by force, or reported by a dry run.
     misfits: list[Misfit] = []
 
 
@@ -51,7 +51,7 @@ class Bundle:
 
 
 def read_bundle(content: bytes, rulebook: Rulebook) -> Bundle:
-    """Touches nothing but the bytes, so it may run beside everything else."""
+    """Pure, so that it can run in a thread."""
     files = open_bundle(content)
     definition = parse_blueprint(_document(files, DEFINITION), _document(files, SERVICE_TYPE), files.keys(), rulebook)
     return Bundle(content, f"sha256:{hashlib.sha256(content).hexdigest()}", definition)
@@ -60,7 +60,7 @@ def read_bundle(content: bytes, rulebook: Rulebook) -> Bundle:
 def _document(files: dict[str, bytes], name: str) -> object:
     content = files.get(name)
     if content is None:
-        raise NotABundle(f"there is no {name} in the blueprint")
+        raise NotABundle(f"the blueprint has no {name}")
     if len(content) > MAX_DOCUMENT_BYTES:
         raise NotABundle(f"{name} is larger than {MAX_DOCUMENT_BYTES} bytes")
     try:
@@ -74,14 +74,14 @@ def _document(files: dict[str, bytes], name: str) -> object:
 
 
 async def push(work: UnitOfWork, bundle: Bundle, *, force: bool, dry_run: bool) -> PushedBlueprint:
-    """A dry run tells what is in the way instead of refusing it; the caller undoes it."""
+    """A dry run returns misfits instead of refusing them; the caller rolls it back."""
     wanted = bundle.definition
-    # Two first versions at once must not make two types, nor two bundles one version.
+    # Concurrent pushes must not create a service type twice, or two bundles with one version.
     await work.tx.lock(f"blueprint {wanted.name}")
     known = await store.find_version(work.tx, wanted.name, wanted.version)
     if known not in (None, bundle.digest) and not force:
         raise Conflict(
-            f"{wanted.name} {wanted.version} is here with other content ({known}); give it another version,"
+            f"{wanted.name} {wanted.version} exists with other content ({known}); give it another version,"
             " or replace it with ?force=true",
             code="version_exists",
             details={"digest": known},
@@ -106,7 +106,7 @@ async def _write_type(
     wanted = bundle.definition
     before = await SERVICE_TYPES.find_by(work.tx, "name", wanted.type_name, lock=True)
     if before is None:
-        made = ServiceTypeRow(
+        new = ServiceTypeRow(
             id=new_id(),
             created_at=work.now,
             updated_at=work.now,
@@ -115,7 +115,7 @@ async def _write_type(
             lifecycle_schema=wanted.lifecycle_schema,
             blueprint_digest=bundle.digest,
         )
-        return await work.insert(SERVICE_TYPES, made), []
+        return await work.insert(SERVICE_TYPES, new), []
     after = msgspec.structs.replace(
         before,
         property_schema=wanted.property_schema,

@@ -1,4 +1,4 @@
-"""What a consumer may order: service types, who offers them, and the options that each provider has enabled."""
+"""The catalogue: service types that can be ordered, their providers, and the enabled options of each provider."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looks over everything and lists what is stuck, and why."""
+"""Lists jobs, services, pools and secrets that need an operator. Changes nothing."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from mainstay.control.store import doctor as store
 from mainstay.control.store.service_pools import count_values
 from mainstay.control.store.service_types import SERVICE_TYPES
 
-NEARLY = 0.1
-WAITED = timedelta(minutes=5)
-LISTED = 1000
+NEARLY_EMPTY_SHARE = 0.1
+STUCK_AFTER = timedelta(minutes=5)
+MAX_FINDINGS = 1000
 
 
 class DoctorFinding(msgspec.Struct, frozen=True):
@@ -41,31 +41,31 @@ async def _waiting_jobs(work: UnitOfWork) -> list[DoctorFinding]:
             f"'{row['action']}' of service {row['service_id']} waits for agent {row['agent_name']},"
             f" which is {row['agent_status']}; start the agent, cancel the job, or delete the service with force",
         )
-        for row in await store.waiting_jobs(work.tx, work.now - WAITED, LISTED)
+        for row in await store.waiting_jobs(work.tx, work.now - STUCK_AFTER, MAX_FINDINGS)
     ]
 
 
 async def _stuck_services(work: UnitOfWork) -> list[DoctorFinding]:
-    """A living service in a state that no action leads out of."""
+    """Living services in a state without a possible action."""
     found: list[DoctorFinding] = []
     types = await SERVICE_TYPES.many(work.tx, await store.used_types(work.tx))
     for service_type in types.values():
         lifecycle = work.tools.definitions.of_service_type(service_type).lifecycle
-        for service_id, state in await store.living_states(work.tx, service_type.id, LISTED):
+        for service_id, state in await store.living_states(work.tx, service_type.id, MAX_FINDINGS):
             if not available_actions(lifecycle, state):
-                message = f"no action of {service_type.name} leads out of '{state}'; change the lifecycle, or delete it with force"
+                message = f"{service_type.name} has no action from '{state}'; change the lifecycle, or delete the service with force"
                 found.append(DoctorFinding("no-way-out", f"service {service_id}", message))
     return found
 
 
 async def _empty_pools(work: UnitOfWork) -> list[DoctorFinding]:
     found: list[DoctorFinding] = []
-    for pool in await store.all_pools(work.tx, LISTED):
+    for pool in await store.all_pools(work.tx, MAX_FINDINGS):
         total, allocated = await count_values(work.tx, pool.id)
         if pool.generator_type == "subnet":
             total = pool_allocation.parse_subnet(pool.generator_config).size
         free = total - allocated
-        if free <= total * NEARLY:
+        if free <= total * NEARLY_EMPTY_SHARE:
             message = f"{free} of {total} values are free; add values or a larger network"
             found.append(DoctorFinding("pool-nearly-empty", f"pool {pool.name} ({pool.type})", message))
     return found
@@ -76,5 +76,5 @@ async def _lost_secrets(work: UnitOfWork) -> list[DoctorFinding]:
         DoctorFinding(
             "secret-without-owner", f"secret {reference}", f"its {kind} {owner} does not exist or has ended"
         )
-        for reference, kind, owner in await store.secrets_without_owner(work.tx, LISTED)
+        for reference, kind, owner in await store.secrets_without_owner(work.tx, MAX_FINDINGS)
     ]

@@ -1,4 +1,4 @@
-"""Events as readers see them: numbered without gaps, so that nobody ever skips one."""
+"""Events for readers: numbered without gaps after the commit, so that a reader never skips an event."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mainstay.control.store.events import EVENTS, NUMBERED, EventRow, has_unnumb
 
 
 async def number(store: Store) -> None:
-    """Whoever reads first gives the committed rows their numbers; mostly there is nothing to do, and nothing is written."""
+    """Numbers committed events before they are read. Without new events it writes nothing."""
     async with store.reading() as tx:
         if not await has_unnumbered(tx):
             return

@@ -1,4 +1,4 @@
-"""Jobs: an agent claims one, keeps it by a lease, and it ends exactly once. `domain/jobs.py` decides, this module applies.
+"""Jobs: claimed by an agent, held by a lease, ended exactly once. `domain/jobs.py` decides, this module applies.
 
 Lock order: the row of the service, then of the job, then of the run."""
 
@@ -35,9 +35,9 @@ from mainstay.control.store.service_pools import values_of_service
 from mainstay.control.store.services import ServiceRow, find_for_update, living_referrers
 from mainstay.control.store.tokens import hash_token
 
-SWEEP = 50
-NOTICED_WITHIN = timedelta(seconds=2)
-WOKEN_AT_ONCE = 10_000
+OVERDUE_CANDIDATES = 50
+ANNOUNCE_AGAIN_AFTER = timedelta(seconds=2)
+MAX_ANNOUNCED = 10_000
 
 LeaseToken = Annotated[str, msgspec.Meta(max_length=200)]
 Short = Annotated[str, msgspec.Meta(max_length=2000, pattern=NO_ZERO)]
@@ -144,35 +144,35 @@ async def claim(work: UnitOfWork, job: JobRow, wanted: Claim) -> Leased | None:
         await work.record_event("job.claimed", job, won)
         return None
     token = _lease_token(job, wanted.claim_id)
-    lease = (expires, hash_token(token), _kept_claim_id(wanted))
+    lease = (expires, hash_token(token), _hash_claim_id(wanted))
     won = await store.claim(work.tx, job.id, work.now, deadline, lease)
     if won is None:
-        return await _same_claim(work, job, wanted, token)
+        return await _repeat_claim(work, job, wanted, token)
     await work.record_event("job.claimed", job, won)
     return Leased(token, expires, won)
 
 
 def _lease_token(job: JobRow, claim_id: str | None) -> str:
-    """Made from the claim's own name where it has one, so that asking again gives the same without keeping it."""
+    """Derived from the claim id if there is one: a repeated claim gets the same token without storing it."""
     if claim_id is None:
         return secrets.token_urlsafe(24)
     return hmac.new(claim_id.encode(), f"{job.id}:{job.attempt}".encode(), hashlib.sha256).hexdigest()
 
 
-def _kept_claim_id(wanted: Claim) -> str | None:
-    """As a hash: from the name itself, whoever reads the database could make the token."""
+def _hash_claim_id(wanted: Claim) -> str | None:
+    """Hashed, because the token can be derived from the claim id, and the database must not reveal it."""
     return None if wanted.claim_id is None else hash_token(wanted.claim_id)
 
 
-async def _same_claim(work: UnitOfWork, job: JobRow, wanted: Claim, token: str) -> Leased:
+async def _repeat_claim(work: UnitOfWork, job: JobRow, wanted: Claim, token: str) -> Leased:
     found = await store.find_job_with_hold(work.tx, job.id)
     if found is not None and wanted.claim_id is not None:
         current, held = found
         if (
             current.status == "Processing"
             and current.lease_expires_at is not None
-            and held.claim_id == _kept_claim_id(wanted)
-            # Not where the job was put back between the two looks at it: that would be another lease.
+            and held.claim_id == _hash_claim_id(wanted)
+            # Differs if the job was requeued between the two reads: that would be another lease.
             and held.lease_hash == hash_token(token)
         ):
             return Leased(token, current.lease_expires_at, current)
@@ -271,7 +271,7 @@ async def _merge_report(
     lifecycle, schema = held.definition.lifecycle, held.definition.properties
     last = advance.next_step is None
     base = held.service.properties if run.properties is None else run.properties
-    decided = await accept_properties(work, schema, wanted.properties, _report_setting(held, last=last), base)
+    decided = await accept_properties(work, schema, wanted.properties, _report_target(held, last=last), base)
     result, _ = await secret_sealing.seal_all(work, decided.accepted, Owner("service", held.service.id))
     reported = runs.origins_of(work, schema, base, decided, held.job.id)
     origins = run.origins | reported
@@ -314,7 +314,7 @@ async def _queue_next(
     await runs.queue(work, service, held.definition.lifecycle, after, params, step=held.job.step + 1)
 
 
-def _report_setting(held: LockedJob, *, last: bool) -> PropertyTarget:
+def _report_target(held: LockedJob, *, last: bool) -> PropertyTarget:
     service = held.service
     return PropertyTarget(
         Operation.REPORT,
@@ -333,7 +333,7 @@ def _report_setting(held: LockedJob, *, last: bool) -> PropertyTarget:
 async def _give_back_replaced(
     work: UnitOfWork, service: ServiceRow, leaving: tuple[object, ...], taken: tuple[str, ...]
 ) -> None:
-    """An agent that may set a pool property has replaced the value there."""
+    """Gives back pool values that the agent has replaced in its report."""
     if not leaving:
         return
     paths = {getattr(take, "path", None) for take in leaving}
@@ -349,10 +349,10 @@ async def _end_job(
     after = msgspec.structs.replace(
         held.job, status=status, error_message=message, completed_at=work.now, updated_at=work.now
     )
-    kept = None if report is None else msgspec.json.encode(report).decode()
-    await JOBS.update(work.tx, after, outcome=outcome, report=kept, deadline_at=None)
+    report_text = None if report is None else msgspec.json.encode(report).decode()
+    await JOBS.update(work.tx, after, outcome=outcome, report=report_text, deadline_at=None)
     await work.record_event(decide.ended_event_type(status), held.job, after)
-    # A group that was busy may have more to do.
+    # The next job of the same group may start now.
     work.tx.announce(runs.agent_topic(held.job.agent_id))
 
 
@@ -389,17 +389,17 @@ async def cancel(work: UnitOfWork, job: JobRow) -> None:
 
 
 async def wake_agents(work: UnitOfWork) -> None:
-    """A notice may get lost between replicas, when one of them ends between a commit and its telling."""
-    for agent_id in await store.agents_with_pending_jobs(work.tx, work.now - NOTICED_WITHIN, WOKEN_AT_ONCE):
+    """Announces again: a replica that crashes between commit and announcement loses the announcement."""
+    for agent_id in await store.agents_with_pending_jobs(work.tx, work.now - ANNOUNCE_AGAIN_AFTER, MAX_ANNOUNCED):
         work.tx.announce(runs.agent_topic(agent_id))
 
 
 async def time_out_overdue(work: UnitOfWork) -> bool:
     """Ends or requeues one overdue job; returns whether there are more.
 
-    One in each transaction, so that the locks on one service's pools never wait for another service. A random one, so
+    One job per transaction, so that the locks on one service's pools never wait for another service. A random job, so
     that a job that cannot be ended does not block the others."""
-    ids = await store.overdue_ids(work.tx, work.now, SWEEP)
+    ids = await store.overdue_ids(work.tx, work.now, OVERDUE_CANDIDATES)
     job = await JOBS.find(work.tx, secrets.choice(ids)) if ids else None
     if job is not None:
         held = await _lock_job(work, job.id, job.service_id)
@@ -415,13 +415,13 @@ async def pending(work: UnitOfWork, limit: int, service_id: str | None) -> list[
 
 
 async def force_delete(work: UnitOfWork, service: ServiceRow) -> None:
-    """Without the agent: the active job is cancelled, and the service comes to its first terminal state."""
+    """Cancels the active job and moves the service to its first terminal state, without the agent."""
     definition = await runs.definition_of(work, service)
     lifecycle = definition.lifecycle
     if service.status in lifecycle.terminal_states:
         raise TerminalState(service.status)
     if work.required_caller.role is not Role.ADMIN and await store.ever_completed(work.tx, service.id):
-        raise NotPermitted("only an admin may force the end of a service that an agent has worked on")
+        raise NotPermitted("only an admin may force the deletion of a service that has had a completed job")
     end = _first_terminal(lifecycle)
     if end is None:
         raise Conflict("the lifecycle has no terminal state", code="no_terminal_state")

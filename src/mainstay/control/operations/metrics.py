@@ -1,4 +1,4 @@
-"""Metrics: told by agents about their services, read as entries or over time."""
+"""Metrics: reported by agents for their services, read as entries or aggregated over time."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from mainstay.control.store.metrics import (
 )
 from mainstay.control.store.services import SERVICES, ServiceRow, find_instance
 
-# So that no sum over a series leaves the range of numbers, not even one of squares, which a database may need.
-MOST = 1e140
+# A sum over a series must stay a finite number, even a sum of squares, which a database may compute.
+MAX_VALUE = 1e140
 Bucket = Literal["minute", "hour", "day", "month"]
 SECONDS = {"minute": 60, "hour": 3600, "day": 86400}
 RANGES = {
@@ -61,10 +61,10 @@ class Series(msgspec.Struct, frozen=True):
 
 
 async def create_type(work: UnitOfWork, wanted: NewMetricType) -> MetricType:
-    made = MetricType(
+    new = MetricType(
         id=new_id(), created_at=work.now, updated_at=work.now, name=wanted.name, entity_type=wanted.entity_type
     )
-    return await work.insert(METRIC_TYPES, made)
+    return await work.insert(METRIC_TYPES, new)
 
 
 async def change_type(work: UnitOfWork, before: MetricType, wanted: MetricTypeChange) -> MetricType:
@@ -81,8 +81,8 @@ async def add(work: UnitOfWork, wanted: NewMetricEntry) -> MetricEntry:
     metric_type = await METRIC_TYPES.find_by(work.tx, "name", wanted.type_name)
     if metric_type is None:
         raise BadInput(f"there is no metric type {wanted.type_name}")
-    if not abs(wanted.value) <= MOST:
-        raise BadInput(f"value must be a number from -{MOST:g} to {MOST:g}")
+    if not abs(wanted.value) <= MAX_VALUE:
+        raise BadInput(f"value must be a number from -{MAX_VALUE:g} to {MAX_VALUE:g}")
     entry = MetricEntry(
         id=new_id(),
         created_at=work.now,
@@ -95,7 +95,7 @@ async def add(work: UnitOfWork, wanted: NewMetricEntry) -> MetricEntry:
         provider_id=service.provider_id,
         consumer_id=service.consumer_id,
     )
-    # An entry is itself a record of what happened; an event for each would say it twice.
+    # No event: the entry itself is the record.
     await METRIC_ENTRIES.insert(work.tx, entry)
     return entry
 
@@ -105,10 +105,10 @@ async def _service(work: UnitOfWork, wanted: NewMetricEntry) -> ServiceRow:
     if wanted.service_id is not None:
         service = await SERVICES.find(work.tx, wanted.service_id.lower())
         if service is None or service.agent_id != agent_id:
-            raise NotPermitted("the service must be one that you serve")
+            raise NotPermitted("the service must be served by you")
         return service
     if wanted.agent_instance_id is None:
-        raise BadInput("give serviceId, or agentInstanceId")
+        raise BadInput("serviceId or agentInstanceId is required")
     service = await find_instance(work.tx, agent_id, wanted.agent_instance_id)
     if service is None:
         raise BadInput(f"you have no service with the instance id {wanted.agent_instance_id}")
@@ -136,7 +136,7 @@ async def aggregate(
         raise BadInput("start must be before end", code="bad_query")
     if end - start > RANGES[bucket]:
         raise BadInput(
-            f"a range in buckets of a {bucket} may be at most {RANGES[bucket].days} days", code="bad_query"
+            f"a range in buckets of a {bucket} must not exceed {RANGES[bucket].days} days", code="bad_query"
         )
     found: list[tuple[datetime, float]] = []
     if bucket == "month":

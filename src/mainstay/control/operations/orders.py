@@ -70,9 +70,9 @@ OrderResult = ServiceView | bytes | None
 
 
 class WaitFor(Protocol):
-    """Calls `look` now and whenever `topic` is announced, until it returns a value. None: the time is up."""
+    """Calls `check` now and whenever `topic` is announced, until it returns a value. None: the time is up."""
 
-    async def __call__(self, topic: str, look: Callable[[], Awaitable[T | None]], seconds: float, /) -> T | None: ...
+    async def __call__(self, topic: str, check: Callable[[], Awaitable[T | None]], seconds: float, /) -> T | None: ...
 
 
 # ---- the four forms ----
@@ -202,12 +202,12 @@ async def _ask_agent(session: CallerSession, preview: PlanPreview, wait_for: Wai
     async with session.transaction() as work:
         request_id = await plans.ask_agent(work, preview, seconds)
 
-    async def look() -> HostAnswer | None:
+    async def check() -> HostAnswer | None:
         async with session.reading() as work:
             return await plans.read_answer(work, request_id)
 
     try:
-        answer = await wait_for(plans.answer_topic(request_id), look, seconds)
+        answer = await wait_for(plans.answer_topic(request_id), check, seconds)
     finally:
         async with session.transaction() as work:
             await PLAN_REQUESTS.delete(work.tx, request_id)

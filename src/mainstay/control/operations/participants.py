@@ -1,4 +1,4 @@
-"""Participants: made by an admin; each may change itself, and one with living dependants stays."""
+"""Participants: created by an admin, changed by themselves, deleted only without living dependants."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def create(work: UnitOfWork, wanted: NewParticipant) -> Participant:
 
 async def change(work: UnitOfWork, before: Participant, wanted: ParticipantChange) -> Participant:
     if wanted.status not in (None, before.status) and work.required_caller.participant_id is not None:
-        # Whoever could disable itself could never undo it, and one that is disabled must not enable itself.
+        # A participant that disables itself could not undo it, and a disabled one must not enable itself.
         raise NotPermitted("only an admin may change the status of a participant")
     after = msgspec.structs.replace(before, name=wanted.name or before.name, status=wanted.status or before.status)
     return await work.update(PARTICIPANTS, before, after)

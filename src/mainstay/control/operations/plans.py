@@ -32,14 +32,14 @@ from mainstay.foundation.vault import VAULT_PREFIX
 
 LIFETIME = timedelta(minutes=10)
 GRACE = timedelta(seconds=10)
-NOTICED_WITHIN = timedelta(seconds=2)
-WOKEN_AT_ONCE = 1000
+ANNOUNCE_AGAIN_AFTER = timedelta(seconds=2)
+MAX_ANNOUNCED = 1000
 NO_HOST = "none"
 DIGEST = re.compile(r"([0-9a-f]{16})\.([0-9]{1,11})\.([0-9a-f]{32})\.([0-9a-f]{64}|none)")
 NONCE_BYTES = 8
 KEY_ID_CHARACTERS = 16
-# Instead of a key's name, where there is no vault.
-OPEN = b"-" * KEY_ID_CHARACTERS
+# Takes the place of the key id when there is no vault.
+UNSEALED = b"-" * KEY_ID_CHARACTERS
 MAX_EVENTS = 100_000
 
 
@@ -75,7 +75,7 @@ def new_plan_seed(now: datetime) -> PlanSeed:
 def parse_plan_digest(text: str) -> PlanDigest:
     found = DIGEST.fullmatch(text)
     if found is None:
-        raise BadInput("planDigest is not the planDigest of a plan", code="bad_plan_digest")
+        raise BadInput("planDigest is malformed; copy it from a plan", code="bad_plan_digest")
     nonce, seconds, inputs, host = found.groups()
     return PlanDigest(PlanSeed(nonce, datetime.fromtimestamp(int(seconds), UTC)), inputs, host)
 
@@ -83,11 +83,11 @@ def parse_plan_digest(text: str) -> PlanDigest:
 def refuse_expired(digest: PlanDigest, now: datetime) -> None:
     expires_at = digest.seed.expires_at
     if not now < expires_at <= now + LIFETIME:
-        raise PlanOutdated("expired", f"the plan was good until {expires_at.isoformat().replace('+00:00', 'Z')}")
+        raise PlanOutdated("expired", f"the plan expired at {expires_at.isoformat().replace('+00:00', 'Z')}")
 
 
 def pin_to_plan(work: UnitOfWork, seed: PlanSeed, host: str | None = None) -> None:
-    """From here on the unit of work draws the values of the plan. Guessing them needs the key of the vault."""
+    """Makes the unit of work draw the values of the plan. Guessing them requires the vault key."""
     parts = [seed.nonce, int(seed.expires_at.timestamp()), work.required_caller.token_id]
     work.planned = PlannedValues(digest_of(work, "plan", *parts).encode(), seed.made_at, host)
 
@@ -110,7 +110,7 @@ class PlanPreview:
 
 
 async def preview_order(work: UnitOfWork, outcome: OrderOutcome, requested: object, seed: PlanSeed) -> PlanPreview:
-    """Called after the order was carried out, inside the transaction that is rolled back."""
+    """Called after the order was executed, inside the transaction that is rolled back."""
     job = None if outcome.plan is None else await active_job(work.tx, outcome.service.id)
     forecast = await forecast_outcome(work, outcome)
     return PlanPreview(
@@ -131,14 +131,14 @@ async def check_inputs(work: UnitOfWork, outcome: OrderOutcome, requested: objec
 def refuse_other_inputs(digest: PlanDigest, inputs: str) -> None:
     if inputs != digest.inputs:
         raise PlanOutdated(
-            "inputs", "the request, the service, its type or what pools offer is not what the plan was made for"
+            "inputs", "the request, the service, its type or the free pool values are not those of the plan"
         )
 
 
 async def _inputs_of(
     work: UnitOfWork, outcome: OrderOutcome, forecast: Forecast, job: JobRow | None, requested: object, seed: PlanSeed
 ) -> str:
-    """Digest of everything that determines the outcome. Conditions do not: a drift report must not outdate a plan."""
+    """Digest of everything that determines the outcome. Not of conditions: a drift report must not outdate a plan."""
     service = outcome.service
     service_type = await find_version(work.tx, service.service_type_id)
     known = [service.id, service.name, service.status, service.agent_id, service.agent_instance_data]
@@ -148,7 +148,7 @@ async def _inputs_of(
         "service": known if outcome.is_new else [*known, service.properties],
         "type": None if service_type is None else service_type.updated_at,
         "blueprint": service.blueprint_digest if job is None else job.blueprint_digest,
-        # A job since the plan outdates it, so no plan is carried out twice.
+        # A job since the plan outdates it, so no plan is executed twice.
         "before": await latest_job_id(work.tx, service.id, other_than="" if job is None else job.id),
         "forecast": [forecast.properties, forecast.path, sorted(forecast.pool_values, key=lambda each: each.path)],
     }
@@ -262,14 +262,14 @@ async def forget_abandoned(work: UnitOfWork) -> None:
 
 async def wake(work: UnitOfWork) -> None:
     """Announces again: a replica that crashes between commit and announcement loses the announcement."""
-    for request in await store.find_older(work.tx, work.now - NOTICED_WITHIN, WOKEN_AT_ONCE):
+    for request in await store.find_older(work.tx, work.now - ANNOUNCE_AGAIN_AFTER, MAX_ANNOUNCED):
         work.tx.announce(question_topic(request.agent_id))
         work.tx.announce(answer_topic(request.id))
 
 
 def refuse_other_host(digest: PlanDigest, found: HostAnswer) -> None:
     if found.digest != digest.host:
-        raise PlanOutdated("host", "on the host something else would be done now than the plan says")
+        raise PlanOutdated("host", "the changes on the host would differ from those of the plan")
 
 
 # ---- sealing ----
@@ -279,7 +279,7 @@ def _place(request: PlanRequest, part: str) -> SealContext:
 
 def _seal(vault: Vault | None, document: object, request: PlanRequest, part: str) -> bytes:
     if vault is None:
-        return OPEN + msgspec.json.encode(document)
+        return UNSEALED + msgspec.json.encode(document)
     sealed = vault.seal(document, _place(request, part))
     return sealed.key_id.encode() + sealed.ciphertext
 
@@ -287,7 +287,7 @@ def _seal(vault: Vault | None, document: object, request: PlanRequest, part: str
 def _open(vault: Vault | None, sealed: bytes, request: PlanRequest, part: str) -> dict[str, dict[str, object]] | None:
     """None: another replica sealed it with a key that this replica does not have yet."""
     key, content = sealed[:KEY_ID_CHARACTERS], sealed[KEY_ID_CHARACTERS:]
-    if key == OPEN:
+    if key == UNSEALED:
         return msgspec.json.decode(content, type=dict)
     try:
         opened = None if vault is None else vault.open(Sealed(key.decode(), content), _place(request, part))

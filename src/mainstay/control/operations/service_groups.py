@@ -1,4 +1,4 @@
-"""Service groups: a consumer's own."""
+"""Service groups: how a consumer groups its services."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ServiceGroupChange(Body, frozen=True, kw_only=True):
 async def create(work: UnitOfWork, wanted: NewServiceGroup) -> ServiceGroup:
     consumer_id = wanted.consumer_id.lower()
     if work.required_caller.role is not Role.ADMIN and consumer_id != work.required_caller.participant_id:
-        raise NotPermitted("a group can be made only for your own participant")
+        raise NotPermitted("you can create groups only for your own participant")
     if await PARTICIPANTS.find(work.tx, consumer_id) is None:
         raise BadInput(f"there is no participant {consumer_id}")
     group = ServiceGroup(

@@ -1,4 +1,4 @@
-"""Service options and their types: an admin says what kinds there are, each provider what it offers."""
+"""Service options and their types: an admin defines the types, each provider its options."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def delete_type(work: UnitOfWork, option_type: ServiceOptionType) -> None:
 async def create(work: UnitOfWork, wanted: NewServiceOption) -> ServiceOption:
     provider_id = wanted.provider_id.lower()
     if work.required_caller.role is not Role.ADMIN and provider_id != work.required_caller.participant_id:
-        raise NotPermitted("an option can be made only for your own participant")
+        raise NotPermitted("you can create options only for your own participant")
     if await PARTICIPANTS.find(work.tx, provider_id) is None:
         raise BadInput(f"there is no participant {provider_id}")
     option = ServiceOption(
@@ -109,7 +109,7 @@ async def _find_type(work: UnitOfWork, wanted: NewServiceOption) -> ServiceOptio
     elif wanted.service_option_type is not None:
         found = await SERVICE_OPTION_TYPES.find_by(work.tx, "type", wanted.service_option_type)
     else:
-        raise BadInput("give serviceOptionTypeId, or serviceOptionType")
+        raise BadInput("serviceOptionTypeId or serviceOptionType is required")
     if found is None:
         named = wanted.service_option_type_id or wanted.service_option_type
         raise BadInput(f"there is no service option type {named}")

@@ -1,4 +1,4 @@
-"""Pool sets, pools and values as their provider keeps them; taking and giving back is in `pools.py`."""
+"""Pool sets, pools and values, as their provider manages them. Allocation is in `machinery/pool_allocation.py`."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class PoolValueChange(Body, frozen=True, kw_only=True):
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """Exact integers of any size: an IPv6 network has more addresses than a double can count."""
+    """Exact integers of any size: an IPv6 network has more addresses than a double can represent."""
 
     total: int
     allocated: int
@@ -74,13 +74,13 @@ class Usage(msgspec.Struct, frozen=True):
 async def create_set(work: UnitOfWork, wanted: NewPoolSet) -> ServicePoolSet:
     provider_id = wanted.provider_id.lower()
     if work.required_caller.role is not Role.ADMIN and provider_id != work.required_caller.participant_id:
-        raise NotPermitted("a pool set can be made only for your own participant")
+        raise NotPermitted("you can create pool sets only for your own participant")
     if await PARTICIPANTS.find(work.tx, provider_id) is None:
         raise BadInput(f"there is no participant {provider_id}")
-    made = ServicePoolSet(
+    new = ServicePoolSet(
         id=new_id(), created_at=work.now, updated_at=work.now, name=wanted.name, provider_id=provider_id
     )
-    return await work.insert(SERVICE_POOL_SETS, made)
+    return await work.insert(SERVICE_POOL_SETS, new)
 
 
 async def change_set(work: UnitOfWork, before: ServicePoolSet, wanted: PoolSetChange) -> ServicePoolSet:
@@ -99,7 +99,7 @@ async def create_pool(work: UnitOfWork, wanted: NewPool) -> ServicePool:
     if work.required_caller.role is not Role.ADMIN and (
         pool_set is None or pool_set.provider_id != work.required_caller.participant_id
     ):
-        raise NotPermitted("the pool set must be one of your own")
+        raise NotPermitted("the pool set must be your own")
     if pool_set is None:
         raise BadInput(f"there is no service pool set {wanted.service_pool_set_id}")
     pool = ServicePool(
@@ -124,10 +124,12 @@ async def create_pool(work: UnitOfWork, wanted: NewPool) -> ServicePool:
 def _check_generator(pool: ServicePool) -> None:
     if pool.generator_type == "list":
         if pool.generator_config:
-            raise BadInput("a list pool has no generatorConfig; its values are posted one by one")
+            raise BadInput(
+                "a list pool has no generatorConfig; create its values with POST /api/v1/service-pool-values"
+            )
         return
     if pool.property_type not in ("string", "json"):
-        raise BadInput(f"a subnet pool gives strings, so its propertyType cannot be {pool.property_type}")
+        raise BadInput(f"a subnet pool contains strings, so its propertyType cannot be {pool.property_type}")
     pool_allocation.parse_subnet(pool.generator_config)
 
 
@@ -156,13 +158,15 @@ async def create_value(work: UnitOfWork, wanted: NewPoolValue) -> ServicePoolVal
     if work.required_caller.role is not Role.ADMIN and (
         pool is None or pool.provider_id != work.required_caller.participant_id
     ):
-        raise NotPermitted("the pool must be one of your own")
+        raise NotPermitted("the pool must be your own")
     if pool is None:
         raise BadInput(f"there is no service pool {wanted.service_pool_id}")
     if pool.generator_type == "subnet":
-        raise BadInput("a subnet pool makes its values itself")
+        raise BadInput("a subnet pool generates its values; values can be added only to a list pool")
     if not _fits(pool.property_type, wanted.value):
-        raise BadInput(f"pool {pool.type} holds values of type {pool.property_type}, got {type_name(wanted.value)}")
+        raise BadInput(
+            f"pool {pool.type} contains values of type {pool.property_type}, got {type_name(wanted.value)}"
+        )
     value = ServicePoolValue(
         id=new_id(),
         created_at=work.now,

@@ -1,4 +1,4 @@
-"""Service types: both schemas are checked when they are written, against each other and against living services."""
+"""Service types: every change of a schema is checked against the other schema and against living services."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ServiceTypeChange(Body, frozen=True, kw_only=True):
 
 
 class OrderCheck(Body, frozen=True, kw_only=True):
-    """Properties as somebody would order them."""
+    """The properties of an order to validate."""
 
     properties: dict[str, object] = {}
     group_id: Id | None = None
@@ -69,7 +69,7 @@ class DefinitionReport(msgspec.Struct, frozen=True):
 
 
 class Misfit(msgspec.Struct, frozen=True, rename="camel"):
-    """A living service that stands in the way of a change."""
+    """A living service that does not fit a new definition of its type."""
 
     service_id: str
     message: str
@@ -115,15 +115,15 @@ def refuse_misfits(found: list[Misfit], *, force: bool) -> None:
     if any(not force or not misfit.forceable for misfit in found):
         listed = [msgspec.to_builtins(misfit) for misfit in found]
         raise Conflict(
-            f"{len(found)} living services do not fit the new definition; ?dryRun=true lists them, and ?force=true"
-            " overrides all but a state that is gone",
+            f"{len(found)} living services do not fit the new definition; list them with ?dryRun=true; ?force=true"
+            " overrides all except a removed state",
             code="services_do_not_fit",
             details={"services": listed},
         )
 
 
 async def find_misfits(work: UnitOfWork, service_type: ServiceTypeRow) -> list[Misfit]:
-    """Every living service that this new definition of its type would strand, up to a bound."""
+    """Living services that do not fit this new definition of their type, at most `LISTED`."""
     definition = parse_service_type(
         service_type.property_schema, service_type.lifecycle_schema, work.tools.definitions.rulebook
     )
@@ -137,8 +137,8 @@ async def find_misfits(work: UnitOfWork, service_type: ServiceTypeRow) -> list[M
             for stranded in find_stranded(definition.lifecycle, living)
         ]
         for service, _ in services:
-            situation = EvaluationContext(operation=Operation.UPDATE, actor=Actor.SYSTEM, now=work.now, entropy=b"")
-            faults = misfits(definition.properties, service.properties, situation)
+            context = EvaluationContext(operation=Operation.UPDATE, actor=Actor.SYSTEM, now=work.now, entropy=b"")
+            faults = misfits(definition.properties, service.properties, context)
             if faults:
                 found.append(Misfit(service.id, "; ".join(str(fault) for fault in listed(faults)), forceable=True))
         if len(services) < CHECKED_AT_ONCE:
@@ -162,15 +162,15 @@ def report(work: UnitOfWork, service_type: ServiceTypeRow) -> DefinitionReport:
 
 
 async def validate(work: UnitOfWork, service_type: ServiceTypeRow, order: OrderCheck) -> Verdict:
-    """As a creation by the caller, with nothing taken and nothing kept."""
-    setting = await _order_setting(work, order)
+    """Validates an order of the caller. Takes no pool values and stores nothing."""
+    target = await _order_target(work, order)
     schema = work.tools.definitions.of_service_type(service_type).properties
-    decided = await decide_properties(work, schema, order.properties, setting)
+    decided = await decide_properties(work, schema, order.properties, target)
     faults: tuple[PathFault, ...] = decided.faults if isinstance(decided, Rejected) else ()
     return Verdict(not faults, [FaultView(fault.path, fault.message) for fault in listed(faults)])
 
 
-async def _order_setting(work: UnitOfWork, order: OrderCheck) -> PropertyTarget:
+async def _order_target(work: UnitOfWork, order: OrderCheck) -> PropertyTarget:
     caller = work.required_caller
     agent = await _agent(work, order.agent_id)
     provider_id = None if order.provider_id is None else order.provider_id.lower()
@@ -183,11 +183,11 @@ async def _order_setting(work: UnitOfWork, order: OrderCheck) -> PropertyTarget:
     if order.group_id is not None:
         group = await SERVICE_GROUPS.find(work.tx, order.group_id.lower())
         if caller.role is Role.PARTICIPANT and (group is None or group.consumer_id != caller.participant_id):
-            raise NotPermitted("the group must be one of your own")
+            raise NotPermitted("the group must be your own")
         if caller.role is Role.AGENT and not await serves_group(
             work.tx, str(caller.agent_id), order.group_id.lower()
         ):
-            raise NotPermitted("the group must be one that you serve")
+            raise NotPermitted("the group must contain a service that you serve")
         if group is None:
             raise BadInput(f"there is no service group {order.group_id}")
         group_id, consumer_id = group.id, group.consumer_id

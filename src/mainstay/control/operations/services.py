@@ -1,4 +1,4 @@
-"""Services: ordered, changed, moved through their lifecycle and removed, each by one request and the jobs it queues."""
+"""Services: create, change, act, delete, conditions, uptime. `orders.py` has the forms of an order (dry run, plan)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ CANDIDATES = 10_000
 MAX_WINDOW = timedelta(days=366 * 5)
 Tag = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
 Short = Annotated[str, msgspec.Meta(max_length=1000, pattern=NO_ZERO)]
-# Only if it would still come out as that plan said.
+# Executes the order only if its outcome is still the planned one.
 PlanDigestText = Annotated[str, msgspec.Meta(max_length=200)]
 
 
@@ -56,7 +56,7 @@ class NewService(Body, frozen=True, kw_only=True):
     name: Name
     properties: dict[str, object] = {}
     group_id: Id | None = None
-    # Instead of a group: the consumer whose group `default` it goes to. Participants order for themselves.
+    # Instead of a group: the consumer whose group `default` gets the service. Participants order for themselves.
     consumer_id: Id | None = None
     agent_id: Id | None = None
     agent_tags: Annotated[list[Tag], msgspec.Meta(max_length=100)] = []
@@ -75,7 +75,7 @@ class ActionRequest(Body, frozen=True, kw_only=True):
 
 
 class ServiceCondition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What an agent found out about a service, beside its status."""
+    """A finding of the agent about a service, beside its status, such as `InSync`."""
 
     type: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
     status: Literal["True", "False", "Unknown"]
@@ -101,7 +101,7 @@ async def create(work: UnitOfWork, wanted: NewService) -> ServiceRow:
     definition = await work.tools.definitions.read(work.tx, type_id, found.updated_at)
     lifecycle, schema = definition.lifecycle, definition.properties
     service_id = await _service_id(work)
-    setting = PropertyTarget(
+    target = PropertyTarget(
         Operation.CREATE,
         service_id=service_id,
         agent_id=agent.id,
@@ -110,7 +110,7 @@ async def create(work: UnitOfWork, wanted: NewService) -> ServiceRow:
         consumer_id=group.consumer_id,
         group_id=group.id,
     )
-    decided = await accept_properties(work, schema, wanted.properties, setting)
+    decided = await accept_properties(work, schema, wanted.properties, target)
     properties, _ = await secret_sealing.seal_all(work, decided.accepted, Owner("service", service_id))
     service = ServiceRow(
         id=service_id,
@@ -132,18 +132,18 @@ async def create(work: UnitOfWork, wanted: NewService) -> ServiceRow:
     await work.insert(SERVICES, service, is_terminal=0, provenance=msgspec.json.encode(origins).decode())
     await _save_references(work, schema, service)
     await store.note_state(work.tx, service.id, service.status, work.now)
-    # The properties are the service's own from the start, so the run has nothing to apply and nothing to give back.
+    # The service has its properties already, so the run has nothing to apply or to give back.
     await runs.start(work, service, lifecycle, "create", properties, RunPlan(None))
     return service
 
 
 async def _service_id(work: UnitOfWork) -> str:
-    """A new one; that of a plan is good for one order."""
+    """A new id. The id drawn by a plan can be used by one order."""
     service_id = str(UUID(bytes=work.draw("service")[:16], version=4))
     if work.planned is not None:
         await work.tx.lock(f"service {service_id}")
         if await SERVICES.find(work.tx, service_id) is not None:
-            raise PlanOutdated("inputs", "the plan was carried out before")
+            raise PlanOutdated("inputs", "the plan has already been executed")
     return service_id
 
 
@@ -158,32 +158,32 @@ async def _group(work: UnitOfWork, wanted: NewService) -> ServiceGroup:
     if wanted.group_id is not None:
         group = await SERVICE_GROUPS.find(work.tx, wanted.group_id.lower())
         if caller.role is Role.PARTICIPANT and (group is None or group.consumer_id != caller.participant_id):
-            raise NotPermitted("the group must be one of your own")
+            raise NotPermitted("the group must be your own")
         if group is None:
             raise BadInput(f"there is no service group {wanted.group_id}")
         if wanted.consumer_id is not None and wanted.consumer_id.lower() != group.consumer_id:
-            raise BadInput("the group is not the consumer's; give groupId or consumerId")
+            raise BadInput("the group belongs to another consumer; give groupId or consumerId, not both")
         return group
     consumer_id = caller.participant_id if wanted.consumer_id is None else wanted.consumer_id.lower()
     if consumer_id is None:
-        raise BadInput("an admin must say for whom: give groupId or consumerId")
+        raise BadInput("as an admin you must name the customer: give groupId or consumerId")
     if caller.role is Role.PARTICIPANT and consumer_id != caller.participant_id:
-        raise NotPermitted("a participant orders for itself")
+        raise NotPermitted("a participant can order only for itself")
     if await PARTICIPANTS.find(work.tx, consumer_id) is None:
         raise BadInput(f"there is no participant {consumer_id}")
-    # Two first orders at once must not make two groups.
+    # Concurrent first orders must not create two groups.
     await work.tx.lock(f"default group {consumer_id}")
     for group in await SERVICE_GROUPS.all_by(work.tx, "consumer_id", consumer_id):
         if group.name == DEFAULT_GROUP:
             return group
-    made = ServiceGroup(
+    new = ServiceGroup(
         id=new_id(),
         created_at=work.now,
         updated_at=work.now,
         name=DEFAULT_GROUP,
         consumer_id=consumer_id,
     )
-    return await work.insert(SERVICE_GROUPS, made)
+    return await work.insert(SERVICE_GROUPS, new)
 
 
 async def _agent(work: UnitOfWork, wanted: NewService, type_id: str, type_name: str) -> AgentRow:
@@ -219,7 +219,7 @@ class RequestedAction:
 async def change(
     work: UnitOfWork, service: ServiceRow, wanted: ServiceChange, if_version: int | None
 ) -> RunPlan | None:
-    """The name at once, properties through a job `update`; what changes nothing needs none."""
+    """Changes the name at once and properties through a job `update`. None: no job was needed."""
     definition = await runs.definition_of(work, service)
     if service.status in definition.lifecycle.terminal_states:
         raise TerminalState(service.status)
@@ -254,13 +254,13 @@ async def _request(
         and not request.properties
         and request.action != "update"
     ):
-        # Asked again while it is already being done.
+        # A repeated request: the active job already does this.
         return None
     plan = await _plan(work, service, definition.properties, action, request)
     refuse_stale(service, request.if_version)
     if action.name == "update" and plan.decided is not None and not plan.decided.accepted.changed:
         if active is not None and await runs.changes_properties(work, active, service):
-            # What is stored now will not be for long: who asks for it would be told it is so, and then it is not.
+            # The active job replaces the stored values, so they must not be confirmed as unchanged.
             raise _active_job_refusal(active)
         return None
     transitions.begin(lifecycle, action.name, service.status)
@@ -293,14 +293,14 @@ async def _plan(
             raise BadInput(f"action '{action.name}' takes no properties")
         return RunPlan(None)
     decided = await accept_properties(
-        work, schema, dict(request.properties or {}), await _update_setting(work, service), service.properties
+        work, schema, dict(request.properties or {}), await _update_target(work, service), service.properties
     )
     properties, new_secrets = await secret_sealing.seal_all(work, decided.accepted, Owner("service", service.id))
     origins = runs.origins_of(work, schema, service.properties, decided, None)
     return RunPlan(properties, decided, new_secrets, origins)
 
 
-async def _update_setting(work: UnitOfWork, service: ServiceRow) -> PropertyTarget:
+async def _update_target(work: UnitOfWork, service: ServiceRow) -> PropertyTarget:
     agent = await AGENTS.find(work.tx, service.agent_id)
     return PropertyTarget(
         Operation.UPDATE,
@@ -321,7 +321,7 @@ async def _refuse_if_referenced(work: UnitOfWork, service: ServiceRow) -> None:
 
 
 async def set_conditions(work: UnitOfWork, service: ServiceRow, wanted: list[ServiceCondition]) -> ServiceRow:
-    """What the agent says now replaces what it said before; since when is kept where nothing changed."""
+    """Replaces all conditions. A condition with an unchanged status keeps its `since`."""
     known = {str(each["type"]): each for each in service.conditions}
     conditions: list[dict[str, object]] = []
     for condition in {each.type: each for each in wanted}.values():

@@ -1,4 +1,4 @@
-"""Events for programs: leased in order by one instance at a time, acknowledged, or streamed as they come."""
+"""Event subscriptions: one instance at a time leases events in order and acknowledges them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Sequence = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 class LeaseRequest(Body, frozen=True, kw_only=True):
     subscriber_id: Name
     instance_id: Name
-    # Out of bounds is brought to the nearest bound.
+    # Values out of range are clamped.
     lease_duration_seconds: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)] = 300
     limit: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)] = 100
 
@@ -55,14 +55,14 @@ async def acknowledge(work: UnitOfWork, wanted: Acknowledgement) -> Acknowledged
     number = wanted.last_event_sequence_processed
     if not await store.acknowledge(work.tx, wanted.subscriber_id, wanted.instance_id, number):
         raise Conflict(
-            "another instance has the lease, or the number is not greater than the last or not there yet",
+            f"another instance has the lease, or event {number} does not exist or is acknowledged already",
             code="not_acknowledged",
         )
     return Acknowledged(number)
 
 
 async def events_after(work: UnitOfWork, sequence: int, limit: int) -> list[EventRow]:
-    """What the caller may see of the events after this number."""
+    """The events after this number that the caller may read."""
     return await store.events_after(
         work.tx, sequence, limit, owned_by(work.relation("event", "read"), work.required_caller)
     )

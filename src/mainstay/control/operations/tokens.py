@@ -1,4 +1,4 @@
-"""Tokens: shown once, kept as a hash; nobody makes one that can do more than himself."""
+"""Tokens: shown once, stored as a hash. A caller cannot create a token with more rights than its own."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ def _check_time(time: datetime | None) -> datetime | None:
 
 
 async def _resolve_scope(work: UnitOfWork, wanted: NewToken) -> tuple[str | None, str | None]:
-    """The participant and the agent that the token speaks for."""
+    """The participant and the agent that the token belongs to."""
     is_admin = work.required_caller.role is Role.ADMIN
     if wanted.role == "admin":
         if not is_admin:
-            raise NotPermitted("only an admin may make a token of role admin", code="escalation")
+            raise NotPermitted("only an admin may create a token of role admin", code="escalation")
         if wanted.scope_id is not None:
             raise BadInput("a token of role admin has no scopeId")
         return None, None
@@ -80,13 +80,13 @@ async def _resolve_scope(work: UnitOfWork, wanted: NewToken) -> tuple[str | None
     if wanted.role == "participant":
         participant = await PARTICIPANTS.find(work.tx, scope_id)
         if not is_admin and scope_id != work.required_caller.participant_id:
-            raise NotPermitted("a token can be made only for yourself or your own agents", code="escalation")
+            raise NotPermitted("you can create tokens only for yourself or your own agents", code="escalation")
         if participant is None:
             raise BadInput(f"there is no participant {scope_id}")
         return participant.id, None
     agent = await AGENTS.find(work.tx, scope_id)
     if not is_admin and (agent is None or agent.provider_id != work.required_caller.participant_id):
-        raise NotPermitted("a token can be made only for yourself or your own agents", code="escalation")
+        raise NotPermitted("you can create tokens only for yourself or your own agents", code="escalation")
     if agent is None:
         raise BadInput(f"there is no agent {scope_id}")
     return agent.provider_id, agent.id
@@ -109,7 +109,7 @@ async def change(work: UnitOfWork, before: Token, wanted: TokenChange) -> Token:
 
 
 async def regenerate(work: UnitOfWork, before: Token) -> TokenWithValue:
-    """A new value for the same token; the old one is worth nothing from the commit on."""
+    """Gives the token a new value. The old value is invalid from the commit on."""
     value = _new_value()
     expire_at = None if before.expire_at is None else max(before.expire_at, work.now + LIFETIME)
     after = msgspec.structs.replace(before, updated_at=work.now, expire_at=expire_at)
@@ -123,7 +123,7 @@ async def delete(work: UnitOfWork, token: Token) -> None:
 
 
 async def make_first_admin(work: UnitOfWork) -> str | None:
-    """The first admin token of a new database, over all replicas exactly one; None where there is one already."""
+    """Creates the first admin token of a new database, once for all replicas. None: an admin token exists."""
     await work.tx.lock("first admin")
     if await store.has_admin(work.tx):
         return None

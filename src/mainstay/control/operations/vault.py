@@ -1,4 +1,4 @@
-"""Secrets for the agent that needs them: whose it is and when decides, and each reading leaves a trace."""
+"""Reveals secrets to the agent that owns them or serves their service, and records each access as an event."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from mainstay.control.store.secrets import StoredSecret
 from mainstay.control.store.services import SERVICES
 from mainstay.foundation.vault import VAULT_PREFIX
 
-TRACE_EVERY = timedelta(hours=1)
+RECORD_EVERY = timedelta(hours=1)
 
 
 class Revealed(msgspec.Struct, frozen=True):
-    # Any JSON: a secret may be a number, or a whole document.
+    # Any JSON value.
     value: object
 
 
@@ -38,12 +38,12 @@ async def reveal(work: UnitOfWork, reference: str) -> Revealed:
     if secret is None or vault is None:
         raise NoSecret(reference)
     owner, job_id = await _owner(work, secret, reference)
-    await _trace(work, secret, owner, job_id)
+    await _record_access(work, secret, owner, job_id)
     return Revealed(open_secret(vault, secret))
 
 
 async def _owner(work: UnitOfWork, secret: StoredSecret, reference: str) -> tuple[Record, str | None]:
-    """The agent or service that owns it, and the job it is read for; refused where it is not the caller's to read."""
+    """The owner of the secret and the active job. Raises `NoSecret` if the caller may not read it."""
     agent_id = work.required_caller.agent_id
     if secret.owner_kind == "agent":
         agent = await AGENTS.find(work.tx, secret.owner_id)
@@ -59,9 +59,9 @@ async def _owner(work: UnitOfWork, secret: StoredSecret, reference: str) -> tupl
     return service, None if job is None else job.id
 
 
-async def _trace(work: UnitOfWork, secret: StoredSecret, owner: Record, job_id: str | None) -> None:
-    """One event for each secret and job; outside jobs at most one an hour."""
-    known = await store.note_reading(work.tx, secret.reference, job_id or "", work.now, TRACE_EVERY)
+async def _record_access(work: UnitOfWork, secret: StoredSecret, owner: Record, job_id: str | None) -> None:
+    """Records one event per secret and job; outside of jobs at most one per hour."""
+    known = await store.note_reading(work.tx, secret.reference, job_id or "", work.now, RECORD_EVERY)
     if known:
         return
     await work.record_event(

@@ -1,4 +1,4 @@
-"""Services: list, show, order, change, act, delete. Requests become orders here; operations/orders.py carries them out."""
+"""Services: list, show, order, change, act, delete. Requests become orders here; operations/orders.py executes them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mainstay.foundation.numbers import LARGEST_NUMBER, parse_count
 
 PATH = "/api/v1/services"
 ALIASES = {"currentStatus": "status"}
-LIVING = QueryParameter("living", "Only services that have not come to their end", {"type": "boolean"})
+LIVING = QueryParameter("living", "Only services that are not in a terminal state", {"type": "boolean"})
 MAX_CONDITIONS = 100
 MAX_KEY = 255
 MAX_PLAN_WAIT_SECONDS = 60
@@ -36,7 +36,7 @@ B = TypeVar("B", ServiceChange, ActionRequest)
 
 
 def _if_version(call: Call) -> int | None:
-    """The version in If-Match; text that is no version becomes -1, which never matches."""
+    """The version in If-Match. Any other text becomes -1, which never matches."""
     text = call.headers.get("if-match", "").strip()
     if text in ("", "*"):
         return None
@@ -94,7 +94,7 @@ async def _delete(call: Call) -> Answer:
 
 def _idempotency_key(call: Call) -> str | None:
     if call.flag("plan") or call.flag("dryRun"):
-        # Nothing is stored, so nothing can happen twice.
+        # A forecast stores nothing.
         return None
     key = call.headers.get("idempotency-key")
     if key is not None and not 1 <= len(key) <= MAX_KEY:
@@ -103,7 +103,7 @@ def _idempotency_key(call: Call) -> str | None:
 
 
 def _read_or_fault(call: Call, body: type[B]) -> tuple[B, OperationRefused | None]:
-    """An invalid body is empty, with its fault beside it: the order raises it once the service is the caller's."""
+    """Returns the fault of an invalid body. The order raises it only after it has found the service for the caller."""
     try:
         return call.read(body), None
     except OperationRefused as fault:
@@ -132,7 +132,7 @@ def _conditions(raw: bytes) -> list[ServiceCondition]:
     try:
         found = msgspec.convert(decode_json(raw or b"[]"), list[ServiceCondition])
     except msgspec.ValidationError as error:
-        raise BadInput(f"the conditions are not as they should be: {error}", code="invalid_body") from None
+        raise BadInput(f"invalid conditions: {error}", code="invalid_body") from None
     if len(found) > MAX_CONDITIONS:
         raise BadInput(f"at most {MAX_CONDITIONS} conditions")
     return found
@@ -165,17 +165,21 @@ async def _show_provenance(call: Call) -> Answer:
         return Answer({"properties": await services.read_provenance(work, row)})
 
 
-DRY_RUN = QueryParameter("dryRun", "Only tell what would happen", {"type": "boolean"})
+DRY_RUN = QueryParameter("dryRun", "Return a forecast and change nothing", {"type": "boolean"})
 PLAN = (
-    QueryParameter("plan", "Tell what would happen, also on the host: the agent is asked", {"type": "boolean"}),
+    QueryParameter(
+        "plan",
+        "Return a forecast that includes the changes on the host, as computed by the agent",
+        {"type": "boolean"},
+    ),
     QueryParameter(
         "planWait",
-        "Seconds to wait for the agent, with plan or planDigest",
+        "Seconds to wait for the agent's forecast, with plan or planDigest",
         {"type": "integer", "minimum": 1, "maximum": MAX_PLAN_WAIT_SECONDS},
     ),
 )
-PLAN_DIGEST = QueryParameter("planDigest", "Only if it would still come out as this plan said")
-FORCE = QueryParameter("force", "Without the agent: the service ends at once", {"type": "boolean"})
+PLAN_DIGEST = QueryParameter("planDigest", "Execute only if the outcome is still that of this plan")
+FORCE = QueryParameter("force", "End the service at once, without the agent", {"type": "boolean"})
 TIME = {"type": "string", "format": "date-time"}
 ORDER = ("service", "order")
 READ = ("service", "read")
@@ -189,7 +193,7 @@ ENDPOINTS = (
         summary="List services",
         answer=Page[ServiceView],
         lists=SERVICES,
-        query=(QueryParameter("currentStatus", "The same as status"), LIVING),
+        query=(QueryParameter("currentStatus", "Alias of status"), LIVING),
         refusals=(400,),
     ),
     Endpoint(
@@ -231,7 +235,7 @@ ENDPOINTS = (
         path=f"{PATH}/{{id}}",
         act=_delete,
         access=ORDER,
-        summary="Have a service removed by a job `delete`",
+        summary="Remove a service through a job `delete`",
         status=204,
         dry=Forecast,
         query=(DRY_RUN, FORCE, *PLAN, PLAN_DIGEST),
@@ -254,7 +258,7 @@ ENDPOINTS = (
         path=f"{PATH}/{{id}}/conditions",
         act=_set_conditions,
         access=("service", "condition"),
-        summary="Tell what the agent found out about a service",
+        summary="Set the conditions of a service, as its agent found them",
         answer=ServiceView,
         refusals=(400, 404),
     ),
@@ -263,9 +267,12 @@ ENDPOINTS = (
         path=f"{PATH}/{{id}}/uptime",
         act=_show_uptime,
         access=READ,
-        summary="The share of time that a service was running",
+        summary="Show the share of time that a service was running",
         answer=UptimeView,
-        query=(QueryParameter("start", "From when", TIME), QueryParameter("end", "Until when", TIME)),
+        query=(
+            QueryParameter("start", "Start of the period", TIME),
+            QueryParameter("end", "End of the period", TIME),
+        ),
         refusals=(400, 404),
     ),
     Endpoint(
@@ -273,7 +280,7 @@ ENDPOINTS = (
         path=f"{PATH}/{{id}}/provenance",
         act=_show_provenance,
         access=READ,
-        summary="Who set each property, when and by which job",
+        summary="Show the origin of each property: actor, time and job",
         answer=dict[str, object],
         refusals=(404,),
     ),

@@ -1,1 +1,1 @@
-"""What operations share: the unit of work, views, diffs, bounds, refusals."""
+"""Shared by operations: the unit of work, views, diffs, bounds, refusals."""

@@ -1,4 +1,4 @@
-"""The bounds that bodies share: names, ids and free texts."""
+"""The bounded types of request bodies: names, ids and free texts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-# PostgreSQL stores no zero byte in a text.
+# PostgreSQL cannot store a zero byte in a text.
 NO_ZERO = "^[^\\u0000]*$"
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=NO_ZERO)]
 Text = Annotated[str, msgspec.Meta(max_length=100_000, pattern=NO_ZERO)]
@@ -17,4 +17,4 @@ Id = Annotated[
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a request brings. A field that is null was not given, unless its type allows null and its default is UNSET."""
+    """A request body. A null field counts as not given, unless its type allows null and its default is UNSET."""

@@ -1,4 +1,4 @@
-"""How much one service may hold: together 256 KiB of JSON, so that a page of a hundred stays one that can be read."""
+"""Size limits of a service: 256 KiB of JSON in all, so that a page of a hundred services stays readable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mainstay.foundation.vault import VAULT_PREFIX
 MAX_PROPERTIES_BYTES = 160 * 1024
 MAX_INSTANCE_DATA_BYTES = 32 * 1024
 MAX_CONDITIONS_BYTES = 64 * 1024
-# A value that is about to be sealed counts as the reference that will stand for it.
+# A value that will be sealed counts as its reference.
 _REFERENCE = VAULT_PREFIX + "0" * 32
 
 

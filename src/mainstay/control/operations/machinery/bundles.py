@@ -1,4 +1,4 @@
-"""Bundles: a blueprint as one .tar.gz, opened in memory and within bounds. Nothing of it ever reaches the disk as files."""
+"""Bundles: a blueprint as one .tar.gz, unpacked in memory and within bounds, never to disk."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from mainstay.control.operations.machinery.refusals import BadInput
 MAX_UNPACKED_BYTES = 32 * 1024 * 1024
 MAX_FILES = 2000
 MAX_NAME = 500
-# zlib's word for "expect the header of gzip".
-GZIP = 31
+# The window size with which zlib expects a gzip header.
+GZIP_WINDOW = 31
 PART = re.compile(r"[^\x00-\x1f\x7f/\\]{1,255}")
 
 
@@ -31,20 +31,20 @@ def open_bundle(bundle: bytes) -> dict[str, bytes]:
                 content = archive.extractfile(entry)
                 files[entry.name] = b"" if content is None else content.read()
     except (tarfile.TarError, ValueError, EOFError, OSError, RecursionError):
-        raise NotABundle("a blueprint is a .tar.gz; this one holds no whole archive") from None
+        raise NotABundle("a blueprint is a .tar.gz; this archive is damaged or incomplete") from None
     return files
 
 
 def _unpack(bundle: bytes) -> bytes:
-    unpacker = zlib.decompressobj(GZIP)
+    unpacker = zlib.decompressobj(GZIP_WINDOW)
     try:
         content = unpacker.decompress(bundle, MAX_UNPACKED_BYTES + 1)
     except zlib.error:
         raise NotABundle("a blueprint is a .tar.gz") from None
     if len(content) > MAX_UNPACKED_BYTES:
-        raise NotABundle(f"the blueprint is larger than {MAX_UNPACKED_BYTES} bytes when it is unpacked")
+        raise NotABundle(f"the unpacked blueprint is larger than {MAX_UNPACKED_BYTES} bytes")
     if not unpacker.eof or unpacker.unused_data:
-        raise NotABundle("a blueprint is one .tar.gz, whole and with nothing after it")
+        raise NotABundle("a blueprint is one .tar.gz; this one is incomplete or has extra bytes at the end")
     return content
 
 
@@ -52,12 +52,12 @@ def _check(entry: tarfile.TarInfo, files: dict[str, bytes]) -> None:
     shown = entry.name[:100]
     if entry.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or entry.issparse() or entry.size < 0:
         raise NotABundle(
-            f"a blueprint holds plain files only, and {shown!r} is none; `mainstay blueprint push` packs it"
+            f"a blueprint contains only regular files, and {shown!r} is not one; pack it with `mainstay blueprint push`"
         )
     parts = entry.name.split("/")
     if len(entry.name) > MAX_NAME or not all(PART.fullmatch(part) and part not in (".", "..") for part in parts):
-        raise NotABundle(f"the name {shown!r} is not taken in a blueprint")
+        raise NotABundle(f"invalid file name in the blueprint: {shown!r}")
     if entry.name in files:
         raise NotABundle(f"{shown!r} is in the blueprint twice")
     if len(files) == MAX_FILES:
-        raise NotABundle(f"a blueprint holds at most {MAX_FILES} files")
+        raise NotABundle(f"a blueprint contains at most {MAX_FILES} files")

@@ -1,4 +1,4 @@
-"""The transactions of one caller, for operations that need more than one. Waiting between them is the caller's part."""
+"""The transactions of one caller, for operations that need several. The caller waits between them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mainstay.control.store.engine.contract import Store, Transaction
 
 
 class _RollBack(Exception):
-    """Ends a transaction that succeeded and must leave nothing."""
+    """Rolls back a transaction that succeeded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,5 +46,5 @@ class CallerSession:
     @asynccontextmanager
     async def _unit_of_work(self, transaction: AbstractAsyncContextManager[Transaction]) -> AsyncIterator[UnitOfWork]:
         async with transaction as tx:
-            # The clock is read inside, so that on one writer times follow the order of commits.
+            # The clock is read inside, so that with one writer times follow the order of commits.
             yield UnitOfWork(tx, self.clock(), self.tools, self.caller)

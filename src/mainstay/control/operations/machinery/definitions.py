@@ -1,4 +1,4 @@
-"""Definitions, compiled once for each version of what was written."""
+"""A cache of compiled definitions, by type and version."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mainstay.control.store.agent_types import AgentType
 from mainstay.control.store.engine.contract import Transaction
 from mainstay.control.store.service_types import SERVICE_TYPES, ServiceTypeRow
 
-KEPT = 500
+MAX_CACHED = 500
 Version = tuple[str, datetime]
 
 
@@ -24,13 +24,13 @@ class Definitions:
         self._agent_types: OrderedDict[Version, PropertySchema] = OrderedDict()
 
     async def read(self, tx: Transaction, type_id: str, version: datetime) -> ServiceTypeDefinition:
-        """Asks only for what is not yet known in this version."""
+        """Reads the type only if this version is not cached."""
         found = self._service_types.get((type_id, version))
         if found is not None:
             return found
         service_type = await SERVICE_TYPES.find(tx, type_id)
         if service_type is None:
-            raise RuntimeError("whoever knows the version has seen the type")
+            raise RuntimeError(f"service type {type_id} does not exist")
         return self.of_service_type(service_type)
 
     def of_service_type(self, service_type: ServiceTypeRow) -> ServiceTypeDefinition:
@@ -39,7 +39,7 @@ class Definitions:
         if found is None:
             found = parse_service_type(service_type.property_schema, service_type.lifecycle_schema, self.rulebook)
             self._service_types[version] = found
-            if len(self._service_types) > KEPT:
+            if len(self._service_types) > MAX_CACHED:
                 self._service_types.popitem(last=False)
         return found
 
@@ -49,7 +49,7 @@ class Definitions:
         if found is None:
             found = self.parse_configuration_schema(agent_type.configuration_schema)
             self._agent_types[version] = found
-            if len(self._agent_types) > KEPT:
+            if len(self._agent_types) > MAX_CACHED:
                 self._agent_types.popitem(last=False)
         return found
 

@@ -1,4 +1,4 @@
-"""What changed between two documents, as an RFC 6902 patch. Pure."""
+"""The difference between two documents as an RFC 6902 patch. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from mainstay.control.domain.values import equal
 
 
 def diff(before: object, after: object, path: str = "") -> list[dict[str, object]]:
-    """Objects member by member; everything else is replaced whole."""
+    """Compares objects member by member; any other value is replaced as a whole."""
     if isinstance(before, dict) and isinstance(after, dict):
         patch: list[dict[str, object]] = []
         for name in before:

@@ -1,4 +1,4 @@
-"""Forecasts: what an order would do, read inside the transaction that did it and is rolled back."""
+"""Forecasts of orders: read inside the transaction that executed the order, before it is rolled back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ForecastValue(msgspec.Struct, frozen=True):
 
 
 class HostForecast(msgspec.Struct, frozen=True):
-    """What a dry run of the first step's manifest says; without a manifest nothing would be done on the host."""
+    """The dry run of the first step's manifest. Without a manifest nothing changes on the host."""
 
     manifest: str | None = None
     events: list[dict[str, object]] = []
@@ -34,13 +34,13 @@ class HostForecast(msgspec.Struct, frozen=True):
 
 
 class Forecast(msgspec.Struct, frozen=True, rename="camel"):
-    # As they would be; a secret that would be sealed shows as `vault://dry-run`.
+    # After the order. A new secret is shown as `vault://dry-run`.
     properties: dict[str, object]
-    # The states that the service would go through, the present one first.
+    # The states of the service from now to the end of the run.
     path: list[str]
-    # What would be taken from pools.
+    # Values that the order would take from pools.
     pool_values: list[ForecastValue]
-    # The rest is a plan's: how to order exactly this, until when, and what would change on the host.
+    # Only in plans: the digest that orders exactly this, its expiry, and the changes on the host.
     plan_digest: str | msgspec.UnsetType = msgspec.UNSET
     expires_at: datetime | msgspec.UnsetType = msgspec.UNSET
     host: HostForecast | msgspec.UnsetType = msgspec.UNSET
@@ -48,7 +48,7 @@ class Forecast(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class OrderOutcome:
-    """What an order did: to which service (as it was before), by which action. `plan` None: no job was queued."""
+    """The outcome of an order. `service` is the row before it. `plan` None: no job was queued."""
 
     service: ServiceRow
     action: str
@@ -71,7 +71,7 @@ async def _forecast_creation(work: UnitOfWork, service: ServiceRow) -> Forecast:
 
 
 async def _forecast_action(work: UnitOfWork, service: ServiceRow, action: str, plan: RunPlan | None) -> Forecast:
-    """Without a plan no job would be queued, and nothing changes."""
+    """Without a plan no job is queued and nothing changes."""
     if plan is None:
         return _masked_forecast(service.properties, frozenset(), (service.status,), [])
     lifecycle = (await runs.definition_of(work, service)).lifecycle

@@ -1,6 +1,6 @@
-"""Takes values from pools and gives them back: lists in the order they were filled, subnets lowest address first.
+"""Allocates pool values and frees them. Lists allocate in the order of creation, subnets the lowest address first.
 
-What is free in a subnet is kept as ranges, so taking and giving back cost the same for a /24 and a /32 of IPv6."""
+Free addresses of a subnet are stored as ranges, so allocation costs the same for a /24 and for an IPv6 /32."""
 
 from __future__ import annotations
 
@@ -70,26 +70,26 @@ def _count(config: dict[str, object], key: str) -> int:
 
 
 def value_key(value: object) -> str:
-    """Equal for equal JSON; a digest, because an index holds only short texts."""
-    return hashlib.sha256(msgspec.json.encode(_normal(value), order="sorted")).hexdigest()
+    """Equal for equal JSON values. A digest, because index entries are limited in size."""
+    return hashlib.sha256(msgspec.json.encode(_normalize(value), order="sorted")).hexdigest()
 
 
-def _normal(value: object) -> object:
+def _normalize(value: object) -> object:
     if isinstance(value, float) and value.is_integer() and abs(value) <= 2**53:
         return int(value)
     if isinstance(value, dict):
-        return {name: _normal(item) for name, item in value.items()}
+        return {name: _normalize(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_normal(item) for item in value]
+        return [_normalize(item) for item in value]
     return value
 
 
 async def answer(
     work: UnitOfWork, pool_set_id: str | None, questions: Sequence[PoolQuestion], service_id: str | None
 ) -> tuple[dict[str, PoolAnswer | PoolProblem], tuple[str, ...]]:
-    """Takes a value for each question, and names the rows taken. Without a service nothing is taken: it is only looked.
+    """Allocates a value for each question and returns the ids of the rows. Without a service it only checks the pools.
 
-    Questions are answered in the order of their pools, so that two orders never wait for each other's pools."""
+    Questions are answered in the order of pool ids, so that two orders cannot deadlock."""
     answers: dict[str, PoolAnswer | PoolProblem] = {}
     taken: list[str] = []
     if pool_set_id is None:
@@ -119,7 +119,7 @@ async def _take(
     if pool.generator_type == "list":
         key = None if question.wanted is None else value_key(question.wanted)
         return await store.take_listed(work.tx, pool.id, service_id, question.path, work.now, key)
-    # The ranges of one pool change together, so who takes holds the pool.
+    # The lock on the pool protects its ranges.
     await SERVICE_POOLS.find(work.tx, pool.id, lock=True)
     subnet = parse_subnet(pool.generator_config)
     number = None
@@ -153,7 +153,7 @@ async def _take(
 
 
 def _parse_address(value: object, subnet: Subnet) -> int | None:
-    """The number of an address of this subnet; None for anything else, and for one written in another form."""
+    """The address as a number. None: not an address of this subnet, or not in canonical form."""
     if not isinstance(value, str):
         return None
     try:
@@ -178,7 +178,7 @@ async def give_back(work: UnitOfWork, values: Sequence[ServicePoolValue]) -> Non
 
 
 async def _free_address(work: UnitOfWork, pool_id: str, number: int) -> None:
-    """Back into the ranges, joined with the neighbours it touches."""
+    """Adds the address to the free ranges and merges it with adjacent ranges."""
     first = last = number
     below = await store.range_holding(work.tx, pool_id, number - 1) if number else None
     if below is not None:
@@ -197,7 +197,7 @@ async def give_back_by_id(work: UnitOfWork, ids: Sequence[str]) -> None:
 
 
 async def lay_out_ranges(work: UnitOfWork, pool: ServicePool) -> None:
-    """All that is free in a subnet, from scratch: the whole of it without what is taken."""
+    """Computes the free ranges of a subnet: all addresses except the allocated ones."""
     subnet = parse_subnet(pool.generator_config)
     taken: list[int] = []
     values = await SERVICE_POOL_VALUES.all_by(work.tx, "service_pool_id", pool.id, limit=10_000_000)
@@ -205,7 +205,7 @@ async def lay_out_ranges(work: UnitOfWork, pool: ServicePool) -> None:
         number = _parse_address(value.value, subnet)
         if number is None:
             raise Conflict(
-                f"{value.name} is allocated to service {value.service_id} and would no longer be in the pool",
+                f"{value.name} is allocated to service {value.service_id} and is outside of the new range",
                 code="pool_in_use",
             )
         taken.append(number)

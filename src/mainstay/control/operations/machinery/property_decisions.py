@@ -1,4 +1,4 @@
-"""Drives the property engine: answers what it asks from the tables, and does what it decided, in one transaction."""
+"""Runs the property engine: answers its questions from the tables and applies its decision, in one transaction."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mainstay.control.store.services import find_living
 
 @dataclass(frozen=True, slots=True)
 class PropertyTarget:
-    """Where the properties stand. None means that it is not known, or that there is none."""
+    """Whose properties are decided, and in which operation. None: not known, or there is none."""
 
     operation: Operation
     state: str | None = None
@@ -46,77 +46,77 @@ class PropertyTarget:
 class DecidedProperties:
     accepted: Accepted
     actor: Actor
-    # Pool values that now belong to the service.
+    # Ids of pool values that now belong to the service.
     taken_values: tuple[str, ...] = ()
 
 
 async def decide_properties(
-    work: UnitOfWork, schema: PropertySchema, given: object, setting: PropertyTarget, stored: Properties | None = None
+    work: UnitOfWork, schema: PropertySchema, given: object, target: PropertyTarget, stored: Properties | None = None
 ) -> DecidedProperties | Rejected:
-    # Before anything looks at it: every fault costs time, and a body has room for millions.
-    if (brought := size(given)) > MAX_PROPERTIES_BYTES:
-        return Rejected((excess("properties", brought, MAX_PROPERTIES_BYTES),))
+    # Before validation: every fault costs time, and a body may contain millions.
+    if (given_bytes := size(given)) > MAX_PROPERTIES_BYTES:
+        return Rejected((excess("properties", given_bytes, MAX_PROPERTIES_BYTES),))
     actor = ACTOR_OF_ROLE[work.required_caller.role]
-    situation = EvaluationContext(
-        operation=setting.operation,
+    context = EvaluationContext(
+        operation=target.operation,
         actor=actor,
         now=work.generated_at,
         entropy=work.draw("properties"),
-        state=setting.state,
-        create_run=setting.create_run,
-        last_step=setting.last_step,
-        dry=setting.dry,
-        service_id=setting.service_id,
-        agent_id=setting.agent_id,
-        provider_id=setting.provider_id,
-        consumer_id=setting.consumer_id,
-        group_id=setting.group_id,
+        state=target.state,
+        create_run=target.create_run,
+        last_step=target.last_step,
+        dry=target.dry,
+        service_id=target.service_id,
+        agent_id=target.agent_id,
+        provider_id=target.provider_id,
+        consumer_id=target.consumer_id,
+        group_id=target.group_id,
     )
-    outcome = decide(schema, given, situation, stored=stored)
+    outcome = decide(schema, given, context, stored=stored)
     taken: tuple[str, ...] = ()
     if isinstance(outcome, Questions):
-        answers, taken = await _answer(work, outcome, setting)
-        outcome = decide(schema, given, situation, stored=stored, answers=answers)
+        answers, taken = await _answer(work, outcome, target)
+        outcome = decide(schema, given, context, stored=stored, answers=answers)
     if isinstance(outcome, Questions):
-        raise RuntimeError("the engine asks once")
+        raise RuntimeError("the property engine asked twice")
     if isinstance(outcome, Rejected):
         return outcome
-    # What is too large already may still be used, and become smaller.
-    if (grown := size(outcome.properties)) > max(MAX_PROPERTIES_BYTES, size(stored)):
-        return Rejected((excess("properties", grown, MAX_PROPERTIES_BYTES),))
+    # Properties that already exceed the limit may still change, as long as they do not grow.
+    if (stored_bytes := size(outcome.properties)) > max(MAX_PROPERTIES_BYTES, size(stored)):
+        return Rejected((excess("properties", stored_bytes, MAX_PROPERTIES_BYTES),))
     return DecidedProperties(outcome, actor, taken)
 
 
 async def accept_properties(
-    work: UnitOfWork, schema: PropertySchema, given: object, setting: PropertyTarget, stored: Properties | None = None
+    work: UnitOfWork, schema: PropertySchema, given: object, target: PropertyTarget, stored: Properties | None = None
 ) -> DecidedProperties:
-    """Like `decide_properties`; a rejection ends the request, and with it whatever was taken for it."""
-    decided = await decide_properties(work, schema, given, setting, stored)
+    """Like `decide_properties`, but raises on a rejection, which also rolls back allocated pool values."""
+    decided = await decide_properties(work, schema, given, target, stored)
     if isinstance(decided, Rejected):
         raise InvalidProperties(decided.faults)
     return decided
 
 
-async def _answer(work: UnitOfWork, questions: Questions, setting: PropertyTarget) -> tuple[Answers, tuple[str, ...]]:
-    taken_for = None if setting.dry else setting.service_id
-    found, taken = await pool_allocation.answer(work, setting.pool_set_id, questions.pools, taken_for)
+async def _answer(work: UnitOfWork, questions: Questions, target: PropertyTarget) -> tuple[Answers, tuple[str, ...]]:
+    taken_for = None if target.dry else target.service_id
+    found, taken = await pool_allocation.answer(work, target.pool_set_id, questions.pools, taken_for)
     answers = Answers(
-        services=await _services(work, questions, setting),
-        options=await _options(work, questions, setting.provider_id),
+        services=await _services(work, questions, target),
+        options=await _options(work, questions, target.provider_id),
         pools=found,
         same_secrets=await secret_sealing.same_secrets(work, questions.secrets),
     )
     return answers, taken
 
 
-async def _services(work: UnitOfWork, questions: Questions, setting: PropertyTarget) -> dict[str, ReferencedService]:
-    """Living services of the order's consumer, or that the caller may read; never the service itself."""
-    wanted = sorted(questions.services - {setting.service_id})
+async def _services(work: UnitOfWork, questions: Questions, target: PropertyTarget) -> dict[str, ReferencedService]:
+    """Living services of the order's consumer, or that the caller may read, except the service itself."""
+    wanted = sorted(questions.services - {target.service_id})
     caller = work.required_caller
     found: dict[str, ReferencedService] = {}
     for service, type_name in await find_living(work.tx, wanted):
         readable = work.relation("service", "read").holds(caller, service) and caller.role is not Role.AGENT
-        if service.consumer_id == setting.consumer_id or readable:
+        if service.consumer_id == target.consumer_id or readable:
             found[service.id] = ReferencedService(service.id, type_name, service.consumer_id, service.group_id)
     return found
 

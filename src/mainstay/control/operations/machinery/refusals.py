@@ -1,4 +1,4 @@
-"""What an operation says no to, by name. Each carries a stable code for programs and a sentence for people."""
+"""The refusals of operations. Each has a stable code for programs and a message for people."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class OperationRefused(Exception):
     def __init__(self, message: str, *, code: str | None = None, details: Mapping[str, object] | None = None) -> None:
         super().__init__(message)
         self.code = code or self.code
-        # Added to the answer, so that a program need not read the sentence.
+        # Added to the response, so that programs need not parse the message.
         self.details = dict(details or {})
 
 
@@ -22,7 +22,7 @@ class BadInput(OperationRefused):
 
 
 class InvalidProperties(OperationRefused):
-    """Input with faults at places; all of them at once."""
+    """Input with faults at paths; all faults are reported at once."""
 
     code = "validation_failed"
 
@@ -70,7 +70,7 @@ class Stale(OperationRefused):
 
 
 class InUse(Conflict):
-    """Something living depends on it; the answer names what."""
+    """Living rows depend on it; the message and the details name them."""
 
     code = "in_use"
 

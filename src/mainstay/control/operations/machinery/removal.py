@@ -1,4 +1,4 @@
-"""What goes together when something is deleted: living dependants refuse, everything else goes with it."""
+"""Deletion with dependants: living dependants refuse it, the others are deleted too."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ R = TypeVar("R", bound=Record)
 
 
 async def refuse_if_needed(work: UnitOfWork, table: Table[R], record: R, columns: dict[str, tuple[str, str]]) -> None:
-    """`columns`: what the dependant is called → where it points here."""
+    """`columns`: name of the dependants → (table, column that refers to this record)."""
     found = {
         noun: await referring_ids(work.tx, other, column, record.id) for noun, (other, column) in columns.items()
     }
@@ -24,7 +24,7 @@ async def refuse_if_needed(work: UnitOfWork, table: Table[R], record: R, columns
 
 
 async def remove_participant(work: UnitOfWork, participant: Participant) -> None:
-    """Groups and terminal services go with their consumer; whatever is alive is named and stays."""
+    """Deletes the participant with its groups and terminal services. Refused with living dependants."""
     living = {
         "services": [
             *await living_ids(work.tx, "consumer_id", participant.id),

@@ -1,4 +1,4 @@
-"""The course of a run: its jobs follow each other, and at its end everything is applied or given back."""
+"""Runs: start, queue the next job, finish or abandon. The end of a run applies its changes or gives them back."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def agent_topic(agent_id: str) -> str:
 async def definition_of(work: UnitOfWork, service: ServiceRow) -> ServiceTypeDefinition:
     found = await find_version(work.tx, service.service_type_id)
     if found is None:
-        raise RuntimeError("a service has a type")
+        raise RuntimeError(f"service {service.id} has no service type")
     return await work.tools.definitions.read(work.tx, service.service_type_id, found.updated_at)
 
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """What a run will change: the properties as they will be, and what is taken and replaced for them."""
+    """The changes of a run: the properties after it, and the pool values and secrets it takes and replaces."""
 
     properties: Properties | None
     decided: DecidedProperties | None = None
@@ -56,22 +56,22 @@ class RunPlan:
 async def start(
     work: UnitOfWork, service: ServiceRow, lifecycle: Lifecycle, action: str, params: Properties | None, plan: RunPlan
 ) -> JobRow:
-    """Queues the first job; the database lets no second one be active."""
-    begun = transitions.begin(lifecycle, action, service.status)
+    """Queues the first job. A unique index refuses a second active job."""
+    started = transitions.begin(lifecycle, action, service.status)
     run = RunRow(
         id=new_id(),
         created_at=work.now,
         updated_at=work.now,
         service_id=service.id,
         action=action,
-        visited=list(begun.visited),
+        visited=list(started.visited),
         properties=plan.properties,
         origins=dict(plan.origins or {}),
         taken_values=list(plan.decided.taken_values) if plan.decided else [],
         new_secrets=list(plan.new_secrets),
         released_values=await _replaced_values(work, service, plan.decided),
         retired_secrets=list(plan.decided.accepted.retired_references) if plan.decided else [],
-        # A service that is just being made is on the current version as it is.
+        # A new service already has the current version.
         blueprint_digest=None
         if action == "create"
         else await upgrade_target(work.tx, service.service_type_id, action),
@@ -127,7 +127,7 @@ async def save_service(
     schema: PropertySchema | None = None,
     forced: bool = False,
 ) -> ServiceRow:
-    """Saves the service as it now is, tells of it, and cleans up after one that has come to its end."""
+    """Saves the service, records the event, and cleans up when it reaches a terminal state."""
     ended = after.status in lifecycle.terminal_states
     moved = after.status != before.status
     if ended and moved:
@@ -155,13 +155,13 @@ async def _merged_origins(
     known: dict[str, object] = dict(await service_store.read_provenance(work.tx, service.id))
     known |= origins
     if schema is not None:
-        there = {value.path for value in values_in(schema, service.properties)}
-        known = {path: origin for path, origin in known.items() if path in there}
+        present = {value.path for value in values_in(schema, service.properties)}
+        known = {path: origin for path, origin in known.items() if path in present}
     return msgspec.json.encode(known).decode()
 
 
 async def _clean_up(work: UnitOfWork, service: ServiceRow, schema: PropertySchema | None) -> ServiceRow:
-    """Whatever led here: pool values go back, secrets go, and the instance id is free again."""
+    """Gives back pool values, deletes secrets, and frees the instance id."""
     await pool_allocation.give_back(work, await values_of_service(work.tx, service.id))
     await secret_store.delete_of(work.tx, "service", service.id)
     properties = service.properties
@@ -174,7 +174,7 @@ async def _clean_up(work: UnitOfWork, service: ServiceRow, schema: PropertySchem
 def origins_of(
     work: UnitOfWork, schema: PropertySchema, before: Properties, decided: DecidedProperties, job_id: str | None
 ) -> Origins:
-    """Who set each value that changed: the wire form of the engine's answer."""
+    """The origin of each changed value, in its JSON form."""
     caller = work.caller
     found = provenance(schema, before, decided.accepted, decided.actor)
     return {
@@ -190,7 +190,7 @@ def origins_of(
 
 
 async def drop_ephemeral(work: UnitOfWork, schema: PropertySchema, properties: Properties) -> Properties:
-    """Short-lived secrets go when a run ends, however it ends."""
+    """Deletes ephemeral secrets, at every end of a run."""
     if not schema.has_secrets:
         return properties
     leaving = [
@@ -201,19 +201,19 @@ async def drop_ephemeral(work: UnitOfWork, schema: PropertySchema, properties: P
 
 
 async def finish_run(work: UnitOfWork, run: RunRow) -> None:
-    """The run has succeeded: what it replaced is given back."""
+    """After success: gives back the replaced pool values and secrets."""
     await pool_allocation.give_back_by_id(work, run.released_values)
     await secret_sealing.forget(work, run.retired_secrets)
 
 
 async def abandon_run(work: UnitOfWork, run: RunRow) -> None:
-    """The run has ended in any other way: what was taken for it is given back."""
+    """After any other end: gives back the pool values and secrets taken for the run."""
     await pool_allocation.give_back_by_id(work, run.taken_values)
     await secret_sealing.forget(work, run.new_secrets)
 
 
 async def changes_properties(work: UnitOfWork, job: JobRow, service: ServiceRow) -> bool:
-    """Whether the run of this job is to leave the service with other properties than it has."""
+    """Whether the run of this job will change the properties of the service."""
     run = await RUNS.find(work.tx, job.run_id)
     return run is not None and run.properties is not None and not equal(run.properties, service.properties)
 
@@ -221,12 +221,12 @@ async def changes_properties(work: UnitOfWork, job: JobRow, service: ServiceRow)
 async def find_run(work: UnitOfWork, job: JobRow) -> RunRow:
     run = await RUNS.find(work.tx, job.run_id, lock=True)
     if run is None:
-        raise RuntimeError("a job belongs to a run")
+        raise RuntimeError(f"job {job.id} has no run")
     return run
 
 
 def overlay(target: Properties, result: Properties, given: Mapping[str, object]) -> Properties:
-    """`target` with only those values of `result` that `given` speaks of."""
+    """`target`, with the values of `result` at the paths that `given` contains."""
     merged = dict(target)
     for name, value in given.items():
         new, old = result.get(name), merged.get(name)

@@ -1,4 +1,4 @@
-"""Secrets between the engine and the tables: sealed when a change is saved, opened for the agent that may."""
+"""Seals secrets before they are stored, opens them, and compares them with stored ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mainstay.foundation.vault import VAULT_PREFIX
 
 NOT_CONFIGURED = "vault is not configured"
 NOT_STORED = "failed to store secret in vault"
-RESEALED_AT_ONCE = 500
+RESEAL_BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +34,16 @@ class Owner:
     id: str
 
 
-def _place_of(secret: StoredSecret) -> SealContext:
+def _context_of(secret: StoredSecret) -> SealContext:
     return SealContext(secret.reference, secret.owner_kind, secret.owner_id, secret.schema_path)
 
 
 def open_secret(vault: Vault, secret: StoredSecret) -> object:
-    return vault.open(Sealed(secret.key_id, secret.ciphertext), _place_of(secret))
+    return vault.open(Sealed(secret.key_id, secret.ciphertext), _context_of(secret))
 
 
 async def seal_all(work: UnitOfWork, accepted: Accepted, owner: Owner) -> tuple[Properties, tuple[str, ...]]:
-    """The properties with references where values were, and the references that are new."""
+    """Replaces secret values by references. Returns the properties and the new references."""
     if not accepted.secrets:
         return accepted.properties, ()
     vault = work.tools.vault
@@ -69,7 +69,7 @@ async def seal_all(work: UnitOfWork, accepted: Accepted, owner: Owner) -> tuple[
 
 
 async def same_secrets(work: UnitOfWork, questions: Sequence[SecretQuestion]) -> frozenset[str]:
-    """The paths whose stored secret is the one that was given."""
+    """The paths where the given secret equals the stored one."""
     vault = work.tools.vault
     if vault is None:
         return frozenset()
@@ -82,14 +82,14 @@ async def same_secrets(work: UnitOfWork, questions: Sequence[SecretQuestion]) ->
 
 
 def _same_value(left: object, right: object) -> bool:
-    """As for any other property; two texts in a time that tells nothing about where they differ."""
+    """Equal as properties. Texts are compared in constant time."""
     if isinstance(left, str) and isinstance(right, str):
         return hmac.compare_digest(left.encode(), right.encode())
     return equal(left, right)
 
 
 def digest_of(work: UnitOfWork, *parts: object) -> str:
-    """Of something that may hold secrets: keyed, so that nobody can find a short one by trying."""
+    """Digest of values that may contain secrets. Keyed, so that a short secret cannot be found by trial."""
     text = msgspec.json.encode(parts, order="sorted")
     vault = work.tools.vault
     # Without a vault there are no secrets.
@@ -101,7 +101,7 @@ async def forget(work: UnitOfWork, references: Sequence[str]) -> None:
 
 
 async def check_keys(tx: Transaction, vault: Vault | None) -> None:
-    """A key that cannot open the newest secret is the wrong one, and every secret sealed with it would be one more."""
+    """Refuses a vault key that cannot open the newest secret, before more secrets are sealed with it."""
     newest = await store.newest(tx)
     if vault is None or newest is None:
         return
@@ -109,14 +109,14 @@ async def check_keys(tx: Transaction, vault: Vault | None) -> None:
         open_secret(vault, newest)
     except CannotOpen:
         raise BadSettings(
-            f"the vault key does not open the secrets in this database; give the right {VARIABLE} or {FILE}"
+            f"the vault key does not open the secrets in this database; set {VARIABLE} or {FILE} to the right key"
         ) from None
 
 
 async def reseal_all(tx: Transaction, vault: Vault) -> int:
-    """Seals some of what another key sealed with the current one; how many that were, none when it is done."""
-    found = await store.not_sealed_by(tx, vault.current, RESEALED_AT_ONCE)
+    """Reseals a batch of secrets with the current key. Returns how many; 0 when all are done."""
+    found = await store.not_sealed_by(tx, vault.current, RESEAL_BATCH)
     for secret in found:
-        sealed = vault.seal(open_secret(vault, secret), _place_of(secret))
+        sealed = vault.seal(open_secret(vault, secret), _context_of(secret))
         await store.reseal(tx, secret.reference, sealed.key_id, sealed.ciphertext)
     return len(found)

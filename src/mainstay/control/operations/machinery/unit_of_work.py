@@ -1,4 +1,4 @@
-"""One request at work: its transaction, who asked, when, and the events that tell of it."""
+"""The unit of work: the transaction of one request with its caller, its time, and the events it records."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def new_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class OperationTools:
-    """What operations need besides the tables. No vault: secrets are refused."""
+    """The dependencies of operations besides the tables. Without a vault, secrets are refused."""
 
     definitions: Definitions
     vault: Vault | None = None
@@ -43,9 +43,9 @@ class OperationTools:
 
 @dataclass(frozen=True, slots=True)
 class PlannedValues:
-    """What a plan has fixed: what is drawn by chance, the time that generators see, and how the host answered.
+    """The values that a plan fixes: the random seed, the time for generators, and the digest of the host.
 
-    `host` None: the plan is still being made."""
+    `host` None: the agent has not been asked yet."""
 
     seed: bytes
     at: datetime
@@ -57,16 +57,16 @@ class UnitOfWork:
     tx: Transaction
     now: datetime
     tools: OperationTools
-    # None is the system itself: a timer, or the first start.
+    # None: the system itself, in a background task or at the first start.
     caller: Caller | None = None
-    # None leaves everything to chance and the clock.
+    # None: no plan; random values and the current time.
     planned: PlannedValues | None = None
     recorded_events: int = field(default=0)
 
     @property
     def required_caller(self) -> Caller:
         if self.caller is None:
-            raise RuntimeError("the system has no role; only requests are judged")
+            raise RuntimeError("work of the system has no caller")
         return self.caller
 
     @property
@@ -74,7 +74,7 @@ class UnitOfWork:
         return self.now if self.planned is None else self.planned.at
 
     def draw(self, purpose: str) -> bytes:
-        """32 bytes that nobody can guess; within one plan always the same for the same purpose."""
+        """32 random bytes. Within a plan the same purpose always gets the same bytes."""
         if self.planned is None:
             return secrets.token_bytes(32)
         return hashlib.sha256(self.planned.seed + purpose.encode()).digest()
@@ -83,7 +83,7 @@ class UnitOfWork:
         return relation_of(self.required_caller, noun, action)
 
     async def find(self, table: Table[R], record_id: str, action: str = "read", *, lock: bool = False) -> R:
-        """The row with this id; one that is not the caller's does not exist for him."""
+        """The row with this id. A row without a relation to the caller is reported as not found."""
         relation = self.relation(table.noun, action)
         found = await table.find(self.tx, record_id.lower(), lock=lock)
         if found is None or not relation.holds(self.required_caller, found):
@@ -100,7 +100,7 @@ class UnitOfWork:
         return record
 
     async def update(self, table: Table[R], before: R, after: R) -> R:
-        """Saves and tells, if anything changed at all."""
+        """Saves and records an event, if anything changed."""
         if after == before:
             return before
         after = msgspec.structs.replace(after, updated_at=self.now)
@@ -115,10 +115,10 @@ class UnitOfWork:
     async def record_event(
         self, event_type: str, before: Record | None, after: Record | None, **more: object
     ) -> None:
-        """Writes the event in this transaction; whose it is follows from the row's own columns."""
+        """Writes the event in this transaction. Its owners are those of the row."""
         row = after if after is not None else before
         if row is None:
-            raise ValueError("an event is about something")
+            raise ValueError("an event needs a row, before or after")
         if event_type not in EVENT_TYPES:
             raise ValueError(f"unknown event type {event_type!r}; add it to control/domain/event_types.py")
         owners = {

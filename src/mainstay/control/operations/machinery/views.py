@@ -1,4 +1,4 @@
-"""Services and jobs as callers see them: the row, with the names around it and what can be done."""
+"""Services and jobs as API responses: the row, the names of related rows, and the available actions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ServiceView(ServiceRow, frozen=True, kw_only=True):
     agent: AgentNamed
     service_type: Named
     available_actions: list[str]
-    # None while nothing is to be done.
+    # None: no job is active.
     active_job: ActiveJobView | None = None
 
 
@@ -45,8 +45,8 @@ class JobView(JobRow, frozen=True, kw_only=True):
 
 
 async def show_services(work: UnitOfWork, rows: Sequence[ServiceRow]) -> list[ServiceView]:
-    around = await read_contexts(work.tx, [row.id for row in rows])
-    return [await _show(work, row, around[row.id]) for row in rows]
+    contexts = await read_contexts(work.tx, [row.id for row in rows])
+    return [await _show(work, row, contexts[row.id]) for row in rows]
 
 
 async def show_service(work: UnitOfWork, row: ServiceRow) -> ServiceView:
@@ -54,26 +54,26 @@ async def show_service(work: UnitOfWork, row: ServiceRow) -> ServiceView:
 
 
 async def read_service_view(work: UnitOfWork, service_id: str) -> ServiceView:
-    """The service as this transaction has changed it."""
+    """The service after the changes of this transaction."""
     row = await SERVICES.find(work.tx, service_id)
     if row is None:
-        raise RuntimeError("a service is not deleted within the request that changes it")
+        raise RuntimeError(f"service {service_id} was deleted in the transaction that changes it")
     return await show_service(work, row)
 
 
-async def _show(work: UnitOfWork, row: ServiceRow, around: ServiceContext) -> ServiceView:
-    definition = await work.tools.definitions.read(work.tx, row.service_type_id, around.type_version)
+async def _show(work: UnitOfWork, row: ServiceRow, context: ServiceContext) -> ServiceView:
+    definition = await work.tools.definitions.read(work.tx, row.service_type_id, context.type_version)
     return ServiceView(
         **msgspec.structs.asdict(row),
-        agent=AgentNamed(row.agent_id, around.agent_name, around.agent_status),
-        service_type=Named(row.service_type_id, around.type_name),
+        agent=AgentNamed(row.agent_id, context.agent_name, context.agent_status),
+        service_type=Named(row.service_type_id, context.type_name),
         available_actions=list(available_actions(definition.lifecycle, row.status)),
-        active_job=None if around.job is None else ActiveJobView(*around.job),
+        active_job=None if context.job is None else ActiveJobView(*context.job),
     )
 
 
 async def show_jobs(work: UnitOfWork, rows: Sequence[JobRow]) -> list[JobView]:
-    """Without those that went with their services after they were read."""
+    """Leaves out jobs that were deleted with their service since they were read."""
     found = await read_with_parties(work.tx, (row.service_id for row in rows))
     services = {each.service.id: await _show(work, each.service, each.context) for each in found.values()}
     return [
