@@ -157,7 +157,7 @@ BUNDLES: dict[str, tuple[Callable[[], bytes], str]] = {
         "is neither a file nor a directory",
     ),
     "a device": (lambda: packed((member("zero", tarfile.CHRTYPE), b"")), "is neither a file nor a directory"),
-    "a bomb": (bomb, "it holds more than 100 MB"),
+    "a bomb": (bomb, "it contains more than 100 MB"),
     "no archive": (lambda: b"not an archive", "it is damaged or not a .tar.gz"),
     "cut off": (
         lambda: packed((member("blueprint.yaml"), bytes(range(256)) * 64))[:-50],

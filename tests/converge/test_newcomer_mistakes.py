@@ -74,7 +74,7 @@ def test_a_version_or_state_under_another_tools_key_leads_to_ensure(mainstay: Pr
 
 
 def test_a_command_that_is_part_of_a_shell_is_named_as_such(apply: Callable[..., Applied]) -> None:
-    assert "cd is part of a shell; ask for one with `provider: shell`" in apply("- exec: [cd /tmp]").errors[0]
+    assert "cd is part of a shell; use `provider: shell`" in apply("- exec: [cd /tmp]").errors[0]
 
 
 def test_the_directory_of_the_report_is_looked_at_before_the_run(mainstay: Program, root: Path) -> None:

@@ -1,4 +1,4 @@
-"""Bundles: good ones are unpacked and cleaned away, hostile ones are refused and leave nothing."""
+"""Valid bundles are unpacked and removed after the run; hostile bundles are refused and leave nothing."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def entry(name: str, kind: bytes = tarfile.REGTYPE, *, link: str = "", size: int
 
 
 def unpacked(root: Path) -> list[Path]:
-    """What is left of unpacked bundles in the state directory."""
+    """The remains of unpacked bundles in the state directory."""
     folder = root.parent / "state" / "unpacked"
     return list(folder.iterdir()) if folder.exists() else []
 
@@ -77,7 +77,7 @@ def refusal(path: Path, root: Path) -> str:
     return fault.message
 
 
-# ---- good ones ----
+# ---- valid bundles ----
 @pytest.mark.parametrize("name", ["site.tar.gz", "site.tgz", "site.zip"])
 def test_a_bundle_is_applied_with_its_own_files_and_leaves_nothing(
     root: Path, members: list[Member], name: str
@@ -91,21 +91,19 @@ def test_a_bundle_is_applied_with_its_own_files_and_leaves_nothing(
     assert report.manifest == f"{path}/manifest.yaml"
 
 
-def test_directories_and_dot_names_are_fine(root: Path, members: list[Member]) -> None:
+def test_directories_and_dot_names_are_unpacked(root: Path, members: list[Member]) -> None:
     path = tar(root.parent / "b.tgz", members, entry("./empty", tarfile.DIRTYPE), prefix="./")
     assert len(run(RunRequest(str(path), options=Options(noop=True)))[1].events) == 2
 
 
-def test_a_bundle_behind_a_link_of_another_name_is_read_by_the_name_that_was_given(
-    root: Path, members: list[Member]
-) -> None:
+def test_a_bundle_behind_a_link_is_read_by_the_given_name(root: Path, members: list[Member]) -> None:
     stored = zip_(root.parent / "3f9a", members)
     link = root.parent / "site.zip"
     link.symlink_to(stored)
     assert len(run(RunRequest(str(link), options=Options(noop=True)))[1].events) == 2
 
 
-def test_what_is_unpacked_is_private_and_programs_stay_programs(root: Path) -> None:
+def test_unpacked_files_are_private_and_programs_stay_executable(root: Path) -> None:
     seen = root.parent / "seen"
     here = f"{root.parent}/state/unpacked/*"
     command = f"sh -c 'stat -c %a {here} {here}/tool {here}/manifest.yaml > {seen}'"
@@ -116,7 +114,7 @@ def test_what_is_unpacked_is_private_and_programs_stay_programs(root: Path) -> N
     assert seen.read_text().split() == ["700", "700", "600"]
 
 
-def test_what_a_killed_run_left_is_removed_by_the_next(root: Path, members: list[Member]) -> None:
+def test_the_unpacked_bundle_of_a_killed_run_is_removed_by_the_next_run(root: Path, members: list[Member]) -> None:
     folder = root.parent / "state" / "unpacked"
     folder.mkdir(parents=True)
     (folder / "20200101T000000-aaaaaa-999999999").mkdir()
@@ -125,7 +123,7 @@ def test_what_a_killed_run_left_is_removed_by_the_next(root: Path, members: list
     assert [path.name for path in folder.iterdir()] == [f"20200101T000000-bbbbbb-{os.getpid()}"]
 
 
-# ---- hostile ones ----
+# ---- hostile bundles ----
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
@@ -135,11 +133,11 @@ def test_what_a_killed_run_left_is_removed_by_the_next(root: Path, members: list
         ("a\\..\\evil", "'a\\\\..\\\\evil'"),
     ],
 )
-def test_nothing_leaves_the_target(root: Path, members: list[Member], name: str, shown: str) -> None:
-    says = f"the bundle cannot be unpacked: {shown} would leave the target"
-    assert refusal(tar(root.parent / "b.tgz", members, entry(name)), root) == says
+def test_nothing_is_unpacked_outside_the_target(root: Path, members: list[Member], name: str, shown: str) -> None:
+    message = f"the bundle cannot be unpacked: {shown} would be outside the target"
+    assert refusal(tar(root.parent / "b.tgz", members, entry(name)), root) == message
     if "\\" not in name:
-        assert refusal(zip_(root.parent / "b.zip", members, (zipfile.ZipInfo(name), b"")), root) == says
+        assert refusal(zip_(root.parent / "b.zip", members, (zipfile.ZipInfo(name), b"")), root) == message
 
 
 @pytest.mark.parametrize(
@@ -163,11 +161,11 @@ def test_only_files_and_directories_are_unpacked_from_zip(root: Path, members: l
         )
 
 
-def test_a_file_through_another_file_or_twice_is_refused(root: Path, members: list[Member]) -> None:
+def test_a_file_below_a_file_and_a_repeated_file_are_refused(root: Path, members: list[Member]) -> None:
     below = tar(root.parent / "b.tgz", members, entry("manifest.yaml/below"))
-    assert refusal(below, root) == "the bundle cannot be unpacked: 'manifest.yaml/below' stands below a file"
+    assert refusal(below, root) == "the bundle cannot be unpacked: 'manifest.yaml/below' is below a file"
     twice = tar(root.parent / "c.tgz", members, entry("manifest.yaml"))
-    assert refusal(twice, root) == "the bundle cannot be unpacked: 'manifest.yaml' stands in it twice"
+    assert refusal(twice, root) == "the bundle cannot be unpacked: it contains 'manifest.yaml' twice"
 
 
 def test_too_many_entries_are_refused(root: Path, members: list[Member]) -> None:
@@ -177,23 +175,23 @@ def test_too_many_entries_are_refused(root: Path, members: list[Member]) -> None
     )
 
 
-def test_a_bomb_is_refused_by_the_size_it_declares_before_it_is_written(root: Path, members: list[Member]) -> None:
+def test_a_bomb_is_refused_by_its_declared_size_before_it_is_written(root: Path, members: list[Member]) -> None:
     started = time.monotonic()
     half = 600 * 1024 * 1024
     one = tar(root.parent / "b.tgz", members, entry("big", size=2 * half))
-    assert refusal(one, root) == "the bundle cannot be unpacked: it holds more than 1024 MB"
+    assert refusal(one, root) == "the bundle cannot be unpacked: it contains more than 1024 MB"
 
-    # A zip that says it holds 1.2 GB in one entry of a few bytes.
+    # A zip that declares 1.2 GB in one entry of a few bytes.
     path = zip_(root.parent / "b.zip", members, (zipfile.ZipInfo("big"), b"x"))
     content = bytearray(path.read_bytes())
     directory = content.rfind(b"PK\x01\x02")
     content[directory + 24 : directory + 28] = (2 * half).to_bytes(4, "little")
     path.write_bytes(content)
-    assert refusal(path, root) == "the bundle cannot be unpacked: it holds more than 1024 MB"
+    assert refusal(path, root) == "the bundle cannot be unpacked: it contains more than 1024 MB"
     assert time.monotonic() - started < 20
 
 
-def test_a_header_that_asks_for_gigabytes_is_refused(root: Path, members: list[Member]) -> None:
+def test_a_header_of_gigabytes_is_refused(root: Path, members: list[Member]) -> None:
     for kind in (tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XGLTYPE):
         path = root.parent / "b.tgz"
         with gzip.open(path, "wb", compresslevel=1) as stream:
@@ -203,16 +201,16 @@ def test_a_header_that_asks_for_gigabytes_is_refused(root: Path, members: list[M
 
 
 def test_a_bundle_without_a_manifest_is_refused(root: Path, members: list[Member]) -> None:
-    says = "the bundle cannot be unpacked: there is no manifest.yaml at its root"
+    message = "the bundle cannot be unpacked: it has no manifest.yaml at its root"
     inner = [(f"site/{name}", content) for name, content in members]
-    assert refusal(tar(root.parent / "b.tgz", inner), root) == says
-    assert refusal(zip_(root.parent / "b.zip", inner), root) == says
+    assert refusal(tar(root.parent / "b.tgz", inner), root) == message
+    assert refusal(zip_(root.parent / "b.zip", inner), root) == message
     folder = tar(root.parent / "c.tgz", members[1:], entry("manifest.yaml", tarfile.DIRTYPE))
-    assert refusal(folder, root) == says
+    assert refusal(folder, root) == message
 
 
 @pytest.mark.parametrize("name", ["b.tar.gz", "b.zip"])
-def test_a_bundle_that_is_cut_off_or_damaged_is_refused(root: Path, members: list[Member], name: str) -> None:
+def test_a_truncated_or_damaged_bundle_is_refused(root: Path, members: list[Member], name: str) -> None:
     path = root.parent / name
     members = [*members, ("noise", os.urandom(4000))]
     (zip_ if name.endswith(".zip") else tar)(path, members)
@@ -230,7 +228,7 @@ def test_a_bundle_that_is_cut_off_or_damaged_is_refused(root: Path, members: lis
         assert refusal(path, root).startswith("the bundle cannot be unpacked: ")
 
 
-def test_a_bundle_that_is_not_there_or_a_directory_is_told(root: Path) -> None:
+def test_a_missing_bundle_and_a_directory_are_refused(root: Path) -> None:
     assert refusal(root.parent / "nope.tgz", root) == "the bundle cannot be unpacked: No such file or directory"
     (root.parent / "folder.zip").mkdir()
     assert refusal(root.parent / "folder.zip", root) == "the bundle cannot be unpacked: Is a directory"

@@ -1,4 +1,4 @@
-"""A file from a source: copied within the kernel where that can be, and looked at again only where that can tell something."""
+"""Files from a source: copied within the kernel if possible, and read again only if they may have changed."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def refuse(*_: object) -> int:
 
 
 def copy_a_little(source: int, target: int, _count: int) -> int:
-    """Gives up on its way, with the positions of both where it stopped."""
+    """Fails after the first part; both files keep their positions."""
     if os.lseek(source, 0, os.SEEK_CUR):
         raise OSError(errno.EIO, "no more")
     return os.write(target, os.read(source, 1000))
 
 
 @pytest.mark.parametrize("way", [None, refuse, copy_a_little, lambda *_: 0])
-def test_whatever_the_kernel_can_do_the_copy_is_whole(
+def test_the_copy_is_whole_whatever_the_kernel_supports(
     way: Callable[..., int] | None, files: Files, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if way is not None:
@@ -55,7 +55,7 @@ def test_whatever_the_kernel_can_do_the_copy_is_whole(
     assert copy(files, source).read_bytes() == CONTENT
 
 
-def test_a_full_disk_is_told_also_by_the_short_way(
+def test_a_full_disk_is_reported_by_the_copy_within_the_kernel_too(
     files: Files, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def is_full(*_: object) -> int:
@@ -68,9 +68,7 @@ def test_a_full_disk_is_told_also_by_the_short_way(
     assert sorted(path.name for path in source.parent.iterdir()) == ["source"]
 
 
-def test_a_source_that_stood_still_is_not_read_again(
-    files: Files, source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unchanged_source_is_not_read_again(files: Files, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SETTLED_NANOSECONDS", -1_000_000_000)
     target = copy(files, source)
     monkeypatch.setattr(files, "chunks", refuse)
@@ -79,7 +77,7 @@ def test_a_source_that_stood_still_is_not_read_again(
 
 @pytest.mark.parametrize("settled", [-1_000_000_000, 2_000_000_000])
 @pytest.mark.parametrize("which", ["source", "target"])
-def test_what_changed_after_the_copy_is_seen(
+def test_a_change_after_the_copy_is_detected(
     settled: int, which: str, files: Files, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "SETTLED_NANOSECONDS", settled)
@@ -90,7 +88,7 @@ def test_what_changed_after_the_copy_is_seen(
 
 
 def change_secretly(path: Path) -> None:
-    """Its time of change is what it was."""
+    """Changes the content and restores the modification time."""
     before = os.stat(path)
     with open(path, "r+b") as file:
         file.write(bytes([CONTENT[0] ^ 1]))
@@ -98,13 +96,13 @@ def change_secretly(path: Path) -> None:
 
 
 def test_a_source_that_was_just_written_is_read_again(files: Files, source: Path) -> None:
-    """Its times may be the same after the next change."""
+    """The next change may leave its times as they are."""
     target = copy(files, source)
     change_secretly(target)
     assert not files.same(str(target), target.stat(), str(source))
 
 
-def test_the_later_of_both_times_tells_when_a_source_was_written(
+def test_the_later_of_both_times_counts_as_the_time_of_the_last_write(
     files: Files, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "SETTLED_NANOSECONDS", -1_000_000_000)
@@ -115,7 +113,7 @@ def test_the_later_of_both_times_tells_when_a_source_was_written(
     assert not files.same(str(target), target.stat(), str(source))
 
 
-def test_a_source_that_does_not_tell_its_size_is_read(files: Files, tmp_path: Path) -> None:
+def test_a_source_without_a_true_size_is_read(files: Files, tmp_path: Path) -> None:
     target, version = tmp_path / "version", Path("/proc/version")
     assert version.stat().st_size == 0
     target.write_bytes(b"")
@@ -127,7 +125,7 @@ def test_a_source_that_does_not_tell_its_size_is_read(files: Files, tmp_path: Pa
     assert not files.same(str(target), target.stat(), str(version))
 
 
-def test_a_dry_run_compares_with_a_source_that_does_not_tell_its_size(tmp_path: Path) -> None:
+def test_a_dry_run_compares_with_a_source_without_a_true_size(tmp_path: Path) -> None:
     target, version = tmp_path / "version", Path("/proc/version")
     target.write_bytes(version.read_bytes())
     files = ForecastFiles("run", StateDirectory(str(tmp_path / "state")))

@@ -1,4 +1,4 @@
-"""Facts: what the host tells of itself, the administrator's own, and who wins."""
+"""Facts: built-in and custom facts, and their precedence."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def facts_d(root: Path) -> Path:
     return folder
 
 
-# ---- the host's own ----
-def test_every_fact_there_must_be_is_there() -> None:
+# ---- built-in facts ----
+def test_every_documented_fact_exists() -> None:
     facts = built_in()
     system = os.uname()
     assert facts["hostname"] == system.nodename.partition(".")[0]
@@ -57,7 +57,7 @@ def test_facts_are_plain_values() -> None:
     assert json.loads(json.dumps(facts)) == facts
 
 
-def test_the_loopback_interface_is_told_with_its_address() -> None:
+def test_the_loopback_interface_has_its_address() -> None:
     interfaces = built_in()["network"]["interfaces"]
     assert interfaces["lo"]["ipv4"] in ("127.0.0.1", None)
     assert interfaces["lo"]["mtu"] > 0
@@ -72,7 +72,7 @@ def test_the_loopback_interface_is_told_with_its_address() -> None:
         *(("alpine", "", "alpine"), ("nixos", "", "nixos"), ("custom", "unheard of", "custom")),
     ],
 )
-def test_the_family_of_an_operating_system(name: str, like: str, family: str) -> None:
+def test_the_family_of_an_operating_system_is_derived(name: str, like: str, family: str) -> None:
     assert os_family(name, like) == family
 
 
@@ -80,11 +80,11 @@ def test_a_host_name_with_a_domain_is_the_whole_name() -> None:
     assert fqdn("ada.example.org") == "ada.example.org"
 
 
-def test_a_file_that_cannot_be_read_is_no_fact() -> None:
+def test_an_unreadable_file_gives_no_fact() -> None:
     assert read_small("/proc/nope") is None
 
 
-# ---- the administrator's own ----
+# ---- custom facts ----
 def test_files_of_facts_d_are_read_in_the_order_of_their_names(root: Path) -> None:
     folder = facts_d(root)
     for name in ("20.yaml", "10.json", "30.yml", "readme.txt", "40.yaml.bak"):
@@ -101,7 +101,7 @@ resources: [{exec: ["true"]}]
 """
 
 
-def test_custom_facts_lie_over_the_hosts_own_and_the_later_wins(root: Path) -> None:
+def test_custom_facts_win_over_built_in_facts_and_the_later_wins(root: Path) -> None:
     folder = facts_d(root)
     (folder / "a.json").write_text('{"site": "first", "os": {"family": "odd"}, "only": "\\ud83d\\ude00"}')
     (folder / "b.yaml").write_text("site: second\n")
@@ -117,7 +117,7 @@ def test_values_of_custom_facts_follow_the_core_schema(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "says"),
+    ("name", "content", "message"),
     [
         (
             "a.yaml",
@@ -132,24 +132,24 @@ def test_values_of_custom_facts_follow_the_core_schema(root: Path) -> None:
         ("a.yml", "a: \x07", "a.yml:1:4: not valid YAML: the character U+0007 is not allowed here"),
     ],
 )
-def test_broken_facts_keep_a_manifest_that_uses_facts_from_loading(
-    root: Path, name: str, content: str, says: str
+def test_a_manifest_that_uses_facts_does_not_load_with_broken_facts(
+    root: Path, name: str, content: str, message: str
 ) -> None:
     folder = facts_d(root)
     (folder / name).write_text(content)
     for text in (MANIFEST, MANIFEST.replace("lookup('facts.site')", "facts.site | upper")):
         with pytest.raises(DoesNotLoad) as refused:
             load_text(text, root)
-        assert str(refused.value).startswith(f"{folder}/{says}")
+        assert str(refused.value).startswith(f"{folder}/{message}")
 
 
-def test_an_empty_file_holds_no_facts(root: Path) -> None:
+def test_an_empty_file_gives_no_facts(root: Path) -> None:
     (facts_d(root) / "a.yaml").write_text("# later\n")
     (facts_d(root) / "b.yaml").write_text("site: here\n")
     assert load_text(MANIFEST.replace("facts.os.family", "facts.site"), root).data["seen"] == "here here -"
 
 
-# ---- laziness: a broken facts file is only met by those who ask for a fact ----
+# ---- lazy reading: a broken facts file matters only if a fact is used ----
 BROKEN = "a: ["
 
 
@@ -169,7 +169,7 @@ def test_a_manifest_that_uses_no_fact_gathers_none(apply: Callable[..., Applied]
     assert apply(text).errors == []
 
 
-def test_a_fact_that_is_first_met_at_a_resources_turn_fails_that_resource_only(
+def test_broken_facts_in_a_deferred_property_fail_only_that_resource(
     apply: Callable[..., Applied], root: Path
 ) -> None:
     (facts_d(root) / "a.yaml").write_text(BROKEN)
@@ -186,7 +186,7 @@ def test_a_fact_that_is_first_met_at_a_resources_turn_fails_that_resource_only(
     assert all("facts.d/a.yaml:2:1: not valid YAML" in error for error in done.errors)
 
 
-def test_facts_are_not_even_imported_by_a_run_that_uses_none(root: Path) -> None:
+def test_a_run_without_facts_does_not_import_them(root: Path) -> None:
     script = (
         "import sys\n"
         "from mainstay.cli.main import main\n"
@@ -223,7 +223,7 @@ def test_facts_of_the_command_line_win_over_files_and_the_later_wins(mainstay: P
         assert f"| {said}\n" in done.stdout
 
 
-def test_an_unknown_fact_is_told_with_a_close_name(root: Path) -> None:
+def test_an_unknown_fact_is_reported_with_a_suggestion(root: Path) -> None:
     text = "- exec: [{x: {path: \"/{{ lookup('facts.os.famly') }}\"}}]\n"
     assert faults_of(text, root) == [
         "1:21 exec#x: path: facts.os.famly is not defined (did you mean facts.os.family?)"

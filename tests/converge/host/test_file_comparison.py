@@ -1,4 +1,4 @@
-"""Looking at files: checksums and comparisons at the sizes where the way of reading changes."""
+"""Checksums and comparisons of files, at the sizes where the method of reading changes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_checksum_is_the_sha256_of_the_content(size: int, tmp_path: Path, file
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_copy_is_the_same_until_its_last_byte_differs(size: int, tmp_path: Path, files: Files) -> None:
+def test_a_difference_in_the_last_byte_is_detected(size: int, tmp_path: Path, files: Files) -> None:
     ours, theirs = filled(tmp_path / "a", size), filled(tmp_path / "b", size)
     assert files.same(str(ours), ours.stat(), str(theirs))
     theirs.write_bytes(theirs.read_bytes()[:-1] + b"\xff")

@@ -1,4 +1,4 @@
-"""Where a manifest comes from, and where its relative sources lie."""
+"""Where manifests are read from, and what their relative sources are relative to."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def manifest(root: Path) -> str:
     return MANIFEST.replace("OUT", f"{root}/out")
 
 
-def test_sources_lie_beside_the_manifest_wherever_it_is_called_from(mainstay: Program, root: Path) -> None:
+def test_sources_are_relative_to_the_manifest_in_any_current_directory(mainstay: Program, root: Path) -> None:
     site = root.parent / "site"
     site.mkdir()
     (site / "in.txt").write_text("beside")
@@ -42,7 +42,7 @@ def test_sources_lie_beside_the_manifest_wherever_it_is_called_from(mainstay: Pr
     assert outputs(root) == ["beside", "beside", "beside"]
 
 
-def test_sources_lie_beside_what_a_link_leads_to(mainstay: Program, root: Path) -> None:
+def test_sources_are_relative_to_the_target_of_a_link(mainstay: Program, root: Path) -> None:
     site = root.parent / "site"
     site.mkdir()
     (site / "in.txt").write_text("beside")
@@ -52,7 +52,7 @@ def test_sources_lie_beside_what_a_link_leads_to(mainstay: Program, root: Path) 
     assert outputs(root) == ["beside", "beside", "beside"]
 
 
-def test_sources_lie_in_the_current_directory_for_standard_input(mainstay: Program, root: Path) -> None:
+def test_sources_are_relative_to_the_current_directory_for_standard_input(mainstay: Program, root: Path) -> None:
     (root / "in.txt").write_text("current")
     done = mainstay("apply", "-", stdin=manifest(root))
     assert done.returncode == 0, done.stderr
@@ -72,7 +72,7 @@ def test_a_fault_in_standard_input_is_placed_in_stdin(mainstay: Program) -> None
     assert done.stderr.startswith("stdin:1:3: unknown resource type 'fil' (did you mean 'file'?)")
 
 
-def test_a_manifest_may_come_through_a_pipe_of_the_shell(mainstay: Program, root: Path) -> None:
+def test_a_manifest_can_be_read_from_a_pipe_of_the_shell(mainstay: Program, root: Path) -> None:
     pipe = root.parent / "pipe"
     os.mkfifo(pipe)
     writer = subprocess.Popen(["sh", "-c", f"echo '- exec: [\"true\"]' > {pipe}"])
@@ -81,7 +81,7 @@ def test_a_manifest_may_come_through_a_pipe_of_the_shell(mainstay: Program, root
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "message"),
     [
         ("nope.yaml", "cannot be read: No such file or directory"),
         ("folder", "cannot be read: it is a directory; name the file in it"),
@@ -90,15 +90,15 @@ def test_a_manifest_may_come_through_a_pipe_of_the_shell(mainstay: Program, root
         ("x" * 300, "cannot be read: File name too long"),
     ],
 )
-def test_a_manifest_that_cannot_be_read_is_a_fault(root: Path, name: str, says: str) -> None:
+def test_a_manifest_that_cannot_be_read_is_a_fault(root: Path, name: str, message: str) -> None:
     (root.parent / "folder").mkdir()
     (root.parent / "loop").symlink_to(root.parent / "loop")
     with pytest.raises(DoesNotLoad) as refused:
         load(RunRequest(f"{root.parent}/{name}"))
-    assert str(refused.value) == f"{root.parent}/{name}: {says}"
+    assert str(refused.value) == f"{root.parent}/{name}: {message}"
 
 
-def test_the_same_is_one_json_document(mainstay: Program, root: Path) -> None:
+def test_an_unreadable_manifest_is_one_json_document(mainstay: Program, root: Path) -> None:
     done = mainstay("apply", "--json", "nope.yaml")
     assert done.returncode == 2
     assert done.stderr == ""
@@ -114,7 +114,7 @@ def test_the_same_is_one_json_document(mainstay: Program, root: Path) -> None:
     }
 
 
-def test_a_byte_order_mark_and_crlf_line_ends_are_fine(mainstay: Program, root: Path) -> None:
+def test_a_byte_order_mark_and_crlf_line_ends_are_accepted(mainstay: Program, root: Path) -> None:
     (root / "m.yaml").write_bytes(b"\xef\xbb\xbf- exec:\r\n    - 'true':\r\n")
     done = mainstay("apply", "m.yaml", "--noop")
     assert (done.returncode, done.stderr) == (0, "")

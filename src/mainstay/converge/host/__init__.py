@@ -1,1 +1,1 @@
-"""The only door to the operating system: files, commands, accounts, facts, the state directory."""
+"""The only code of converge that uses the operating system: files, commands, accounts, facts, state directory."""

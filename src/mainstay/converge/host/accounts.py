@@ -1,4 +1,4 @@
-"""Users and groups by name and number, remembered for as long as nothing can have changed them."""
+"""Users and groups by name and number, cached until something may have changed them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Accounts:
         self._groups: dict[int, str] = {}
 
     def forget(self) -> None:
-        """A command or package may have made accounts."""
+        """Clears the cache, because a command or package may have changed accounts."""
         for known in (self._uids, self._gids):
             known.clear()
         for names in (self._users, self._groups):

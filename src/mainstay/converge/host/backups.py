@@ -1,4 +1,4 @@
-"""Replaced files, kept content-addressed and bounded, so that `mainstay restore` can bring them back."""
+"""Backups of replaced files for `mainstay restore`: content-addressed and bounded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LARGEST_TOTAL_BYTES = 1024 * 1024 * 1024
 
 
 class Backup:
-    """One kept version of a file."""
+    """One version of a file."""
 
     def __init__(self, run_id: str, content_path: str, attributes: dict[str, Any]) -> None:
         self.run_id = run_id
@@ -33,7 +33,7 @@ class Backup:
 
 
 class Backups:
-    """Per path a folder with, for each run, the content (a hard link to one object per content) and its attributes."""
+    """A folder per path; per run the content, a hard link to an object that equal contents share, and attributes."""
 
     def __init__(self, state: StateDirectory) -> None:
         self.state = state
@@ -60,14 +60,14 @@ class Backups:
             "uid": found.st_uid,
             "gid": found.st_gid,
             "mode": found.st_mode & 0o7777,
-            # As copied: somebody may be writing to the file.
+            # As copied, because another process may be writing to the file.
             "size": size,
         }
         self.state.write(os.path.join(folder, f"{run_id}.json"), json.dumps(attributes).encode(), durable=True)
         self._prune(folder, objects)
 
     def _share(self, content: str, kept: str) -> None:
-        """Makes equal contents one; runs of other manifests may do the same, or clean up, at the same time."""
+        """Links equal contents to one object; runs of other manifests may do so, or clean up, at the same time."""
         shared = f"{content}.new"
         try:
             os.link(content, kept)
@@ -80,7 +80,7 @@ class Backups:
             os.replace(shared, content)
 
     def list(self, path: str) -> list[Backup]:
-        """What is kept of a path, newest first."""
+        """Returns the backups of a path, newest first."""
         folder = os.path.join(self.state.path, "backups", "paths", file_name(path))
         try:
             runs = sorted(
@@ -113,7 +113,7 @@ class Backups:
             for name in os.listdir(os.path.join(paths, folder))
             if name.endswith(".json")
         )
-        # The newest one stays, however large: it is the one somebody may be about to need.
+        # The newest backup stays, however large: it is the most likely to be needed.
         for run_id, folder in kept[:-1]:
             content = os.path.join(folder, f"{run_id}.content")
             found = os.lstat(content)
@@ -129,7 +129,7 @@ class Backups:
 
 
 def _statuses(folder: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Of all files in a folder that another run may be cleaning up too."""
+    """Yields the status of all files in a folder that another run may be cleaning up too."""
     for entry in os.scandir(folder):
         try:
             yield entry.path, entry.stat()

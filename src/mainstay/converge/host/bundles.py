@@ -1,4 +1,4 @@
-"""Unpacks bundles: only regular files and directories, bounded, and nothing that would leave the target."""
+"""Unpacks bundles: only regular files and directories, bounded, and nothing outside the target."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BundleRefused(Exception):
 
 
 def unpack(real: str, name: str, state: StateDirectory, run_id: str) -> tuple[str, Callable[[], None]]:
-    """The folder the bundle was unpacked to, and how to be rid of it; raises `DoesNotLoad`."""
+    """Returns the folder of the unpacked bundle and a function that removes it; raises `DoesNotLoad`."""
     parent = state.directory("unpacked")
     _remove_dead(parent)
     target = os.path.join(parent, f"{run_id}-{os.getpid()}")
@@ -41,12 +41,12 @@ def unpack(real: str, name: str, state: StateDirectory, run_id: str) -> tuple[st
         entries = _zip_entries(real) if name.endswith(".zip") else tar_entries(real)
         write_entries(entries, target)
         if not os.path.isfile(os.path.join(target, "manifest.yaml")):
-            raise BundleRefused("there is no manifest.yaml at its root")
+            raise BundleRefused("it has no manifest.yaml at its root")
     except (BundleRefused, OSError) as error:
         close()
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise DoesNotLoad([Fault(name, None, None, f"the bundle cannot be unpacked: {reason}")]) from None
-    except Exception as error:  # noqa: BLE001  # a damaged archive can fail in as many ways as its readers have parts
+    except Exception as error:  # noqa: BLE001  # the readers raise many exceptions for a damaged archive
         close()
         reason = f"it is damaged or not a {'.zip' if name.endswith('.zip') else '.tar.gz'}: {error}"
         raise DoesNotLoad([Fault(name, None, None, f"the bundle cannot be unpacked: {reason}")]) from None
@@ -57,7 +57,7 @@ def unpack(real: str, name: str, state: StateDirectory, run_id: str) -> tuple[st
 
 
 def _remove_dead(parent: str) -> None:
-    """What a killed run left behind."""
+    """Removes what killed runs left behind."""
     for entry in os.listdir(parent):
         pid = entry.rpartition("-")[2]
         if not os.path.exists(f"/proc/{pid}"):
@@ -65,7 +65,7 @@ def _remove_dead(parent: str) -> None:
 
 
 class BundleEntry:
-    """One thing in a bundle; `content` is None for a directory."""
+    """A file or directory in a bundle; `content` is None for a directory."""
 
     def __init__(self, name: str, content: IO[bytes] | None = None, size: int = 0, mode: int = 0) -> None:
         self.name = name
@@ -75,7 +75,7 @@ class BundleEntry:
 
 
 class PlainTar:
-    """The unpacked stream of a tar file. Only headers are asked for at once, and those are small in any real one."""
+    """The decompressed stream of a tar file. Bounds reads, because only headers are read at once and they are small."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self.stream = stream
@@ -100,11 +100,11 @@ def tar_entries(path: str) -> Iterator[BundleEntry]:
                     yield BundleEntry(member.name, archive.extractfile(member), member.size, member.mode)
                 else:
                     raise BundleRefused(f"{shorten(member.name)!r} is neither a file nor a directory")
-        # Only the end of the stream tells whether what was read is what was packed.
+        # Read to the end of the stream, where its checksum is.
         for _ in range(LARGEST_BYTES // CHUNK_BYTES):
             if not stream.read(CHUNK_BYTES):
                 return
-        raise BundleRefused(f"it holds more than {LARGEST_BYTES // 1024 // 1024} MB")
+        raise BundleRefused(f"it contains more than {LARGEST_BYTES // 1024 // 1024} MB")
 
 
 def _zip_entries(path: str) -> Iterator[BundleEntry]:
@@ -121,7 +121,7 @@ def _zip_entries(path: str) -> Iterator[BundleEntry]:
 
 
 def write_entries(entries: Iterator[BundleEntry], target: str, largest_bytes: int = LARGEST_BYTES) -> None:
-    room = largest_bytes
+    remaining_bytes = largest_bytes
     for count, entry in enumerate(entries):
         if count >= MOST_ENTRIES:
             raise BundleRefused(f"it has more than {MOST_ENTRIES} entries")
@@ -129,13 +129,13 @@ def write_entries(entries: Iterator[BundleEntry], target: str, largest_bytes: in
         try:
             os.makedirs(os.path.dirname(place) if entry.content else place, mode=0o700, exist_ok=True)
         except FileExistsError:
-            raise BundleRefused(f"{shorten(entry.name)!r} stands below a file") from None
+            raise BundleRefused(f"{shorten(entry.name)!r} is below a file") from None
         if entry.content is None:
             continue
-        # Neither reader gives more than the size an entry says it has.
-        room -= entry.size
-        if room < 0:
-            raise BundleRefused(f"it holds more than {largest_bytes // 1024 // 1024} MB")
+        # Neither reader returns more than the declared size of an entry.
+        remaining_bytes -= entry.size
+        if remaining_bytes < 0:
+            raise BundleRefused(f"it contains more than {largest_bytes // 1024 // 1024} MB")
         _write(place, entry, entry.content)
 
 
@@ -144,7 +144,7 @@ def _write(place: str, entry: BundleEntry, content: IO[bytes]) -> None:
     try:
         descriptor = os.open(place, flags, 0o700 if entry.mode & 0o100 else 0o600)
     except FileExistsError:
-        raise BundleRefused(f"{shorten(entry.name)!r} stands in it twice") from None
+        raise BundleRefused(f"it contains {shorten(entry.name)!r} twice") from None
     with open(descriptor, "wb") as file:
         shutil.copyfileobj(content, file, CHUNK_BYTES)
 
@@ -152,5 +152,5 @@ def _write(place: str, entry: BundleEntry, content: IO[bytes]) -> None:
 def _safe_place(name: str, target: str) -> str:
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or "\\" in name or "\0" in name or ".." in parts:
-        raise BundleRefused(f"{shorten(name)!r} would leave the target")
+        raise BundleRefused(f"{shorten(name)!r} would be outside the target")
     return os.path.join(target, *parts) if parts else target

@@ -1,4 +1,4 @@
-"""Time, in one place so that what decides never asks for it."""
+"""The clock, in one place, so that code that decides never reads it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STOP_CHECK_SECONDS = 0.1
 
 
 def sleep(seconds: float, stop: StopFlag) -> None:
-    """Wakes up early when the run is asked to stop."""
+    """Returns early if the run is asked to stop."""
     until = time.monotonic() + seconds
     while stop.reason is None and (left := until - time.monotonic()) > 0:
         time.sleep(min(left, STOP_CHECK_SECONDS))

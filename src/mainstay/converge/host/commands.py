@@ -1,4 +1,4 @@
-"""Runs commands: no terminal, own process group, bounded output, and an end that is always reached."""
+"""Runs commands without a terminal, in their own process group, with bounded output and time."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ BUILTINS = {".", "alias", "cd", "eval", "exec", "exit", "export", "set", "source
 TAIL_BYTES = 32 * 1024
 LONGEST_LINE_BYTES = 8 * 1024
 GRACE_SECONDS = 5.0
-# A daemon that the command left behind may hold its output open; nobody waits for that.
+# A daemon that the command started may keep its output open; the run does not wait for it.
 OUTPUT_AFTER_END_SECONDS = 1.0
 STOP_CHECK_SECONDS = 0.1
 NO_INTERPRETER = "command cannot be executed: {}: the interpreter in its first line does not exist"
 
 
 class NotRunnable(Missing):
-    """The program is not there, or cannot be executed; never an exit code."""
+    """The program does not exist or cannot be executed."""
 
 
 class Finished:
-    """A command that ended by itself."""
+    """A command that exited."""
 
     def __init__(self, exit_code: int, stdout: str, output: str) -> None:
         self.exit_code = exit_code
@@ -46,9 +46,9 @@ class Commands:
     def __init__(self, stop: StopFlag, about_to_wait: Callable[[], None]) -> None:
         self.stop = stop
         self.about_to_wait = about_to_wait
-        # How many commands were run that may have changed something.
+        # The number of commands that may have changed something.
         self.count = 0
-        # Where a command is named that must not go on when the run is killed.
+        # Records a command that the next run must end if this run is killed.
         self.running: RunningCommand | None = None
 
     def run(
@@ -64,10 +64,10 @@ class Commands:
         ends_with_run: bool = False,
         keep_bytes: int = TAIL_BYTES,
     ) -> Finished:
-        """Runs to the end; raises `Failure` for anything that is not an exit code.
+        """Waits for the exit code; raises `Failure` if there is none.
 
-        `ends_with_run`: if this run is killed, the next one of the same identity ends the command before it begins."""
-        # Loaded when a command really runs: one that is skipped, the commonest, needs none of it.
+        `ends_with_run`: if this run is killed, the next run of the same identity first ends the command."""
+        # Imported only when a command runs; most are skipped.
         import subprocess
 
         name = arguments[0]
@@ -98,9 +98,8 @@ class Commands:
                 raise Failure(f"command cannot be executed: {program or name}: {error.strerror}") from None
 
         def finish(child: subprocess.Popen[bytes]) -> Finished:
-            return Conversation(child, self.stop, timeout_seconds, on_line, self.about_to_wait, keep_bytes).finish(
-                name
-            )
+            process = ChildProcess(child, self.stop, timeout_seconds, on_line, self.about_to_wait, keep_bytes)
+            return process.finish(name)
 
         if self.running is None or not ends_with_run:
             return finish(start())
@@ -110,7 +109,7 @@ class Commands:
             return finish(child)
 
     def _explain_missing(self, program: str, cwd: str, error: OSError) -> str:
-        """The kernel says only that something is not there: the program, its directory, or what its first line names."""
+        """Names what is missing, which the kernel does not: the program, the directory, or the interpreter."""
         if error.filename == cwd and not os.path.isdir(cwd):
             return f"cwd {cwd} does not exist"
         if os.path.isfile(program):
@@ -118,8 +117,8 @@ class Commands:
         return f"command not found: {program}"
 
 
-class Conversation:
-    """Listens to a running command until it is over."""
+class ChildProcess:
+    """Reads the output of a running command until it ends."""
 
     def __init__(
         self,
@@ -142,7 +141,7 @@ class Conversation:
 
     def finish(self, name: str) -> Finished:
         try:
-            self._listen()
+            self._read_until_end()
         except BaseException:
             self._end_group(signal.SIGKILL)
             raise
@@ -161,7 +160,7 @@ class Conversation:
             raise Failure(f"command was killed by signal {-code} ({_signal_name(-code)}): {name}", output=output)
         return Finished(code, self.stdout.text(), output)
 
-    def _listen(self) -> None:
+    def _read_until_end(self) -> None:
         child = self.child
         poll = select.poll()
         streams = {stream.fileno(): stream for stream in (child.stdout, child.stderr) if stream is not None}
@@ -190,16 +189,16 @@ class Conversation:
                     kill_at = None if not running else now + GRACE_SECONDS
                 waits = [STOP_CHECK_SECONDS]
                 waits += [moment - now for moment in (deadline if running else None, kill_at, output_until) if moment]
-                heard = poll.poll(max(0.0, min(waits)) * 1000 + 1)
-                if not heard:
-                    # It may be silent for long; what it said is seen before.
+                ready = poll.poll(max(0.0, min(waits)) * 1000 + 1)
+                if not ready:
+                    # The command may be silent for long: show its output so far.
                     self.about_to_wait()
-                for descriptor, _ in heard:
+                for descriptor, _ in ready:
                     if descriptor == process:
                         running = False
                         poll.unregister(process)
                         output_until = time.monotonic() + OUTPUT_AFTER_END_SECONDS
-                    elif not self.take(descriptor, is_stdout=descriptor == first):
+                    elif not self._read(descriptor, is_stdout=descriptor == first):
                         poll.unregister(descriptor)
                         del streams[descriptor]
             if self.ended is not None:
@@ -207,7 +206,7 @@ class Conversation:
         finally:
             os.close(process)
         for descriptor in self.lines:
-            self.say(descriptor, final=True)
+            self._report_lines(descriptor, final=True)
 
     def _over(self, now: float, deadline: float | None) -> bool:
         if self.ended is None:
@@ -217,7 +216,7 @@ class Conversation:
                 self.ended = "timeout"
         return self.ended is not None
 
-    def take(self, descriptor: int, *, is_stdout: bool) -> bool:
+    def _read(self, descriptor: int, *, is_stdout: bool) -> bool:
         chunk = os.read(descriptor, 64 * 1024)
         if not chunk:
             return False
@@ -226,10 +225,10 @@ class Conversation:
             self.stdout.add(chunk)
         if self.on_line is not None:
             self.lines[descriptor] += chunk
-            self.say(descriptor)
+            self._report_lines(descriptor)
         return True
 
-    def say(self, descriptor: int, *, final: bool = False) -> None:
+    def _report_lines(self, descriptor: int, *, final: bool = False) -> None:
         if self.on_line is None:
             return
         pending = self.lines[descriptor]
@@ -251,7 +250,7 @@ class Conversation:
             return
 
     def _end_remaining(self, until: float) -> None:
-        """After the command itself is gone, the rest of its group has what is left of the grace period."""
+        """Gives the rest of the process group the remainder of the grace period after the command has ended."""
         self.child.wait()
         while time.monotonic() < until:
             try:
@@ -288,7 +287,7 @@ class Tail:
 
 
 def _readable(content: bytes) -> str:
-    """Bytes as text that any report can hold."""
+    """Decodes bytes to text that any report can contain."""
     return content.decode("utf-8", "backslashreplace").replace("\0", "\\x00")
 
 
@@ -300,11 +299,11 @@ def _signal_name(number: int) -> str:
 
 
 def refuse_without_interpreter(files: Files, program: str) -> None:
-    """What the kernel would say of a script, told before it is asked."""
+    """Raises `NotRunnable` for a script whose interpreter does not exist, as a run would."""
     try:
         first_line = next(files.chunks(program), b"").split(b"\n", 1)[0]
     except OSError:
-        # Programs may be for running only.
+        # A program may be executable and not readable.
         return
     words = first_line.removeprefix(b"#!").split() if first_line.startswith(b"#!") else []
     if words and words[0].startswith(b"/") and not files.exists(os.fsdecode(words[0])):
@@ -312,7 +311,7 @@ def refuse_without_interpreter(files: Files, program: str) -> None:
 
 
 def find_program(files: Files, name: str, search: str, cwd: str) -> str:
-    """The file that `name` runs; raises `NotRunnable` naming what was wrong."""
+    """Returns the path of the program; raises `NotRunnable` with the reason if there is none."""
     if "/" in name:
         candidates = [name if name.startswith("/") else os.path.join(cwd, name)]
     else:
@@ -332,6 +331,6 @@ def find_program(files: Files, name: str, search: str, cwd: str) -> str:
     if denied:
         raise NotRunnable(f"not executable: {denied}")
     if name in BUILTINS:
-        raise NotRunnable(f"command not found: {name} is part of a shell; ask for one with `provider: shell`")
+        raise NotRunnable(f"command not found: {name} is part of a shell; use `provider: shell`")
     where = "" if "/" in name else f" in {search or 'an empty path'}"
     raise NotRunnable(f"command not found: {name}{where}")

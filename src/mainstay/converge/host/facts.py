@@ -1,4 +1,4 @@
-"""Facts about this host, gathered when a manifest first asks for one."""
+"""Facts about this host, gathered when a manifest first uses a fact."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def built_in() -> dict[str, Any]:
 
 
 def _user() -> dict[str, str]:
-    """Whoever runs this program: what it makes for itself belongs to them."""
+    """The user and group that this process runs as."""
     from mainstay.converge.host.accounts import Accounts
 
     accounts = Accounts()
@@ -49,7 +49,7 @@ def _user() -> dict[str, str]:
 
 
 def custom_files(configuration: str) -> list[str]:
-    """The administrator's own facts: files in `facts.d`, in the order in which the later wins."""
+    """Returns the files of custom facts in `facts.d`; later files win."""
     folder = os.path.join(configuration, "facts.d")
     try:
         names = sorted(os.listdir(folder))
@@ -86,7 +86,7 @@ def fqdn(hostname: str) -> str:
         return hostname
     import socket
 
-    # Only what the host itself knows: a fact must not wait for a name server.
+    # Local sources only: a fact must not wait for a name server.
     for line in (read_small("/etc/hosts") or "").splitlines():
         names = line.partition("#")[0].split()[1:]
         for name in names:
@@ -135,7 +135,7 @@ def _interface_ipv4(name: str) -> str | None:
 
 
 def _source_address(family: int, documentation_address: str) -> str | None:
-    """The address this host would use to leave. Nothing is sent: a datagram socket only looks up its route."""
+    """Returns the source address of outgoing packets. Nothing is sent: a datagram socket only looks up the route."""
     import socket
 
     try:

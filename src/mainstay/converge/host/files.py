@@ -1,7 +1,7 @@
-"""Files of the host: looked at, compared, replaced whole or not at all.
+"""Reads, compares and replaces files of the host.
 
-A file is written beside its place under a hidden name with mode 0600 and renamed over it, so that at every
-instant the path holds the old or the new file, and never with wider permissions than asked for.
+A new file is written under a hidden name with mode 0600 in the same directory and renamed, so that at every instant
+the path is the old or the new file, whole, and never with wider permissions than the manifest asks for.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ CONTENT_IDENTITY = ("st_dev", "st_ino", "st_size", "st_mtime_ns")
 IDENTITY = (*CONTENT_IDENTITY, "st_ctime_ns")
 SETTLED_NANOSECONDS = 2_000_000_000
 KERNEL_CHUNK_BYTES = 64 * 1024 * 1024
-# Two streams of this size fit the processor's cache and the allocator's pools: larger ones compare at a third of
-# the speed.
+# Two chunks of this size fit the processor's cache and the allocator's pools; larger chunks compare at a third of the
+# speed.
 LOOK_BYTES = 256 * 1024
 FSYNC_EACH_UP_TO = 256
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -38,7 +38,7 @@ SECURITY_LABELS = ("security.selinux", "security.SMACK64")
 ACCESS_ACL = "system.posix_acl_access"
 ACL_GROUP, ACL_MASK, ACL_OTHERS = 0x04, 0x10, 0x20
 DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# So many directories of a tree are open at once while it is removed.
+# The number of directories that are open at once while a tree is removed.
 DEEPEST_OPEN = 200
 
 
@@ -47,7 +47,7 @@ class Files:
         self.run_id = run_id
         self.state = state
         self.effective_uid = os.geteuid()
-        # How many changes were made: one that fails on its way may have altered something all the same.
+        # The number of changes; a resource that fails may have changed something before.
         self.altered = 0
         # Every path this run changed or, in a dry run, would have changed, in order.
         self.touched: list[str] = []
@@ -56,19 +56,19 @@ class Files:
         self._new_files: list[str] = []
         self._directories: set[str] = set()
         self._devices: dict[int, str] = {}
-        # What was written last, until somebody looks at it: where, its status, and its content.
+        # The last written file, until it is compared: path, status, content.
         self._written: tuple[str, Any, bytes] | None = None
-        # What was copied last: where, its status, from where, and the status of that before it was read.
+        # The last copied file: path, status, source, and the status of the source before it was read.
         self._copied: tuple[str, Any, str, Any] | None = None
-        # Told of each directory before a temporary file is made in it, so that a later run can clean up.
-        self.announce_directory: Callable[[str], None] = _nobody_listens
+        # Called with each directory before a temporary file is created in it, so that a later run can clean up.
+        self.announce_directory: Callable[[str], None] = _without_journal
 
-    # ---- looking ----
+    # ---- reading ----
     def lstat(self, path: str) -> Any:
         return os.lstat(path)
 
     def stat(self, path: str) -> Any:
-        """As `lstat`, through links."""
+        """Like `lstat`, but follows links."""
         return os.stat(path)
 
     def exists(self, path: str) -> bool:
@@ -79,13 +79,13 @@ class Files:
         return True
 
     def refuse_to_run(self, path: str) -> None:
-        """Raises `NotYetThere` in a dry run, where a path is not what an earlier resource would make of it."""
+        """Raises `NotYetThere` in a dry run if an earlier resource would change the path."""
 
     def readlink(self, path: str) -> str:
         return os.readlink(path)
 
     def real_path(self, path: str) -> str:
-        """The path with all links followed; what they lead to need not be there."""
+        """Returns the path with all links followed; their target need not exist."""
         try:
             return os.path.realpath(path, strict=True)
         except FileNotFoundError:
@@ -103,7 +103,7 @@ class Files:
             os.close(descriptor)
 
     def read(self, path: str, limit: int) -> bytes | None:
-        """The whole content, or None when there is more than `limit`."""
+        """Returns the whole content, or None if it is larger than `limit`."""
         content = bytearray()
         for chunk in self.chunks(path):
             content += chunk
@@ -137,26 +137,26 @@ class Files:
         now = self.stat(source)
         copied, self._copied = self._copied, None
         if found.st_size != now.st_size:
-            # What the kernel makes up while it is read, as below /proc, has no blocks and does not tell its size.
+            # Files that the kernel generates, as below /proc, have no blocks and no true size.
             if found.st_blocks and now.st_blocks:
                 return False
         elif copied is not None and copied[2] == source and _is_untouched(copied[0], copied[1], path, found):
             before = copied[3]
-            # One that was just changed may be changed again without its times telling so; some file systems tell
-            # only one of the two.
+            # A source that was just changed may change again without new times; some file systems update only one of
+            # the two times.
             changed_ns = max(before.st_mtime_ns, before.st_ctime_ns)
             if _is_unchanged(before, now) and found.st_mtime_ns - changed_ns > SETTLED_NANOSECONDS:
                 return True
-        ours, theirs = Pieces(self.chunks(path)), Pieces(self.chunks(source))
+        actual, expected = Pieces(self.chunks(path)), Pieces(self.chunks(source))
         while True:
-            left, right = ours.take(LOOK_BYTES), theirs.take(LOOK_BYTES)
+            left, right = actual.take(LOOK_BYTES), expected.take(LOOK_BYTES)
             if left != right:
                 return False
             if not left:
                 return True
 
     def checksum_of(self, path: str, found: Any) -> str | None:
-        """Of the file that was found at `path` with this status; None when it was changed since, or is not readable."""
+        """Returns the checksum of the file found with this status; None if it has changed since or is not readable."""
         try:
             now = os.lstat(path)
             if any(getattr(now, each) != getattr(found, each) for each in CONTENT_IDENTITY):
@@ -167,7 +167,7 @@ class Files:
 
     # ---- changing ----
     def keep_backup(self, path: str, found: Any) -> None:
-        """Keeps a copy of a file that is about to go."""
+        """Keeps a copy of a file that is about to be replaced or removed."""
         from mainstay.converge.host.backups import Backups
 
         Backups(self.state).keep(path, self.run_id, found, self.chunks(path))
@@ -185,7 +185,7 @@ class Files:
         validate: Callable[[str], None] | None = None,
         about_to_replace: Callable[[], None] | None = None,
     ) -> str | None:
-        """Puts a file at `path`; returns a remark if it could not be done by a rename."""
+        """Creates or replaces the file at `path`; returns a remark if it could not be renamed into place."""
         directory = path.rpartition("/")[0] or "/"
         temp = self._temp_in(directory)
         before: Any = None
@@ -203,7 +203,7 @@ class Files:
                     self._give_away(descriptor, path, uid, gid)
                 if validate is not None:
                     validate(temp)
-                # Not 0600 where the umask took bits away, or a kept access list brought some.
+                # Other than 0600 if the umask removed bits or the kept access list added some.
                 if modes.S_IMODE(found.st_mode) != mode:
                     os.fchmod(descriptor, mode)
                 if old is not None:
@@ -225,7 +225,7 @@ class Files:
             _unlink_quietly(temp)
             raise
         self._touched(path, directory, is_new=old is None)
-        # A validator may have written to it.
+        # A validator may have changed the file.
         if validate is None:
             if source is not None:
                 self._copied = (path, found, source, before)
@@ -234,7 +234,7 @@ class Files:
         return None
 
     def set_attributes(self, path: str, old: Any, *, uid: int, gid: int, mode: int, keep_bits: int = 0) -> None:
-        """Owner, group and mode in place, never wider on the way than before or after."""
+        """Sets owner, group and mode in place, never wider in between than before or after."""
         wanted_mode = mode | (old.st_mode & keep_bits)
         changes_owner = old.st_uid != uid or old.st_gid != gid
         descriptor = self._open_for_attributes(path)
@@ -242,8 +242,8 @@ class Files:
         try:
             now = os.lstat(path) if descriptor is None else os.fstat(descriptor)
             if (now.st_dev, now.st_ino) != (old.st_dev, old.st_ino):
-                # A hard link to any file may stand there now; what was decided was not about that one.
-                raise Failure(f"{path} was replaced while it was looked at; nothing is changed")
+                # The path may be a hard link to another file now, to which the decision does not apply.
+                raise Failure(f"{path} was replaced by another process during the run; nothing is changed")
             if changes_owner:
                 narrow = modes.S_IMODE(old.st_mode) & wanted_mode
                 if narrow != modes.S_IMODE(old.st_mode):
@@ -258,7 +258,7 @@ class Files:
 
     def make_directory(self, path: str, *, uid: int, gid: int, mode: int) -> None:
         os.mkdir(path, 0o700)
-        # By its descriptor: whoever may write in the directory above could put a link in its place.
+        # By descriptor: a user with write access to the parent could replace the path by a link.
         descriptor = _open_new_directory(path)
         try:
             found = os.fstat(descriptor)
@@ -281,11 +281,11 @@ class Files:
         self._touched(path, directory, is_new=False)
 
     def set_link_owner(self, path: str, *, uid: int, gid: int) -> None:
-        """Of the link itself; -1 leaves one as it is."""
+        """Sets the owner of the link itself; -1 leaves user or group as it is."""
         os.chown(path, uid, gid, follow_symlinks=False)
 
     def remove(self, path: str) -> None:
-        """A file, a link (itself) or an empty directory."""
+        """Removes a file, a link (itself) or an empty directory."""
         if modes.S_ISDIR(os.lstat(path).st_mode):
             os.rmdir(path)
         else:
@@ -293,14 +293,14 @@ class Files:
         self._touched(path, os.path.dirname(path), is_new=False)
 
     def remove_tree(self, path: str) -> None:
-        """A directory and all in it; never through links. `check_removable` has been asked before."""
+        """Removes a directory and its content, never through links. `check_removable` was called before."""
         device = os.lstat(path).st_dev
         directory = os.path.dirname(path)
         parent = os.open(directory, DIRECTORY_FLAGS & ~os.O_NOFOLLOW)
         try:
             top = os.open(os.path.basename(path), DIRECTORY_FLAGS, dir_fd=parent)
             try:
-                # What lies too deep is brought up to here, so more than one look may be needed.
+                # Directories that are too deep are moved up to here, so more than one pass may be needed.
                 while names := os.listdir(top):
                     for name in names:
                         self._remove_below(top, name, device, top, 0)
@@ -318,7 +318,7 @@ class Files:
             self.altered += 1
             return
         if found.st_dev != device:
-            raise Failure(f"{name} lies on another file system; nothing is removed across a mount point")
+            raise Failure(f"{name} is on another file system; nothing is removed across a mount point")
         if depth > DEEPEST_OPEN:
             os.rename(name, f"{TEMP_PREFIX}{self.run_id}-{found.st_ino}", src_dir_fd=parent, dst_dir_fd=top)
             self.altered += 1
@@ -333,7 +333,7 @@ class Files:
         self.altered += 1
 
     def check_removable(self, path: str) -> None:
-        """Refuses what must never be removed as a tree."""
+        """Raises `Failure` for a tree that must never be removed."""
         if path == "/":
             raise Failure("/ is never removed")
         # The kernel names mount points by their real path.
@@ -344,7 +344,7 @@ class Files:
 
     # ---- durability ----
     def sync(self) -> None:
-        """Makes everything touched durable: each by itself, or from some number on the whole file system."""
+        """Makes all changes durable: file by file, or for many files the whole file system."""
         if len(self._new_files) <= FSYNC_EACH_UP_TO:
             for path in (*self._new_files, *self._directories):
                 _fsync_path(path)
@@ -376,7 +376,7 @@ class Files:
         return f"{directory}/{TEMP_PREFIX}{self.run_id}-{self._temps}"
 
     def _open_temp(self, temp: str, path: str) -> int:
-        """Errors name the file that was asked for, not the one nobody has heard of."""
+        """Errors name the file of the manifest, not the temporary file."""
         try:
             return os.open(temp, TEMP_FLAGS, 0o600)
         except PermissionError:
@@ -392,7 +392,7 @@ class Files:
             raise Failure(cannot_give_away(path)) from None
 
     def _keep_attributes(self, path: str, descriptor: int) -> None:
-        """What a replaced file had beyond owner and mode: user attributes, label, access list."""
+        """Copies user attributes, security label and access list of a replaced file."""
         try:
             names = os.listxattr(path)
         except OSError:
@@ -412,7 +412,7 @@ class Files:
         try:
             size = os.lstat(temp).st_size
             if size > old.st_size:
-                # Room first: on a full disk the old content stays whole.
+                # Allocate space first: on a full disk the old content stays whole.
                 os.posix_fallocate(descriptor, old.st_size, size - old.st_size)
             narrow = modes.S_IMODE(old.st_mode) & mode
             os.fchmod(descriptor, narrow)
@@ -433,7 +433,7 @@ class Files:
 
 
 class Pieces:
-    """Bytes from a stream of chunks, in the amounts asked for."""
+    """Returns bytes from a stream of chunks in the requested amounts."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
@@ -450,9 +450,9 @@ class Pieces:
 
 
 def closed_list(value: bytes) -> bytes:
-    """An access list that grants nothing to anybody but the owner until the mode is set, which opens it again.
+    """Returns an access list that grants access only to the owner, until the mode is set.
 
-    After a version of four bytes come entries of eight: tag and permissions of two bytes each, and an id.
+    The format is a version of four bytes, then entries of eight: tag and permissions of two bytes each, and an id.
     """
     entries = bytearray(value)
     has_mask = any(entries[start] == ACL_MASK for start in range(4, len(entries), 8))
@@ -471,8 +471,7 @@ def cannot_give_away(path: str) -> str:
 
 
 def _is_untouched(where: str, status: Any, path: str, found: Any) -> bool:
-    """Whether the file found at a path is the one just written there: reading it again would only ask the kernel
-    for what it was given."""
+    """Whether the file found at a path is the file just written there, so that it need not be read again."""
     return (
         where == path
         and status.st_ino == found.st_ino
@@ -486,7 +485,7 @@ def _is_unchanged(before: Any, now: Any) -> bool:
 
 
 def require_parent(files: Files, path: str) -> None:
-    """Fails where a file cannot be put because its directory is not there."""
+    """Raises `Failure` if the directory of a path does not exist or is not a directory."""
     directory = os.path.dirname(path)
     try:
         found = files.stat(directory)
@@ -502,15 +501,15 @@ def _mount_points() -> list[str]:
     return [os.fsdecode(point.decode("unicode_escape").encode("latin-1")) for point in escaped]
 
 
-def _nobody_listens(directory: str) -> None:
-    """Without a journal nobody cleans up after a killed run."""
+def _without_journal(directory: str) -> None:
+    """Without a journal no later run cleans up after a killed run."""
 
 
 def _open_new_directory(path: str) -> int:
     try:
         return os.open(path, DIRECTORY_FLAGS)
     except PermissionError:
-        # The umask took our own permissions away.
+        # The umask removed the permissions of the owner.
         handle = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             os.chmod(f"/proc/self/fd/{handle}", 0o700)
@@ -520,14 +519,14 @@ def _open_new_directory(path: str) -> int:
 
 
 def _copy(source: str, descriptor: int) -> Any:
-    """Returns the status that the source had before it was read."""
+    """Copies a file; returns the status that the source had before it was read."""
     incoming = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         before = os.fstat(incoming)
         if not modes.S_ISREG(before.st_mode):
             raise Failure(f"source {source} is not a regular file")
-        # Within the kernel, and on some file systems without copying at all. Where that cannot be, what is left goes the
-        # usual way, which also says what is wrong.
+        # Within the kernel, and on some file systems without copying data. If that fails, the rest is read and written,
+        # which also raises the error.
         with suppress(OSError):
             while os.copy_file_range(incoming, descriptor, KERNEL_CHUNK_BYTES):
                 pass
@@ -556,7 +555,7 @@ def _fsync_path(path: str) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        # A pipe or device that somebody put there, or a file system that keeps nothing: there is nothing to sync.
+        # A pipe, a device or a file system without storage: there is nothing to sync.
         if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EROFS):
             raise
     finally:

@@ -1,6 +1,6 @@
-"""The files of the host as they would be: what earlier resources of a dry run would have done, over what is there.
+"""The files of the host as they would be in a dry run: changes of earlier resources over the real files.
 
-Only looking is answered here; nothing is ever written. Notes of would-be changes are kept by real path.
+Nothing is ever written. The changes are kept in memory by real path.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_LINKS = 40
 
 
 class ForecastEntry:
-    """What would stand at a path. Has the fields of a status that are looked at."""
+    """The forecast of a path, with the fields of a file status that callers use."""
 
     def __init__(
         self,
@@ -43,16 +43,16 @@ class ForecastEntry:
         self.st_uid = uid
         self.st_gid = gid
         self.st_size = len(content) if content is not None else size
-        # The size may be one that a source does not tell.
+        # As of generated files: the size of the source may not be its true size.
         self.st_blocks = 0
         self.st_mtime = 0.0
         self.st_dev = -1
         self.st_ino = 0
         self.content = content
-        # A real file whose bytes these would be.
+        # The real file that has the content.
         self.source = source
         self.target = target
-        # A directory that is not new still shows what really is in it.
+        # A directory that is not new still contains its real entries.
         self.is_new = is_new
 
 
@@ -60,18 +60,18 @@ GONE = ForecastEntry(0)
 
 
 class ForecastFiles(Files):
-    """Every change is noted instead of made, and refused where the kernel would refuse it."""
+    """Records every change instead of making it, and refuses what the kernel would refuse."""
 
     def __init__(self, run_id: str, state: StateDirectory) -> None:
         super().__init__(run_id, state)
         self.entries: dict[str, ForecastEntry] = {}
-        # Directory → names in it that have an entry, or something below them that has one.
+        # Directory → names in it that have an entry, at or below them.
         self._names: dict[str, set[str]] = {}
         self._own_gid = os.getegid()
 
-    # ---- noting ----
+    # ---- recording changes ----
     def keep_backup(self, path: str, found: Any) -> None:
-        """Nothing goes, so nothing is kept."""
+        """Nothing is replaced, so nothing is kept."""
 
     def replace(
         self,
@@ -131,7 +131,7 @@ class ForecastFiles(Files):
 
     def make_link(self, path: str, target: str) -> None:
         self._refuse_without_permission(path)
-        # A link that replaces another is put there by a process of ours, so it is ours.
+        # A new link belongs to the user of this process.
         self._put(
             path, ForecastEntry(modes.S_IFLNK, uid=self.effective_uid, gid=self._own_gid, mode=0o777, target=target)
         )
@@ -151,7 +151,7 @@ class ForecastFiles(Files):
         self.remove(path)
 
     def _refuse_without_permission(self, path: str) -> None:
-        """A plain user cannot write everywhere, nobody on a read-only disk; a dry run says so before the kernel does."""
+        """Raises `Failure` if the directory is not writable, as the kernel would in a run."""
         directory = os.path.dirname(path)
         found = self.stat(directory)
         if isinstance(found, ForecastEntry) and (self.effective_uid == 0 or found.is_new):
@@ -167,7 +167,7 @@ class ForecastFiles(Files):
                 raise Failure(f"no permission to replace {path}: it belongs to another user")
 
     def _refuse_foreign(self, path: str, uid: int, gid: int) -> None:
-        """Only root gives files away; a plain user may choose among the groups it is in."""
+        """Raises `Failure` as the kernel would: only root changes owners, other users only to their own groups."""
         if self.effective_uid == 0:
             return
         if uid not in (-1, self.effective_uid):
@@ -178,7 +178,7 @@ class ForecastFiles(Files):
     def _put(self, path: str, entry: ForecastEntry) -> None:
         key = self._key(path)
         self.touched.append(path)
-        # What was noted below goes with what stood here before.
+        # Entries below belong to what was here before.
         emptied = [key]
         while emptied:
             directory = emptied.pop()
@@ -198,7 +198,7 @@ class ForecastFiles(Files):
             names.add(name)
             key = directory
 
-    # ---- looking ----
+    # ---- reading ----
     def lstat(self, path: str) -> Any:
         if not self.entries:
             return os.lstat(path)
@@ -272,7 +272,7 @@ class ForecastFiles(Files):
         except OSError:
             return None
 
-    # ---- inner steps ----
+    # ---- internals ----
     def _chunks_of(self, entry: ForecastEntry) -> Iterator[bytes]:
         if entry.source is not None:
             yield from super().chunks(entry.source)
@@ -300,16 +300,16 @@ class ForecastFiles(Files):
         return os.lstat(key)
 
     def _key(self, path: str) -> str:
-        """The path with the links of its directory followed, not its own."""
+        """Returns the path with the links of its directory followed, but not a link at the path itself."""
         directory, _, name = path.rpartition("/")
         parent = self._resolved(directory or "/")
         return f"{parent.rstrip('/')}/{name}"
 
     def _resolved(self, path: str, *, strict: bool = True) -> str:
-        """The path with all links followed, would-be links included."""
+        """Returns the path with all links followed, forecast links included."""
         pending = _pieces(path)
         current = ""
-        # Below what would be gone or new, nothing of what really is there counts.
+        # Real entries below a removed or new path do not count.
         is_hidden = False
         links = 0
         while pending:
@@ -338,7 +338,7 @@ class ForecastFiles(Files):
         return current or "/"
 
     def _require_directory(self, key: str, path: str) -> None:
-        """The kernel goes on from a directory only, also where `..` leads out of it again."""
+        """Raises `NotADirectoryError` as the kernel would, also before a `..`."""
         if not modes.S_ISDIR(self._look(key, path).st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
 
@@ -352,7 +352,7 @@ class ForecastFiles(Files):
 
 
 def _pieces(path: str) -> list[str]:
-    """The names of a path, the first one last; a slash at its end asks for a directory."""
+    """Returns the names of a path in reverse; a slash at the end adds `.`, which requires a directory."""
     found = [part for part in path.split("/") if part]
     if path.endswith("/"):
         found.append(".")
@@ -361,7 +361,7 @@ def _pieces(path: str) -> list[str]:
 
 
 def _real_target(path: str) -> str:
-    """Where a link leads; nothing for what is none."""
+    """Returns the target of a link; empty if the path is not a link."""
     try:
         return os.readlink(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""One host as a run sees it: the doors to files, accounts and commands, and what is noted on the way."""
+"""The host as a run sees it: files, accounts, commands, and notes for the current event."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Host:
-    """What providers are given. In a dry run `files` also knows what earlier resources would have done."""
+    """Passed to providers. In a dry run `files` includes the changes that earlier resources would have made."""
 
     def __init__(
         self, run_id: str, state: StateDirectory, stop: StopFlag, *, noop: bool, working_directory: str = "/"
@@ -29,21 +29,21 @@ class Host:
         self.accounts = Accounts()
         self.stop = stop
         self._commands: Commands | None = None
-        # Where the command at hand is named; None in a dry run, which runs only guards.
+        # Where the current command is recorded; None in a dry run, which runs only guards.
         self._running_path: str | None = None
         self.environ: Mapping[str, str] = process_environment()
         self.notes: list[str] = []
         self._secret_paths: set[str] = set()
-        # In a dry run: the first resource that would change, and whether one of them could bring anything.
+        # In a dry run: the first resource that would change, and whether an earlier change has unknown effects.
         self.would_change: str | None = None
         self.uncertain = False
         self.say: Callable[[str], None] = self.note
-        # Called before each command: it may take long, and whoever shows the run may have something to show.
+        # Called before each command, which may take long, so that pending output is shown.
         self.about_to_wait: Callable[[], None] = lambda: None
 
     @property
     def commands(self) -> Commands:
-        """Loaded on first need: most runs of stable files run no command."""
+        """Imported on first use: most runs of stable files run no command."""
         if self._commands is None:
             from mainstay.converge.host.commands import Commands
 
@@ -55,7 +55,7 @@ class Host:
         return self._commands
 
     def watch_commands(self, path: str) -> None:
-        """Ends the command that a killed run left, and names those of this one there."""
+        """Ends the command that a killed run left, and records the commands of this run."""
         if os.path.exists(path):
             from mainstay.converge.host.running_command import RunningCommand
 
@@ -63,13 +63,13 @@ class Host:
         self._running_path = path
 
     def keep_secret(self, path: str) -> None:
-        """What stands at or below this path is a secret, whoever reads it later in the run."""
+        """Marks the path, and everything below it, as secret for later reads in this run."""
         self._secret_paths.update((path, self._real(path)))
 
     def is_secret(self, path: str) -> bool:
         if not self._secret_paths:
             return False
-        # However it is spelled, and whatever links lead there.
+        # Compared by real path, because of links and spellings.
         place = self._real(path)
         while place not in self._secret_paths:
             if len(place) <= 1:
@@ -89,7 +89,7 @@ class Host:
         return len(self.files.touched) + (0 if self._commands is None else self._commands.count)
 
     def note(self, text: str) -> None:
-        """Something the event of the current resource should say."""
+        """Adds a warning to the event of the current resource."""
         self.notes.append(text)
 
     def resolve_source(self, source: str) -> str:

@@ -1,4 +1,4 @@
-"""The door to package managers: runs them without questions, and waits while another one holds their lock."""
+"""Runs package managers non-interactively, and waits while another process holds their lock."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ LOCK_WAIT_SECONDS = 600.0
 LOCK_PAUSE_SECONDS = 0.5
 COMPLAINT_WORDS = ("E:", "Error:", "dpkg: error")
 KEEP_BYTES = 4 * 1024 * 1024
-# Not to be asked anything, and to be told in words that do not depend on who runs this.
+# No prompts, and messages that do not depend on the user's locale.
 ENVIRONMENT = {"LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive", "APT_LISTCHANGES_FRONTEND": "none"}
 
 
 def missing_programs(host: Host, *names: str) -> str | None:
-    """Which of the programs are not there, in words, or None."""
+    """Returns a message that names the missing programs, or None."""
     missing = []
     for name in names:
         try:
@@ -45,7 +45,7 @@ def look(host: Host, words: Sequence[str]) -> Finished:
 
 
 def run_unlocked(host: Host, words: Sequence[str], locked_words: Sequence[str]) -> Finished:
-    """Runs a changing command, again for as long as it only says that another process holds the lock."""
+    """Runs a changing command, and retries while another process holds the lock."""
     until = monotonic() + LOCK_WAIT_SECONDS
     while True:
         done = host.commands.run(
@@ -62,11 +62,11 @@ def run_unlocked(host: Host, words: Sequence[str], locked_words: Sequence[str]) 
 def must(done: Finished, what: str) -> None:
     """Raises `Failure` for a command that did not succeed."""
     if done.exit_code != 0:
-        said = complaints(done)
-        raise Failure(f"{what} failed (exit {done.exit_code}){': ' if said else ''}{said}", output=done.output)
+        errors = complaints(done)
+        raise Failure(f"{what} failed (exit {done.exit_code}){': ' if errors else ''}{errors}", output=done.output)
 
 
 def complaints(done: Finished) -> str:
-    """What a command said was wrong, without what it said on the way there."""
+    """Returns the error lines in the output of a command, or the end of the output."""
     lines = [line.strip() for line in done.output.split("\n")]
     return "; ".join(line for line in lines if line.startswith(COMPLAINT_WORDS)) or done.output.strip()[-500:]

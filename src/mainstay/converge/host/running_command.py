@@ -1,4 +1,4 @@
-"""The command that a run has started. A run that is killed leaves it behind; the next one ends it before it begins."""
+"""Records the command that a run has started, so that the next run can end it if this run is killed."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ STARTING = "starting"
 
 
 class RunningCommand:
-    """One small file that names the process while it runs; it is not made durable, since a reboot ends processes too.
+    """A small file that names the process while it runs; not durable, because a reboot ends processes too.
 
-    Before a command is started it is named by its words, as a digest, and afterwards by its number: a run may be killed
-    between the two."""
+    It contains a digest of the command's words before the command is started, and its process id afterwards: a run may
+    be killed between the two."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
     @contextmanager
     def noted(self, arguments: Sequence[str]) -> Iterator[Callable[[int], None]]:
-        """Gives what is to be told the number of the process as soon as there is one."""
+        """Yields a function that must be called with the process id as soon as it is known."""
         try:
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         except OSError:
-            # A full disk is no reason not to run what may make room on it.
+            # The command may be what frees space on a full disk.
             yield lambda _: None
             return
 
@@ -48,7 +48,7 @@ class RunningCommand:
             os.close(descriptor)
 
     def end_left_over(self) -> None:
-        """The caller holds the lock, so whatever is named here belongs to a dead run."""
+        """Ends the command of a killed run. The caller holds the lock, so the recorded command has no run."""
         try:
             with open(self._path, "rb") as file:
                 words = file.readline(300).decode("ascii", "replace").split()
@@ -77,7 +77,7 @@ def _end_group(pid: int, born: str) -> None:
 
 
 def _orphans(session: int, count: int, wanted: str, not_before: int) -> Iterator[int]:
-    """Processes of a session that lead a group, have these words and began after that moment, and whose parent is gone."""
+    """Yields group leaders of a session with these words that started after that moment and have lost their parent."""
     for entry in filter(str.isdigit, os.listdir("/proc")):
         fields = _status(int(entry))
         if not fields or fields[2] != entry.encode() or int(fields[3]) != session or int(fields[19]) < not_before:
@@ -90,24 +90,24 @@ def _orphans(session: int, count: int, wanted: str, not_before: int) -> Iterator
                 words = file.read().decode("utf-8", "surrogateescape").split("\0")[:-1]
         except OSError:
             continue
-        # A script is run by what its first line names, with the script and its words after that.
+        # The command line of a script begins with its interpreter.
         if _digest(words[-count:]) == wanted:
             yield int(entry)
 
 
 def _digest(arguments: Sequence[str]) -> str:
-    """Tells the words of a command without giving them away."""
+    """Identifies the words of a command without revealing them."""
     words = [os.path.basename(arguments[0]), *arguments[1:]] if arguments else []
     return sha256_of("\0".join(words).encode("utf-8", "surrogateescape"))
 
 
 def _ticks() -> int:
-    """Now, as the kernel counts when processes begin."""
+    """The current time in the unit of process start times."""
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
 def _status(pid: int) -> list[bytes]:
-    """The fields of a process from its state on; none if it is gone."""
+    """Returns the fields of /proc/PID/stat from the state on; empty if the process has ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()
@@ -116,7 +116,7 @@ def _status(pid: int) -> list[bytes]:
 
 
 def birth(pid: int) -> str:
-    """When a process began, in the kernel's own count: a number that is given out again has another. Empty: it is gone."""
+    """Returns the start time of a process, which differs if its id was reused; empty if it has ended."""
     fields = _status(pid)
     return "" if not fields or fields[0] in (b"Z", b"X") else fields[19].decode()
 

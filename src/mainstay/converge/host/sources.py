@@ -1,4 +1,4 @@
-"""Where a manifest comes from: a file, a bundle, or standard input."""
+"""Opens a manifest: a file, a bundle, or standard input."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ READ_BYTES = 256 * 1024 * 1024 + 1
 
 
 class ManifestText:
-    """A manifest's text, where its relative sources lie, and what it is known by between runs."""
+    """The text of a manifest, the directory of its relative sources, and its identity between runs."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ def open_manifest(path: str, state: StateDirectory, run_id: str) -> ManifestText
     if path == STANDARD_INPUT:
         here = current_directory()
         return ManifestText("stdin", sys.stdin.buffer.read(READ_BYTES), here, here)
-    # A name with a NUL is refused where it is opened.
+    # Opening a name with a NUL fails later.
     path_from_root = path if path.startswith("/") else f"{current_directory()}/{path}"
     real = os.path.realpath(path_from_root.replace("\0", ""))
     if path.endswith(OTHER_ARCHIVE_ENDS):
@@ -72,7 +72,7 @@ def current_directory() -> str:
 
 
 def read_bytes(path: str) -> bytes:
-    """A file's content; anything wrong with it is a fault, not a traceback."""
+    """Returns the content of a file; raises `DoesNotLoad` if it cannot be read."""
     try:
         with open(path, "rb") as file:
             return file.read(READ_BYTES)

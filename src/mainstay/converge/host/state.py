@@ -51,12 +51,12 @@ class StateDirectory:
         self.path = path
 
     def directory(self, *parts: str) -> str:
-        """A directory below, made when it is not there."""
+        """Returns a directory below the state directory; creates it if it is missing."""
         path = os.path.join(self.path, *parts)
         try:
             if not os.path.isdir(path):
                 os.makedirs(path, mode=DIRECTORY_MODE, exist_ok=True)
-                # `makedirs` gives parents the usual mode, and nothing here is for others.
+                # `makedirs` gives parents the default mode, but the state directory is private.
                 for depth in range(len(parts) + 1):
                     os.chmod(os.path.join(self.path, *parts[:depth]), DIRECTORY_MODE)
         except OSError as error:
@@ -69,7 +69,7 @@ class StateDirectory:
         )
 
     def identity_path(self, identity: str) -> str:
-        """Where what belongs to one manifest is kept between runs; it need not be there."""
+        """Returns the path of the state of one manifest; it need not exist."""
         return os.path.join(self.path, "manifests", file_name(identity))
 
     def identity_directory(self, identity: str) -> str:
@@ -81,7 +81,7 @@ class StateDirectory:
 
     @contextmanager
     def scratch_file(self, run_id: str, chunks: Iterable[bytes]) -> Iterator[str]:
-        """A private copy for as long as somebody looks at it; what a killed run left goes with the next one."""
+        """Yields a private copy that is removed afterwards; also removes the copies of killed runs."""
         directory = self.directory("scratch")
         for name in os.listdir(directory):
             pid = name.rpartition("-")[2]
@@ -107,7 +107,7 @@ class StateDirectory:
 
 
 class Lock:
-    """Held from construction until `release`, or until the process ends however it ends."""
+    """Held from construction until `release` or the end of the process."""
 
     def __init__(self, path: str, wait_seconds: float, stop: StopFlag) -> None:
         try:
@@ -135,7 +135,7 @@ class Lock:
         try:
             os.pwrite(self._descriptor, f"pid {os.getpid()}, started {since}\n".encode(), 0)
         except OSError:
-            # The lock holds on a full disk too; only its holder's name is missing.
+            # On a full disk the lock works too; only the name of its holder is missing.
             return
 
     def release(self) -> None:
@@ -144,7 +144,7 @@ class Lock:
 
 
 class AppendOnly:
-    """A file that only grows, one line at a time; a line is whole or, at the very end, cut off by a crash."""
+    """A file to which lines are appended. A crash can leave only the last line incomplete."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -154,7 +154,7 @@ class AppendOnly:
         if self._descriptor is None:
             is_new = not os.path.exists(self.path)
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            self._cut_off_the_rest()
+            self._remove_incomplete_line()
             self._descriptor = os.open(self.path, flags, 0o600)
             if is_new and durable:
                 fsync_directory(os.path.dirname(self.path))
@@ -163,12 +163,12 @@ class AppendOnly:
             if durable:
                 os.fsync(self._descriptor)
         except OSError:
-            # On a full disk a part of the line may be there: the next one cuts it off first.
+            # On a full disk a part of the line may be written; the next append removes it first.
             self.close()
             raise
 
-    def _cut_off_the_rest(self) -> None:
-        """What a crash left of a last line must not become the beginning of the next."""
+    def _remove_incomplete_line(self) -> None:
+        """Removes a last line that a crash left incomplete, so that the next line does not continue it."""
         try:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -183,7 +183,7 @@ class AppendOnly:
                 content = file.read()
         except FileNotFoundError:
             return []
-        *complete, _cut_off = content.split(b"\n")
+        *complete, _incomplete = content.split(b"\n")
         return [line.decode("utf-8", "surrogateescape") for line in complete]
 
     def close(self) -> None:
@@ -193,7 +193,7 @@ class AppendOnly:
 
 
 def is_replaceable(path: str) -> bool:
-    """Whether a new file may take this place: where nothing or a regular file is, not a pipe, a device or a link."""
+    """Whether the path is free or a regular file, not a pipe, a device or a link."""
     try:
         return modes.S_ISREG(os.lstat(path).st_mode)
     except FileNotFoundError:
@@ -201,7 +201,7 @@ def is_replaceable(path: str) -> bool:
 
 
 def write_through(path: str, pieces: Iterable[bytes]) -> None:
-    """Writes to what is there, such as /dev/stdout."""
+    """Writes to an existing path, such as /dev/stdout."""
     descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         for piece in pieces:
@@ -211,14 +211,14 @@ def write_through(path: str, pieces: Iterable[bytes]) -> None:
 
 
 def new_run_id() -> str:
-    """Ordered in time, unique without asking anybody."""
+    """Returns an id that sorts by time and is unique without coordination."""
     now = time.time()
     micro = int(now * 1_000_000) % 1_000_000
     return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(now))}{micro:06d}Z-{os.urandom(3).hex()}"
 
 
 def file_name(text: str) -> str:
-    """Any text as one file name: readable where it fits, a digest where it does not."""
+    """Converts any text to a file name: readable if it fits, otherwise a digest."""
     name = text.replace("%", "%25").replace("/", "%2F").replace("\0", "%00")
     if len(os.fsencode(name)) <= 200:
         return name
@@ -235,13 +235,13 @@ def list_names(directory: str) -> list[str]:
 
 
 def newest_sizes(directory: str) -> list[tuple[str, int]]:
-    """Files and their sizes, the newest name first."""
+    """Returns files and their sizes, the newest name first."""
     found = []
     for entry in sorted(os.scandir(directory), key=lambda entry: entry.name, reverse=True):
         try:
             found.append((entry.path, entry.stat().st_size))
         except FileNotFoundError:
-            # Another run beside us removed it.
+            # A concurrent run removed it.
             continue
     return found
 
@@ -255,7 +255,7 @@ def read_text(path: str) -> str | None:
 
 
 def remove_temps(directory: str, run_id: str) -> None:
-    """Removes the temporary files that one run made in a directory, if there still is one."""
+    """Removes the temporary files that one run created in a directory, if the directory still exists."""
     try:
         names = os.listdir(directory)
     except OSError:
@@ -265,5 +265,5 @@ def remove_temps(directory: str, run_id: str) -> None:
             try:
                 os.unlink(os.path.join(directory, name))
             except OSError:
-                # Somebody made something else of it, or the disk is read-only now: no reason not to run.
+                # Replaced by another user, or on a disk that is read-only now: not a reason to fail the run.
                 continue

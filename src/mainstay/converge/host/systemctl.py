@@ -1,4 +1,4 @@
-"""The door to systemd: asks about units, changes them one caller at a time, and reads what they logged."""
+"""Runs systemctl: queries units, changes them under a host-wide lock, and reads their journal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 RUNTIME_DIRECTORY = "/run/systemd/system"
 SHOWN = "Id,Names,LoadState,ActiveState,SubState,UnitFileState,Type,RemainAfterExit,NeedDaemonReload"
-# Where systemd finds unit files, first come first served.
+# Where systemd finds unit files, in order of precedence.
 UNIT_DIRECTORIES = (
     "/etc/systemd/system",
     "/run/systemd/system",
@@ -27,7 +27,7 @@ UNIT_DIRECTORIES = (
     "/lib/systemd/system",
     "/run/systemd/generator.late",
 )
-# Of scripts a generator makes units.
+# A generator creates units for the scripts in /etc/init.d.
 READ_BY_A_RELOAD = (*(f"{directory}/" for directory in UNIT_DIRECTORIES), "/etc/init.d/")
 UNIT_SUFFIXES = (
     ".service",
@@ -42,7 +42,7 @@ UNIT_SUFFIXES = (
     ".scope",
     ".device",
 )
-# Every job has a time limit of its own in systemd; this one only ends what would never end.
+# systemd has a timeout for every job; this one only ends calls that would never end.
 CHANGE_TIMEOUT_SECONDS = 900.0
 LOOK_TIMEOUT_SECONDS = 60.0
 LOCK_WAIT_SECONDS = 900.0
@@ -51,7 +51,7 @@ JOURNAL_LINES = 10
 
 
 def unit_name(name: str) -> str:
-    """The name as systemd completes it: with its suffix, and characters it does not know escaped."""
+    """Returns the name as systemd completes it: with its suffix, and unsupported characters escaped."""
     escaped = name.replace("+", "\\x2b").replace("~", "\\x7e")
     return escaped if escaped.endswith(UNIT_SUFFIXES) else f"{escaped}.service"
 
@@ -67,7 +67,7 @@ def why_unavailable(host: Host) -> str | None:
 
 
 def _parse_show(text: str) -> list[dict[str, str]]:
-    """What `systemctl show` printed, one map per unit in the order they were asked for."""
+    """Parses the output of `systemctl show`: one map per unit, in the order of the arguments."""
     blocks = text.strip("\n").split("\n\n")
     split = ([line.partition("=") for line in block.split("\n")] for block in blocks if block)
     return [{key: value for key, _, value in lines} for lines in split]
@@ -78,12 +78,12 @@ class Systemctl:
 
     def __init__(self) -> None:
         self._reloaded = False
-        # Unit files that this run touched, up to so many touched paths, and how many of them systemd was told of.
+        # Unit files that this run changed, the number of changed paths scanned for them, and how many were reloaded.
         self._touched: list[str] = []
         self._scanned = 0
-        self._told = 0
+        self._reloaded_count = 0
 
-    # ---- asking ----
+    # ---- queries ----
     def show(self, names: Sequence[str], host: Host) -> list[dict[str, str]]:
         done = self._look(host, "systemctl", "show", "--system", "-p", SHOWN, *names)
         units = _parse_show(done.stdout)
@@ -94,14 +94,14 @@ class Systemctl:
         return units
 
     def is_enabled(self, name: str, host: Host) -> str:
-        """The word for a name that `show` cannot tell: of an alias, or of a script that a generator wrapped."""
+        """Returns the unit file state that `show` does not report: of an alias, or of a generated unit."""
         done = self._look(host, "systemctl", "is-enabled", "--system", name)
         return done.stdout.strip()
 
     def journal(self, name: str, host: Host) -> str | None:
-        """The last lines that the unit, or systemd about it, logged."""
+        """Returns the last lines that the unit, or systemd about it, logged."""
         try:
-            # What was logged a moment ago may still be on its way.
+            # Recent lines may not be written yet.
             self._look(host, "journalctl", "--sync")
             done = self._look(
                 host, "journalctl", "--system", "--quiet", "--no-pager", "--lines", str(JOURNAL_LINES), "--unit", name
@@ -119,9 +119,9 @@ class Systemctl:
             keep_bytes=KEEP_BYTES,
         )
 
-    # ---- changing ----
+    # ---- changes ----
     def change(self, verb: str, name: str, host: Host, *, needs_reload: bool) -> None:
-        """One changing call, with the unit files as they are now; raises `Failure` with what was said."""
+        """Makes one changing call with current unit files; raises `Failure` with the output."""
         lock = self._lock(host)
         try:
             if needs_reload or not self._reloaded or self.is_behind(host):
@@ -131,7 +131,7 @@ class Systemctl:
             lock.release()
 
     def reload(self, host: Host) -> None:
-        """Lets systemd read the unit files again."""
+        """Makes systemd read the unit files again."""
         lock = self._lock(host)
         try:
             self._reload(host)
@@ -139,12 +139,12 @@ class Systemctl:
             lock.release()
 
     def is_behind(self, host: Host) -> bool:
-        """Whether this run touched a unit file that systemd was not told of."""
-        return len(self.touched_unit_files(host)) > self._told
+        """Whether this run changed a unit file that systemd has not reloaded."""
+        return len(self.touched_unit_files(host)) > self._reloaded_count
 
     def touched(self, unit: str, host: Host) -> bool:
-        """Whether systemd was not told of a file of that unit, or a link to it."""
-        return any(f"/{unit}" in path for path in self.touched_unit_files(host)[self._told :])
+        """Whether this run changed a file of that unit, or a link to it, that systemd has not reloaded."""
+        return any(f"/{unit}" in path for path in self.touched_unit_files(host)[self._reloaded_count :])
 
     def touched_unit_files(self, host: Host) -> list[str]:
         paths = host.files.touched
@@ -153,30 +153,34 @@ class Systemctl:
         return self._touched
 
     def _reload(self, host: Host) -> None:
-        told = len(self.touched_unit_files(host))
+        count = len(self.touched_unit_files(host))
         self._change(host, "daemon-reload", "--system")
         self._reloaded = True
-        self._told = told
+        self._reloaded_count = count
 
     def _change(self, host: Host, *words: str) -> None:
         done = host.commands.run(
             ("systemctl", *words), environment=_quiet_environment(host), timeout_seconds=CHANGE_TIMEOUT_SECONDS
         )
         if done.exit_code != 0:
-            said = done.output.strip()
-            raise Failure(f"systemctl {' '.join(words)} failed (exit {done.exit_code}){': ' if said else ''}{said}")
+            output = done.output.strip()
+            raise Failure(
+                f"systemctl {' '.join(words)} failed (exit {done.exit_code}){': ' if output else ''}{output}"
+            )
 
     def _lock(self, host: Host) -> Lock:
-        """One caller on this host at a time, whatever its manifest."""
+        """Allows one caller on this host at a time, for any manifest."""
         path = "/run/mainstay-systemctl.lock"
         if host.files.effective_uid != 0:
             path = f"{host.state.directory()}/systemctl.lock"
         try:
             return host.state.lock(path, wait_seconds=LOCK_WAIT_SECONDS, stop=host.stop)
         except Busy as busy:
-            raise Failure(f"systemctl is in use by another run for too long ({busy})") from None
+            raise Failure(
+                f"another run has used systemctl for more than {LOCK_WAIT_SECONDS / 60:.0f} minutes ({busy})"
+            ) from None
 
 
 def _quiet_environment(host: Host) -> dict[str, str]:
-    """Words that do not depend on who runs this, and on no terminal."""
+    """Output that does not depend on the user's locale or on a terminal."""
     return {**host.environ, "LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}

@@ -1,4 +1,4 @@
-"""Compares a directory with the source it is copied from; what differs is a list, in the order to mend it."""
+"""Compares a directory with the source it is copied from; returns the differences in the order to fix them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEEPEST = 100
 
 
 class TreeDifference:
-    """One entry that is not as in the source."""
+    """One entry that differs from the source."""
 
     __slots__ = ("mode", "old", "path", "source", "target", "verb")
 
@@ -68,12 +68,12 @@ class TreeComparison:
         if depth > DEEPEST or len(self.found) > MOST_ENTRIES:
             raise Failure(f"source {source} is too deep or too large to copy")
         names = self.files.listdir(source)
-        there = set(self.files.listdir(target)) if exists and self.files.exists(target) else set()
+        existing = set(self.files.listdir(target)) if exists and self.files.exists(target) else set()
         if self.purge:
-            for name in sorted(there.difference(names)):
+            for name in sorted(existing.difference(names)):
                 self.remove(f"{target}/{name}")
         for name in names:
-            self._entry(f"{source}/{name}", f"{target}/{name}", depth, exists=name in there)
+            self._entry(f"{source}/{name}", f"{target}/{name}", depth, exists=name in existing)
 
     def remove(self, path: str) -> None:
         is_directory = modes.S_ISDIR(self.files.lstat(path).st_mode)
@@ -96,9 +96,9 @@ class TreeComparison:
                 self._attributes(target, old, self.mode, modes.S_IMODE(old.st_mode) & 0o777)
             self.directory(source, target, depth + 1, exists=old is not None)
         elif modes.S_ISLNK(kind):
-            leads_to = self.files.readlink(source)
-            if old is None or self.files.readlink(target) != leads_to:
-                self.found.append(TreeDifference("link", target, target=leads_to))
+            link_target = self.files.readlink(source)
+            if old is None or self.files.readlink(target) != link_target:
+                self.found.append(TreeDifference("link", target, target=link_target))
         elif modes.S_ISREG(kind):
             mode = _file_mode(self.mode, wanted.st_mode)
             if old is None or not self.files.same(target, old, source):
