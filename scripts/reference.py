@@ -75,8 +75,8 @@ def property_table(properties: Mapping[str, Property], instead: dict[str, str], 
 
 def cli_page() -> str:
     parts = [WRITTEN_BY, "# Command line\n"]
-    for name in cli.names():
-        command = cli.load(name)
+    for name in cli.command_names():
+        command = cli.load_command(name)
         if command is not None:
             parts.append(command_section(name, cli.make_parser(name, command), command.__doc__ or ""))
     return "\n".join(parts)

@@ -22,14 +22,14 @@ import urllib3
 from control_plane import PROGRAM, Server
 from scenario import Scenario
 
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 
 
 @contextmanager
 def working_agent(scenario: Scenario, do: Callable[[Any], Mapping[str, Any]] = lambda _job: {}) -> Iterator[None]:
-    """An agent that does every job. `do` gets the job and gives the report; an `errorMessage` in it fails the job."""
+    """Runs an agent that completes every job. `do` returns the report of a job; an `errorMessage` in it fails the job."""
     stop = threading.Event()
-    # Made here: a property that two threads make at once would be two.
+    # A cached property, which two threads must not compute at once.
     agent = scenario.agent
 
     def work() -> None:
@@ -46,7 +46,7 @@ def working_agent(scenario: Scenario, do: Callable[[Any], Mapping[str, Any]] = l
         yield
     finally:
         stop.set()
-        thread.join(PATIENCE_SECONDS)
+        thread.join(TIMEOUT_SECONDS)
 
 
 @dataclass
@@ -61,14 +61,14 @@ class Terminal:
         os.write(self.end, text.encode())
 
     def wait_for(self, text: str) -> None:
-        until = time.monotonic() + PATIENCE_SECONDS
+        until = time.monotonic() + TIMEOUT_SECONDS
         while text not in self.seen:
-            assert time.monotonic() < until, f"{text!r} does not come: {self.seen!r}"
+            assert time.monotonic() < until, f"{text!r} did not appear: {self.seen!r}"
             if not self.read():
-                raise AssertionError(f"ended without {text!r}: {self.seen!r}")
+                raise AssertionError(f"the program exited without {text!r}: {self.seen!r}")
 
     def read(self) -> bool:
-        """Whether there may be more."""
+        """Reads available output. Returns whether there may be more."""
         ready, _, _ = select.select([self.end], [], [], 0.2)
         if not ready:
             return True
@@ -80,10 +80,10 @@ class Terminal:
         return bool(piece)
 
     def finish(self) -> int:
-        until = time.monotonic() + PATIENCE_SECONDS
+        until = time.monotonic() + TIMEOUT_SECONDS
         while self.read():
-            assert time.monotonic() < until, f"does not end: {self.seen!r}"
-        return self.process.wait(PATIENCE_SECONDS)
+            assert time.monotonic() < until, f"the program did not exit: {self.seen!r}"
+        return self.process.wait(TIMEOUT_SECONDS)
 
 
 @contextmanager
@@ -91,7 +91,7 @@ def on_terminal(words: Sequence[str], environment: Mapping[str, str]) -> Iterato
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     process = subprocess.Popen(
-        # A prompt without echo, and Ctrl-C, need the terminal of the session.
+        # Prompts without echo and Ctrl-C need a controlling terminal.
         ["setsid", "--ctty", "--wait", *words],
         stdin=theirs,
         stdout=theirs,
@@ -104,16 +104,16 @@ def on_terminal(words: Sequence[str], environment: Mapping[str, str]) -> Iterato
     finally:
         if process.poll() is None:
             process.kill()
-            process.wait(PATIENCE_SECONDS)
+            process.wait(TIMEOUT_SECONDS)
         os.close(ours)
 
 
 @dataclass
 class FaultyProxy:
-    """A proxy between the program and the server; `asked` lists the requests that passed."""
+    """A proxy between the program and the server; `requests` lists all requests."""
 
     url: str
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
 
 
 @contextmanager
@@ -125,12 +125,12 @@ def faulty_proxy_to(server: Server, spoil: Callable[[str, str], bytes | bool | N
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def pass_on(self) -> None:
-            proxy.asked.append(f"{self.command} {self.path}")
+        def forward(self) -> None:
+            proxy.requests.append(f"{self.command} {self.path}")
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             verdict = spoil(self.command, self.path)
             if isinstance(verdict, bytes):
-                self.answer(200, verdict)
+                self.respond(200, verdict)
                 return
             kept = ("Authorization", "Content-Type", "Idempotency-Key")
             headers = {name: value for name in kept if (value := self.headers.get(name))}
@@ -138,11 +138,11 @@ def faulty_proxy_to(server: Server, spoil: Callable[[str, str], bytes | bool | N
             if verdict is None:
                 self.close_connection = True
                 return
-            self.answer(reply.status, reply.data)
+            self.respond(reply.status, reply.data)
 
-        do_GET = do_POST = do_PATCH = do_DELETE = pass_on  # noqa: N815 (names of the library)
+        do_GET = do_POST = do_PATCH = do_DELETE = forward  # noqa: N815 (names of the library)
 
-        def answer(self, status: int, content: bytes) -> None:
+        def respond(self, status: int, content: bytes) -> None:
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))
@@ -150,23 +150,23 @@ def faulty_proxy_to(server: Server, spoil: Callable[[str, str], bytes | bool | N
             self.wfile.write(content)
 
         def log_message(self, *_words: Any, **_more: Any) -> None:
-            """Tests are quiet."""
+            """Prints nothing."""
 
-    passing = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    proxy.url = f"http://127.0.0.1:{passing.server_address[1]}"
-    thread = threading.Thread(target=passing.serve_forever)
+    listener = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    proxy.url = f"http://127.0.0.1:{listener.server_address[1]}"
+    thread = threading.Thread(target=listener.serve_forever)
     thread.start()
     try:
         yield proxy
     finally:
-        passing.shutdown()
-        passing.server_close()
-        thread.join(PATIENCE_SECONDS)
+        listener.shutdown()
+        listener.server_close()
+        thread.join(TIMEOUT_SECONDS)
 
 
 @dataclass
 class Shell:
-    """Runs the program for one caller at a time, as the environment says."""
+    """Runs the program with the token of a caller in the environment."""
 
     server: Server
     program: str = str(PROGRAM)

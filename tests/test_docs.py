@@ -1,4 +1,4 @@
-"""The documentation is true: its commands are run, what they print is compared, and the generated pages are current."""
+"""Runs the commands of the documentation and compares their output; checks generated pages and links."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from control_plane import running
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-# Pages work in this directory and with the server at this address; tests have their own.
+# Pages use this directory and this server address; tests replace them.
 PLACE = "/tmp/tutorial"
 ADDRESS = "127.0.0.1:8420"
 
@@ -39,7 +39,7 @@ def commands(block: str) -> list[tuple[str, str]]:
 
 
 def pattern(expected: str) -> re.Pattern[str]:
-    """`…` stands for anything within a line; a line that is nothing else, for any lines."""
+    """`…` matches any text within a line; a line with only `…` matches any lines."""
     lines = []
     for line in expected.split("\n"):
         lines.append(r"(?s:.*)" if line == "…" else r"[^\n]*".join(re.escape(part) for part in line.split("…")))
@@ -47,7 +47,7 @@ def pattern(expected: str) -> re.Pattern[str]:
 
 
 @pytest.mark.parametrize("page", console_pages(), ids=lambda page: page.name)
-def test_the_commands_of_a_page_print_what_it_says(page: Path, tmp_path: Path) -> None:
+def test_the_commands_of_a_page_print_the_documented_output(page: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     text = page.read_text().replace(PLACE, str(tmp_path / "tutorial"))
     with ExitStack() as stack:
@@ -59,7 +59,7 @@ def test_the_commands_of_a_page_print_what_it_says(page: Path, tmp_path: Path) -
 
 
 def end_processes(folder: Path) -> None:
-    """Ends what a page has left running."""
+    """Terminates processes that a page left running."""
     for note in folder.glob("*.pid"):
         with suppress(ProcessLookupError):
             os.kill(int(note.read_text()), signal.SIGTERM)
@@ -77,19 +77,19 @@ def run_page(text: str, tmp_path: Path, environment: dict[str, str]) -> None:
             done = subprocess.run(
                 ["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
             )
-            said = (done.stdout + done.stderr).rstrip("\n")
-            assert pattern(expected).fullmatch(said), f"$ {command}\n{said}\n--- expected ---\n{expected}"
+            output = (done.stdout + done.stderr).rstrip("\n")
+            assert pattern(expected).fullmatch(output), f"$ {command}\n{output}\n--- expected ---\n{expected}"
             ran += 1
     assert ran
 
 
-def test_the_reference_is_what_the_code_says() -> None:
+def test_the_reference_is_current() -> None:
     pages = runpy.run_path(str(ROOT / "scripts" / "reference.py"))["pages"]()
     for name, content in pages.items():
         assert (ROOT / "docs" / "reference" / name).read_text() == content, f"run scripts/reference.py: {name} is old"
 
 
-def test_links_between_pages_lead_somewhere() -> None:
+def test_links_between_pages_are_valid() -> None:
     for page in (*PAGES, *ROOT.glob("*.md"), *(ROOT / "docs" / "reference").glob("*.md")):
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"

@@ -30,7 +30,7 @@ def directory(tmp_path: Path) -> Path:
 def test_a_new_blueprint_passes_its_check(directory: Path) -> None:
     done = blueprint("check", str(directory))
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.endswith(" 0.1.0 is fine\n")
+    assert done.stdout.endswith(" 0.1.0 is valid\n")
     document = json.loads(blueprint("check", str(directory), "--json").stdout)
     assert (document["version"], document["faults"], document["warnings"]) == ("0.1.0", [], [])
 
@@ -65,7 +65,7 @@ def test_several_blueprints_are_checked_although_one_of_them_fails(directory: Pa
     definition.write_text(definition.read_text().replace("drift: report", "drift: mend"))
     done = blueprint("check", str(directory), str(other))
     assert done.returncode == 1
-    assert done.stdout.splitlines()[1:] == [f"{directory}: 1 fault", f"{other}: other 0.1.0 is fine"]
+    assert done.stdout.splitlines()[1:] == [f"{directory}: 1 fault", f"{other}: other 0.1.0 is valid"]
     words = ("check", str(tmp_path / "nowhere"), str(directory), str(other))
     refused = blueprint(*words)
     assert (refused.returncode, refused.stdout) == (2, done.stdout)
@@ -82,11 +82,11 @@ def test_a_pulled_blueprint_equals_the_pushed_one(bridge: Bridge, directory: Pat
     where = ("--server", bridge.server.url, "--token-file", str(token))
     shown = blueprint("push", str(directory), "--dry-run", *where)
     assert (shown.returncode, shown.stderr) == (0, "")
-    assert "would be pushed" in shown.stdout
+    assert "Would push " in shown.stdout
     pushed = json.loads(blueprint("push", str(directory), "--json", *where).stdout)
     assert pushed["created"] is True
     login = {"MAINSTAY_URL": bridge.server.url, "MAINSTAY_TOKEN": str(bridge.admin.token)}
-    assert "was there already" in blueprint("push", str(directory), **login).stdout
+    assert "already exists and is the current version" in blueprint("push", str(directory), **login).stdout
     by_name = f"{pushed['name']}@0.1.0"
     for number, what in enumerate((pushed["digest"], pushed["name"], by_name)):
         target = tmp_path / f"pulled-{number}"
@@ -117,7 +117,7 @@ def test_changed_content_of_a_version_needs_force_and_a_missing_blueprint_is_nam
 
 def test_push_needs_a_server_and_a_token(directory: Path, tmp_path: Path) -> None:
     without_login = {"MAINSTAY_CONFIG_DIR": str(tmp_path)}
-    assert "no login" in blueprint("push", str(directory), **without_login).stderr
+    assert "not logged in" in blueprint("push", str(directory), **without_login).stderr
     to_other_server = ("push", str(directory), "--server", "http://127.0.0.1:1")
     assert "no token for http://127.0.0.1:1" in blueprint(*to_other_server, **without_login).stderr
     unreachable = blueprint(*to_other_server, **without_login, MAINSTAY_TOKEN="x")

@@ -46,7 +46,7 @@ def test_a_new_blueprint_passes_on_a_throw_away_host(tmp_path: Path) -> None:
     done = run(make(tmp_path))
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == "demo 0.1.0 on a throw-away host"
-    assert done.stdout.splitlines()[-1] == "3 steps, all is well"
+    assert done.stdout.splitlines()[-1] == "3 steps, all passed"
     assert not list(Path("/srv").glob("demo-*"))
 
 

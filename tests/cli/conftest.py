@@ -1,4 +1,4 @@
-"""People's commands are tested against a real server on the embedded database, one for the whole session."""
+"""Fixtures: one real server on the embedded database for the whole session."""
 
 from __future__ import annotations
 

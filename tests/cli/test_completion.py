@@ -1,4 +1,4 @@
-"""Completion: what the program offers for what is typed so far, and a real shell that asks it."""
+"""Completion: the candidates for the words typed so far, and a real shell that uses them."""
 
 from __future__ import annotations
 
@@ -27,56 +27,54 @@ def kind(scenario: Scenario) -> Any:
     return scenario.service_type(SCHEMA, name=unique("web"))
 
 
-def offered(shell: Shell, scenario: Scenario, *words: str) -> list[str]:
+def candidates(shell: Shell, scenario: Scenario, *words: str) -> list[str]:
     done = shell.run(scenario.consumer, "completion", "--words", *words)
     assert done.stderr == ""
     return [line.partition("\t")[0] for line in done.stdout.splitlines()]
 
 
-def test_commands_options_and_choices_are_offered(shell: Shell, scenario: Scenario) -> None:
-    assert offered(shell, scenario, "wa") == ["watch"]
-    assert offered(shell, scenario, "order", "--d") == ["--dry-run"]
-    assert offered(shell, scenario, "jobs", "") == ["show", "cancel"]
-    assert offered(shell, scenario, "jobs", "--status", "F") == ["Failed"]
-    assert offered(shell, scenario, "type", "ch") == ["check"]
-    assert offered(shell, scenario, "nonsense", "") == []
-    # Files, by the shell itself.
-    assert offered(shell, scenario, "blueprint", "check", "one", "") == []
-    assert offered(shell, scenario, "status", "file", "/etc/hosts", "--j") == ["--json"]
-    assert "order" in offered(shell, scenario)
+def test_commands_options_and_choices_are_completed(shell: Shell, scenario: Scenario) -> None:
+    assert candidates(shell, scenario, "wa") == ["watch"]
+    assert candidates(shell, scenario, "order", "--d") == ["--dry-run"]
+    assert candidates(shell, scenario, "jobs", "") == ["show", "cancel"]
+    assert candidates(shell, scenario, "jobs", "--status", "F") == ["Failed"]
+    assert candidates(shell, scenario, "type", "ch") == ["check"]
+    assert candidates(shell, scenario, "nonsense", "") == []
+    # The shell completes files.
+    assert candidates(shell, scenario, "blueprint", "check", "one", "") == []
+    assert candidates(shell, scenario, "status", "file", "/etc/hosts", "--j") == ["--json"]
+    assert "order" in candidates(shell, scenario)
 
 
-def test_names_of_types_services_actions_and_properties_are_offered(
+def test_names_of_types_services_actions_and_properties_are_completed(
     shell: Shell, scenario: Scenario, kind: Any
 ) -> None:
     service = scenario.complete(scenario.order(kind, name=unique("shop")))
-    name, typed = service["name"], kind["name"]
-    assert offered(shell, scenario, "order", typed[:-2]) == [typed]
-    assert offered(shell, scenario, "do", "sho") == [name]
-    assert offered(shell, scenario, "do", name, "") == ["start", "update", "delete"]
-    assert offered(shell, scenario, "do", name, "update", "-p", "") == ["cpu=", "size=", "db=", "db.host="]
-    assert offered(shell, scenario, "order", typed, "x", "-p", "size=s") == ["size=small"]
-    # bash takes a word with `=` apart.
-    assert offered(shell, scenario, "order", typed, "x", "-p", "size", "=") == ["small", "large"]
-    assert offered(shell, scenario, "order", typed, "x", "-p", "size", "=", "l") == ["large"]
-    assert offered(shell, scenario, "services", "--type", typed[:-1]) == [typed]
+    name, type_name = service["name"], kind["name"]
+    assert candidates(shell, scenario, "order", type_name[:-2]) == [type_name]
+    assert candidates(shell, scenario, "do", "sho") == [name]
+    assert candidates(shell, scenario, "do", name, "") == ["start", "update", "delete"]
+    assert candidates(shell, scenario, "do", name, "update", "-p", "") == ["cpu=", "size=", "db=", "db.host="]
+    assert candidates(shell, scenario, "order", type_name, "x", "-p", "size=s") == ["size=small"]
+    # bash splits a word at `=`.
+    assert candidates(shell, scenario, "order", type_name, "x", "-p", "size", "=") == ["small", "large"]
+    assert candidates(shell, scenario, "order", type_name, "x", "-p", "size", "=", "l") == ["large"]
+    assert candidates(shell, scenario, "services", "--type", type_name[:-1]) == [type_name]
 
 
-def test_a_name_that_a_shell_would_run_is_not_offered(shell: Shell, scenario: Scenario, kind: Any) -> None:
+def test_a_name_with_shell_syntax_is_not_completed(shell: Shell, scenario: Scenario, kind: Any) -> None:
     for name in ("shop;reboot", "shop$(reboot)", "shop reboot", "shop\x1b[2J", "shop`x`", "shop'", "shop-2"):
         scenario.order(kind, name=name)
-    assert offered(shell, scenario, "do", "shop") == ["shop-2"]
+    assert candidates(shell, scenario, "do", "shop") == ["shop-2"]
 
 
-def test_without_an_answer_nothing_is_said(shell: Shell, scenario: Scenario) -> None:
+def test_without_a_server_nothing_is_printed(shell: Shell, scenario: Scenario) -> None:
     done = shell.run(scenario.consumer, "completion", "--words", "do", "s", code=1, url="http://127.0.0.1:9")
     assert (done.stdout, done.stderr) == ("", "")
 
 
 @pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
-def test_each_script_is_one_that_its_shell_can_read(
-    shell: Shell, scenario: Scenario, name: str, tmp_path: Path
-) -> None:
+def test_each_script_has_valid_syntax(shell: Shell, scenario: Scenario, name: str, tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text(shell.run(scenario.consumer, "completion", name).stdout)
     assert "completion --words" in script.read_text()
@@ -84,7 +82,7 @@ def test_each_script_is_one_that_its_shell_can_read(
         subprocess.run([name, "-n", str(script)], check=True)
 
 
-def test_bash_completes_what_is_typed(shell: Shell, scenario: Scenario, kind: Any) -> None:
+def test_bash_completes_commands_and_names(shell: Shell, scenario: Scenario, kind: Any) -> None:
     service = scenario.complete(scenario.order(kind, name=unique("shop")))
     environment = {
         **shell.environment(scenario.consumer.token),

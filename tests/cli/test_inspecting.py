@@ -1,4 +1,4 @@
-"""What people are shown of a control plane: types, services, jobs, pools, events, agents and participants."""
+"""Commands that show a control plane: types, services, jobs, pools, events, agents and participants."""
 
 from __future__ import annotations
 
@@ -56,37 +56,37 @@ REPORT = {
 
 
 def lines(done: subprocess.CompletedProcess[str]) -> list[list[str]]:
-    """The cells of a table, split where two spaces are."""
+    """The cells of a table, split at two spaces."""
     return [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in done.stdout.splitlines()]
 
 
-def test_a_type_tells_what_it_takes_and_how_its_services_live(shell: Shell, scenario: Scenario) -> None:
-    made = scenario.service_type(SCHEMA, LIFECYCLE)
+def test_a_type_shows_properties_lifecycle_and_agents(shell: Shell, scenario: Scenario) -> None:
+    kind = scenario.service_type(SCHEMA, LIFECYCLE)
     scenario.agent.get("/agents/me")
-    done = shell.run(scenario.consumer, "types", made["name"])
+    done = shell.run(scenario.consumer, "types", kind["name"])
     rows = lines(done)
-    assert ["cpu", "integer", "yes", "user", "-", "≥ 1", "-"] in rows
-    assert ["size", "string", "no", "user", "small", "small | large", "-"] in rows
-    assert ["token", "string, secret", "no", "user", "-", "-", "once"] in rows
-    assert ["ip", "string", "no", "system", "from pool public_ip", "-", "-"] in rows
-    assert ["url", "string", "no", "agent", "-", "-", "-"] in rows
-    assert ["users[].name", "string", "no", "user", "-", "-", "-"] in rows
-    assert ["states", "New (first), Ready (running), Broken, Gone (end)"] in rows
-    assert ["New → Broken", "when it fails with disk"] in rows
+    assert ["cpu", "integer", "yes", "user", "-", "≥ 1", "always"] in rows
+    assert ["size", "string", "no", "user", "small", "small | large", "always"] in rows
+    assert ["token", "string, secret", "no", "user", "-", "-", "never"] in rows
+    assert ["ip", "string", "no", "system", "from pool public_ip", "-", "always"] in rows
+    assert ["url", "string", "no", "agent", "-", "-", "always"] in rows
+    assert ["users[].name", "string", "no", "user", "-", "-", "always"] in rows
+    assert ["states", "New (initial), Ready (running), Broken, Gone (terminal)"] in rows
+    assert ["New → Broken", "on failure matching disk"] in rows
     assert "(Connected)" in done.stdout
-    listed = [row for row in lines(shell.run(scenario.consumer, "types")) if row[0] == made["name"]]
-    assert listed == [[made["name"], "cpu, size, token, ip, url, users", "New, Ready, Broken, Gone", "1/1", "-"]]
+    listed = [row for row in lines(shell.run(scenario.consumer, "types")) if row[0] == kind["name"]]
+    assert listed == [[kind["name"], "cpu, size, token, ip, url, users", "New, Ready, Broken, Gone", "1/1", "-"]]
     assert (
-        json.loads(shell.run(scenario.consumer, "types", made["name"], "--json").stdout)["propertySchema"] == SCHEMA
+        json.loads(shell.run(scenario.consumer, "types", kind["name"], "--json").stdout)["propertySchema"] == SCHEMA
     )
 
 
 def test_services_show_agent_condition_and_job(shell: Shell, scenario: Scenario) -> None:
-    made = scenario.service_type({"cpu": {"type": "integer"}})
-    drifted = scenario.complete(scenario.order(made, name="drifted"))
+    kind = scenario.service_type({"cpu": {"type": "integer"}})
+    drifted = scenario.complete(scenario.order(kind, name="drifted"))
     found = {"type": "InSync", "status": "False", "reason": "Drifted", "message": "file#/etc/x differs\n-a\n+b"}
     scenario.agent.put(f"/services/{drifted['id']}/conditions", [found])
-    busy = scenario.order(made, name="busy")
+    busy = scenario.order(kind, name="busy")
     (job,) = scenario.agent.get(f"/jobs/pending?serviceId={busy['id']}")
     lease = scenario.agent.post(f"/jobs/{job['id']}/claim", {"leaseSeconds": 60}, expect=200)["leaseToken"]
     progress = {"leaseToken": lease, "progress": {"percent": 50, "text": "file 1 of 2"}}
@@ -97,16 +97,16 @@ def test_services_show_agent_condition_and_job(shell: Shell, scenario: Scenario)
     assert [row[0] for row in rows[1:]] == ["busy", "drifted"]
     assert rows[1][5] == "create processing, 50%, file 1 of 2"
     assert rows[2][4] == "Drifted"
-    only = shell.run(scenario.consumer, "services", "--name", "drift", "--type", made["name"], "--status", "Stopped")
+    only = shell.run(scenario.consumer, "services", "--name", "drift", "--type", kind["name"], "--status", "Stopped")
     assert [row[0] for row in lines(only)[1:]] == ["drifted"]
-    told = json.loads(shell.run(scenario.consumer, "services", "--json").stdout)
-    assert told[0]["activeJob"]["progress"] == {"percent": 50, "text": "file 1 of 2"}
+    documents = json.loads(shell.run(scenario.consumer, "services", "--json").stdout)
+    assert documents[0]["activeJob"]["progress"] == {"percent": 50, "text": "file 1 of 2"}
     shown = shell.run(scenario.consumer, "show", "drifted")
     assert "  InSync  False  Drifted  file#/etc/x differs\n    -a\n    +b\n" in shown.stdout
-    assert "can now  start, update, delete\n" in shown.stdout
+    assert "actions  start, update, delete\n" in shown.stdout
 
 
-def test_a_job_shows_what_it_did_as_the_run_itself_would(shell: Shell, scenario: Scenario) -> None:
+def test_a_job_shows_its_report_in_the_format_of_a_run(shell: Shell, scenario: Scenario) -> None:
     service = scenario.order(scenario.service_type(), name="shop")
     job = scenario.next_job(service)
     scenario.agent.post(f"/jobs/{job['id']}/complete", {"report": REPORT}, expect=204)
@@ -125,19 +125,19 @@ def test_a_job_shows_what_it_did_as_the_run_itself_would(shell: Shell, scenario:
     assert "there is no job 'ffffffff'" in shell.run(scenario.consumer, "jobs", "show", "ffffffff", code=2).stderr
 
 
-def test_what_a_server_tells_cannot_steer_the_terminal(shell: Shell, scenario: Scenario) -> None:
-    made = scenario.service_type()
-    scenario.complete(scenario.order(made, {"a": "\x1b[2J", "b": {"\x1b]0;x": ["\x07"]}}, name="evil\x1b[31m"))
-    failed = scenario.order(made, name="second\r\n")
+def test_text_from_a_server_cannot_control_the_terminal(shell: Shell, scenario: Scenario) -> None:
+    kind = scenario.service_type()
+    scenario.complete(scenario.order(kind, {"a": "\x1b[2J", "b": {"\x1b]0;x": ["\x07"]}}, name="evil\x1b[31m"))
+    failed = scenario.order(kind, name="second\r\n")
     job = scenario.next_job(failed)
-    told = {"errorMessage": "a\x1b[2J\nb", "report": {"events": [{"type": "\x1b", "name": "\x9b", "diff": "\x1b"}]}}
-    scenario.agent.post(f"/jobs/{job['id']}/fail", told, expect=204)
+    report = {"errorMessage": "a\x1b[2J\nb", "report": {"events": [{"type": "\x1b", "name": "\x9b", "diff": "\x1b"}]}}
+    scenario.agent.post(f"/jobs/{job['id']}/fail", report, expect=204)
     for words in (["services"], ["show", "evil\x1b[31m"], ["jobs"], ["jobs", "show", job["id"]], ["events"]):
         done = shell.run(scenario.consumer, *words)
         assert not set("\x1b\x07\x9b\r") & set(done.stdout + done.stderr), words
 
 
-def test_pools_show_how_full_they_are_and_whose_values_are(shell: Shell, scenario: Scenario) -> None:
+def test_pools_show_their_usage_and_the_services_of_their_values(shell: Shell, scenario: Scenario) -> None:
     pool_set = scenario.admin.post("/service-pool-sets", {"name": "fra", "providerId": scenario.provider_id})
     body = {"name": unique("ips"), "type": "public_ip", "propertyType": "string", "generatorType": "list"}
     pool = scenario.admin.post("/service-pools", {**body, "servicePoolSetId": pool_set["id"]})
@@ -152,44 +152,44 @@ def test_pools_show_how_full_they_are_and_whose_values_are(shell: Shell, scenari
     assert rows[1][2] == "fra"
     assert ["10.0.0.1", "10.0.0.1", "shop", "ip", "0s"] in [[*row[:4], "0s"] for row in rows if len(row) == 5]
     assert ["10.0.0.2", "10.0.0.2", "free", "-", "-"] in rows
-    assert "There is no pool here" in shell.run(scenario.consumer, "pools").stdout
+    assert "There is no pool yet" in shell.run(scenario.consumer, "pools").stdout
 
 
-def test_a_pool_is_made_and_filled_for_an_agent(shell: Shell, scenario: Scenario) -> None:
+def test_a_pool_is_created_and_filled_for_an_agent(shell: Shell, scenario: Scenario) -> None:
     words = ["pools", "add", "ports", "--type", "port", "--agent", scenario.agent_id, "--value"]
     done = shell.run(scenario.provider, *words, "8100-8101", "--value", "8200")
-    assert "Made pool ports of type port.\n" in done.stdout
+    assert "Created pool ports of type port.\n" in done.stdout
     kind = scenario.service_type({"port": {"type": "integer", "servicePoolType": "port"}})
     taken = [scenario.order(kind)["properties"]["port"] for _ in range(3)]
     assert sorted(taken) == [8100, 8101, 8200]
     rows = lines(shell.run(scenario.provider, *words, "8200-8201"))
     assert rows[1][5:] == ["4", "3", "1"]
-    named = shell.run(scenario.provider, "pools", "add", "other", *words[3:], "1", code=2)
-    assert "is called 'ports'" in named.stderr
+    refused = shell.run(scenario.provider, "pools", "add", "other", *words[3:], "1", code=2)
+    assert "the agent already has pool 'ports' of type port" in refused.stderr
 
 
 @pytest.mark.parametrize("words", [["a", "b"], ["add"], ["add", "x"], ["x", "--type", "y"], ["add", "x", "y"]])
-def test_what_is_missing_for_a_pool_is_said(shell: Shell, scenario: Scenario, words: list[str]) -> None:
+def test_wrong_arguments_for_a_pool_are_refused(shell: Shell, scenario: Scenario, words: list[str]) -> None:
     shell.run(scenario.admin, "pools", *words, code=2)
 
 
 @pytest.mark.parametrize("value", ["9-1", "1-99999"])
-def test_a_range_that_is_none_makes_no_pool(shell: Shell, scenario: Scenario, value: str) -> None:
+def test_an_invalid_range_creates_no_pool(shell: Shell, scenario: Scenario, value: str) -> None:
     words = ["pools", "add", unique("ports"), "--type", "port", "--agent", scenario.agent_id, "--value", value]
-    assert f"--value {value} is no range" in shell.run(scenario.admin, *words, code=2).stderr
+    assert f"--value {value} is not a range" in shell.run(scenario.admin, *words, code=2).stderr
     assert scenario.provider.get("/service-pools")["items"] == []
 
 
-def test_events_tell_what_happened_to_a_service_and_its_jobs(shell: Shell, scenario: Scenario) -> None:
-    made = scenario.service_type()
-    scenario.complete(scenario.order(made, name="shop"))
-    scenario.order(made, name="other")
+def test_events_of_a_service_include_its_jobs(shell: Shell, scenario: Scenario) -> None:
+    kind = scenario.service_type()
+    scenario.complete(scenario.order(kind, name="shop"))
+    scenario.order(kind, name="other")
     kinds = [
         line.split()[2] for line in shell.run(scenario.consumer, "events", "--service", "shop").stdout.splitlines()
     ]
     assert kinds == ["service.created", "job.created", "job.claimed", "job.completed", "service.transitioned"]
-    told = json.loads(shell.run(scenario.consumer, "events", "--type", "service.cr", "--json").stdout)
-    assert [event["type"] for event in told] == ["service.created"] * 2
+    events = json.loads(shell.run(scenario.consumer, "events", "--type", "service.cr", "--json").stdout)
+    assert [event["type"] for event in events] == ["service.created"] * 2
     assert "there is no service" in shell.run(scenario.stranger, "events", "--service", "shop", code=2).stderr
 
 
@@ -198,30 +198,30 @@ def test_events_are_followed_through_a_restart_without_a_gap(tmp_path: Path) -> 
     server = start(folder)
     try:
         scenario = Scenario(server.admin)
-        made = scenario.service_type()
-        ordered = scenario.order(made)
+        kind = scenario.service_type()
+        ordered = scenario.order(kind)
         words = [str(PROGRAM), "events", "--follow", "--type", "service.created", "--json"]
         with on_terminal(words, Shell(server).environment(scenario.consumer.token)) as terminal:
-            # From what it shows first on, nothing is missed.
+            # After the first event no event is missed.
             terminal.wait_for(ordered["id"])
-            terminal.wait_for(scenario.order(made)["id"])
+            terminal.wait_for(scenario.order(kind)["id"])
             server.stop()
-            terminal.wait_for("connecting again")
+            terminal.wait_for("reconnecting")
             server = start(folder, port=int(server.url.rpartition(":")[2]))
-            terminal.wait_for(scenario.order(made)["id"])
+            terminal.wait_for(scenario.order(kind)["id"])
             assert terminal.seen.count('"service.created"') == 3
     finally:
         server.process.kill()
         server.process.wait()
 
 
-def test_an_agent_is_let_in_with_all_that_is_missing(shell: Shell, scenario: Scenario) -> None:
+def test_adding_an_agent_creates_all_missing_objects(shell: Shell, scenario: Scenario) -> None:
     kinds = [scenario.service_type()["name"] for _ in range(2)]
     name, provider = unique("edge"), unique("hosting")
     words = ["agents", "add", name, "--serves", ",".join(kinds), "--provider", provider, "--tag", "eu"]
     done = shell.run(scenario.admin, *words)
-    assert f"Made participant {provider}.\n" in done.stdout
-    assert f"Made agent {name}, which serves {', '.join(kinds)}.\n" in done.stdout
+    assert f"Created participant {provider}.\n" in done.stdout
+    assert f"Created agent {name}, which serves {', '.join(kinds)}.\n" in done.stdout
     command = next(line for line in done.stdout.splitlines() if line.startswith("  mainstay agent enroll "))
     code = command.split()[-1]
     token = Client(scenario.admin.url).post("/enrol", {"code": code})["token"]
@@ -231,7 +231,7 @@ def test_an_agent_is_let_in_with_all_that_is_missing(shell: Shell, scenario: Sce
     (row,) = (row for row in lines(shell.run(scenario.admin, "agents")) if row[0] == name)
     assert [*row[:2], *row[3:]] == [name, "Connected", ", ".join(kinds), "eu", provider]
     again = shell.run(scenario.admin, *words)
-    assert f"Agent {name} is there already.\n" in again.stdout
+    assert f"Agent {name} already exists.\n" in again.stdout
     fresh = json.loads(shell.run(scenario.admin, "agents", "code", name, "--json").stdout)
     assert fresh["enrolment"]["code"] != code
     other = scenario.admin.post("/service-types", {"name": unique("other")})["name"]
@@ -239,21 +239,21 @@ def test_an_agent_is_let_in_with_all_that_is_missing(shell: Shell, scenario: Sce
     assert "does not serve all of" in refused.stderr
 
 
-def test_an_agent_serves_what_was_said_and_nothing_else(shell: Shell, scenario: Scenario) -> None:
+def test_an_agent_serves_only_the_requested_types(shell: Shell, scenario: Scenario) -> None:
     one, other = (scenario.service_type()["name"] for _ in range(2))
     provider = scenario.admin.get(f"/participants/{scenario.provider_id}")["name"]
     both, single, own = unique("edge"), unique("edge"), unique("edge")
     shell.run(scenario.admin, "agents", "add", both, "--serves", f"{one},{other}", "--provider", provider)
-    # A provider makes no agent type, and is told what it gets.
-    told = shell.run(scenario.provider, "agents", "add", own, "--serves", other)
-    assert f"serves more than {other}" in told.stderr
+    # A provider cannot create an agent type, and gets a warning.
+    done = shell.run(scenario.provider, "agents", "add", own, "--serves", other)
+    assert f"serves more than {other}" in done.stderr
     shell.run(scenario.admin, "agents", "add", single, "--serves", other, "--provider", provider)
     rows = {row[0]: row[3] for row in lines(shell.run(scenario.admin, "agents"))}
     assert (rows[both], rows[own], rows[single]) == (f"{one}, {other}", f"{one}, {other}", other)
 
 
 @pytest.mark.parametrize("words", [["add"], ["add", "x"], ["code"], ["--serves", "x"], ["remove", "x"]])
-def test_what_is_missing_for_an_agent_is_said(shell: Shell, scenario: Scenario, words: list[str]) -> None:
+def test_wrong_arguments_for_an_agent_are_refused(shell: Shell, scenario: Scenario, words: list[str]) -> None:
     shell.run(scenario.admin, "agents", *words, code=2)
 
 

@@ -1,4 +1,4 @@
-"""Ordering from a shell: values typed by the schema, all faults at once, watched to the end, never ordered twice."""
+"""Orders from a shell: values get the types of the schema, all faults are reported at once, nothing is ordered twice."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ def kind(scenario: Scenario) -> str:
     return str(scenario.service_type(SCHEMA)["name"])
 
 
-def only(scenario: Scenario, name: str) -> Any:
+def find_service(scenario: Scenario, name: str) -> Any:
     (found,) = scenario.consumer.get("/services", query={"name": name})["items"]
     return found
 
 
 def order(shell: Shell, scenario: Scenario, kind: str, *words: str, **more: Any) -> Any:
-    """Orders without waiting; the service as the server then has it."""
+    """Orders without waiting. Returns the service, or the process if the order fails."""
     name = unique("shop")
     done = shell.run(
         scenario.consumer, "order", kind, name, "--agent", scenario.agent_id, "--no-wait", *words, **more
     )
-    return only(scenario, name) if done.returncode == 0 else done
+    return find_service(scenario, name) if done.returncode == 0 else done
 
 
-def test_values_have_the_types_that_the_schema_says(shell: Shell, scenario: Scenario, kind: str) -> None:
+def test_values_get_the_types_of_the_schema(shell: Shell, scenario: Scenario, kind: str) -> None:
     words = ["cpu=4", "image=80", "ratio=0.5", "debug=true", 'tags=["a", "b"]', "extra={a: [1, x]}", "db.port=5432"]
     made = order(shell, scenario, kind, *(word for text in words for word in ("-p", text)), "-p", "db.host=1.2")
     assert made["properties"] == {
@@ -60,13 +60,13 @@ def test_values_have_the_types_that_the_schema_says(shell: Shell, scenario: Scen
     }
 
 
-def test_without_a_schema_values_are_what_they_look_like(shell: Shell, scenario: Scenario) -> None:
+def test_without_a_schema_values_are_parsed_by_their_syntax(shell: Shell, scenario: Scenario) -> None:
     free = scenario.service_type()["name"]
     made = order(shell, scenario, free, "-p", "a.b=1", "-p", "c=yes", "-p", "d=@@x", "-p", "e=[1, y]")
     assert made["properties"] == {"a": {"b": 1}, "c": "yes", "d": "@x", "e": [1, "y"]}
 
 
-def test_properties_come_from_files_and_single_ones_win(
+def test_single_properties_override_properties_from_files(
     shell: Shell, scenario: Scenario, kind: str, tmp_path: Path
 ) -> None:
     (tmp_path / "many.yaml").write_text("cpu: 2\nimage: old\ndb: {host: h}\n")
@@ -77,7 +77,7 @@ def test_properties_come_from_files_and_single_ones_win(
     assert made["properties"] == {"cpu": 2, "image": "new\n", "db": {"host": "h", "port": 1}, "debug": False}
 
 
-def test_a_secret_comes_from_standard_input_or_a_file_and_is_shown_nowhere(
+def test_a_secret_from_standard_input_or_a_file_is_never_shown(
     shell: Shell, scenario: Scenario, kind: str, tmp_path: Path
 ) -> None:
     (tmp_path / "secret").write_text("canary-1\n")
@@ -92,46 +92,44 @@ def test_a_secret_comes_from_standard_input_or_a_file_and_is_shown_nowhere(
         assert reference not in shown.stdout
 
 
-def test_a_secret_on_the_command_line_is_warned_about(shell: Shell, scenario: Scenario, kind: str) -> None:
+def test_a_secret_on_the_command_line_causes_a_warning(shell: Shell, scenario: Scenario, kind: str) -> None:
     name = unique("shop")
     words = ["order", kind, name, "--agent", scenario.agent_id, "-p", "cpu=1", "-p", "password=canary", "--no-wait"]
     done = shell.run(scenario.consumer, *words)
-    assert "password holds a secret" in done.stderr
+    assert "password is a secret" in done.stderr
     assert "canary" not in done.stdout + done.stderr
 
 
-def test_all_faults_are_told_at_once_with_what_was_meant(shell: Shell, scenario: Scenario, kind: str) -> None:
+def test_all_faults_are_reported_at_once_with_suggestions(shell: Shell, scenario: Scenario, kind: str) -> None:
     words = ["-p", "cpu=four", "-p", "imgae=x", "-p", "size=huge", "-p", "db.prot=1", "-p", "debug=maybe"]
     done = order(shell, scenario, kind, *words, code=2)
-    assert "the server refuses 5 things:" in done.stderr
+    assert "5 properties are invalid:" in done.stderr
     assert "  imgae: unknown property (did you mean 'image'?)\n" in done.stderr
     assert "  cpu: expected integer, got string\n" in done.stderr
     assert "  debug: expected boolean, got string\n" in done.stderr
     assert "  size: value is not in allowed enum values: small | large\n" in done.stderr
     assert "  db.prot: unknown property (did you mean 'db.port'?)\n" in done.stderr
-    assert f"`mainstay types {kind}` tells what it takes." in done.stderr
+    assert f"`mainstay types {kind}` lists its properties." in done.stderr
 
 
 @pytest.mark.parametrize("text", ["cpu", "=4", "db..port=1"])
-def test_what_is_no_property_is_refused_before_anything_is_sent(
-    shell: Shell, scenario: Scenario, kind: str, text: str
-) -> None:
+def test_a_malformed_property_is_refused(shell: Shell, scenario: Scenario, kind: str, text: str) -> None:
     assert "takes NAME=VALUE" in order(shell, scenario, kind, "-p", text, code=2).stderr
 
 
-def test_a_reference_takes_the_name_of_a_service(shell: Shell, scenario: Scenario, kind: str) -> None:
+def test_a_reference_accepts_the_name_of_a_service(shell: Shell, scenario: Scenario, kind: str) -> None:
     first = order(shell, scenario, kind, "-p", "cpu=1")
     second = order(shell, scenario, kind, "-p", "cpu=1", "-p", f"peer={first['name']}")
     assert second["properties"]["peer"] == first["id"]
 
 
-def test_an_order_is_watched_until_it_is_there(shell: Shell, scenario: Scenario, kind: str) -> None:
+def test_an_order_is_followed_until_it_completes(shell: Shell, scenario: Scenario, kind: str) -> None:
     with working_agent(scenario):
         done = shell.run(scenario.consumer, "order", kind, "shop", "-p", "cpu=1", "--agent", scenario.agent_id)
-    assert done.stdout.splitlines()[-1].startswith("shop: Stopped, create done in ")
+    assert done.stdout.splitlines()[-1].startswith("shop: Stopped, create completed in ")
 
 
-def test_a_failed_order_says_why_and_exits_1(shell: Shell, scenario: Scenario, kind: str) -> None:
+def test_a_failed_order_prints_the_reason_and_exits_1(shell: Shell, scenario: Scenario, kind: str) -> None:
     with working_agent(scenario, lambda _job: {"errorMessage": "no \x1b[31mroute"}):
         done = shell.run(
             scenario.consumer, "order", kind, "shop", "-p", "cpu=1", "--agent", scenario.agent_id, code=1
@@ -142,48 +140,46 @@ def test_a_failed_order_says_why_and_exits_1(shell: Shell, scenario: Scenario, k
     assert "\x1b" not in done.stdout
 
 
-def test_with_json_the_outcome_is_one_document(shell: Shell, scenario: Scenario, kind: str) -> None:
+def test_json_prints_the_outcome_as_one_document(shell: Shell, scenario: Scenario, kind: str) -> None:
     words = ["order", kind, "shop", "-p", "cpu=1", "--agent", scenario.agent_id, "--json"]
     with working_agent(scenario, lambda _job: {"errorMessage": "no route"}):
         done = shell.run(scenario.consumer, *words, code=1)
-    told = json.loads(done.stdout)
-    assert (told["name"], told["lastJob"]["errorMessage"]) == ("shop", "no route")
+    outcome = json.loads(done.stdout)
+    assert (outcome["name"], outcome["lastJob"]["errorMessage"]) == ("shop", "no route")
     refused = shell.run(scenario.consumer, *words, "-p", "cpu=99", code=2)
     assert json.loads(refused.stdout)["errors"][0]["path"] == "cpu"
     assert refused.stderr == ""
 
 
-def test_an_admin_says_for_whom(shell: Shell, scenario: Scenario, kind: str) -> None:
+def test_an_admin_must_name_the_customer(shell: Shell, scenario: Scenario, kind: str) -> None:
     words = ["order", kind, "shop", "-p", "cpu=1", "--agent", scenario.agent_id, "--no-wait"]
     assert "--for PARTICIPANT" in shell.run(scenario.admin, *words, code=2).stderr
     name = scenario.admin.get(f"/participants/{scenario.consumer_id}")["name"]
     forecast = [*words[:-1], "--for", name, "--dry-run"]
     shell.run(scenario.admin, *forecast)
     assert "there is no group staging" in shell.run(scenario.admin, *forecast, "--group", "staging", code=2).stderr
-    assert scenario.consumer.get("/service-groups")["items"] == [], "what only looks leaves nothing behind"
+    assert scenario.consumer.get("/service-groups")["items"] == [], "a dry run creates no group"
     shell.run(scenario.admin, *words, "--for", name)
     (group,) = scenario.consumer.get("/service-groups")["items"]
     assert group["name"] == "default"
-    assert only(scenario, "shop")["groupId"] == group["id"]
+    assert find_service(scenario, "shop")["groupId"] == group["id"]
     shell.run(scenario.consumer, "order", kind, "second", *words[3:], "--group", "staging")
     assert {each["name"] for each in scenario.consumer.get("/service-groups")["items"]} == {"default", "staging"}
 
 
-def test_agents_are_chosen_by_name_or_tag_also_by_who_may_not_list_them(
+def test_a_customer_who_may_not_list_agents_can_choose_them_by_name_or_tag(
     shell: Shell, scenario: Scenario, kind: str
 ) -> None:
     tagged = scenario.new_agent(tags=["eu"])
     shell.run(scenario.consumer, "order", kind, "one", "-p", "cpu=1", "--no-wait", "--agent", tagged["name"])
     shell.run(scenario.consumer, "order", kind, "two", "-p", "cpu=1", "--no-wait", "--tag", "eu")
-    assert [only(scenario, name)["agentId"] for name in ("one", "two")] == [tagged["id"]] * 2
+    assert [find_service(scenario, name)["agentId"] for name in ("one", "two")] == [tagged["id"]] * 2
     done = shell.run(scenario.consumer, "order", kind, "x", "-p", "cpu=1", "--tag", "moon", code=2)
     assert "no agent found" in done.stderr
     assert "mainstay types" in done.stderr
 
 
-def test_an_answer_that_was_lost_does_not_order_twice(
-    shell: Shell, server: Server, scenario: Scenario, kind: str
-) -> None:
+def test_a_lost_response_does_not_order_twice(shell: Shell, server: Server, scenario: Scenario, kind: str) -> None:
     lost = iter([None])
 
     def spoil(method: str, path: str) -> bool | None:
@@ -192,11 +188,11 @@ def test_an_answer_that_was_lost_does_not_order_twice(
     with faulty_proxy_to(server, spoil) as proxy:
         words = ["order", kind, "shop", "-p", "cpu=1", "--agent", scenario.agent_id, "--no-wait"]
         shell.run(scenario.consumer, *words, url=proxy.url)
-    assert proxy.asked.count("POST /api/v1/services") == 2
-    assert only(scenario, "shop")
+    assert proxy.requests.count("POST /api/v1/services") == 2
+    assert find_service(scenario, "shop")
 
 
-def test_an_order_that_never_gets_an_answer_can_be_repeated_safely(
+def test_an_order_without_a_response_can_be_repeated_safely(
     shell: Shell, server: Server, scenario: Scenario, kind: str
 ) -> None:
     words = ["order", kind, "shop", "-p", "cpu=1", "--agent", scenario.agent_id, "--no-wait"]
@@ -205,15 +201,17 @@ def test_an_order_that_never_gets_an_answer_can_be_repeated_safely(
     assert "The order may have arrived." in done.stderr
     key = done.stderr.split("--idempotency-key ")[1].split()[0]
     again = shell.run(scenario.consumer, *words, "--idempotency-key", key)
-    assert only(scenario, "shop")["id"][:8] in again.stdout
+    assert find_service(scenario, "shop")["id"][:8] in again.stdout
 
 
-def test_a_dry_run_tells_and_leaves_nothing(shell: Shell, scenario: Scenario, kind: str, tmp_path: Path) -> None:
+def test_a_dry_run_prints_the_result_and_stores_nothing(
+    shell: Shell, scenario: Scenario, kind: str, tmp_path: Path
+) -> None:
     (tmp_path / "secret").write_text("canary")
     words = ["order", kind, "shop", "-p", "cpu=1", "--secret-file", f"password={tmp_path}/secret"]
     done = shell.run(scenario.consumer, *words, "--agent", scenario.agent_id, "--dry-run")
     assert done.stdout == (
-        "states  New → Stopped\nproperties\n  cpu       1\n  password  (secret)\nNothing was ordered.\n"
+        "states  New → Stopped\nproperties\n  cpu       1\n  password  (secret)\nDry run, nothing was changed.\n"
     )
     assert scenario.consumer.get("/services")["items"] == []
 
@@ -241,25 +239,23 @@ PLAN = {
 }
 
 
-def test_a_plan_shows_what_would_change_and_how_to_order_it(
-    shell: Shell, server: Server, scenario: Scenario, kind: str
-) -> None:
+def test_a_plan_shows_the_changes_and_the_digest(shell: Shell, server: Server, scenario: Scenario, kind: str) -> None:
     def spoil(_method: str, path: str) -> bytes | bool:
         return json.dumps(PLAN).encode() if "plan=true" in path else True
 
     words = ["order", kind, "shop", "-p", "cpu=1", "--plan"]
     with faulty_proxy_to(server, spoil) as proxy:
         done = shell.run(scenario.consumer, *words, url=proxy.url)
-        told = shell.run(scenario.consumer, *words, "--json", url=proxy.url)
-    # Whoever does not know plans must take it for a dry run, and not for the order.
-    asked = next(each for each in proxy.asked if "plan=true" in each)
-    assert parse_qs(urlsplit(asked).query) == {"plan": ["true"], "dryRun": ["true"]}
+        as_json = shell.run(scenario.consumer, *words, "--json", url=proxy.url)
+    # A server without plans must treat the request as a dry run, not as an order.
+    request = next(each for each in proxy.requests if "plan=true" in each)
+    assert parse_qs(urlsplit(request).query) == {"plan": ["true"], "dryRun": ["true"]}
     assert "changed   file#/etc/shop  Would have created the file: path is absent\n" in done.stdout
     assert "    +hello\n" in done.stdout
     assert "service#shop" not in done.stdout
     assert "Dry run, nothing was touched: 1 changed, 1 stable in 0.50 s" in done.stdout
     assert "--plan-digest sha256:abc\n" in done.stdout
-    assert json.loads(told.stdout) == PLAN
+    assert json.loads(as_json.stdout) == PLAN
 
 
 def test_a_plan_that_would_fail_exits_1(shell: Shell, server: Server, scenario: Scenario, kind: str) -> None:
@@ -273,6 +269,6 @@ def test_a_plan_that_would_fail_exits_1(shell: Shell, server: Server, scenario: 
     assert "failed    exec#x" in done.stdout
 
 
-def test_a_name_that_is_meant_is_suggested(shell: Shell, scenario: Scenario, kind: str) -> None:
+def test_a_similar_name_is_suggested(shell: Shell, scenario: Scenario, kind: str) -> None:
     done = shell.run(scenario.consumer, "order", kind[:-1], "shop", code=2)
     assert f"there is no service type '{kind[:-1]}' (did you mean" in done.stderr

@@ -1,4 +1,4 @@
-"""`mainstay type` as a person uses it: right files, wrong files, and words that help."""
+"""`mainstay type`: valid files, invalid files, and helpful messages."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def write(path: Path, document: object) -> str:
     return str(path)
 
 
-def test_a_right_type_is_fine_with_warnings(vm: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_valid_type_can_have_warnings(vm: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["type", "check", vm]) == 0
     out = capsys.readouterr().out
-    assert f"{vm}: fine, 8 warnings" in out
+    assert f"{vm}: valid, 8 warnings" in out
     assert "warning: action start in state Stopped: a failure has no transition" in out
 
 
@@ -50,7 +50,7 @@ def test_every_fault_of_a_type_is_printed(tmp_path: Path, capsys: pytest.Capture
     assert "p.updatableIn[0]: state 'Off' is not in the lifecycle" in capsys.readouterr().out
 
 
-def test_properties_are_judged_as_a_creation(vm: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_properties_are_validated_as_an_order(vm: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     order = write(tmp_path / "order.yaml", "".join(f"{key}: {value}\n" for key, value in ORDER.items()))
     assert main(["type", "validate", vm, order]) == 0
     assert capsys.readouterr().out == "valid\n"
@@ -61,7 +61,7 @@ def test_properties_are_judged_as_a_creation(vm: str, tmp_path: Path, capsys: py
     assert "region: required field is missing" in lines
 
 
-def test_properties_are_judged_as_an_update(vm: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_properties_are_validated_as_an_update(vm: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old, new = write(tmp_path / "old.json", ORDER), write(tmp_path / "new.json", {"cpu": 8})
     assert main(["type", "validate", vm, new, "--old", old, "--state", "Stopped"]) == 0
     assert main(["type", "validate", vm, new, "--old", old, "--state", "Started"]) == 1
@@ -70,7 +70,7 @@ def test_properties_are_judged_as_an_update(vm: str, tmp_path: Path, capsys: pyt
     assert main(["type", "validate", vm, report, "--old", old, "--state", "New", "--actor", "agent"]) == 0
 
 
-def test_what_only_a_server_knows_is_said_and_not_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_checks_that_need_a_server_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     document = {
         "propertySchema": {
             "os": {"type": "string", "validators": [{"type": "serviceOption", "value": "os"}]},
@@ -89,7 +89,7 @@ def test_what_only_a_server_knows_is_said_and_not_judged(tmp_path: Path, capsys:
     assert capsys.readouterr().out.splitlines() == [
         f"not checked without a server: whether service {service} exists",
         "not checked without a server: which options of type 'os' the provider offers",
-        "not checked without a server: whether key is the secret that is stored",
+        "not checked without a server: whether key is the stored secret",
         "valid",
     ]
     assert main(["type", "validate", kind, write(tmp_path / "p.json", {**given, "size": "x"})]) == 1
@@ -126,19 +126,19 @@ def test_a_file_that_cannot_be_used_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str, words: str
 ) -> None:
     assert main(["type", "check", write(tmp_path / name, text)]) == 2
-    told = capsys.readouterr().err
-    assert words in told
-    assert name in told
+    message = capsys.readouterr().err
+    assert words in message
+    assert name in message
 
 
-def test_typical_slips_are_answered_with_a_way_out(
+def test_typical_mistakes_are_answered_with_a_hint(
     vm: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     order = write(tmp_path / "order.json", ORDER)
-    slips = {
+    mistakes = {
         ("check", str(tmp_path / "missing.json")): "No such file",
-        ("validate", vm, order, "--state", "Started"): "say --old FILE",
-        ("validate", vm, order, "--old", order): "say --state",
+        ("validate", vm, order, "--state", "Started"): "use --old FILE",
+        ("validate", vm, order, "--old", order): "use --state",
         (
             "validate",
             vm,
@@ -152,16 +152,16 @@ def test_typical_slips_are_answered_with_a_way_out(
         ("draw", vm, "--output", str(tmp_path / "no" / "where.svg")): "cannot write",
         ("chek", vm): "invalid choice: 'chek'",
     }
-    for arguments, words in slips.items():
+    for arguments, words in mistakes.items():
         assert main(["type", *arguments]) == 2
         assert words in capsys.readouterr().err
 
 
-def test_dates_and_other_bare_words_stay_what_json_would_say(tmp_path: Path) -> None:
+def test_yaml_dates_stay_strings(tmp_path: Path) -> None:
     kind = write(tmp_path / "t.yaml", "propertySchema:\n  day: {type: string}\n  n: {type: integer}\n")
     assert main(["type", "validate", kind, write(tmp_path / "p.yaml", "day: 2026-01-01\nn: 5\n")]) == 0
 
 
-def test_a_file_larger_than_any_type_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_too_large_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["type", "check", write(tmp_path / "t.yaml", "#" * (5 * 1024 * 1024))]) == 2
     assert "is larger than" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Data, facts and further roots from the command line: how they are written, and who wins."""
+"""Data, facts and additional roots from options: syntax and precedence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ resources: [{exec: ["true"]}]
 
 
 def data(mainstay: Program, *options: str, manifest: str = MANIFEST) -> dict[str, Any]:
-    """The data a manifest is left with."""
+    """The data of a manifest after all layers."""
     shown = 'outputs: {data: "{{ Data }}"}\n' + manifest
     done = mainstay("apply", "-", "--json", *options, stdin=shown)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -27,7 +27,7 @@ def data(mainstay: Program, *options: str, manifest: str = MANIFEST) -> dict[str
     return found
 
 
-def test_each_layer_wins_over_the_one_before(mainstay: Program, root: Path) -> None:
+def test_each_layer_overrides_the_one_before(mainstay: Program, root: Path) -> None:
     (root / "one.yaml").write_text("a: file\ndeep: {x: file}\nlist: [3]\n")
     (root / "two.json").write_text('{"deep": {"x": "second file"}}')
     assert data(mainstay) == {
@@ -63,7 +63,7 @@ def test_values_of_set_are_core_scalars(mainstay: Program, written: str, value: 
 
 
 @pytest.mark.parametrize("written", ["v=[1, 2]", "v={a: 1}"])
-def test_set_takes_one_value_and_leads_to_data_for_more(mainstay: Program, written: str, root: Path) -> None:
+def test_set_takes_one_value_and_points_to_data_for_more(mainstay: Program, written: str, root: Path) -> None:
     (root / "m.yaml").write_text(MANIFEST)
     done = mainstay("validate", "m.yaml", "--set", written)
     assert done.returncode == 2
@@ -83,7 +83,7 @@ def test_dotted_keys_of_set_nest(mainstay: Program) -> None:
 
 @pytest.mark.parametrize("option", ["--set", "--fact"])
 @pytest.mark.parametrize("written", ["a", "", "=1", ".a=1", "a.=1", "a..b=1"])
-def test_an_assignment_that_is_none_is_bad_usage(mainstay: Program, option: str, written: str) -> None:
+def test_a_malformed_assignment_is_refused(mainstay: Program, option: str, written: str) -> None:
     done = mainstay("apply", "-", option, written, stdin="- exec: ['true']\n")
     assert done.returncode == 2
     assert done.stderr == (
@@ -91,7 +91,7 @@ def test_an_assignment_that_is_none_is_bad_usage(mainstay: Program, option: str,
     )
 
 
-def test_further_roots_come_from_files(mainstay: Program, root: Path) -> None:
+def test_additional_roots_come_from_files(mainstay: Program, root: Path) -> None:
     (root / "values.yaml").write_text("service: {name: web}\nports: [80, 81]\nword: plain\n")
     manifest = "outputs: {all: \"{{ lookup('service.name') }} {{ Ports[1] }} {{ word }} {{ lookup('word') }}\"}\nresources: [{exec: ['true']}]\n"
     done = mainstay("apply", "-", "--json", "--values", "values.yaml", stdin=manifest)
@@ -99,24 +99,24 @@ def test_further_roots_come_from_files(mainstay: Program, root: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["data", "facts", "environ"])
-def test_a_further_root_cannot_take_the_name_of_one_that_is_there(mainstay: Program, root: Path, name: str) -> None:
+def test_an_additional_root_cannot_have_a_reserved_name(mainstay: Program, root: Path, name: str) -> None:
     (root / "values.yaml").write_text(f"{name}: {{}}\n")
     done = mainstay("apply", "-", "--values", "values.yaml", stdin="- exec: ['true']\n")
     assert done.returncode == 2
     assert done.stderr.startswith(
-        f"mainstay: --values: {name} is a root of its own; use --data, --facts or another name"
+        f"mainstay: --values: {name} is a reserved root; use --data, --facts or another name"
     )
 
 
 @pytest.mark.parametrize("option", ["--data", "--facts", "--values"])
-def test_a_file_of_values_that_is_broken_is_told_with_its_place(mainstay: Program, root: Path, option: str) -> None:
+def test_a_broken_values_file_is_reported_with_its_position(mainstay: Program, root: Path, option: str) -> None:
     (root / "v.yaml").write_text("a: 1\nb: [\n")
-    for name, says in (
+    for name, message in (
         ("nope.yaml", "nope.yaml: cannot be read: No such file or directory"),
         ("v.yaml", "v.yaml:3:1: not valid YAML: did not find expected node content (while parsing a flow node)"),
     ):
         done = mainstay("apply", "-", option, name, stdin="- exec: ['true']\n")
-        assert (done.returncode, done.stderr) == (2, f"{says}\n1 fault; nothing was touched.\n")
+        assert (done.returncode, done.stderr) == (2, f"{message}\n1 fault; nothing was touched.\n")
         as_json = mainstay("apply", "-", "--json", option, name, stdin="- exec: ['true']\n")
         assert as_json.returncode == 2
         assert json.loads(as_json.stdout)["faults"][0]["file"] == name

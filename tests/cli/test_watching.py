@@ -1,4 +1,4 @@
-"""Watching a service: a bar painted in place on a terminal, a line per change in a pipe, and Ctrl-C harms nothing."""
+"""Watching a service: a progress bar on a terminal, a line per change in a pipe, and Ctrl-C leaves the job running."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from mainstay.cli.remote.job_progress import follow
 from scenario import Scenario
 
 
-class Work:
-    """One job, done step by step as the test says."""
+class ClaimedJob:
+    """A job that the test claims, advances and completes."""
 
     def __init__(self, scenario: Scenario, service: Any) -> None:
         self.agent = scenario.agent
@@ -24,8 +24,8 @@ class Work:
         self.lease = {"leaseToken": claim["leaseToken"]}
 
     def progress(self, percent: int, text: str) -> None:
-        told = {**self.lease, "progress": {"percent": percent, "text": text}}
-        self.agent.post(f"/jobs/{self.job['id']}/renew", told, expect=200)
+        renewal = {**self.lease, "progress": {"percent": percent, "text": text}}
+        self.agent.post(f"/jobs/{self.job['id']}/renew", renewal, expect=200)
 
     def complete(self) -> None:
         self.agent.post(f"/jobs/{self.job['id']}/complete", self.lease, expect=204)
@@ -36,53 +36,53 @@ def ordered(scenario: Scenario) -> Any:
     return scenario.order(scenario.service_type(), name="shop")
 
 
-def test_a_terminal_shows_a_bar_in_place(shell: Shell, scenario: Scenario, ordered: Any) -> None:
+def test_a_terminal_shows_a_progress_bar_in_place(shell: Shell, scenario: Scenario, ordered: Any) -> None:
     words = [str(PROGRAM), "watch", "shop"]
     with on_terminal(words, {**shell.environment(scenario.consumer.token), "NO_COLOR": ""}) as terminal:
-        terminal.wait_for("create waits for agent")
-        work = Work(scenario, ordered)
-        work.progress(50, "resource 6 of 12: \x1b[2J" + "x" * 200)
+        terminal.wait_for("create is queued, agent")
+        job = ClaimedJob(scenario, ordered)
+        job.progress(50, "resource 6 of 12: \x1b[2J" + "x" * 200)
         terminal.wait_for("50%")
-        work.complete()
+        job.complete()
         assert terminal.finish() == 0
     painted = terminal.seen.split("\r\x1b[K")
     bar = next(line for line in painted if "50%" in line)
     assert "█" * 10 + "░" * 10 in bar
-    # Painted over by what comes next: within one line, and cut before its colours are.
+    # One line, truncated before the colour codes are added.
     assert "\n" not in bar
     shown = re.sub(r"\x1b\[\d+m", "", bar)
     assert "\x1b" not in shown
     assert len(shown) == 79
     assert bar.startswith("\x1b[1mshop\x1b[0m: New, create ")
-    assert re.search(r"shop\x1b\[0m: Stopped, create \x1b\[32mdone\x1b\[0m in [\d.]+s\r\n$", terminal.seen)
+    assert re.search(r"shop\x1b\[0m: Stopped, create \x1b\[32mcompleted\x1b\[0m in [\d.]+s\r\n$", terminal.seen)
 
 
-def test_without_colours_nothing_is_painted(shell: Shell, scenario: Scenario, ordered: Any) -> None:
+def test_without_colours_there_are_no_escape_codes(shell: Shell, scenario: Scenario, ordered: Any) -> None:
     with on_terminal([str(PROGRAM), "services"], shell.environment(scenario.consumer.token)) as terminal:
         assert terminal.finish() == 0
     assert "\x1b" not in terminal.seen
     assert all(len(line) <= 80 for line in terminal.seen.splitlines())
 
 
-def test_leaving_by_ctrl_c_leaves_the_run_alone(shell: Shell, scenario: Scenario, ordered: Any) -> None:
+def test_ctrl_c_leaves_the_job_running(shell: Shell, scenario: Scenario, ordered: Any) -> None:
     with on_terminal([str(PROGRAM), "watch", "shop"], shell.environment(scenario.consumer.token)) as terminal:
-        terminal.wait_for("create waits for agent")
+        terminal.wait_for("create is queued, agent")
         terminal.type("\x03")
         assert terminal.finish() == 130
-    assert f"the run goes on; `mainstay watch {ordered['id'][:8]}` follows it again" in terminal.seen
+    assert f"the job continues; follow it with `mainstay watch {ordered['id'][:8]}`" in terminal.seen
     assert scenario.service(ordered["id"])["activeJob"]["status"] == "Pending"
 
 
-def test_what_is_followed_for_ever_tells_of_the_next_run_too(shell: Shell, scenario: Scenario, ordered: Any) -> None:
+def test_follow_also_shows_the_next_run(shell: Shell, scenario: Scenario, ordered: Any) -> None:
     words = [str(PROGRAM), "watch", "shop", "--follow"]
     with on_terminal(words, {**shell.environment(scenario.consumer.token), "TERM": "dumb"}) as terminal:
-        terminal.wait_for("shop: New, create waits for agent")
-        Work(scenario, ordered).complete()
-        terminal.wait_for("shop: Stopped, create done in ")
+        terminal.wait_for("shop: New, create is queued, agent")
+        ClaimedJob(scenario, ordered).complete()
+        terminal.wait_for("shop: Stopped, create completed in ")
         scenario.do(ordered, "start")
-        terminal.wait_for("shop: Stopped, start waits for its turn on agent")
-        Work(scenario, ordered).complete()
-        terminal.wait_for("shop: Started, start done in ")
+        terminal.wait_for("shop: Stopped, start is queued on")
+        ClaimedJob(scenario, ordered).complete()
+        terminal.wait_for("shop: Started, start completed in ")
         terminal.type("\x03")
         assert terminal.finish() == 130
 
@@ -104,21 +104,23 @@ def test_a_run_of_several_steps_is_followed_to_its_end(shell: Shell, scenario: S
     service = scenario.order(kind, name="steps")
     words = [str(PROGRAM), "watch", "steps"]
     with on_terminal(words, {**shell.environment(scenario.consumer.token), "TERM": "dumb"}) as terminal:
-        terminal.wait_for("steps: New, create waits")
-        Work(scenario, service).complete()
-        terminal.wait_for("steps: Built, create waits")
-        Work(scenario, service).complete()
+        terminal.wait_for("steps: New, create is queued")
+        ClaimedJob(scenario, service).complete()
+        terminal.wait_for("steps: Built, create is queued")
+        ClaimedJob(scenario, service).complete()
         assert terminal.finish() == 0
-    assert "steps: Ready, create done in " in terminal.seen
+    assert "steps: Ready, create completed in " in terminal.seen
 
 
-def test_a_service_at_rest_tells_how_its_last_job_ended(shell: Shell, scenario: Scenario, ordered: Any) -> None:
+def test_a_service_without_an_active_job_shows_the_outcome_of_its_last_job(
+    shell: Shell, scenario: Scenario, ordered: Any
+) -> None:
     scenario.fail(ordered, "no route")
     done = shell.run(scenario.consumer, "watch", "shop", code=1)
     assert done.stdout.startswith("shop: New, create failed in ")
 
 
-def test_what_others_begin_later_does_not_change_how_a_run_ended(scenario: Scenario, ordered: Any) -> None:
+def test_later_jobs_do_not_change_the_outcome_of_a_run(scenario: Scenario, ordered: Any) -> None:
     (first,) = scenario.jobs(ordered)
     scenario.fail(ordered, "no route")
     scenario.consumer.delete(f"/services/{ordered['id']}")
@@ -127,20 +129,20 @@ def test_what_others_begin_later_does_not_change_how_a_run_ended(scenario: Scena
     assert (followed.exit_code, followed.job["id"]) == (1, first["id"])
 
 
-def test_whoever_waits_for_an_absent_agent_is_told_what_else_to_do(
+def test_a_hint_is_shown_while_the_agent_is_offline(
     scenario: Scenario, ordered: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    naps: list[float] = []
+    sleeps: list[float] = []
 
-    def nap(seconds: float) -> None:
-        naps.append(seconds)
-        if len(naps) == 4:
-            Work(scenario, ordered).complete()
+    def sleep(seconds: float) -> None:
+        sleeps.append(seconds)
+        if len(sleeps) == 4:
+            ClaimedJob(scenario, ordered).complete()
 
     monkeypatch.setattr("mainstay.cli.remote.job_progress.HINT_SECONDS", 0.0)
-    monkeypatch.setattr("mainstay.cli.remote.job_progress.time.sleep", nap)
+    monkeypatch.setattr("mainstay.cli.remote.job_progress.time.sleep", sleep)
     (job,) = scenario.jobs(ordered)
     follow(Client(scenario.admin.url, scenario.consumer.token), ordered["id"])
-    told = capsys.readouterr().out
-    assert told.count("Nobody works on it until agent") == 1
-    assert f"`mainstay jobs cancel {job['id'][:8]}` takes it back" in told
+    output = capsys.readouterr().out
+    assert output.count("The job starts when agent") == 1
+    assert f"`mainstay jobs cancel {job['id'][:8]}` cancels it" in output

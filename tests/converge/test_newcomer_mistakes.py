@@ -30,7 +30,7 @@ def test_a_file_that_was_not_replaced_leaves_no_backup(
         - ROOT/f: {ensure: present, content: new, owner: USER, group: GROUP, mode: "0644", backup: true, validate: grep nothing %}
     """
     assert apply(manifest).outcomes == ["failed"]
-    assert mainstay("restore", "--list", "f").stdout.startswith("Nothing is kept of ")
+    assert mainstay("restore", "--list", "f").stdout.startswith("There is no backup of ")
     assert apply(manifest.replace("nothing", "new")).outcomes == ["changed"]
     assert mainstay("restore", "--list", "f").stdout.count("3 bytes") == 1
 
@@ -88,14 +88,14 @@ def test_an_empty_list_of_backups_says_when_there_would_be_some(mainstay: Progra
     done = mainstay("restore", "--list", f"{root}/none")
     assert (done.returncode, done.stdout) == (
         0,
-        f"Nothing is kept of {root}/none; files are kept when their resource says `backup: true`.\n",
+        f"There is no backup of {root}/none; files are backed up if their resource has `backup: true`.\n",
     )
 
 
 def test_a_list_of_nothing_is_not_asked_for(mainstay: Program) -> None:
     done = mainstay("history", "--limit", "0")
     assert done.returncode == 2
-    assert "must be a number from 1 on, not '0'" in done.stderr
+    assert "must be a whole number of at least 1, not '0'" in done.stderr
 
 
 def test_another_archive_is_told_what_a_bundle_is(mainstay: Program, root: Path) -> None:

@@ -1,1 +1,1 @@
-"""The command line: one file per command in `commands/`; nothing is decided here."""
+"""The command line: parses arguments, calls the other packages, prints results. `commands/` has one file per command."""

@@ -1,4 +1,4 @@
-"""Makes a systemd unit of the agent, with the same engine that the agent itself uses."""
+"""Installs the agent as a systemd unit, with the convergence engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from mainstay.foundation.yaml.scalars import Node
 
 UNIT_PATH = "/etc/systemd/system/mainstay-agent.service"
-# The resource at hand is finished first, and may be a long command. What commands left running is not the agent's.
+# TimeoutStopSec: on SIGTERM the agent finishes the current resource, which may be a long command.
+# KillMode=process: processes that commands left running stay alive.
 UNIT = """\
 [Unit]
 Description=Mainstay agent
@@ -36,7 +37,7 @@ WantedBy=multi-user.target
 
 def install(arguments: argparse.Namespace) -> int:
     from mainstay.agent.enrolment import NotEnrolled, default_path, read_enrolment
-    from mainstay.cli.local_run import carry_out, catch_signals
+    from mainstay.cli.local_run import catch_signals, run_and_report
     from mainstay.cli.views.run_display import RunDisplay
     from mainstay.converge.apply import Options
     from mainstay.converge.run import RunRequest
@@ -48,7 +49,7 @@ def install(arguments: argparse.Namespace) -> int:
     except NotEnrolled as problem:
         raise CommandRefused(str(problem)) from None
     if os.geteuid() != 0:
-        raise CommandRefused("`mainstay agent install` makes a unit of the system, so it must run as root")
+        raise CommandRefused("`mainstay agent install` creates a systemd system unit: run it as root")
     content = UNIT.format(command=" ".join(_quoted(word) for word in _command(arguments, place)))
     document: Node = [
         {
@@ -76,7 +77,7 @@ def install(arguments: argparse.Namespace) -> int:
             ]
         },
     ]
-    return carry_out(
+    return run_and_report(
         lambda observer, stop: RunRequest(
             "agent install",
             document=document,
@@ -94,7 +95,7 @@ def install(arguments: argparse.Namespace) -> int:
 
 
 def _command(arguments: argparse.Namespace, place: str) -> list[str]:
-    """What the unit runs: this very program, with the options that were given."""
+    """The command of the unit: this program with the options of `agent install`."""
     words = [os.path.abspath(sys.argv[0]), "agent", "run", "--config", place]
     words += ["--jobs", str(arguments.jobs), "--lease", arguments.lease, "--drift-interval", arguments.drift_interval]
     words += ["--log-format", arguments.log_format]
@@ -108,6 +109,6 @@ def _command(arguments: argparse.Namespace, place: str) -> list[str]:
 
 
 def _quoted(word: str) -> str:
-    """As a word of ExecStart."""
-    plain = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
-    return plain if plain == word and " " not in word and word else f'"{plain}"'
+    """Escapes a word for ExecStart."""
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return escaped if escaped == word and " " not in word and word else f'"{escaped}"'

@@ -1,4 +1,4 @@
-"""Reads the YAML and JSON files that are given to commands."""
+"""Reads the YAML, JSON and text files named in arguments of commands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_FILE_BYTES = 4 * 1024 * 1024
 
 
 def read_document(file: str) -> Any:
-    """The JSON values of a YAML or JSON file; `-` is YAML from standard input."""
+    """Returns the content of a YAML or JSON file as JSON values. `-` reads YAML from standard input."""
     from mainstay.foundation.documents import read_json, read_yaml
     from mainstay.foundation.faults import DoesNotLoad
     from mainstay.foundation.yaml.document import decode

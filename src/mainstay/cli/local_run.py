@@ -1,11 +1,11 @@
-"""What the commands that run a manifest share: their options, the run with its signals, and its exit code."""
+"""Shared by commands that run a manifest: value options, signal handling, the run, its output and its exit code."""
 
 from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
 
-from mainstay.cli.main import CommandRefused, complain
+from mainstay.cli.main import CommandRefused, print_error
 from mainstay.converge.contract import StopFlag, Stopped
 from mainstay.converge.host.state import Unusable
 from mainstay.converge.json_lines import finite, report_pieces
@@ -32,45 +32,55 @@ SIGNAL_EXITS = {"SIGINT": 130, "SIGTERM": 143}
 
 
 def add_value_options(parser: argparse.ArgumentParser) -> None:
-    """Where data and facts come from beside the manifest."""
+    """Adds the options for data and facts from outside the manifest."""
     group = parser.add_argument_group("values")
     group.add_argument(
-        "--data", metavar="FILE", action="append", default=[], help="data over the manifest's own (YAML or JSON)"
+        "--data",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="data that overrides the manifest's data (YAML or JSON)",
     )
     group.add_argument(
-        "--set", metavar="KEY=VALUE", action="append", default=[], help="one value over all data; dotted keys nest"
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="one value that overrides all data; dotted keys nest",
     )
     group.add_argument(
         "--values",
         metavar="FILE",
         action="append",
         default=[],
-        help="further roots for look-ups, one per top-level key",
+        help="additional roots for lookups, one per top-level key",
     )
-    group.add_argument("--facts", metavar="FILE", action="append", default=[], help="facts over the host's own")
-    group.add_argument("--fact", metavar="KEY=VALUE", action="append", default=[], help="one fact over all others")
+    group.add_argument(
+        "--facts", metavar="FILE", action="append", default=[], help="facts that override the host's facts"
+    )
+    group.add_argument(
+        "--fact", metavar="KEY=VALUE", action="append", default=[], help="one fact that overrides all others"
+    )
 
 
 def value_layers(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The request's part that `add_value_options` gives."""
+    """The fields of a RunRequest that the options of `add_value_options` set."""
     roots: dict[str, Any] = {}
     for path in arguments.values:
         roots.update(read_values(path))
     taken = sorted(roots.keys() & {"data", "facts", "environ"})
     if taken:
-        raise CommandRefused(
-            f"--values: {', '.join(taken)} is a root of its own; use --data, --facts or another name"
-        )
+        raise CommandRefused(f"--values: {', '.join(taken)} is a reserved root; use --data, --facts or another name")
     return {
         "data_layers": [read_values(path) for path in arguments.data]
-        + [assignment(text, "--set") for text in arguments.set],
+        + [parse_assignment(text, "--set") for text in arguments.set],
         "facts_layers": [read_values(path) for path in arguments.facts]
-        + [assignment(text, "--fact") for text in arguments.fact],
+        + [parse_assignment(text, "--fact") for text in arguments.fact],
         "roots": roots,
     }
 
 
-def assignment(text: str, option: str) -> dict[str, Any]:
+def parse_assignment(text: str, option: str) -> dict[str, Any]:
     key, separator, value = text.partition("=")
     if not separator or not all(key.split(".")):
         raise CommandRefused(f"{option} takes KEY=VALUE with a dotted key, such as web.port=80; got {text!r}")
@@ -83,7 +93,7 @@ def assignment(text: str, option: str) -> dict[str, Any]:
     return nest(key, core_value(value))
 
 
-def duration(text: str | None) -> float:
+def parse_lock_wait(text: str | None) -> float:
     if text is None:
         return 0.0
     try:
@@ -93,17 +103,17 @@ def duration(text: str | None) -> float:
 
 
 def catch_signals(stop: StopFlag) -> None:
-    """The first SIGINT or SIGTERM ends the run in order; a command that is running is ended with it."""
+    """On SIGINT or SIGTERM the run stops cleanly, and a running command is terminated."""
     import signal
 
-    def ask(number: int, _frame: object) -> None:
+    def request_stop(number: int, _frame: object) -> None:
         stop.request(signal.Signals(number).name, at_once=True)
 
-    signal.signal(signal.SIGINT, ask)
-    signal.signal(signal.SIGTERM, ask)
+    signal.signal(signal.SIGINT, request_stop)
+    signal.signal(signal.SIGTERM, request_stop)
 
 
-def carry_out(
+def run_and_report(
     make_request: Callable[[Observer, StopFlag], RunRequest],
     observer: Observer,
     *,
@@ -111,10 +121,10 @@ def carry_out(
     report_file: str | None,
     detailed: bool,
 ) -> int:
-    """Runs, shows, and turns what happened into an exit code. `make_request` gets the observer and the stop flag."""
+    """Runs the request, prints its report and returns the exit code."""
     import gc
 
-    # Objects of a run live until its end; looking through them again and again finds nothing.
+    # The objects of a run live until it ends, so collections find nothing.
     gc.disable()
     stop = StopFlag()
     try:
@@ -124,23 +134,23 @@ def carry_out(
         return DETAILED_DOES_NOT_LOAD if detailed else EXIT_DOES_NOT_LOAD
     except Stopped:
         return SIGNAL_EXITS[stop.reason or "SIGINT"]
-    except Locked as busy:
+    except Locked as refusal:
         if as_json:
-            print_json({"error": str(busy)})
+            print_json({"error": str(refusal)})
             return EXIT_LOCKED
-        raise CommandRefused(str(busy), exit_code=EXIT_LOCKED) from None
+        raise CommandRefused(str(refusal), exit_code=EXIT_LOCKED) from None
     except Unusable as refusal:
         raise CommandRefused(str(refusal)) from None
     finally:
-        # Whatever ended it, what it did before is seen.
+        # Print buffered lines however the run ended.
         observer.about_to_wait()
     _show_report(session, report, observer, as_json=as_json, report_file=report_file)
     return _exit_code(report, detailed=detailed)
 
 
 @contextmanager
-def or_exit(*, as_json: bool, exit_code: int = EXIT_DOES_NOT_LOAD) -> Iterator[None]:
-    """Shows faults and ends the command where something does not load."""
+def exit_on_faults(*, as_json: bool, exit_code: int = EXIT_DOES_NOT_LOAD) -> Iterator[None]:
+    """Prints the faults and exits if a document does not load."""
     try:
         yield
     except DoesNotLoad as refusal:
@@ -151,7 +161,7 @@ def or_exit(*, as_json: bool, exit_code: int = EXIT_DOES_NOT_LOAD) -> Iterator[N
 
 
 def load_or_exit(path: str, layers: Callable[[], dict[str, Any]], *, as_json: bool) -> Manifest:
-    with or_exit(as_json=as_json):
+    with exit_on_faults(as_json=as_json):
         return load(RunRequest(path, **layers()))[1]
 
 
@@ -173,23 +183,23 @@ def _show_report(
         try:
             session.write_report(report_file, report)
         except OSError as error:
-            report.warnings.append(f"--report {report_file} could not be written: {error.strerror}")
+            report.warnings.append(f"cannot write --report {report_file}: {error.strerror}")
     if as_json:
         report.complete(session.host.files)
         print_pieces(report_pieces(report))
     elif isinstance(observer, RunDisplay):
         observer.finish(report)
     for warning in report.warnings:
-        complain(f"warning: {warning}")
-    if isinstance(observer, RunDisplay) and observer.lost is not None:
-        raise observer.lost
+        print_error(f"warning: {warning}")
+    if isinstance(observer, RunDisplay) and observer.write_error is not None:
+        raise observer.write_error
 
 
 def print_json(document: object) -> None:
-    """A document that may also be read by people. Reports, which may be large, have `print_pieces`."""
+    """Prints an indented document. Large reports use `print_pieces`."""
     from json import dumps
 
-    # Lone surrogates stand for bytes that are not UTF-8 in a file's name; JSON can only escape them.
+    # Lone surrogates represent non-UTF-8 bytes of file names; JSON can only escape them.
     text = dumps(finite(document), ensure_ascii=False, indent=1)
     print_pieces((text.encode("utf-8", "backslashreplace"), b"\n"))
 

@@ -1,4 +1,4 @@
-"""The one door of the program: finds the command's file, loads only that, and turns refusals into exit codes."""
+"""Entry point: loads the module of the requested command, runs it, and turns refusals into exit codes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 EXIT_USAGE = 2
-# What other tools call our options.
-OTHER_NAMES = {"--dry-run": "--noop", "--check": "--noop", "-n": "--noop", "--extra-vars": "--set"}
+# Names of our options in other tools.
+FOREIGN_OPTIONS = {"--dry-run": "--noop", "--check": "--noop", "-n": "--noop", "--extra-vars": "--set"}
 
 
 class CommandRefused(Exception):
-    """The command cannot be carried out as asked; the text says what is wrong and what to do."""
+    """The command cannot run as requested. The text states the problem and the way out."""
 
     def __init__(self, message: str, *, exit_code: int = EXIT_USAGE) -> None:
         super().__init__(message)
@@ -28,22 +28,22 @@ class CommandRefused(Exception):
 
 
 def program() -> NoReturn:
-    """The installed command. Ends the process without taking it apart, which would cost a tenth of a small run."""
+    """The installed command. Skips interpreter teardown, which takes a tenth of a small run."""
     code = main()
     threading = sys.modules.get("threading")
     if threading is not None and threading.active_count() > 1:
-        # Threads may still have something to finish.
-        _give_up_unwritable()
+        # sys.exit waits for the threads.
+        _discard_unwritable_output()
         sys.exit(code)
     import atexit
 
     atexit._run_exitfuncs()
-    _give_up_unwritable()
+    _discard_unwritable_output()
     os._exit(code)
 
 
-def _give_up_unwritable() -> None:
-    """Keeps the interpreter from complaining at exit about what cannot be written."""
+def _discard_unwritable_output() -> None:
+    """Redirects streams that cannot be flushed, so that the interpreter prints no error at exit."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -53,38 +53,38 @@ def _give_up_unwritable() -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
-    _mend_streams()
+    _reopen_closed_streams()
     try:
         code = _dispatch(arguments)
         sys.stdout.flush()
     except CommandRefused as refusal:
-        complain(str(refusal))
+        print_error(str(refusal))
         return refusal.exit_code
     except BrokenPipeError:
-        # The reader went away (`| head`): stop quietly.
+        # The reader closed the pipe (`| head`).
         return 141
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
-        complain(f"{error.strerror or error}{where}")
+        print_error(f"{error.strerror or error}{where}")
         return 1
     except KeyboardInterrupt:
         return 130
     return code
 
 
-def _mend_streams() -> None:
-    """Whoever starts us may have closed some: what is opened first would take their place, and be written to."""
+def _reopen_closed_streams() -> None:
+    """Opens /dev/null for closed streams: otherwise the next opened file gets their descriptor and receives the output."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         stream = getattr(sys, name)
         if stream is None:
             place = os.open(os.devnull, os.O_RDWR)
-            setattr(sys, name, open(place, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115  # open to the end
+            setattr(sys, name, open(place, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115  # stays open
         elif number and hasattr(stream, "reconfigure"):
-            # Not every terminal knows every character.
+            # The terminal encoding may lack characters.
             stream.reconfigure(errors="backslashreplace")
 
 
-def complain(text: str) -> None:
+def print_error(text: str) -> None:
     from mainstay.cli.views.run_display import printable
 
     for stream in (sys.stdout, sys.stderr):
@@ -106,12 +106,12 @@ def _dispatch(arguments: list[str]) -> int:
     if name in ("-V", "--version"):
         print(f"mainstay {__version__}")
         return 0
-    command = load(name)
+    command = load_command(name)
     if command is None:
         from mainstay.foundation.suggestions import did_you_mean
 
-        meant = did_you_mean(name, names())
-        raise CommandRefused(f"there is no command {name!r}{meant}; `mainstay --help` lists them")
+        hint = did_you_mean(name, command_names())
+        raise CommandRefused(f"there is no command {name!r}{hint}; `mainstay --help` lists them")
     words = arguments[1:]
     parser = make_parser(name, command, words)
     try:
@@ -119,21 +119,21 @@ def _dispatch(arguments: list[str]) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("mainstay"):
             raise
-        # A host is installed without what only the control plane needs.
+        # An agent host has no server packages.
         raise CommandRefused(
-            f"the server's parts are not installed ({error.name}): pip install 'mainstay[server]'"
+            f"the server packages are not installed ({error.name} is missing): pip install 'mainstay[server]'"
         ) from None
     return code
 
 
-def names() -> list[str]:
-    """Every command, from the folder that holds them."""
+def command_names() -> list[str]:
+    """All commands: the modules of `commands/`."""
     from mainstay.foundation.module_names import module_names
 
     return module_names([os.path.join(os.path.dirname(__file__), "commands")])
 
 
-def load(name: str) -> ModuleType | None:
+def load_command(name: str) -> ModuleType | None:
     from importlib import import_module
 
     if not name.isidentifier() or name.startswith("_"):
@@ -148,29 +148,29 @@ def load(name: str) -> ModuleType | None:
 
 
 def make_parser(name: str, command: ModuleType, words: Sequence[str] = ()) -> argparse.ArgumentParser:
-    """The parser of one command; `words` are what it will be given, for better messages."""
+    """The parser of one command. `words` are the arguments it will parse, used in error messages."""
     import argparse
 
-    # argparse would look for translations of its own words; there are none, and looking costs more than parsing.
+    # Skip gettext: there are no translations, and the lookup takes longer than parsing.
     vars(argparse)["_"] = str
 
     class Parser(argparse.ArgumentParser):
-        """argparse, with a way out in each message."""
+        """Adds a hint to each error message."""
 
         def error(self, message: str) -> NoReturn:
-            raise CommandRefused(f"{message}{self.way_out(message)}\nSee `{self.prog} --help`.")
+            raise CommandRefused(f"{message}{self.hint(message)}\nSee `{self.prog} --help`.")
 
-        def way_out(self, message: str) -> str:
-            hint = _switch_hint(words, _options_of(self))
-            if hint:
-                return hint
+        def hint(self, message: str) -> str:
+            switch_hint = _switch_hint(words, _options_of(self))
+            if switch_hint:
+                return switch_hint
             _, found, rest = message.partition("unrecognized arguments: ")
             if not found or not rest:
                 return ""
             from mainstay.foundation.suggestions import did_you_mean
 
             word = rest.split()[0].partition("=")[0]
-            return did_you_mean(OTHER_NAMES.get(word, word), _options_of(self))
+            return did_you_mean(FOREIGN_OPTIONS.get(word, word), _options_of(self))
 
     parser = Parser(
         prog=f"mainstay {name}",
@@ -183,19 +183,19 @@ def make_parser(name: str, command: ModuleType, words: Sequence[str] = ()) -> ar
 
 
 def _switch_hint(words: Sequence[str], options: Sequence[str]) -> str:
-    """`--enable false` and `--enable=false` are how others say `--no-enable`."""
+    """Other tools write `--enable false` or `--enable=false` for `--no-enable`."""
     from itertools import pairwise
 
     joined = (word.split("=", 1) for word in words if "=" in word)
     for option, value in (*pairwise(words), *joined):
         negated = f"--no-{option.removeprefix('--')}"
         if negated in options and value in ("true", "false"):
-            return f"; a switch takes no value, write {option if value == 'true' else negated}"
+            return f"; a switch takes no value, use {option if value == 'true' else negated}"
     return ""
 
 
 def _options_of(parser: argparse.ArgumentParser) -> list[str]:
-    """Every option of a parser, those of its sub-commands included."""
+    """All options of a parser and its sub-commands."""
     found: list[str] = []
     for action in parser._actions:
         found += action.option_strings
@@ -205,34 +205,34 @@ def _options_of(parser: argparse.ArgumentParser) -> list[str]:
 
 
 def _help_width() -> int:
-    """argparse would ask a module for this that costs more to load than argparse itself."""
+    """Replaces `shutil.get_terminal_size`: importing shutil takes longer than importing argparse."""
     try:
         return min(os.get_terminal_size().columns - 2, 110)
     except OSError:
         return 98
 
 
-def at_least_one(text: str) -> int:
-    """The value of an option that counts."""
+def positive_integer(text: str) -> int:
+    """Parses the value of a counting option."""
     from argparse import ArgumentTypeError
 
     from mainstay.foundation.numbers import LARGEST_NUMBER, parse_count
 
     number = parse_count(text, 1, LARGEST_NUMBER)
     if number is None:
-        raise ArgumentTypeError(f"must be a number from 1 on, not {text!r}")
+        raise ArgumentTypeError(f"must be a whole number of at least 1, not {text!r}")
     return number
 
 
 def _overview() -> str:
-    rows = [(name, command.SUMMARY) for name in names() if (command := load(name)) is not None]
+    rows = [(name, command.SUMMARY) for name in command_names() if (command := load_command(name)) is not None]
     width = max((len(name) for name, _ in rows), default=0)
     lines = [
         "usage: mainstay COMMAND …",
         "",
-        "Brings hosts to what a manifest says, and offers services on them.",
+        "Applies manifests to hosts, and offers services on them.",
         "",
     ]
     lines += [f"  {name:<{width}}  {summary}" for name, summary in rows]
-    lines += ["", "`mainstay COMMAND --help` tells more."]
+    lines += ["", "`mainstay COMMAND --help` describes a command."]
     return "\n".join(lines)

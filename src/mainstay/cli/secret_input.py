@@ -1,4 +1,4 @@
-"""Takes what must not be on a command line: asked for without echo on a terminal, read from standard input otherwise."""
+"""Reads secrets: prompts without echo on a terminal, else reads standard input. Secrets are never arguments."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import sys
 
 from mainstay.cli.main import CommandRefused
 
-LARGEST_BYTES = 1024 * 1024
+MAX_BYTES = 1024 * 1024
 
 
-def ask_secret(question: str) -> str:
+def prompt_secret(prompt: str) -> str:
     if sys.stdin.isatty():
         from getpass import getpass
 
         try:
-            return getpass(f"{question}: ")
+            return getpass(f"{prompt}: ")
         except EOFError:
-            raise CommandRefused("nothing was given") from None
-    text = sys.stdin.buffer.read(LARGEST_BYTES + 1)
-    if len(text) > LARGEST_BYTES:
-        raise CommandRefused(f"standard input holds more than {LARGEST_BYTES} bytes")
+            raise CommandRefused("no input") from None
+    text = sys.stdin.buffer.read(MAX_BYTES + 1)
+    if len(text) > MAX_BYTES:
+        raise CommandRefused(f"standard input is larger than {MAX_BYTES} bytes")
     try:
         return without_last_newline(text.decode())
     except UnicodeDecodeError:
@@ -27,5 +27,5 @@ def ask_secret(question: str) -> str:
 
 
 def without_last_newline(text: str) -> str:
-    """Editors and `echo` end a file with one; it is not part of a secret."""
+    """Editors and `echo` add a final newline that is not part of the secret."""
     return text.removesuffix("\n").removesuffix("\r")

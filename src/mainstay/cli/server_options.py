@@ -1,4 +1,4 @@
-"""The options of commands that open the server's database: its settings as flags, and the file they may come from."""
+"""Options of commands that open the server's database: server settings as flags, and --config."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable
 
-# The settings that are flags of `mainstay server`.
+# Settings that are flags of `mainstay server`.
 METAVARS = {"host": "ADDRESS", "port": "N", "data_dir": "DIR", "database_url": "URL"}
-WHERE_THE_DATABASE_IS = ("data_dir", "database_url")
+DATABASE_SETTINGS = ("data_dir", "database_url")
 
 
 def add_setting_options(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
     try:
         from mainstay.control.settings import describe_settings
     except ModuleNotFoundError:
-        # Without the server's packages the command refuses to run; completion still lists its options.
+        # Without the server packages the command cannot run, but completion still lists its options.
         helps = {}
     else:
         helps = {name: setting.help for name, setting in describe_settings().items()}
@@ -24,4 +24,4 @@ def add_setting_options(parser: argparse.ArgumentParser, names: Iterable[str]) -
         kind = int if name == "port" else str
         flag = f"--{name.replace('_', '-')}"
         parser.add_argument(flag, metavar=METAVARS[name], type=kind, help=helps.get(name))
-    parser.add_argument("--config", metavar="FILE", help="settings as TOML; the keys are the names of the settings")
+    parser.add_argument("--config", metavar="FILE", help="TOML file with server settings")

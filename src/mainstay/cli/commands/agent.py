@@ -1,8 +1,8 @@
-"""The agent of this host: carries out what is ordered in a control plane, and reports back.
+"""Runs the agent of this host, which executes the jobs of a control plane.
 
-`agent enroll URL CODE` lets this host in, once, with a code from the control plane; `agent run` then works until it is
-told to stop (SIGTERM: the resource at hand is finished, the job is given back); `agent install` makes a systemd unit of
-it. Address and token are kept in `agent.json` of the configuration directory, readable by its user only."""
+`agent enroll URL CODE` enrolls this host with a one-time code from `mainstay agents add`. `agent run` executes jobs until
+SIGTERM, then finishes the current resource and releases its jobs. `agent install` installs the agent as a systemd unit.
+Address and token are stored in `agent.json` in the configuration directory, readable only by its user."""
 
 from __future__ import annotations
 
@@ -14,41 +14,50 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-SUMMARY = "work for a control plane on this host"
-LEAST_LEASE_SECONDS, LONGEST_LEASE_SECONDS = 10, 600
+SUMMARY = "run the agent on this host"
+MIN_LEASE_SECONDS, MAX_LEASE_SECONDS = 10, 600
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="enroll|run|install")
-    enroll = verbs.add_parser("enroll", help="let this host in with a code", allow_abbrev=False)
+    enroll = verbs.add_parser("enroll", help="enroll this host with a one-time code", allow_abbrev=False)
     enroll.add_argument("url", metavar="URL", help="address of the control plane")
-    enroll.add_argument("code", metavar="CODE", help="works once, within 15 minutes")
-    enroll.add_argument("--ca-file", metavar="FILE", help="certificates to trust besides the system's")
-    run = verbs.add_parser("run", help="work until told to stop", allow_abbrev=False)
-    install = verbs.add_parser("install", help="make a systemd unit of it, and start that", allow_abbrev=False)
-    install.add_argument("--noop", action="store_true", help="say what would be done; touch nothing")
+    enroll.add_argument("code", metavar="CODE", help="one-time code, valid for 15 minutes")
+    enroll.add_argument("--ca-file", metavar="FILE", help="CA certificates to trust in addition to the system's")
+    run = verbs.add_parser("run", help="run the agent until SIGTERM", allow_abbrev=False)
+    install = verbs.add_parser("install", help="install the agent as a systemd unit and start it", allow_abbrev=False)
+    install.add_argument("--noop", action="store_true", help="dry run: show what would change, change nothing")
     for verb in (enroll, run, install):
-        verb.add_argument("--config", metavar="FILE", help="the enrolment; agent.json when not given")
+        verb.add_argument(
+            "--config", metavar="FILE", help="enrollment file (default agent.json in the configuration directory)"
+        )
     for verb in (run, install):
         _add_run_options(verb)
 
 
 def _add_run_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--jobs", metavar="N", type=int, default=4, help="how many jobs side by side; 4")
-    parser.add_argument("--lease", metavar="DURATION", default="60s", help="how long a job is held unrenewed; 60s")
+    parser.add_argument("--jobs", metavar="N", type=int, default=4, help="number of parallel jobs (default 4)")
+    parser.add_argument("--lease", metavar="DURATION", default="60s", help="lease of a job (default 60s)")
     parser.add_argument(
-        "--drift-interval", metavar="DURATION", default="5m", help="how often drift is looked for; 5m, 0s never"
+        "--drift-interval",
+        metavar="DURATION",
+        default="5m",
+        help="time between drift checks (default 5m); 0s turns them off",
     )
     parser.add_argument(
         "--blueprint",
         metavar="DIR",
         action="append",
         default=[],
-        help="use this directory for its service type; nothing is fetched then",
+        help="use this directory for its service type instead of the pushed blueprint",
     )
-    parser.add_argument("--root", metavar="DIR", default="", help="what manifests find as service.root; empty")
-    parser.add_argument("--metrics-port", metavar="N", type=int, help="/metrics and /healthz on loopback")
-    parser.add_argument("--log-format", choices=("lines", "json"), default="lines", help="lines or json")
+    parser.add_argument(
+        "--root", metavar="DIR", default="", help="value of service.root in manifests (default empty)"
+    )
+    parser.add_argument(
+        "--metrics-port", metavar="N", type=int, help="serve /metrics and /healthz on this loopback port"
+    )
+    parser.add_argument("--log-format", choices=("lines", "json"), default="lines", help="log format (default lines)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -67,18 +76,16 @@ def _enroll(arguments: argparse.Namespace) -> int:
 
     place = arguments.config or default_path(os.environ)
     if not arguments.url.startswith(("http://", "https://")):
-        raise CommandRefused(f"{arguments.url} is not an address; it begins with https:// or http://")
+        raise CommandRefused(f"{arguments.url} is not a server address; it must begin with https:// or http://")
     try:
         enrolment = enrol(arguments.url, arguments.code, place, arguments.ca_file)
     except Unreachable as error:
         raise CommandRefused(f"{error}; is the server running there?", exit_code=1) from None
     except ServerRefusal as refusal:
-        way_out = "\n`mainstay agents code AGENT`, where somebody is logged in, makes a new one."
-        raise CommandRefused(
-            f"the server refuses: {refusal}{way_out if 'this code' in str(refusal) else ''}"
-        ) from None
-    print(f"Enrolled as agent {enrolment.agent_id}; the token is kept in {place}.")
-    print("`mainstay agent run` starts to work, `mainstay agent install` makes a unit of it.")
+        hint = "\nCreate a new code with `mainstay agents code AGENT`, on a machine where you are logged in."
+        raise CommandRefused(f"the server refused: {refusal}{hint if refusal.code == 'bad_code' else ''}") from None
+    print(f"Enrolled as agent {enrolment.agent_id}. The token is stored in {place}.")
+    print("Start the agent with `mainstay agent run`, or install it as a systemd unit with `mainstay agent install`.")
     return 0
 
 
@@ -89,11 +96,11 @@ def _work(arguments: argparse.Namespace) -> int:
     from mainstay.agent.log import Log
     from mainstay.agent.loop import AgentLoop, AgentSettings, AlreadyRunning
     from mainstay.agent.metrics import serve_metrics
-    from mainstay.cli.local_run import or_exit
+    from mainstay.cli.local_run import exit_on_faults
     from mainstay.converge.host.state import StateDirectory, state_path
 
     settings = AgentSettings(
-        jobs=_count(arguments.jobs),
+        jobs=_job_count(arguments.jobs),
         lease_seconds=_lease_seconds(arguments.lease),
         drift_seconds=_drift_seconds(arguments.drift_interval),
         blueprints=arguments.blueprint,
@@ -102,7 +109,7 @@ def _work(arguments: argparse.Namespace) -> int:
         enrolment = read_enrolment(arguments.config or default_path(os.environ))
     except NotEnrolled as problem:
         raise CommandRefused(str(problem)) from None
-    with or_exit(as_json=False):
+    with exit_on_faults(as_json=False):
         check_local(arguments.blueprint)
         state = StateDirectory(state_path(os.environ))
         root = os.path.abspath(arguments.root) if arguments.root else ""
@@ -119,21 +126,21 @@ def _work(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _count(jobs: int) -> int:
+def _job_count(jobs: int) -> int:
     if not 1 <= jobs <= 100:
         raise CommandRefused("--jobs must be from 1 to 100")
     return jobs
 
 
 def _drift_seconds(text: str) -> float:
-    """0: never."""
+    """0 turns drift checks off."""
     return 0.0 if text in ("0", "0s") else _seconds(text, "--drift-interval")
 
 
 def _lease_seconds(text: str) -> int:
     found = _seconds(text, "--lease")
-    if not LEAST_LEASE_SECONDS <= found <= LONGEST_LEASE_SECONDS:
-        raise CommandRefused(f"--lease must be from {LEAST_LEASE_SECONDS}s to {LONGEST_LEASE_SECONDS // 60}m")
+    if not MIN_LEASE_SECONDS <= found <= MAX_LEASE_SECONDS:
+        raise CommandRefused(f"--lease must be from {MIN_LEASE_SECONDS}s to {MAX_LEASE_SECONDS // 60}m")
     return int(found)
 
 

@@ -1,12 +1,12 @@
-"""Lists agents. `agents add NAME --serves TYPE` lets a new one in: it makes what is missing (the provider participant,
-an agent type that lists the service types, the agent) and prints the code to enrol the host with.
-`agents code NAME` makes another code; a code is good for 15 minutes and for one host."""
+"""Lists agents. `agents add NAME --serves TYPE` adds an agent: it creates the missing objects (provider participant,
+agent type, agent) and prints the enrollment code for the host. `agents code NAME` creates another code.
+A code works once and expires after 15 minutes."""
 
 from __future__ import annotations
 
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.remote.addresses import is_loopback
-from mainstay.cli.remote.connection import connected, find_named, find_type, print_warning, some
+from mainstay.cli.remote.connection import connected, find_named, find_type, list_items, print_warning
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import BAD, BUSY, DIM, GOOD, age, print_table
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from mainstay.agent.client import Client
     from mainstay.cli.views.tables import Cell
 
-SUMMARY = "list agents, or let a new one in"
+SUMMARY = "list agents, or add one"
 PROVIDER = "operator"
-LONGEST_NAME = 100
+MAX_NAME_LENGTH = 100
 COLOURS = {"Connected": GOOD, "New": BUSY, "Disconnected": BUSY, "Error": BAD, "Disabled": DIM}
 
 
@@ -29,23 +29,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("verb", metavar="add|code", nargs="?", choices=("add", "code"), help="what to do")
     parser.add_argument("name", metavar="AGENT", nargs="?", help="the agent's name")
     parser.add_argument(
-        "--serves", metavar="TYPE", action="append", default=[], help="add: service types it can serve, with commas"
+        "--serves",
+        metavar="TYPE",
+        action="append",
+        default=[],
+        help="add: service types that the agent serves, separated by commas",
     )
     parser.add_argument(
-        "--provider", metavar="PARTICIPANT", help=f"add: whose agent it is; yourself, or for an admin {PROVIDER}"
+        "--provider",
+        metavar="PARTICIPANT",
+        help=f"add: provider of the agent (default: you; for an admin {PROVIDER})",
     )
-    parser.add_argument("--tag", metavar="TAG", action="append", default=[], help="add: orders may ask for it")
-    parser.add_argument("-q", "--quiet", action="store_true", help="add, code: print the code and nothing else")
-    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    parser.add_argument("--tag", metavar="TAG", action="append", default=[], help="add: tag that orders can select")
+    parser.add_argument("-q", "--quiet", action="store_true", help="add, code: print only the code")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.verb and not arguments.name:
-        raise CommandRefused(f"say which: mainstay agents {arguments.verb} NAME")
+        raise CommandRefused(f"name the agent: mainstay agents {arguments.verb} NAME")
     if arguments.verb == "add" and not arguments.serves:
-        raise CommandRefused("say what it serves: --serves TYPE; `mainstay types` lists them")
+        raise CommandRefused("name the service types of the agent: --serves TYPE; `mainstay types` lists them")
     if arguments.verb != "add" and (arguments.serves or arguments.provider or arguments.tag):
-        raise CommandRefused("--serves, --provider and --tag go with `mainstay agents add NAME`")
+        raise CommandRefused("--serves, --provider and --tag are options of `mainstay agents add NAME`")
     with connected(arguments) as client:
         if arguments.verb is None:
             return _list_agents(client, arguments)
@@ -63,15 +69,17 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.quiet:
             print(code["code"])
             return 0
-        print("Type this on the host within 15 minutes, as the user that the agent is to run as:\n")
+        print("Run this on the host within 15 minutes, as the user of the agent:\n")
         print(f"  mainstay agent enroll {client.url} {code['code']}\n")
         if is_loopback(client.url):
-            print_warning(f"{client.url} is this machine; on another host use an address that it reaches")
+            print_warning(
+                f"{client.url} is a loopback address; on another host use an address that reaches this server"
+            )
     return 0
 
 
 def _list_agents(client: Client, arguments: argparse.Namespace) -> int:
-    found = some(client, "/agents", {"sort": "name"})
+    found = list_items(client, "/agents", {"sort": "name"})
     if arguments.json:
         from mainstay.cli.local_run import print_json
 
@@ -79,12 +87,13 @@ def _list_agents(client: Client, arguments: argparse.Namespace) -> int:
         return 0
     if not found:
         print(
-            "There is no agent here; its provider and admins see one. `mainstay agents add NAME --serves TYPE` lets one in."
+            "There is no agent yet, or you may not see it: only its provider and admins do. "
+            "`mainstay agents add NAME --serves TYPE` adds one."
         )
         return 0
-    providers = {each["id"]: each["name"] for each in some(client, "/participants")}
-    types = {each["id"]: each for each in some(client, "/agent-types")}
-    serves = {each["id"]: each["name"] for each in some(client, "/service-types")}
+    providers = {each["id"]: each["name"] for each in list_items(client, "/participants")}
+    types = {each["id"]: each for each in list_items(client, "/agent-types")}
+    serves = {each["id"]: each["name"] for each in list_items(client, "/service-types")}
     rows = []
     for agent in found:
         served = types.get(agent["agentTypeId"], {}).get("serviceTypeIds", [])
@@ -94,11 +103,11 @@ def _list_agents(client: Client, arguments: argparse.Namespace) -> int:
 
 
 def _row(agent: Mapping[str, Any], providers: Mapping[str, str], serves: str) -> list[Cell]:
-    seen = agent["lastStatusUpdate"]
+    last_seen = agent["lastStatusUpdate"]
     return [
         agent["name"],
         (agent["status"], COLOURS.get(agent["status"], "")),
-        "never" if seen == agent["createdAt"] else f"{age(seen)} ago",
+        "never" if last_seen == agent["createdAt"] else f"{age(last_seen)} ago",
         serves,
         ", ".join(agent["tags"]),
         providers.get(agent["providerId"], agent["providerId"]),
@@ -106,20 +115,20 @@ def _row(agent: Mapping[str, Any], providers: Mapping[str, str], serves: str) ->
 
 
 def _add(client: Client, arguments: argparse.Namespace) -> Any:
-    """The agent; one that is there already, and serves what is asked, is taken as it is."""
+    """Returns the new agent, or the existing agent of this name if it serves all requested types."""
     names = [name for text in arguments.serves for name in text.split(",") if name]
     wanted = {find_type(client, name)["id"] for name in names}
     provider_id = _find_provider(client, arguments)
-    for agent in some(client, "/agents", {"name": arguments.name, "providerId": provider_id}):
+    for agent in list_items(client, "/agents", {"name": arguments.name, "providerId": provider_id}):
         if agent["name"] == arguments.name:
             served = client.get(f"/agent-types/{agent['agentTypeId']}")["serviceTypeIds"]
             if not wanted <= set(served):
                 raise CommandRefused(
-                    f"there is already an agent {arguments.name!r}, and it does not serve all of {', '.join(names)}; "
-                    "an admin adds them to its agent type: PATCH "
+                    f"agent {arguments.name!r} already exists and does not serve all of {', '.join(names)}; "
+                    "as an admin, add them to its agent type: PATCH "
                     f"{client.url}/api/v1/agent-types/{agent['agentTypeId']} with serviceTypeIds"
                 )
-            _say(arguments, f"Agent {arguments.name} is there already.")
+            _print_note(arguments, f"Agent {arguments.name} already exists.")
             return agent
     body = {
         "name": arguments.name,
@@ -127,12 +136,12 @@ def _add(client: Client, arguments: argparse.Namespace) -> Any:
         "agentTypeId": _find_agent_type(client, arguments, wanted, names),
         "tags": arguments.tag,
     }
-    made = client.post("/agents", body)
-    _say(arguments, f"Made agent {made['name']}, which serves {', '.join(names)}.")
-    return made
+    created = client.post("/agents", body)
+    _print_note(arguments, f"Created agent {created['name']}, which serves {', '.join(names)}.")
+    return created
 
 
-def _say(arguments: argparse.Namespace, text: str) -> None:
+def _print_note(arguments: argparse.Namespace, text: str) -> None:
     if not arguments.json and not arguments.quiet:
         print(printable(text))
 
@@ -142,30 +151,30 @@ def _find_provider(client: Client, arguments: argparse.Namespace) -> str:
     if me["participantId"] and not arguments.provider:
         return str(me["participantId"])
     name = arguments.provider or PROVIDER
-    for each in some(client, "/participants", {"name": name}):
+    for each in list_items(client, "/participants", {"name": name}):
         if each["name"] == name:
             return str(each["id"])
-    made = client.post("/participants", {"name": name})
-    _say(arguments, f"Made participant {name}.")
-    return str(made["id"])
+    created = client.post("/participants", {"name": name})
+    _print_note(arguments, f"Created participant {name}.")
+    return str(created["id"])
 
 
 def _find_agent_type(client: Client, arguments: argparse.Namespace, wanted: set[str], names: list[str]) -> str:
-    """One that lists just these service types: orders of any other must not come to the host.
+    """Finds or creates an agent type with exactly these service types, so that the host gets no other orders.
 
-    Only admins make agent types, so a provider may have to take one that lists more, and is told so."""
-    fitting = [each for each in some(client, "/agent-types") if wanted <= set(each["serviceTypeIds"])]
+    Only admins create agent types; a provider gets the closest existing type and a warning."""
+    fitting = [each for each in list_items(client, "/agent-types") if wanted <= set(each["serviceTypeIds"])]
     closest = min(fitting, key=lambda each: len(each["serviceTypeIds"]), default=None)
     if closest is not None and set(closest["serviceTypeIds"]) == wanted:
         return str(closest["id"])
     if closest is not None and client.get("/tokens/me")["role"] != "admin":
         print_warning(
-            f"agent type {closest['name']} serves more than {', '.join(names)}; only an admin makes another"
+            f"agent type {closest['name']} serves more than {', '.join(names)}; only an admin can create another"
         )
         return str(closest["id"])
-    name = "+".join(names)[:LONGEST_NAME]
-    taken = {each["name"] for each in some(client, "/agent-types", {"name": name})}
-    body = {"name": f"{name} of {arguments.name}"[:LONGEST_NAME] if name in taken else name}
-    made = client.post("/agent-types", {**body, "serviceTypeIds": sorted(wanted)})
-    _say(arguments, f"Made agent type {made['name']}.")
-    return str(made["id"])
+    name = "+".join(names)[:MAX_NAME_LENGTH]
+    taken = {each["name"] for each in list_items(client, "/agent-types", {"name": name})}
+    body = {"name": f"{name} of {arguments.name}"[:MAX_NAME_LENGTH] if name in taken else name}
+    created = client.post("/agent-types", {**body, "serviceTypeIds": sorted(wanted)})
+    _print_note(arguments, f"Created agent type {created['name']}.")
+    return str(created["id"])

@@ -1,13 +1,13 @@
-"""Brings this host to what a manifest says.
+"""Applies a manifest to this host.
 
 MANIFEST is a YAML file, a bundle (.tar.gz, .tgz, .zip with manifest.yaml at its root), or - for standard input.
-Exit codes: 0 nothing failed, 1 a resource failed, 2 bad usage or a manifest that does not load, 3 locked."""
+Exit codes: 0 success, 1 a resource failed, 2 wrong usage or the manifest does not load, 3 another run holds the lock."""
 
 from __future__ import annotations
 
 import os
 
-from mainstay.cli.local_run import add_value_options, carry_out, catch_signals, duration, value_layers
+from mainstay.cli.local_run import add_value_options, catch_signals, parse_lock_wait, run_and_report, value_layers
 from mainstay.cli.main import CommandRefused
 
 TYPE_CHECKING = False
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from mainstay.converge.report import Observer
     from mainstay.converge.run import RunRequest
 
-SUMMARY = "bring this host to what a manifest says"
+SUMMARY = "apply a manifest to this host"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("manifest", metavar="MANIFEST")
-    parser.add_argument("--noop", action="store_true", help="say what would be done; touch nothing")
-    parser.add_argument("--diff", action="store_true", help="show what changes in files")
-    parser.add_argument("-v", "--verbose", action="store_true", help="show stable resources too")
-    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
-    parser.add_argument("--report", metavar="FILE", help="write the JSON document to a file (0600)")
+    parser.add_argument("--noop", action="store_true", help="dry run: show what would change, change nothing")
+    parser.add_argument("--diff", action="store_true", help="show file changes as diffs")
+    parser.add_argument("-v", "--verbose", action="store_true", help="also show stable resources")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--report", metavar="FILE", help="write the JSON report to a file (mode 0600)")
+    parser.add_argument("--tag", metavar="TAG", action="append", default=[], help="only resources with this tag")
     parser.add_argument(
-        "--tag", metavar="TAG", action="append", default=[], help="only resources that carry this tag"
+        "--lock-wait", metavar="DURATION", help="how long to wait for another run of this manifest, such as 30s"
     )
     parser.add_argument(
-        "--lock-wait", metavar="DURATION", help="wait so long for another run of this manifest, such as 30s"
-    )
-    parser.add_argument(
-        "--detailed-exitcodes", action="store_true", help="0 no change, 2 changed, 4 failed, 6 both, 1 did not load"
+        "--detailed-exitcodes",
+        action="store_true",
+        help="exit codes: 0 no change, 2 changed, 4 failed, 6 both, 1 does not load",
     )
     parser.add_argument("--monitor-only", action="store_true", help="run only the health checks")
     add_value_options(parser)
@@ -67,11 +67,11 @@ def run(arguments: argparse.Namespace) -> int:
             observer=observer,
             stop=stop,
             starting=lambda: catch_signals(stop),
-            lock_wait_seconds=duration(arguments.lock_wait),
+            lock_wait_seconds=parse_lock_wait(arguments.lock_wait),
             **value_layers(arguments),
         )
 
-    return carry_out(
+    return run_and_report(
         make_request,
         observer,
         as_json=arguments.json,

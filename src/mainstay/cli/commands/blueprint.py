@@ -1,9 +1,9 @@
-"""Blueprints: what a service type means on a host, made, checked, tried out and given to a control plane.
+"""Creates, checks, tests, pushes and pulls blueprints. A blueprint defines what a service type means on a host.
 
-`new NAME` makes one that works; `check DIR…` reports every fault with its line; `test DIR` orders its examples against a
-server and an agent of its own and walks their lifecycles; `push DIR` gives it to a control plane, and `pull` fetches one
-by its digest or by NAME@VERSION, as the admin who is logged in or as --server and --token-file say.
-Exit code: 0 all is well, 1 faults were found or the server could not be reached, 2 it could not be done as asked."""
+`new NAME` creates a working example; `check DIR…` reports every fault with its line; `test DIR` starts a server and an
+agent, orders the examples and runs every action; `push DIR` uploads the blueprint to a control plane, and `pull`
+downloads one by digest or NAME@VERSION, with the saved login or --server and --token-file.
+Exit code: 0 success, 1 faults were found or the server is unreachable, 2 the request was refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from mainstay.agent.client import Client
 
-SUMMARY = "make, check, test, push and pull blueprints"
+SUMMARY = "create, check, test, push and pull blueprints"
 EXIT_FAULTS, EXIT_UNREACHABLE = 1, 1
 
 
@@ -28,40 +28,36 @@ def configure(parser: argparse.ArgumentParser) -> None:
     import argparse
 
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="new|check|test|push|pull")
-    new = verbs.add_parser("new", help="make one that works, to begin with", allow_abbrev=False)
+    new = verbs.add_parser("new", help="create a working example", allow_abbrev=False)
     new.add_argument("name", metavar="NAME")
-    new.add_argument("--dir", metavar="DIR", help="where to make it; ./NAME when not given")
-    check = verbs.add_parser("check", help="report every fault with its line; touch nothing", allow_abbrev=False)
+    new.add_argument("--dir", metavar="DIR", help="directory to create (default ./NAME)")
+    check = verbs.add_parser("check", help="report every fault with its line; change nothing", allow_abbrev=False)
     check.add_argument("directories", metavar="DIR", nargs="+", help="one or more blueprints")
-    check.add_argument(
-        "--json", action="store_true", help="print one JSON document and nothing else; a list for several directories"
-    )
-    test = verbs.add_parser("test", help="order its examples and walk their lifecycles", allow_abbrev=False)
+    check.add_argument("--json", action="store_true", help="print one JSON document; a list for several directories")
+    test = verbs.add_parser("test", help="order the examples and run every action", allow_abbrev=False)
     test.add_argument("directory", metavar="DIR")
-    test.add_argument(
-        "--order", metavar="NAME", action="append", default=[], help="only this example; may be repeated"
-    )
+    test.add_argument("--order", metavar="NAME", action="append", default=[], help="only this example; repeatable")
     test.add_argument(
         "--on",
         choices=("auto", "throw-away", "scratch", "here"),
         default="auto",
-        help="a throw-away host with systemd (needs root), a scratch directory, or this very host; the first that can be had",
+        help="throw-away host with systemd (needs root), scratch directory, or this host; auto (default) uses the first available",
     )
     test.add_argument("--shown-as", default="this host", help=argparse.SUPPRESS)
-    test.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
-    push = verbs.add_parser("push", help="give it to a control plane", allow_abbrev=False)
+    test.add_argument("--json", action="store_true", help="print one JSON document")
+    push = verbs.add_parser("push", help="upload to a control plane", allow_abbrev=False)
     push.add_argument("directory", metavar="DIR")
     push.add_argument(
-        "--force", action="store_true", help="replace the same version; change the type although services do not fit"
+        "--force", action="store_true", help="replace the same version; change the type even if services do not fit"
     )
-    push.add_argument("--dry-run", action="store_true", help="only tell what would happen")
-    pull = verbs.add_parser("pull", help="fetch one into a directory", allow_abbrev=False)
-    pull.add_argument("what", metavar="DIGEST|NAME[@VERSION]", help="without a version: the current one")
-    pull.add_argument("directory", metavar="DIR", help="must not exist, or be empty")
+    push.add_argument("--dry-run", action="store_true", help="only show what would happen")
+    pull = verbs.add_parser("pull", help="download into a directory", allow_abbrev=False)
+    pull.add_argument("what", metavar="DIGEST|NAME[@VERSION]", help="without a version, the current version")
+    pull.add_argument("directory", metavar="DIR", help="new or empty directory")
     for verb in (push, pull):
-        verb.add_argument("--server", metavar="URL", help="address of the control plane; as logged in when not given")
-        verb.add_argument("--token-file", metavar="FILE", help="a file that holds an admin's token")
-        verb.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+        verb.add_argument("--server", metavar="URL", help="address of the control plane (default: the saved login)")
+        verb.add_argument("--token-file", metavar="FILE", help="file with an admin token")
+        verb.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -74,37 +70,39 @@ def _new(arguments: argparse.Namespace) -> int:
 
     name, directory = arguments.name, arguments.dir or arguments.name
     if not NAME.fullmatch(name):
-        raise CommandRefused(f"{name!r} is no name of a blueprint: letters, digits, dots, dashes and underscores")
-    _refuse_filled(directory)
+        raise CommandRefused(
+            f"{name!r} is not a valid blueprint name: use letters, digits, dots, dashes and underscores"
+        )
+    _require_empty(directory)
     for path, content in files_of(name).items():
         place = os.path.join(directory, path)
         os.makedirs(os.path.dirname(place), exist_ok=True)
         with open(place, "x", encoding="utf-8") as file:
             file.write(content)
-    print(f"{directory}: made; `mainstay blueprint test {directory}` tries it out")
+    print(f"Created {directory}. Test it with `mainstay blueprint test {directory}`.")
     return 0
 
 
-def _refuse_filled(directory: str) -> None:
+def _require_empty(directory: str) -> None:
     if os.path.exists(directory) and (not os.path.isdir(directory) or os.listdir(directory)):
-        raise CommandRefused(f"{directory} is there already; name a directory that does not exist, or is empty")
+        raise CommandRefused(f"{directory} already exists; use a new or empty directory")
 
 
 def _check(arguments: argparse.Namespace) -> int:
     from mainstay.cli.local_run import print_json
-    from mainstay.cli.main import complain
+    from mainstay.cli.main import print_error
 
     documents: list[dict[str, Any]] = []
     codes: list[int] = []
     for directory in arguments.directories:
         try:
-            code, document = _check_one(_existing(directory), quiet=arguments.json)
+            code, document = _check_one(_require_directory(directory), quiet=arguments.json)
         except CommandRefused as refusal:
             if len(arguments.directories) == 1:
                 raise
             code, document = refusal.exit_code, {"directory": directory, "error": str(refusal)}
             if not arguments.json:
-                complain(str(refusal))
+                print_error(str(refusal))
         codes.append(code)
         documents.append(document)
     if arguments.json:
@@ -113,7 +111,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _check_one(directory: str, *, quiet: bool) -> tuple[int, dict[str, Any]]:
-    """The exit code and the JSON document; prints the findings unless quiet."""
+    """Returns exit code and JSON document; prints the findings unless quiet."""
     from mainstay.blueprints.check import check_blueprint
     from mainstay.cli.views.run_display import printable
 
@@ -129,7 +127,7 @@ def _check_one(directory: str, *, quiet: bool) -> tuple[int, dict[str, Any]]:
         summary = _counted(len(found.faults), "fault")
     else:
         warnings = f", {_counted(len(found.warnings), 'warning')}" if found.warnings else ""
-        summary = f"{blueprint.name} {blueprint.version} is fine{warnings}"
+        summary = f"{blueprint.name} {blueprint.version} is valid{warnings}"
     for line in () if quiet else (*lines, f"{directory}: {summary}"):
         print(printable(line))
     return EXIT_FAULTS if blueprint is None or found.faults else 0, document
@@ -138,20 +136,20 @@ def _check_one(directory: str, *, quiet: bool) -> tuple[int, dict[str, Any]]:
 def _test(arguments: argparse.Namespace) -> int:
     from mainstay.blueprints.throw_away_host import why_unavailable
 
-    directory = _existing(arguments.directory)
+    directory = _require_directory(arguments.directory)
     place = arguments.on
     if place in ("auto", "throw-away"):
         problem = why_unavailable()
         if problem is None:
             return _test_in_throw_away_host(arguments, directory)
         if place == "throw-away":
-            raise CommandRefused(f"no throw-away host can run here: {problem}; --on scratch needs none")
+            raise CommandRefused(f"a throw-away host cannot run here: {problem}; use --on scratch")
         place = "scratch"
     return _test_here(arguments, directory, place)
 
 
 def _test_in_throw_away_host(arguments: argparse.Namespace, directory: str) -> int:
-    """The same command again, in a host that is gone afterwards with everything in it."""
+    """Runs the same command in a throw-away host."""
     import subprocess
     import sys
     from pathlib import Path
@@ -161,17 +159,17 @@ def _test_in_throw_away_host(arguments: argparse.Namespace, directory: str) -> i
 
     blueprint = Path(directory).resolve()
     needed = {blueprint, Path(mainstay.__file__).parents[1].resolve(), Path(sys.prefix), Path(sys.base_prefix)}
-    lent = [path for path in sorted(needed) if not is_visible_in_host(path)]
+    binds = [path for path in sorted(needed) if not is_visible_in_host(path)]
     program = "from mainstay.cli.main import program; program()"
     words = [sys.executable, "-c", program, "blueprint", "test", str(blueprint), "--on", "here"]
     words += ["--shown-as", "a throw-away host"]
     words += [word for name in arguments.order for word in ("--order", name)]
     words += ["--json"] if arguments.json else []
     try:
-        with SystemdHost("blueprint", read_only_binds=lent) as host:
+        with SystemdHost("blueprint", read_only_binds=binds) as host:
             return subprocess.run(host.command(words), stdin=subprocess.DEVNULL, check=False).returncode
     except HostError as error:
-        raise CommandRefused(f"the throw-away host does not run: {error}; --on scratch needs none") from None
+        raise CommandRefused(f"the throw-away host does not start: {error}; use --on scratch") from None
 
 
 def _test_here(arguments: argparse.Namespace, directory: str, place: str) -> int:
@@ -183,7 +181,7 @@ def _test_here(arguments: argparse.Namespace, directory: str, place: str) -> int
     from mainstay.blueprints.check import check_blueprint
     from mainstay.blueprints.example_orders import read_orders
     from mainstay.blueprints.test_runner import CannotTest, run_blueprint_test
-    from mainstay.cli.local_run import or_exit, print_json, show_faults
+    from mainstay.cli.local_run import exit_on_faults, print_json, show_faults
     from mainstay.cli.views.blueprint_tests import BlueprintTestDisplay
     from mainstay.foundation.faults import DoesNotLoad
 
@@ -191,32 +189,32 @@ def _test_here(arguments: argparse.Namespace, directory: str, place: str) -> int
     if found.faults:
         show_faults(DoesNotLoad(found.faults), as_json=arguments.json)
         return EXIT_FAULTS
-    with or_exit(as_json=arguments.json):
+    with exit_on_faults(as_json=arguments.json):
         blueprint = read_blueprint(directory)
         orders = read_orders(directory)
     unknown = sorted(set(arguments.order) - {order.name for order in orders})
     if unknown or not orders:
-        there = ", ".join(order.name for order in orders) or "none"
-        raise CommandRefused(f"there is no example order {', '.join(unknown)}; orders/ holds: {there}")
+        available = ", ".join(order.name for order in orders) or "none"
+        raise CommandRefused(f"there is no example order {', '.join(unknown)}; orders/ contains: {available}")
     chosen = [order for order in orders if not arguments.order or order.name in arguments.order]
     display = BlueprintTestDisplay(blueprint, chosen, quiet=arguments.json)
     with ExitStack() as stack:
         root = None if place == "here" else stack.enter_context(TemporaryDirectory(prefix="mainstay-root-"))
-        display.begins(arguments.shown_as if root is None else "a scratch directory")
+        display.start(arguments.shown_as if root is None else "a scratch directory")
         try:
-            steps = run_blueprint_test(blueprint, chosen, root, display.tell)
+            steps = run_blueprint_test(blueprint, chosen, root, display.show_step)
         except (CannotTest, Unreachable) as problem:
             raise CommandRefused(str(problem), exit_code=EXIT_FAULTS) from None
     if arguments.json:
-        print_json(display.document(steps))
+        print_json(display.as_json(steps))
     else:
-        display.ends(steps)
+        display.finish(steps)
     return EXIT_FAULTS if any(step.failed for step in steps) else 0
 
 
-def _existing(directory: str) -> str:
+def _require_directory(directory: str) -> str:
     if not os.path.isdir(directory):
-        raise CommandRefused(f"{directory} is not a directory; a blueprint is one")
+        raise CommandRefused(f"{directory} is not a directory; a blueprint is a directory")
     return directory.rstrip("/") or "/"
 
 
@@ -227,10 +225,10 @@ def _counted(number: int, noun: str) -> str:
 def _push(arguments: argparse.Namespace) -> int:
     from mainstay.agent.blueprint import read_blueprint
     from mainstay.blueprints.bundle import pack
-    from mainstay.cli.local_run import or_exit, print_json
+    from mainstay.cli.local_run import exit_on_faults, print_json
 
-    directory = _existing(arguments.directory)
-    with or_exit(as_json=arguments.json):
+    directory = _require_directory(arguments.directory)
+    with exit_on_faults(as_json=arguments.json):
         read_blueprint(directory)
         bundle = pack(directory)
     query = {"force": str(arguments.force).lower(), "dryRun": str(arguments.dry_run).lower()}
@@ -241,11 +239,14 @@ def _push(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(pushed)
         return 0
-    verb = "would be" if arguments.dry_run else "is"
-    state = f"{verb} pushed" if pushed["created"] else "was there already, and is the current one"
-    print(f"{pushed['name']} {pushed['version']} {state}: {pushed['digest']}")
+    version = f"{pushed['name']} {pushed['version']}"
+    if pushed["created"]:
+        print(f"{'Would push' if arguments.dry_run else 'Pushed'} {version}: {pushed['digest']}")
+    else:
+        print(f"{version} already exists and is the current version: {pushed['digest']}")
     print(
-        f"New services of type {pushed['serviceType']['name']} get it; others when an action that moves them succeeds."
+        f"New services of type {pushed['serviceType']['name']} use it; "
+        "existing services move to it with an action that has `moves: true`."
     )
     for misfit in pushed["misfits"]:
         print(f"warning: service {misfit['serviceId']} does not fit: {misfit['message']}")
@@ -254,15 +255,18 @@ def _push(arguments: argparse.Namespace) -> int:
 
 def _pull(arguments: argparse.Namespace) -> int:
     from mainstay.agent.blueprint import digest_of, unpack
-    from mainstay.cli.local_run import or_exit, print_json
+    from mainstay.cli.local_run import exit_on_faults, print_json
 
-    _refuse_filled(arguments.directory)
+    _require_empty(arguments.directory)
     with _connected(arguments) as client:
         digest = _find_digest(client, arguments.what)
         bundle = client.get(f"/blueprints/{digest}", headers={"Accept": "*/*"})
     if not isinstance(bundle, bytes) or digest_of(bundle) != digest:
-        raise CommandRefused(f"what the server sent is not {digest}; nothing is kept", exit_code=EXIT_UNREACHABLE)
-    with or_exit(as_json=arguments.json):
+        raise CommandRefused(
+            f"the server sent a bundle with another digest than {digest}; nothing was saved",
+            exit_code=EXIT_UNREACHABLE,
+        )
+    with exit_on_faults(as_json=arguments.json):
         unpack(bundle, arguments.directory)
     if arguments.json:
         print_json({"digest": digest, "directory": arguments.directory})
@@ -283,23 +287,23 @@ def _find_digest(client: Client, what: str) -> str:
     if len(found) == 1:
         return str(found[0]["digest"])
     raise CommandRefused(
-        f"there is no blueprint {what}" if not found else f"{name} has several current versions; say NAME@VERSION"
+        f"there is no blueprint {what}" if not found else f"{name} has several current versions; use NAME@VERSION"
     )
 
 
 @contextmanager
 def _connected(arguments: argparse.Namespace) -> Iterator[Client]:
-    """Who and where: as told, or as logged in. What the server refuses is said in words."""
+    """Yields a client for --server and --token-file, or for the saved login."""
     from mainstay.agent.client import Client
     from mainstay.cli.remote.addresses import read_url
-    from mainstay.cli.remote.connection import TOKEN_VARIABLE, open_client, read_login, speaking
+    from mainstay.cli.remote.connection import TOKEN_VARIABLE, open_client, read_login, translated_errors
 
     if not arguments.server and not arguments.token_file:
         client = open_client()
     else:
         known_url, known_token = read_login()
         url = read_url(arguments.server) if arguments.server else known_url
-        # A token that was kept for one server is never sent to another.
+        # The saved token is never sent to another server.
         token = known_token if url == known_url else os.environ.get(TOKEN_VARIABLE)
         if arguments.token_file:
             token = _read_token(arguments.token_file)
@@ -308,7 +312,7 @@ def _connected(arguments: argparse.Namespace) -> Iterator[Client]:
                 f"no {'token for ' + url if url else 'login'}: `mainstay login URL`, or --server and --token-file"
             )
         client = Client(url, token)
-    with speaking(client):
+    with translated_errors(client):
         yield client
 
 

@@ -1,12 +1,12 @@
-"""Prints a script that completes commands, options and the names of types, services and actions in your shell.
+"""Prints a shell script that completes commands, options and names of types, services and actions.
 
 bash: source <(mainstay completion bash)     zsh: source <(mainstay completion zsh)
 fish: mainstay completion fish | source
-The script asks the program (`completion --words …`), which answers quietly, or not at all if the server does not."""
+The script calls `mainstay completion --words …`, which prints nothing if the server does not respond."""
 
 from __future__ import annotations
 
-from mainstay.cli.main import load, make_parser, names
+from mainstay.cli.main import command_names, load_command, make_parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 SUMMARY = "print a completion script for your shell"
 SHELLS = ("bash", "zsh", "fish")
-# Somebody waits at a prompt.
-SECONDS = 2.0
+# Short: the user waits at a prompt.
+TIMEOUT_SECONDS = 2.0
 SAFE = "-_.,:=@%+/"
 
 BASH = """\
@@ -59,10 +59,13 @@ SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 def configure(parser: argparse.ArgumentParser) -> None:
     from argparse import REMAINDER
 
-    ways = parser.add_mutually_exclusive_group(required=True)
-    ways.add_argument("shell", nargs="?", choices=SHELLS, metavar="bash|zsh|fish", help="for which shell")
-    ways.add_argument(
-        "--words", nargs=REMAINDER, metavar="WORD …", help="what is typed so far; prints what could follow"
+    modes = parser.add_mutually_exclusive_group(required=True)
+    modes.add_argument("shell", nargs="?", choices=SHELLS, metavar="bash|zsh|fish", help="your shell")
+    modes.add_argument(
+        "--words",
+        nargs=REMAINDER,
+        metavar="WORD …",
+        help="the words typed so far; prints the candidates for the last word",
     )
 
 
@@ -72,28 +75,28 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     try:
         print("".join(f"{line}\n" for line in _candidates(arguments.words)), end="")
-    except (Exception, SystemExit):  # noqa: BLE001 (an error would stand in the middle of what somebody types)
+    except (Exception, SystemExit):  # noqa: BLE001 (an error message would appear in the command line being typed)
         return 1
     return 0
 
 
 def _candidates(words: list[str]) -> list[str]:
-    """What the last word could become, one per line, a tab before what it means."""
-    typed, cut_at_sign = _glued(words or [""])
+    """Candidates for the last word. A tab separates a candidate from its description."""
+    typed, is_split_value = _join_words(words or [""])
     *before, current = typed
-    matching = [line for line in _offered(before, current) if _is_safe(line) and line.startswith(current)]
-    if cut_at_sign:
+    matching = [line for line in _candidates_for(before, current) if _is_safe(line) and line.startswith(current)]
+    if is_split_value:
         return [line.partition("=")[2] for line in matching]
     return matching
 
 
 def _is_safe(line: str) -> bool:
-    """A shell puts it into a command line as it is, and somebody else may have chosen the name."""
+    """Refuses characters with a meaning in a shell: other users choose the names."""
     return all(character.isalnum() or character in SAFE for character in line.partition("\t")[0])
 
 
-def _glued(words: list[str]) -> tuple[list[str], bool]:
-    """bash takes `cpu=4` for three words; here it is one. The flag says that the last word was such."""
+def _join_words(words: list[str]) -> tuple[list[str], bool]:
+    """Joins `cpu=4`, which bash passes as three words. Returns whether the last word was joined."""
     joined: list[str] = []
     open_sign = False
     for index, word in enumerate(words):
@@ -106,10 +109,12 @@ def _glued(words: list[str]) -> tuple[list[str], bool]:
     return joined, len(joined) < len(words) and (words[-1] == "=" or words[-2] == "=")
 
 
-def _offered(before: list[str], current: str) -> list[str]:
+def _candidates_for(before: list[str], current: str) -> list[str]:
     if not before:
-        return [f"{name}\t{command.SUMMARY}" for name in names() if (command := load(name)) is not None]
-    command = load(before[0])
+        return [
+            f"{name}\t{command.SUMMARY}" for name in command_names() if (command := load_command(name)) is not None
+        ]
+    command = load_command(before[0])
     if command is None:
         return []
     parser = make_parser(before[0], command)
@@ -120,15 +125,15 @@ def _offered(before: list[str], current: str) -> list[str]:
         if chosen is None:
             return [*children, *_option_lines(parser, current)]
         parser, rest = children[chosen], rest[rest.index(chosen) + 1 :]
-    waiting, positionals, given = _place(parser, rest)
-    if waiting is not None:
-        return _values_of(waiting, given, current)
+    pending_option, positionals, values = _parse_words(parser, rest)
+    if pending_option is not None:
+        return _values_of(pending_option, values, current)
     if current.startswith("-"):
         return _option_lines(parser, current)
-    if len(given) < len(positionals):
-        return _values_of(positionals[len(given)], given, current)
+    if len(values) < len(positionals):
+        return _values_of(positionals[len(values)], values, current)
     repeats = bool(positionals) and positionals[-1].nargs in ("+", "*")
-    return _values_of(positionals[-1], given, current) if repeats else []
+    return _values_of(positionals[-1], values, current) if repeats else []
 
 
 def _sub_parsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
@@ -140,22 +145,22 @@ def _sub_parsers(parser: argparse.ArgumentParser) -> dict[str, argparse.Argument
     return {}
 
 
-def _place(
+def _parse_words(
     parser: argparse.ArgumentParser, words: list[str]
 ) -> tuple[argparse.Action | None, list[argparse.Action], list[str]]:
-    """The option whose value comes next, if one waits for it; the positional arguments, and those given so far."""
+    """Returns the option that expects a value (or None), the positional arguments, and the positional values so far."""
     options = {name: action for action in parser._actions for name in action.option_strings}
     positionals = [action for action in parser._actions if not action.option_strings]
-    given: list[str] = []
-    waiting: argparse.Action | None = None
+    values: list[str] = []
+    pending_option: argparse.Action | None = None
     for word in words:
-        if waiting is not None:
-            waiting = None
+        if pending_option is not None:
+            pending_option = None
         elif word in options:
-            waiting = options[word] if options[word].nargs != 0 else None
+            pending_option = options[word] if options[word].nargs != 0 else None
         elif not word.startswith("-") or word == "-":
-            given.append(word)
-    return waiting, positionals, given
+            values.append(word)
+    return pending_option, positionals, values
 
 
 def _option_lines(parser: argparse.ArgumentParser, current: str) -> list[str]:
@@ -169,52 +174,52 @@ def _option_lines(parser: argparse.ArgumentParser, current: str) -> list[str]:
     ]
 
 
-def _values_of(action: argparse.Action, given: list[str], current: str) -> list[str]:
+def _values_of(action: argparse.Action, values: list[str], current: str) -> list[str]:
     if action.choices is not None:
         return [str(choice) for choice in action.choices]
-    ask = SOURCES.get(str(action.metavar))
-    if ask is None:
+    list_names = SOURCES.get(str(action.metavar))
+    if list_names is None:
         return []
     from mainstay.cli.remote.connection import open_client
 
-    return ask(open_client(), given, current)
+    return list_names(open_client(), values, current)
 
 
 def _named(path: str) -> Callable[[Client, list[str], str], list[str]]:
-    def ask(client: Client, _given: list[str], current: str) -> list[str]:
+    def list_names(client: Client, _values: list[str], current: str) -> list[str]:
         query = {"name": current, "sort": "name", "pageSize": 100} if current else {"sort": "name", "pageSize": 100}
-        return [each["name"] for each in client.get(path, query=query, timeout_seconds=SECONDS)["items"]]
+        return [each["name"] for each in client.get(path, query=query, timeout_seconds=TIMEOUT_SECONDS)["items"]]
 
-    return ask
+    return list_names
 
 
-def _service_names(client: Client, _given: list[str], current: str) -> list[str]:
-    from mainstay.cli.remote.connection import living
+def _service_names(client: Client, _values: list[str], current: str) -> list[str]:
+    from mainstay.cli.remote.connection import not_terminal
 
     query = {"sort": "name", "pageSize": 100, **({"name": current} if current else {})}
-    found = living(client, client.get("/services", query=query, timeout_seconds=SECONDS)["items"])
+    found = not_terminal(client, client.get("/services", query=query, timeout_seconds=TIMEOUT_SECONDS)["items"])
     return [f"{each['name']}\t{each['serviceType']['name']}, {each['status']}" for each in found]
 
 
-def _actions_now(client: Client, given: list[str], _current: str) -> list[str]:
+def _available_actions(client: Client, values: list[str], _current: str) -> list[str]:
     from mainstay.cli.remote.connection import find_service
 
-    return list(find_service(client, given[0])["availableActions"])
+    return list(find_service(client, values[0])["availableActions"])
 
 
-def _property_names(client: Client, given: list[str], current: str) -> list[str]:
-    """The first argument is a service type when ordering, and else a service."""
+def _property_names(client: Client, values: list[str], current: str) -> list[str]:
+    """The first argument is a service type (`order`) or a service (`do`)."""
     from mainstay.agent.client import ServerRefusal
     from mainstay.cli.main import CommandRefused
     from mainstay.cli.remote.connection import find_service, find_type
-    from mainstay.cli.remote.service_types import allowed_values, members_of, set_by, type_of, walk
+    from mainstay.cli.remote.service_types import allowed_values, members_of, set_by, type_of, walk_properties
 
     try:
-        kind = find_type(client, given[0])
+        kind = find_type(client, values[0])
     except (CommandRefused, ServerRefusal):
-        kind = client.get(f"/service-types/{find_service(client, given[0])['serviceTypeId']}")
+        kind = client.get(f"/service-types/{find_service(client, values[0])['serviceTypeId']}")
     lines = []
-    for path, definition in walk(members_of(kind) or {}):
+    for path, definition in walk_properties(members_of(kind) or {}):
         if "[]" in path or "user" not in set_by(definition):
             continue
         if current.startswith(f"{path}="):
@@ -224,17 +229,19 @@ def _property_names(client: Client, given: list[str], current: str) -> list[str]
     return lines
 
 
-def _job_ids(client: Client, _given: list[str], _current: str) -> list[str]:
-    from mainstay.cli.remote.connection import short
+def _job_ids(client: Client, _values: list[str], _current: str) -> list[str]:
+    from mainstay.cli.remote.connection import short_id
 
-    found = client.get("/jobs", query={"sort": "-createdAt", "pageSize": 50}, timeout_seconds=SECONDS)["items"]
-    return [f"{short(job['id'])}\t{job['action']} of {job['service']['name']}, {job['status']}" for job in found]
+    found = client.get("/jobs", query={"sort": "-createdAt", "pageSize": 50}, timeout_seconds=TIMEOUT_SECONDS)[
+        "items"
+    ]
+    return [f"{short_id(job['id'])}\t{job['action']} of {job['service']['name']}, {job['status']}" for job in found]
 
 
 SOURCES: dict[str, Callable[[Client, list[str], str], list[str]]] = {
     "TYPE": _named("/service-types"),
     "SERVICE": _service_names,
-    "ACTION": _actions_now,
+    "ACTION": _available_actions,
     "NAME=VALUE": _property_names,
     "AGENT": _named("/agents"),
     "PARTICIPANT": _named("/participants"),

@@ -1,7 +1,7 @@
-"""Has something done to a service: any action of its lifecycle, `update` with new properties, or `delete`.
+"""Runs an action on a service: any action of its lifecycle, `update` with new properties, or `delete`.
 
 mainstay do shop stop; mainstay do shop update -p cpu=8; mainstay do shop delete
-SERVICE is a name, an id or the beginning of an id. Exit code: 0 done, 1 the run failed, 2 refused."""
+SERVICE is a name, an id or an id prefix. Exit code: 0 success, 1 the job failed, 2 the request was refused."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 from mainstay.agent.client import ServerRefusal
 from mainstay.cli.main import CommandRefused
-from mainstay.cli.remote.connection import connected, explain, find_service
-from mainstay.cli.remote.job_progress import finish
+from mainstay.cli.remote.connection import connected, error_text, find_service
+from mainstay.cli.remote.job_progress import follow_or_report
 from mainstay.cli.remote.plan_options import (
     PLAN_SECONDS,
     add_forecast_options,
@@ -18,7 +18,7 @@ from mainstay.cli.remote.plan_options import (
     is_forecast,
     show_forecast,
 )
-from mainstay.cli.remote.property_options import add_property_options, has_properties, put, read_properties
+from mainstay.cli.remote.property_options import add_property_options, has_properties, read_properties, set_nested
 from mainstay.cli.remote.service_types import members_of
 from mainstay.foundation.suggestions import did_you_mean
 
@@ -29,56 +29,56 @@ if TYPE_CHECKING:
 
     from mainstay.agent.client import Client
 
-SUMMARY = "have something done to a service"
-ABOUT_ACTIONS = ("unknown_action", "wrong_state", "terminal_state")
+SUMMARY = "run an action on a service"
+ACTION_ERRORS = ("unknown_action", "wrong_state", "terminal_state")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     from argparse import BooleanOptionalAction
 
-    parser.add_argument("service", metavar="SERVICE", help="name, id or the beginning of an id")
+    parser.add_argument("service", metavar="SERVICE", help="name, id or id prefix")
     parser.add_argument("action", metavar="ACTION", help="start, stop, update, delete, …")
     add_property_options(parser)
     parser.add_argument(
-        "--unset", metavar="NAME", action="append", default=[], help="clear an optional property (update)"
+        "--unset", metavar="NAME", action="append", default=[], help="update: clear an optional property"
     )
-    parser.add_argument("--rename", metavar="NAME", help="call the service something else (update)")
-    parser.add_argument("--force", action="store_true", help="end the service without its agent (delete)")
+    parser.add_argument("--rename", metavar="NAME", help="update: new name of the service")
+    parser.add_argument("--force", action="store_true", help="delete: only in the control plane, without the agent")
     add_forecast_options(parser)
     parser.add_argument(
-        "--wait", action=BooleanOptionalAction, default=True, help="follow it until it is done (the default)"
+        "--wait", action=BooleanOptionalAction, default=True, help="wait until the job finishes (default)"
     )
-    parser.add_argument("-v", "--verbose", action="store_true", help="in a plan, also show what stays as it is")
-    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    parser.add_argument("-v", "--verbose", action="store_true", help="in a plan, also show stable resources")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    _refuse_misplaced(arguments)
+    _check_options(arguments)
     with connected(arguments) as client:
         service = find_service(client, arguments.service)
         members = members_of(client.get(f"/service-types/{service['serviceTypeId']}"))
         properties = read_properties(client, arguments, members)
         for name in arguments.unset:
-            put(properties, name.split("."), None)
+            set_nested(properties, name.split("."), None)
         try:
             answer = _send(client, arguments, service, properties)
         except ServerRefusal as refusal:
-            text = explain(refusal, client.url, members)
-            raise CommandRefused(text + _way_out(refusal, service, arguments.action)) from refusal
+            text = error_text(refusal, client.url, members)
+            raise CommandRefused(text + _hint(refusal, service, arguments.action)) from refusal
         if is_forecast(arguments):
             return show_forecast(arguments, answer, members)
-        return finish(client, answer, arguments.action, wait=arguments.wait, as_json=arguments.json)
+        return follow_or_report(client, answer, arguments.action, wait=arguments.wait, as_json=arguments.json)
 
 
-def _refuse_misplaced(arguments: argparse.Namespace) -> None:
+def _check_options(arguments: argparse.Namespace) -> None:
     if arguments.action != "update" and (arguments.unset or arguments.rename):
-        raise CommandRefused("--unset and --rename go with `update`")
+        raise CommandRefused("--unset and --rename are options of `update`")
     if arguments.action != "delete" and arguments.force:
-        raise CommandRefused("--force goes with `delete`")
+        raise CommandRefused("--force is an option of `delete`")
     if arguments.action == "delete" and has_properties(arguments):
         raise CommandRefused("`delete` takes no properties")
     if arguments.action == "update" and not (has_properties(arguments) or arguments.unset or arguments.rename):
-        raise CommandRefused("say what to change: -p NAME=VALUE, --unset NAME or --rename NAME")
+        raise CommandRefused("nothing to update: use -p NAME=VALUE, --unset NAME or --rename NAME")
 
 
 def _send(client: Client, arguments: argparse.Namespace, service: Any, properties: dict[str, Any]) -> Any:
@@ -90,8 +90,8 @@ def _send(client: Client, arguments: argparse.Namespace, service: Any, propertie
             query["force"] = "true"
         if arguments.plan_digest:
             query["planDigest"] = arguments.plan_digest
-        told = client.call("DELETE", path, query=query, timeout_seconds=PLAN_SECONDS)
-        return told or _after_deletion(client, service["id"], forced=arguments.force)
+        response = client.call("DELETE", path, query=query, timeout_seconds=PLAN_SECONDS)
+        return response or _after_deletion(client, service["id"], forced=arguments.force)
     if arguments.plan_digest:
         body["planDigest"] = arguments.plan_digest
     if arguments.action == "update":
@@ -103,7 +103,7 @@ def _send(client: Client, arguments: argparse.Namespace, service: Any, propertie
 
 
 def _after_deletion(client: Client, service_id: str, *, forced: bool) -> Any:
-    """A deletion has no answer of its own; what it began may be over by now."""
+    """The response to a DELETE is empty; the service comes from the delete job, which may already be finished."""
     if forced:
         return client.get(f"/services/{service_id}")
     query = {"serviceId": service_id, "action": "delete", "sort": "-createdAt", "pageSize": 1}
@@ -111,10 +111,11 @@ def _after_deletion(client: Client, service_id: str, *, forced: bool) -> Any:
     return {**job["service"], "activeJob": job}
 
 
-def _way_out(refusal: ServerRefusal, service: Any, action: str) -> str:
-    if refusal.code not in ABOUT_ACTIONS and refusal.status != 404:
+def _hint(refusal: ServerRefusal, service: Any, action: str) -> str:
+    if refusal.code not in ACTION_ERRORS and refusal.status != 404:
         return ""
-    now = service["availableActions"]
-    if not now:
-        return f"\n{service['name']} is {service['status']}; nothing can be done to it any more."
-    return f"\n{service['name']} is {service['status']}; now you can: {', '.join(now)}{did_you_mean(action, now)}"
+    available = service["availableActions"]
+    head = f"\n{service['name']} is {service['status']}"
+    if not available:
+        return f"{head}; no action is available."
+    return f"{head}; available actions: {', '.join(available)}{did_you_mean(action, available)}"

@@ -1,13 +1,13 @@
-"""Looks over the control plane's database and lists what is stuck, why, and what to do about it.
+"""Checks the control plane's database and lists what is stuck, why, and what to do.
 
-Exit code 0: nothing is; 1: something is."""
+Exit code: 0 nothing is stuck, 1 something is stuck."""
 
 from __future__ import annotations
 
 import os
 
 from mainstay.cli.main import CommandRefused
-from mainstay.cli.server_options import WHERE_THE_DATABASE_IS, add_setting_options
+from mainstay.cli.server_options import DATABASE_SETTINGS, add_setting_options
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ SUMMARY = "list what is stuck in the control plane"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_setting_options(parser, WHERE_THE_DATABASE_IS)
-    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    add_setting_options(parser, DATABASE_SETTINGS)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -30,16 +30,16 @@ def run(arguments: argparse.Namespace) -> int:
     from mainstay.control.settings import BadSettings, load_settings
     from mainstay.control.store.engine.contract import Unavailable
 
-    flags = {name: getattr(arguments, name) for name in WHERE_THE_DATABASE_IS}
+    flags = {name: getattr(arguments, name) for name in DATABASE_SETTINGS}
     try:
         settings = load_settings(flags, os.environ, arguments.config)
         if settings.is_embedded and not os.path.exists(settings.store_url.removeprefix("sqlite://")):
-            raise CommandRefused(f"there is no database in {settings.data_dir}; give --data-dir")
+            raise CommandRefused(f"there is no database in {settings.data_dir}; use --data-dir")
         found = asyncio.run(run_doctor(settings))
     except BadSettings as error:
         raise CommandRefused(str(error)) from None
     except Unavailable as error:
-        raise CommandRefused(f"the database cannot be reached: {error}", exit_code=1) from None
+        raise CommandRefused(f"the database is unreachable: {error}", exit_code=1) from None
     if arguments.json:
         print(msgspec.json.encode(found).decode())
     else:

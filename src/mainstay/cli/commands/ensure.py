@@ -1,11 +1,11 @@
-"""Brings one resource to its state, given by options instead of a manifest; the engine is the same.
+"""Applies one resource, described by options instead of a manifest.
 
 mainstay ensure file /etc/motd --ensure present --content 'hello' --owner root --group root --mode 0644
 mainstay ensure exec 'systemctl daemon-reload' --noop"""
 
 from __future__ import annotations
 
-from mainstay.cli.local_run import carry_out, catch_signals, duration
+from mainstay.cli.local_run import catch_signals, parse_lock_wait, run_and_report
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mainstay.converge.run import RunRequest
     from mainstay.foundation.yaml.scalars import Node
 
-SUMMARY = "bring one resource to its state"
+SUMMARY = "apply one resource without a manifest"
 LEFT_OUT = ("require", "subscribe", "alias", "tags")
 
 
@@ -29,18 +29,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
         found = resources.find(name)
         if found is None:
             continue
-        one = types.add_parser(
-            name, help=f"one {name}", description=f"Brings one {name} to its state.", allow_abbrev=False
+        sub_parser = types.add_parser(
+            name, help=f"apply one {name} resource", description=f"Applies one {name} resource.", allow_abbrev=False
         )
-        one.add_argument("name", metavar="NAME")
-        own = one.add_argument_group("properties")
+        sub_parser.add_argument("name", metavar="NAME")
+        own = sub_parser.add_argument_group("properties")
         for key, entry in {**COMMON, **found.properties}.items():
             if key not in LEFT_OUT and entry.alias_of is None:
                 _add_property(own, key, entry, found.ensures if key == "ensure" else entry.choices)
-        one.add_argument("--noop", action="store_true", help="say what would be done; touch nothing")
-        one.add_argument("--diff", action="store_true", help="show what changes in files")
-        one.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
-        one.add_argument("--lock-wait", metavar="DURATION", help="wait so long for another run, such as 30s")
+        sub_parser.add_argument("--noop", action="store_true", help="dry run: show what would change, change nothing")
+        sub_parser.add_argument("--diff", action="store_true", help="show file changes as diffs")
+        sub_parser.add_argument("--json", action="store_true", help="print one JSON document")
+        sub_parser.add_argument(
+            "--lock-wait", metavar="DURATION", help="how long to wait for another run, such as 30s"
+        )
 
 
 def _add_property(group: argparse._ArgumentGroup, key: str, entry: Property, choices: tuple[str, ...]) -> None:
@@ -54,14 +56,14 @@ def _add_property(group: argparse._ArgumentGroup, key: str, entry: Property, cho
         group.add_argument(option, dest=destination, action=argparse.BooleanOptionalAction, help=help_text)
     elif entry.kind in (TEXTS, EXIT_CODES):
         group.add_argument(
-            option, dest=destination, action="append", metavar="VALUE", help=f"{help_text}; may be repeated"
+            option, dest=destination, action="append", metavar="VALUE", help=f"{help_text}; repeatable"
         )
     else:
         group.add_argument(option, dest=destination, metavar="VALUE", help=help_text)
 
 
 def _make_document(arguments: argparse.Namespace) -> Node:
-    """The one-resource manifest that the options stand for."""
+    """The options as a manifest with one resource."""
     from mainstay.converge import resources
     from mainstay.converge.manifest.entries import COMMON
     from mainstay.converge.value_kinds import BOOLEAN, EXIT_CODES
@@ -102,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
             observer=observer,
             stop=stop,
             starting=lambda: catch_signals(stop),
-            lock_wait_seconds=duration(arguments.lock_wait),
+            lock_wait_seconds=parse_lock_wait(arguments.lock_wait),
         )
 
-    return carry_out(make_request, observer, as_json=arguments.json, report_file=None, detailed=False)
+    return run_and_report(make_request, observer, as_json=arguments.json, report_file=None, detailed=False)

@@ -1,6 +1,6 @@
-"""Tells what happened: the last events, and with --follow those to come, in order and without a gap.
+"""Lists the latest events. With --follow, also prints new events, in order and without gaps.
 
-Events of a service (--service) are its own and those of its jobs. With --follow, --json prints one document per line."""
+--service selects the events of a service and of its jobs. With --follow, --json prints one document per line."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import sys
 import time
 
 from mainstay.agent.client import Unreachable
-from mainstay.cli.remote.connection import connected, find_service, print_warning, short, some
+from mainstay.cli.remote.connection import connected, find_service, list_items, print_warning, short_id
 from mainstay.cli.views.run_display import Palette, printable
-from mainstay.cli.views.tables import BAD, BOLD, BUSY, DIM, GOOD, clock, cut, plain, terminal_width
+from mainstay.cli.views.tables import BAD, BOLD, BUSY, DIM, GOOD, format_value, local_time, terminal_width, truncate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,65 +21,79 @@ if TYPE_CHECKING:
 
     from mainstay.agent.client import Client
 
-SUMMARY = "tell what happened, or follow it"
-SHOWN = 20
-MOST_IDS = 100
+SUMMARY = "list or follow events"
+DEFAULT_LIMIT = 20
+MAX_IDS = 100
 TYPE_WIDTH = 22
-SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 15.0
-# They change with everything, and tell nothing.
-SILENT = ("updatedAt", "version", "createdAt", "lastStatusUpdate", "claimedAt", "completedAt", "leaseExpiresAt")
+MIN_DELAY_SECONDS, MAX_DELAY_SECONDS = 0.5, 15.0
+# Fields that change with every update.
+IGNORED = (
+    "updatedAt",
+    "version",
+    "createdAt",
+    "lastStatusUpdate",
+    "claimedAt",
+    "completedAt",
+    "leaseExpiresAt",
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--follow", "-f", action="store_true", help="go on with what comes, until Ctrl-C")
-    parser.add_argument("--type", metavar="TEXT", default="", help="only types with this text, such as job.")
-    parser.add_argument("--service", metavar="SERVICE", help="only of this service and its jobs")
+    parser.add_argument("--follow", "-f", action="store_true", help="also print new events, until Ctrl-C")
     parser.add_argument(
-        "--limit", metavar="N", type=int, default=SHOWN, help=f"how many past ones; {SHOWN} if not given"
+        "--type", metavar="TEXT", default="", help="only event types that contain this text, such as job."
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    parser.add_argument("--service", metavar="SERVICE", help="only events of this service and its jobs")
+    parser.add_argument(
+        "--limit",
+        metavar="N",
+        type=int,
+        default=DEFAULT_LIMIT,
+        help=f"number of past events (default {DEFAULT_LIMIT})",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:
     with connected(arguments) as client:
-        about = _entities(client, arguments.service) if arguments.service else None
+        entity_ids = _entity_ids(client, arguments.service) if arguments.service else None
         query: dict[str, object] = {"sort": "-sequenceNumber"}
         newest = client.get("/events", query={**query, "pageSize": 1})["items"]
         last = int(newest[0]["sequenceNumber"]) if newest else 0
         if arguments.type:
             query["type"] = arguments.type
-        if about is not None:
-            query["entityId"] = sorted(about)[:MOST_IDS]
-        past = some(client, "/events", query, arguments.limit)[::-1] if arguments.limit > 0 else []
+        if entity_ids is not None:
+            query["entityId"] = sorted(entity_ids)[:MAX_IDS]
+        past = list_items(client, "/events", query, arguments.limit)[::-1] if arguments.limit > 0 else []
         past = [each for each in past if int(each["sequenceNumber"]) <= last or not arguments.follow]
         if not arguments.follow:
-            return _tell(past, as_json=arguments.json)
+            return _print_events(past, as_json=arguments.json)
         for event in past:
-            _tell_one(event, as_json=arguments.json)
-        for event in _coming(client, last):
-            if _is_wanted(event, arguments.type, about):
-                _tell_one(event, as_json=arguments.json)
+            _print_event(event, as_json=arguments.json)
+        for event in _stream(client, last):
+            if _matches(event, arguments.type, entity_ids):
+                _print_event(event, as_json=arguments.json)
     return 0
 
 
-def _entities(client: Client, service: str) -> set[str]:
-    """The ids that a service's events are about: its own, and those of its newest jobs."""
+def _entity_ids(client: Client, service: str) -> set[str]:
+    """The ids of a service and of its newest jobs."""
     found = find_service(client, service)
-    jobs = some(client, "/jobs", {"serviceId": found["id"], "sort": "-createdAt"}, MOST_IDS - 1)
+    jobs = list_items(client, "/jobs", {"serviceId": found["id"], "sort": "-createdAt"}, MAX_IDS - 1)
     return {found["id"], *(job["id"] for job in jobs)}
 
 
-def _is_wanted(event: Mapping[str, Any], kind: str, about: set[str] | None) -> bool:
-    if about is not None and event["entityId"] not in about:
-        # A job that is made for the service belongs to it from now on.
-        if not any(each.get("path") == "/serviceId" and each.get("value") in about for each in _changes(event)):
+def _matches(event: Mapping[str, Any], kind: str, entity_ids: set[str] | None) -> bool:
+    if entity_ids is not None and event["entityId"] not in entity_ids:
+        # Include new jobs of the service.
+        if not any(each.get("path") == "/serviceId" and each.get("value") in entity_ids for each in _changes(event)):
             return False
-        about.add(event["entityId"])
+        entity_ids.add(event["entityId"])
     return kind in event["type"]
 
 
-def _coming(client: Client, last: int) -> Iterator[Any]:
-    """Events after a number; a lost connection is made anew from the last one that came."""
+def _stream(client: Client, last: int) -> Iterator[Any]:
+    """Yields events after a sequence number. Reconnects from the last received event."""
     pause, warned = 0.0, False
     while True:
         try:
@@ -89,35 +103,35 @@ def _coming(client: Client, last: int) -> Iterator[Any]:
                 yield event
         except Unreachable as error:
             if not warned:
-                print_warning(f"{error}; connecting again")
+                print_warning(f"{error}; reconnecting")
             warned = True
-        pause = min(max(SHORTEST_PAUSE_SECONDS, pause * 2), LONGEST_PAUSE_SECONDS)
+        pause = min(max(MIN_DELAY_SECONDS, pause * 2), MAX_DELAY_SECONDS)
         time.sleep(pause)
 
 
-def _tell(events: list[Any], *, as_json: bool) -> int:
+def _print_events(events: list[Any], *, as_json: bool) -> int:
     if as_json:
         from mainstay.cli.local_run import print_json
 
         print_json(events)
         return 0
     for event in events:
-        _tell_one(event, as_json=False)
+        _print_event(event, as_json=False)
     if not events:
-        print("There is no such event.")
+        print("There are no matching events.")
     return 0
 
 
-def _tell_one(event: Mapping[str, Any], *, as_json: bool) -> None:
+def _print_event(event: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(event, ensure_ascii=True), flush=True)
         return
     paint = Palette(sys.stdout).paint
     kind = event["type"]
-    head = f"{clock(event['createdAt'])}  {kind:<{TYPE_WIDTH}}  {short(event['entityId'])}"
-    line = f"{head}  {printable(_said(event))}".rstrip()
+    head = f"{local_time(event['createdAt'])}  {kind:<{TYPE_WIDTH}}  {short_id(event['entityId'])}"
+    line = f"{head}  {printable(_summary(event))}".rstrip()
     limit = terminal_width()
-    line = line if limit is None else cut(line, limit)
+    line = line if limit is None else truncate(line, limit)
     coloured = line.replace(kind, paint(kind, _colour_of(kind)), 1)
     print(coloured, flush=True)
 
@@ -135,20 +149,20 @@ def _changes(event: Mapping[str, Any]) -> list[Any]:
     return [each for each in diff if isinstance(each, dict)] if isinstance(diff, list) else []
 
 
-def _said(event: Mapping[str, Any]) -> str:
-    """What changed, in short; of something new, what it is called."""
-    told = {str(each.get("path", "")).lstrip("/").replace("/", "."): each for each in _changes(event)}
+def _summary(event: Mapping[str, Any]) -> str:
+    """The changed fields; for a created or deleted entity its name or action."""
+    changes = {str(each.get("path", "")).lstrip("/").replace("/", "."): each for each in _changes(event)}
     if event["type"].endswith((".created", ".deleted")):
-        found = told.get("name") or told.get("action") or {}
-        return plain(found["value"]) if "value" in found else ""
+        found = changes.get("name") or changes.get("action") or {}
+        return format_value(found["value"]) if "value" in found else ""
     parts = []
-    for name, change in told.items():
-        if name in SILENT or name.endswith("Id"):
+    for name, change in changes.items():
+        if name in IGNORED or name.endswith("Id"):
             continue
         value = change.get("value")
         if name == "conditions" and isinstance(value, list):
             parts += [f"{each.get('type')}={each.get('reason') or each.get('status')}" for each in value]
         else:
-            gone = change.get("op") == "remove" or value is None
-            parts.append(f"{name} removed" if gone else f"{name}={plain(value)}")
+            is_removed = change.get("op") == "remove" or value is None
+            parts.append(f"{name} removed" if is_removed else f"{name}={format_value(value)}")
     return ", ".join(parts)

@@ -1,9 +1,9 @@
-"""Lists past runs, newest first; `history show RUN` tells what one of them did (the start of its id is enough)."""
+"""Lists past runs, newest first; `history show RUN` prints the report of one. RUN is an id or an id prefix."""
 
 from __future__ import annotations
 
 from mainstay.cli.local_run import EXIT_FAILED, print_json, print_pieces
-from mainstay.cli.main import CommandRefused, at_least_one
+from mainstay.cli.main import CommandRefused, positive_integer
 from mainstay.cli.views.reports import print_report
 from mainstay.cli.views.run_display import printable
 
@@ -16,15 +16,19 @@ if TYPE_CHECKING:
     from mainstay.converge.history import History
 
 SUMMARY = "list past runs, or show one"
-SHOWN = 20
+DEFAULT_LIMIT = 20
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("words", metavar="show RUN", nargs="*", help="show one run; without it, list them")
+    parser.add_argument("words", metavar="show RUN", nargs="*", help="show one run; default: list runs")
     parser.add_argument(
-        "--limit", metavar="N", type=at_least_one, default=SHOWN, help=f"how many to list; {SHOWN} when not given"
+        "--limit",
+        metavar="N",
+        type=positive_integer,
+        default=DEFAULT_LIMIT,
+        help=f"maximum number (default {DEFAULT_LIMIT})",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -40,15 +44,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _list_runs(history: History, limit: int, *, as_json: bool) -> int:
-    kept = [found for run_id in history.runs()[:limit] if (found := history.show(run_id)) is not None]
+    runs = [found for run_id in history.runs()[:limit] if (found := history.show(run_id)) is not None]
     if as_json:
-        print_json([{key: found[key] for key in ("run_id", "manifest", "noop", "summary")} for found in kept])
+        print_json([{key: found[key] for key in ("run_id", "manifest", "noop", "summary")} for found in runs])
         return 0
     if not history.runs():
         print("There is no run yet.")
         return 0
     print(f"{'RUN':<31} {'KIND':<5} {'CHANGED':>8} {'FAILED':>7} {'TOTAL':>7} {'SECONDS':>8}  MANIFEST")
-    for found in kept:
+    for found in runs:
         counts = found["summary"]
         changed = counts["changed"] + counts["refreshed"]
         kind = "dry" if found["noop"] else "real"
@@ -64,11 +68,12 @@ def _show_run(history: History, wanted: str, *, as_json: bool) -> int:
     if len(matching) != 1:
         how_many = "no run" if not matching else f"{len(matching)} runs"
         raise CommandRefused(
-            f"{how_many} with an id that begins with {wanted!r}; `mainstay history` lists them", exit_code=EXIT_FAILED
+            f"{how_many} with an id that begins with {wanted!r}; `mainstay history` lists all runs",
+            exit_code=EXIT_FAILED,
         )
     found = history.show(matching[0])
     if found is None:
-        raise CommandRefused(f"what is kept of run {matching[0]} is damaged", exit_code=EXIT_FAILED)
+        raise CommandRefused(f"the stored report of run {matching[0]} is damaged", exit_code=EXIT_FAILED)
     if as_json:
         print_pieces(_as_pieces(found))
         return 0
@@ -78,7 +83,7 @@ def _show_run(history: History, wanted: str, *, as_json: bool) -> int:
 
 
 def _as_pieces(found: dict[str, Any]) -> Iterator[bytes]:
-    """The document as it is kept: one event per line."""
+    """The document as stored: one event per line."""
     from json import dumps
 
     from mainstay.converge.json_lines import document_pieces

@@ -1,13 +1,13 @@
-"""Lists jobs, newest first; `jobs show JOB` tells what one did on its host, `jobs cancel JOB` ends its run."""
+"""Lists jobs, newest first; `jobs show JOB` prints its report from the host, `jobs cancel JOB` cancels it."""
 
 from __future__ import annotations
 
 from mainstay.agent.client import ServerRefusal
-from mainstay.cli.main import CommandRefused, at_least_one
-from mainstay.cli.remote.connection import connected, find_job, find_service, short, some
-from mainstay.cli.remote.job_progress import asked_to_stop, told_progress
+from mainstay.cli.main import CommandRefused, positive_integer
+from mainstay.cli.remote.connection import connected, find_job, find_service, list_items, short_id
+from mainstay.cli.remote.job_progress import cancel_note, progress_text
 from mainstay.cli.views.run_display import printable
-from mainstay.cli.views.tables import BAD, BUSY, DIM, GOOD, age, clock, lasted, print_fields, print_table
+from mainstay.cli.views.tables import BAD, BUSY, DIM, GOOD, age, elapsed, local_time, print_fields, print_table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,29 +19,33 @@ if TYPE_CHECKING:
     from mainstay.cli.views.tables import Cell
 
 SUMMARY = "list jobs, show or cancel one"
-SHOWN = 20
+DEFAULT_LIMIT = 20
 COLOURS = {"Completed": GOOD, "Failed": BAD, "Cancelled": DIM, "Processing": BUSY, "Pending": BUSY}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "verb", metavar="show|cancel", nargs="?", choices=("show", "cancel"), help="what to do with one"
+        "verb", metavar="show|cancel", nargs="?", choices=("show", "cancel"), help="show or cancel one job"
     )
-    parser.add_argument("job", metavar="JOB", nargs="?", help="its id, or the beginning of it")
-    parser.add_argument("--service", metavar="SERVICE", help="only of this service")
+    parser.add_argument("job", metavar="JOB", nargs="?", help="id or id prefix")
+    parser.add_argument("--service", metavar="SERVICE", help="only jobs of this service")
     parser.add_argument(
         "--status", metavar="STATUS", action="append", default=[], choices=tuple(COLOURS), help=" | ".join(COLOURS)
     )
     parser.add_argument(
-        "--limit", metavar="N", type=at_least_one, default=SHOWN, help=f"how many at most; {SHOWN} if not given"
+        "--limit",
+        metavar="N",
+        type=positive_integer,
+        default=DEFAULT_LIMIT,
+        help=f"maximum number (default {DEFAULT_LIMIT})",
     )
-    parser.add_argument("-v", "--verbose", action="store_true", help="show: also what was as wanted")
-    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    parser.add_argument("-v", "--verbose", action="store_true", help="show: also show stable resources")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.verb and not arguments.job:
-        raise CommandRefused(f"say which: mainstay jobs {arguments.verb} JOB")
+        raise CommandRefused(f"name the job: mainstay jobs {arguments.verb} JOB")
     with connected(arguments) as client:
         if arguments.verb == "show":
             return _show(client, arguments)
@@ -56,7 +60,7 @@ def _list_jobs(client: Client, arguments: argparse.Namespace) -> int:
         query["serviceId"] = find_service(client, arguments.service)["id"]
     if arguments.status:
         query["status"] = arguments.status
-    found = some(client, "/jobs", query, arguments.limit)
+    found = list_items(client, "/jobs", query, arguments.limit)
     if arguments.json:
         from mainstay.cli.local_run import print_json
 
@@ -64,12 +68,12 @@ def _list_jobs(client: Client, arguments: argparse.Namespace) -> int:
     elif found:
         print_jobs(found, of_one_service=False)
     else:
-        print("There is no such job." if arguments.service or arguments.status else "There is no job yet.")
+        print("There are no matching jobs." if arguments.service or arguments.status else "There is no job yet.")
     return 0
 
 
 def print_jobs(jobs: Sequence[Mapping[str, Any]], *, of_one_service: bool) -> None:
-    headers = ("JOB", "SERVICE", "ACTION", "STATUS", "AGENT", "AGE", "TOOK", "TOLD")
+    headers = ("JOB", "SERVICE", "ACTION", "STATUS", "AGENT", "AGE", "DURATION", "MESSAGE")
     rows = [_row(each) for each in jobs]
     if of_one_service:
         print_table([*headers[:1], *headers[2:]], [[*each[:1], *each[2:]] for each in rows])
@@ -78,17 +82,17 @@ def print_jobs(jobs: Sequence[Mapping[str, Any]], *, of_one_service: bool) -> No
 
 
 def _row(job: Mapping[str, Any]) -> list[Cell]:
-    told = job.get("errorMessage") or told_progress(job).removeprefix(", ")
-    tried = f" (try {job['attempt']})" if job["attempt"] > 1 else ""
+    message = job.get("errorMessage") or progress_text(job).removeprefix(", ")
+    attempt = f" (attempt {job['attempt']})" if job["attempt"] > 1 else ""
     return [
-        short(job["id"]),
+        short_id(job["id"]),
         job["service"]["name"],
         _action_of(job),
-        (job["status"] + tried, COLOURS.get(job["status"], "")),
+        (job["status"] + attempt, COLOURS.get(job["status"], "")),
         job["agent"]["name"],
         age(job["createdAt"]),
-        lasted(job.get("claimedAt"), job.get("completedAt")),
-        told.split("\n")[0] if told else "",
+        elapsed(job.get("claimedAt"), job.get("completedAt")),
+        message.split("\n")[0] if message else "",
     ]
 
 
@@ -127,14 +131,14 @@ def _fields(job: Mapping[str, Any]) -> list[tuple[str, Cell]]:
         ("job", job["id"]),
         ("service", f"{job['service']['name']} ({job['service']['status']})"),
         ("action", _action_of(job)),
-        ("status", (job["status"] + asked_to_stop(job) + told_progress(job), COLOURS.get(job["status"], ""))),
-        ("told", job.get("errorMessage") or ""),
+        ("status", (job["status"] + cancel_note(job) + progress_text(job), COLOURS.get(job["status"], ""))),
+        ("message", job.get("errorMessage") or ""),
         ("agent", job["agent"]["name"]),
         ("attempt", str(job["attempt"])),
-        ("asked", f"{clock(job['createdAt'])} by {job['consumer']['name']}"),
-        ("begun", clock(job.get("claimedAt"))),
-        ("ended", clock(job.get("completedAt"))),
-        ("took", lasted(job.get("claimedAt"), job.get("completedAt"))),
+        ("requested", f"{local_time(job['createdAt'])} by {job['consumer']['name']}"),
+        ("started", local_time(job.get("claimedAt"))),
+        ("finished", local_time(job.get("completedAt"))),
+        ("duration", elapsed(job.get("claimedAt"), job.get("completedAt"))),
         ("blueprint", job.get("blueprintDigest") or ""),
     ]
 
@@ -153,8 +157,8 @@ def _cancel(client: Client, arguments: argparse.Namespace) -> int:
         agent, name = after["agent"]["name"], after["service"]["name"]
         print(
             printable(
-                f"Asked agent {agent} to stop {after['action']} of {name} before its next resource; "
-                f"`mainstay watch {name}` follows it."
+                f"Requested cancellation: agent {agent} stops {after['action']} of {name} before the next resource. "
+                f"Follow it with `mainstay watch {name}`."
             )
         )
     return 0

@@ -1,5 +1,5 @@
-"""Lists participants: who orders services and who offers them. `participants add NAME` makes one and a token for it;
-`participants token NAME` makes another token. The token is shown once; --token-file keeps it out of sight."""
+"""Lists participants: the customers and providers of services. `participants add NAME` creates a participant and a
+token; `participants token NAME` creates another token. A token is shown once; --token-file writes it to a file instead."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from mainstay.cli.main import CommandRefused
-from mainstay.cli.remote.connection import connected, find_named, short, some, write_private
+from mainstay.cli.remote.connection import connected, find_named, list_items, short_id, write_private
 from mainstay.cli.views.run_display import printable
-from mainstay.cli.views.tables import BAD, GOOD, age, clock, print_table
+from mainstay.cli.views.tables import BAD, GOOD, age, local_time, print_table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,19 +24,21 @@ DAYS = 365
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("verb", metavar="add|token", nargs="?", choices=("add", "token"), help="what to do")
-    parser.add_argument("name", metavar="PARTICIPANT", nargs="?", help="its name")
-    parser.add_argument("--token-file", metavar="FILE", help="write the token here (0600) instead of showing it")
+    parser.add_argument("name", metavar="PARTICIPANT", nargs="?", help="name")
     parser.add_argument(
-        "--days", metavar="N", type=int, default=DAYS, help=f"how long it lasts; {DAYS} when not given"
+        "--token-file", metavar="FILE", help="write the token to this file (mode 0600) instead of printing it"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    parser.add_argument(
+        "--days", metavar="N", type=int, default=DAYS, help=f"validity of the token in days (default {DAYS})"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.verb and not arguments.name:
-        raise CommandRefused(f"say which: mainstay participants {arguments.verb} NAME")
+        raise CommandRefused(f"name the participant: mainstay participants {arguments.verb} NAME")
     if arguments.verb is None and arguments.token_file:
-        raise CommandRefused("--token-file goes with `add` and `token`")
+        raise CommandRefused("--token-file is an option of `add` and `token`")
     with connected(arguments) as client:
         if arguments.verb is None:
             return _list_participants(client, arguments)
@@ -47,11 +49,11 @@ def run(arguments: argparse.Namespace) -> int:
         until = datetime.now(UTC) + timedelta(days=max(1, arguments.days))
         body = {"role": "participant", "scopeId": participant["id"], "expireAt": until.isoformat()}
         token = client.post("/tokens", {"name": participant["name"], **body})
-        return _tell(arguments, client.url, participant, token)
+        return _print_token(arguments, client.url, participant, token)
 
 
 def _list_participants(client: Client, arguments: argparse.Namespace) -> int:
-    found = some(client, "/participants", {"sort": "name"})
+    found = list_items(client, "/participants", {"sort": "name"})
     if arguments.json:
         from mainstay.cli.local_run import print_json
 
@@ -62,25 +64,25 @@ def _list_participants(client: Client, arguments: argparse.Namespace) -> int:
                 each["name"],
                 (each["status"], GOOD if each["status"] == "Enabled" else BAD),
                 age(each["createdAt"]),
-                short(each["id"]),
+                short_id(each["id"]),
             ]
             for each in found
         ]
         print_table(("PARTICIPANT", "STATUS", "AGE", "ID"), rows)
     else:
-        print("There is no participant yet; `mainstay participants add NAME` makes one.")
+        print("There is no participant yet; `mainstay participants add NAME` creates one.")
     return 0
 
 
 def _add(client: Client, name: str) -> Any:
-    if any(each["name"] == name for each in some(client, "/participants", {"name": name})):
+    if any(each["name"] == name for each in list_items(client, "/participants", {"name": name})):
         raise CommandRefused(
-            f"there is already a participant {name!r}; `mainstay participants token {name}` makes a token"
+            f"participant {name!r} already exists; `mainstay participants token {name}` creates a token"
         )
     return client.post("/participants", {"name": name})
 
 
-def _tell(arguments: argparse.Namespace, url: str, participant: Any, token: Any) -> int:
+def _print_token(arguments: argparse.Namespace, url: str, participant: Any, token: Any) -> int:
     value = token.pop("value")
     if arguments.token_file:
         write_private(Path(arguments.token_file), value + "\n")
@@ -90,12 +92,12 @@ def _tell(arguments: argparse.Namespace, url: str, participant: Any, token: Any)
         shown = {} if arguments.token_file else {"value": value}
         print_json({**participant, "token": {**token, **shown}})
         return 0
-    until = clock(token["expireAt"])
+    until = local_time(token["expireAt"])
     name = printable(participant["name"])
     if arguments.token_file:
-        print(f"The token of {name}, until {until}, is in {printable(arguments.token_file)}.")
-        print(f"With it: mainstay login {url} --token-file {printable(arguments.token_file)}")
+        print(f"Token of {name}, valid until {until}, saved to {printable(arguments.token_file)}.")
+        print(f"Log in with: mainstay login {url} --token-file {printable(arguments.token_file)}")
     else:
-        print(f"The token of {name}, until {until}; it is not shown again:\n\n  {value}\n")
-        print(f"With it: mainstay login {url}")
+        print(f"Token of {name}, valid until {until}, shown only once:\n\n  {value}\n")
+        print(f"Log in with: mainstay login {url}")
     return 0

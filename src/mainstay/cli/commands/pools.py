@@ -1,15 +1,15 @@
-"""Lists pools and how full they are; with a name, the values of one and whose they are.
+"""Lists pools and their usage; with a name, lists the values of a pool and the services that use them.
 
-`pools add POOL --type POOL-TYPE --agent AGENT --value VALUE` gives an agent values, each for one service at a time:
-`mainstay pools add ports --type appPort --agent host1 --value 8100-8199`. It makes what is missing (the pool set of the
-agent, the pool) and adds the values that are not there yet; agents may share a pool set."""
+`pools add POOL --type POOL-TYPE --agent AGENT --value VALUE` adds values for the services of an agent; each value is used
+by one service at a time: `mainstay pools add ports --type appPort --agent host1 --value 8100-8199`. It creates the pool set
+of the agent and the pool if they are missing. Agents may share a pool set."""
 
 from __future__ import annotations
 
 from mainstay.cli.main import CommandRefused
-from mainstay.cli.remote.connection import connected, find_named, short, some
+from mainstay.cli.remote.connection import connected, find_named, list_items, short_id
 from mainstay.cli.views.run_display import printable
-from mainstay.cli.views.tables import BAD, BUSY, GOOD, age, bar, plain, print_table
+from mainstay.cli.views.tables import BAD, BUSY, GOOD, age, format_value, print_table, progress_bar
 from mainstay.foundation.numbers import LARGEST_NUMBER, parse_count
 
 TYPE_CHECKING = False
@@ -21,25 +21,31 @@ if TYPE_CHECKING:
     from mainstay.agent.client import Client
     from mainstay.cli.views.tables import Cell
 
-SUMMARY = "list pools and how full they are, show or fill one"
-SHOWN = 500
-AT_ONCE = 50
+SUMMARY = "list pools and their usage, show or fill one"
+MAX_SHOWN = 500
+BATCH_SIZE = 50
 NEARLY_FULL = 0.8
-MOST_VALUES = 1000
+MAX_VALUES = 1000
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("words", metavar="POOL", nargs="*", help="show the values of this one; `add POOL` adds some")
-    parser.add_argument("--type", metavar="POOL-TYPE", help="add: what generators call it, their poolType")
-    parser.add_argument("--agent", metavar="AGENT", help="add: the agent whose services take the values")
     parser.add_argument(
-        "--value", metavar="VALUE", action="append", default=[], help="add: a value, or whole numbers as FIRST-LAST"
+        "words", metavar="POOL", nargs="*", help="show the values of this pool; `add POOL` adds values"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    parser.add_argument("--type", metavar="POOL-TYPE", help="add: poolType that generators use")
+    parser.add_argument("--agent", metavar="AGENT", help="add: agent whose services use the values")
+    parser.add_argument(
+        "--value",
+        metavar="VALUE",
+        action="append",
+        default=[],
+        help="add: a value, or a range of whole numbers FIRST-LAST",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    name = _read_words(arguments)
+    name = _pool_name(arguments)
     with connected(arguments) as client:
         if name is not None:
             pool = (
@@ -47,15 +53,15 @@ def run(arguments: argparse.Namespace) -> int:
                 if len(arguments.words) == 2
                 else find_named(client, "/service-pools", "pool", name)
             )
-            values = some(client, "/service-pool-values", {"servicePoolId": pool["id"]}, SHOWN)
+            values = list_items(client, "/service-pool-values", {"servicePoolId": pool["id"]}, MAX_SHOWN)
             usage = client.get(f"/service-pools/{pool['id']}/usage")
             set_name = client.get(f"/service-pool-sets/{pool['servicePoolSetId']}")["name"]
             owners = _owner_names(client, values)
             return _show(arguments, {**pool, "usage": usage, "values": values}, set_name, owners)
-        sets = {each["id"]: each["name"] for each in some(client, "/service-pool-sets")}
+        sets = {each["id"]: each["name"] for each in list_items(client, "/service-pool-sets")}
         pools = [
             {**each, "usage": client.get(f"/service-pools/{each['id']}/usage")}
-            for each in some(client, "/service-pools", {"sort": "name"}, SHOWN)
+            for each in list_items(client, "/service-pools", {"sort": "name"}, MAX_SHOWN)
         ]
     if arguments.json:
         from mainstay.cli.local_run import print_json
@@ -68,85 +74,86 @@ def run(arguments: argparse.Namespace) -> int:
         )
     else:
         print(
-            "There is no pool here; those of a provider are seen by the provider and by admins. "
-            "`mainstay pools add POOL` makes one."
+            "There is no pool yet, or you may not see it: only its provider and admins do. "
+            "`mainstay pools add POOL` creates one."
         )
     return 0
 
 
-def _read_words(arguments: argparse.Namespace) -> str | None:
-    """The name of the pool, None for all of them."""
+def _pool_name(arguments: argparse.Namespace) -> str | None:
+    """The name of the pool; None lists all pools."""
     if arguments.words == ["add"]:
-        raise CommandRefused("say which: mainstay pools add POOL")
-    adds = len(arguments.words) == 2 and arguments.words[0] == "add"
-    if len(arguments.words) > 1 and not adds:
+        raise CommandRefused("name the pool: mainstay pools add POOL")
+    is_add = len(arguments.words) == 2 and arguments.words[0] == "add"
+    if len(arguments.words) > 1 and not is_add:
         raise CommandRefused("use `mainstay pools`, `mainstay pools POOL` or `mainstay pools add POOL`")
-    if not adds and (arguments.type or arguments.agent or arguments.value):
-        raise CommandRefused("--type, --agent and --value go with `mainstay pools add POOL`")
-    if adds and not (arguments.type and arguments.agent and arguments.value):
-        raise CommandRefused(
-            "say which values, for what and for whom: --value VALUE, --type POOL-TYPE and --agent AGENT"
-        )
+    if not is_add and (arguments.type or arguments.agent or arguments.value):
+        raise CommandRefused("--type, --agent and --value are options of `mainstay pools add POOL`")
+    if is_add and not (arguments.type and arguments.agent and arguments.value):
+        raise CommandRefused("`pools add` needs --value VALUE, --type POOL-TYPE and --agent AGENT")
     return arguments.words[-1] if arguments.words else None
 
 
 def _add(client: Client, arguments: argparse.Namespace, name: str) -> Any:
-    """The pool, with the values that it had and those that are given."""
+    """Adds the missing values to the pool and returns it."""
     values = _read_values(arguments.value)
     agent = find_named(client, "/agents", "agent", arguments.agent)
-    set_id = agent["servicePoolSetId"] or _make_set(client, arguments, agent)
+    set_id = agent["servicePoolSetId"] or _create_set(client, arguments, agent)
     pool = _find_pool(client, arguments, set_id, name, values)
     if pool["propertyType"] == "string":
         values = [str(value) for value in values]
-    known = {plain(each["value"]) for each in some(client, "/service-pool-values", {"servicePoolId": pool["id"]})}
+    known = {
+        format_value(each["value"])
+        for each in list_items(client, "/service-pool-values", {"servicePoolId": pool["id"]})
+    }
     for value in values:
-        if plain(value) not in known:
-            body = {"name": plain(value), "value": value, "servicePoolId": pool["id"]}
+        if format_value(value) not in known:
+            body = {"name": format_value(value), "value": value, "servicePoolId": pool["id"]}
             client.post("/service-pool-values", body)
     return pool
 
 
 def _read_values(words: list[str]) -> list[int | str]:
-    """Whole numbers where all are; otherwise texts as they are."""
+    """Parses values and ranges. Returns strings if any value is not a whole number."""
     found: list[int | str] = []
     for word in words:
         first, last = (parse_count(part, 0, LARGEST_NUMBER) for part in word.partition("-")[::2])
         if first is not None and last is not None:
-            if not 0 <= last - first < MOST_VALUES:
-                raise CommandRefused(f"--value {word} is no range of 1 to {MOST_VALUES} numbers")
+            if not 0 <= last - first < MAX_VALUES:
+                raise CommandRefused(f"--value {word} is not a range of 1 to {MAX_VALUES} numbers")
             found += range(first, last + 1)
         else:
             number = parse_count(word, 0, LARGEST_NUMBER)
             found.append(word if number is None else number)
-    if len(found) > MOST_VALUES:
-        raise CommandRefused(f"at most {MOST_VALUES} values at a time")
+    if len(found) > MAX_VALUES:
+        raise CommandRefused(f"too many values: at most {MAX_VALUES} per command")
     return found if all(isinstance(value, int) for value in found) else [str(value) for value in found]
 
 
-def _make_set(client: Client, arguments: argparse.Namespace, agent: Mapping[str, Any]) -> str:
-    made = client.post("/service-pool-sets", {"name": agent["name"], "providerId": agent["providerId"]})
-    client.call("PATCH", f"/agents/{agent['id']}", {"servicePoolSetId": made["id"]})
-    _say(arguments, f"Made pool set {made['name']}, and gave it to agent {agent['name']}.")
-    return str(made["id"])
+def _create_set(client: Client, arguments: argparse.Namespace, agent: Mapping[str, Any]) -> str:
+    created = client.post("/service-pool-sets", {"name": agent["name"], "providerId": agent["providerId"]})
+    client.call("PATCH", f"/agents/{agent['id']}", {"servicePoolSetId": created["id"]})
+    _print_note(arguments, f"Created pool set {created['name']} for agent {agent['name']}.")
+    return str(created["id"])
 
 
 def _find_pool(client: Client, arguments: argparse.Namespace, set_id: str, name: str, values: list[int | str]) -> Any:
-    """The pool of this type in the set; a generator knows only the type, so a second one would not be found."""
-    for pool in some(client, "/service-pools", {"servicePoolSetId": set_id}):
+    """Finds or creates the pool of this type in the set. Generators select by type, so a set has one pool per type."""
+    for pool in list_items(client, "/service-pools", {"servicePoolSetId": set_id}):
         if pool["type"] == arguments.type:
             if pool["name"] != name:
                 raise CommandRefused(
-                    f"the agent's pool of type {arguments.type} is called {pool['name']!r}; add to that one"
+                    f"the agent already has pool {pool['name']!r} of type {arguments.type}; add the values to that pool"
                 )
             return pool
     kind = "integer" if isinstance(values[0], int) else "string"
     body = {"name": name, "type": arguments.type, "propertyType": kind, "generatorType": "list"}
-    made = client.post("/service-pools", {**body, "servicePoolSetId": set_id})
-    _say(arguments, f"Made pool {name} of type {arguments.type}.")
-    return made
+    created = client.post("/service-pools", {**body, "servicePoolSetId": set_id})
+    _print_note(arguments, f"Created pool {name} of type {arguments.type}.")
+    return created
 
 
-def _say(arguments: argparse.Namespace, text: str) -> None:
+def _print_note(arguments: argparse.Namespace, text: str) -> None:
     if not arguments.json:
         print(printable(text))
 
@@ -167,14 +174,14 @@ def _row(pool: Mapping[str, Any], set_name: str) -> list[Cell]:
 def _usage_cell(usage: Mapping[str, Any]) -> Cell:
     share = usage["allocated"] / usage["total"] if usage["total"] else 1.0
     colour = BAD if not usage["free"] else BUSY if share >= NEARLY_FULL else GOOD
-    return (bar(share), colour)
+    return (progress_bar(share), colour)
 
 
 def _owner_names(client: Client, values: list[Any]) -> dict[str, str]:
     ids = sorted({each["serviceId"] for each in values if each.get("serviceId")})
     names: dict[str, str] = {}
-    for start in range(0, len(ids), AT_ONCE):
-        found = some(client, "/services", {"id": ids[start : start + AT_ONCE]})
+    for start in range(0, len(ids), BATCH_SIZE):
+        found = list_items(client, "/services", {"id": ids[start : start + BATCH_SIZE]})
         names |= {each["id"]: each["name"] for each in found}
     return names
 
@@ -194,20 +201,20 @@ def _show(arguments: argparse.Namespace, pool: Mapping[str, Any], set_name: str,
         print_table(
             ("VALUE", "NAME", "SERVICE", "PROPERTY", "SINCE"), [_value_row(each, owners) for each in pool["values"]]
         )
-    if len(pool["values"]) == SHOWN:
-        print(f"Only the first {SHOWN} are shown.")
+    if len(pool["values"]) == MAX_SHOWN:
+        print(f"Only the first {MAX_SHOWN} values are shown.")
     return 0
 
 
 def _value_row(value: Mapping[str, Any], owners: Mapping[str, str]) -> list[Cell]:
     owner = value.get("serviceId")
     if not owner:
-        return [plain(value["value"]), value["name"], ("free", GOOD), "", ""]
+        return [format_value(value["value"]), value["name"], ("free", GOOD), "", ""]
     since = age(value.get("allocatedAt"))
     return [
-        plain(value["value"]),
+        format_value(value["value"]),
         value["name"],
-        owners.get(owner, short(owner)),
+        owners.get(owner, short_id(owner)),
         value.get("propertyName") or "",
         since,
     ]

@@ -1,6 +1,6 @@
-"""Shows a manifest as it is resolved on this host: data merged, templates filled in, defaults applied.
+"""Prints a manifest as resolved on this host: data merged, templates rendered, defaults applied.
 
-Templates that wait for their resource's turn are shown as written; sensitive values as [redacted]."""
+Templates that are rendered during the run are shown as written; sensitive values as [redacted]."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-SUMMARY = "show a manifest as it is resolved on this host"
+SUMMARY = "print a manifest as resolved on this host"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     from mainstay.foundation.yaml.scalars import CORE
 
     class Dumper(yaml.SafeDumper):
-        """Long texts as blocks, the way people write them."""
+        """Writes multi-line text as literal blocks."""
 
         def represent_text(self, text: str) -> yaml.ScalarNode:
             style = "|" if "\n" in text.rstrip("\n") or text.endswith("\n") else None

@@ -1,6 +1,6 @@
-"""Brings back what a file held before it was replaced, if its resource said `backup: true`.
+"""Restores a file from the backup of a run. Files are backed up if their resource has `backup: true`.
 
-What is there now is kept first, so that a restore can be undone by another."""
+The current file is backed up first, so a restore can be undone."""
 
 from __future__ import annotations
 
@@ -14,16 +14,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-SUMMARY = "bring back what a file held before"
+SUMMARY = "restore a file from its backup"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", metavar="PATH")
-    parser.add_argument(
-        "--run", dest="run_id", metavar="RUN", help="what this run replaced; the newest when not given"
-    )
-    parser.add_argument("--list", action="store_true", help="list what is kept of the path; touch nothing")
-    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    parser.add_argument("--run", dest="run_id", metavar="RUN", help="backup of this run (default: the newest)")
+    parser.add_argument("--list", action="store_true", help="list the backups of the path; change nothing")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -32,18 +30,18 @@ def run(arguments: argparse.Namespace) -> int:
 
     arguments.path = os.path.abspath(arguments.path)
     if arguments.list:
-        kept = [
+        backups = [
             {"run_id": found.run_id, "size": found.size, "mode": f"{found.mode:04o}"}
             for found in list_backups(arguments.path)
         ]
         if arguments.json:
-            print_json(kept)
-        elif not kept:
+            print_json(backups)
+        elif not backups:
             print(
-                f"Nothing is kept of {printable(arguments.path)}; files are kept when their resource says `backup: true`."
+                f"There is no backup of {printable(arguments.path)}; files are backed up if their resource has `backup: true`."
             )
         else:
-            for row in kept:
+            for row in backups:
                 print(f"{row['run_id']}  {row['mode']}  {row['size']} bytes")
         return 0
     try:
@@ -55,5 +53,5 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"path": arguments.path, "run_id": restored.run_id, "size": restored.size})
     else:
-        print(f"{printable(arguments.path)} is as it was before run {restored.run_id} ({restored.size} bytes)")
+        print(f"Restored {printable(arguments.path)} as it was before run {restored.run_id} ({restored.size} bytes).")
     return 0

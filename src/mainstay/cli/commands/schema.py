@@ -17,7 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", metavar="manifest", choices=["manifest"])
 
 
-def run(arguments: argparse.Namespace) -> int:  # noqa: ARG001  # there is one schema so far; the parser has checked its name
+def run(arguments: argparse.Namespace) -> int:  # noqa: ARG001  # there is only one schema
     from mainstay.converge import resources
     from mainstay.converge.manifest.schema import manifest_schema
 

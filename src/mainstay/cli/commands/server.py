@@ -1,8 +1,8 @@
-"""Runs the control plane: the API, the job queue and everything behind them. `mainstay server` needs no configuration.
+"""Runs the control plane. `mainstay server` needs no configuration.
 
-`mainstay server migrate` only brings the database up to date; `server backup FILE` writes everything to a file while
-the server runs; `server restore FILE` reads it into a new database, of either kind. A backup does not hold the vault's
-key, without which its secrets cannot be opened. Settings come from flags, MAINSTAY_… variables or --config."""
+`server migrate` only migrates the database; `server backup FILE` writes a backup while the server runs; `server restore
+FILE` loads it into a new database, SQLite or PostgreSQL. A backup does not contain the vault key, which is needed to
+decrypt its secrets. Settings come from flags, MAINSTAY_… variables or --config."""
 
 from __future__ import annotations
 
@@ -23,9 +23,14 @@ VERBS = ("run", "migrate", "backup", "restore")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "verb", nargs="?", choices=VERBS, default="run", metavar="migrate|backup|restore", help="what to do instead"
+        "verb",
+        nargs="?",
+        choices=VERBS,
+        default="run",
+        metavar="migrate|backup|restore",
+        help="run this instead of the server",
     )
-    parser.add_argument("file", nargs="?", metavar="FILE", help="the file of a backup")
+    parser.add_argument("file", nargs="?", metavar="FILE", help="backup file")
     add_setting_options(parser, METAVARS)
 
 
@@ -45,15 +50,15 @@ def run(arguments: argparse.Namespace) -> int:
             import asyncio
 
             done = asyncio.run(migrate(settings))
-            print("\n".join(f"ran {name}" for name in done) or "The database is up to date.")
+            print("\n".join(f"applied {name}" for name in done) or "The database is up to date.")
             return 0
         if arguments.verb in ("backup", "restore"):
-            return _carry(arguments.verb, settings, arguments.file)
+            return _back_up_or_restore(arguments.verb, settings, arguments.file)
         run_server(settings, os.environ)
     except (BadBackup, BadSettings, ChangedMigration, NewerDatabase) as error:
         raise CommandRefused(str(error)) from None
     except Unavailable as error:
-        raise CommandRefused(f"the database cannot be reached: {error}", exit_code=1) from None
+        raise CommandRefused(f"the database is unreachable: {error}", exit_code=1) from None
     except OSError as error:
         raise CommandRefused(
             f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", exit_code=1
@@ -61,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _carry(verb: str, settings: ServerSettings, file: str) -> int:
+def _back_up_or_restore(verb: str, settings: ServerSettings, file: str) -> int:
     import asyncio
     from pathlib import Path
 
@@ -69,7 +74,7 @@ def _carry(verb: str, settings: ServerSettings, file: str) -> int:
 
     if verb == "backup":
         asyncio.run(back_up(settings, Path(file)))
-        print(f"wrote {file}; keep the vault's key in another place")
+        print(f"wrote {file}; store the vault key separately")
     else:
         print(f"restored {asyncio.run(restore(settings, Path(file)))} rows")
     return 0

@@ -1,10 +1,10 @@
-"""Lists services: state, agent, whether the host is as wanted, and what is being done. Those that ended only with --all."""
+"""Lists services with state, agent, drift and active job. Deleted services are listed only with --all."""
 
 from __future__ import annotations
 
-from mainstay.cli.main import at_least_one
-from mainstay.cli.remote.connection import connected, find_agent, find_type, short, some
-from mainstay.cli.remote.job_progress import told_progress
+from mainstay.cli.main import positive_integer
+from mainstay.cli.remote.connection import connected, find_agent, find_type, list_items, short_id
+from mainstay.cli.remote.job_progress import progress_text
 from mainstay.cli.remote.service_types import lifecycle_of, state_names, terminal_states
 from mainstay.cli.views.tables import BAD, BUSY, GOOD, age, print_table
 
@@ -20,29 +20,33 @@ if TYPE_CHECKING:
     States = tuple[tuple[str, ...], tuple[str, ...]]
 
 SUMMARY = "list services"
-SHOWN = 200
-MOST_STATES = 100
+DEFAULT_LIMIT = 200
+MAX_STATES = 100
 SYNC_COLOURS = {"True": GOOD, "False": BAD}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--status", metavar="STATE", action="append", default=[], help="only in this state")
-    parser.add_argument("--type", metavar="TYPE", help="only of this service type")
-    parser.add_argument("--agent", metavar="AGENT", help="only of this agent")
-    parser.add_argument("--name", metavar="TEXT", help="only with this text in their name")
-    parser.add_argument("--all", action="store_true", help="also those that have ended")
+    parser.add_argument("--status", metavar="STATE", action="append", default=[], help="only services in this state")
+    parser.add_argument("--type", metavar="TYPE", help="only services of this type")
+    parser.add_argument("--agent", metavar="AGENT", help="only services of this agent")
+    parser.add_argument("--name", metavar="TEXT", help="only services whose name contains this text")
+    parser.add_argument("--all", action="store_true", help="also services in a terminal state")
     parser.add_argument(
-        "--limit", metavar="N", type=at_least_one, default=SHOWN, help=f"how many at most; {SHOWN} if not given"
+        "--limit",
+        metavar="N",
+        type=positive_integer,
+        default=DEFAULT_LIMIT,
+        help=f"maximum number (default {DEFAULT_LIMIT})",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:
     with connected(arguments) as client:
         limit = arguments.limit
-        ended = {} if arguments.all or arguments.status else _ended_states(client)
-        found = some(client, "/services", _wanted(client, arguments, ended), limit + 1)
-        found = [each for each in found if each["status"] not in ended.get(each["serviceTypeId"], ((), ()))[1]]
+        states = {} if arguments.all or arguments.status else _states_by_type(client)
+        found = list_items(client, "/services", _query(client, arguments, states), limit + 1)
+        found = [each for each in found if each["status"] not in states.get(each["serviceTypeId"], ((), ()))[1]]
         statuses = {each["activeJob"]["status"] for each in found if each["activeJob"]}
         jobs = _active_jobs(client, statuses) if statuses else {}
     if arguments.json:
@@ -52,8 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if not found:
         print(
-            "There is no such service."
-            if _narrowed(arguments)
+            "There are no matching services."
+            if _has_filter(arguments)
             else "There is no service yet; `mainstay types` lists what can be ordered."
         )
         return 0
@@ -62,15 +66,15 @@ def run(arguments: argparse.Namespace) -> int:
         [_row(each, jobs.get(each["id"], each["activeJob"])) for each in found[:limit]],
     )
     if len(found) > limit:
-        print(f"There are more than {limit}; narrow it down or say --limit N.")
+        print(f"There are more than {limit} services; use a filter or --limit N.")
     return 0
 
 
-def _narrowed(arguments: argparse.Namespace) -> bool:
+def _has_filter(arguments: argparse.Namespace) -> bool:
     return bool(arguments.status or arguments.type or arguments.agent or arguments.name)
 
 
-def _wanted(client: Client, arguments: argparse.Namespace, ended: Mapping[str, States]) -> dict[str, object]:
+def _query(client: Client, arguments: argparse.Namespace, states: Mapping[str, States]) -> dict[str, object]:
     query: dict[str, object] = {"sort": "name"}
     if arguments.type:
         query["serviceTypeId"] = find_type(client, arguments.type)["id"]
@@ -80,40 +84,40 @@ def _wanted(client: Client, arguments: argparse.Namespace, ended: Mapping[str, S
         query["name"] = arguments.name
     if arguments.status:
         query["status"] = arguments.status
-    # Most of those that ended are left out by the server: there may be many more of them than of the others.
-    alive = sorted({state for states in ended.values() for state in states[0]})
-    if 0 < len(alive) <= MOST_STATES:
-        query["status"] = alive
+    # Filter on the server: there may be many more deleted services than others.
+    live_states = sorted({state for live, _ in states.values() for state in live})
+    if 0 < len(live_states) <= MAX_STATES:
+        query["status"] = live_states
     return query
 
 
-def _ended_states(client: Client) -> dict[str, States]:
-    """For each service type the states in which a service lives, and those in which it has ended."""
+def _states_by_type(client: Client) -> dict[str, States]:
+    """For each service type its non-terminal and its terminal states."""
     found = {}
-    for each in some(client, "/service-types"):
-        ended = terminal_states(each)
-        found[each["id"]] = (tuple(set(state_names(lifecycle_of(each))) - ended), tuple(ended))
+    for each in list_items(client, "/service-types"):
+        terminal = terminal_states(each)
+        found[each["id"]] = (tuple(set(state_names(lifecycle_of(each))) - terminal), tuple(terminal))
     return found
 
 
 def _active_jobs(client: Client, statuses: set[str]) -> dict[str, Any]:
-    """By service. The services name the statuses that count as active, so there is no list of them here."""
-    found = some(client, "/jobs", {"status": sorted(statuses)})
+    """The active jobs by service id. `statuses` come from the services, so no list of active statuses is needed."""
+    found = list_items(client, "/jobs", {"status": sorted(statuses)})
     return {job["serviceId"]: {key: job[key] for key in ("id", "action", "status", "progress")} for job in found}
 
 
 def _row(service: Mapping[str, Any], job: Mapping[str, Any] | None) -> list[Cell]:
     agent = service["agent"]
-    sick = agent["status"] != "Connected"
+    is_offline = agent["status"] != "Connected"
     return [
         service["name"],
         service["serviceType"]["name"],
         service["status"],
-        (f"{agent['name']} ({agent['status']})", BUSY) if sick else agent["name"],
+        (f"{agent['name']} ({agent['status']})", BUSY) if is_offline else agent["name"],
         _sync_cell(service["conditions"]),
-        (f"{job['action']} {job['status'].lower()}{told_progress(job)}", BUSY) if job else "",
+        (f"{job['action']} {job['status'].lower()}{progress_text(job)}", BUSY) if job else "",
         age(service["createdAt"]),
-        short(service["id"]),
+        short_id(service["id"]),
     ]
 
 

@@ -1,14 +1,14 @@
-"""Shows all about one service: properties (never a secret), what can be done now, conditions with their differences, jobs."""
+"""Shows one service: properties (never secrets), available actions, conditions with diffs, and jobs."""
 
 from __future__ import annotations
 
 import sys
 
 from mainstay.cli.commands.jobs import print_jobs
-from mainstay.cli.remote.connection import connected, find_service, short
-from mainstay.cli.remote.service_types import conceal, members_of
+from mainstay.cli.remote.connection import connected, find_service, short_id
+from mainstay.cli.remote.service_types import hide_secrets, members_of
 from mainstay.cli.views.run_display import Palette, diff_line, printable
-from mainstay.cli.views.tables import BAD, BOLD, BUSY, GOOD, age, clock, print_fields, print_table, tree_lines
+from mainstay.cli.views.tables import BAD, BOLD, BUSY, GOOD, age, local_time, print_fields, print_table, tree_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,11 +24,11 @@ COLOURS = {"True": GOOD, "False": BAD}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("service", metavar="SERVICE", help="name, id or the beginning of an id")
+    parser.add_argument("service", metavar="SERVICE", help="name, id or id prefix")
     parser.add_argument(
-        "-v", "--verbose", action="store_true", help="also who set each property, and the agent's data"
+        "-v", "--verbose", action="store_true", help="also show the provenance of each property, and the agent's data"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -46,20 +46,20 @@ def run(arguments: argparse.Namespace) -> int:
         print_json({**service, "jobs": without, **({} if origins is None else {"provenance": origins})})
         return 0
     print_fields(_fields(service))
-    properties = conceal(service["properties"], members)
+    properties = hide_secrets(service["properties"], members)
     if properties:
         _section("properties", tree_lines(properties))
     if arguments.verbose and isinstance(service.get("agentInstanceData"), dict):
-        _section("data of the agent", tree_lines(service["agentInstanceData"]))
+        _section("agent data", tree_lines(service["agentInstanceData"]))
     if service["conditions"]:
         _section("conditions", [line for each in service["conditions"] for line in _condition_lines(each)])
     if origins:
-        _section("who set what", [])
+        _section("provenance", [])
         print_table(
             ("PROPERTY", "SET BY", "HOW", "AGE", "JOB"), [_origin_row(path, each) for path, each in origins.items()]
         )
     if jobs:
-        _section("last jobs", [])
+        _section("latest jobs", [])
         print_jobs(jobs, of_one_service=True)
     return 0
 
@@ -75,18 +75,18 @@ def _fields(service: Mapping[str, Any]) -> list[tuple[str, Cell]]:
         ("id", service["id"]),
         ("type", service["serviceType"]["name"]),
         ("status", (service["status"], BOLD)),
-        ("can now", _possible(service)),
+        ("actions", _actions_text(service)),
         ("agent", (f"{agent['name']} ({agent['status']})", GOOD if agent["status"] == "Connected" else BUSY)),
         ("instance", service.get("agentInstanceId") or ""),
         ("blueprint", service.get("blueprintDigest") or ""),
-        ("created", f"{clock(service['createdAt'])} ({age(service['createdAt'])} ago)"),
+        ("created", f"{local_time(service['createdAt'])} ({age(service['createdAt'])} ago)"),
     ]
 
 
-def _possible(service: Mapping[str, Any]) -> str:
+def _actions_text(service: Mapping[str, Any]) -> str:
     active = service.get("activeJob")
     if active is not None:
-        return f"nothing until {active['action']} has ended"
+        return f"none until {active['action']} has finished"
     return ", ".join(service["availableActions"])
 
 
@@ -102,4 +102,4 @@ def _condition_lines(condition: Mapping[str, Any]) -> list[str]:
 
 def _origin_row(path: str, origin: Mapping[str, Any]) -> list[Cell]:
     how = str(origin.get("how") or "")
-    return [path, str(origin.get("actor") or ""), how, age(origin.get("at")), short(origin.get("jobId") or "")]
+    return [path, str(origin.get("actor") or ""), how, age(origin.get("at")), short_id(origin.get("jobId") or "")]

@@ -1,30 +1,28 @@
-"""Shows the actual state of things on this host.
+"""Shows the actual state of resources on this host.
 
 mainstay status file /etc/hosts
 mainstay status service nginx redis
 
-Exit code: 0 every state was read, 1 at least one could not be read; the others are shown."""
+Exit code: 0 success, 1 at least one state could not be read; the others are shown."""
 
 from __future__ import annotations
 
 from mainstay.cli.local_run import EXIT_FAILED, print_json
-from mainstay.cli.main import CommandRefused, complain
+from mainstay.cli.main import CommandRefused, print_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from typing import Any
 
-SUMMARY = "show the actual state of things"
+SUMMARY = "show the actual state of resources"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("type", metavar="TYPE", help="file, exec, …")
     parser.add_argument("names", metavar="NAME", nargs="+", help="one or more names")
-    parser.add_argument("--provider", metavar="PROVIDER", help="ask this provider")
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON document and nothing else; a list for several names"
-    )
+    parser.add_argument("--provider", metavar="PROVIDER", help="use this provider")
+    parser.add_argument("--json", action="store_true", help="print one JSON document; a list for several names")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -60,7 +58,7 @@ def _show(state: dict[str, Any], *, after_another: bool) -> None:
     from mainstay.cli.views.run_display import printable
 
     if "error" in state:
-        complain(state["error"])
+        print_error(state["error"])
         return
     if after_another:
         print()

@@ -1,8 +1,8 @@
-"""Looks at a service type without a server: is it right, what does it look like, and would these properties be taken?
+"""Checks and draws a service type, and validates properties against it, without a server.
 
 A type file is YAML or JSON with `propertySchema` and `lifecycleSchema`, both optional, and a `name`.
-`validate` judges properties as a creation; with --old it judges them as an update of those in that file.
-Exit code: 0 all is well, 1 faults were found, 2 the command or a file could not be used."""
+`validate` validates the properties of an order; with --old, those of an update.
+Exit code: 0 valid, 1 faults were found, 2 wrong usage or an unreadable file."""
 
 from __future__ import annotations
 
@@ -22,28 +22,34 @@ if TYPE_CHECKING:
     from mainstay.control.domain.properties.contract import EvaluationContext, Questions
     from mainstay.control.domain.service_types import ServiceTypeDefinition
 
-SUMMARY = "check, draw and try out a service type without a server"
+SUMMARY = "check and draw a service type without a server"
 
 KEYS = frozenset({"name", "propertySchema", "lifecycleSchema"})
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="what", required=True, metavar="check|draw|validate")
-    check = actions.add_parser("check", help="report every fault, and what may not be meant", allow_abbrev=False)
-    check.add_argument("file", metavar="FILE", help="the service type (YAML or JSON, - for standard input)")
+    check = actions.add_parser("check", help="report every fault and warning", allow_abbrev=False)
+    check.add_argument("file", metavar="FILE", help="service type (YAML or JSON; - for standard input)")
     draw = actions.add_parser("draw", help="draw the lifecycle", allow_abbrev=False)
-    draw.add_argument("file", metavar="FILE", help="the service type")
-    draw.add_argument("--format", choices=("svg", "mermaid", "json-schema"), default="svg", help="default: svg")
-    draw.add_argument("--output", metavar="PATH", help="write to this file instead of standard output")
-    validate = actions.add_parser("validate", help="judge properties", allow_abbrev=False)
-    validate.add_argument("file", metavar="FILE", help="the service type")
-    validate.add_argument(
-        "properties", metavar="PROPERTIES", help="the properties (YAML or JSON, - for standard input)"
+    draw.add_argument("file", metavar="FILE", help="service type")
+    draw.add_argument(
+        "--format", choices=("svg", "mermaid", "json-schema"), default="svg", help="output format (default svg)"
     )
-    validate.add_argument("--old", metavar="FILE", help="the stored properties: judge an update of them")
-    validate.add_argument("--state", metavar="S", help="the state the service is in (an update needs one)")
+    draw.add_argument("--output", metavar="PATH", help="output file (default standard output)")
+    validate = actions.add_parser("validate", help="validate properties", allow_abbrev=False)
+    validate.add_argument("file", metavar="FILE", help="service type")
+    validate.add_argument("properties", metavar="PROPERTIES", help="properties (YAML or JSON; - for standard input)")
+    validate.add_argument("--old", metavar="FILE", help="stored properties: validate an update of them")
+    validate.add_argument("--state", metavar="S", help="state of the service (required with --old)")
     roles = ("user", "admin", "participant", "agent")
-    validate.add_argument("--actor", metavar="A", choices=roles, default="user", help=f"one of {', '.join(roles)}")
+    validate.add_argument(
+        "--actor",
+        metavar="A",
+        choices=roles,
+        default="user",
+        help=f"who sets the properties: {', '.join(roles)} (default user)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -65,7 +71,7 @@ def _check(file: str) -> int:
     findings = report_service_type(definition)
     for finding in findings:
         print(f"warning: {finding} [{finding.code}]")
-    print(f"{file}: fine{f', {len(findings)} warnings' if findings else ''}")
+    print(f"{file}: valid{f', {len(findings)} warnings' if findings else ''}")
     return 0
 
 
@@ -104,14 +110,14 @@ def _validate(arguments: argparse.Namespace) -> int:
     definition = _parse_type(_read_type_document(arguments.file))
     if definition is None:
         return 1
-    asked_in = _situation(arguments, definition)
-    given = read_document(arguments.properties)
+    context = _evaluation_context(arguments, definition)
+    properties = read_document(arguments.properties)
     stored = _read_properties(arguments.old) if arguments.old is not None else None
-    outcome = decide(definition.properties, given, asked_in, stored=stored)
+    outcome = decide(definition.properties, properties, context, stored=stored)
     unknown: list[str] = []
     if isinstance(outcome, contract.Questions):
-        unknown = _describe_unknown(outcome)
-        outcome = decide(definition.properties, given, asked_in, stored=stored, answers=contract.ASSUMED)
+        unknown = _describe_questions(outcome)
+        outcome = decide(definition.properties, properties, context, stored=stored, answers=contract.ASSUMED)
     if isinstance(outcome, Rejected):
         for fault in outcome.faults:
             print(fault)
@@ -122,7 +128,7 @@ def _validate(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _situation(arguments: argparse.Namespace, definition: ServiceTypeDefinition) -> EvaluationContext:
+def _evaluation_context(arguments: argparse.Namespace, definition: ServiceTypeDefinition) -> EvaluationContext:
     from mainstay.control.domain.properties.contract import ACTOR_OF_ROLE, Actor, EvaluationContext, Operation
 
     state, initial = arguments.state, definition.lifecycle.initial_state
@@ -138,9 +144,9 @@ def _situation(arguments: argparse.Namespace, definition: ServiceTypeDefinition)
     else:
         operation = Operation.UPDATE
     if operation is Operation.UPDATE and state is None:
-        raise CommandRefused("an update is judged by the state the service is in: say --state")
+        raise CommandRefused("the rules of an update depend on the state of the service: use --state")
     if operation is Operation.CREATE and state is not None:
-        raise CommandRefused("--state is for an update: say --old FILE with the stored properties")
+        raise CommandRefused("--state is only for an update: use --old FILE with the stored properties")
     return EvaluationContext(
         operation=operation,
         actor=actor,
@@ -149,7 +155,7 @@ def _situation(arguments: argparse.Namespace, definition: ServiceTypeDefinition)
         state=state,
         create_run=operation is Operation.REPORT and state in (None, initial),
         dry=True,
-        # Any provider will do: which options it offers is not known here.
+        # Placeholder: the options of providers are unknown here.
         provider_id="any",
     )
 
@@ -168,14 +174,14 @@ def _read_type_document(file: str) -> dict[str, object]:
 
 
 def _parse_type(document: dict[str, object]) -> ServiceTypeDefinition | None:
-    """The definition; None if it has faults, which are then printed."""
+    """Returns the definition, or None after printing its faults."""
     try:
         from mainstay.control.domain.refusals import InvalidDefinition, Refusal
         from mainstay.control.domain.service_types import parse_service_type
         from mainstay.control.rulebook import installed_rulebook
     except ModuleNotFoundError as error:
         raise CommandRefused(
-            f"this command needs the server's parts ({error.name} is missing): pip install 'mainstay[server]'"
+            f"the server packages are not installed ({error.name} is missing): pip install 'mainstay[server]'"
         ) from None
     try:
         return parse_service_type(
@@ -186,19 +192,19 @@ def _parse_type(document: dict[str, object]) -> ServiceTypeDefinition | None:
             print(fault)
         return None
     except Refusal as refusal:
-        # A rule of another package is in the way, so no verdict would be true.
+        # A rule of another installed package is broken, so validation is not possible.
         raise CommandRefused(str(refusal)) from None
 
 
 def _read_properties(file: str) -> dict[str, object]:
     document = read_document(file)
     if not isinstance(document, dict):
-        raise CommandRefused(f"{file} does not hold properties: expected an object")
+        raise CommandRefused(f"{file} does not contain properties: expected an object")
     return document
 
 
-def _describe_unknown(questions: Questions) -> list[str]:
+def _describe_questions(questions: Questions) -> list[str]:
     lines = [f"whether service {service_id} exists" for service_id in sorted(questions.services)]
     lines += [f"which options of type '{name}' the provider offers" for name in sorted(questions.option_types)]
     lines += [f"whether pool '{pool.pool_type}' has a value for {pool.path}" for pool in questions.pools]
-    return lines + [f"whether {secret.path} is the secret that is stored" for secret in questions.secrets]
+    return lines + [f"whether {secret.path} is the stored secret" for secret in questions.secrets]

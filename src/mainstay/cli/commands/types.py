@@ -1,21 +1,21 @@
-"""Lists the service types that can be ordered; with a name, tells what one takes and how its services live."""
+"""Lists the service types; with a name, shows the properties, lifecycle and agents of one."""
 
 from __future__ import annotations
 
 import sys
 
-from mainstay.cli.remote.connection import connected, find_type, some
+from mainstay.cli.remote.connection import connected, find_type, list_items
 from mainstay.cli.remote.service_types import (
-    allowed,
+    allowed_text,
+    default_text,
     is_secret,
     lifecycle_of,
-    made_by,
-    may_change,
     members_of,
     set_by,
     state_names,
     type_of,
-    walk,
+    updatable_text,
+    walk_properties,
 )
 from mainstay.cli.views.run_display import Palette, printable
 from mainstay.cli.views.tables import BAD, BOLD, DIM, GOOD, print_table
@@ -33,8 +33,8 @@ DIGEST_SHOWN = 19
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="TYPE", nargs="?", help="show this one")
-    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    parser.add_argument("name", metavar="TYPE", nargs="?", help="show this service type")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -43,14 +43,14 @@ def run(arguments: argparse.Namespace) -> int:
         found = (
             [find_type(client, arguments.name)]
             if arguments.name
-            else some(client, "/service-types", {"sort": "name"})
+            else list_items(client, "/service-types", {"sort": "name"})
         )
     offers = {item["serviceType"]["id"]: item["offers"] for item in catalogue["items"]}
     if arguments.json:
         from mainstay.cli.local_run import print_json
 
-        told = [{**each, "offers": offers.get(each["id"], [])} for each in found]
-        print_json(told[0] if arguments.name else told)
+        documents = [{**each, "offers": offers.get(each["id"], [])} for each in found]
+        print_json(documents[0] if arguments.name else documents)
     elif arguments.name:
         _show(found[0], offers.get(found[0]["id"], []))
     elif found:
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
             [_row(each, offers.get(each["id"], [])) for each in found],
         )
     else:
-        print("There is no service type yet; an admin brings one with `mainstay blueprint push`.")
+        print("There is no service type yet; an admin adds one with `mainstay blueprint push`.")
     return 0
 
 
@@ -72,10 +72,10 @@ def _row(service_type: Mapping[str, Any], offers: list[Any]) -> list[Cell]:
 
 
 def _agents_cell(offers: list[Any]) -> Cell:
-    """How many can serve it now, of how many."""
+    """Connected agents of all agents that serve the type."""
     agents = [agent for offer in offers for agent in offer["agents"]]
-    ready = sum(agent["status"] == "Connected" for agent in agents)
-    return (f"{ready}/{len(agents)}", GOOD if ready else BAD)
+    connected_count = sum(agent["status"] == "Connected" for agent in agents)
+    return (f"{connected_count}/{len(agents)}", GOOD if connected_count else BAD)
 
 
 def _show(service_type: Mapping[str, Any], offers: list[Any]) -> None:
@@ -86,20 +86,20 @@ def _show(service_type: Mapping[str, Any], offers: list[Any]) -> None:
     members = members_of(service_type)
     print()
     if members is None:
-        print("Takes any properties.")
+        print("Accepts any properties.")
     elif not members:
-        print("Takes no properties.")
+        print("Has no properties.")
     else:
         print_table(
-            ("PROPERTY", "TYPE", "REQUIRED", "SET BY", "DEFAULT", "ALLOWED", "CHANGES"),
-            [_property_row(path, definition) for path, definition in walk(members)],
+            ("PROPERTY", "TYPE", "REQUIRED", "SET BY", "DEFAULT", "ALLOWED", "UPDATABLE"),
+            [_property_row(path, definition) for path, definition in walk_properties(members)],
         )
     lifecycle = lifecycle_of(service_type)
-    print(f"\n{paint('states', BOLD)}   {', '.join(_state_words(lifecycle))}")
+    print(f"\n{paint('states', BOLD)}   {', '.join(_state_labels(lifecycle))}")
     print(paint("actions", BOLD))
     for line in _action_lines(lifecycle):
         print(f"  {line}")
-    print(paint("offered by", BOLD) if offers else "Nobody offers it yet: no agent serves this type.")
+    print(paint("offered by", BOLD) if offers else "No agent serves this type yet.")
     for offer in offers:
         names = ", ".join(f"{agent['name']} ({agent['status']})" for agent in offer["agents"])
         print(f"  {printable(offer['provider']['name'])}: {printable(names)}")
@@ -113,33 +113,33 @@ def _property_row(path: str, definition: Mapping[str, Any]) -> list[Cell]:
         kind,
         required,
         set_by(definition),
-        made_by(definition),
-        allowed(definition),
-        may_change(definition),
+        default_text(definition),
+        allowed_text(definition),
+        updatable_text(definition),
     ]
 
 
-def _state_words(lifecycle: Mapping[str, Any]) -> list[str]:
-    roles = {"terminalStates": "end", "runningStates": "running"}
-    words = []
+def _state_labels(lifecycle: Mapping[str, Any]) -> list[str]:
+    roles = {"terminalStates": "terminal", "runningStates": "running"}
+    labels = []
     for name in state_names(lifecycle):
-        said = ["first"] if name == lifecycle.get("initialState") else []
-        said += [word for key, word in roles.items() if name in (lifecycle.get(key) or ())]
-        words.append(printable(name) + (f" ({', '.join(said)})" if said else ""))
-    return words
+        notes = ["initial"] if name == lifecycle.get("initialState") else []
+        notes += [word for key, word in roles.items() if name in (lifecycle.get(key) or ())]
+        labels.append(printable(name) + (f" ({', '.join(notes)})" if notes else ""))
+    return labels
 
 
 def _action_lines(lifecycle: Mapping[str, Any]) -> list[str]:
     actions = lifecycle.get("actions") or ()
-    wide = max((len(printable(each["name"])) for each in actions), default=0)
+    width = max((len(printable(each["name"])) for each in actions), default=0)
     lines = []
     for action in actions:
-        head = printable(action["name"]).ljust(wide)
+        head = printable(action["name"]).ljust(width)
         for transition in action.get("transitions") or ():
             line = f"{head}  {printable(transition['from'])} → {printable(transition['to'])}"
             if transition.get("onError"):
                 pattern = transition.get("onErrorRegexp")
-                line += f"  when it fails{f' with {printable(pattern)}' if pattern else ''}"
+                line += f"  on failure{f' matching {printable(pattern)}' if pattern else ''}"
             lines.append(line)
-            head = " " * wide
+            head = " " * width
     return lines

@@ -1,4 +1,4 @@
-"""Checks a manifest as far as that is possible without touching the host; tells all faults at once."""
+"""Checks a manifest without changing the host; reports all faults at once."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-SUMMARY = "check a manifest; touch nothing"
+SUMMARY = "check a manifest"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("manifest", metavar="MANIFEST")
-    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
     add_value_options(parser)
 
 
@@ -27,5 +27,5 @@ def run(arguments: argparse.Namespace) -> int:
 
     for warning in manifest.warnings:
         print(f"{printable(manifest.file)}: warning: {printable(warning)}")
-    print(f"{printable(manifest.file)}: fine, {count} resource{'' if count == 1 else 's'}")
+    print(f"{printable(manifest.file)}: valid, {count} resource{'' if count == 1 else 's'}")
     return 0

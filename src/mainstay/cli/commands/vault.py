@@ -1,25 +1,25 @@
-"""The vault of the control plane. `mainstay vault rotate` makes a new key and seals every secret with it.
+"""Rotates the vault key: `mainstay vault rotate` creates a new key and encrypts every secret with it.
 
-With a key file the old key is removed at the end. With VAULT_ENCRYPTION_KEY, set the new key there and the old one in
-VAULT_ENCRYPTION_KEYS_OLD first; once this command has run, the old one can go. Stop the servers before, start them after."""
+Stop the servers first, and start them afterwards. With a key file, the command removes the old key at the end. With
+VAULT_ENCRYPTION_KEY, first set the new key there and the old key in VAULT_ENCRYPTION_KEYS_OLD; remove the old key afterwards."""
 
 from __future__ import annotations
 
 import os
 
 from mainstay.cli.main import CommandRefused
-from mainstay.cli.server_options import WHERE_THE_DATABASE_IS, add_setting_options
+from mainstay.cli.server_options import DATABASE_SETTINGS, add_setting_options
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-SUMMARY = "change the key of the vault"
+SUMMARY = "rotate the vault key"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("verb", choices=("rotate",), metavar="rotate", help="seal every secret with a new key")
-    add_setting_options(parser, WHERE_THE_DATABASE_IS)
+    parser.add_argument("verb", choices=("rotate",), metavar="rotate", help="encrypt every secret with a new key")
+    add_setting_options(parser, DATABASE_SETTINGS)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -30,12 +30,12 @@ def run(arguments: argparse.Namespace) -> int:
     from mainstay.control.store.engine.contract import Unavailable
     from mainstay.control.vault.seal import CannotOpen
 
-    flags = {name: getattr(arguments, name) for name in WHERE_THE_DATABASE_IS}
+    flags = {name: getattr(arguments, name) for name in DATABASE_SETTINGS}
     try:
         count = asyncio.run(rotate_key(load_settings(flags, os.environ, arguments.config), os.environ))
     except (BadSettings, CannotOpen) as error:
         raise CommandRefused(str(error)) from None
     except Unavailable as error:
-        raise CommandRefused(f"the database cannot be reached: {error}", exit_code=1) from None
-    print(f"sealed {count} secret{'' if count == 1 else 's'} with the current key")
+        raise CommandRefused(f"the database is unreachable: {error}", exit_code=1) from None
+    print(f"encrypted {count} secret{'' if count == 1 else 's'} with the current key")
     return 0

@@ -1,7 +1,7 @@
-"""Follows a service until nothing is active any more: its state, and how far the active job is.
+"""Follows a service until no job is active: its state, and the progress of the active job.
 
-On a terminal the line is painted in place; in a pipe there is a line per change.
-Exit code: 0 the last job is done, 1 it failed or was cancelled."""
+On a terminal the line is updated in place; in a pipe each change is a line.
+Exit code: 0 the last job completed, 1 it failed or was cancelled."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SUMMARY = "follow a service live"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("service", metavar="SERVICE", help="name, id or the beginning of an id")
-    parser.add_argument("--follow", action="store_true", help="go on when nothing is active, until Ctrl-C")
+    parser.add_argument("service", metavar="SERVICE", help="name, id or id prefix")
+    parser.add_argument("--follow", action="store_true", help="continue until Ctrl-C")
 
 
 def run(arguments: argparse.Namespace) -> int:

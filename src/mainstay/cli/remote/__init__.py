@@ -1,1 +1,1 @@
-"""What commands share that talk to a control plane: login, client, properties, plans, progress."""
+"""Shared by commands that call a control plane: login, client, properties, plans, progress."""

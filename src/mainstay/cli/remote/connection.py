@@ -1,4 +1,4 @@
-"""What the commands that speak to a control plane share: the login, the client, finding things by name, refusals."""
+"""Shared by commands that call a control plane: login, client, search by name or id, error messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from mainstay.agent.client import Client, ServerRefusal, Unreachable
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.remote.addresses import read_url
-from mainstay.cli.remote.service_types import allowed, terminal_states, walk
+from mainstay.cli.remote.service_types import allowed_text, terminal_states, walk_properties
 from mainstay.cli.views.run_display import printable
 from mainstay.foundation.private_files import write_private_file
 from mainstay.foundation.suggestions import did_you_mean
@@ -29,47 +29,47 @@ EXIT_FAILED, EXIT_REFUSED = 1, 2
 LOGIN_FILE = "login.json"
 URL_VARIABLE, TOKEN_VARIABLE = "MAINSTAY_URL", "MAINSTAY_TOKEN"
 SHORT_ID = 8
-# How many are looked through for a name or the beginning of an id.
-LOOKED_THROUGH = 2000
-NAMED_IN_A_MESSAGE = 10
-WAYS_OUT = {
-    "unauthorized": "The token was mistyped, has ended or was withdrawn; get another one and `mainstay login {url}`.",
-    "active_job": "`mainstay watch` follows it; `mainstay jobs cancel` ends it.",
-    "bad_plan_digest": "--plan-digest takes what the same command with --plan printed.",
-    "forbidden": "`mainstay login` tells who you are logged in as.",
-    "disabled": "An admin has disabled this participant or agent.",
+# Maximum number of items searched for a name or an id prefix.
+SEARCH_LIMIT = 2000
+MAX_LISTED = 10
+HINTS = {
+    "unauthorized": "The token is invalid, expired or revoked. Log in with a valid token: `mainstay login {url}`.",
+    "active_job": "Follow it with `mainstay watch`, or cancel it with `mainstay jobs cancel`.",
+    "bad_plan_digest": "--plan-digest takes the digest that the same command printed with --plan.",
+    "forbidden": "`mainstay login` shows the account in use.",
+    "disabled": "An admin disabled this participant or agent.",
 }
 
-# What the server calls it, and what the commands do.
-OPTIONS = {"?dryRun=true": "--dry-run", "?force=true": "--force"}
+# Query parameters in server messages, and the options that set them.
+OPTION_OF_QUERY = {"?dryRun=true": "--dry-run", "?force=true": "--force"}
 
 
 def _config_directory() -> Path:
-    """A person's own, also root's: a login belongs to who typed it."""
-    given = os.environ.get("MAINSTAY_CONFIG_DIR")
-    if given:
-        return Path(given)
+    """The configuration directory of the user, also for root: a login is personal."""
+    directory = os.environ.get("MAINSTAY_CONFIG_DIR")
+    if directory:
+        return Path(directory)
     base = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
     return Path(base) / "mainstay"
 
 
 def read_login() -> tuple[str | None, str | None]:
-    """Address and token. A token that was kept for one server is never sent to another."""
+    """Returns address and token; None if missing. The saved token is never sent to another server."""
     url, token = os.environ.get(URL_VARIABLE), os.environ.get(TOKEN_VARIABLE)
     url = read_url(url) if url else None
     if url and token:
         return url, token
     path = _config_directory() / LOGIN_FILE
     try:
-        kept = json.loads(path.read_text())
-        kept_url, kept_token = str(kept["url"]), str(kept["token"])
+        saved = json.loads(path.read_text())
+        saved_url, saved_token = str(saved["url"]), str(saved["token"])
     except FileNotFoundError:
         return url, token
     except (OSError, ValueError, LookupError, TypeError):
-        raise CommandRefused(f"{path} cannot be read; log in again: mainstay login URL") from None
-    if url and url != kept_url:
+        raise CommandRefused(f"cannot read {path}; log in again: mainstay login URL") from None
+    if url and url != saved_url:
         return url, token
-    return kept_url, token or kept_token
+    return saved_url, token or saved_token
 
 
 def save_login(url: str, token: str) -> Path:
@@ -80,7 +80,7 @@ def save_login(url: str, token: str) -> Path:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Whole or not at all, and from the start readable by its owner only."""
+    """Writes atomically; only the owner can read the file."""
     try:
         write_private_file(path, text.encode())
     except OSError as error:
@@ -98,21 +98,18 @@ def forget_login() -> bool:
 def open_client() -> Client:
     url, token = read_login()
     if not url or not token:
-        missing = "no login" if not url else f"no token for {url}"
-        raise CommandRefused(
-            f"{missing}: `mainstay login URL` asks for a token and keeps it, "
-            f"or set {URL_VARIABLE} and {TOKEN_VARIABLE}"
-        )
+        missing = "not logged in" if not url else f"no token for {url}"
+        raise CommandRefused(f"{missing}: run `mainstay login URL`, or set {URL_VARIABLE} and {TOKEN_VARIABLE}")
     return Client(url, token)
 
 
 @contextmanager
 def connected(arguments: argparse.Namespace) -> Iterator[Client]:
-    """A client for the command; whatever the server refuses is said in words, or as a document with --json."""
+    """Yields a client. Errors are printed as text, or as a JSON document with --json."""
     as_json = getattr(arguments, "json", False)
     try:
         client = open_client()
-        with speaking(client):
+        with translated_errors(client):
             yield client
     except CommandRefused as refusal:
         if not as_json:
@@ -126,99 +123,106 @@ def connected(arguments: argparse.Namespace) -> Iterator[Client]:
 
 
 @contextmanager
-def speaking(client: Client) -> Iterator[None]:
-    """Turns what the client says into what the program says."""
+def translated_errors(client: Client) -> Iterator[None]:
+    """Turns exceptions of the client into CommandRefused."""
     try:
         yield
     except ServerRefusal as refusal:
-        raise CommandRefused(explain(refusal, client.url), exit_code=EXIT_REFUSED) from None
+        raise CommandRefused(error_text(refusal, client.url), exit_code=EXIT_REFUSED) from None
     except Unreachable as error:
         raise CommandRefused(
-            f"{error}\nCheck the address, that the server runs ({client.url}/healthz answers), and the network.",
+            f"{error}\nCheck the address and the network, and that the server is running ({client.url}/healthz).",
             exit_code=EXIT_FAILED,
         ) from None
 
 
-def explain(refusal: ServerRefusal, url: str, members: Members | None = None) -> str:
-    """All that is wrong, each with its place, and the way out; `members` are the properties that could be meant."""
+def error_text(refusal: ServerRefusal, url: str, members: Members | None = None) -> str:
+    """All faults with their paths, and hints. `members` are the known properties, for suggestions."""
     if refusal.faults:
-        lines = [f"the server refuses {len(refusal.faults)} thing{'' if len(refusal.faults) == 1 else 's'}:"]
-        known = dict(walk(members or {}))
+        lines = [_faults_heading(len(refusal.faults), is_order=members is not None)]
+        known = dict(walk_properties(members or {}))
         for path, message in refusal.faults:
             hint = did_you_mean(path, known) if message.startswith("unknown") else ""
             if "enum" in message and path in known:
-                hint = f": {allowed(known[path])}"
-            # Some messages of the server name the property themselves.
+                hint = f": {allowed_text(known[path])}"
+            # Some server messages repeat the path.
             lines.append(f"  {path}: {message.removeprefix(f'{path}: ')}{hint}" if path else f"  {message}")
         return "\n".join(lines)
     text = str(refusal)
-    for query, option in OPTIONS.items():
+    for query, option in OPTION_OF_QUERY.items():
         text = text.replace(query, option)
-    way_out = WAYS_OUT.get(refusal.code, "").format(url=url)
+    hint = HINTS.get(refusal.code, "").format(url=url)
     if refusal.code == "unauthorized" and os.environ.get(TOKEN_VARIABLE):
-        way_out += f"\n{TOKEN_VARIABLE} is set, and wins over what `mainstay login` keeps."
-    return f"{text}\n{way_out}" if way_out else text
+        hint += f"\n{TOKEN_VARIABLE} is set and takes precedence over the saved login."
+    return f"{text}\n{hint}" if hint else text
+
+
+def _faults_heading(count: int, *, is_order: bool) -> str:
+    if is_order:
+        return "1 property is invalid:" if count == 1 else f"{count} properties are invalid:"
+    return "the server rejected the request:"
 
 
 def print_warning(text: str) -> None:
     print(f"mainstay: warning: {printable(text)}", file=sys.stderr)
 
 
-def some(
-    client: Client, path: str, query: Mapping[str, object] | None = None, limit: int = LOOKED_THROUGH
+def list_items(
+    client: Client, path: str, query: Mapping[str, object] | None = None, limit: int = SEARCH_LIMIT
 ) -> list[Any]:
-    """The items of a list, up to a bound."""
+    """The items of a paged list, up to `limit`."""
     return list(islice(client.pages(path, query), limit))
 
 
-def is_id(word: str) -> bool:
-    parts = word.split("-")
+def is_id(text: str) -> bool:
+    parts = text.split("-")
     return [len(part) for part in parts] == [8, 4, 4, 4, 12] and _is_hexadecimal("".join(parts))
 
 
-def _is_hexadecimal(word: str) -> bool:
-    return bool(word) and all(character in "0123456789abcdefABCDEF" for character in word)
+def _is_hexadecimal(text: str) -> bool:
+    return bool(text) and all(character in "0123456789abcdefABCDEF" for character in text)
 
 
-def short(record_id: object) -> str:
-    """The beginning of an id: enough to tell it from others, and taken wherever an id is."""
+def short_id(record_id: object) -> str:
+    """The prefix of an id that lists show. Commands accept it instead of the id."""
     return str(record_id)[:SHORT_ID]
 
 
-def find_named(client: Client, path: str, noun: str, word: str) -> Any:
-    """The one item with this name, id or beginning of an id."""
-    return _one_of(word, noun, _matching(client, path, word), lambda: _names_of(client, path))
+def find_named(client: Client, path: str, noun: str, name_or_id: str) -> Any:
+    """The only item with this name, id or id prefix."""
+    return _single(name_or_id, noun, _matching(client, path, name_or_id), lambda: _names_of(client, path))
 
 
-def _matching(client: Client, path: str, word: str) -> list[Any]:
-    named = [each for each in some(client, path, {"name": word}) if each["name"] == word]
+def _matching(client: Client, path: str, name_or_id: str) -> list[Any]:
+    named = [each for each in list_items(client, path, {"name": name_or_id}) if each["name"] == name_or_id]
     if named:
         return named
-    if is_id(word):
-        return some(client, path, {"id": word.lower()})
-    return _by_prefix(client, path, word)
+    if is_id(name_or_id):
+        return list_items(client, path, {"id": name_or_id.lower()})
+    return _by_prefix(client, path, name_or_id)
 
 
-def _by_prefix(client: Client, path: str, word: str) -> list[Any]:
-    if len(word) < 4 or not _is_hexadecimal(word.replace("-", "")):
+def _by_prefix(client: Client, path: str, name_or_id: str) -> list[Any]:
+    if len(name_or_id) < 4 or not _is_hexadecimal(name_or_id.replace("-", "")):
         return []
-    return [each for each in some(client, path, {"sort": "-createdAt"}) if each["id"].startswith(word.lower())]
+    return [
+        each for each in list_items(client, path, {"sort": "-createdAt"}) if each["id"].startswith(name_or_id.lower())
+    ]
 
 
 def _names_of(client: Client, path: str) -> list[str]:
-    return [str(each["name"]) for each in some(client, path, limit=500)]
+    return [str(each["name"]) for each in list_items(client, path, limit=500)]
 
 
-def _one_of(word: str, noun: str, found: list[Any], known: Any) -> Any:
+def _single(name_or_id: str, noun: str, found: list[Any], known: Any) -> Any:
     if len(found) == 1:
         return found[0]
     if not found:
         names = known()
-        there = f"; there is: {', '.join(names[:NAMED_IN_A_MESSAGE])}" if names else f"; there is no {noun} yet"
-        near = did_you_mean(word, names)
-        raise CommandRefused(f"there is no {noun} {word!r}{near or there}")
-    lines = [f"{len(found)} {noun}s are called {word!r}; give the id of one:"]
-    lines += [f"  {_describe(each)}" for each in found[:NAMED_IN_A_MESSAGE]]
+        available = f"; available: {', '.join(names[:MAX_LISTED])}" if names else f"; there is no {noun} yet"
+        raise CommandRefused(f"there is no {noun} {name_or_id!r}{did_you_mean(name_or_id, names) or available}")
+    lines = [f"{len(found)} {noun}s are named {name_or_id!r}; use an id:"]
+    lines += [f"  {_describe(each)}" for each in found[:MAX_LISTED]]
     raise CommandRefused("\n".join(lines))
 
 
@@ -229,39 +233,38 @@ def _describe(record: Mapping[str, Any]) -> str:
     return "  ".join([*words, str(record.get("status", ""))])
 
 
-def find_type(client: Client, word: str) -> Any:
-    return find_named(client, "/service-types", "service type", word)
+def find_type(client: Client, name_or_id: str) -> Any:
+    return find_named(client, "/service-types", "service type", name_or_id)
 
 
-def find_service(client: Client, word: str) -> Any:
-    """A living service by its name; a service that has ended, if no living one has the name; or any by its id."""
-    found = _matching(client, "/services", word)
+def find_service(client: Client, name_or_id: str) -> Any:
+    """Finds a service by id or name. Of several with the name, prefers those not in a terminal state, then the newest."""
+    found = _matching(client, "/services", name_or_id)
     if len(found) > 1:
-        alive = living(client, found)
-        found = alive or [max(found, key=lambda each: str(each["createdAt"]))]
-    return _one_of(word, "service", found, lambda: _names_of(client, "/services"))
+        found = not_terminal(client, found) or [max(found, key=lambda each: str(each["createdAt"]))]
+    return _single(name_or_id, "service", found, lambda: _names_of(client, "/services"))
 
 
-def living(client: Client, services: Iterable[Any]) -> list[Any]:
+def not_terminal(client: Client, services: Iterable[Any]) -> list[Any]:
     terminal: dict[str, frozenset[str]] = {}
-    kept = []
+    found = []
     for service in services:
         type_id = service["serviceTypeId"]
         if type_id not in terminal:
             terminal[type_id] = terminal_states(client.get(f"/service-types/{type_id}"))
         if service["status"] not in terminal[type_id]:
-            kept.append(service)
-    return kept
+            found.append(service)
+    return found
 
 
-def find_agent(client: Client, word: str) -> Any:
-    """An agent by name or id, also one of another provider that can be ordered from."""
-    own = _matching(client, "/agents", word)
+def find_agent(client: Client, name_or_id: str) -> Any:
+    """Finds an agent by name or id, including agents of other providers in the catalogue."""
+    own = _matching(client, "/agents", name_or_id)
     if own:
-        return _one_of(word, "agent", own, list)
+        return _single(name_or_id, "agent", own, list)
     offered = _offered_agents(client.get("/catalogue"))
-    found = [each for each in offered.values() if word in (each["name"], each["id"])]
-    return _one_of(word, "agent", found, lambda: sorted({each["name"] for each in offered.values()}))
+    found = [each for each in offered.values() if name_or_id in (each["name"], each["id"])]
+    return _single(name_or_id, "agent", found, lambda: sorted({each["name"] for each in offered.values()}))
 
 
 def _offered_agents(catalogue: Mapping[str, Any]) -> dict[str, Any]:
@@ -270,10 +273,10 @@ def _offered_agents(catalogue: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def find_job(client: Client, word: str) -> Any:
-    if is_id(word):
-        return client.get(f"/jobs/{word}")
-    found = _by_prefix(client, "/jobs", word)
+def find_job(client: Client, name_or_id: str) -> Any:
+    if is_id(name_or_id):
+        return client.get(f"/jobs/{name_or_id}")
+    found = _by_prefix(client, "/jobs", name_or_id)
     if not found:
-        raise CommandRefused(f"there is no job {word!r}; `mainstay jobs` lists them")
-    return _one_of(word, "job", found, list)
+        raise CommandRefused(f"there is no job {name_or_id!r}; `mainstay jobs` lists them")
+    return _single(name_or_id, "job", found, list)

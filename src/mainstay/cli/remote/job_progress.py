@@ -1,4 +1,4 @@
-"""Follows what happens to a service: a line in place on a terminal, a line per change in a pipe, until nothing is active."""
+"""Follows the jobs of a service: a line updated in place on a terminal, a line per change in a pipe."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import sys
 import time
 
 from mainstay.agent.client import Unreachable
-from mainstay.cli.main import complain
-from mainstay.cli.remote.connection import EXIT_FAILED, short
+from mainstay.cli.main import print_error
+from mainstay.cli.remote.connection import EXIT_FAILED, short_id
 from mainstay.cli.views.run_display import Palette, indented, printable
-from mainstay.cli.views.tables import BAD, BOLD, GOOD, age, bar, cut, lasted, terminal_width
+from mainstay.cli.views.tables import BAD, BOLD, GOOD, age, elapsed, progress_bar, terminal_width, truncate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,16 +19,17 @@ if TYPE_CHECKING:
 
     from mainstay.agent.client import Client
 
-SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 1.0
-# A server that restarts is waited for; one that is gone is not.
-PATIENCE_SECONDS = 120.0
-# Whoever waits that long for an agent that is not there is told what else there is to do.
+MIN_DELAY_SECONDS, MAX_DELAY_SECONDS = 0.1, 1.0
+# Long enough for a server restart.
+RECONNECT_SECONDS = 120.0
+# Delay before the hint about an offline agent.
 HINT_SECONDS = 10.0
 BAR_WIDTH = 20
+AGENT_WORDS = {"New": "offline", "Disconnected": "offline", "Disabled": "disabled"}
 
 
-class StatusLine:
-    """Where it is shown: one line that is painted again and again, or lines in a pipe, or nowhere."""
+class ProgressOutput:
+    """Prints progress: one line updated in place, lines in a pipe, or nothing if quiet."""
 
     def __init__(self, *, quiet: bool) -> None:
         self.quiet = quiet
@@ -37,13 +38,13 @@ class StatusLine:
         self.painted = False
         self.last = ""
 
-    def now(self, line: str) -> None:
-        """How it is at the moment; a terminal forgets it when something else is shown."""
+    def update(self, line: str) -> None:
+        """Shows the current state. On a terminal the next output replaces it."""
         if self.quiet:
             return
         if self.live:
-            # Cut before it is painted: colours take no place, and must not be cut off.
-            name, colon, rest = cut(line, (terminal_width() or 80) - 1).partition(": ")
+            # Truncate before colouring: colour codes have no width and must stay complete.
+            name, colon, rest = truncate(line, (terminal_width() or 80) - 1).partition(": ")
             sys.stdout.write(f"\r\033[K{self.palette.paint(name, BOLD)}{colon}{rest}")
             sys.stdout.flush()
             self.painted = True
@@ -51,7 +52,7 @@ class StatusLine:
             print(line, flush=True)
         self.last = line
 
-    def lasting(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         if not self.quiet:
             self.clear()
             print(line, flush=True)
@@ -64,7 +65,7 @@ class StatusLine:
 
 
 class FollowResult:
-    """How a service was found to be at the end: its document and its newest job, None if it never had one."""
+    """The service and its newest job; the job is None if there never was one."""
 
     def __init__(self, service: Any, job: Any) -> None:
         self.service = service
@@ -78,147 +79,148 @@ class FollowResult:
 def follow(
     client: Client, service_id: str, *, run_id: str | None = None, quiet: bool = False, forever: bool = False
 ) -> FollowResult:
-    """Looks until the run has ended, or else until nothing is active any more, or without end.
+    """Polls until the run has finished; without `run_id` until no job is active; with `forever` until Ctrl-C.
 
-    Leaving by Ctrl-C leaves the run alone."""
-    screen = StatusLine(quiet=quiet)
-    # A run belongs to who asked for it: what others begin after it does not count.
-    of = {"serviceId": service_id} if run_id is None else {"runId": run_id}
+    Ctrl-C does not affect the run."""
+    screen = ProgressOutput(quiet=quiet)
+    # Only this run: others may start more jobs after it.
+    filters = {"serviceId": service_id} if run_id is None else {"runId": run_id}
     try:
-        return _look(client, service_id, of, screen, forever=forever)
+        return _poll(client, service_id, filters, screen, forever=forever)
     except KeyboardInterrupt:
         screen.clear()
         if not forever and not quiet:
-            complain(f"the run goes on; `mainstay watch {short(service_id)}` follows it again")
+            print_error(f"the job continues; follow it with `mainstay watch {short_id(service_id)}`")
         raise
     finally:
         screen.clear()
 
 
-def _look(
-    client: Client, service_id: str, of: Mapping[str, str], screen: StatusLine, *, forever: bool
+def _poll(
+    client: Client, service_id: str, filters: Mapping[str, str], screen: ProgressOutput, *, forever: bool
 ) -> FollowResult:
-    pause = SHORTEST_PAUSE_SECONDS
+    pause = MIN_DELAY_SECONDS
     seen: object = None
     lost_at: float | None = None
-    ended: set[str] = set()
+    finished: set[str] = set()
     hinted: set[str] = set()
     waiting_since = time.monotonic()
     while True:
         try:
-            found = _read(client, service_id, of)
+            found = _read(client, service_id, filters)
             lost_at = None
         except Unreachable:
             lost_at = lost_at or time.monotonic()
-            if not forever and time.monotonic() - lost_at > PATIENCE_SECONDS:
+            if not forever and time.monotonic() - lost_at > RECONNECT_SECONDS:
                 raise
-            screen.now("the server does not answer; trying again")
-            time.sleep(LONGEST_PAUSE_SECONDS)
+            screen.update("the server is unreachable, retrying")
+            time.sleep(MAX_DELAY_SECONDS)
             continue
         job = found.job
-        if job is not None and job["id"] not in ended and not _is_active(job):
+        if job is not None and job["id"] not in finished and not _is_active(job):
             if seen is not None or not forever:
-                screen.lasting(_ended_line(screen.palette, found))
-            ended.add(job["id"])
+                screen.print_line(_finished_line(screen.palette, found))
+            finished.add(job["id"])
         if not forever and not _is_active(job):
             if job is None:
-                screen.lasting(_present_line(screen, found))
+                screen.print_line(_current_line(screen, found))
             return found
-        if job is None or not _waits_for_agent(found):
+        if job is None or not _is_agent_offline(found):
             waiting_since = time.monotonic()
         elif job["id"] not in hinted and time.monotonic() - waiting_since > HINT_SECONDS:
             hinted.add(job["id"])
-            screen.lasting(_hint(found))
-        screen.now(_present_line(screen, found))
+            screen.print_line(_hint(found))
+        screen.update(_current_line(screen, found))
         state = (found.service["version"], None if job is None else (job["id"], job["status"], job["progress"]))
-        pause = SHORTEST_PAUSE_SECONDS if state != seen else min(pause * 1.5, LONGEST_PAUSE_SECONDS)
+        pause = MIN_DELAY_SECONDS if state != seen else min(pause * 1.5, MAX_DELAY_SECONDS)
         seen = state
         time.sleep(pause)
 
 
-def _read(client: Client, service_id: str, of: Mapping[str, str]) -> FollowResult:
-    """The newest job tells the service as it was in the same instant."""
-    newest = client.get("/jobs", query={**of, "sort": "-createdAt", "pageSize": 1})["items"]
+def _read(client: Client, service_id: str, filters: Mapping[str, str]) -> FollowResult:
+    """The newest job contains the service, read in the same transaction."""
+    newest = client.get("/jobs", query={**filters, "sort": "-createdAt", "pageSize": 1})["items"]
     if not newest:
         return FollowResult(client.get(f"/services/{service_id}"), None)
     return FollowResult(newest[0]["service"], newest[0])
 
 
 def _is_active(job: Any) -> bool:
-    """The server sets the time when a job ends, so the statuses need no list here. None: there is no job."""
+    """Uses the completion time, so that no list of final statuses is needed. None means no job."""
     return job is not None and job.get("completedAt") is None
 
 
-def _present_line(screen: StatusLine, found: FollowResult) -> str:
+def _current_line(screen: ProgressOutput, found: FollowResult) -> str:
     service, job = found.service, found.job
     head = f"{printable(service['name'])}: {printable(service['status'])}"
     if not _is_active(job):
         return head
     action, agent = printable(job["action"]), printable(service["agent"]["name"])
     if job["status"] == "Pending":
-        # One that is there may be at work for another service of the same group.
         status = service["agent"]["status"]
-        waits_for = f"its turn on agent {agent}" if status == "Connected" else f"agent {agent} ({status})"
-        return f"{head}, {action} waits for {waits_for}"
-    asked = asked_to_stop(job)
+        if status == "Connected":
+            return f"{head}, {action} is queued on {agent}"
+        return f"{head}, {action} is queued, agent {agent} is {AGENT_WORDS.get(status, status)}"
+    note = cancel_note(job)
     if screen.live:
-        return f"{head}, {action}{asked} {age(job['claimedAt'])} {_shown_progress(job)}".rstrip()
-    return f"{head}, {action} runs on {agent}{asked}{told_progress(job)}"
+        return f"{head}, {action}{note} {age(job['claimedAt'])} {_progress_bar_text(job)}".rstrip()
+    return f"{head}, {action} is running on {agent}{note}{progress_text(job)}"
 
 
-def _waits_for_agent(found: FollowResult) -> bool:
+def _is_agent_offline(found: FollowResult) -> bool:
     return bool(found.job["status"] == "Pending" and found.service["agent"]["status"] != "Connected")
 
 
 def _hint(found: FollowResult) -> str:
     agent = printable(found.service["agent"]["name"])
     return (
-        f"  Nobody works on it until agent {agent} is back. Ctrl-C leaves it standing;"
-        f" `mainstay jobs cancel {short(found.job['id'])}` takes it back."
+        f"  The job starts when agent {agent} connects. Ctrl-C stops watching and keeps the job;"
+        f" `mainstay jobs cancel {short_id(found.job['id'])}` cancels it."
     )
 
 
-def asked_to_stop(job: Any) -> str:
-    return " (asked to stop)" if job["cancelRequested"] and _is_active(job) else ""
+def cancel_note(job: Any) -> str:
+    return " (cancel requested)" if job["cancelRequested"] and _is_active(job) else ""
 
 
-def told_progress(job: Any) -> str:
-    """How far an active job is; of one that has ended it would tell nothing."""
+def progress_text(job: Any) -> str:
+    """Percent and text of an active job; empty for a finished job."""
     progress = (job.get("progress") if _is_active(job) else None) or {}
     percent, text = progress.get("percent"), progress.get("text")
-    said = [f"{percent:.0f}%"] if isinstance(percent, (int, float)) else []
-    return "".join(f", {printable(str(part))}" for part in (*said, text) if part)
+    shown = f"{percent:.0f}%" if isinstance(percent, (int, float)) else ""
+    return "".join(f", {printable(str(part))}" for part in (shown, text) if part)
 
 
-def _shown_progress(job: Any) -> str:
+def _progress_bar_text(job: Any) -> str:
     progress = job.get("progress") or {}
     percent, text = progress.get("percent"), printable(str(progress.get("text") or ""))
     if not isinstance(percent, (int, float)):
         return text
-    return f"{bar(percent / 100, BAR_WIDTH)} {percent:.0f}% {text}".rstrip()
+    return f"{progress_bar(percent / 100, BAR_WIDTH)} {percent:.0f}% {text}".rstrip()
 
 
-def _ended_line(palette: Palette, found: FollowResult) -> str:
+def _finished_line(palette: Palette, found: FollowResult) -> str:
     service, job = found.service, found.job
     head = f"{palette.paint(printable(service['name']), BOLD)}: {printable(service['status'])}, {printable(job['action'])}"
-    # As in the list of jobs: what it waited for the agent is not what it took.
-    took = lasted(job.get("claimedAt"), job.get("completedAt"))
-    took = f" in {took}" if took else ""
-    if job["status"] == "Completed":
-        return f"{head} {palette.paint('done', GOOD)}{took}"
+    # Without the time in the queue, as in the list of jobs.
+    duration = elapsed(job.get("claimedAt"), job.get("completedAt"))
+    duration = f" in {duration}" if duration else ""
+    status = job["status"].lower()
+    if status == "completed":
+        return f"{head} {palette.paint(status, GOOD)}{duration}"
     reason = f": {indented(job['errorMessage'])}" if job.get("errorMessage") else ""
-    word = palette.paint(job["status"].lower(), BAD)
-    return f"{head} {word}{took}{reason}\n  `mainstay jobs show {short(job['id'])}` tells more"
+    details = f"  `mainstay jobs show {short_id(job['id'])}` shows the report"
+    return f"{head} {palette.paint(status, BAD)}{duration}{reason}\n{details}"
 
 
-def finish(client: Client, service: Any, action: str, *, wait: bool, as_json: bool) -> int:
-    """After a request: follows what it began to the end, or only tells what that is."""
-    begun = service.get("activeJob")
-    if begun is not None and begun["action"] != action:
-        # Somebody else's: how that ends says nothing about what was asked for here.
-        begun = None
-    if begun is not None and wait:
-        run_id = client.get(f"/jobs/{begun['id']}")["runId"]
+def follow_or_report(client: Client, service: Any, action: str, *, wait: bool, as_json: bool) -> int:
+    """Follows the job that a request started, or with `wait=False` prints that it is queued."""
+    job = service.get("activeJob")
+    if job is not None and job["action"] != action:
+        # The active job belongs to another request.
+        job = None
+    if job is not None and wait:
+        run_id = client.get(f"/jobs/{job['id']}")["runId"]
         followed = follow(client, service["id"], run_id=run_id, quiet=as_json)
         if as_json:
             _print_outcome(followed)
@@ -227,13 +229,13 @@ def finish(client: Client, service: Any, action: str, *, wait: bool, as_json: bo
         _print_outcome(FollowResult(service, None))
         return 0
     name, status = printable(service["name"]), printable(service["status"])
-    if begun is None:
-        print(f"{name}: {status}, nothing is left to do")
+    if job is None:
+        print(f"{name}: {status}, no job needed")
         if _is_drifted(service):
-            print(f"Its host is not as wanted, though: `mainstay show {short(service['id'])}` tells where.")
+            print(f"The host has drifted: `mainstay show {short_id(service['id'])}` shows the differences.")
     else:
-        action = printable(begun["action"])
-        print(f"{name}: {status}, {action} is queued; `mainstay watch {short(service['id'])}` follows it")
+        command = f"mainstay watch {short_id(service['id'])}"
+        print(f"{name}: {status}, {printable(action)} is queued; follow it with `{command}`")
     return 0
 
 

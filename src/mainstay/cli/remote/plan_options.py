@@ -1,4 +1,4 @@
-"""What an order or an action would do: asks for a dry run or a plan, and shows it."""
+"""Options for dry runs and plans of orders and actions, and their output."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import sys
 
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.remote.connection import EXIT_FAILED
-from mainstay.cli.remote.service_types import conceal
+from mainstay.cli.remote.service_types import hide_secrets
 from mainstay.cli.views.reports import print_report
 from mainstay.cli.views.run_display import Palette, printable
-from mainstay.cli.views.tables import BOLD, clock, plain, tree_lines
+from mainstay.cli.views.tables import BOLD, format_value, local_time, tree_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
 PLAN_SECONDS = 90.0
 
 
-def _digest(text: str) -> str:
-    """An empty one, as a script may have it by mistake, must not order without a plan."""
+def _digest_option(text: str) -> str:
+    """Refuses an empty digest, which a broken script may pass: it would order without a plan."""
     if not text:
-        raise CommandRefused("--plan-digest is empty; `--plan` tells one")
+        raise CommandRefused("--plan-digest is empty; --plan prints a digest")
     return text
 
 
 def add_forecast_options(parser: argparse.ArgumentParser) -> None:
-    ways = parser.add_mutually_exclusive_group()
-    ways.add_argument("--dry-run", action="store_true", help="only tell what the control plane would do")
-    ways.add_argument("--plan", action="store_true", help="also ask the agent what would change on its host")
-    ways.add_argument(
-        "--plan-digest", metavar="DIGEST", type=_digest, help="do exactly what this plan said, or refuse"
+    modes = parser.add_mutually_exclusive_group()
+    modes.add_argument("--dry-run", action="store_true", help="only show what the control plane would do")
+    modes.add_argument("--plan", action="store_true", help="also show what would change on the host")
+    modes.add_argument(
+        "--plan-digest", metavar="DIGEST", type=_digest_option, help="make exactly the changes of this plan, or fail"
     )
 
 
 def forecast_query(arguments: argparse.Namespace) -> dict[str, object]:
-    """A plan is asked for as a dry run too: whoever does not know plans must not take it for the order itself."""
+    """A plan sets dryRun too: a server without plans must not execute the order."""
     if arguments.plan:
         return {"dryRun": "true", "plan": "true"}
     return {"dryRun": "true"} if arguments.dry_run else {}
@@ -51,11 +51,11 @@ def is_forecast(arguments: argparse.Namespace) -> bool:
 
 
 def show_forecast(arguments: argparse.Namespace, document: Mapping[str, Any], members: Members | None) -> int:
-    """Exit code 1 if the host says that it would fail."""
+    """Prints a dry run or a plan. Returns exit code 1 if the plan fails on the host."""
     host = document.get("host")
     if arguments.plan and not isinstance(host, dict):
         raise CommandRefused(
-            "this server does not plan; --dry-run tells what the control plane would do", exit_code=1
+            "this server does not support plans; --dry-run shows what the control plane would do", exit_code=1
         )
     failed = isinstance(host, dict) and any(
         isinstance(event, dict) and event.get("outcome") in ("failed", "unmet") for event in host.get("events") or ()
@@ -67,19 +67,20 @@ def show_forecast(arguments: argparse.Namespace, document: Mapping[str, Any], me
         return EXIT_FAILED if failed else 0
     bold = Palette(sys.stdout).paint
     print(f"{bold('states', BOLD)}  {printable(' → '.join(document.get('path') or []))}")
-    properties = conceal(document.get("properties") or {}, members)
+    properties = hide_secrets(document.get("properties") or {}, members)
     if properties:
         print("\n".join([bold("properties", BOLD), *tree_lines(properties)]))
-    values = {str(each.get("path")): plain(each.get("value")) for each in document.get("poolValues") or ()}
+    values = {str(each.get("path")): format_value(each.get("value")) for each in document.get("poolValues") or ()}
     if values:
-        print("\n".join([bold("taken from pools", BOLD), *tree_lines(values)]))
+        print("\n".join([bold("pool values", BOLD), *tree_lines(values)]))
     if not isinstance(host, dict):
-        print("Nothing was ordered.")
+        print("Dry run, nothing was changed.")
         return 0
+    expiry = local_time(document.get("expiresAt")) or "the plan expires"
     print(bold("on the host", BOLD))
     print_report({"noop": True, **host}, verbose=arguments.verbose)
     print(
-        f"To do exactly this, until {clock(document.get('expiresAt')) or 'the plan expires'}: the same command with\n"
+        f"To make exactly these changes, run the same command before {expiry} with\n"
         f"  --plan-digest {printable(str(document.get('planDigest')))}\ninstead of --plan."
     )
     return EXIT_FAILED if failed else 0

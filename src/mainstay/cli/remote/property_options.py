@@ -1,4 +1,4 @@
-"""Properties from the command line: `-p name=value`, files and secrets, each typed as the service type's schema says."""
+"""Options for properties: `-p name=value`, files and secrets, converted to the types of the service type's schema."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from math import isfinite
 from mainstay.cli.documents import read_document, read_text
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.remote.connection import find_service, is_id, print_warning
-from mainstay.cli.remote.service_types import conceal_value, find_definition, is_reference
-from mainstay.cli.secret_input import ask_secret, without_last_newline
+from mainstay.cli.remote.service_types import find_definition, hide_secret_value, is_reference
+from mainstay.cli.secret_input import prompt_secret, without_last_newline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,18 +29,18 @@ def add_property_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="one property; dotted names nest; - asks for the value without echo, @FILE reads it; "
-        "-p @FILE reads many (YAML or JSON)",
+        help="set one property; dotted names nest; VALUE - prompts without echo, @FILE reads a file; "
+        "-p @FILE sets many (YAML or JSON)",
     )
     group.add_argument(
-        "--properties", metavar="FILE", action="append", default=[], help="many properties (YAML or JSON)"
+        "--properties", metavar="FILE", action="append", default=[], help="set many properties (YAML or JSON)"
     )
     group.add_argument(
         "--secret-file",
         metavar="NAME=FILE",
         action="append",
         default=[],
-        help="one property from a file, without its last newline",
+        help="set one property from a file, without its final newline",
     )
 
 
@@ -49,33 +49,37 @@ def has_properties(arguments: argparse.Namespace) -> bool:
 
 
 def read_properties(client: Client, arguments: argparse.Namespace, members: Members | None) -> dict[str, Any]:
-    """All that was given, files first. What does not fit its type goes as text: the server then names all faults."""
-    given: dict[str, Any] = {}
-    bare = [text for text in arguments.property if text.startswith("@")]
-    for file in (*arguments.properties, *(text[1:] for text in bare)):
+    """Returns all properties, files first. Values that do not match their type stay text: the server reports all faults."""
+    properties: dict[str, Any] = {}
+    file_arguments = [text for text in arguments.property if text.startswith("@")]
+    for file in (*arguments.properties, *(text[1:] for text in file_arguments)):
         document = read_document(file)
         if not isinstance(document, dict):
-            raise CommandRefused(f"{file} does not hold properties: expected an object")
-        _merge(given, document)
-    asked = 0
+            raise CommandRefused(f"{file} does not contain properties: expected an object")
+        _merge(properties, document)
+    from_stdin = 0
     for text in arguments.property:
-        if text in bare:
+        if text in file_arguments:
             continue
         path, raw = _split(text, "-p", members)
         definition = find_definition(members, path)
-        asked += raw == "-"
-        if raw == "-" and asked > 1 and not sys.stdin.isatty():
-            raise CommandRefused("standard input holds one value, so only one property can be -; use --secret-file")
+        from_stdin += raw == "-"
+        if raw == "-" and from_stdin > 1 and not sys.stdin.isatty():
+            raise CommandRefused("only one property can read standard input (-); use --secret-file for others")
         name = ".".join(path)
-        value = _typed(client, _read_value(name, raw), definition, name)
-        if raw[:1] not in ("-", "@") and conceal_value(value, definition) != value:
-            print_warning(f"{name} holds a secret, and others see the command line; use -p {name}=- or --secret-file")
-        put(given, path, value)
+        value = _convert(client, _read_value(name, raw), definition, name)
+        if raw[:1] not in ("-", "@") and hide_secret_value(value, definition) != value:
+            print_warning(
+                f"{name} is a secret, and other users can see the command line; use -p {name}=- or --secret-file"
+            )
+        set_nested(properties, path, value)
     for text in arguments.secret_file:
         path, file = _split(text, "--secret-file", members)
         definition = find_definition(members, path)
-        put(given, path, _typed(client, without_last_newline(read_text(file)), definition, ".".join(path)))
-    return given
+        set_nested(
+            properties, path, _convert(client, without_last_newline(read_text(file)), definition, ".".join(path))
+        )
+    return properties
 
 
 def _split(text: str, option: str, members: Members | None) -> tuple[list[str], str]:
@@ -88,22 +92,22 @@ def _split(text: str, option: str, members: Members | None) -> tuple[list[str], 
 
 def _read_value(name: str, raw: str) -> str:
     if raw == "-":
-        return ask_secret(name)
+        return prompt_secret(name)
     if raw.startswith("@@"):
         return raw[1:]
     return read_text(raw[1:]) if raw.startswith("@") else raw
 
 
-def _typed(client: Client, text: str, definition: Definition | None, name: str) -> Any:
+def _convert(client: Client, text: str, definition: Definition | None, name: str) -> Any:
     if definition is None:
-        return _guessed(text, name)
+        return _parse_untyped(text, name)
     match definition.get("type"):
         case "integer" | "number" as kind:
             return _number(text, whole=kind == "integer")
         case "boolean":
             return {"true": True, "false": False}.get(text.strip().lower(), text)
         case "object" | "array" | "json" | None:
-            return _guessed(text, name)
+            return _parse_untyped(text, name)
     if is_reference(definition) and text and not is_id(text):
         return find_service(client, text)["id"]
     return text
@@ -118,8 +122,8 @@ def _number(text: str, *, whole: bool) -> Any:
     return found if isinstance(found, float) and isfinite(found) and (not whole or found.is_integer()) else text
 
 
-def _guessed(text: str, name: str) -> Any:
-    """JSON, or what YAML makes of lists and maps; any other text is itself."""
+def _parse_untyped(text: str, name: str) -> Any:
+    """Parses JSON, and YAML lists and maps; other text stays text."""
     from mainstay.foundation.documents import read_json, read_yaml
     from mainstay.foundation.faults import DoesNotLoad
 
@@ -133,17 +137,17 @@ def _guessed(text: str, name: str) -> Any:
         raise CommandRefused(str(refusal)) from None
 
 
-def put(given: dict[str, Any], path: list[str], value: Any) -> None:
+def set_nested(properties: dict[str, Any], path: list[str], value: Any) -> None:
     for name in path[:-1]:
-        given = given.setdefault(name, {})
-        if not isinstance(given, dict):
-            raise CommandRefused(f"{'.'.join(path)} is inside {name}, which is also given as a value")
-    given[path[-1]] = value
+        properties = properties.setdefault(name, {})
+        if not isinstance(properties, dict):
+            raise CommandRefused(f"{'.'.join(path)} is inside {name}, which also has a value")
+    properties[path[-1]] = value
 
 
-def _merge(given: dict[str, Any], more: dict[str, Any]) -> None:
+def _merge(target: dict[str, Any], more: dict[str, Any]) -> None:
     for name, value in more.items():
-        if isinstance(value, dict) and isinstance(given.get(name), dict):
-            _merge(given[name], value)
+        if isinstance(value, dict) and isinstance(target.get(name), dict):
+            _merge(target[name], value)
         else:
-            given[name] = value
+            target[name] = value

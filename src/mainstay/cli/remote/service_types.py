@@ -1,6 +1,6 @@
-"""Reads a service type as the server shows it, for people: its properties and its lifecycle. Needs no server parts.
+"""Reads properties and lifecycle from a service type document of the API. Needs no server packages.
 
-Checks nothing: what the server keeps has been checked when it was written."""
+Validates nothing: the server validated the document when it stored it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 OLD_SOURCES = {"input": "user", "agent": "agent", "system": "system"}
 LIMITS = {"min": "≥ ", "max": "≤ ", "minLength": "length ≥ ", "maxLength": "length ≤ "}
 LIMITS |= {"minItems": "items ≥ ", "maxItems": "items ≤ ", "pattern": "matches ", "serviceOption": "option "}
-SECRET = "(secret)"  # noqa: S105 (what is shown instead of one)
+SECRET = "(secret)"  # noqa: S105 (a placeholder)
 
 
 def members_of(service_type: Mapping[str, Any]) -> Members | None:
-    """The properties by name; None if the type takes any."""
+    """The properties by name; None if the type accepts any properties."""
     schema = service_type.get("propertySchema")
     if schema is None:
         return None
@@ -35,17 +35,17 @@ def _is_text(value: object) -> bool:
 
 
 def _inner_members(definition: Definition) -> Members:
-    """What an object, or each object of a list, is made of."""
+    """The properties of an object, or of the objects of a list."""
     return definition.get("properties") or (definition.get("items") or {}).get("properties") or {}
 
 
-def walk(members: Members, outer: str = "") -> Iterator[tuple[str, Definition]]:
-    """Every property with its path; what is in the objects of a list stands below `name[]`."""
+def walk_properties(members: Members, outer: str = "") -> Iterator[tuple[str, Definition]]:
+    """Yields every property with its path. Properties of list items have paths like `name[].inner`."""
     for name, definition in members.items():
         path = f"{outer}{name}"
         yield path, definition
         inside = "[]." if definition.get("items") else "."
-        yield from walk(_inner_members(definition), path + inside)
+        yield from walk_properties(_inner_members(definition), path + inside)
 
 
 def find_definition(members: Members | None, path: list[str]) -> Definition | None:
@@ -84,72 +84,74 @@ def set_by(definition: Definition) -> str:
     return OLD_SOURCES.get(str(definition.get("source")), "user")
 
 
-def made_by(definition: Definition) -> str:
-    """What the value is when nobody gives one; empty if nothing makes it."""
-    from mainstay.cli.views.tables import plain
+def default_text(definition: Definition) -> str:
+    """The source of a value that the order omits; empty if there is none."""
+    from mainstay.cli.views.tables import format_value
 
     if definition.get("default") is not None:
-        return SECRET if is_secret(definition) else plain(definition["default"])
+        return SECRET if is_secret(definition) else format_value(definition["default"])
     pool = definition.get("servicePoolType")
     generator = definition.get("generator") or {}
     if generator.get("type") == "pool":
         pool = (generator.get("config") or {}).get("poolType")
     if pool:
         return f"from pool {pool}"
-    return f"made: {generator['type']}" if generator else ""
+    return f"generated: {generator['type']}" if generator else ""
 
 
-def allowed(definition: Definition) -> str:
-    from mainstay.cli.views.tables import plain
+def allowed_text(definition: Definition) -> str:
+    from mainstay.cli.views.tables import format_value
 
-    said = []
+    parts = []
     for validator in definition.get("validators") or ():
         kind, config = validator.get("type"), validator.get("config") or validator
         if kind == "enum":
-            said.append(" | ".join(plain(value) for value in config.get("values") or ()))
+            parts.append(" | ".join(format_value(value) for value in config.get("values") or ()))
         elif kind in LIMITS:
-            said.append(LIMITS[kind] + plain(config.get("pattern") if kind == "pattern" else config.get("value")))
+            parts.append(
+                LIMITS[kind] + format_value(config.get("pattern") if kind == "pattern" else config.get("value"))
+            )
         else:
-            said.append(str(kind))
-    return ", ".join(said)
+            parts.append(str(kind))
+    return ", ".join(parts)
 
 
 def allowed_values(definition: Definition) -> list[str]:
-    """The values of an enum; empty if there is none."""
-    from mainstay.cli.views.tables import plain
+    """The values of an enum or a boolean; empty for other properties."""
+    from mainstay.cli.views.tables import format_value
 
     if definition.get("type") == "boolean":
         return ["true", "false"]
     validators = definition.get("validators") or ()
     enums = (each.get("config") or each for each in validators if each.get("type") == "enum")
-    return [plain(value) for config in enums for value in config.get("values") or ()]
+    return [format_value(value) for config in enums for value in config.get("values") or ()]
 
 
-def may_change(definition: Definition) -> str:
-    """When the value may be changed; empty if always."""
+def updatable_text(definition: Definition) -> str:
+    """When the value can be updated."""
     if definition.get("immutable") or definition.get("updatable") == "never":
-        return "once"
+        return "never"
     states = definition.get("updatableIn") if definition.get("updatable") == "statuses" else None
     for authorizer in definition.get("authorizers") or ():
         if authorizer.get("type") == "state":
             states = (authorizer.get("config") or authorizer).get("allowedStates")
-    return f"in {', '.join(states)}" if states else ""
+    return f"in {', '.join(states)}" if states else "always"
 
 
-def conceal(properties: Mapping[str, Any], members: Members | None) -> dict[str, Any]:
-    """The properties without the references that stand for secrets."""
-    return {name: conceal_value(value, (members or {}).get(name)) for name, value in properties.items()}
+def hide_secrets(properties: Mapping[str, Any], members: Members | None) -> dict[str, Any]:
+    """Replaces the vault references of secrets by a placeholder."""
+    return {name: hide_secret_value(value, (members or {}).get(name)) for name, value in properties.items()}
 
 
-def conceal_value(value: Any, definition: Definition | None) -> Any:
+def hide_secret_value(value: Any, definition: Definition | None) -> Any:
     if definition is None or value is None:
         return value
     if is_secret(definition):
         return SECRET
     if isinstance(value, dict):
-        return conceal(value, _inner_members(definition))
+        return hide_secrets(value, _inner_members(definition))
     if isinstance(value, list):
-        return [conceal_value(each, definition.get("items")) for each in value]
+        return [hide_secret_value(each, definition.get("items")) for each in value]
     return value
 
 

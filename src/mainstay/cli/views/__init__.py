@@ -1,1 +1,1 @@
-"""How results look in a terminal: tables, runs, reports."""
+"""Formats results for a terminal: tables, runs, reports."""

@@ -1,4 +1,4 @@
-"""Shows how a blueprint is tried out: a table that grows with each step, and below a step what was wrong with it."""
+"""Prints the progress of a blueprint test: one table row per step, with its problems below."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mainstay.blueprints.example_orders import ExampleOrder
     from mainstay.blueprints.test_runner import StepResult
 
-LONGEST_DIFF_LINES = 60
+MAX_DIFF_LINES = 60
 
 
 class BlueprintTestDisplay:
@@ -21,14 +21,14 @@ class BlueprintTestDisplay:
         self._blueprint = blueprint
         self._quiet = quiet
         self._place = ""
-        self._told: set[int] = set()
+        self._shown: set[int] = set()
         self._orders = max(len("order"), *(len(order.name) for order in orders))
         self._actions = max(len("action"), *(len(name) for name in blueprint.actions))
         states = blueprint.service_type.get("lifecycleSchema") or {}
         names = [str(each.get("name", "")) for each in states.get("states", []) if isinstance(each, dict)]
         self._states = 2 * max([len(name) for name in names] or [8]) + 3
 
-    def begins(self, place: str) -> None:
+    def start(self, place: str) -> None:
         self._place = place
         if self._quiet:
             return
@@ -39,28 +39,30 @@ class BlueprintTestDisplay:
         cells = f"{order:<{self._orders}}  {action:<{self._actions}}  {state:<{self._states}}"
         return f"{cells}  {resources:>9}  {changed:>7}  {again}".rstrip()
 
-    def tell(self, step: StepResult) -> None:
-        """A second time only with what has come to it since."""
+    def show_step(self, step: StepResult) -> None:
+        """Prints a step. A second call for the same step prints only its note."""
         if self._quiet:
             return
-        if id(step) not in self._told:
-            self._told.add(id(step))
+        if id(step) not in self._shown:
+            self._shown.add(id(step))
             state = step.before if step.before == step.after else f"{step.before} → {step.after}"
-            word = "FAILED" if step.problems else "CHANGES" if step.unstable else "stable" if step.resources else "-"
+            result = (
+                "FAILED" if step.problems else "CHANGES" if step.unstable else "stable" if step.resources else "-"
+            )
             counts = (str(step.resources), str(step.changed)) if step.resources else ("", "")
-            print(printable(self._row(step.order, step.action, state, *counts, word)), flush=True)
+            print(printable(self._row(step.order, step.action, state, *counts, result)), flush=True)
             for text in (*step.problems, *(f"a second run would change: {text}" for text in step.unstable)):
-                for line in text.splitlines()[:LONGEST_DIFF_LINES]:
+                for line in text.splitlines()[:MAX_DIFF_LINES]:
                     print(f"    {printable(line)}")
         if step.note:
             print(f"    note: {printable(step.note)}", flush=True)
 
-    def ends(self, steps: Sequence[StepResult]) -> None:
+    def finish(self, steps: Sequence[StepResult]) -> None:
         failed = sum(1 for step in steps if step.failed)
         done = f"{len(steps)} step{'' if len(steps) == 1 else 's'}"
-        print(f"{done}, {failed} failed" if failed else f"{done}, all is well")
+        print(f"{done}, {failed} failed" if failed else f"{done}, all passed")
 
-    def document(self, steps: Sequence[StepResult]) -> dict[str, Any]:
+    def as_json(self, steps: Sequence[StepResult]) -> dict[str, Any]:
         return {
             "blueprint": self._blueprint.name,
             "version": self._blueprint.version,

@@ -1,4 +1,4 @@
-"""Shows a run from its JSON document, as the run itself was shown: for the history, for jobs and for plans."""
+"""Prints the report of a run from its JSON document, for history, jobs and plans. Same format as `run_display`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXPECTED = ("skipped", "stable")
 
 
 class ReportedEvent:
-    """What became of one resource, as a document tells it. It may come from afar: what is missing is nothing."""
+    """The event of one resource from a report document. Tolerates missing keys: the report may come from an agent."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.name = f"{document.get('type', '?')}#{document.get('name', '?')}"
@@ -34,7 +34,7 @@ def _text_or_none(value: object) -> str | None:
 
 
 def print_report(document: Mapping[str, Any], *, verbose: bool) -> None:
-    """A line per resource, those that are as wanted only if `verbose`, and the summary."""
+    """Prints a line per resource and the summary; stable and skipped resources only if `verbose`."""
     palette = Palette(sys.stdout)
     events = [ReportedEvent(each) for each in document.get("events") or () if isinstance(each, dict)]
     for event in events:
@@ -47,10 +47,10 @@ def print_report(document: Mapping[str, Any], *, verbose: bool) -> None:
 
 def _summary_of(palette: Palette, document: Mapping[str, Any], events: list[ReportedEvent]) -> str:
     summary: Any = document.get("summary")
-    told = summary if isinstance(summary, dict) else {}
-    numbers: dict[str, Any] = {key: each for key, each in told.items() if isinstance(each, (int, float))}
-    # Not every resource has an event in every document: the history keeps only names of what was stable.
-    counts = {word: numbers.get(word, sum(event.outcome == word for event in events)) for word in COUNTED}
+    reported = summary if isinstance(summary, dict) else {}
+    numbers: dict[str, Any] = {key: each for key, each in reported.items() if isinstance(each, (int, float))}
+    # Count events only as a fallback: the history stores no events for stable resources.
+    counts = {key: numbers.get(key, sum(event.outcome == key for event in events)) for key in COUNTED}
     kind = "Dry run, nothing was touched" if document.get("noop") else "Run"
     stopped = f", stopped: {printable(str(document['stopped_by']))}" if document.get("stopped_by") else ""
     return f"{kind}: {summary_line(palette, counts, numbers.get('duration_seconds'))}{stopped}"

@@ -1,4 +1,4 @@
-"""How runs look: a coloured line per resource and a progress line on a terminal, plain lines in a pipe."""
+"""Prints a run as it happens: coloured lines and a progress line on a terminal, plain lines in a pipe."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ COLOURS = {
     "dim": "2",
 }
 WIDTH = 9
-LONGEST_UNSEEN_SECONDS = 0.1
-LONGEST_UNSEEN = 64 * 1024
+FLUSH_INTERVAL_SECONDS = 0.1
+MAX_BUFFERED_CHARACTERS = 64 * 1024
 
 
 class Palette:
-    """Colours, where they are wanted."""
+    """Colours text if the stream is a terminal and NO_COLOR is not set."""
 
     def __init__(self, stream: TextIO) -> None:
         self.on = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
@@ -49,7 +49,7 @@ class Palette:
 
 
 class RunDisplay(Observer):
-    """Writes what happens as it happens."""
+    """Prints each event of a run. The run continues if the output cannot be written."""
 
     def __init__(self, *, verbose: bool) -> None:
         self.stream = sys.stdout
@@ -58,51 +58,50 @@ class RunDisplay(Observer):
         self.total = 0
         self.live = self.stream.isatty() and os.environ.get("TERM") != "dumb"
         self.shown_progress = False
-        # Kept here and not by the stream, which may have been told to write every piece at once.
-        self.unseen: list[str] = []
-        self.unseen_length = 0
+        # Buffered here because the stream may be unbuffered (PYTHONUNBUFFERED).
+        self.buffer: list[str] = []
+        self.buffered_characters = 0
         self.flushed_at = 0.0
-        # Why nothing can be written any more.
-        self.lost: OSError | None = None
+        # The error that ended the output; raised after the run.
+        self.write_error: OSError | None = None
 
-    def write(self, text: str) -> None:
-        self.unseen.append(text)
-        self.unseen_length += len(text)
-        if self.unseen_length > LONGEST_UNSEEN:
-            self.flush()
+    def _write(self, text: str) -> None:
+        self.buffer.append(text)
+        self.buffered_characters += len(text)
+        if self.buffered_characters > MAX_BUFFERED_CHARACTERS:
+            self._flush()
 
-    def flush(self) -> None:
-        """The run matters more than who watches it: it goes on when nobody can, and says so at its end."""
-        if self.lost is None and self.unseen:
+    def _flush(self) -> None:
+        if self.write_error is None and self.buffer:
             try:
-                self.stream.write("".join(self.unseen))
+                self.stream.write("".join(self.buffer))
                 self.stream.flush()
             except OSError as error:
-                self.lost = error
-        self.unseen.clear()
-        self.unseen_length = 0
+                self.write_error = error
+        self.buffer.clear()
+        self.buffered_characters = 0
 
-    def told(self) -> None:
-        """A terminal shows each line at once; in a pipe, lines that follow each other quickly go together."""
+    def _flush_if_due(self) -> None:
+        """Flushes each line on a terminal; in a pipe, lines in quick succession are written together."""
         now = monotonic()
-        if self.live or now - self.flushed_at > LONGEST_UNSEEN_SECONDS:
-            self.flush()
+        if self.live or now - self.flushed_at > FLUSH_INTERVAL_SECONDS:
+            self._flush()
             self.flushed_at = now
 
     def about_to_wait(self) -> None:
-        self.flush()
+        self._flush()
 
     def begins(self, total: int) -> None:
         self.total = total
 
     def resource_begins(self, index: int, resource: Resource) -> None:
-        # Painting each of ten thousand lines would cost more than the work.
+        # Updating the line for each of ten thousand resources would take longer than checking them.
         if not self.live or (self.total > 200 and index % 50):
             return
         width = self._terminal_width()
         line = f"[{index + 1}/{self.total}] {printable(resource.id)}"
-        self.write("\r\033[K" + self.palette.paint(line[: width - 1], "dim"))
-        self.flush()
+        self._write("\r\033[K" + self.palette.paint(line[: width - 1], "dim"))
+        self._flush()
         self.shown_progress = True
 
     def _terminal_width(self) -> int:
@@ -111,44 +110,44 @@ class RunDisplay(Observer):
         except OSError:
             return 80
 
-    def clear(self) -> None:
+    def _clear_progress(self) -> None:
         if self.shown_progress:
-            self.write("\r\033[K")
+            self._write("\r\033[K")
             self.shown_progress = False
 
     def message(self, text: str) -> None:
-        self.clear()
-        self.write(printable(text.rstrip("\n"), keep_newlines=True) + "\n")
-        self.told()
+        self._clear_progress()
+        self._write(printable(text.rstrip("\n"), keep_newlines=True) + "\n")
+        self._flush_if_due()
 
     def output(self, resource: Resource, line: str) -> None:
-        self.clear()
-        self.write(f"  {self.palette.paint('|', 'dim')} {printable(line)}\n")
-        self.told()
+        self._clear_progress()
+        self._write(f"  {self.palette.paint('|', 'dim')} {printable(line)}\n")
+        self._flush_if_due()
 
     def event(self, index: int, event: Event) -> None:
         if not self.verbose and self._is_expected(event):
             return
-        self.clear()
-        self.write("\n".join((*event_lines(self.palette, event.resource.id, event), "")))
-        self.told()
+        self._clear_progress()
+        self._write("\n".join((*event_lines(self.palette, event.resource.id, event), "")))
+        self._flush_if_due()
 
     def _is_expected(self, event: Event) -> bool:
-        """What is as wanted, or was left out on purpose, is counted at the end and not told one by one."""
+        """Stable and deliberately skipped resources only appear in the summary."""
         if event.outcome not in (STABLE, SKIPPED) or event.warnings:
             return False
         return event.outcome == STABLE or not (event.reason or "").startswith(NOT_REACHED)
 
     def finish(self, report: Report) -> None:
-        self.clear()
+        self._clear_progress()
         for error in report.output_errors:
-            self.write(f"{self.palette.paint('error:', FAILED)} {indented(error)}\n")
+            self._write(f"{self.palette.paint('error:', FAILED)} {indented(error)}\n")
         for name, value in (report.outputs or {}).items():
-            self.write(f"output    {printable(name)} = {printable(to_text(conceal(value)))}\n")
-        self.write(self.summary(report) + "\n")
-        self.flush()
+            self._write(f"output    {printable(name)} = {printable(to_text(conceal(value)))}\n")
+        self._write(self._summary(report) + "\n")
+        self._flush()
 
-    def summary(self, report: Report) -> str:
+    def _summary(self, report: Report) -> str:
         counts = report.summary()
         kind = "Dry run, nothing was touched" if report.noop else "Run"
         stopped = f", stopped: {report.stopped_by}" if report.stopped_by else ""
@@ -156,24 +155,24 @@ class RunDisplay(Observer):
 
 
 def summary_line(palette: Palette, counts: Mapping[str, int], seconds: float | None) -> str:
-    """How many resources came to which end, and how long it took, where that is known."""
+    """Counts per outcome, and the duration if known."""
     shown = [
-        palette.paint(f"{counts[word]} {word}", word)
-        for word in (CHANGED, REFRESHED, FAILED, UNMET, SKIPPED, STABLE)
-        if counts[word]
+        palette.paint(f"{counts[outcome]} {outcome}", outcome)
+        for outcome in (CHANGED, REFRESHED, FAILED, UNMET, SKIPPED, STABLE)
+        if counts[outcome]
     ]
     return f"{', '.join(shown) or 'nothing to do'}" + ("" if seconds is None else f" in {seconds:.2f} s")
 
 
 def event_lines(palette: Palette, name: str, event: Event | ReportedEvent) -> list[str]:
-    """What became of one resource: a line, and below it what went wrong and what differs."""
-    said = event.noop_message or ""
+    """The line of one resource, followed by its errors, warnings, output and diff."""
+    message = event.noop_message or ""
     reason = event.reason or ""
-    detail = f"{said}: {reason}" if said and reason and reason not in said else said or reason
+    detail = f"{message}: {reason}" if message and reason and reason not in message else message or reason
     shown = f"  {detail}" if detail else ""
     if palette.on:
-        word = palette.paint(f"{printable(event.outcome):<{WIDTH}}", event.outcome)
-        lines = [f"{word} {palette.paint(printable(name), 'bold')}{printable(shown)}"]
+        outcome = palette.paint(f"{printable(event.outcome):<{WIDTH}}", event.outcome)
+        lines = [f"{outcome} {palette.paint(printable(name), 'bold')}{printable(shown)}"]
     else:
         lines = [printable(f"{event.outcome:<{WIDTH}} {name}{shown}")]
     if not (event.errors or event.warnings or event.output or event.diff):
@@ -192,7 +191,7 @@ def diff_line(palette: Palette, line: str) -> str:
 
 
 def printable(text: str, *, keep_newlines: bool = False) -> str:
-    """Text that cannot steer the terminal it is shown on."""
+    """Escapes control characters, so that text cannot control the terminal."""
     if text.isprintable():
         return text
     kept = "\t\n" if keep_newlines else "\t"

@@ -1,6 +1,6 @@
-"""How lists look: aligned tables cut to the terminal, trees of properties, bars, ages. Knows nothing of what it shows.
+"""Formats tables, trees, progress bars and times for the terminal. Contains nothing about particular lists.
 
-All text passes through `printable`, so that nothing which comes from a server can steer the terminal."""
+All text passes through `printable`, so that text from a server cannot control the terminal."""
 
 from __future__ import annotations
 
@@ -19,56 +19,56 @@ if TYPE_CHECKING:
 
 GAP = "  "
 NOTHING = "-"
-NARROWEST = 6
+MIN_COLUMN_WIDTH = 6
 GOOD, BUSY, BAD, DIM, BOLD = "stable", "changed", "failed", "dim", "bold"
 UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
-LONGEST_CELL = 400
+MAX_CELL_WIDTH = 400
 SMALL_SECONDS = 10
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
-    """Columns as wide as they need to be; on a terminal the widest give way until the line fits."""
+    """Prints aligned columns. On a terminal the widest columns shrink until the line fits."""
     palette = Palette(sys.stdout)
     painted = [[_painted_cell(cell) for cell in row] for row in rows]
     texts = [list(headers), *([text for text, _ in row] for row in painted)]
     widths = [max(width_of(line[column]) for line in texts) for column in range(len(headers))]
     limit = terminal_width()
     if limit is not None:
-        fit(widths, limit - len(GAP) * (len(widths) - 1))
+        shrink_to_fit(widths, limit - len(GAP) * (len(widths) - 1))
     print(GAP.join(palette.paint(_pad(*each), BOLD) for each in zip(headers, widths, strict=True)).rstrip())
     for row in painted:
-        cells = (palette.paint(_pad(text, wide), colour) for (text, colour), wide in zip(row, widths, strict=True))
+        cells = (palette.paint(_pad(text, width), colour) for (text, colour), width in zip(row, widths, strict=True))
         print(GAP.join(cells).rstrip())
 
 
 def _painted_cell(cell: Cell) -> tuple[str, str]:
     text, colour = cell if isinstance(cell, tuple) else (cell, "")
-    return (cut(printable(text).replace("\t", " "), LONGEST_CELL), colour) if text else (NOTHING, DIM)
+    return (truncate(printable(text).replace("\t", " "), MAX_CELL_WIDTH), colour) if text else (NOTHING, DIM)
 
 
-def fit(widths: list[int], limit: int) -> None:
-    while sum(widths) > limit and max(widths) > NARROWEST:
+def shrink_to_fit(widths: list[int], limit: int) -> None:
+    while sum(widths) > limit and max(widths) > MIN_COLUMN_WIDTH:
         widths[widths.index(max(widths))] -= 1
 
 
-def _pad(text: str, wide: int) -> str:
-    shown = cut(text, wide)
-    return shown + " " * (wide - width_of(shown))
+def _pad(text: str, width: int) -> str:
+    shown = truncate(text, width)
+    return shown + " " * (width - width_of(shown))
 
 
-def cut(text: str, wide: int) -> str:
-    if width_of(text) <= wide:
+def truncate(text: str, width: int) -> str:
+    if width_of(text) <= width:
         return text
     kept = ""
     for character in text:
-        if width_of(kept + character) > wide - 1:
+        if width_of(kept + character) > width - 1:
             break
         kept += character
     return kept + "…"
 
 
 def width_of(text: str) -> int:
-    """How many places of a terminal it takes."""
+    """The number of terminal columns of a text."""
     if text.isascii():
         return len(text)
     from unicodedata import combining, east_asian_width
@@ -77,7 +77,7 @@ def width_of(text: str) -> int:
 
 
 def terminal_width() -> int | None:
-    """None in a pipe, where nothing is cut."""
+    """None in a pipe, where nothing is truncated."""
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns or 80 if sys.stdout.isatty() else None
     except OSError:
@@ -85,18 +85,18 @@ def terminal_width() -> int | None:
 
 
 def print_fields(fields: Iterable[tuple[str, Cell]]) -> None:
-    """Names on the left, values on the right; what is empty is left out."""
+    """Prints names and values in two columns; omits empty values."""
     palette = Palette(sys.stdout)
     shown = [(name, cell if isinstance(cell, tuple) else (cell, "")) for name, cell in fields if cell]
-    wide = max((len(name) for name, _ in shown), default=0)
+    width = max((len(name) for name, _ in shown), default=0)
     for name, (text, colour) in shown:
-        lines = printable(text, keep_newlines=True).replace("\n", "\n" + " " * wide + GAP)
-        print(f"{palette.paint(name.ljust(wide), BOLD)}{GAP}{palette.paint(lines, colour)}")
+        lines = printable(text, keep_newlines=True).replace("\n", "\n" + " " * width + GAP)
+        print(f"{palette.paint(name.ljust(width), BOLD)}{GAP}{palette.paint(lines, colour)}")
 
 
 def tree_lines(value: Mapping[str, object], indent: str = "  ") -> list[str]:
-    """A document, two places deeper with each level; values that stand beside each other are aligned."""
-    wide = max((width_of(printable(name)) for name, item in value.items() if not _is_nested(item)), default=0)
+    """An indented tree of a document; values of one level are aligned."""
+    width = max((width_of(printable(name)) for name, item in value.items() if not _is_nested(item)), default=0)
     lines: list[str] = []
     for name, item in value.items():
         if isinstance(item, dict) and item:
@@ -106,7 +106,7 @@ def tree_lines(value: Mapping[str, object], indent: str = "  ") -> list[str]:
             for number, each in enumerate(item):
                 lines += tree_lines({f"[{number}]": each}, indent + "  ")
         else:
-            lines.append(f"{indent}{_pad(printable(name), wide)}{GAP}{printable(plain(item))}")
+            lines.append(f"{indent}{_pad(printable(name), width)}{GAP}{printable(format_value(item))}")
     return lines
 
 
@@ -116,8 +116,8 @@ def _is_nested(item: object) -> bool:
     return isinstance(item, list) and any(isinstance(each, (dict, list)) for each in item)
 
 
-def plain(value: object) -> str:
-    """A value as a person would write it."""
+def format_value(value: object) -> str:
+    """A value as text: strings without quotes, lists of strings with commas, other values as JSON."""
     if value is None:
         return NOTHING
     if isinstance(value, str):
@@ -129,28 +129,28 @@ def plain(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def bar(share: float, wide: int = 20) -> str:
+def progress_bar(share: float, width: int = 20) -> str:
     full, empty = ("█", "░") if "utf" in (sys.stdout.encoding or "").lower() else ("#", "-")
-    done = round(max(0.0, min(1.0, share)) * wide)
-    return full * done + empty * (wide - done)
+    done = round(max(0.0, min(1.0, share)) * width)
+    return full * done + empty * (width - done)
 
 
 def age(time: object, *, now: datetime | None = None) -> str:
-    """How long ago it was, in its largest unit; empty if it is no time."""
-    then = _read_time(time)
-    return "" if then is None else _span(((now or datetime.now(UTC)) - then).total_seconds())
+    """Time since `time` in its largest unit; empty if `time` is not a time."""
+    then = _parse_time(time)
+    return "" if then is None else _in_largest_unit(((now or datetime.now(UTC)) - then).total_seconds())
 
 
-def _span(seconds: float) -> str:
+def _in_largest_unit(seconds: float) -> str:
     for size, unit in UNITS:
         if seconds >= size:
             return f"{int(seconds // size)}{unit}"
     return "0s"
 
 
-def lasted(began: object, ended: object) -> str:
-    """How long it took, small times to a tenth; empty if one of them is no time."""
-    first, last = _read_time(began), _read_time(ended)
+def elapsed(started: object, finished: object) -> str:
+    """The duration between two times, below 10 s in tenths; empty if one is not a time."""
+    first, last = _parse_time(started), _parse_time(finished)
     if first is None or last is None:
         return ""
     seconds = (last - first).total_seconds()
@@ -158,21 +158,17 @@ def lasted(began: object, ended: object) -> str:
         return f"{max(0.0, seconds):.1f}s"
     largest = next(size for size, _ in UNITS if seconds >= size)
     rest = seconds % largest
-    return _span(seconds) + (_span(rest) if rest >= 1 else "")
+    return _in_largest_unit(seconds) + (_in_largest_unit(rest) if rest >= 1 else "")
 
 
-def _read_time(text: object) -> datetime | None:
+def _parse_time(text: object) -> datetime | None:
     try:
         return datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:
         return None
 
 
-def clock(text: object) -> str:
-    """A moment as a person here reads it."""
-    time = _read_time(text)
+def local_time(text: object) -> str:
+    """A time in the local time zone."""
+    time = _parse_time(text)
     return "" if time is None else time.astimezone().strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
