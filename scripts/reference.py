@@ -16,9 +16,9 @@ from mainstay.cli import main as cli
 from mainstay.cli.server_options import METAVARS
 from mainstay.control.domain.event_types import EVENT_TYPES
 from mainstay.control.settings import describe_settings
-from mainstay.converge import providers, resources
+from mainstay.converge import health_checks, providers, resources
 from mainstay.converge.contract import Property, ResourceType
-from mainstay.converge.manifest.entries import COMMON, STRUCTURED
+from mainstay.converge.manifest.entries import COMMON, HEALTH_CHECK, STRUCTURED
 
 ROOT = Path(__file__).resolve().parent.parent
 SHAPES = {"control": "map", "health_checks": "list of maps"}
@@ -39,10 +39,22 @@ def pages() -> dict[str, str]:
 def manifest_page() -> str:
     parts = [WRITTEN_BY, (ROOT / "docs" / "reference" / "manifest.head.md").read_text()]
     parts.append("## Common properties\n\n" + property_table(COMMON, {"ensure": "per type"}, STRUCTURED))
+    parts.append(health_checks_section())
     for name in resources.names():
         found = resources.find(name)
         if found is not None:
             parts.append(type_section(found))
+    return "\n".join(parts)
+
+
+def health_checks_section() -> str:
+    kinds = health_checks.kinds()
+    known = ", ".join(f"`{name}`" for name in kinds)
+    parts = [
+        f"## Health checks\n\nA check is a map. One of these keys decides its kind: {known}.\n",
+        "All kinds:\n\n" + property_table(HEALTH_CHECK, {}, {}),
+    ]
+    parts += [f"Kind `{name}`:\n\n{property_table(kind.properties, {}, {})}" for name, kind in kinds.items()]
     return "\n".join(parts)
 
 

@@ -399,12 +399,13 @@ class ManifestCheck:
             if entry.kind is COMMAND and resource.provider == "shell":
                 self._check_shell(resource, name)
         for index, check in enumerate(resource.health_checks):
-            if self._carries_secret(check.command):
-                self.file_findings.warn(
-                    (*resource.place, "health_checks", index, "command"),
-                    f"{resource.id}: the health check carries a secret, and every user of the host can see command"
-                    " lines; let the check read it from a file",
-                )
+            for name, entry in check.kind.properties.items():
+                if entry.kind.name == COMMAND.name and self._carries_secret(check.values.get(name)):
+                    self.file_findings.warn(
+                        (*resource.place, "health_checks", index, name),
+                        f"{resource.id}: the health check carries a secret, and every user of the host can see command"
+                        " lines; let the check read it from a file",
+                    )
 
     def _check_secret(self, resource: Resource, name: str, entry: Property) -> None:
         """Warns if a secret is in a property that other users can see."""

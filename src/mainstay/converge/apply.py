@@ -312,18 +312,15 @@ class Run:
         event.changed = after is None or resource_type.was_altered(event.resource, before, after)
 
     def _check_health(self, resource: Resource, event: Event) -> None:
-        from mainstay.converge.health_checks.command import ask
+        from mainstay.converge.health_checks import check_health
 
         if self.options.noop and (event.changed or self.host.would_change is not None):
             names = ", ".join(check.name for check in resource.health_checks)
             self.host.note(f"health checks not run in a dry run with changes: {names}")
             return
-        problems = []
-        for check in resource.health_checks:
-            hidden = resource.sensitive or resource.type in self._secret_types
-            problem = ask(check, self.host, self.stop, sensitive=hidden)
-            if problem is not None:
-                problems.append(problem)
+        hidden = resource.sensitive or resource.type in self._secret_types
+        found = [check_health(check, self.host, self.stop, hide_output=hidden) for check in resource.health_checks]
+        problems = [problem for problem in found if problem is not None]
         if problems:
             event.outcome = FAILED
             event.errors = tuple(problems)

@@ -80,18 +80,38 @@ class Property:
 
 
 class HealthCheck:
-    """A command that says how the thing is, after it was brought to its state."""
+    """One check of a resource that is in its desired state. `values` are those of the kind's own properties."""
 
-    __slots__ = ("command", "name", "timeout_seconds", "tries", "try_sleep_seconds")
+    __slots__ = ("kind", "name", "timeout_seconds", "tries", "try_sleep_seconds", "values")
 
     def __init__(
-        self, command: str, name: str, tries: int, try_sleep_seconds: float, timeout_seconds: float | None
+        self,
+        kind: HealthCheckKind,
+        values: Mapping[str, Any],
+        *,
+        name: str,
+        tries: int,
+        try_sleep_seconds: float,
+        timeout_seconds: float | None,
     ) -> None:
-        self.command = command
+        self.kind = kind
+        self.values = values
         self.name = name
         self.tries = tries
         self.try_sleep_seconds = try_sleep_seconds
         self.timeout_seconds = timeout_seconds
+
+
+class HealthCheckKind(ABC):
+    """One way to check. One file in `health_checks/` is one kind; loader, JSON Schema and reference derive from it."""
+
+    # The property of this name is required; a check that has it is of this kind, and is called by its value.
+    name: str
+    properties: Mapping[str, Property]
+
+    @abstractmethod
+    def ask(self, check: HealthCheck, host: Host) -> tuple[str, str]:
+        """Tries once. Returns OK, WARNING, CRITICAL or UNKNOWN, and the output; raises `Failure` if it cannot ask."""
 
 
 class Resource:

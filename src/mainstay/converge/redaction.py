@@ -108,9 +108,10 @@ def _hidden_words(resource: Resource, properties: Properties) -> Iterator[str]:
         yield from _words_of(deferred.get(name))
     for value in resource.__dict__.values():
         yield from secret_values(value)
+    for check in resource.health_checks:
+        for name in _hidden_names(resource, check.kind.properties):
+            yield from _words_of(check.values.get(name), COMMAND)
     if resource.sensitive:
-        for check in resource.health_checks:
-            yield from _words_of(check.command, COMMAND)
         yield from _words_of(deferred)
 
 

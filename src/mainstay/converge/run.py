@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from mainstay.converge.contract import State
+    from mainstay.converge.contract import HealthCheckKind, State
     from mainstay.converge.host.backups import Backup
     from mainstay.converge.host.files import Files
     from mainstay.converge.report import Event, Report
@@ -118,6 +118,7 @@ class Session:
             find_type=resources.find,
             type_names=resources.names,
             provider_names=providers.names,
+            health_check_kinds=_health_check_kinds,
             roots=roots,
             functions={"file": self._read_file, "template": self.read_template, "result": self.result},
             data_layers=self.request.data_layers,
@@ -200,6 +201,13 @@ def _describe_result(event: Event, files: Files) -> dict[str, Any]:
         state.complete(files)
         found["state"] = state.as_json()
     return found
+
+
+def _health_check_kinds() -> Mapping[str, HealthCheckKind]:
+    """Loaded on first need: most manifests have no health checks."""
+    from mainstay.converge.health_checks import kinds
+
+    return kinds()
 
 
 def load(request: RunRequest) -> tuple[Session, Manifest]:

@@ -266,6 +266,15 @@ def _one_exit_code(node: Any) -> int:
     return value
 
 
+def parsed_kind(name: str, parse: Callable[[str], Any], schema: Mapping[str, Any]) -> ValueKind:
+    """A kind that is written as text."""
+
+    def accept(value: Any) -> Any:
+        return None if value is None else parse(to_text(value))
+
+    return ValueKind(name, lambda node: accept(read_text(node)), accept, schema)
+
+
 SCALAR_SCHEMA = {"type": ["string", "number", "boolean", "null"]}
 TEMPLATE_SCHEMA = {"type": "string", "pattern": r"\{\{"}
 TEXT = ValueKind("text", read_text, _accept_text, SCALAR_SCHEMA, is_text=True)

@@ -160,7 +160,7 @@ resources:
         root,
     )
     first, second = manifest.resources[0].health_checks
-    assert (first.command, first.name, first.tries, first.try_sleep_seconds, first.timeout_seconds) == (
+    assert (first.values["command"], first.name, first.tries, first.try_sleep_seconds, first.timeout_seconds) == (
         *("curl localhost:80", "curl localhost:80", 1, 1.0, None),
     )
     assert (second.name, second.tries, second.try_sleep_seconds, second.timeout_seconds) == ("there", 3, 0.5, 60.0)

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
-from mainstay.converge import resources
+from mainstay.converge import health_checks, resources
 from mainstay.converge.manifest.schema import manifest_schema
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.fixture(scope="module")
 def validator() -> jsonschema.Draft202012Validator:
     types = [found for name in resources.names() if (found := resources.find(name)) is not None]
-    schema = manifest_schema(types)
+    schema = manifest_schema(types, list(health_checks.kinds().values()))
     jsonschema.Draft202012Validator.check_schema(schema)
     return jsonschema.Draft202012Validator(schema)
 

@@ -18,9 +18,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:  # noqa: ARG001  # there is only one schema
-    from mainstay.converge import resources
+    from mainstay.converge import health_checks, resources
     from mainstay.converge.manifest.schema import manifest_schema
 
     types = [found for name in resources.names() if (found := resources.find(name)) is not None]
-    print_json(manifest_schema(types))
+    print_json(manifest_schema(types, list(health_checks.kinds().values())))
     return 0

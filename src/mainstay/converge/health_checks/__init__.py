@@ -1,1 +1,48 @@
-"""Health checks: one file is one kind."""
+"""How the health of a resource is checked. One file is one kind; this folder is the registry."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from mainstay.converge.contract import Failure
+from mainstay.converge.host.clock import sleep
+from mainstay.converge.value_kinds import Unfit
+from mainstay.foundation.module_names import module_names
+from mainstay.foundation.text import REDACTED, shorten
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mainstay.converge.contract import HealthCheck, HealthCheckKind, StopFlag
+    from mainstay.converge.host.host import Host
+
+LONGEST_SHOWN_OUTPUT = 300
+
+
+def kinds() -> dict[str, HealthCheckKind]:
+    """All kinds by name. The name of a kind is the key of a check that selects it."""
+    return {name: import_module(f"{__name__}.{name}").KIND for name in module_names(__path__)}
+
+
+def check_health(check: HealthCheck, host: Host, stop: StopFlag, *, hide_output: bool) -> str | None:
+    """Tries until the check succeeds or its tries are used up; returns the last problem, or None."""
+    problem = None
+    for attempt in range(check.tries):
+        if attempt:
+            sleep(check.try_sleep_seconds, stop)
+            if stop.reason is not None:
+                break
+        problem = _try_once(check, host, hide_output=hide_output)
+        if problem is None:
+            break
+    return problem
+
+
+def _try_once(check: HealthCheck, host: Host, *, hide_output: bool) -> str | None:
+    try:
+        status, output = check.kind.ask(check, host)
+    except (Failure, Unfit) as error:
+        return f"health check {check.name} is UNKNOWN: {error}"
+    if status == "OK":
+        return None
+    shown = REDACTED if hide_output else shorten(output.strip(), LONGEST_SHOWN_OUTPUT)
+    return f"health check {check.name} is {status}" + (f": {shown}" if shown else "")

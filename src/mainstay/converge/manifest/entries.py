@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from mainstay.converge.command_words import split_words
 from mainstay.converge.contract import HealthCheck, Property, Resource
 from mainstay.converge.manifest.expressions import BadExpression, Expression, split
 from mainstay.converge.manifest.values import ValueReader, check_shape, holds_template
@@ -10,12 +9,14 @@ from mainstay.converge.redaction import clean_of
 from mainstay.converge.value_kinds import (
     BOOLEAN,
     DURATION_SECONDS,
+    TEMPLATE_SCHEMA,
     TEXT,
     TEXTS,
     Unfit,
     ValueKind,
     as_secret,
     describe,
+    parsed_kind,
     read_text,
     to_text,
 )
@@ -25,10 +26,10 @@ from mainstay.foundation.yaml.scalars import PlainScalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any, TypeAlias
 
-    from mainstay.converge.contract import ResourceType
+    from mainstay.converge.contract import HealthCheckKind, ResourceType
     from mainstay.converge.manifest.faults import Faults
     from mainstay.converge.manifest.resolve import Manifest, Source
     from mainstay.converge.value_kinds import ValueKind
@@ -55,28 +56,14 @@ def _parse_tries(text: str) -> int:
     return tries
 
 
-def _parse_command(text: str) -> str:
-    split_words(text)
-    return text
-
-
-def _parsed(name: str, parse: Callable[[str], Any]) -> ValueKind:
-    """A kind that is written as text."""
-
-    def accept(value: Any) -> Any:
-        return None if value is None else parse(to_text(value))
-
-    return ValueKind(name, lambda node: accept(read_text(node)), accept, {})
-
-
-HEALTH_CHECK_KEYS = {
-    "command": _parsed("command", _parse_command),
-    "name": TEXT,
-    "tries": _parsed("number of tries", _parse_tries),
-    "try_sleep": DURATION_SECONDS,
-    "timeout": DURATION_SECONDS,
+TRIES_SCHEMA = {"anyOf": [{"type": ["integer", "null"], "minimum": 1, "maximum": MOST_TRIES}, TEMPLATE_SCHEMA]}
+# Properties of every health check; those of a kind are in its file.
+HEALTH_CHECK: dict[str, Property] = {
+    "name": Property(TEXT, "name of the check; default: the value of its kind"),
+    "tries": Property(parsed_kind("number of tries", _parse_tries, TRIES_SCHEMA), "number of tries; default 1"),
+    "try_sleep": Property(DURATION_SECONDS, "pause between two tries; default `1s`"),
+    "timeout": Property(DURATION_SECONDS, "time limit of one try"),
 }
-
 COMMON: dict[str, Property] = {
     "alias": Property(TEXT, "a second name, usable in references"),
     "ensure": Property(TEXT, "the desired state"),
@@ -93,6 +80,10 @@ STRUCTURED = {
 }
 
 
+def _choice(kinds: Iterable[str]) -> str:
+    return " or ".join(f"`{name}`" for name in kinds)
+
+
 class ResourceReader:
     """Fills `manifest.resources` and adds their faults to `faults`."""
 
@@ -104,6 +95,8 @@ class ResourceReader:
         # Whether a property of the current resource comes from a secret.
         self.holds_secret = False
         self.types: dict[str, Known | None] = {}
+        # Loaded with the first health check.
+        self.check_kinds: Mapping[str, HealthCheckKind] | None = None
         self.seen: dict[str, int] = {}
         self.referring: list[Resource] = []
 
@@ -411,44 +404,62 @@ class ResourceReader:
         if not isinstance(node, list):
             self.faults.add(path, f"{prefix}expected a list, got {describe(node)}")
             return ()
+        if self.check_kinds is None:
+            self.check_kinds = self.source.health_check_kinds()
+        kinds = self.check_kinds
         checks = []
         for index, item in enumerate(node):
             place = (*path, index)
             if not isinstance(item, dict):
-                self.faults.add(place, f"{prefix}each check is a map with `command`, got {describe(item)}")
+                self.faults.add(place, f"{prefix}each check is a map with {_choice(kinds)}, got {describe(item)}")
                 continue
-            check = self._read_health_check(item, place, prefix, f"health check {index + 1}")
+            check = self._read_health_check(item, place, prefix, f"health check {index + 1}", kinds)
             if check is not None:
                 checks.append(check)
         return tuple(checks)
 
     def _read_health_check(
-        self, item: dict[str, Node], path: DocumentPath, prefix: str, private_name: str
+        self,
+        item: dict[str, Node],
+        path: DocumentPath,
+        prefix: str,
+        private_name: str,
+        kinds: Mapping[str, HealthCheckKind],
     ) -> HealthCheck | None:
         before = self.faults.seen
+        found = [kind for name, kind in kinds.items() if name in item]
+        own = {name: entry for kind in found or kinds.values() for name, entry in kind.properties.items()}
+        values = self._read_check_values(item, {**own, **HEALTH_CHECK}, path, prefix, _choice(kinds))
+        if self.faults.seen == before and (len(found) != 1 or values.get(found[0].name) is None):
+            problem = "a check needs" if len(found) <= 1 else "a check has one of"
+            self.faults.add(path, f"{prefix}{problem} {_choice(kinds)}")
+        if self.faults.seen > before:
+            return None
+        main = values[found[0].name]
+        self.holds_secret = self.holds_secret or any(own[name].secret for name in own if values.get(name) is not None)
+        return HealthCheck(
+            found[0],
+            {name: values[name] for name in own if values.get(name) is not None},
+            name=values.get("name") or (private_name if isinstance(main, Tainted) else to_text(main)),
+            tries=values.get("tries") or 1,
+            try_sleep_seconds=values.get("try_sleep") or 1.0,
+            timeout_seconds=values.get("timeout"),
+        )
+
+    def _read_check_values(
+        self, item: dict[str, Node], table: Mapping[str, Property], path: DocumentPath, prefix: str, choice: str
+    ) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for key, node in item.items():
             place = (*path, key)
             if key.startswith("goss"):
-                self.faults.add(place, f"{prefix}`{key}` is not supported; use `command`", at_key=True)
-            elif key not in HEALTH_CHECK_KEYS:
-                self.faults.unknown_key(key, place, HEALTH_CHECK_KEYS, prefix)
+                self.faults.add(place, f"{prefix}`{key}` is not supported; use {choice}", at_key=True)
+            elif key not in table:
+                self.faults.unknown_key(key, place, table, prefix)
             else:
-                values[key] = self.values.typed(
-                    HEALTH_CHECK_KEYS[key], node, place, f"{prefix}{key}: ", self.manifest.scope
-                )
-        command = values.get("command")
-        if self.faults.seen == before and command is None:
-            self.faults.add(path, f"{prefix}a check needs `command`")
-        if self.faults.seen > before or command is None:
-            return None
-        return HealthCheck(
-            command,
-            values.get("name") or (private_name if isinstance(command, Tainted) else command),
-            values.get("tries") or 1,
-            values.get("try_sleep") or 1.0,
-            values.get("timeout"),
-        )
+                value = self.values.typed(table[key].kind, node, place, f"{prefix}{key}: ", self.manifest.scope)
+                values[key] = as_secret(value) if table[key].secret and value is not None else value
+        return values
 
     # ---- identity and references ----
     def register(self, resource: Resource, path: DocumentPath) -> None:

@@ -51,14 +51,10 @@ def _rendered(resource: Resource, properties: Mapping[str, Property]) -> dict[st
         if key in INTERNAL:
             continue
         entry = properties.get(key)
-        if entry is not None and entry.is_hidden(sensitive=resource.sensitive):
-            found[key] = REDACTED
+        if entry is not None:
+            found[key] = _shown_property(value, entry, sensitive=resource.sensitive)
         elif key == "health_checks":
-            found[key] = [_health_check(check, hidden=resource.sensitive) for check in value]
-        elif entry is not None and entry.kind is MODE_BITS:
-            found[key] = f"{value:04o}"
-        elif entry is not None and entry.kind is DURATION_SECONDS:
-            found[key] = _duration(value)
+            found[key] = [_health_check(check, sensitive=resource.sensitive) for check in value]
         else:
             found[key] = _shown(value)
     control = {
@@ -71,15 +67,26 @@ def _rendered(resource: Resource, properties: Mapping[str, Property]) -> dict[st
     return found
 
 
-def _health_check(check: HealthCheck, *, hidden: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {"command": REDACTED if hidden else _shown(check.command)}
-    if check.name != check.command:
+def _health_check(check: HealthCheck, *, sensitive: bool) -> dict[str, Any]:
+    found = {
+        name: _shown_property(value, check.kind.properties[name], sensitive=sensitive)
+        for name, value in check.values.items()
+    }
+    if check.name != check.values[check.kind.name]:
         found["name"] = _shown(check.name)
     found["tries"] = check.tries
     found["try_sleep"] = _duration(check.try_sleep_seconds)
     if check.timeout_seconds is not None:
         found["timeout"] = _duration(check.timeout_seconds)
     return found
+
+
+def _shown_property(value: Any, entry: Property, *, sensitive: bool) -> Any:
+    if entry.is_hidden(sensitive=sensitive):
+        return REDACTED
+    if entry.kind is MODE_BITS:
+        return f"{value:04o}"
+    return _duration(value) if entry.kind is DURATION_SECONDS else _shown(value)
 
 
 def _duration(seconds: float) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from mainstay.converge.contract import Resource, ResourceType
+    from mainstay.converge.contract import HealthCheckKind, Resource, ResourceType
     from mainstay.foundation.faults import DocumentPath
     from mainstay.foundation.yaml.scalars import Node
 
@@ -70,6 +70,7 @@ class Source:
         find_type: Callable[[str], ResourceType | None],
         type_names: Callable[[], Sequence[str]],
         provider_names: Callable[[str], Sequence[str]],
+        health_check_kinds: Callable[[], Mapping[str, HealthCheckKind]],
         roots: Mapping[str, Callable[[], Any]],
         functions: Mapping[str, Callable[..., Any]],
         data_layers: Sequence[Mapping[str, Any]] = (),
@@ -77,6 +78,7 @@ class Source:
         self.find_type = find_type
         self.type_names = type_names
         self.provider_names = provider_names
+        self.health_check_kinds = health_check_kinds
         self.roots = roots
         self.functions = functions
         self.data_layers = data_layers

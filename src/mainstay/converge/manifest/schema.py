@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.converge.manifest.entries import COMMON, STRUCTURED
+from mainstay.converge.manifest.entries import COMMON, HEALTH_CHECK, STRUCTURED
 from mainstay.converge.value_kinds import SCALAR_SCHEMA, TEMPLATE_SCHEMA
 
 TYPE_CHECKING = False
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from mainstay.converge.contract import Property, ResourceType
+    from mainstay.converge.contract import HealthCheckKind, Property, ResourceType
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 EXPRESSION = {"type": ["string", "boolean"], "description": "an expression that gives true or false"}
@@ -20,25 +20,9 @@ CONTROL = {
     "additionalProperties": False,
     "description": STRUCTURED["control"],
 }
-HEALTH_CHECKS = {
-    "type": "array",
-    "description": STRUCTURED["health_checks"],
-    "items": {
-        "type": "object",
-        "required": ["command"],
-        "additionalProperties": False,
-        "properties": {
-            "command": {"type": "string", "description": "0 OK, 1 WARNING, 2 CRITICAL, else UNKNOWN"},
-            "name": SCALAR_SCHEMA,
-            "tries": {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 1000}, TEMPLATE_SCHEMA]},
-            "try_sleep": {"type": "string"},
-            "timeout": {"type": "string"},
-        },
-    },
-}
 
 
-def manifest_schema(types: Sequence[ResourceType]) -> dict[str, Any]:
+def manifest_schema(types: Sequence[ResourceType], kinds: Sequence[HealthCheckKind]) -> dict[str, Any]:
     """The schema of a whole manifest: a map, a bare list, or a map with `ccm`."""
     sections = {
         "data": {"type": ["object", "null"], "description": "input values, read by lookup('data.…')"},
@@ -67,6 +51,11 @@ def manifest_schema(types: Sequence[ResourceType]) -> dict[str, Any]:
             "minItems": 1,
             "items": {"oneOf": [_entry(resource_type) for resource_type in types]},
         }
+    }
+    definitions["health_checks"] = {
+        "type": "array",
+        "description": STRUCTURED["health_checks"],
+        "items": {"anyOf": [_health_check(kind) for kind in kinds]},
     }
     for resource_type in types:
         definitions[resource_type.name] = _properties_of(resource_type, with_name=False)
@@ -120,13 +109,23 @@ def _properties_of(resource_type: ResourceType, *, with_name: bool) -> dict[str,
     described = {name: _described_property(entry) for name, entry in table.items()}
     described["ensure"] = _ensure_schema(resource_type)
     described["control"] = CONTROL
-    described["health_checks"] = HEALTH_CHECKS
+    described["health_checks"] = {"$ref": "#/$defs/health_checks"}
     if with_name:
         described = {"name": {**SCALAR_SCHEMA, "description": "the resource's name"}, **described}
     schema: dict[str, Any] = {"type": "object", "additionalProperties": False, "properties": described}
     if with_name:
         schema["required"] = ["name"]
     return schema
+
+
+def _health_check(kind: HealthCheckKind) -> dict[str, Any]:
+    table = {**kind.properties, **HEALTH_CHECK}
+    return {
+        "type": "object",
+        "required": [kind.name],
+        "additionalProperties": False,
+        "properties": {name: _described_property(entry) for name, entry in table.items()},
+    }
 
 
 def _described_property(entry: Property) -> dict[str, Any]:
