@@ -22,7 +22,7 @@ RECORDER = """#!/bin/sh
 [ -z "$COMMAND_RECORD" ] || echo "PROGRAM $*" >>"$COMMAND_RECORD"
 exec /usr/bin/PROGRAM "$@"
 """
-LOOK = "show --system -p Id,Names,LoadState,ActiveState,SubState,UnitFileState,Type,RemainAfterExit,NeedDaemonReload "
+SHOW = "show --system -p Id,Names,LoadState,ActiveState,SubState,UnitFileState,Type,RemainAfterExit,NeedDaemonReload "
 ENVIRONMENT = {"MAINSTAY_STATE_DIR": "/var/lib/mainstay", "MAINSTAY_CONFIG_DIR": "/etc/mainstay"}
 
 
@@ -32,7 +32,7 @@ class Done:
     def __init__(self, exit_code: int, document: dict[str, Any], commands: list[str]) -> None:
         self.exit_code = exit_code
         self.document = document
-        # The calls of systemctl and of package managers, in order; a query of units is shortened to `look`.
+        # The calls of systemctl and of package managers, in order; a query of units is shortened to `show`.
         self.commands = commands
 
     @property
@@ -45,7 +45,7 @@ class Done:
 
     @property
     def changing(self) -> list[str]:
-        return [command for command in self.commands if not command.startswith(("look", "is-enabled"))]
+        return [command for command in self.commands if command != "show" and not command.startswith("is-enabled")]
 
 
 class ManagedHost:
@@ -73,7 +73,7 @@ class ManagedHost:
             raise AssertionError(f"{words}: {output}") from None
         *lines, last = output[end:].strip().split("\n")
         commands = [line.removeprefix("systemctl ") for line in lines if line]
-        commands = ["look" if command.startswith(LOOK) else command for command in commands]
+        commands = ["show" if command.startswith(SHOW) else command for command in commands]
         return Done(int(last.removeprefix("exit ")), document, commands)
 
     def unit(self, name: str, text: str, directory: str = "/usr/local/lib/systemd/system") -> None:

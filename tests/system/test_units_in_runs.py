@@ -63,7 +63,7 @@ def test_a_unit_whose_file_is_written_in_the_same_run_is_forecast_and_started(ne
     ]
     again = new_host.apply(manifest)
     assert set(again.outcomes.values()) == {"stable"}
-    assert again.commands == ["look"]
+    assert again.commands == ["show"]
 
 
 def test_a_dry_run_forecasts_units_whose_files_would_change_or_be_removed(shared_host: ManagedHost) -> None:
@@ -321,7 +321,7 @@ def test_a_hundred_stable_units_need_one_query(shared_host: ManagedHost) -> None
     host.apply(manifest)
     done = host.apply(manifest)
     assert set(done.outcomes.values()) == {"stable"}
-    assert done.commands == ["look"]
+    assert done.commands == ["show"]
     host.shell("systemctl stop $(seq -f many%g 100)")
 
 
@@ -333,13 +333,13 @@ def test_read_ahead_states_are_dropped_after_a_command(shared_host: ManagedHost)
     done = host.apply(service("first") + command("systemctl stop second") + service("second"))
     assert done.outcomes["service#second"] == "changed"
     assert done.commands == [
-        "look",
+        "show",
         "stop second",
-        "look",
+        "show",
         "daemon-reload --system",
         "start --system second",
-        "look",
-        "look",
+        "show",
+        "show",
     ]
 
 
@@ -349,7 +349,7 @@ def test_the_default_and_the_named_provider_are_the_same(shared_host: ManagedHos
         host.unit(name, UNITS["simple"])
     done = host.apply(service("named1") + service("named2", provider="systemd"))
     assert done.changing == ["daemon-reload --system", "start --system named1", "start --system named2"]
-    assert done.commands[-1] == "look"
+    assert done.commands[-1] == "show"
 
 
 # ---- other systemds ----
@@ -418,7 +418,7 @@ def test_units_that_die_later_in_the_run_make_their_events_failed(shared_host: M
     done = host.apply(manifest)
     assert list(done.outcomes.values()) == ["changed", "failed", "failed", "changed"]
     # Queries: one before and one after each start, and one for all three at the end of the run.
-    assert done.commands.count("look") == 3 + 3 + 1
+    assert done.commands.count("show") == 3 + 3 + 1
     dead, looping = done.events["service#dies"], done.events["service#loops"]
     assert dead["errors"] == ["service did not stay running: it is failed (failed) after its start"]
     assert looping["errors"] == ["service did not stay running: it is activating (auto-restart) after its start"]
