@@ -65,7 +65,7 @@ def test_another_package_adds_a_rule_with_its_own_configuration_check(tmp_path: 
 @pytest.mark.parametrize(
     ("entry", "name", "refusal"),
     [
-        ("even:EVEN", "min", "RuleTaken: there is already a Validator named min; rename the one that was added"),
+        ("even:EVEN", "min", "RuleTaken: a Validator named min already exists; rename the added rule"),
         ("even:NOT_A_RULE", "x", "NotARule: an entry point of mainstay.validators must be a Validator, got int"),
         ("even:NOWHERE", "x", "RuleNotLoaded: the rule 'divisible' of mainstay.validators cannot be loaded"),
         ("odd:EVEN", "x", "(ModuleNotFoundError: No module named 'odd')"),

@@ -14,7 +14,7 @@ from mainstay.agent.translate import OUTPUT_KEYS
 from mainstay.blueprints.bundle import pack
 from mainstay.blueprints.example_orders import FOLDER, read_orders
 from mainstay.blueprints.expressions import Reader, texts_in
-from mainstay.control.domain.blueprints import foreign_names
+from mainstay.control.domain.blueprints import undeclared_names
 from mainstay.control.domain.properties.contract import (
     ASSUMED,
     Actor,
@@ -170,7 +170,7 @@ def _check_names(blueprint: Blueprint, definition: ServiceTypeDefinition, findin
     file = os.path.join(blueprint.directory, DEFINITION)
     file_findings = FileFindings(file, decode(read_bytes(file), file), findings)
     lifecycle = definition.lifecycle
-    for fault in foreign_names(lifecycle, blueprint.actions, blueprint.keeps):
+    for fault in undeclared_names(lifecycle, blueprint.actions, blueprint.keeps):
         kind, name = _document_path(fault.path)[1:]
         known = lifecycle.actions if kind == "actions" else lifecycle.states
         file_findings.fault((kind, name), f"{fault.message}{did_you_mean(str(name), known)}", at_key=True)

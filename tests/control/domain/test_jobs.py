@@ -1,4 +1,4 @@
-"""Every row of what can happen to a job, and what is decided. The clock is a value here."""
+"""Job decisions: a table of cases for each event. The time is a parameter."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ DEADLINES = [
     ("pending, in time", pending(deadline_at=NOW + seconds(1)), NotDue()),
     ("pending, late", pending(deadline_at=NOW), EndJob("Failed", NOT_CLAIMED, "Late")),
     (
-        "pending, late, a cancel is noted",
+        "pending, late, cancel requested",
         pending(deadline_at=NOW, cancel_requested=True),
         EndJob("Failed", NOT_CLAIMED, "Late"),
     ),
@@ -204,30 +204,30 @@ def test_the_same_report_twice_is_accepted_once_and_another_is_refused(status: J
                 act()
 
 
-def test_the_same_digest_is_a_repetition_only_of_the_same_end() -> None:
+def test_the_same_digest_with_another_outcome_is_refused() -> None:
     with pytest.raises(NotProcessing):
         on_completion(ended("Failed", outcome="digest"), OURS, "digest")
     with pytest.raises(NotProcessing):
         on_failure(ended("Completed", outcome="digest"), OURS, "digest", "boom")
 
 
-LEASES = [(kept, shown) for kept, shown in product((None, OURS, THEIRS), repeat=2) if kept != shown]
+LEASES = [(stored, sent) for stored, sent in product((None, OURS, THEIRS), repeat=2) if stored != sent]
 
 
 @pytest.mark.parametrize("status", get_args(JobStatus))
-@pytest.mark.parametrize(("kept", "shown"), LEASES)
+@pytest.mark.parametrize(("stored", "sent"), LEASES)
 def test_without_the_current_lease_every_report_is_refused(
-    kept: str | None, shown: str | None, status: JobStatus
+    stored: str | None, sent: str | None, status: JobStatus
 ) -> None:
-    # The lease is checked first: the status of a job is not the business of an agent that lost it.
-    job = leased(status=status, lease_hash=kept, outcome="digest")
+    # The lease is checked before the status.
+    job = leased(status=status, lease_hash=stored, outcome="digest")
     for act in (
-        lambda: on_completion(job, shown, "digest"),
-        lambda: on_failure(job, shown, "digest", "boom"),
-        lambda: on_release(job, shown),
-        lambda: on_renewal(job, shown, 30, NOW),
+        lambda: on_completion(job, sent, "digest"),
+        lambda: on_failure(job, sent, "digest", "boom"),
+        lambda: on_release(job, sent),
+        lambda: on_renewal(job, sent, 30, NOW),
     ):
-        with pytest.raises(LeaseLost, match="this lease is no longer yours; drop the job"):
+        with pytest.raises(LeaseLost, match="the lease has expired or belongs to another attempt; stop the job"):
             act()
 
 
@@ -244,7 +244,7 @@ CANCELLATIONS = [
 @pytest.mark.parametrize(
     ("job", "decision"), [row[1:] for row in CANCELLATIONS], ids=[row[0] for row in CANCELLATIONS]
 )
-def test_a_cancellation_ends_a_pending_job_and_asks_the_agent_of_a_claimed_one(
+def test_a_cancellation_ends_a_pending_job_and_requests_the_agent_to_stop_a_claimed_one(
     job: JobFacts, decision: object
 ) -> None:
     assert on_cancellation(job) == decision
@@ -260,15 +260,15 @@ def test_a_completed_job_advances_its_service_until_the_run_is_complete() -> Non
     assert advance(leased(), ["New"]) == Advance("Between", 2, ("New", "Between"))
     last = advance(leased(state="Between", step=2), ["New", "Between"])
     assert last == Advance("Done", None, ("New", "Between", "Done"))
-    # The lifecycle changed while the job ran: the service stays where it is.
+    # The lifecycle changed while the job ran: the state stays.
     assert advance(leased(action="gone"), ["New"]) == Advance("New", None, ("New", "New"))
 
 
 RENEWALS = [
-    ("the length it had", leased(), None, 30),
-    ("the length since the last renewal", leased(updated_at=NOW - seconds(20)), None, 20),
-    ("at least the shortest", leased(updated_at=NOW - seconds(1)), None, 10),
-    ("a length of its own", leased(), 90, 90),
+    ("previous length", leased(), None, 30),
+    ("length since the last renewal", leased(updated_at=NOW - seconds(20)), None, 20),
+    ("shortest lease", leased(updated_at=NOW - seconds(1)), None, 10),
+    ("requested length", leased(), 90, 90),
 ]
 
 
@@ -298,7 +298,7 @@ def test_deadlines_come_from_the_action() -> None:
     assert pending_deadline(LIFECYCLE, "gone", NOW) is None
 
 
-def test_every_status_is_active_or_has_an_event_of_its_end() -> None:
+def test_every_status_is_active_or_has_an_event_type() -> None:
     assert {*ACTIVE, *ENDED} == set(get_args(JobStatus))
     assert [ended_event_type(status) for status in ENDED] == ["job.completed", "job.failed", "job.cancelled"]
 

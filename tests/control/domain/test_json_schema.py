@@ -1,4 +1,4 @@
-"""The exported JSON Schema says what the engine says, for the rules that both know."""
+"""The exported JSON Schema accepts the same documents as the engine, for rules that both support."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ RELATIONS: list[list[dict[str, Any]]] = [
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 @given(data=st.data())
-def test_both_come_to_the_same_verdict_on_random_documents(data: st.DataObject) -> None:
+def test_the_engine_and_the_export_agree_on_random_documents(data: st.DataObject) -> None:
     declared = data.draw(members(plain=True))
     relations = [rules for rules in RELATIONS if {"a", "b"} <= set(declared) or not rules]
     document = {"properties": declared, "validators": data.draw(st.sampled_from(relations))}
     exported = export_json_schema(schema_of(document))
-    judge = jsonschema_rs.Draft202012Validator(exported)
+    validator = jsonschema_rs.Draft202012Validator(exported)
     for _ in range(10):
         properties = data.draw(properties_for(declared))
         found = faults(document, properties)
-        assert (not found) == judge.is_valid(properties), (exported, properties, found)
+        assert (not found) == validator.is_valid(properties), (exported, properties, found)
 
 
 def test_the_export_is_a_json_schema() -> None:
@@ -47,7 +47,7 @@ def test_the_export_is_a_json_schema() -> None:
         jsonschema.Draft202012Validator.check_schema(export_json_schema(schema_of(block(heading)), "VM"))
 
 
-def test_the_export_tells_a_form_what_it_needs() -> None:
+def test_the_export_contains_titles_defaults_and_access() -> None:
     document = {
         "name": {
             "type": "string",
@@ -79,18 +79,18 @@ def test_the_export_tells_a_form_what_it_needs() -> None:
 
 @pytest.mark.parametrize("document", [None, {}, {"properties": {}}])
 def test_free_form_and_empty_schemas_differ(document: object) -> None:
-    judge = jsonschema_rs.Draft202012Validator(export_json_schema(schema_of(document)))
-    assert judge.is_valid({})
-    assert judge.is_valid({"a": 1}) == (document is None)
+    validator = jsonschema_rs.Draft202012Validator(export_json_schema(schema_of(document)))
+    assert validator.is_valid({})
+    assert validator.is_valid({"a": 1}) == (document is None)
 
 
-def test_rules_of_one_kind_are_all_said() -> None:
+def test_several_rules_of_one_kind_are_all_exported() -> None:
     twice = [
         {"type": "pattern", "pattern": "a"},
         {"type": "pattern", "pattern": "b"},
         {"type": "pattern", "pattern": "c"},
     ]
-    judge = jsonschema_rs.Draft202012Validator(
+    validator = jsonschema_rs.Draft202012Validator(
         export_json_schema(schema_of({"p": {"type": "string", "validators": twice}}))
     )
-    assert [judge.is_valid({"p": text}) for text in ("abc", "ab", "bc", "ac")] == [True, False, False, False]
+    assert [validator.is_valid({"p": text}) for text in ("abc", "ab", "bc", "ac")] == [True, False, False, False]

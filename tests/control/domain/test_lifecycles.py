@@ -1,4 +1,4 @@
-"""Lifecycles: what may be written, how a service moves, and what a report and a drawing tell about it."""
+"""Lifecycles: validation, transitions, runs, reports, diagrams, uptime and changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mainstay.control.domain.lifecycle.transitions import (
     is_last_step,
     run_path,
 )
-from mainstay.control.domain.lifecycle.uptime import Entered, uptime
+from mainstay.control.domain.lifecycle.uptime import StateEntry, uptime
 from mainstay.control.domain.refusals import InvalidDefinition, TerminalState, UnknownAction, WrongState
 from mainstay.control.domain.service_types import DEFAULT_LIFECYCLE
 from seed_text import block
@@ -37,7 +37,7 @@ ADVANCED = "Example 2: Advanced Lifecycle with Error Handling"
 DATABASE = "Example 3: Database Lifecycle with Maintenance States"
 
 
-def of_the_text(heading: str) -> Lifecycle:
+def seed_lifecycle(heading: str) -> Lifecycle:
     return parse_lifecycle(block(heading))
 
 
@@ -56,7 +56,7 @@ def lifecycle(*actions: dict[str, Any], states: str = "New A B C End", **more: A
 
 
 def action(name: str, *moves: str, **more: Any) -> dict[str, Any]:
-    """`A>B` is a success, `A!B` an error transition, `A!B:text` one with an expression."""
+    """`A>B` is a success, `A!B` an error transition, `A!B:text` an error transition with a pattern."""
     transitions: list[dict[str, Any]] = []
     for move in moves:
         if ">" in move:
@@ -80,7 +80,7 @@ def faults(document: object) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("heading", [SIMPLE, ADVANCED, DATABASE])
-def test_a_lifecycle_of_the_text_is_accepted(heading: str) -> None:
+def test_a_lifecycle_of_the_seed_is_accepted(heading: str) -> None:
     assert faults(block(heading)) == {}
 
 
@@ -94,7 +94,7 @@ def test_a_lifecycle_of_the_text_is_accepted(heading: str) -> None:
         "Error Regexp Matching",
     ],
 )
-def test_an_action_of_the_text_is_accepted_in_a_lifecycle_with_its_states(heading: str) -> None:
+def test_an_action_of_the_seed_is_accepted_in_a_lifecycle_with_its_states(heading: str) -> None:
     lead = "**Progressive**" if heading.startswith("Pattern 1") else ""
     fragment: Any = block(heading, lead)
     states = {each[key] for each in fragment["transitions"] for key in ("from", "to")}
@@ -102,18 +102,18 @@ def test_an_action_of_the_text_is_accepted_in_a_lifecycle_with_its_states(headin
     assert faults(document) == {}
 
 
-MANGLED: list[tuple[str, dict[str, Any], dict[str, str]]] = [
+INVALID: list[tuple[str, dict[str, Any], dict[str, str]]] = [
     ("transition state", lifecycle(action("go", "A>Z")), {"actions[1].transitions[0].to": "state 'Z' is not in states"}),
     ("initial state", {**lifecycle(), "initialState": "Z"}, {"initialState": "state 'Z' is not in states"}),
     ("no initial state", {**lifecycle(), "initialState": None}, {"initialState": "initialState is required"}),
     ("terminal state", {**lifecycle(), "terminalStates": ["End", "Z"]}, {"terminalStates[1]": "state 'Z' is not in states"}),
     ("running state", {**lifecycle(), "runningStates": ["Z"]}, {"runningStates[0]": "state 'Z' is not in states"}),
     ("two successes", lifecycle(action("go", "A>B", "A>C")), {"actions[1].transitions[1]": "there is already a success transition from 'A'"}),
-    ("out of the end", lifecycle(action("go", "End>A")), {"actions[1].transitions[0].from": "no transition may leave the terminal state 'End'"}),
+    ("out of a terminal state", lifecycle(action("go", "End>A")), {"actions[1].transitions[0].from": "no transition may leave the terminal state 'End'"}),
     ("no create", {**lifecycle(), "actions": []}, {"actions": "there is no action 'create'"}),
-    ("create from elsewhere", {**lifecycle(), "initialState": "A"}, {"actions[0].transitions": "action 'create' has no success transition from the initial state 'A'"}),
-    ("state twice", lifecycle(states="New A B A End"), {"states[3].name": "duplicate name 'A'"}),
-    ("action twice", lifecycle(action("go", "A>B"), action("go", "B>A")), {"actions[2].name": "duplicate name 'go'"}),
+    ("create from another state", {**lifecycle(), "initialState": "A"}, {"actions[0].transitions": "action 'create' has no success transition from the initial state 'A'"}),
+    ("duplicate state", lifecycle(states="New A B A End"), {"states[3].name": "duplicate name 'A'"}),
+    ("duplicate action", lifecycle(action("go", "A>B"), action("go", "B>A")), {"actions[2].name": "duplicate name 'go'"}),
     ("expression", lifecycle(action("go", "A!B:(")), {"actions[1].transitions[0].onErrorRegexp": "invalid regular expression: missing ): ("}),
     ("unknown key", {**lifecycle(), "colour": 1}, {"colour": "unknown key"}),
     ("unknown action key", lifecycle(action("go", "A>B", retries=1)), {"actions[1].retries": "unknown key"}),
@@ -124,7 +124,7 @@ MANGLED: list[tuple[str, dict[str, Any], dict[str, str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("document", "expected"), [case[1:] for case in MANGLED], ids=[case[0] for case in MANGLED])
+@pytest.mark.parametrize(("document", "expected"), [case[1:] for case in INVALID], ids=[case[0] for case in INVALID])
 def test_a_bad_lifecycle_is_refused_with_its_path(document: dict[str, Any], expected: dict[str, str]) -> None:
     assert faults(document) == expected
 
@@ -135,11 +135,11 @@ def test_an_expression_needs_an_error_transition() -> None:
 
 
 @pytest.mark.parametrize("document", [None, [], "x", 1, {}, {"states": 1, "actions": {}, "initialState": []}])
-def test_what_is_no_lifecycle_is_refused(document: object) -> None:
+def test_other_documents_are_refused(document: object) -> None:
     assert faults(document) != {}
 
 
-def test_keys_beside_the_texts_have_their_defaults() -> None:
+def test_optional_keys_of_an_action_have_defaults() -> None:
     plain = parse_lifecycle(lifecycle(action("go", "A>B"))).actions["go"]
     assert (plain.advances, plain.timeout_seconds, plain.pending_timeout_seconds, plain.max_attempts) == (
         True,
@@ -147,13 +147,13 @@ def test_keys_beside_the_texts_have_their_defaults() -> None:
         None,
         3,
     )
-    told = action("go", "A>B", autoAdvance=False, timeoutSeconds=60.0, pendingTimeoutSeconds=5, maxAttempts=1)
-    read = parse_lifecycle(lifecycle(told)).actions["go"]
+    explicit = action("go", "A>B", autoAdvance=False, timeoutSeconds=60.0, pendingTimeoutSeconds=5, maxAttempts=1)
+    read = parse_lifecycle(lifecycle(explicit)).actions["go"]
     assert (read.advances, read.timeout_seconds, read.pending_timeout_seconds, read.max_attempts) == (False, 60, 5, 1)
 
 
-def test_the_built_in_lifecycle_is_the_first_example_and_delete_from_new() -> None:
-    example = of_the_text(SIMPLE)
+def test_the_built_in_lifecycle_is_the_first_example_with_delete_from_new() -> None:
+    example = seed_lifecycle(SIMPLE)
     assert DEFAULT_LIFECYCLE.states == example.states
     moves = {name: act.successes for name, act in example.actions.items()}
     moves["delete"] = {"New": "Deleted", **moves["delete"]}
@@ -164,8 +164,8 @@ def test_the_built_in_lifecycle_is_the_first_example_and_delete_from_new() -> No
     assert DEFAULT_LIFECYCLE.running_states == example.running_states
 
 
-def test_only_actions_with_a_way_from_the_state_are_open() -> None:
-    vm = of_the_text(SIMPLE)
+def test_only_actions_with_a_transition_from_the_state_are_available() -> None:
+    vm = seed_lifecycle(SIMPLE)
     assert available_actions(vm, "New") == ("create",)
     assert available_actions(vm, "Stopped") == ("start", "update", "delete")
     assert available_actions(vm, "Deleted") == ()
@@ -192,26 +192,26 @@ def test_only_actions_with_a_way_from_the_state_are_open() -> None:
         (DATABASE, "maintenance", "Maintenance", "Maintenance Stopped Maintenance"),
     ],
 )
-def test_one_request_runs_to_its_end(heading: str, name: str, state: str, path: str) -> None:
-    assert run_path(of_the_text(heading), name, state) == tuple(path.split())
+def test_one_request_runs_all_its_steps(heading: str, name: str, state: str, path: str) -> None:
+    assert run_path(seed_lifecycle(heading), name, state) == tuple(path.split())
 
 
-def test_a_run_does_not_go_on_into_a_self_loop_or_a_state_it_has_seen() -> None:
+def test_a_run_ends_before_a_self_loop_or_a_visited_state() -> None:
     looping = parse_lifecycle(lifecycle(action("go", "A>B", "B>B"), action("round", "A>B", "B>C", "C>B")))
     assert run_path(looping, "go", "A") == ("A", "B")
     assert run_path(looping, "round", "A") == ("A", "B", "C", "B")
 
 
-def test_one_step_per_request_where_the_author_says_so() -> None:
+def test_auto_advance_false_runs_one_step_per_request() -> None:
     stepping = parse_lifecycle(lifecycle(action("go", "A>B", "B>C", autoAdvance=False)))
     assert run_path(stepping, "go", "A") == ("A", "B")
     assert is_last_step(stepping, begin(stepping, "go", "A"), "A")
 
 
-def test_a_job_whose_transition_was_taken_away_leaves_the_service_where_it_is() -> None:
-    vm = of_the_text(SIMPLE)
-    assert after_success(vm, LifecycleRun("gone", ("Stopped",)), "Stopped") == Step("Stopped", goes_on=False)
-    assert after_success(vm, LifecycleRun("start", ("Started",)), "Started") == Step("Started", goes_on=False)
+def test_a_job_whose_transition_was_removed_keeps_the_state() -> None:
+    vm = seed_lifecycle(SIMPLE)
+    assert after_success(vm, LifecycleRun("gone", ("Stopped",)), "Stopped") == Step("Stopped", continues=False)
+    assert after_success(vm, LifecycleRun("start", ("Started",)), "Started") == Step("Started", continues=False)
     assert after_failure(vm, "gone", "Stopped", "x") is None
 
 
@@ -231,7 +231,7 @@ def test_the_first_error_transition_that_matches_is_taken(message: str, to: str)
 
 
 def test_a_failure_without_a_transition_keeps_the_state() -> None:
-    assert after_failure(of_the_text(SIMPLE), "start", "Stopped", "boom") is None
+    assert after_failure(seed_lifecycle(SIMPLE), "start", "Stopped", "boom") is None
     only = parse_lifecycle(lifecycle(action("go", "A>B", "A!C:lease expired")))
     assert after_failure(only, "go", "A", "job timed out") is None
     assert after_failure(only, "go", "A", "lease expired") == "C"
@@ -244,7 +244,7 @@ def codes(document: dict[str, Any]) -> dict[str, list[str]]:
     return found
 
 
-def test_the_report_finds_what_leads_nowhere() -> None:
+def test_the_report_finds_unreachable_states_and_dead_ends() -> None:
     found = codes(lifecycle(action("go", "A>B", "A!B"), action("back", "C>A", "C!C"), action("loop", "B>B", "B!B")))
     assert found["unreachable-state"] == ["state C", "state End"]
     assert "dead-end" not in found
@@ -253,27 +253,27 @@ def test_the_report_finds_what_leads_nowhere() -> None:
     assert codes({**lifecycle(), "terminalStates": []})["no-terminal-state"] == ["lifecycle"]
 
 
-def test_an_action_that_cannot_begin_cannot_fail_either() -> None:
+def test_an_action_that_cannot_start_cannot_fail() -> None:
     document = lifecycle(action("go", "A!B"), action("delete", "A>End", "A!A"))
     assert "state B" in codes(document)["unreachable-state"]
     with pytest.raises(WrongState, match=r"in state 'A'; it has no success transition at all$"):
         begin(parse_lifecycle(document), "go", "A")
 
 
-def test_an_error_is_no_way_out() -> None:
+def test_an_error_transition_is_not_a_way_out() -> None:
     found = codes(lifecycle(action("go", "A>A", "A!End")))
     assert "state A" in found["no-way-to-terminal"]
     assert "state End" not in found.get("unreachable-state", [])
 
 
-def test_the_report_finds_failures_that_nobody_catches() -> None:
+def test_the_report_finds_failures_without_a_transition() -> None:
     found = codes(lifecycle(action("go", "A>B"), action("run", "A>B", "A!C:disk")))
     assert found["no-error-path"] == ["action go in state A"]
     assert found["no-catch-all"] == ["action run in state A"]
 
 
 @pytest.mark.parametrize(
-    ("moves", "code", "words"),
+    ("moves", "code", "message"),
     [
         (["A!B", "A!C:quota"], "shadowed-error", "/quota/ to C is never taken: the catch-all to B comes first"),
         (
@@ -289,11 +289,11 @@ def test_the_report_finds_failures_that_nobody_catches() -> None:
         ),
     ],
 )
-def test_the_report_finds_error_transitions_in_each_others_way(moves: list[str], code: str, words: str) -> None:
+def test_the_report_finds_shadowed_error_transitions(moves: list[str], code: str, message: str) -> None:
     document = lifecycle(action("go", "A>B", *moves))
     found = [finding for finding in report_lifecycle(parse_lifecycle(document)) if finding.code == code]
     assert len(found) == 1
-    assert words in found[0].message
+    assert message in found[0].message
 
 
 @pytest.mark.parametrize(
@@ -306,13 +306,13 @@ def test_the_report_finds_error_transitions_in_each_others_way(moves: list[str],
         ["A!B:a.c", "A!C:a.c d"],
     ],
 )
-def test_the_report_is_quiet_about_error_transitions_that_do_no_harm(moves: list[str]) -> None:
+def test_error_transitions_that_differ_are_not_reported(moves: list[str]) -> None:
     found = codes(lifecycle(action("go", "A>B", *moves)))
     assert "shadowed-error" not in found
 
 
-def test_the_report_names_where_a_run_of_several_steps_ends() -> None:
-    findings = report_lifecycle(of_the_text(DATABASE))
+def test_the_report_shows_the_path_of_a_run_with_several_steps() -> None:
+    findings = report_lifecycle(seed_lifecycle(DATABASE))
     (found,) = [
         each for each in findings if each.code == "implicit-auto-advance" and each.subject == "action maintenance"
     ]
@@ -329,9 +329,9 @@ def hours(*numbers: float) -> list[datetime]:
 
 
 def test_uptime_is_the_share_of_the_time_in_running_states() -> None:
-    vm = of_the_text(SIMPLE)
+    vm = seed_lifecycle(SIMPLE)
     history = [
-        Entered(at, state)
+        StateEntry(at, state)
         for at, state in zip(hours(0, 1, 2, 5), ("New", "Stopped", "Started", "Stopped"), strict=True)
     ]
     measured = uptime(vm, history, *hours(0, 10))
@@ -340,9 +340,9 @@ def test_uptime_is_the_share_of_the_time_in_running_states() -> None:
     assert uptime(vm, history, *hours(-5, 2)).total == timedelta(hours=2)
 
 
-def test_a_service_that_is_not_there_is_not_down() -> None:
-    vm = of_the_text(SIMPLE)
-    history = [Entered(at, state) for at, state in zip(hours(0, 1, 4), ("New", "Started", "Deleted"), strict=True)]
+def test_time_outside_of_the_life_of_a_service_does_not_count() -> None:
+    vm = seed_lifecycle(SIMPLE)
+    history = [StateEntry(at, state) for at, state in zip(hours(0, 1, 4), ("New", "Started", "Deleted"), strict=True)]
     assert uptime(vm, history, *hours(1, 100)).share == 1.0
     assert uptime(vm, history, *hours(50, 100)).share == 0.0
     assert uptime(vm, [], *hours(0, 1)).total == timedelta()
@@ -368,8 +368,8 @@ def test_a_new_lifecycle_names_every_service_it_would_strand() -> None:
 
 
 @pytest.mark.parametrize("heading", [SIMPLE, ADVANCED, DATABASE])
-def test_a_drawing_shows_every_state_and_action(heading: str) -> None:
-    drawn = of_the_text(heading)
+def test_a_diagram_shows_every_state_and_action(heading: str) -> None:
+    drawn = seed_lifecycle(heading)
     root = ET.fromstring(draw_svg(drawn, "A <title> & more"))
     texts = {element.text for element in root.iter("{http://www.w3.org/2000/svg}text")}
     assert set(drawn.states) <= texts
@@ -378,8 +378,8 @@ def test_a_drawing_shows_every_state_and_action(heading: str) -> None:
     assert not any("style" in element.attrib for element in root.iter())
 
 
-def boxes(picture: str) -> list[tuple[float, float, float, float]]:
-    rects = list(ET.fromstring(picture).iter("{http://www.w3.org/2000/svg}rect"))[1:]
+def boxes(svg: str) -> list[tuple[float, float, float, float]]:
+    rects = list(ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}rect"))[1:]
     return [
         (float(r.attrib["x"]), float(r.attrib["y"]), float(r.attrib["width"]), float(r.attrib["height"]))
         for r in rects
@@ -393,9 +393,7 @@ def boxes(picture: str) -> list[tuple[float, float, float, float]]:
         st.text(min_size=1, max_size=12).filter(lambda name: name.isprintable()), min_size=8, max_size=8, unique=True
     ),
 )
-def test_any_lifecycle_can_be_drawn_and_no_state_covers_another(
-    moves: list[tuple[int, int, bool]], names: list[str]
-) -> None:
+def test_states_of_a_diagram_never_overlap(moves: list[tuple[int, int, bool]], names: list[str]) -> None:
     transitions = {(names[a], names[b], on_error): None for a, b, on_error in moves}
     create = {"name": "create", "transitions": [{"from": names[0], "to": names[1]}]}
     others = [

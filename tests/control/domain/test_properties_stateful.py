@@ -1,4 +1,4 @@
-"""Random schemas, random histories of orders, updates and reports: what must hold after every step."""
+"""Random schemas with random sequences of orders, updates and reports. Invariants are checked after every step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ADDRESSES = tuple(f"10.0.0.{number}" for number in range(1, 40))
 
 
 class Histories(RuleBasedStateMachine):
-    """Any exception ends the test: a request is accepted or rejected, and nothing else happens."""
+    """A request is accepted or rejected; any exception fails the test."""
 
     @initialize(document=members())
     def write_schema(self, document: dict[str, Any]) -> None:
@@ -35,7 +35,7 @@ class Histories(RuleBasedStateMachine):
         given = data.draw(properties_for(self.document))
         outcome = self.ask(given, Operation.CREATE, Actor.USER, None, {})
         if isinstance(outcome, Accepted):
-            forbid(self.document, {}, outcome.properties, given, Actor.USER, None)
+            check_permissions(self.document, {}, outcome.properties, given, Actor.USER, None)
             self.stored = self.lookups.keep(outcome)
 
     @precondition(lambda self: self.stored is not None)
@@ -47,7 +47,7 @@ class Histories(RuleBasedStateMachine):
         before = self.stored
         outcome = self.ask(given, operation, actor, state, before)
         if isinstance(outcome, Accepted):
-            forbid(self.document, before, outcome.properties, given, actor, state)
+            check_permissions(self.document, before, outcome.properties, given, actor, state)
             after = self.lookups.keep(outcome)
             assert outcome.changed == (not equal(before, after))
             self.stored = after
@@ -67,7 +67,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.stored is not None)
     @rule()
     def end_the_run(self) -> None:
-        """Ephemeral secrets go when a run ends."""
+        """Ephemeral secrets are deleted when a run ends."""
         assert self.stored is not None
         for declared, reference in secrets_in(self.schema, self.stored):
             if declared.secret is SecretKind.EPHEMERAL:
@@ -98,7 +98,7 @@ class Histories(RuleBasedStateMachine):
         return outcome
 
 
-def forbid(
+def check_permissions(
     document: dict[str, Any],
     before: dict[str, Any],
     after: dict[str, Any],
@@ -106,15 +106,15 @@ def forbid(
     actor: Actor,
     state: str | None,
 ) -> None:
-    """Reads the schema on its own: nothing changed that the actor may not set, and no immutable value changed."""
+    """Independent check of the schema: the actor may set every changed value, and no immutable value changed."""
     for name, definition in document.items():
         old, new, sent = before.get(name), after.get(name), given.get(name)
         if "properties" in definition and isinstance(old, dict) and isinstance(new, dict) and isinstance(sent, dict):
-            forbid(definition["properties"], old, new, sent, actor, state)
+            check_permissions(definition["properties"], old, new, sent, actor, state)
             continue
         if "properties" in definition or "items" in definition or old is None or equal(old, new):
             continue
-        assert name in given, f"{name} changed although nobody gave it"
+        assert name in given, f"{name} changed without being given"
         assert not definition.get("immutable"), f"{name} is immutable"
         for authorizer in definition.get("authorizers", []):
             if authorizer["type"] == "actor":

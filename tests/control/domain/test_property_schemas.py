@@ -1,4 +1,4 @@
-"""A bad schema is refused when it is written, with every fault and its path."""
+"""An invalid schema is refused with all faults and their paths."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, str]]] = [
     ("secret object", {"type": "array", "secret": {"type": "persistent"}}, {"p.secret": "only primitive types (string, integer, number, boolean, json) can be secrets"}),
     ("secret reference", {"type": "reference", "secret": {"type": "persistent"}}, {"p.secret": "only primitive types (string, integer, number, boolean, json) can be secrets"}),
     ("secret key", {**STRING, "secret": {"type": "persistent", "ttl": 1}}, {"p.secret.ttl": "unknown key"}),
-    ("secret pool", {**STRING, "secret": {"type": "persistent"}, "generator": rule("pool", poolType="ip")}, {"p.generator.config.poolType": "a pool keeps its values in the open, so a property with a pool generator cannot be a secret"}),
+    ("secret pool", {**STRING, "secret": {"type": "persistent"}, "generator": rule("pool", poolType="ip")}, {"p.generator.config.poolType": "pool values are not encrypted, so a property with a pool generator cannot be a secret"}),
     ("properties", {**STRING, "properties": {}}, {"p.properties": "properties is only for type object"}),
     ("items", {"type": "object", "items": STRING}, {"p.items": "items is only for type array"}),
     ("nested", {"type": "object", "properties": {"q": {"type": "array", "items": {"type": "x"}}}}, {"p.properties.q.items.type": "unknown type 'x'"}),
-    ("pool in items", {"type": "array", "items": {"type": "object", "properties": {"ip": {**STRING, "generator": rule("pool", poolType="ip")}}}}, {"p.items.properties.ip.generator": "generator pool cannot stand inside array items"}),
+    ("pool in items", {"type": "array", "items": {"type": "object", "properties": {"ip": {**STRING, "generator": rule("pool", poolType="ip")}}}}, {"p.items.properties.ip.generator": "generator pool cannot be used in array items"}),
     ("source", {**STRING, "source": "user"}, {"p.source": "source must be one of: input, agent, system"}),
-    ("source against actor", {**STRING, "source": "input", "authorizers": [rule("actor", actors=["agent"])]}, {"p.source": "source contradicts who may set the property: [agent]"}),
-    ("source against pool", {**STRING, "source": "input", "servicePoolType": "ip"}, {"p.servicePoolType": "servicePoolType contradicts who may set the property: [user]"}),
+    ("source against actor", {**STRING, "source": "input", "authorizers": [rule("actor", actors=["agent"])]}, {"p.source": "source contradicts the actors of the property: [agent]"}),
+    ("source against pool", {**STRING, "source": "input", "servicePoolType": "ip"}, {"p.servicePoolType": "servicePoolType contradicts the actors of the property: [user]"}),
     ("updatable", {**STRING, "updatable": "sometimes"}, {"p.updatable": "updatable must be one of: always, never, statuses"}),
     ("updatable against immutable", {**STRING, "updatable": "always", "immutable": True}, {"p.updatable": "updatable 'always' contradicts immutable"}),
     ("statuses alone", {**STRING, "updatable": "statuses"}, {"p.updatableIn": "updatable 'statuses' needs a non-empty array of states in updatableIn"}),
@@ -65,13 +65,13 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("document", "expected"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
-def test_a_bad_definition_is_refused_with_its_path(document: dict[str, Any], expected: dict[str, str]) -> None:
+def test_an_invalid_definition_is_refused_with_its_path(document: dict[str, Any], expected: dict[str, str]) -> None:
     assert schema_faults({"p": document}) == expected
     wrapped = {f"properties.{path}": message for path, message in expected.items()}
     assert schema_faults({"properties": {"p": document}}) == wrapped
 
 
-def test_all_faults_come_at_once() -> None:
+def test_all_faults_are_reported_at_once() -> None:
     found = schema_faults(
         {"a": {"type": "x"}, "b": 1, "c": {"type": "string", "validators": [rule("min", value=1), 5, {}]}}
     )
@@ -79,7 +79,7 @@ def test_all_faults_come_at_once() -> None:
 
 
 @pytest.mark.parametrize("document", [1, "x", [], True])
-def test_a_schema_that_is_no_object_is_refused(document: object) -> None:
+def test_a_schema_that_is_not_an_object_is_refused(document: object) -> None:
     assert list(schema_faults(document)) == [""]
 
 
@@ -89,12 +89,12 @@ def test_a_property_may_be_called_properties_or_validators() -> None:
     assert create({"validators": STRING, "a": STRING}, {"validators": "x"}) == {"validators": "x"}
 
 
-def test_the_shape_that_came_in_is_kept() -> None:
+def test_a_schema_keeps_the_given_document() -> None:
     for document in ({"a": STRING}, {"properties": {"a": STRING}}, {"properties": {"a": STRING}, "validators": []}):
         assert schema_of(document).source is document
 
 
-def test_null_is_absent_anywhere_in_a_schema() -> None:
+def test_null_in_a_schema_means_not_given() -> None:
     document = {
         "a": {"type": "integer", "label": None, "required": None, "default": None, "validators": None, "secret": None,
               "generator": None, "properties": None, "items": None, "authorizers": None, "immutable": None,
@@ -105,7 +105,7 @@ def test_null_is_absent_anywhere_in_a_schema() -> None:
     assert faults(document, {"b": 1}) == {"b": "unknown property"}
 
 
-def test_shorthand_says_the_same_as_config() -> None:
+def test_shorthand_is_equal_to_config() -> None:
     for short, given in (
         ({"type": "minLength", "value": 3}, "ab"),
         ({"type": "enum", "values": ["x"]}, "y"),
@@ -116,7 +116,7 @@ def test_shorthand_says_the_same_as_config() -> None:
         assert faults(documents[0], {"p": given}) == faults(documents[1], {"p": given}) != {}
 
 
-def test_the_old_keys_mean_the_new_ones() -> None:
+def test_old_keys_are_equal_to_the_new_ones() -> None:
     old = {"p": {**STRING, "source": "agent", "updatable": "never"}}
     new = {"p": {**STRING, "immutable": True, "authorizers": [rule("actor", actors=["agent"])]}}
     for given, stored in (({"p": "x"}, None), ({"p": "y"}, {"p": "x"})):
@@ -124,14 +124,14 @@ def test_the_old_keys_mean_the_new_ones() -> None:
     assert schema_faults({"p": {**old["p"], **new["p"]}}) == {}
 
 
-def test_states_that_the_lifecycle_does_not_have_are_refused() -> None:
+def test_a_state_that_is_not_in_the_lifecycle_is_refused() -> None:
     document = {"p": {**STRING, "authorizers": [rule("state", allowedStates=["Stopped", "Stoped"])]}}
     assert schema_faults(document, states=frozenset({"Stopped"})) == {
         "p.authorizers[0].config.allowedStates[1]": "state 'Stoped' is not in the lifecycle"
     }
 
 
-def test_a_uuid_is_a_format_and_becomes_a_reference_by_a_validator() -> None:
+def test_a_uuid_becomes_a_reference_by_a_validator() -> None:
     some = "22222222-2222-4222-8222-222222222222"
     assert faults({"p": {"type": "uuid"}}, {"p": some}) == {}
     assert faults({"p": {"type": "uuid"}}, {"p": "x"}) == {"p": "invalid uuid format"}
@@ -140,7 +140,7 @@ def test_a_uuid_is_a_format_and_becomes_a_reference_by_a_validator() -> None:
     assert faults(document, {"p": "x"}) == {"p": "invalid service ID format"}
 
 
-def test_an_agents_configuration_knows_secrets_but_no_services() -> None:
+def test_the_configuration_of_an_agent_may_have_secrets_but_no_references() -> None:
     secret = {"token": {**STRING, "secret": {"type": "persistent"}}}
     assert schema_faults(secret, purpose=Purpose.AGENT_CONFIGURATION) == {}
     refused = {
@@ -184,13 +184,13 @@ JUDGED: list[tuple[dict[str, Any], dict[str, Any], dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("validator", "given", "expected"), JUDGED)
-def test_a_schema_validator_judges_properties_together(
+def test_a_schema_validator_compares_properties(
     validator: dict[str, Any], given: dict[str, Any], expected: dict[str, str]
 ) -> None:
     assert faults(wrapped(validator), given) == expected
 
 
-def test_a_schema_validator_sees_the_merged_result() -> None:
+def test_a_schema_validator_checks_the_merged_result() -> None:
     document = wrapped(rule("compare", left="a", operator="<=", right="b"))
     assert faults(document, {"a": 5}, {"a": 1, "b": 2}) == {"a": "value must be less than or equal to b"}
 
@@ -200,36 +200,36 @@ REFUSED_TOGETHER = [
     (rule("exactlyOne", properties=["a", "z"]), {"validators[0].config.properties": "unknown property 'z'"}),
     (rule("exactlyOne", properties=["a"]), {"validators[0].config.properties": "exactlyOne properties must name at least 2 properties"}),
     (rule("compare", left="a", operator="=", right="b"), {"validators[0].config.operator": "compare operator must be one of: < <= > >= == !="}),
-    (rule("compare", left="a", operator="<", right="c"), {"validators[0].config.operator": "a and c have no order: compare numbers or strings with their like"}),
+    (rule("compare", left="a", operator="<", right="c"), {"validators[0].config.operator": "a and c cannot be ordered: compare two numbers or two strings"}),
     (rule("uniqueValues", properties=["c", "s"]), {"validators[0].config.properties": "'s' is a secret, so its value cannot be compared"}),
     (rule("requiredIf", property="s", value="x", required=["a"]), {"validators[0].config.property": "'s' is a secret, so its value cannot be compared"}),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("validator", "expected"), REFUSED_TOGETHER)
-def test_a_bad_schema_validator_is_refused(validator: dict[str, Any], expected: dict[str, str]) -> None:
+def test_an_invalid_schema_validator_is_refused(validator: dict[str, Any], expected: dict[str, str]) -> None:
     assert schema_faults(wrapped(validator, s={**STRING, "secret": {"type": "persistent"}})) == expected
 
 
-def test_a_default_may_be_an_option_because_the_provider_is_asked_when_it_is_used() -> None:
+def test_an_option_as_a_default_is_checked_when_it_is_used() -> None:
     system = {"type": "string", "default": "debian", "validators": [{"type": "serviceOption", "value": "os"}]}
     assert schema_faults({"os": system}) == {}
     assert create({"os": system}, {}, StubLookups(options={"os": ("debian",)})) == {"os": "debian"}
     assert faults({"os": system}, {}, lookups=StubLookups(options={"os": ("arch",)})) == {
         "os": "service option with value 'debian' not found or not enabled for provider"
     }
-    nobody = evaluation_context(Operation.UPDATE, provider_id=None)
-    assert misfits(schema_of({"os": system}), {"os": "arch"}, nobody) == ()
+    without_provider = evaluation_context(Operation.UPDATE, provider_id=None)
+    assert misfits(schema_of({"os": system}), {"os": "arch"}, without_provider) == ()
 
 
-def test_the_configuration_of_an_agent_has_no_states_in_the_old_words_either() -> None:
+def test_the_configuration_of_an_agent_has_no_states_by_old_keys_either() -> None:
     document = {"key": {"type": "string", "updatable": "statuses", "updatableIn": ["Stopped"]}}
     assert schema_faults(document, purpose=Purpose.AGENT_CONFIGURATION) == {
         "key.updatable": "updatable 'statuses' cannot be used in an agent configuration"
     }
 
 
-def test_of_a_type_that_is_not_known_nothing_more_is_said() -> None:
+def test_an_unknown_type_is_reported_once() -> None:
     document = {"cpu": {"type": "int", "validators": [rule("min", value=1), rule("max", value="x"), rule("less")]}}
     assert schema_faults(document) == {
         "cpu.type": "unknown type 'int'",

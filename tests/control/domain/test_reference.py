@@ -1,4 +1,4 @@
-"""The reference pages tell the truth: their examples run, and the table of rules is the rules."""
+"""The reference pages: their examples behave as described, and the table lists all rules."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def example(page: str, kind: str, name: str) -> Any:
     return yaml.safe_load(text)
 
 
-def test_the_schemas_of_the_page_are_accepted_and_judge_as_it_says() -> None:
+def test_the_schemas_of_the_page_report_the_faults_of_the_page() -> None:
     schemas = {name: example(SCHEMA_PAGE, "type", name)["propertySchema"] for name in ("vm", "wrapped")}
     for schema in schemas.values():
         assert property_requests.schema_faults(schema) == {}
@@ -35,7 +35,7 @@ def test_the_schemas_of_the_page_are_accepted_and_judge_as_it_says() -> None:
     )
 
 
-def test_the_lifecycle_of_the_page_moves_as_it_says() -> None:
+def test_the_lifecycle_of_the_page_moves_as_described() -> None:
     lifecycle = parse_lifecycle(example(LIFECYCLE_PAGE, "type", "vm")["lifecycleSchema"])
     assert run_path(lifecycle, "start", "Stopped") == ("Stopped", "Starting", "Started")
     assert after_failure(lifecycle, "start", "Starting", "quota was exceeded") == "Stopped"
@@ -43,20 +43,20 @@ def test_the_lifecycle_of_the_page_moves_as_it_says() -> None:
     assert {finding.code for finding in report_lifecycle(lifecycle)} == {"no-error-path"}
 
 
-def test_every_code_of_a_report_is_explained() -> None:
+def test_every_code_of_a_report_is_documented() -> None:
     source = Path(__file__).parents[3] / "src" / "mainstay" / "control" / "domain"
     text = "".join((source / name).read_text() for name in ("lifecycle/report.py", "properties/report.py"))
     codes = set(re.findall(r'Finding\(\s*"([a-z-]+)"', text))
     assert codes == set(re.findall(r"`([a-z]+(?:-[a-z]+)+)`", LIFECYCLE_PAGE.partition("## Warnings")[2]))
 
 
-def test_the_table_of_rules_is_the_rules() -> None:
+def test_the_table_lists_all_rules() -> None:
     written = SCHEMA_PAGE.partition("<!-- rules:begin -->\n")[2].partition("<!-- rules:end -->")[0]
     rows = [f"| {kind} | `{name}` | {text} |" for kind, name, text in rule_descriptions(installed_rulebook())]
     assert written.splitlines() == ["| kind | name | what it asks |", "| --- | --- | --- |", *rows]
 
 
-def test_the_report_names_properties_that_nobody_can_set_and_states_that_nobody_reaches() -> None:
+def test_the_report_finds_unsettable_properties_unreachable_states_and_open_secrets() -> None:
     def actors(*names: str) -> dict[str, Any]:
         return {"authorizers": [{"type": "actor", "config": {"actors": list(names)}}]}
 

@@ -1,4 +1,4 @@
-"""Every JSON example of the specification, taken from its own text, behaves as the text says."""
+"""Every JSON example of the seed behaves as the seed describes. The examples are read from its text."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mainstay.control.domain.properties.engine import Accepted
 from mainstay.control.domain.properties.traversal import secrets_in, without_secrets
 from seed_text import Block, block, json_blocks
 
-# Patterns with dots or remarks in place of values; they show a shape and are not JSON.
+# Schematic blocks with dots or remarks instead of values; they are not JSON.
 SHAPES = 5
 
 
-def test_the_text_holds_as_many_shapes_as_we_know_of() -> None:
+def test_the_seed_has_the_known_number_of_schematic_blocks() -> None:
     assert sum(not each.is_json for each in json_blocks()) == SHAPES
     assert len(json_blocks()) == 79
 
@@ -27,7 +27,7 @@ def is_definition(value: object) -> bool:
 
 
 def property_schemas() -> list[object]:
-    """Blocks that are property schemas, and blocks that carry one."""
+    """Blocks that are property schemas, and schemas inside of other blocks."""
     found: list[object] = []
     for each in json_blocks():
         if not each.is_json:
@@ -43,7 +43,7 @@ def property_schemas() -> list[object]:
 
 
 @pytest.mark.parametrize("document", property_schemas())
-def test_a_property_schema_of_the_text_is_accepted(document: object) -> None:
+def test_a_property_schema_of_the_seed_is_accepted(document: object) -> None:
     assert property_requests.schema_faults(document) == {}
 
 
@@ -58,7 +58,7 @@ FITTING = {
 
 
 @pytest.mark.parametrize("each", validator_blocks(), ids=lambda each: f"line {each.line}")
-def test_a_validator_of_the_text_is_accepted_on_the_type_it_is_for(each: Block) -> None:
+def test_a_validator_of_the_seed_is_accepted_on_its_type(each: Block) -> None:
     document = json.loads(each.text)
     name = document["validators"][0]["type"]
     assert property_requests.schema_faults({"value": {"type": FITTING[name], **document}}) == {}
@@ -82,7 +82,7 @@ def test_the_vm_is_created_with_its_public_address() -> None:
     assert stored == {**given, "publicIp": "185.123.45.10"}
 
 
-def test_the_vm_refuses_what_others_must_set() -> None:
+def test_the_vm_refuses_properties_of_other_actors() -> None:
     vm = block("VM Service Type with Mixed Authorizers")
     found = property_requests.faults(
         vm, {"publicIp": "1.2.3.4", "instanceId": "i-1", "tags": {"environment": "test"}}
@@ -93,7 +93,7 @@ def test_the_vm_refuses_what_others_must_set() -> None:
     assert found["region"] == "required field is missing"
 
 
-def test_the_vm_may_grow_only_while_it_is_stopped() -> None:
+def test_the_vm_can_be_resized_only_while_stopped() -> None:
     vm = block("VM Service Type with Mixed Authorizers")
     stored: dict[str, object] = {
         "instanceName": "web-01",
@@ -112,7 +112,7 @@ def test_the_vm_may_grow_only_while_it_is_stopped() -> None:
     }
 
 
-def test_the_disk_learns_its_identity_from_the_agent_once() -> None:
+def test_the_agent_sets_the_id_of_the_disk_once() -> None:
     disk = block("Disk Service Type")
     stored = property_requests.create(disk, {"name": "data", "sizeGb": 100, "type": "ssd"})
     report: dict[str, Any] = {"operation": Operation.REPORT, "actor": Actor.AGENT, "state": "New", "create_run": True}
@@ -125,7 +125,7 @@ def test_the_disk_learns_its_identity_from_the_agent_once() -> None:
     }
 
 
-def test_the_options_of_the_provider_decide_what_can_be_ordered() -> None:
+def test_only_enabled_options_of_the_provider_are_accepted() -> None:
     document, options, order = (
         block("serviceOption", lead)
         for lead in ("Service type schema:", "Provider's service options:", "Valid service")
@@ -153,7 +153,7 @@ def test_an_option_may_be_any_json_value_and_matches_as_json() -> None:
     }
 
 
-def test_pools_of_all_three_kinds_fill_the_properties() -> None:
+def test_pools_of_all_three_types_provide_values() -> None:
     document = block("Property Pool Allocation", "Service type schema:")
     order = block("Property Pool Allocation", "Service creation (automatic allocation):")
     expected = block("Property Pool Allocation", "After service creation")
@@ -176,7 +176,7 @@ def test_pools_of_all_three_kinds_fill_the_properties() -> None:
     }
 
 
-def test_the_old_spelling_of_a_pool_property_means_the_new_one() -> None:
+def test_the_old_key_of_a_pool_property_is_equal_to_the_generator() -> None:
     old = block("Generators", "**Example: Pool Generator")
     lookups = property_requests.StubLookups(pools={"public_ip": ("string", ["185.123.45.10"])})
     assert property_requests.create(old, {}, lookups) == {"publicIp": "185.123.45.10"}
@@ -185,7 +185,7 @@ def test_the_old_spelling_of_a_pool_property_means_the_new_one() -> None:
     }
 
 
-def test_the_hostname_follows_from_the_prefix_and_the_service() -> None:
+def test_the_hostname_consists_of_the_prefix_and_the_service_id() -> None:
     document = block("Generators", "Generators would be configured")
     assert property_requests.create(document, {}) == {"hostname": f"server-{property_requests.SERVICE_ID}"}
     assert property_requests.schema_faults({"h": {"type": "string", "generator": {"type": "hostname"}}}) == {
@@ -193,7 +193,7 @@ def test_the_hostname_follows_from_the_prefix_and_the_service() -> None:
     }
 
 
-def test_secrets_are_sealed_wherever_they_stand() -> None:
+def test_secrets_are_sealed_at_every_path() -> None:
     document = block("Property Secrets", "Service type with secrets:")
     order = block("Property Secrets", "Service creation request:")
     assert isinstance(document, dict)
@@ -255,7 +255,7 @@ def test_a_reference_must_be_of_an_allowed_service_type(lead: str) -> None:
     }
 
 
-def test_the_validate_answer_of_the_text_comes_from_such_a_schema() -> None:
+def test_the_validation_response_of_the_seed_is_reproduced() -> None:
     answer = block("Validating Properties", "Or with validation errors:")
     assert isinstance(answer, dict)
     document = {
@@ -266,7 +266,7 @@ def test_the_validate_answer_of_the_text_comes_from_such_a_schema() -> None:
     assert [{"path": path, "message": message} for path, message in found.items()] == answer["errors"]
 
 
-def test_the_old_keys_name_states_of_the_lifecycle() -> None:
+def test_states_in_old_keys_are_checked_against_the_lifecycle() -> None:
     document = block("Lifecycle vs Property Schema Interaction")
     assert isinstance(document, dict)
     states = frozenset(state["name"] for state in document["lifecycleSchema"]["states"])

@@ -1,4 +1,4 @@
-"""Every message that the specification lists is produced, to the letter, by the case it is listed for."""
+"""Every message listed in the seed is produced word for word by its case."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from property_requests import StubLookups, faults, schema_faults
 from seed_text import listed_messages
 
 OTHER = "22222222-2222-4222-8222-222222222222"
-# The vault and its endpoint say these; the engine only plans what is to be sealed.
+# Messages of the vault and its endpoint; the engine does not produce them.
 OF_THE_VAULT = {"vault is not configured", "failed to store secret in vault", "secret with reference X not found"}
 
 
@@ -49,7 +49,7 @@ def only_for(*actors: str) -> dict[str, Any]:
 IN_STOPPED = {"type": "string", "authorizers": [{"type": "state", "config": {"allowedStates": ["Stopped"]}}]}
 FIXED = {"type": "string", "immutable": True}
 
-# The text as it is listed → how it comes about, and the text with its places filled in.
+# Listed message → (the case that produces it, the message with its placeholders filled in).
 CASES: dict[str, tuple[Callable[[], str], str]] = {
     "required field is missing": (
         lambda: faults({"p": {"type": "string", "required": True}}, {})["p"],
@@ -196,7 +196,7 @@ CASES: dict[str, tuple[Callable[[], str], str]] = {
 }
 
 
-def test_no_listed_message_is_left_out() -> None:
+def test_every_listed_message_has_a_case() -> None:
     assert {*listed_messages()} == {*CASES} | OF_THE_VAULT
 
 
@@ -206,6 +206,6 @@ def test_a_listed_message_is_produced(listed: str) -> None:
     assert produce() == expected
 
 
-def test_the_agent_is_told_who_may_set_a_property_of_the_user() -> None:
+def test_a_report_with_a_property_of_the_user_is_refused() -> None:
     outcome = faults({"p": {"type": "string"}}, {"p": "x"}, {}, operation=Operation.REPORT, actor=Actor.AGENT)
     assert outcome == {"p": "p: property can only be set by: [user]"}

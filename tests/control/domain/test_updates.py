@@ -1,4 +1,4 @@
-"""Updates and reports: what counts as given, what is kept, and what may never change."""
+"""Updates and reports: which values count as given, which are kept, and which cannot change."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_value_equal_to_the_stored_one_counts_as_not_given() -> None:
     assert accepted.properties == {**stored, "name": "b"}
 
 
-def test_an_update_that_changes_nothing_says_so_and_generates_nothing() -> None:
+def test_an_update_without_changes_generates_nothing() -> None:
     document = {
         "name": OPTIONAL,
         "id": {"type": "string", "generator": {"type": "uuid"}},
@@ -84,13 +84,13 @@ def test_null_clears_an_optional_property_and_nothing_else() -> None:
     assert not update(document, {"a": None, "fixed": None}, {"must": "2"}).changed
 
 
-def test_null_at_creation_is_not_given() -> None:
+def test_null_at_creation_means_not_given() -> None:
     document = {"a": {**OPTIONAL, "default": "x"}, "o": an_object(b=OPTIONAL), "j": {"type": "json"}}
     assert create(document, {"a": None, "o": {"b": None}, "j": {"k": None}}) == {"a": "x", "o": {}, "j": {"k": None}}
     assert create(document, {"a": None, "o": None, "j": None}) == {"a": "x"}
 
 
-def test_clearing_an_object_needs_leave_from_everything_inside() -> None:
+def test_clearing_an_object_needs_permission_for_all_its_members() -> None:
     document = {"o": an_object(fixed=FIXED, ip=AGENT_ONLY, plain=OPTIONAL)}
     stored: dict[str, object] = {"o": {"fixed": "1", "ip": "2", "plain": "3"}}
     assert faults(document, {"o": None}, stored) == {
@@ -100,7 +100,7 @@ def test_clearing_an_object_needs_leave_from_everything_inside() -> None:
     assert update(document, {"o": None}, {"o": {"plain": "3"}}).properties == {}
 
 
-def test_an_immutable_property_may_be_set_later_but_only_once() -> None:
+def test_an_immutable_property_may_be_set_later_once() -> None:
     document = {"fixed": FIXED, "a": OPTIONAL}
     stored = update(document, {"fixed": "1"}, {"a": "x"}).properties
     assert stored == {"a": "x", "fixed": "1"}
@@ -108,14 +108,14 @@ def test_an_immutable_property_may_be_set_later_but_only_once() -> None:
     assert not update(document, {"fixed": "1"}, stored).changed
 
 
-def test_an_immutable_object_changes_in_no_part() -> None:
+def test_no_member_of_an_immutable_object_can_change() -> None:
     document = {"o": {**an_object(a=OPTIONAL, b=OPTIONAL), "immutable": True}}
     stored: dict[str, object] = {"o": {"a": "1"}}
     assert faults(document, {"o": {"b": "2"}}, stored) == {"o": "o: property is immutable and cannot be changed"}
     assert not update(document, {"o": {"a": "1"}}, stored).changed
 
 
-def test_defaults_apply_at_creation_and_inside_an_object_newly_given() -> None:
+def test_defaults_apply_at_creation_and_in_a_new_object() -> None:
     document = {
         "a": {**OPTIONAL, "default": "x"},
         "o": an_object(port={"type": "integer", "default": 5432}, h=OPTIONAL),
@@ -125,12 +125,12 @@ def test_defaults_apply_at_creation_and_inside_an_object_newly_given() -> None:
     assert update(document, {"o": {"h": "x"}}, {"o": {"h": "y"}}).properties == {"o": {"h": "x"}}
 
 
-def test_a_default_object_fills_in_its_own_defaults_and_is_nobodys_doing() -> None:
+def test_a_default_object_gets_the_defaults_of_its_members_without_authorization() -> None:
     inner = an_object(port={"type": "integer", "default": 1}, ip=AGENT_ONLY)
     assert create({"o": {**inner, "default": {"ip": "x"}}}, {}) == {"o": {"ip": "x", "port": 1}}
 
 
-def test_generators_run_wherever_no_value_exists() -> None:
+def test_generators_run_for_missing_values() -> None:
     document = {
         "id": {"type": "uuid", "generator": {"type": "uuid"}},
         "at": {"type": "string", "generator": {"type": "timestamp"}},
@@ -145,11 +145,11 @@ def test_generators_run_wherever_no_value_exists() -> None:
     assert set(added) == {"a", "id", "at"}
 
 
-def test_a_report_generates_nothing_that_nobody_asked_for() -> None:
+def test_a_report_generates_nothing() -> None:
     assert update({"ip": AGENT_ONLY, "p": POOLED}, {"ip": "x"}, {}, **AGENT_REPORTS).properties == {"ip": "x"}
 
 
-def test_null_on_a_pool_property_takes_another_value_and_gives_the_old_one_back() -> None:
+def test_null_on_a_pool_property_allocates_another_value_and_releases_the_old_one() -> None:
     lookups = StubLookups(pools={"ip": ("string", ["10.0.0.2"])})
     accepted = update({"p": OPEN_POOL}, {"p": None}, {"p": "10.0.0.1"}, lookups)
     assert accepted.properties == {"p": "10.0.0.2"}
@@ -178,7 +178,7 @@ def test_a_pool_value_must_pass_the_validators_of_its_property() -> None:
     }
 
 
-def test_what_only_the_agent_can_set_is_demanded_at_the_last_step_of_the_create_run() -> None:
+def test_properties_of_the_agent_are_required_at_the_last_step_of_the_create_run() -> None:
     document = {
         "ip": {**AGENT_ONLY, "required": True},
         "o": an_object(id={**AGENT_ONLY, "required": True}, a=OPTIONAL),
@@ -194,7 +194,7 @@ def test_what_only_the_agent_can_set_is_demanded_at_the_last_step_of_the_create_
     assert faults(document, {"o": {"a": "y"}}, stored) == {}
 
 
-def test_an_ephemeral_secret_is_demanded_at_creation_only_and_may_be_given_again() -> None:
+def test_an_ephemeral_secret_is_required_only_at_creation_and_may_be_given_again() -> None:
     document = {"p": PASSING, "a": OPTIONAL}
     assert faults(document, {}) == {"p": "required field is missing"}
     lookups = StubLookups()
@@ -205,7 +205,7 @@ def test_an_ephemeral_secret_is_demanded_at_creation_only_and_may_be_given_again
     assert [slot.path for slot in update(document, {"p": "second"}, gone, lookups).secrets] == ["p"]
 
 
-def test_a_secret_that_is_already_stored_is_not_sealed_again() -> None:
+def test_an_unchanged_secret_is_not_sealed_again() -> None:
     lookups = StubLookups(vault={"vault://1": "pa55"})
     document = {"s": SECRET, "fixed": {**SECRET, "immutable": True}}
     stored: dict[str, object] = {"s": "vault://1"}
@@ -225,8 +225,8 @@ def test_an_immutable_secret_is_compared_and_not_shown() -> None:
     }
 
 
-def test_a_vault_reference_is_taken_back_only_where_it_is_stored() -> None:
-    refused = "a vault reference may only be sent back where it is stored"
+def test_a_vault_reference_is_accepted_only_where_it_is_stored() -> None:
+    refused = "a vault reference is accepted only at the path where it is stored"
     document = {"s": SECRET, "t": SECRET, "users": an_array(name=OPTIONAL, password=SECRET)}
     stored: dict[str, object] = {"s": "vault://1", "users": [{"name": "a", "password": "vault://2"}]}
     assert faults(document, {"s": "vault://1"}) == {"s": refused}
@@ -256,7 +256,7 @@ def test_a_message_about_a_secret_does_not_show_it(rule: str) -> None:
     assert "***" in message
 
 
-def test_an_item_that_was_there_before_was_not_given_by_anybody_now() -> None:
+def test_an_unchanged_item_does_not_count_as_given() -> None:
     document = {"nics": an_array(name=OPTIONAL, mac=AGENT_ONLY)}
     stored: dict[str, object] = {"nics": [{"name": "a", "mac": "1"}, {"name": "b", "mac": "2"}]}
     assert faults(document, {"nics": [{"name": "b", "mac": "2"}]}, stored) == {}
@@ -275,7 +275,7 @@ def test_every_fault_of_every_item_is_reported() -> None:
     }
 
 
-def test_members_are_as_open_as_the_object_around_them() -> None:
+def test_members_inherit_the_actors_of_their_object() -> None:
     agents = {"authorizers": AGENT_ONLY["authorizers"]}
     document = {"net": {**an_object(ip=OPTIONAL), **agents}, "mixed": an_object(ip=AGENT_ONLY, label=OPTIONAL)}
     assert faults(document, {"net": {"ip": "x"}}, {}, **AGENT_REPORTS) == {}
@@ -312,7 +312,7 @@ def test_an_empty_schema_allows_no_property(empty: object) -> None:
     assert faults(empty, {"a": None, "b": 1}) == {"a": "unknown property", "b": "unknown property"}
 
 
-def test_all_that_must_be_known_is_asked_in_one_go() -> None:
+def test_all_questions_are_asked_at_once() -> None:
     document = {
         "os": {"type": "string", "validators": [{"type": "serviceOption", "value": "os"}]},
         "size": {"type": "string", "validators": [{"type": "serviceOption", "value": "size"}]},
@@ -328,7 +328,7 @@ def test_all_that_must_be_known_is_asked_in_one_go() -> None:
     assert [question.path for question in questions.pools] == ["ip"]
 
 
-def test_a_dry_run_counts_what_a_pool_would_give() -> None:
+def test_in_a_dry_run_pool_values_count_as_given() -> None:
     document = {
         "properties": {"ip": POOLED, "b": OPTIONAL},
         "validators": [{"type": "atMostOne", "config": {"properties": ["ip", "b"]}}],
@@ -339,7 +339,7 @@ def test_a_dry_run_counts_what_a_pool_would_give() -> None:
     assert faults(document, {"b": "x"}, dry=True, agent_id=None) == {"b": "at most one of [ip, b] may be set"}
 
 
-def test_provenance_tells_who_set_each_value_and_why() -> None:
+def test_provenance_contains_actor_and_source_of_each_value() -> None:
     document = {
         "a": OPTIONAL,
         "d": {**OPTIONAL, "default": "x"},
@@ -367,7 +367,7 @@ def test_provenance_tells_who_set_each_value_and_why() -> None:
     }
 
 
-def test_stored_properties_that_would_not_fit_a_new_schema_are_named() -> None:
+def test_stored_properties_that_do_not_fit_a_new_schema_are_reported() -> None:
     document = {
         "size": {"type": "integer", "validators": [{"type": "max", "value": 10}]},
         "name": {**OPTIONAL, "required": True},
@@ -390,7 +390,7 @@ def test_stored_properties_that_would_not_fit_a_new_schema_are_named() -> None:
     assert misfits(schema_of(None), stored, evaluation_context()) == ()
 
 
-def test_an_array_is_replaced_whole_down_to_the_objects_in_its_items() -> None:
+def test_an_array_is_replaced_with_the_objects_in_its_items() -> None:
     document = {"disks": an_array(name=OPTIONAL, place=an_object(rack=OPTIONAL, row=OPTIONAL))}
     stored: dict[str, object] = {"disks": [{"name": "a", "place": {"rack": "1", "row": "2"}}]}
     for name in ("a", "b"):
@@ -400,7 +400,7 @@ def test_an_array_is_replaced_whole_down_to_the_objects_in_its_items() -> None:
         assert accepted.properties == given
 
 
-def test_an_item_that_takes_the_place_of_another_gets_its_defaults() -> None:
+def test_an_item_that_replaces_another_gets_its_defaults() -> None:
     port = {"type": "integer", "default": 80, "required": True}
     document = {"rules": an_array(name=OPTIONAL, port=port, place=an_object(row={"type": "integer", "default": 1}))}
     stored: dict[str, object] = {"rules": [{"name": "a", "port": 443, "place": {"row": 9}}]}
@@ -409,14 +409,14 @@ def test_an_item_that_takes_the_place_of_another_gets_its_defaults() -> None:
     assert update(document, given, {"rules": []}).properties == update(document, given, stored).properties
 
 
-def test_an_item_that_is_edited_keeps_what_was_generated_for_it() -> None:
+def test_an_edited_item_keeps_its_generated_values() -> None:
     generated = {"type": "string", "source": "system", "immutable": True, "generator": {"type": "uuid"}}
     document = {"disks": an_array(id=generated, name=OPTIONAL)}
     stored: dict[str, object] = {"disks": [{"id": "x", "name": "a"}]}
     assert update(document, {"disks": [{"name": "b"}]}, stored).properties == {"disks": [{"id": "x", "name": "b"}]}
 
 
-def test_what_the_agent_owes_inside_a_value_is_demanded_also_where_the_value_is_sent_back() -> None:
+def test_properties_of_the_agent_inside_an_unchanged_value_are_required() -> None:
     both = [{"type": "actor", "config": {"actors": ["user", "agent"]}}]
     document = {
         "disk": an_object(name=OPTIONAL, serial={**AGENT_ONLY, "required": True}),
@@ -436,7 +436,7 @@ def test_what_the_agent_owes_inside_a_value_is_demanded_also_where_the_value_is_
     assert faults(document, grown, stored, **last) == owed
 
 
-def test_a_value_that_is_refused_is_not_missed_by_the_rules_between_properties() -> None:
+def test_a_refused_value_counts_as_set_for_schema_validators() -> None:
     document = {
         "properties": {"image": FIXED, "snapshot": AGENT_ONLY, "size": {**OPTIONAL, "required": True}},
         "validators": [
@@ -455,7 +455,7 @@ def test_a_value_that_is_refused_is_not_missed_by_the_rules_between_properties()
     ]
 
 
-def test_a_value_that_the_schema_no_longer_knows_may_be_sent_back_unchanged() -> None:
+def test_a_value_of_an_older_schema_may_be_sent_back_unchanged() -> None:
     document = {"name": OPTIONAL, "tags": an_object(owner=OPTIONAL)}
     stored: dict[str, object] = {"name": "a", "old": [1], "tags": {"owner": "me", "old": 1}}
     assert not update(document, stored, stored).changed
@@ -466,7 +466,7 @@ def test_a_value_that_the_schema_no_longer_knows_may_be_sent_back_unchanged() ->
     }
 
 
-def test_a_message_about_a_value_that_holds_a_secret_does_not_show_it() -> None:
+def test_a_message_about_an_object_does_not_show_its_secrets() -> None:
     option = [{"type": "serviceOption", "config": {"value": "disk"}}]
     document = {"disk": {**an_object(key=SECRET, kind=OPTIONAL, address=POOLED), "validators": option}}
     lookups = StubLookups(options={"disk": ("ssd",)}, pools={"ip": ("string", [])})
@@ -478,7 +478,7 @@ def test_a_message_about_a_value_that_holds_a_secret_does_not_show_it() -> None:
 
 
 @pytest.mark.parametrize("stored", [{}, {"name": "a", "key": "vault://1", "any": 1, "list": [{"size": 1}]}])
-def test_what_is_not_json_is_refused_where_it_stands_beside_all_other_faults(stored: dict[str, object]) -> None:
+def test_values_that_are_not_json_are_reported_with_all_other_faults(stored: dict[str, object]) -> None:
     deep: object = 1
     for _ in range(100_000):
         deep = [deep]
@@ -505,6 +505,6 @@ def test_what_is_not_json_is_refused_where_it_stands_beside_all_other_faults(sto
         "key": "expected string, got invalid Unicode",
         "any": "expected json, got a value nested deeper than 64 levels",
         "list[0].size": "expected integer, got NaN",
-        "free": "expected object, got a value JSON does not know",
+        "free": "expected object, got a value that is not JSON",
         "cpu": "expected integer, got string",
     }

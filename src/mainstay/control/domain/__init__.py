@@ -1,1 +1,1 @@
-"""Decides; no I/O, no clock, no randomness: what a service type may demand of its properties, and how a service may move."""
+"""Decisions about properties, lifecycles, jobs and blueprints. Pure: no I/O, no clock, no randomness."""

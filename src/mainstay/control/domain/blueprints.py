@@ -1,5 +1,5 @@
-"""Blueprints as the control plane needs them: which version of what, for which service type, and which actions move a
-service to it. What the manifests in them mean is the agent's business."""
+"""Blueprints in the control plane: name, version, service type, and the actions that move a service to the version.
+The agent interprets the manifests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+(?:[-+][0-9A-Za-z.+-]+)?")
 MAX_VERSION = 100
 MAX_TYPE_NAME = 255
-# Paths of faults are about blueprint.yaml or service-type.yaml; this tells which.
+# Prefix of fault paths in blueprint.yaml; paths without it are in service-type.yaml.
 ROOT = "blueprint"
 
 
@@ -31,17 +31,17 @@ class BlueprintDefinition:
     name: str
     version: str
     type_name: str
-    # None is free-form, or the built-in lifecycle.
+    # None: free-form properties, or the built-in lifecycle.
     property_schema: dict[str, object] | None
     lifecycle_schema: dict[str, object] | None
-    # The actions that bring a service to this version.
+    # The actions that move a service to this version.
     moves: tuple[str, ...]
 
 
 def parse_blueprint(
     blueprint: object, service_type: object, files: Collection[str], rulebook: Rulebook
 ) -> BlueprintDefinition:
-    """`files` are the names of all that the bundle holds. Raises `InvalidDefinition` with every fault."""
+    """`files` are the names of the files in the bundle. Raises `InvalidDefinition` with every fault."""
     faults: list[PathFault] = []
     given = _map(blueprint, ROOT, faults)
     typed = _map(service_type, "", faults)
@@ -59,12 +59,12 @@ def parse_blueprint(
     schemas = {key: _schema(typed, key, faults) for key in ("propertySchema", "lifecycleSchema")}
     actions = _map(given.get("actions"), f"{ROOT}.actions", faults)
     keeps = _map(given.get("keeps") or {}, f"{ROOT}.keeps", faults)
-    moves = tuple(action for action, entry in actions.items() if _moves(action, entry, files, faults))
+    moves = tuple(action for action, entry in actions.items() if _read_moves(action, entry, files, faults))
     for state, manifest in keeps.items():
         _check_manifest(manifest, locate(f"{ROOT}.keeps", state), files, faults)
     try:
         definition = parse_service_type(schemas["propertySchema"], schemas["lifecycleSchema"], rulebook)
-        faults += foreign_names(definition.lifecycle, actions, keeps)
+        faults += undeclared_names(definition.lifecycle, actions, keeps)
     except InvalidDefinition as refusal:
         faults += refusal.faults
     if faults:
@@ -74,8 +74,8 @@ def parse_blueprint(
     )
 
 
-def foreign_names(lifecycle: Lifecycle, actions: Collection[str], keeps: Collection[str]) -> Iterator[PathFault]:
-    """Actions and states that a blueprint speaks of and the lifecycle does not know."""
+def undeclared_names(lifecycle: Lifecycle, actions: Collection[str], keeps: Collection[str]) -> Iterator[PathFault]:
+    """Faults for actions and states of a blueprint that the lifecycle does not declare."""
     for action in actions:
         if action not in lifecycle.actions:
             known = ", ".join(lifecycle.actions)
@@ -98,7 +98,7 @@ def _map(value: object, path: str, faults: list[PathFault]) -> Mapping[str, obje
 def _refuse_unknown(given: Mapping[str, object], known: frozenset[str], path: str, faults: list[PathFault]) -> None:
     for key in given:
         if key not in known:
-            faults.append(PathFault(locate(path, key), f"unknown key; known are: {', '.join(sorted(known))}"))
+            faults.append(PathFault(locate(path, key), f"unknown key; known keys: {', '.join(sorted(known))}"))
 
 
 def _text(given: Mapping[str, object], key: str, form: re.Pattern[str], faults: list[PathFault]) -> str:
@@ -118,7 +118,7 @@ def _schema(typed: Mapping[str, object], key: str, faults: list[PathFault]) -> d
     return None
 
 
-def _moves(action: str, entry: object, files: Collection[str], faults: list[PathFault]) -> bool:
+def _read_moves(action: str, entry: object, files: Collection[str], faults: list[PathFault]) -> bool:
     path = locate(f"{ROOT}.actions", action)
     if isinstance(entry, str):
         entry = {"manifest": entry}
@@ -136,4 +136,4 @@ def _check_manifest(manifest: object, path: str, files: Collection[str], faults:
     if not isinstance(manifest, str):
         faults.append(PathFault(path, "must be the path of a manifest in the blueprint"))
     elif posixpath.normpath(manifest) not in files:
-        faults.append(PathFault(path, f"there is no {manifest[:200]} in the blueprint"))
+        faults.append(PathFault(path, f"the blueprint has no file {manifest[:200]}"))

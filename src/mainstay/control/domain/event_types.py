@@ -1,4 +1,4 @@
-"""The table of event types. An operation records only these; docs/reference/events.md is written from them."""
+"""The table of event types. Operations record only these; docs/reference/events.md is generated from it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class EventType:
     name: str
-    # The noun that the event's `entityId` belongs to; for a secret, that of the agent or service that owns it.
+    # The noun of the row in `entityId`. For a secret, `entityId` is the agent or service that owns it.
     noun: str
     description: str
 
 
 def _changes(noun: str) -> Iterator[EventType]:
-    """The types of a noun that operations only create, update and delete."""
+    """The event types of a noun with create, update and delete."""
     thing = noun.replace("_", " ")
     for verb, description in (
         ("created", f"The {thing} was created."),
@@ -29,7 +29,7 @@ _ROWS = (
     *_changes("agent"),
     *_changes("agent_type"),
     EventType("job.created", "job", "The job was queued."),
-    EventType("job.claimed", "job", "An agent took the job."),
+    EventType("job.claimed", "job", "An agent claimed the job."),
     EventType("job.released", "job", "The agent returned the job unfinished; the attempt does not count."),
     EventType("job.requeued", "job", "The lease expired; the job is queued for the next attempt."),
     EventType("job.cancel_requested", "job", "A cancellation was requested while an agent holds the job."),
@@ -50,7 +50,9 @@ _ROWS = (
     *_changes("service_type"),
     *_changes("token"),
     EventType("token.regenerate", "token", "The token got a new value; the old one is no longer valid."),
-    EventType("vault.read", "secret", "An agent read a secret; once for each job, outside of jobs once an hour."),
+    EventType(
+        "vault.read", "secret", "An agent read a secret; recorded once per job, outside of jobs once per hour."
+    ),
 )
 
 EVENT_TYPES: Mapping[str, EventType] = {each.name: each for each in _ROWS}

@@ -1,4 +1,4 @@
-"""What is wrong and where: one fault is a path and a message, and everything that checks collects them all."""
+"""Faults of a document: a path and a message each. Every check collects all faults."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-# A key comes from a user and may be as long as the body; a path that repeats it need not be.
+# A key comes from a request and may be as long as its body; paths show only its start.
 MAX_SHOWN_KEY = 200
-# Nobody reads more, and a body of small faults would make an answer many times its size.
+# Limits the size of the response, which could be many times the size of the request.
 MAX_LISTED = 100
 AMBIGUOUS = frozenset(".[]\"'\\ \t\r\n")
 
 
 class PathFault(NamedTuple):
-    """A tuple, because documents with thousands of faults are made of them."""
+    """A tuple for speed: a document may have thousands of faults."""
 
     path: str
     message: str
 
     def __str__(self) -> str:
-        # The specification's texts about permissions already open with the path.
+        # The specification's messages about permissions begin with the path.
         if not self.path or self.message.startswith(f"{self.path}: "):
             return self.message
         return f"{self.path}: {self.message}"
 
 
 def listed(faults: Sequence[PathFault]) -> list[PathFault]:
-    """The faults as an answer tells them: the first ones, and how many more there are."""
+    """The first faults, and a last entry with the number of the others."""
     more = len(faults) - MAX_LISTED
     return [*faults[:MAX_LISTED], PathFault("", f"and {more} more")] if more > 0 else list(faults)
 
 
 def locate(parent: str, key: str | int) -> str:
-    """The path of a member or item: `databaseConfig.port`, `ports[2]`, and `tags["a.b"]` where a plain name would mislead."""
+    """The path of a member or item: `databaseConfig.port`, `ports[2]`, and `tags["a.b"]` for an ambiguous name."""
     if type(key) is int:
         return f"{parent}[{key}]"
     if _is_plain(key):

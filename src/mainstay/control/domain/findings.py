@@ -1,4 +1,4 @@
-"""What a report has to say about a definition that is allowed but may not be meant: a code, the place and a sentence."""
+"""Findings about a definition that is valid but probably not intended: a code, a subject and a message."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    # Stable, for programs; the sentence is for people.
+    # Stable, for programs.
     code: str
     subject: str
     message: str

@@ -84,12 +84,12 @@ class Requeue:
 
 @dataclass(frozen=True, slots=True)
 class RequestCancel:
-    """The agent is asked to stop; it answers with a failure report."""
+    """The agent is requested to stop; it responds with a failure report."""
 
 
 @dataclass(frozen=True, slots=True)
 class CancelRequested:
-    """The agent has been asked to stop already."""
+    """The agent was already requested to stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def ended_event_type(status: JobStatus) -> str:
 
 
 def pending_deadline(lifecycle: Lifecycle, action: str, now: datetime) -> datetime | None:
-    """When a job that no agent claims fails; None: never."""
+    """When an unclaimed job fails. None: never."""
     found = lifecycle.actions.get(action)
     wait = None if found is None else found.pending_timeout_seconds
     return None if wait is None else now + timedelta(seconds=wait)
@@ -138,7 +138,7 @@ def on_renewal(job: JobFacts, lease_hash: str | None, lease_seconds: int | None,
 
 
 def on_completion(job: JobFacts, lease_hash: str | None, outcome: str) -> AlreadyReported | None:
-    """None accepts the report; `advance` then decides where it leads."""
+    """None: the report is accepted, and `advance` decides the next state."""
     _require_holder(job, lease_hash)
     if job.status == "Completed" and job.outcome == outcome:
         return AlreadyReported()
@@ -150,7 +150,7 @@ def advance(job: JobFacts, visited: Sequence[str]) -> Advance:
     """`visited` are the states of the job's run so far."""
     run = transitions.LifecycleRun(job.action, tuple(visited))
     step = transitions.after_success(job.lifecycle, run, job.state)
-    return Advance(step.to, job.step + 1 if step.goes_on else None, transitions.advance(run, step).visited)
+    return Advance(step.to, job.step + 1 if step.continues else None, transitions.advance(run, step).visited)
 
 
 def on_failure(job: JobFacts, lease_hash: str | None, outcome: str, message: str) -> AlreadyReported | EndJob:
@@ -203,11 +203,11 @@ def _end(job: JobFacts, status: JobStatus, message: str) -> EndJob:
 
 
 def _require_holder(job: JobFacts, lease_hash: str | None) -> None:
-    """Refuses an agent whose lease has expired: another attempt may hold the job now, with a lease or without."""
+    """Refuses an agent whose lease has expired: another attempt may hold the job now, with or without a lease."""
     if job.lease_hash is None and lease_hash is None:
         return
     if job.lease_hash is None or lease_hash is None or not hmac.compare_digest(lease_hash, job.lease_hash):
-        raise LeaseLost("this lease is no longer yours; drop the job")
+        raise LeaseLost("the lease has expired or belongs to another attempt; stop the job")
 
 
 def _require_processing(job: JobFacts) -> None:

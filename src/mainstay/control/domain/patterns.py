@@ -1,4 +1,4 @@
-"""Regular expressions that users write: searched unanchored, in time linear in the text whatever the pattern."""
+"""Regular expressions of users: searched unanchored, in linear time for every pattern."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable
 import re2
 
 MAX_PATTERN_LENGTH = 2000
-# The set matcher has one engine, whose states must fit into a fixed memory; larger programs use the slower search.
+# The set matcher has a fixed memory limit; larger programs use the slower search.
 MAX_SET_PROGRAM = 1000
 
 Search = Callable[[str], bool]
 
 
 class BadPattern(Exception):
-    """Not a regular expression of the linear-time language; the text says what is wrong with it."""
+    """Not a regular expression that can be searched in linear time; the message is the reason."""
 
 
 def compile_pattern(pattern: str) -> Search:
@@ -30,7 +30,7 @@ def compile_pattern(pattern: str) -> Search:
         raise BadPattern("invalid Unicode") from None
     if program.programsize > MAX_SET_PROGRAM:
         return lambda text: program.search(text) is not None
-    # A set of one answers yes or no without building a match, five times as fast.
+    # A set with one pattern builds no match object, which is five times as fast.
     one = re2.Set.SearchSet(options)
     one.Add(pattern)
     one.Compile()

@@ -1,4 +1,4 @@
-"""The refusals the domain knows by name; anything else that is raised here is a bug."""
+"""The refusals of the domain. Any other exception raised in the domain is a bug."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from mainstay.control.domain.faults import PathFault, listed
 
 
 class Refusal(Exception):
-    """Asked for something that the rules do not allow; the text names the thing and the way out."""
+    """A request that the rules do not allow; the message names the thing and the way out."""
 
 
 class InvalidDefinition(Refusal):
-    """A schema that may not be written, with every fault in it."""
+    """An invalid schema, with all its faults."""
 
     def __init__(self, faults: Sequence[PathFault]) -> None:
         super().__init__("; ".join(str(fault) for fault in listed(faults)))
@@ -20,30 +20,30 @@ class InvalidDefinition(Refusal):
 
 
 class RuleTaken(Refusal):
-    """Two rules of the same name, so a schema that names it could mean either."""
+    """Two rules have the same name, so a schema that uses it is ambiguous."""
 
     def __init__(self, kind: str, name: str) -> None:
-        super().__init__(f"there is already a {kind} named {name}; rename the one that was added")
+        super().__init__(f"a {kind} named {name} already exists; rename the added rule")
 
 
 class NotARule(Refusal):
-    """An installed package offers something else where a rule is expected."""
+    """An entry point of an installed package is not a rule."""
 
     def __init__(self, group: str, expected: str, found: str) -> None:
         super().__init__(f"an entry point of {group} must be a {expected}, got {found}")
 
 
 class RuleNotLoaded(Refusal):
-    """An installed package offers a rule and cannot bring it."""
+    """A rule of an installed package cannot be loaded."""
 
     def __init__(self, group: str, name: str, reason: str) -> None:
         super().__init__(
-            f"the rule '{name}' of {group} cannot be loaded ({reason}); repair or remove the package that offers it"
+            f"the rule '{name}' of {group} cannot be loaded ({reason}); repair or remove the package that provides it"
         )
 
 
 class UnansweredQuestion(Refusal):
-    """The engine asked for something and was called again without it."""
+    """The engine was called again without an answer to one of its questions."""
 
     def __init__(self, kind: str, subject: str) -> None:
         super().__init__(
@@ -53,7 +53,7 @@ class UnansweredQuestion(Refusal):
 
 class TooLargeToDraw(Refusal):
     def __init__(self) -> None:
-        super().__init__("the lifecycle has too many arrows over too many layers for a picture; read its report")
+        super().__init__("the lifecycle has too many transitions for a diagram; read its report")
 
 
 class UnknownAction(Refusal):

@@ -1,4 +1,4 @@
-"""A service type as a whole: its two schemas are checked together, because one names the states of the other."""
+"""A service type: its two schemas are checked together, because properties name states of the lifecycle."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class ServiceTypeDefinition:
 def parse_service_type(
     property_schema: object, lifecycle_schema: object, rulebook: Rulebook
 ) -> ServiceTypeDefinition:
-    """None stands for a schema that was not given: free-form properties, the built-in lifecycle."""
+    """A schema of None means free-form properties or the built-in lifecycle."""
     faults: list[PathFault] = []
     lifecycle = _lifecycle(lifecycle_schema, faults)
-    # With a lifecycle that is itself wrong nothing true can be said about the states that authorizers name.
+    # The states in authorizers cannot be checked against an invalid lifecycle.
     states = None if lifecycle is None else frozenset(lifecycle.states)
     try:
         properties = parse_property_schema(property_schema, rulebook, states=states)

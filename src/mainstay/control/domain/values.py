@@ -1,4 +1,4 @@
-"""JSON values as the rules see them: their type names, equality, bounds and how they are shown in a message."""
+"""JSON values: type names, equality, bounds, and their form in messages."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import math
 import re
 from collections.abc import Hashable
 
-# User-shaped by contract: the one kind of dictionary that travels inward.
+# The shape is defined by users, so this is the only plain dictionary that the domain accepts.
 Properties = dict[str, object]
 
-# Deeper values are refused by name; Python itself would give up at a depth that depends on the caller.
+# Python's own recursion limit depends on the depth of the caller.
 MAX_DEPTH = 64
-# Beyond it a float stands for many integers, so turning it into one would invent digits.
+# A larger float is not an exact integer.
 EXACT_FLOAT = 2**53
-# Python refuses to print integers of thousands of digits, and no reader wants them.
+# Python refuses to print integers of thousands of digits.
 MAX_SHOWN_BITS = 256
 MAX_SHOWN_TEXT = 200
 
@@ -33,17 +33,17 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 
 
 def type_name(value: object) -> str:
-    """The JSON name of a value's type; what JSON cannot say is named for what it is."""
+    """The JSON name of a value's type, or a description of a value that is not JSON."""
     kind = type(value)
     if kind is float and not math.isfinite(value):  # type: ignore[arg-type]
         return "NaN" if math.isnan(value) else "Infinity"  # type: ignore[arg-type]
     if kind is str and not is_text(value):  # type: ignore[arg-type]
         return "invalid Unicode"
-    return JSON_TYPES.get(kind, "a value JSON does not know")
+    return JSON_TYPES.get(kind, "a value that is not JSON")
 
 
 def is_text(value: str) -> bool:
-    """A string with half a surrogate pair can be neither stored nor sent."""
+    """False for a string with half a surrogate pair, which can be neither stored nor sent."""
     if value.isascii():
         return True
     try:
@@ -66,14 +66,14 @@ def is_number(value: object) -> bool:
 
 
 def whole(value: float) -> int | float:
-    """4.0 is the integer 4; a float too large to be exact stays as it came."""
+    """Converts 4.0 to 4. A float that is too large to be exact is returned unchanged."""
     if type(value) is float and -EXACT_FLOAT <= value <= EXACT_FLOAT:
         return int(value)
     return value
 
 
 def json_problem(value: object) -> str | None:
-    """What keeps a value from being JSON within the bounds, in the words of a type fault; None if nothing does."""
+    """Why a value is not JSON within the bounds, worded for a type fault. None: it is."""
     level = [value]
     for _ in _LEVELS:
         below: list[object] = []
@@ -99,8 +99,8 @@ def json_problem(value: object) -> str | None:
 
 
 def comparable(value: object, levels: int = MAX_DEPTH + 2) -> object:
-    """A value that is not JSON, made safe to compare: what is too deep is cut, just below the depth that is refused, and
-    what JSON does not know is replaced by something as unknown. Whoever judges it finds the same problems in it."""
+    """Makes a value that is not JSON safe to compare. Cuts it just below the refused depth and replaces unknown types by
+    a marker, so that validation still finds the same problems."""
     kind = type(value)
     if kind not in JSON_TYPES:
         return _UNKNOWN
@@ -112,7 +112,7 @@ def comparable(value: object, levels: int = MAX_DEPTH + 2) -> object:
 
 
 def canonical(value: object) -> Hashable:
-    """Equal for equal JSON: 1 and 1.0 are the same, true and 1 are not, the order of an object's members is nothing."""
+    """Equal for equal JSON: 1 equals 1.0 but not true, and the order of an object's members does not matter."""
     kind = type(value)
     if kind is bool:
         return (bool, value)
@@ -128,7 +128,7 @@ def equal(left: object, right: object) -> bool:
 
 
 def shown(value: object) -> str:
-    """A value inside a message: strings bare, the rest as JSON, all of bounded length."""
+    """A value in a message: a string without quotes, anything else as JSON, of bounded length."""
     kind = type(value)
     if kind is int:
         return str(value) if -EXACT_FLOAT < value < EXACT_FLOAT else _shown_integer(value)  # type: ignore[operator, arg-type]
@@ -146,13 +146,13 @@ def _shown_integer(value: int) -> str:
 
 def _shown_json(value: object) -> str:
     try:
-        # Inside an object may stand a secret that is about to be sealed, or a value that is not known yet.
+        # An object may contain a secret that is not sealed yet, or an unknown value.
         return json.dumps(value, ensure_ascii=False, default=hidden)
     except ValueError:
-        # An integer of thousands of digits somewhere inside.
+        # It contains an integer of thousands of digits.
         return type_name(value)
 
 
 def hidden(_value: object) -> str:
-    """In place of `shown` for a secret."""
+    """Replaces `shown` for secrets."""
     return "***"

@@ -13,7 +13,7 @@ import msgspec
 from mainstay.control.access import Role
 from mainstay.control.domain.lifecycle import transitions
 from mainstay.control.domain.lifecycle.schema import Action, Lifecycle
-from mainstay.control.domain.lifecycle.uptime import Entered, uptime
+from mainstay.control.domain.lifecycle.uptime import StateEntry, uptime
 from mainstay.control.domain.properties.contract import Operation
 from mainstay.control.domain.properties.schema import PropertySchema
 from mainstay.control.domain.properties.traversal import references_in
@@ -344,7 +344,7 @@ async def measure_uptime(
     if start > end:
         raise BadInput("start must not be after end")
     lifecycle: Lifecycle = (await runs.definition_of(work, service)).lifecycle
-    history = [Entered(at, state) for at, state in await store.state_history(work.tx, service.id)]
+    history = [StateEntry(at, state) for at, state in await store.state_history(work.tx, service.id)]
     found = uptime(lifecycle, history, start, end)
     return UptimeView(start, end, found.running.total_seconds(), found.total.total_seconds(), found.share)
 

@@ -1,4 +1,4 @@
-"""May a lifecycle be replaced while services live by the old one? Names every service that would be stranded, and how."""
+"""Finds living services that a new lifecycle would strand, and why."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mainstay.control.domain.lifecycle.schema import Lifecycle
 
 @dataclass(frozen=True, slots=True)
 class LivingService:
-    """`active_action` is the action of its job that is pending or processing; None if it has none."""
+    """`active_action` is the action of its active job. None: no active job."""
 
     id: str
     state: str
@@ -22,7 +22,7 @@ class LivingService:
 class Stranded:
     service_id: str
     message: str
-    # A state that is gone cannot be forced: the service would be nowhere.
+    # False for a removed state: the service would be in no state at all.
     forceable: bool
 
 
@@ -30,13 +30,13 @@ def find_stranded(new: Lifecycle, living: Iterable[LivingService]) -> tuple[Stra
     ends = leading_to(new, new.terminal_states)
     found = []
     for service in living:
-        problem = _problem(new, service, ends)
-        if problem is not None:
-            found.append(problem)
+        stranded = _check(new, service, ends)
+        if stranded is not None:
+            found.append(stranded)
     return tuple(found)
 
 
-def _problem(new: Lifecycle, service: LivingService, ends: frozenset[str]) -> Stranded | None:
+def _check(new: Lifecycle, service: LivingService, ends: frozenset[str]) -> Stranded | None:
     state, action = service.state, service.active_action
     if state not in new.states:
         return Stranded(service.id, f"state '{state}' is not in the new lifecycle", forceable=False)

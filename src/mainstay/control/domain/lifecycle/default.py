@@ -1,7 +1,7 @@
 """The lifecycle of a service type that declares none: new, stopped, started, deleted.
 
-Only the document: `parse.py` makes the `Lifecycle` of it, and the command line, which may lack the server's packages,
-shows it for a type whose `lifecycleSchema` is null."""
+Only the document, without imports: the command line, which may lack the server's packages, shows it for a type whose
+`lifecycleSchema` is null."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a drawing shows between two states: one arrow for success and one for errors, each with its actions."""
+"""The edges of a lifecycle diagram: one for success and one for errors between two states, labelled by actions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class DiagramEdge:
 
 
 def diagram_edges(lifecycle: Lifecycle) -> tuple[DiagramEdge, ...]:
-    """In the order of declaration; actions that move a service alike share an arrow."""
+    """In the order of declaration. Actions with the same states share an edge."""
     labels: dict[tuple[str, str, bool], list[str]] = {}
     for action, transition in lifecycle.transitions():
         key = (transition.origin, transition.to, transition.on_error)

@@ -1,7 +1,6 @@
-"""Where states and arrows stand in a drawing: layers from the initial state down, few crossings, labels with room.
+"""The layout of a lifecycle diagram: layers from the initial state down, few crossings, no overlapping labels.
 
-Every arrow passes through points of its own between the layers; the one that carries the label is as wide as the text,
-so nothing is written over anything else."""
+Every arrow has its own points between the layers. The point with the label is as wide as the text."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from mainstay.control.domain.refusals import TooLargeToDraw
 
 SWEEPS = 8
 GAP = 24.0
-# Far more than anybody could read, and drawn within a second.
+# Far more than a readable diagram has, and drawn within a second.
 MAX_POINTS = 10_000
 POINT_WIDTH = 12.0
 
@@ -31,7 +30,7 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """An arrow to lay out: from and to by the state's number, with the width of its label."""
+    """An arrow to lay out: the indexes of its states and the width of its label."""
 
     origin: int
     to: int
@@ -41,17 +40,17 @@ class Line:
 @dataclass(frozen=True, slots=True)
 class Layout:
     states: tuple[Spot, ...]
-    # For each line its points from origin to target, and which of them carries the label.
+    # The points of each line from origin to target.
     routes: tuple[tuple[Spot, ...], ...]
     layers: tuple[tuple[Spot, ...], ...]
 
 
 def lay_out(widths: Sequence[float], lines: Sequence[Line], first: int) -> Layout:
-    """`lines` holds no arrow from a state to itself: those stay beside their state."""
+    """`lines` contains no loops: `svg.py` draws those beside their state."""
     ranks = _ranks(len(widths), [(line.origin, line.to) for line in lines], first)
     if sum(2 * abs(ranks[line.origin] - ranks[line.to]) for line in lines) > MAX_POINTS:
         raise TooLargeToDraw
-    # Every second layer is for labels.
+    # Every second layer contains the labels.
     states = [Spot(width, 2 * rank) for width, rank in zip(widths, ranks, strict=True)]
     layers: list[list[Spot]] = [[] for _ in range(2 * max(ranks, default=0) + 1)]
     for index in sorted(range(len(states)), key=lambda each: (ranks[each], each)):
@@ -64,7 +63,7 @@ def lay_out(widths: Sequence[float], lines: Sequence[Line], first: int) -> Layou
 
 
 def _ranks(count: int, edges: list[tuple[int, int]], first: int) -> list[int]:
-    """The longest way down to each state, over the arrows that do not lead back up."""
+    """The length of the longest path to each state, without arrows that lead back."""
     targets: list[list[int]] = [[] for _ in range(count)]
     for origin, to in edges:
         targets[origin].append(to)
@@ -84,7 +83,7 @@ def _ranks(count: int, edges: list[tuple[int, int]], first: int) -> list[int]:
 def _walk(
     root: int, targets: list[list[int]], entered: list[bool], finished: list[int], forward: set[tuple[int, int]]
 ) -> None:
-    """Depth first without recursion: a lifecycle may have more states than Python has frames."""
+    """Depth first without recursion: a lifecycle may have more states than Python's recursion limit."""
     if entered[root]:
         return
     entered[root] = True
@@ -108,7 +107,7 @@ def _walk(
 def _route(origin: Spot, to: Spot, label_width: float, layers: list[list[Spot]]) -> tuple[Spot, ...]:
     upper, lower = (origin, to) if origin.layer <= to.layer else (to, origin)
     if upper.layer == lower.layer:
-        # Both stand side by side: the arrow dips into the layer of labels below them, or the last one if there is none.
+        # States of one layer: the arrow goes through the label layer below, or the last layer.
         between = [min(upper.layer + 1, len(layers) - 1)]
     else:
         between = list(range(upper.layer + 1, lower.layer))
@@ -124,13 +123,15 @@ def _route(origin: Spot, to: Spot, label_width: float, layers: list[list[Spot]])
 
 
 def _order(layers: list[list[Spot]]) -> None:
-    """Each spot goes to the middle of its neighbours; once downwards, once upwards."""
+    """Sorts each layer by the mean position of the neighbours; once downwards, once upwards."""
     position: dict[int, float] = {}
     for layer in layers:
         _renumber(layer, position)
     for downwards in (True, False):
         for layer in layers if downwards else reversed(layers):
-            wanted = {id(spot): _middle(spot.above if downwards else spot.below, spot, position) for spot in layer}
+            wanted = {
+                id(spot): _mean_position(spot.above if downwards else spot.below, spot, position) for spot in layer
+            }
             layer.sort(key=lambda spot: wanted[id(spot)])
             _renumber(layer, position)
 
@@ -140,7 +141,7 @@ def _renumber(layer: list[Spot], position: dict[int, float]) -> None:
         position[id(spot)] = (index + 0.5) / len(layer)
 
 
-def _middle(neighbours: list[Spot], spot: Spot, position: dict[int, float]) -> float:
+def _mean_position(neighbours: list[Spot], spot: Spot, position: dict[int, float]) -> float:
     if not neighbours:
         return position[id(spot)]
     return sum(position[id(each)] for each in neighbours) / len(neighbours)
@@ -164,12 +165,12 @@ def _wanted_x(spot: Spot) -> float:
 
 
 def _spread(layer: list[Spot], wanted: list[float]) -> None:
-    """As near to what is wanted as the widths allow, keeping the order."""
+    """Places the spots as close to `wanted` as their widths allow, in the same order."""
     placed: list[float] = []
     for index, (spot, x) in enumerate(zip(layer, wanted, strict=True)):
         least = x if index == 0 else placed[-1] + (layer[index - 1].width + spot.width) / 2 + GAP
         placed.append(max(x, least))
-    # What was pushed right by its neighbours takes half of the way back, all together.
+    # The loop only pushes spots to the right, so the layer shifts back by the mean.
     shift = sum(x - now for x, now in zip(wanted, placed, strict=True)) / max(len(layer), 1)
     for spot, x in zip(layer, placed, strict=True):
         spot.x = x + shift

@@ -1,4 +1,4 @@
-"""A lifecycle as Mermaid text, for pages and wikis that draw it themselves."""
+"""A lifecycle as Mermaid text, for pages and wikis that render it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from mainstay.control.domain.lifecycle.schema import Lifecycle
 
 
 def draw_mermaid(lifecycle: Lifecycle) -> str:
-    # State names may hold anything, so states get numbers and carry their name as text.
+    # State names may contain any character, so ids are numbers and the name is a label.
     number = {state: f"s{index}" for index, state in enumerate(lifecycle.states)}
     lines = ["stateDiagram-v2"]
     lines += [f'    state "{_quoted(state)}" as {number[state]}' for state in lifecycle.states]
@@ -23,7 +23,7 @@ def draw_mermaid(lifecycle: Lifecycle) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Mermaid's own escapes for what would end a text or a line."""
+    """Escapes characters that would end a text or a line, as Mermaid requires."""
     safe = "".join(character if character.isprintable() else " " for character in text)
     for character in '#;":{}<>':
         safe = safe.replace(character, f"\0{ord(character)}\1")

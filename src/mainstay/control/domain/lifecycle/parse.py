@@ -1,4 +1,4 @@
-"""Turns a lifecycle document into a `Lifecycle`, or refuses it with every fault and its path."""
+"""Parses a lifecycle document into a `Lifecycle`, or refuses it with all faults and their paths."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ACTION_KEYS = frozenset(
     }
 )
 TRANSITION_KEYS = frozenset({"from", "to", "onError", "onErrorRegexp"})
-# A name is shown, filtered and drawn; a longer one is a mistake.
+# Names appear in lists, filters and diagrams.
 MAX_NAME_LENGTH = 100
 
 
@@ -69,17 +69,17 @@ class _Reader:
         )
 
     def known(self, document: Properties, keys: frozenset[str], path: str) -> Properties:
-        """The keys that say something; null says nothing, and an unknown key is a mistake."""
-        said = {key: value for key, value in document.items() if value is not None}
-        for key in said:
+        """The keys with a value other than null. Unknown keys are faults."""
+        given = {key: value for key, value in document.items() if value is not None}
+        for key in given:
             if key not in keys:
                 self.fault(locate(path, key), "unknown key")
-        return said
+        return given
 
     def read_objects(
         self, document: Properties, key: str, keys: frozenset[str], outer: str
     ) -> list[tuple[str, Properties]]:
-        """The objects of a list that must be there, with their paths."""
+        """The objects of a required list, with their paths."""
         path = locate(outer, key)
         entries = document.get(key)
         if entries is None:
@@ -213,7 +213,7 @@ class _Reader:
     def read_pattern(self, document: Properties, path: str, *, on_error: bool) -> tuple[str | None, Search | None]:
         pattern = document.get("onErrorRegexp")
         path = locate(path, "onErrorRegexp")
-        # An empty expression matches everything, which is what no expression says.
+        # An empty expression matches everything, as no expression does.
         if pattern is None or pattern == "":
             return None, None
         if not isinstance(pattern, str):

@@ -73,7 +73,7 @@ def _error_order(lifecycle: Lifecycle) -> Iterator[Finding]:
                 if _hides(errors[first], errors[second])
             }
             for second, first in sorted(hidden.items()):
-                message = f"{_named(errors[second])} is never taken: {_named(errors[first])} comes first and matches all that it does"
+                message = f"{_named(errors[second])} is never taken: {_named(errors[first])} comes first and matches the same messages"
                 yield Finding("shadowed-error", subject, message)
 
 
@@ -99,7 +99,7 @@ def _many_steps(lifecycle: Lifecycle) -> Iterator[Finding]:
             if runs:
                 paths = "; ".join(" → ".join(path) for path in runs)
                 message = (
-                    f"one request runs several steps: {paths}. Say autoAdvance true or false to show that it is meant"
+                    f"one request runs several steps: {paths}; set autoAdvance to true or false to confirm the intent"
                 )
                 yield Finding("implicit-auto-advance", f"action {action.name}", message)
 

@@ -1,4 +1,4 @@
-"""A lifecycle as a value: states, and actions with their transitions. Parsing lives in `parse.py`."""
+"""A lifecycle as a value: states, and actions with their transitions. `parse.py` reads it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DEFAULT_MAX_ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Transition:
-    """`pattern` None on an error transition catches every message; on a success transition it has no meaning."""
+    """`pattern` None: an error transition matches every message; a success transition has no pattern."""
 
     origin: str
     to: str
@@ -28,16 +28,16 @@ class Action:
     name: str
     transitions: tuple[Transition, ...]
     takes_properties: bool = False
-    # None where the author did not say; then a run goes on by itself.
+    # None: not declared; then a run continues automatically.
     auto_advance: bool | None = None
     timeout_seconds: int = DEFAULT_TIMEOUT_SECONDS
-    # None waits for ever.
+    # None: no limit.
     pending_timeout_seconds: int | None = None
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
 
     @cached_property
     def successes(self) -> dict[str, str]:
-        """From each state, where a completed job leads."""
+        """State → next state after a completed job."""
         return {each.origin: each.to for each in self.transitions if not each.on_error}
 
     def errors_from(self, state: str) -> tuple[Transition, ...]:
@@ -50,7 +50,7 @@ class Action:
 
 @dataclass(frozen=True, eq=False)
 class Lifecycle:
-    # The document exactly as it came in; None for the built-in one.
+    # The document as it was given. None: the built-in lifecycle.
     source: object
     states: tuple[str, ...]
     actions: dict[str, Action]

@@ -1,4 +1,4 @@
-"""A lifecycle as an SVG picture. It uses attributes only, no style sheet and no script, so a strict page may show it."""
+"""A lifecycle as SVG. Without style sheets and scripts, so that it works under a strict content security policy."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def draw_svg(lifecycle: Lifecycle, title: str = "Lifecycle") -> str:
 
 
 def _text(text: str) -> str:
-    """XML allows fewer characters than a name may hold."""
+    """Replaces characters that XML does not allow and escapes the rest."""
     return escape("".join(character if character.isprintable() else " " for character in text))
 
 
 def _description(lifecycle: Lifecycle) -> str:
-    """The picture in words, for those who cannot see it."""
+    """The diagram as text, for screen readers."""
     moves = (f"{', '.join(arrow.labels)}: {arrow.origin} to {arrow.to}" for arrow in diagram_edges(lifecycle))
     return f"Starts in {lifecycle.initial_state}. {'. '.join(moves)}."
 
@@ -125,7 +125,7 @@ def _arrow(arrow: DiagramEdge, route: tuple[Spot, ...]) -> str:
     points = [(spot.x, _y(spot)) for spot in route]
     points[0] = _edge_of_box(points[0], points[1])
     points[-1] = _edge_of_box(points[-1], points[-2])
-    # A curve through all points whose direction at each is that from the one before to the one after.
+    # A Catmull-Rom spline: the direction at each point is that from the previous to the next point.
     before, after = [points[0], *points], [*points[2:], points[-1], points[-1]]
     path = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
     for (x0, y0), (x1, y1), (x2, y2), (x3, y3) in zip(before, points, points[1:], after, strict=False):
@@ -136,7 +136,7 @@ def _arrow(arrow: DiagramEdge, route: tuple[Spot, ...]) -> str:
 
 
 def _edge_of_box(point: tuple[float, float], towards: tuple[float, float]) -> tuple[float, float]:
-    """Arrows leave and enter a state a little to the side of its middle, on the side they come from."""
+    """The end of an arrow at a state: off the centre, on the side of the other end."""
     (x, y), (other_x, other_y) = point, towards
     lean = max(-22.0, min(22.0, (other_x - x) * 0.25))
     return x + lean, y + STATE_HEIGHT / 2 if other_y > y else y - STATE_HEIGHT / 2

@@ -1,4 +1,4 @@
-"""How a service moves: which actions are open, where a completed or failed job leads, and when a run of steps ends."""
+"""Moves of a service: the available actions, the state after a completed or failed job, and the end of a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mainstay.control.domain.refusals import TerminalState, UnknownAction, Wrong
 
 @dataclass(frozen=True, slots=True)
 class LifecycleRun:
-    """One request on its way: the action, and every state it has been in, the one it began in first."""
+    """The action of one request, and the states it has passed, beginning with the first."""
 
     action: str
     visited: tuple[str, ...]
@@ -18,10 +18,10 @@ class LifecycleRun:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Where a completed job leads; `goes_on` asks for the next job of the same run."""
+    """The state after a completed job. `continues`: the run needs another job."""
 
     to: str
-    goes_on: bool
+    continues: bool
 
 
 def available_actions(lifecycle: Lifecycle, state: str) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ def find_action(lifecycle: Lifecycle, name: str) -> Action:
 
 
 def begin(lifecycle: Lifecycle, name: str, state: str) -> LifecycleRun:
-    """The run that an action starts; refused where the lifecycle does not allow it."""
+    """Starts a run of the action. Raises a `Refusal` if the lifecycle does not allow it."""
     action = find_action(lifecycle, name)
     if state in lifecycle.terminal_states:
         raise TerminalState(state)
@@ -48,18 +48,18 @@ def begin(lifecycle: Lifecycle, name: str, state: str) -> LifecycleRun:
 
 
 def after_success(lifecycle: Lifecycle, run: LifecycleRun, state: str) -> Step:
-    """`state` is the one the job ran in. A lifecycle changed under the job may have no transition left: then it stays."""
+    """`state` is the state during the job. It stays if the lifecycle has changed and has no transition any more."""
     action = lifecycle.actions.get(run.action)
     to = state if action is None else action.successes.get(state, state)
     if action is None or not action.advances or to in lifecycle.terminal_states:
-        return Step(to, goes_on=False)
-    onward = action.successes.get(to)
+        return Step(to, continues=False)
+    following = action.successes.get(to)
     seen = to == state or to in run.visited
-    return Step(to, goes_on=onward is not None and onward != to and not seen)
+    return Step(to, continues=following is not None and following != to and not seen)
 
 
 def after_failure(lifecycle: Lifecycle, name: str, state: str, message: str) -> str | None:
-    """Where a failed job leads: the first error transition that matches; None keeps the state."""
+    """The state after a failed job, by the first matching error transition. None: the state stays."""
     action = lifecycle.actions.get(name)
     for transition in () if action is None else action.errors_from(state):
         if transition.search is None or transition.search(_text(message)):
@@ -72,20 +72,20 @@ def advance(run: LifecycleRun, step: Step) -> LifecycleRun:
 
 
 def run_path(lifecycle: Lifecycle, name: str, state: str) -> tuple[str, ...]:
-    """Every state of a run in which all goes well, the first one included."""
+    """The states of a successful run, including the first."""
     run = begin(lifecycle, name, state)
-    # A run never comes to a state twice, so it ends.
+    # Terminates, because a run does not continue from a state that it has visited.
     while True:
         step = after_success(lifecycle, run, run.visited[-1])
         run = advance(run, step)
-        if not step.goes_on:
+        if not step.continues:
             return run.visited
 
 
 def is_last_step(lifecycle: Lifecycle, run: LifecycleRun, state: str) -> bool:
-    return not after_success(lifecycle, run, state).goes_on
+    return not after_success(lifecycle, run, state).continues
 
 
 def _text(message: str) -> str:
-    """An agent may send half a surrogate pair; the search wants text."""
+    """Replaces half surrogate pairs, which an agent may send and the search does not accept."""
     return message.encode(errors="replace").decode()

@@ -11,8 +11,8 @@ from mainstay.control.domain.lifecycle.schema import Lifecycle
 
 
 @dataclass(frozen=True, slots=True)
-class Entered:
-    """The service came into a state; the first entry is its creation."""
+class StateEntry:
+    """The service entered a state; the first entry is its creation."""
 
     at: datetime
     state: str
@@ -29,8 +29,8 @@ class Uptime:
         return self.running / self.total if self.total else 0.0
 
 
-def uptime(lifecycle: Lifecycle, history: Sequence[Entered], start: datetime, end: datetime) -> Uptime:
-    """`history` in the order of time. A service does not exist before its creation, nor after its terminal state."""
+def uptime(lifecycle: Lifecycle, history: Sequence[StateEntry], start: datetime, end: datetime) -> Uptime:
+    """`history` is in chronological order. Time before the creation and in a terminal state does not count."""
     running = total = timedelta()
     for entry, until in _spans(history, end):
         if entry.state in lifecycle.terminal_states:
@@ -42,6 +42,6 @@ def uptime(lifecycle: Lifecycle, history: Sequence[Entered], start: datetime, en
     return Uptime(running, total)
 
 
-def _spans(history: Sequence[Entered], end: datetime) -> list[tuple[Entered, datetime]]:
+def _spans(history: Sequence[StateEntry], end: datetime) -> list[tuple[StateEntry, datetime]]:
     spans = [(entry, following.at) for entry, following in pairwise(history)]
     return [*spans, (history[-1], end)] if history else []

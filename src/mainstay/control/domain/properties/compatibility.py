@@ -1,4 +1,4 @@
-"""Would properties that are already stored fit another schema? Asked before a service type is changed under its services."""
+"""Checks stored properties against another schema, before a service type changes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from mainstay.control.domain.properties.update import find_own_references
 from mainstay.control.domain.values import Properties
 
 
-def misfits(schema: PropertySchema, properties: Properties, situation: EvaluationContext) -> tuple[PathFault, ...]:
-    """Faults of type, of required properties and of the validators that need nobody else; who set a value does not matter.
+def misfits(schema: PropertySchema, properties: Properties, context: EvaluationContext) -> tuple[PathFault, ...]:
+    """Faults of types, required properties and validators that need no lookup. Authorizers are not applied.
 
-    A property that the schema no longer knows is no fault: it stays until somebody removes it."""
+    A property that the schema no longer declares is not a fault: it stays until it is removed."""
     if schema.members is None:
         return ()
-    # Whatever a provider offers is its own affair, so any provider will do.
-    asked_in = replace(situation, operation=Operation.UPDATE, create_run=False, dry=True, provider_id="")
-    run = Evaluation(asked_in, ASSUMED)
+    # Options of the provider are not checked, so any provider id will do.
+    update_context = replace(context, operation=Operation.UPDATE, create_run=False, dry=True, provider_id="")
+    run = Evaluation(update_context, ASSUMED)
     run.actor = None
     run.own_references = find_own_references(schema, properties)
     schema.root.admit(properties, run, "")
@@ -32,7 +32,7 @@ def misfits(schema: PropertySchema, properties: Properties, situation: Evaluatio
 
 
 def _missing(members: tuple[PropertyDeclaration, ...], properties: Properties, path: str) -> Iterator[PathFault]:
-    """A default fills in at creation only, so a required property that is not there will be missed at the next update."""
+    """A default applies only at creation, so a missing required property would be a fault at the next update."""
     for member in members:
         value = properties.get(member.name)
         where = locate(path, member.name)

@@ -1,5 +1,5 @@
-"""Compiles declared properties, once per schema, into closures that admit new values: on creation, and wherever an
-update gives a value. Each closure handles one property and knows its path."""
+"""Compiles declared properties, once per schema, into closures that check new values, of a creation or an update. Each
+closure handles one property and contains its path."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ from mainstay.foundation.vault import VAULT_PREFIX
 MISSING = "required field is missing"
 UNKNOWN = "unknown property"
 IMMUTABLE = "property is immutable and cannot be changed"
-FOREIGN_REFERENCE = "a vault reference may only be sent back where it is stored"
-# The path of an array item; the closures of what is inside the item know their path from there on.
+FOREIGN_REFERENCE = "a vault reference is accepted only at the path where it is stored"
+# The path of an array item; closures inside of items contain the path relative to the item.
 ITEM = "[]"
 
-# (value, run, outer path) → the value as it will be kept. The outer path is that of the array item around the property,
-# and empty where there is none: it goes in front of the path that the closure knows.
+# (value, run, outer path) → the value to store. The outer path is that of the enclosing array item, or empty; it
+# precedes the path in the closure.
 Admit = Callable[[object, Evaluation, str], object]
-# (run, outer path, the object being built): what happens where no value was given
+# (run, outer path, the object being built): called if no value was given.
 Absent = Callable[[Evaluation, str, Properties], None]
 AdmitMembers = Callable[[Properties, Evaluation, str], Properties]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Members:
-    """The inside of an object, or the whole document."""
+    """The members of an object, or of the whole document."""
 
-    # The path of the object, behind the outer path.
+    # Relative to the outer path.
     path: str
     nodes: dict[str, Node]
     names: frozenset[str]
@@ -66,13 +66,13 @@ class Node:
     """A property with its closures."""
 
     declared: PropertyDeclaration
-    # Behind the outer path; empty for the items of an array.
+    # Relative to the outer path; empty for the items of an array.
     path: str
-    # For a value that somebody gives.
+    # For a given value.
     admit: Admit
-    # Where an object that is newly given lacks it; None if there is nothing to do.
+    # For a new object without this property. None: nothing to do.
     absent: Absent | None
-    # Lets the generator make a value; None if it has none.
+    # Generates a value. None: the property has no generator.
     make: Absent | None
     members: Members | None
     items: Node | None
@@ -88,42 +88,42 @@ def compile_members(members: tuple[PropertyDeclaration, ...], path: str = "") ->
 def _compile_property(declared: PropertyDeclaration, path: str) -> Node:
     members = None if declared.members is None else compile_members(declared.members, path or ITEM)
     items = None if declared.items is None else _compile_property(declared.items, "")
-    made = _typed(declared, path, members, items)
+    admit = _typed(declared, path, members, items)
     if declared.secret is not None:
-        made = _sealing(made, declared.secret, declared.schema_path, path)
-    given = made if declared.generate is None else _claiming(made, declared.generate, path)
-    make = None if declared.generate is None else _making(declared.name, declared.generate, path, made)
-    return Node(declared, path, given, _absent(declared, path, made, make), make, members, items)
+        admit = _sealing(admit, declared.secret, declared.schema_path, path)
+    admit_given = admit if declared.generate is None else _claiming(admit, declared.generate, path)
+    make = None if declared.generate is None else _generating(declared.name, declared.generate, path, admit)
+    return Node(declared, path, admit_given, _absent(declared, path, admit, make), make, members, items)
 
 
 def faults_of_default(declared: PropertyDeclaration) -> list[PathFault]:
-    """A default must pass its own type and validators; what the outside decides is asked when the default is used."""
-    run = _unasked_run()
+    """A default must pass its own type and validators. Lookups happen only when the default is used."""
+    run = _schema_evaluation()
     _compile_property(declared, "").admit(declared.default, run, locate(declared.definition_path, "default"))
     return run.faults
 
 
-def _unasked_run() -> Evaluation:
-    """For what the schema itself puts in place: nobody is judged."""
-    situation = EvaluationContext(
+def _schema_evaluation() -> Evaluation:
+    """For values of the schema itself, to which authorizers do not apply."""
+    context = EvaluationContext(
         operation=Operation.UPDATE,
         actor=Actor.SYSTEM,
         now=datetime.min.replace(tzinfo=UTC),
         entropy=b"",
         dry=True,
-        # Nobody knows yet which provider; that there will be one is enough.
+        # The provider is not known yet; any id satisfies rules that need one.
         provider_id="",
     )
-    run = Evaluation(situation, None)
+    run = Evaluation(context, None)
     run.actor = None
     return run
 
 
-def refused(declared: PropertyDeclaration, run: Evaluation, path: str) -> bool:
-    """Notes the objection of every authorizer to a value at this path; True if there is one."""
+def refuse_unauthorized(declared: PropertyDeclaration, run: Evaluation, path: str) -> bool:
+    """Records the refusal of every authorizer at this path. Returns whether there is one."""
     found = False
-    for judge in declared.judges:
-        message = judge(run.situation)
+    for authorize in declared.authorizations:
+        message = authorize(run.context)
         if message is not None:
             run.refuse(path, f"{path}: {message}")
             found = True
@@ -139,7 +139,7 @@ def _members(nodes: dict[str, Node], path: str) -> AdmitMembers:
         for name, node in nodes.items():
             value = given.get(name)
             if value is not None:
-                out[name] = _admit_judged(node, value, run, outer)
+                out[name] = _admit_authorized(node, value, run, outer)
             elif node.absent is not None:
                 node.absent(run, outer, out)
         return out
@@ -147,9 +147,9 @@ def _members(nodes: dict[str, Node], path: str) -> AdmitMembers:
     return admit_members
 
 
-def _admit_judged(node: Node, value: object, run: Evaluation, outer: str) -> object:
-    """Asks the authorizers first. A value that the schema itself provides is not judged: its actor is None."""
-    if run.actor is not None and refused(node.declared, run, outer + node.path):
+def _admit_authorized(node: Node, value: object, run: Evaluation, outer: str) -> object:
+    """Applies the authorizers first, except to a value of the schema itself: its actor is None."""
+    if run.actor is not None and refuse_unauthorized(node.declared, run, outer + node.path):
         return Unknown.COUNTED
     return node.admit(value, run, outer)
 
@@ -218,7 +218,7 @@ _FREE_FORM: dict[PropertyType, type] = {
 
 
 def _free_form(kind: PropertyType, path: str, checks: tuple[Check, ...]) -> Admit:
-    """A value whose inside is not declared: it must be JSON within the bounds, and nothing more."""
+    """A value without declared members: it only has to be JSON within the bounds."""
     wanted = _FREE_FORM[kind]
 
     def admit(value: object, run: Evaluation, outer: str) -> object:
@@ -253,9 +253,9 @@ def _arrays(items: Node, own_path: str, checks: tuple[Check, ...]) -> Admit:
         if type(value) is not list:
             return _refuse_type(value, run, path, "array")
         before = len(run.faults)
-        # Authorizers look at the request and not at the value, so without an objection no item needs to be judged.
-        objects = any(judge(run.situation) is not None for judge in items.declared.judges)
-        admit_item = partial(_admit_judged, items) if objects else items.admit
+        # Authorizers depend on the request and not on the value, so one result is valid for all items.
+        is_refused = any(authorize(run.context) is not None for authorize in items.declared.authorizations)
+        admit_item = partial(_admit_authorized, items) if is_refused else items.admit
         out = [admit_item(item, run, f"{path}[{index}]") for index, item in enumerate(value)]
         # A check of the whole array would only repeat the faults of its items.
         if len(run.faults) == before:
@@ -284,7 +284,7 @@ def _references(path: str, checks: tuple[Check, ...]) -> Admit:
         if not is_uuid(value):
             return run.refuse(outer + path, "invalid service ID format")
         service_id = value.lower()
-        if service_id == run.situation.service_id or run.service(service_id) is None:
+        if service_id == run.context.service_id or run.service(service_id) is None:
             return run.refuse(outer + path, "referenced service does not exist")
         run_checks(checks, value, run, outer + path)
         return value
@@ -307,7 +307,7 @@ def _sealing(admit_plain: Admit, kind: SecretKind, schema_path: str, path: str) 
 
 
 def _claiming(admit_value: Admit, generate: Generate, path: str) -> Admit:
-    """A generator also sees a value that was given: a pool must own what a user picks from it."""
+    """The generator also gets a given value: a value that a user chooses must be allocated from the pool."""
 
     def admit(value: object, run: Evaluation, outer: str) -> object:
         before = len(run.faults)
@@ -322,8 +322,8 @@ def _claiming(admit_value: Admit, generate: Generate, path: str) -> Admit:
     return admit
 
 
-def _making(name: str, generate: Generate, own_path: str, admit_made: Admit) -> Absent:
-    """Lets the generator make a value where there is none; it passes the type and validators like any other."""
+def _generating(name: str, generate: Generate, own_path: str, admit: Admit) -> Absent:
+    """Generates a missing value, which must pass the type and validators like a given one."""
 
     def make(run: Evaluation, outer: str, out: Properties) -> None:
         path = outer + own_path
@@ -336,45 +336,45 @@ def _making(name: str, generate: Generate, own_path: str, admit_made: Admit) -> 
             out[name] = value
             run.count(out, name)
         elif value is not None:
-            run.made[path] = ValueSource.GENERATED
-            out[name] = _unjudged(admit_made, value, run, outer)
+            run.sources[path] = ValueSource.GENERATED
+            out[name] = _admit_unauthorized(admit, value, run, outer)
 
     return make
 
 
-def _unjudged(admit: Admit, value: object, run: Evaluation, outer: str) -> object:
-    judged, run.actor = run.actor, None
+def _admit_unauthorized(admit: Admit, value: object, run: Evaluation, outer: str) -> object:
+    actor, run.actor = run.actor, None
     try:
         return admit(value, run, outer)
     finally:
-        run.actor = judged
+        run.actor = actor
 
 
-def _absent(declared: PropertyDeclaration, path: str, admit_made: Admit, make: Absent | None) -> Absent | None:
+def _absent(declared: PropertyDeclaration, path: str, admit: Admit, make: Absent | None) -> Absent | None:
     if declared.default is not None:
-        return _default(declared, path, admit_made)
+        return _default(declared, path, admit)
     if make is not None or not declared.required:
         return make
 
-    def demand(run: Evaluation, outer: str, _out: Properties) -> None:
-        if _is_demanded_of_new(declared, run.situation):
+    def require(run: Evaluation, outer: str, _out: Properties) -> None:
+        if _is_required_in_new(declared, run.context):
             run.refuse(outer + path, MISSING)
 
-    return demand
+    return require
 
 
-def _default(declared: PropertyDeclaration, path: str, admit_made: Admit) -> Absent:
+def _default(declared: PropertyDeclaration, path: str, admit: Admit) -> Absent:
     def use_default(run: Evaluation, outer: str, out: Properties) -> None:
-        run.made[outer + path] = ValueSource.DEFAULT
-        out[declared.name] = _unjudged(admit_made, declared.default, run, outer)
+        run.sources[outer + path] = ValueSource.DEFAULT
+        out[declared.name] = _admit_unauthorized(admit, declared.default, run, outer)
 
     return use_default
 
 
-def _is_demanded_of_new(declared: PropertyDeclaration, situation: EvaluationContext) -> bool:
-    """Whether an object that is newly given must contain a required property: only callers who may set it owe it."""
+def _is_required_in_new(declared: PropertyDeclaration, context: EvaluationContext) -> bool:
+    """Whether a new object must contain a required property: only of callers that may set it."""
     if declared.secret is SecretKind.EPHEMERAL:
-        return situation.operation is Operation.CREATE
-    if situation.operation is Operation.REPORT:
-        return Actor.AGENT in declared.actors and (situation.last_step or not situation.create_run)
+        return context.operation is Operation.CREATE
+    if context.operation is Operation.REPORT:
+        return Actor.AGENT in declared.actors and (context.last_step or not context.create_run)
     return not declared.agent_only

@@ -1,4 +1,4 @@
-"""The words that the engine and its rules share: who asks, what may be asked of the outside, and what a rule is."""
+"""The types that the engine and its rules share: the context of a request, lookups and their answers, and rules."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class Operation(StrEnum):
 
 
 class Purpose(Enum):
-    """What a schema describes; an agent's configuration has no lifecycle, no consumer and no pools."""
+    """What a schema describes. An agent's configuration has no lifecycle, no consumer and no pools."""
 
     SERVICE = "service"
     AGENT_CONFIGURATION = "agent configuration"
 
 
 class Unknown(Enum):
-    """Stands where a value will be once the outside has answered, or would be if this were not a dry run."""
+    """Takes the place of a value that depends on a lookup, or that a dry run does not allocate."""
 
     PENDING = "pending"
     COUNTED = "counted as given"
@@ -61,18 +61,18 @@ class Unknown(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationContext:
-    """Who asks for what, and where the service stands. None means that it is not known, as in a dry validation."""
+    """The actor, the operation and the service of a request. None: not known, as in a dry validation."""
 
     operation: Operation
     actor: Actor
     now: datetime
-    # Random bytes of the caller: what is generated follows from them and the path, so deciding twice gives the same.
+    # Random bytes of the caller. Generated values derive from them and the path, so both passes get the same values.
     entropy: bytes = field(repr=False)
-    # The state before the transition; a service that is being created has none.
+    # The state before the transition. None at creation.
     state: str | None = None
     create_run: bool = False
     last_step: bool = False
-    # A dry validation allocates nothing: what a pool would give counts as given.
+    # A dry validation allocates nothing; pool values count as given.
     dry: bool = False
     service_id: str | None = None
     agent_id: str | None = None
@@ -107,7 +107,7 @@ class PoolProblem(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PoolQuestion:
-    """A value is wanted for a property: any free one, or exactly the one that was given."""
+    """Requests a pool value for a property. `wanted` None: any free value."""
 
     path: str
     pool_type: str
@@ -117,7 +117,7 @@ class PoolQuestion:
 
 @dataclass(frozen=True, slots=True)
 class PoolAnswer:
-    """What the pool gave. `COUNTED` says that it exists and could be asked, which is all a dry run may know."""
+    """The allocated value. `COUNTED`: the pool exists, and a dry run allocates nothing."""
 
     property_type: str
     value: object | Unknown = Unknown.COUNTED
@@ -125,7 +125,7 @@ class PoolAnswer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RevealedSecret:
-    """A secret in the open. It is shown by no repr and no message, and equal to nothing; only who seals it reveals it."""
+    """A secret in plain text. Its repr hides it, no message contains it, and it equals nothing."""
 
     _value: object = field(repr=False)
 
@@ -135,7 +135,7 @@ class RevealedSecret:
 
 @dataclass(frozen=True, slots=True)
 class SecretQuestion:
-    """Is this the value already stored under the reference?"""
+    """Asks whether the value equals the secret stored under the reference."""
 
     path: str
     reference: str
@@ -144,7 +144,7 @@ class SecretQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """All that the engine must know before it can decide; everything is asked in one go."""
+    """All lookups that the engine needs for its decision."""
 
     services: frozenset[str] = frozenset()
     option_types: frozenset[str] = frozenset()
@@ -154,25 +154,25 @@ class Questions:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """One answer to each question. A service that is absent does not exist for the caller; an option type that is None
-    does not exist at all; `same_secrets` are the paths whose stored secret is the one that was given."""
+    """One answer to each question. A missing service does not exist for the caller, and an option type of None does not
+    exist. `same_secrets` are the paths where the given secret equals the stored one."""
 
     services: Mapping[str, ReferencedService] = field(default_factory=dict)
     options: Mapping[str, tuple[object, ...] | None] = field(default_factory=dict)
     pools: Mapping[str, PoolAnswer | PoolProblem] = field(default_factory=dict)
     same_secrets: frozenset[str] = frozenset()
-    # Nobody can be asked: whatever is not answered above counts as fine, for a judgement without a server.
+    # No lookups are possible, as in a check without a server: everything not answered above counts as valid.
     assumed: bool = False
 
 
 ASSUMED: Final = Answers(assumed=True)
 
 
-class Outside(Protocol):
-    """What a rule may ask while it looks at one value. `PENDING` is the answer of the first pass: judge later."""
+class Lookups(Protocol):
+    """The lookups of a rule. The first pass answers `PENDING`; the rule decides in the second."""
 
     @property
-    def situation(self) -> EvaluationContext: ...
+    def context(self) -> EvaluationContext: ...
 
     def service(self, service_id: str) -> ReferencedService | Unknown | None: ...
 
@@ -181,25 +181,25 @@ class Outside(Protocol):
     def pool_value(self, question: PoolQuestion) -> object: ...
 
 
-# A message if the value is wrong, None if it is fine.
-Check = Callable[[object, Outside], str | None]
-# A message without the path if the value may not be set now, None if it may.
-Judge = Callable[[EvaluationContext], str | None]
-# Everything wrong between properties, given the merged result.
+# Returns a message if the value is invalid.
+Check = Callable[[object, Lookups], str | None]
+# Returns a message, without the path, if the value may not be set.
+Authorize = Callable[[EvaluationContext], str | None]
+# Returns the faults between properties of the merged result.
 Compare = Callable[[Properties], list[PathFault]]
-# (path, what was given or None, outside) → the value; raises GenerationFailed.
-Generate = Callable[[str, object, Outside], object]
+# (path, given value or None, lookups) → the value; raises GenerationFailed.
+Generate = Callable[[str, object, Lookups], object]
 
 
 class GenerationFailed(Exception):
-    """The generator has no value to give; the text is the fault."""
+    """The generator has no value; the message is the fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """One authorizer, compiled. What it says about actors and states is kept for inheritance and for the report."""
+    """A compiled authorizer. Inheritance and the report use its actors and states."""
 
-    judge: Judge
+    authorize: Authorize
     actors: tuple[Actor, ...] | None = None
     states: tuple[str, ...] | None = None
 
@@ -213,12 +213,12 @@ class Placement:
 
     @property
     def shown(self) -> Callable[[object], str]:
-        """How a message shows a value of this property: a rule that prints one must print it through this."""
+        """Formats a value of this property for a message. Rules must use it, because it hides secrets."""
         return hidden if self.secret else shown
 
 
 class Config:
-    """A rule's configuration as it was written. A rule reads the keys it knows; whatever it did not read is a fault."""
+    """The configuration of a rule. Keys that the rule does not read are faults."""
 
     def __init__(self, rule: str, values: Mapping[str, object], path: str, faults: list[PathFault]) -> None:
         self.rule = rule
@@ -286,7 +286,7 @@ class Config:
 class Authorizer:
     name: str
     compile: Callable[[Config], Permission | None]
-    # Has no meaning outside a service, so an agent's configuration may not use it.
+    # Not allowed in the configuration of an agent.
     service_only: bool = False
 
 
@@ -294,9 +294,9 @@ class Authorizer:
 class Validator:
     name: str
     compile: Callable[[Config, Placement], Check | None]
-    # None fits every type.
+    # None: every type.
     fits: frozenset[PropertyType] | None = None
-    # The JSON Schema keywords that say the same, from a checked configuration; None where none do.
+    # The equivalent JSON Schema keywords of a checked configuration. None: there are none.
     keywords: Callable[[Mapping[str, object]], Properties] | None = None
     service_only: bool = False
 
@@ -307,13 +307,13 @@ class Generator:
     compile: Callable[[Config, Placement], Generate | None]
     fits: frozenset[PropertyType] | None = None
     service_only: bool = False
-    # The pool type of a checked configuration, for a generator whose values go back to where they came from.
+    # The pool type of a checked configuration, for a generator whose values are given back to a pool.
     pool_type: Callable[[Mapping[str, object]], str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class NamedProperty:
-    """A property as a schema validator may refer to it: by path, with what it needs to know to refuse nonsense."""
+    """A property that a schema validator refers to: its path, and its type for the check of the configuration."""
 
     path: str
     names: tuple[str, ...]
@@ -322,7 +322,7 @@ class NamedProperty:
 
 
 class PropertyScope(Protocol):
-    """The properties a schema validator may name."""
+    """The properties that a schema validator may name."""
 
     def find(self, path: str) -> NamedProperty | None: ...
 
@@ -331,13 +331,13 @@ class PropertyScope(Protocol):
 class SchemaValidator:
     name: str
     compile: Callable[[Config, PropertyScope], Compare | None]
-    # The JSON Schema that says the same; `present` gives the schema for "this property is set".
+    # The equivalent JSON Schema; `present` returns the schema for "this property is set".
     keywords: Callable[[Mapping[str, object], Callable[[str], Properties]], Properties] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Rulebook:
-    """Every rule that a schema may name."""
+    """All rules that a schema may name."""
 
     authorizers: Mapping[str, Authorizer]
     validators: Mapping[str, Validator]

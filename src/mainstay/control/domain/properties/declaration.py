@@ -1,4 +1,4 @@
-"""One declared property: what was written about it, checked, with its rules compiled. It decides nothing."""
+"""A declared property as a value: its checked definition, with its rules compiled."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from mainstay.control.domain.properties.contract import (
     Actor,
+    Authorize,
     Check,
     Generate,
-    Judge,
     NamedProperty,
     Permission,
     PropertyType,
@@ -20,25 +20,25 @@ from mainstay.control.domain.values import Properties
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PropertyDeclaration:
-    """One declared property. None as a default, generator, secret, members or items means that it has none."""
+    """A default, generator, secret, members or items of None: the property has none."""
 
     name: str
-    # Where it stands in every document, items written as `[]`: `users[].password`.
+    # Its path in documents, with `[]` for items: `users[].password`.
     schema_path: str
-    # Where its definition stands in the schema.
+    # The path of its definition in the schema.
     definition_path: str
     type: PropertyType
-    # A reference, or a uuid that a validator makes one.
+    # A reference, or a uuid with the validator `serviceReference`.
     refers: bool
     label: str | None
     required: bool
     immutable: bool
     default: object | None
-    # Written by the author; `judges` also holds the rule that follows where nobody wrote one.
+    # As declared; `authorizations` also contains the default rule about actors.
     permissions: tuple[Permission, ...]
-    # Who passes every rule about actors, here and in the objects around.
+    # The actors that pass every rule about actors, here and in the enclosing objects.
     actors: frozenset[Actor]
-    judges: tuple[Judge, ...]
+    authorizations: tuple[Authorize, ...]
     secret: SecretKind | None
     generate: Generate | None
     pool_type: str | None
@@ -49,7 +49,7 @@ class PropertyDeclaration:
 
     @property
     def agent_only(self) -> bool:
-        """The user cannot set it, so nobody can demand it of the user."""
+        """The user cannot set it, so it is not required of the user."""
         return Actor.AGENT in self.actors and Actor.USER not in self.actors
 
     def below(self) -> Iterator[PropertyDeclaration]:
@@ -66,7 +66,7 @@ class PropertyDeclaration:
 
 
 class NamedProperties:
-    """The properties a schema validator may name: all that stand in objects, none that stand in arrays."""
+    """The properties that a schema validator may name: those in objects, not those in arrays."""
 
     def __init__(self, members: tuple[PropertyDeclaration, ...]) -> None:
         self._named: dict[str, NamedProperty] = {}

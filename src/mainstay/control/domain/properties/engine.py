@@ -1,7 +1,7 @@
-"""Decides what becomes of the properties that a request gives: accepted as a whole, or rejected with every fault.
+"""Decides about the properties of a request: accepted as a whole, or rejected with all faults.
 
-Deciding may take two passes. The first collects all that must be known about the outside and returns `Questions`;
-the caller answers them in one go and calls again. A request that asks nothing is decided in the first pass."""
+A decision may take two passes. The first pass collects all lookups and returns `Questions`; the caller answers them
+at once and calls again. A request without questions is decided in the first pass."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from mainstay.control.domain.values import Properties, comparable, equal, json_p
 
 
 class Accepted(NamedTuple):
-    """What the service's properties become, and what must happen in the same transaction for that to be true."""
+    """The new properties of the service, and what the caller must do in the same transaction."""
 
-    # A `SecretSlot` stands wherever a value must be sealed first; `fill` puts the references there.
+    # Contains a `SecretSlot` for each value to be sealed; `fill` replaces it by the reference.
     properties: Properties
     changed: bool
     secrets: tuple[SecretSlot, ...] = ()
-    # To be deleted once the change has succeeded.
+    # To be deleted after the change has succeeded.
     retired_references: tuple[str, ...] = ()
     pool_takes: tuple[PoolTake, ...] = ()
     pool_releases: tuple[PoolTake, ...] = ()
-    # Every service that the properties refer to, not only the new ones.
+    # All references to services, not only the new ones.
     references: tuple[StoredReference, ...] = ()
-    # The paths whose value nobody gave.
-    made: Mapping[str, ValueSource] = MappingProxyType({})
+    # The source of each value that was not given, by path.
+    sources: Mapping[str, ValueSource] = MappingProxyType({})
 
 
 class Rejected(NamedTuple):
@@ -45,19 +45,19 @@ Outcome = Accepted | Rejected | Questions
 def decide(
     schema: PropertySchema,
     given: object,
-    situation: EvaluationContext,
+    context: EvaluationContext,
     *,
     stored: Properties | None = None,
     answers: Answers | None = None,
 ) -> Outcome:
-    """`given` is what the request brings, `stored` what the service has; a creation has nothing stored."""
+    """`given` are the properties of the request, `stored` those of the service. `stored` None: a creation."""
     if type(given) is not dict:
         return Rejected((PathFault("", f"expected object, got {type_name(given)}"),))
-    run = Evaluation(situation, answers)
+    run = Evaluation(context, answers)
     before = stored or {}
     if schema.members is None:
         properties = _merge_free_form(given, before, run)
-    elif situation.operation is Operation.CREATE:
+    elif context.operation is Operation.CREATE:
         properties = schema.root.admit(given, run, "")
     else:
         if json_problem(given) is not None:
@@ -79,13 +79,13 @@ def _accept(schema: PropertySchema, properties: Properties, before: Properties, 
             del container[name]
     return Accepted(
         properties,
-        run.situation.operation is Operation.CREATE or bool(run.secrets) or not equal(properties, before),
+        run.context.operation is Operation.CREATE or bool(run.secrets) or not equal(properties, before),
         tuple(run.secrets),
         _retired(schema, properties, before) if before and schema.has_secrets else (),
         tuple(run.takes),
         _released(schema, properties, before) if before and schema.has_pools else (),
         references_in(schema, properties) if schema.has_references else (),
-        run.made,
+        run.sources,
     )
 
 
@@ -104,7 +104,7 @@ def _released(schema: PropertySchema, properties: Properties, before: Properties
 
 
 def _merge_free_form(given: Properties, before: Properties, run: Evaluation) -> Properties:
-    """Without a schema every name is an optional property of any JSON value, open to everybody."""
+    """Without a schema every name is an optional property with any JSON value, and every actor may set it."""
     problem = json_problem(given)
     if problem is not None:
         run.refuse("", f"expected object, got {problem}")
@@ -114,7 +114,7 @@ def _merge_free_form(given: Properties, before: Properties, run: Evaluation) -> 
 
 
 def fill(properties: Properties, references: Mapping[str, str]) -> Properties:
-    """The properties with the vault's reference (by path) in place of each value that was sealed."""
+    """Replaces each `SecretSlot` by the vault reference of its path."""
     return {name: _filled(value, references) for name, value in properties.items()}
 
 

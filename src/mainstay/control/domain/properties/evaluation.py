@@ -1,4 +1,4 @@
-"""One pass of the engine over one request: it collects faults, questions, secrets and what was made for the caller."""
+"""One pass of the engine over one request. It collects faults, questions, secrets, pool values and value sources."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ValueSource(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SecretSlot:
-    """Stands in the properties where the vault's reference will stand once the value is sealed."""
+    """Takes the place of a secret in the properties until the value is sealed and has a vault reference."""
 
     path: str
     schema_path: str
@@ -58,7 +58,7 @@ class CollectedQuestions:
     secrets: dict[str, SecretQuestion] = field(default_factory=dict)
 
     def questions(self) -> Questions:
-        """All that was asked in the first pass."""
+        """All questions of the first pass."""
         return Questions(
             frozenset(self.services),
             frozenset(self.option_types),
@@ -68,21 +68,21 @@ class CollectedQuestions:
 
 
 class Evaluation:
-    """The engine's notebook, and the `Outside` that rules see."""
+    """The state of a pass, and the `Lookups` that rules use."""
 
-    def __init__(self, situation: EvaluationContext, answers: Answers | None) -> None:
-        self.situation = situation
+    def __init__(self, context: EvaluationContext, answers: Answers | None) -> None:
+        self.context = context
         self.answers = answers
-        # None while a default or a generated value is applied: those are not judged.
-        self.actor: Actor | None = situation.actor
+        # None while a default or a generated value is applied: authorizers do not apply to those.
+        self.actor: Actor | None = context.actor
         self.faults: list[PathFault] = []
-        self.made: dict[str, ValueSource] = {}
+        self.sources: dict[str, ValueSource] = {}
         self.secrets: list[SecretSlot] = []
         self.takes: list[PoolTake] = []
         self.counted: list[tuple[Properties, str]] = []
-        # None as long as nothing was asked.
+        # None: no questions so far.
         self.asked: CollectedQuestions | None = None
-        # Vault references that the service already holds, by schema path; a user may send back only these.
+        # Vault references that the service already has, by schema path; a user may send back only these.
         self.own_references: Mapping[str, set[str]] = {}
 
     def seal(self, slot: SecretSlot) -> SecretSlot:
@@ -90,11 +90,11 @@ class Evaluation:
         return slot
 
     def count(self, container: Properties, name: str) -> None:
-        """A value that is not known stands in the container for as long as the decision takes."""
+        """Marks an unknown value in the container, to be removed after the decision."""
         self.counted.append((container, name))
 
     def refuse(self, path: str, message: str) -> Unknown:
-        """Notes the fault; what is returned stands for the value, which is then neither set nor compared."""
+        """Records the fault. The returned marker takes the place of the value, which is neither set nor compared."""
         self.faults.append(PathFault(path, message))
         return Unknown.COUNTED
 

@@ -1,7 +1,7 @@
-"""Says a property schema again as JSON Schema 2020-12, as far as that language goes: what a user may send at creation.
+"""Exports a property schema as JSON Schema 2020-12: what a user may send at creation.
 
-Null means "not given", so an optional property also takes null. Who may set a property, references, options and pools
-are not for JSON Schema to say; such properties are marked `readOnly` or described by their type alone."""
+Null means "not given", so an optional property also accepts null. JSON Schema cannot express authorizers, references,
+options and pools; such properties are marked `readOnly` or described by their type alone."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def _object(members: tuple[PropertyDeclaration, ...]) -> Properties:
         "properties": {member.name: _member(member) for member in members},
         "additionalProperties": False,
     }
-    required = [member.name for member in members if _is_demanded(member)]
+    required = [member.name for member in members if _is_required(member)]
     return {**exported, "required": required} if required else exported
 
 
-def _is_demanded(declared: PropertyDeclaration) -> bool:
-    """At creation, of the user: what is made by the schema, or set by others, need not be sent."""
-    return declared.required and not _is_made(declared) and Actor.USER in declared.actors
+def _is_required(declared: PropertyDeclaration) -> bool:
+    """Whether the user must send it at creation: not if it has a default or a generator, or others set it."""
+    return declared.required and not _has_own_value(declared) and Actor.USER in declared.actors
 
 
-def _is_made(declared: PropertyDeclaration) -> bool:
+def _has_own_value(declared: PropertyDeclaration) -> bool:
     return declared.default is not None or declared.generate is not None
 
 
@@ -55,9 +55,9 @@ def _member(declared: PropertyDeclaration) -> Properties:
         exported["readOnly"] = True
     if declared.secret is not None:
         exported["writeOnly"] = True
-    if not _is_demanded(declared):
+    if not _is_required(declared):
         return _or_null(exported)
-    # Null would be "not given", which only a type that takes everything has to be told.
+    # Null means "not given"; only a schema without a type must exclude it.
     return exported if "type" in exported else {**exported, "not": {"type": "null"}}
 
 
@@ -80,7 +80,7 @@ def _or_null(exported: Properties) -> Properties:
 
 
 def _enum_or_null(exported: Properties) -> Properties:
-    """Of the keywords that validators speak of, only `enum` says anything about null."""
+    """Of the keywords of validators only `enum` excludes null."""
     if isinstance(values := exported.get("enum"), list):
         exported = {**exported, "enum": [*values, None]}
     if isinstance(also := exported.get("allOf"), list):
@@ -89,15 +89,15 @@ def _enum_or_null(exported: Properties) -> Properties:
 
 
 def _relations(schema: PropertySchema, members: tuple[PropertyDeclaration, ...]) -> list[Properties]:
-    """The schema validators that can be said; the others are left to the server."""
+    """The schema validators that JSON Schema can express; the server checks the others."""
     scope = NamedProperties(members)
-    made = frozenset(declared.schema_path for declared in schema.every() if _is_made(declared))
+    provided = frozenset(declared.schema_path for declared in schema.every() if _has_own_value(declared))
 
     def present(path: str) -> Properties:
         named = scope.find(path)
-        return {} if named is None or path in made else _present(named.names)
+        return {} if named is None or path in provided else _present(named.names)
 
-    # Whether something inside an object is set can hang on defaults on the way; only plain names are said.
+    # Only top-level names: whether a nested property is set may depend on defaults of enclosing objects.
     return [
         comparison.rule.keywords(comparison.config, present)
         for comparison in schema.comparisons

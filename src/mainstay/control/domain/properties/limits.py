@@ -1,15 +1,15 @@
-"""Validators that compare a length or a number with a limit; each rule's own file says which."""
+"""Validators that compare a length or a number with a limit, for the rules in `rules/validators/`."""
 
 from __future__ import annotations
 
-from mainstay.control.domain.properties.contract import Check, Config, Outside, Placement, PropertyType, Validator
+from mainstay.control.domain.properties.contract import Check, Config, Lookups, Placement, PropertyType, Validator
 from mainstay.control.domain.values import shown
 
 NUMERIC = frozenset({PropertyType.INTEGER, PropertyType.NUMBER})
 
 
 def limit_length(name: str, kind: PropertyType, *, least: bool) -> Validator:
-    """Characters of a string or items of an array; the keyword of JSON Schema has the same name."""
+    """Limits the characters of a string or the items of an array. The JSON Schema keyword has the same name."""
 
     def compile_rule(config: Config, _placement: Placement) -> Check | None:
         limit = config.count("value")
@@ -21,13 +21,13 @@ def limit_length(name: str, kind: PropertyType, *, least: bool) -> Validator:
             f"{kind} length %d exceeds maximum {limit}",
         )
 
-        # Written out twice: a test by way of a variable operator would cost as much again.
-        def check_least(value: object, _outside: Outside) -> str | None:
+        # Two functions, because a variable operator would take twice the time.
+        def check_least(value: object, _lookups: Lookups) -> str | None:
             if (length := len(value)) < limit:  # type: ignore[arg-type]
                 return is_less % length
             return None
 
-        def check_greatest(value: object, _outside: Outside) -> str | None:
+        def check_greatest(value: object, _lookups: Lookups) -> str | None:
             if (length := len(value)) > limit:  # type: ignore[arg-type]
                 return exceeds % length
             return None
@@ -46,12 +46,12 @@ def limit_value(name: str, keyword: str, *, least: bool) -> Validator:
         limit_shown = shown(limit)
         show = placement.shown
 
-        def check_least(value: object, _outside: Outside) -> str | None:
+        def check_least(value: object, _lookups: Lookups) -> str | None:
             if value < limit:  # type: ignore[operator]
                 return f"value {show(value)} is less than minimum {limit_shown}"
             return None
 
-        def check_greatest(value: object, _outside: Outside) -> str | None:
+        def check_greatest(value: object, _lookups: Lookups) -> str | None:
             if value > limit:  # type: ignore[operator]
                 return f"value {show(value)} exceeds maximum {limit_shown}"
             return None

@@ -1,4 +1,4 @@
-"""How a schema validator names properties (`databaseConfig.port`) and finds their values in a document."""
+"""Property paths in schema validators (`databaseConfig.port`): parsing, and the values in a document."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mainstay.control.domain.values import Properties
 
 
 def find_value(properties: Properties, named: NamedProperty) -> object | None:
-    """The value; None where the property or an object around it is not set, or where the value is not known."""
+    """The value. None: the property or an enclosing object is not set, or the value is unknown."""
     value = _walk(properties, named)
     return None if isinstance(value, Unknown) else value
 
@@ -51,13 +51,13 @@ def _resolve(config: Config, key: str, path: str, scope: PropertyScope, *, compa
     if named is None:
         config.fault(key, f"unknown property '{path}'")
     elif compared and named.secret:
-        # The verdict would tell what the secret is, and the stored value is only a reference to it.
+        # The result would reveal the secret, and the stored value is only a reference to it.
         config.fault(key, f"'{path}' is a secret, so its value cannot be compared")
         return None
     return named
 
 
 def named_paths(config: Mapping[str, object]) -> list[str]:
-    """The properties that a checked configuration names, each once."""
+    """The properties that a checked configuration names, without duplicates."""
     paths = config["properties"]
     return list(dict.fromkeys(paths)) if isinstance(paths, list) else []

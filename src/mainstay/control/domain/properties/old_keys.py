@@ -1,4 +1,4 @@
-"""The older spelling of a definition (`source`, `updatable`, `updatableIn`, `servicePoolType`), read as the newer one."""
+"""Translates the older keys of a definition: `source`, `updatable`, `updatableIn`, `servicePoolType`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def immutable(definition: Properties, path: str, faults: list[PathFault], *, wri
 def permissions(
     definition: Properties, written: Iterable[Permission], path: str, faults: list[PathFault]
 ) -> tuple[Permission, ...]:
-    """What the old keys add to the authorizers that were written; saying the same twice is fine."""
+    """The permissions that the old keys add to the declared authorizers. Equal declarations are allowed."""
     written = tuple(written)
     return (*_of_actors(definition, written, path, faults), *_of_states(definition, written, path, faults))
 
@@ -52,7 +52,7 @@ def _of_actors(
     for key, actor in wanted.items():
         if actors is not None and actors != (actor,):
             faults.append(
-                PathFault(locate(path, key), f"{key} contradicts who may set the property: [{', '.join(actors)}]")
+                PathFault(locate(path, key), f"{key} contradicts the actors of the property: [{', '.join(actors)}]")
             )
         else:
             actors = (actor,)
@@ -69,7 +69,7 @@ def _of_states(
         if states is not None:
             faults.append(PathFault(locate(path, "updatableIn"), "updatableIn needs updatable 'statuses'"))
         return []
-    # Its own faults would speak of a key that nobody wrote.
+    # Drops the rule's own faults: they would name a key that is not in the document.
     permission = state.compile_rule(Config("updatable", {"allowedStates": states}, path, []))
     if permission is None:
         faults.append(
@@ -87,7 +87,7 @@ def _of_states(
 
 
 def generator(definition: Properties, path: str, faults: list[PathFault]) -> tuple[object, str] | None:
-    """The generator and the path to speak of it; None if there is none."""
+    """The generator and its path for faults. None: there is none."""
     written = definition.get("generator")
     pool_type = definition.get("servicePoolType")
     if pool_type is None:

@@ -1,4 +1,4 @@
-"""Turns a schema document into a `PropertySchema`, or refuses it with every fault and its path."""
+"""Parses a schema document into a `PropertySchema`, or refuses it with all faults and their paths."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mainstay.control.domain.properties.schema import FREE_FORM, PropertyCompari
 from mainstay.control.domain.refusals import InvalidDefinition
 from mainstay.control.domain.values import Properties, json_problem, shown, type_name
 
-# A schema is walked by recursion; a bound by name is better than Python's.
+# Parsing is recursive, and Python's own limit depends on the depth of the caller.
 MAX_SCHEMA_DEPTH = 32
 MAX_DEFINITIONS = 10_000
 
@@ -61,7 +61,7 @@ def parse_property_schema(
     purpose: Purpose = Purpose.SERVICE,
     states: frozenset[str] | None = None,
 ) -> PropertySchema:
-    """`states` are the lifecycle's; None leaves the states that authorizers name unchecked."""
+    """`states` are those of the lifecycle. None: the states in authorizers are not checked."""
     if document is None:
         return FREE_FORM
     problem = json_problem(document)
@@ -77,7 +77,7 @@ def parse_property_schema(
 
 
 def _is_wrapped(document: Mapping[str, object]) -> bool:
-    """`{properties, validators}` rather than a flat map; a property may itself be called `properties`."""
+    """`{properties, validators}` instead of a flat map. A property may itself be named `properties`."""
     keys = {key for key, value in document.items() if value is not None}
     inner = document.get("properties")
     if not keys <= {"properties", "validators"}:
@@ -87,7 +87,7 @@ def _is_wrapped(document: Mapping[str, object]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a definition stands: in the schema, in every document, how deep, and inside what."""
+    """The place of a definition: its path in the schema and in documents, its depth, and what it inherits."""
 
     definition_path: str
     schema_path: str
@@ -99,7 +99,7 @@ class _Place:
 
 @dataclass(slots=True)
 class _Rules:
-    """The validators of one property while they are read."""
+    """Collects the validators of one property."""
 
     typed: bool
     checks: list[Check] = field(default_factory=list)
@@ -144,7 +144,7 @@ class _Reader:
                 continue
             self.definitions += 1
             if self.definitions > MAX_DEFINITIONS:
-                self.fault(definition_path, f"there are more than {MAX_DEFINITIONS} definitions in the schema")
+                self.fault(definition_path, f"the schema has more than {MAX_DEFINITIONS} definitions")
                 break
             place = _Place(
                 locate(definition_path, name), locate(schema_path, name), name, depth, inherited, in_items=in_items
@@ -176,7 +176,7 @@ class _Reader:
         inherited = place.inherited if explicit is None else explicit
         members = self.read_nested(definition, declared_type, place, inherited)
         items = self.read_items(definition, declared_type, place, inherited)
-        actors, judges = _judges(permissions, explicit, place.inherited, members)
+        actors, effective = _effective_permissions(permissions, explicit, place.inherited, members)
         declared = PropertyDeclaration(
             name=place.name,
             schema_path=place.schema_path,
@@ -189,7 +189,7 @@ class _Reader:
             default=definition.get("default"),
             permissions=permissions,
             actors=actors,
-            judges=tuple(permission.judge for permission in judges),
+            authorizations=tuple(permission.authorize for permission in effective),
             secret=secret,
             generate=generate,
             pool_type=pool_type,
@@ -315,7 +315,7 @@ class _Reader:
             self.fault(locate(entry_path, "type"), f"unknown validator '{name}'")
             return
         if rule.fits is not None and placement.type not in rule.fits:
-            # Of a type that nobody knows nothing more can be said.
+            # For an unknown type this would be a second fault with the same cause.
             if rules.typed:
                 self.fault(locate(entry_path, "type"), f"validator {name} does not fit type {placement.type}")
             return
@@ -393,8 +393,8 @@ class _Reader:
         if rule.service_only and self.purpose is not Purpose.SERVICE:
             self.fault(path, f"generator {name} cannot be used in an {self.purpose.value}")
         if rule.pool_type is not None and place.in_items:
-            # An item has no lasting place, so nobody could say whose value it is once the array is replaced.
-            self.fault(path, f"generator {name} cannot stand inside array items")
+            # The index of an item may change, so the owner of the value would be lost when the array is replaced.
+            self.fault(path, f"generator {name} cannot be used in array items")
         before = len(self.faults)
         config = Config(name, values, config_path, self.faults)
         generate = rule.compile(config, placement)
@@ -460,21 +460,21 @@ class _Reader:
 
 
 def _explicit_actors(permissions: tuple[Permission, ...]) -> tuple[Actor, ...] | None:
-    """Who passes every actor rule that was written; None if none was."""
+    """The actors that pass every declared rule about actors. None: there is no such rule."""
     written = [permission.actors for permission in permissions if permission.actors is not None]
     if not written:
         return None
     return tuple(actor for actor in written[0] if all(actor in actors for actors in written))
 
 
-def _judges(
+def _effective_permissions(
     permissions: tuple[Permission, ...],
     explicit: tuple[Actor, ...] | None,
     inherited: tuple[Actor, ...],
     members: tuple[PropertyDeclaration, ...] | None,
 ) -> tuple[frozenset[Actor], tuple[Permission, ...]]:
-    """Without a written rule a property is as open as the object it stands in, and the outermost is the user's.
-    An object is also open to whoever may set something inside: the members judge the rest."""
+    """Without a rule about actors a property has the actors of its enclosing object, and at the top level the user.
+    An object also admits the actors of its members; their own rules then apply."""
     if explicit is not None:
         return frozenset(explicit), permissions
     allowed = set(inherited).union(*(member.actors for member in members or ()))
@@ -483,7 +483,7 @@ def _judges(
 
 
 def _add_keywords(keywords: Properties, more: Properties) -> None:
-    """Two rules of one kind both hold, so the second is said beside the first instead of over it."""
+    """Two rules of one kind both apply, so the second goes to `allOf` instead of replacing the first."""
     if keywords.keys().isdisjoint(more):
         keywords.update(more)
     else:

@@ -1,4 +1,4 @@
-"""Who set each value, and why: told for the values that a change has touched."""
+"""The origin of each value that a change has set: the actor and the source."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Origin:
 
 
 def provenance(schema: PropertySchema, before: Properties, accepted: Accepted, actor: Actor) -> dict[str, Origin]:
-    """By path. Members of objects count one by one; an array or a free-form value counts as one."""
+    """By path. Members of objects have their own origin; an array or a free-form value has one."""
     old = {value.path: value for value in values_in(schema, before)}
     return {
         value.path: _origin(value, accepted, actor)
@@ -29,8 +29,8 @@ def provenance(schema: PropertySchema, before: Properties, accepted: Accepted, a
 
 
 def _origin(value: StoredValue, accepted: Accepted, actor: Actor) -> Origin:
-    """What stands in an object that was made as a whole was made with it."""
-    for path in (value.path, *value.around):
-        if path in accepted.made:
-            return Origin(Actor.SYSTEM, accepted.made[path])
+    """Values in an object that was generated or defaulted as a whole have its origin."""
+    for path in (value.path, *value.enclosing):
+        if path in accepted.sources:
+            return Origin(Actor.SYSTEM, accepted.sources[path])
     return Origin(actor, ValueSource.GIVEN)

@@ -1,4 +1,4 @@
-"""Looks a property schema over: what can never be set, and rules that speak of states nobody comes to."""
+"""Findings about a property schema: properties that can never be set, unreachable states, secrets with a default."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mainstay.control.domain.properties.contract import Actor
 from mainstay.control.domain.properties.declaration import PropertyDeclaration
 from mainstay.control.domain.properties.schema import PropertySchema
 
-# Nobody sends a request as the system: it sets values only through generators and defaults.
+# The system sends no requests; it sets values only through generators and defaults.
 REQUESTERS = frozenset({Actor.USER, Actor.AGENT})
 
 
@@ -24,7 +24,7 @@ def report_properties(schema: PropertySchema, reachable_states: frozenset[str]) 
 
 
 def _unsettable(declared: PropertyDeclaration, outer: frozenset[Actor]) -> Iterator[Finding]:
-    """A value gets in only past the rules of every object around it."""
+    """A value must pass the rules of every enclosing object."""
     open_to = outer & declared.actors
     if declared.default is not None:
         return
@@ -32,7 +32,7 @@ def _unsettable(declared: PropertyDeclaration, outer: frozenset[Actor]) -> Itera
         yield Finding(
             "unsettable-property",
             f"property {declared.schema_path}",
-            "nobody can ever set it: no user or agent may, and it has neither default nor generator",
+            "it can never be set: no user or agent may set it, and it has no default and no generator",
         )
         return
     for inner in (*(declared.members or ()), *((declared.items,) if declared.items is not None else ())):
@@ -55,5 +55,5 @@ def _open_secrets(declared: PropertyDeclaration) -> Iterator[Finding]:
         yield Finding(
             "open-secret",
             f"property {declared.schema_path}",
-            "the default of this secret can be read by everybody who can read the service type",
+            "every caller that can read the service type can read the default of this secret",
         )

@@ -1,4 +1,4 @@
-"""A property schema as a value: the declared properties, their closures and the rules between them."""
+"""A property schema as a value: the declared properties, their closures, and the rules between properties."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mainstay.control.domain.properties.declaration import PropertyDeclaration
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PropertyComparison:
-    """A schema validator, compiled, with what the export needs to say it again."""
+    """A compiled schema validator, with its configuration for the export."""
 
     rule: SchemaValidator
     config: Mapping[str, object]
@@ -22,16 +22,16 @@ class PropertyComparison:
 
 @dataclass(frozen=True, eq=False)
 class PropertySchema:
-    """What a service type demands. `members` None is free-form; empty means that no property is allowed."""
+    """`members` None: free-form. Empty: no property is allowed."""
 
-    # The document exactly as it came in, in its own shape.
+    # The document as it was given.
     source: object
     members: tuple[PropertyDeclaration, ...] | None
     comparisons: tuple[PropertyComparison, ...] = ()
 
     @cached_property
     def root(self) -> Members:
-        """The compiled form; made once, at the first use."""
+        """The compiled form, built at the first use."""
         return compile_members(self.members or ())
 
     def every(self) -> Iterator[PropertyDeclaration]:

@@ -1,4 +1,4 @@
-"""Reads what a schema says about properties that are stored: secrets, pool values, references, and whether they fit."""
+"""Walks stored properties along their schema: values, secrets, pool values and references."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class StoredReference:
 
 @dataclass(frozen=True, slots=True)
 class StoredValue:
-    """A value that stands for itself, with the paths of the objects around it, the innermost first."""
+    """A stored value with the paths of the enclosing objects, the innermost first."""
 
     path: str
     value: object
-    around: tuple[str, ...]
+    enclosing: tuple[str, ...]
 
 
 def values_in(schema: PropertySchema, properties: Properties) -> Iterator[StoredValue]:
-    """Every value that is set: members of described objects one by one, everything else whole."""
+    """Every value that is set: the members of declared objects separately, any other value as a whole."""
     if schema.members is None:
         yield from (StoredValue(locate("", name), value, ()) for name, value in properties.items())
     else:
@@ -37,19 +37,19 @@ def values_in(schema: PropertySchema, properties: Properties) -> Iterator[Stored
 
 
 def _values(
-    members: tuple[PropertyDeclaration, ...], properties: Properties, parent: str, around: tuple[str, ...]
+    members: tuple[PropertyDeclaration, ...], properties: Properties, parent: str, enclosing: tuple[str, ...]
 ) -> Iterator[StoredValue]:
     for member in members:
         value = properties.get(member.name)
         path = locate(parent, member.name)
         if member.members is not None and isinstance(value, dict):
-            yield from _values(member.members, value, path, (path, *around))
+            yield from _values(member.members, value, path, (path, *enclosing))
         elif value is not None:
-            yield StoredValue(path, value, around)
+            yield StoredValue(path, value, enclosing)
 
 
 def secrets_in(schema: PropertySchema, properties: Properties) -> tuple[tuple[PropertyDeclaration, str], ...]:
-    """Every vault reference, with the property that it belongs to."""
+    """Every vault reference, with its declaration."""
     found = _leaves(schema, properties, lambda declared: declared.secret is not None)
     return tuple((declared, value) for declared, _, value in found if isinstance(value, str))
 
@@ -65,7 +65,7 @@ def pool_values_in(schema: PropertySchema, properties: Properties) -> tuple[Pool
 
 
 def without_secrets(schema: PropertySchema, properties: Properties, *kinds: SecretKind) -> Properties:
-    """The properties once secrets of these kinds are gone from the vault: theirs are then absent."""
+    """The properties without secrets of these kinds."""
     if schema.members is None:
         return properties
     return _without(schema.members, properties, frozenset(kinds))

@@ -1,4 +1,4 @@
-"""What an update or an agent's report makes of stored properties: only what differs is judged, and the rest is kept."""
+"""Merges an update or an agent's report into stored properties. Rules apply only to values that differ."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from mainstay.control.domain.properties.compile import (
     MISSING,
     Members,
     Node,
+    refuse_unauthorized,
     refuse_unknown,
-    refused,
     run_checks,
 )
 from mainstay.control.domain.properties.contract import EvaluationContext, Operation, SecretKind, Unknown
@@ -21,8 +21,8 @@ from mainstay.foundation.vault import VAULT_PREFIX
 
 
 def revise_root(root: Members, given: Properties, stored: Properties, run: Evaluation) -> Properties:
-    # An update that changes nothing demands nothing and makes nothing; a report must still see what is owed.
-    if run.situation.operation is Operation.UPDATE and not _changes_members(root, given, stored, run, "", merge=True):
+    # An update without changes requires and generates nothing; a report must still contain the agent's properties.
+    if run.context.operation is Operation.UPDATE and not _changes_members(root, given, stored, run, "", merge=True):
         return stored
     return _revise_members(root, given, stored, run, "", merge=True)
 
@@ -37,12 +37,12 @@ def find_own_references(schema: PropertySchema, stored: Properties) -> dict[str,
 def _revise_members(
     members: Members, given: Properties, stored: Properties, run: Evaluation, outer: str, *, merge: bool
 ) -> Properties:
-    """With `merge` what was not given is kept; without it the object stands for the old one, as inside arrays."""
+    """With `merge`, members that were not given are kept; without, the object replaces the old one, as in arrays."""
     names = members.names
     if not given.keys() <= names:
         left_over = {name for name in given if merge and _is_left_over(name, given, stored, names)}
         refuse_unknown(given, names | left_over, run, outer + members.path)
-    # What an older schema allowed stays until somebody removes it.
+    # Properties of an older schema stay until they are removed.
     out: Properties = {name: value for name, value in stored.items() if name not in names} if merge else {}
     for name, member in members.nodes.items():
         value, old = given.get(name), stored.get(name)
@@ -51,18 +51,18 @@ def _revise_members(
         elif not merge and value is None and old is None and member.declared.default is not None:
             member.absent(run, outer, out)  # type: ignore[misc]  # (a default always has its closure)
         else:
-            _revise_member(member, _said(member, value, old, merge=merge), old, run, outer, out, merge=merge)
+            _revise_member(member, _wanted_value(member, value, old, merge=merge), old, run, outer, out, merge=merge)
     return out
 
 
 def _is_left_over(name: str, given: Properties, stored: Properties, names: frozenset[str]) -> bool:
-    """A value that an older schema allowed and that is sent back as it is stored: nobody gave it."""
+    """A value of an older schema that is sent back unchanged does not count as given."""
     return name not in names and name in stored and equal(given[name], stored[name])
 
 
-def _said(node: Node, value: object, old: object, *, merge: bool) -> object:
-    """What a request says of a member. Where the object around it is replaced, silence means the default; what is
-    always made stays, because the request could not have left it empty."""
+def _wanted_value(node: Node, value: object, old: object, *, merge: bool) -> object:
+    """The value that a request wants for a member. In a replaced object a missing member gets its default; a generated
+    value stays, because it cannot be empty."""
     if value is not None or merge:
         return value
     return node.declared.default if node.make is None else old
@@ -76,8 +76,8 @@ def _keep(node: Node, old: object, run: Evaluation, outer: str, out: Properties)
 
 
 def _kept(node: Node, old: object, run: Evaluation, outer: str) -> object:
-    """A stored value that stays as it is. What the agent owes may be inside it: that falls due with the last step."""
-    if run.situation.last_step:
+    """A stored value that does not change. The last step requires the agent's properties inside of it."""
+    if run.context.last_step:
         if node.members is not None and isinstance(old, dict):
             return _revise_members(node.members, {}, old, run, outer, merge=True)
         if node.items is not None and isinstance(old, list):
@@ -88,18 +88,18 @@ def _kept(node: Node, old: object, run: Evaluation, outer: str) -> object:
 
 def _leave_unset(node: Node, run: Evaluation, outer: str, out: Properties) -> None:
     declared = node.declared
-    if node.make is not None and run.situation.operation is Operation.UPDATE:
+    if node.make is not None and run.context.operation is Operation.UPDATE:
         node.make(run, outer, out)
-    elif declared.required and _is_still_demanded(declared, run.situation):
+    elif declared.required and _is_still_required(declared, run.context):
         run.refuse(outer + node.path, MISSING)
 
 
-def _is_still_demanded(declared: PropertyDeclaration, situation: EvaluationContext) -> bool:
+def _is_still_required(declared: PropertyDeclaration, context: EvaluationContext) -> bool:
     if declared.secret is SecretKind.EPHEMERAL:
         return False
     if declared.agent_only:
-        return situation.operation is Operation.REPORT and situation.create_run and situation.last_step
-    return situation.operation is Operation.UPDATE
+        return context.operation is Operation.REPORT and context.create_run and context.last_step
+    return context.operation is Operation.UPDATE
 
 
 def _revise_member(
@@ -114,7 +114,7 @@ def _revise_member(
     if not _changes(node, value, old, run, outer, merge=merge):
         out[name] = _kept(node, old, run, outer)
         return
-    if refused(declared, run, path):
+    if refuse_unauthorized(declared, run, path):
         out[name] = Unknown.COUNTED
         return
     if declared.immutable and _breaks_immutable(node, value, old, run, outer, merge=merge):
@@ -130,7 +130,7 @@ def _set_first(node: Node, value: object, run: Evaluation, outer: str, out: Prop
     declared = node.declared
     if value is None:
         _leave_unset(node, run, outer, out)
-    elif refused(declared, run, outer + node.path):
+    elif refuse_unauthorized(declared, run, outer + node.path):
         out[declared.name] = Unknown.COUNTED
     else:
         out[declared.name] = node.admit(value, run, outer)
@@ -139,16 +139,16 @@ def _set_first(node: Node, value: object, run: Evaluation, outer: str, out: Prop
 def _clear(node: Node, old: object, run: Evaluation, outer: str, out: Properties) -> None:
     declared = node.declared
     if node.make is not None:
-        # A value that is always made cannot be empty: clearing it asks for another.
+        # A generated value cannot be empty: clearing it generates another.
         node.make(run, outer, out)
     elif declared.required and declared.secret is not SecretKind.EPHEMERAL:
         out[declared.name] = run.refuse(outer + node.path, MISSING)
     else:
-        _judge_loss(node, old, run, outer)
+        _authorize_removal(node, old, run, outer)
 
 
-def _judge_loss(node: Node, old: object, run: Evaluation, outer: str) -> None:
-    """Whoever removes an object removes what is inside, so every member that is set must allow it."""
+def _authorize_removal(node: Node, old: object, run: Evaluation, outer: str) -> None:
+    """Removing an object removes its members, so the rules of every member that is set must allow it."""
     if node.members is None or not isinstance(old, dict):
         return
     for name, member in node.members.nodes.items():
@@ -156,12 +156,12 @@ def _judge_loss(node: Node, old: object, run: Evaluation, outer: str) -> None:
             continue
         declared = member.declared
         path = outer + member.path
-        if refused(declared, run, path):
+        if refuse_unauthorized(declared, run, path):
             continue
         if declared.immutable:
             run.refuse(path, f"{path}: {IMMUTABLE}")
         else:
-            _judge_loss(member, old[name], run, outer)
+            _authorize_removal(member, old[name], run, outer)
 
 
 def _replace(node: Node, value: object, old: object, run: Evaluation, outer: str, *, merge: bool) -> object:
@@ -185,7 +185,7 @@ def _replace(node: Node, value: object, old: object, run: Evaluation, outer: str
 def _replace_items(
     node: Node, items: Node, value: list[object], old: list[object], run: Evaluation, outer: str
 ) -> list[object]:
-    """An array is replaced whole; but an item that was there before was not given by anybody now."""
+    """An array is replaced as a whole, but unchanged items do not count as given."""
     path = outer + node.path
     known = {canonical(item) for item in old}
     before = len(run.faults)
@@ -194,7 +194,7 @@ def _replace_items(
         where = f"{path}[{index}]"
         if canonical(item) in known:
             out.append(_kept(items, item, run, where))
-        elif refused(items.declared, run, where):
+        elif refuse_unauthorized(items.declared, run, where):
             continue
         elif index < len(old):
             out.append(_replace(items, item, old[index], run, where, merge=False))
@@ -206,14 +206,14 @@ def _replace_items(
 
 
 def _changes(node: Node, value: object, old: object, run: Evaluation, outer: str, *, merge: bool) -> bool:
-    """Whether the value differs from what is stored; for an object that merges only the members that are given count."""
+    """Whether the value differs from the stored one. With `merge` only the given members of an object count."""
     if value is None or old is None:
         return value is not old
     declared = node.declared
     if declared.secret is not None and isinstance(old, str):
         if isinstance(value, str) and value.startswith(VAULT_PREFIX):
             return value != old
-        # The vault is asked only about what it could have stored.
+        # Asks the vault only about values that it could have stored.
         return json_problem(value) is not None or not run.same_secret(outer + node.path, old, value)
     if node.members is not None and isinstance(value, dict) and isinstance(old, dict):
         return _changes_members(node.members, value, old, run, outer, merge=merge)
@@ -224,21 +224,23 @@ def _changes_members(
     members: Members, given: Properties, stored: Properties, run: Evaluation, outer: str, *, merge: bool
 ) -> bool:
     changed = False
-    # Every member is looked at even after a first difference, so that all secrets are asked about in one pass.
+    # Continues after the first difference, so that one pass asks about all secrets.
     for name in given if merge else {**given, **members.nodes}:
         member, old = members.nodes.get(name), stored.get(name)
         if member is None:
             changed = changed or not (merge and _is_left_over(name, given, stored, members.names))
-        elif _changes(member, _said(member, given.get(name), old, merge=merge), old, run, outer, merge=merge):
+        elif _changes(member, _wanted_value(member, given.get(name), old, merge=merge), old, run, outer, merge=merge):
             changed = True
     return changed
 
 
 def _breaks_immutable(node: Node, value: object, old: object, run: Evaluation, outer: str, *, merge: bool) -> bool:
-    """An ephemeral secret leaves its object when the run ends; giving it again does not change the object."""
+    """An ephemeral secret is removed when the run ends; giving it again does not change an immutable object."""
     if node.members is None or not isinstance(value, dict) or not isinstance(old, dict):
         return True
-    passing = {name for name, member in node.members.nodes.items() if member.declared.secret is SecretKind.EPHEMERAL}
-    lasting = {name: item for name, item in value.items() if name not in passing}
-    stored = {name: item for name, item in old.items() if name not in passing}
+    ephemeral = {
+        name for name, member in node.members.nodes.items() if member.declared.secret is SecretKind.EPHEMERAL
+    }
+    lasting = {name: item for name, item in value.items() if name not in ephemeral}
+    stored = {name: item for name, item in old.items() if name not in ephemeral}
     return _changes_members(node.members, lasting, stored, run, outer, merge=merge)

@@ -1,1 +1,1 @@
-"""One file is one generator: `RULE` makes a value where none was given."""
+"""Generators, one per file: `RULE` generates a value if none was given."""

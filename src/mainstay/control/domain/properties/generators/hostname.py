@@ -7,7 +7,7 @@ from mainstay.control.domain.properties.contract import (
     Generate,
     GenerationFailed,
     Generator,
-    Outside,
+    Lookups,
     Placement,
     PropertyType,
     Unknown,
@@ -20,14 +20,14 @@ def _compile_rule(config: Config, _placement: Placement) -> Generate | None:
         return None
     prefix = config.string("prefix")
 
-    def generate(_path: str, current: object, outside: Outside) -> object:
+    def generate(_path: str, current: object, lookups: Lookups) -> object:
         if current is not None:
             return current
-        if outside.situation.service_id is None:
-            if outside.situation.dry:
+        if lookups.context.service_id is None:
+            if lookups.context.dry:
                 return Unknown.COUNTED
             raise GenerationFailed("hostname generator requires service context")
-        return f"{prefix}-{outside.situation.service_id}"
+        return f"{prefix}-{lookups.context.service_id}"
 
     return generate
 

@@ -9,7 +9,7 @@ from mainstay.control.domain.properties.contract import (
     Generate,
     GenerationFailed,
     Generator,
-    Outside,
+    Lookups,
     Placement,
     PoolQuestion,
     PropertyType,
@@ -23,16 +23,16 @@ def _compile_rule(config: Config, placement: Placement) -> Generate | None:
         return None
     if placement.secret:
         config.fault(
-            "poolType", "a pool keeps its values in the open, so a property with a pool generator cannot be a secret"
+            "poolType", "pool values are not encrypted, so a property with a pool generator cannot be a secret"
         )
         return None
 
-    def generate(path: str, current: object, outside: Outside) -> object:
-        if outside.situation.agent_id is None:
-            if outside.situation.dry:
+    def generate(path: str, current: object, lookups: Lookups) -> object:
+        if lookups.context.agent_id is None:
+            if lookups.context.dry:
                 return Unknown.COUNTED if current is None else current
             raise GenerationFailed("pool generator requires service context")
-        return outside.pool_value(PoolQuestion(path, pool_type, placement.type, current))
+        return lookups.pool_value(PoolQuestion(path, pool_type, placement.type, current))
 
     return generate
 

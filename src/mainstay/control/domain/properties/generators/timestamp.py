@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC
 
-from mainstay.control.domain.properties.contract import Config, Generate, Generator, Outside, Placement, PropertyType
+from mainstay.control.domain.properties.contract import Config, Generate, Generator, Lookups, Placement, PropertyType
 
 
-def _generate(_path: str, current: object, outside: Outside) -> object:
+def _generate(_path: str, current: object, lookups: Lookups) -> object:
     if current is not None:
         return current
-    return outside.situation.now.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return lookups.context.now.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _compile_rule(_config: Config, _placement: Placement) -> Generate:

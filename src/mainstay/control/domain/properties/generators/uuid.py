@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from mainstay.control.domain.properties.contract import Config, Generate, Generator, Outside, Placement, PropertyType
+from mainstay.control.domain.properties.contract import Config, Generate, Generator, Lookups, Placement, PropertyType
 
 
-def _generate(path: str, current: object, outside: Outside) -> object:
+def _generate(path: str, current: object, lookups: Lookups) -> object:
     if current is not None:
         return current
-    number = int.from_bytes(outside.situation.random_bytes(path)[:16], "big")
+    number = int.from_bytes(lookups.context.random_bytes(path)[:16], "big")
     # The version and variant bits of RFC 9562.
     number = number & ~(0xF << 76) | 4 << 76
     number = number & ~(0x3 << 62) | 2 << 62

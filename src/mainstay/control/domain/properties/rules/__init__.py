@@ -1,1 +1,1 @@
-"""One file is one rule: the folder says its kind, `RULE` is the rule, and nothing else has to be touched to add one."""
+"""Rules, one per file with `RULE`; the folder is the kind. `control/rulebook.py` finds them."""

@@ -1,1 +1,1 @@
-"""Who may set a value, and when. They judge only what comes in a request."""
+"""Authorizers: which actor may set a value, and in which states. They apply only to values in a request."""

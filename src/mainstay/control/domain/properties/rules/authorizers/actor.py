@@ -1,4 +1,4 @@
-"""`actor {actors}`: who may set the property."""
+"""`actor {actors}`: the actors that may set the property."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ KNOWN = tuple(Actor)
 def permit(actors: tuple[Actor, ...]) -> Permission:
     message = f"property can only be set by: [{', '.join(actors)}]"
 
-    def judge(situation: EvaluationContext) -> str | None:
-        return None if situation.actor in actors else message
+    def authorize(context: EvaluationContext) -> str | None:
+        return None if context.actor in actors else message
 
-    return Permission(judge, actors=actors)
+    return Permission(authorize, actors=actors)
 
 
 def _compile_rule(config: Config) -> Permission | None:

@@ -11,12 +11,12 @@ def compile_rule(config: Config) -> Permission | None:
         return None
     allowed = frozenset(states)
 
-    def judge(situation: EvaluationContext) -> str | None:
-        if situation.creating or situation.state in allowed:
+    def authorize(context: EvaluationContext) -> str | None:
+        if context.creating or context.state in allowed:
             return None
-        return f"property cannot be updated in state '{situation.state}'"
+        return f"property cannot be updated in state '{context.state}'"
 
-    return Permission(judge, states=states)
+    return Permission(authorize, states=states)
 
 
 RULE = Authorizer("state", compile_rule, service_only=True)

@@ -1,1 +1,1 @@
-"""Do the properties agree with each other? They see the merged result."""
+"""Schema validators: rules between properties, applied to the merged result."""

@@ -18,7 +18,7 @@ from mainstay.control.domain.properties.contract import (
 from mainstay.control.domain.properties.lookup import find_value, read_property
 from mainstay.control.domain.values import Properties, equal
 
-# Which relations have an order is settled when the schema is written, so what is compared here is comparable.
+# The schema is checked for types without an order, so values can be compared here.
 OPERATORS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
     "<": ("less than", operator.lt),
     "<=": ("less than or equal to", operator.le),
@@ -45,7 +45,7 @@ def _compile_rule(config: Config, scope: PropertyScope) -> Compare | None:
         return None
     if symbol not in ("==", "!=") and not _have_an_order(left, right):
         config.fault(
-            "operator", f"{left.path} and {right.path} have no order: compare numbers or strings with their like"
+            "operator", f"{left.path} and {right.path} cannot be ordered: compare two numbers or two strings"
         )
         return None
     words, relation = OPERATORS[symbol]

@@ -1,4 +1,4 @@
-"""`exactlyOne {properties}`: one of these properties is set, and only one."""
+"""`exactlyOne {properties}`: exactly one of these properties is set."""
 
 from __future__ import annotations
 

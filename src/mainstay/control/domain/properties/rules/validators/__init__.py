@@ -1,1 +1,1 @@
-"""Is one value right? Each takes a checked configuration and becomes one closure."""
+"""Validators: rules about one value, each compiled from a checked configuration into one closure."""

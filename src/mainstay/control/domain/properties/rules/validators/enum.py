@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.control.domain.properties.contract import Check, Config, Outside, Placement, Validator
+from mainstay.control.domain.properties.contract import Check, Config, Lookups, Placement, Validator
 from mainstay.control.domain.values import canonical
 
 MESSAGE = "value is not in allowed enum values"
@@ -14,7 +14,7 @@ def _compile_rule(config: Config, _placement: Placement) -> Check | None:
         return None
     allowed = frozenset(map(canonical, values))
 
-    def check(value: object, _outside: Outside) -> str | None:
+    def check(value: object, _lookups: Lookups) -> str | None:
         return None if canonical(value) in allowed else MESSAGE
 
     return check

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.control.domain.patterns import BadPattern, compile_pattern
-from mainstay.control.domain.properties.contract import Check, Config, Outside, Placement, PropertyType, Validator
+from mainstay.control.domain.properties.contract import Check, Config, Lookups, Placement, PropertyType, Validator
 
 
 def _compile_rule(config: Config, _placement: Placement) -> Check | None:
@@ -17,7 +17,7 @@ def _compile_rule(config: Config, _placement: Placement) -> Check | None:
         return None
     message = f"string does not match pattern {pattern}"
 
-    def check(value: object, _outside: Outside) -> str | None:
+    def check(value: object, _lookups: Lookups) -> str | None:
         return None if search(value) else message  # type: ignore[arg-type]
 
     return check

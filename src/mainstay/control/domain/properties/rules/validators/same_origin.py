@@ -5,7 +5,7 @@ from __future__ import annotations
 from mainstay.control.domain.properties.contract import (
     Check,
     Config,
-    Outside,
+    Lookups,
     Placement,
     PropertyType,
     ReferencedService,
@@ -15,18 +15,18 @@ from mainstay.control.domain.properties.contract import (
 ORIGINS = ("consumer", "group")
 
 
-def _require_consumer(value: object, outside: Outside) -> str | None:
-    found = outside.service(value.lower())  # type: ignore[attr-defined]
-    consumer = outside.situation.consumer_id
+def _require_consumer(value: object, lookups: Lookups) -> str | None:
+    found = lookups.service(value.lower())  # type: ignore[attr-defined]
+    consumer = lookups.context.consumer_id
     if isinstance(found, ReferencedService) and consumer is not None and found.consumer_id != consumer:
         return "referenced service must belong to the same consumer"
     return None
 
 
-def _require_group(value: object, outside: Outside) -> str | None:
-    found = outside.service(value.lower())  # type: ignore[attr-defined]
-    group = outside.situation.group_id
-    # A dry validation may not know the group yet; then there is nothing to compare with.
+def _require_group(value: object, lookups: Lookups) -> str | None:
+    found = lookups.service(value.lower())  # type: ignore[attr-defined]
+    group = lookups.context.group_id
+    # A dry validation may not know the group.
     if isinstance(found, ReferencedService) and group is not None and found.group_id != group:
         return "referenced service must belong to the same service group"
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.control.domain.properties.contract import Check, Config, Outside, Placement, Unknown, Validator
+from mainstay.control.domain.properties.contract import Check, Config, Lookups, Placement, Unknown, Validator
 from mainstay.control.domain.values import equal
 
 BAD_CONFIG = "serviceOption validator value must be a string (serviceOptionType)"
@@ -14,10 +14,10 @@ def _compile_rule(config: Config, placement: Placement) -> Check | None:
         return None
     show = placement.shown
 
-    def check(value: object, outside: Outside) -> str | None:
-        if outside.situation.provider_id is None:
+    def check(value: object, lookups: Lookups) -> str | None:
+        if lookups.context.provider_id is None:
             return "service option validation requires provider ID in context"
-        options = outside.options(option_type)
+        options = lookups.options(option_type)
         if options is None:
             return f"service option type '{option_type}' not found"
         if isinstance(options, Unknown) or any(equal(value, option) for option in options):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.control.domain.properties.contract import Check, Config, Outside, Placement, PropertyType, Validator
+from mainstay.control.domain.properties.contract import Check, Config, Lookups, Placement, PropertyType, Validator
 from mainstay.control.domain.properties.rules.validators.same_origin import read_origin
 from mainstay.control.domain.properties.rules.validators.service_type import require_type
 
@@ -14,8 +14,8 @@ def _compile_rule(config: Config, _placement: Placement) -> Check | None:
     if config.get("origin") is not None and (origin := read_origin(config, "origin")) is not None:
         checks.append(origin)
 
-    def check(value: object, outside: Outside) -> str | None:
-        return next((message for one in checks if (message := one(value, outside)) is not None), None)
+    def check(value: object, lookups: Lookups) -> str | None:
+        return next((message for each in checks if (message := each(value, lookups)) is not None), None)
 
     return check
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mainstay.control.domain.properties.contract import (
     Check,
     Config,
-    Outside,
+    Lookups,
     Placement,
     PropertyType,
     ReferencedService,
@@ -16,8 +16,8 @@ BAD_CONFIG = "serviceType validator value must be a string or array of strings"
 
 
 def require_type(names: frozenset[str]) -> Check:
-    def check(value: object, outside: Outside) -> str | None:
-        found = outside.service(value.lower())  # type: ignore[attr-defined]
+    def check(value: object, lookups: Lookups) -> str | None:
+        found = lookups.service(value.lower())  # type: ignore[attr-defined]
         if isinstance(found, ReferencedService) and found.service_type not in names:
             return "referenced service is not of the allowed service type"
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.control.domain.properties.contract import Check, Config, Outside, Placement, PropertyType, Validator
+from mainstay.control.domain.properties.contract import Check, Config, Lookups, Placement, PropertyType, Validator
 from mainstay.control.domain.values import canonical
 
 MESSAGE = "array contains duplicate items"
@@ -13,7 +13,7 @@ def _compile_rule(config: Config, _placement: Placement) -> Check | None:
     if not wanted:
         return None
 
-    def check(value: object, _outside: Outside) -> str | None:
+    def check(value: object, _lookups: Lookups) -> str | None:
         items: list[object] = value  # type: ignore[assignment]
         return MESSAGE if len(set(map(canonical, items))) < len(items) else None
 
