@@ -95,7 +95,7 @@ def test_services_show_agent_condition_and_job(shell: Shell, scenario: Scenario)
     rows = lines(done)
     assert rows[0] == ["NAME", "TYPE", "STATUS", "AGENT", "IN SYNC", "JOB", "AGE", "ID"]
     assert [row[0] for row in rows[1:]] == ["busy", "drifted"]
-    assert rows[1][5] == "create processing, 50%, file 1 of 2"
+    assert rows[1][5] == "create running, 50%, file 1 of 2"
     assert rows[2][4] == "Drifted"
     only = shell.run(scenario.consumer, "services", "--name", "drift", "--type", kind["name"], "--status", "Stopped")
     assert [row[0] for row in lines(only)[1:]] == ["drifted"]

@@ -112,6 +112,11 @@ def test_all_faults_are_reported_at_once_with_suggestions(shell: Shell, scenario
     assert f"`mainstay types {kind}` lists its properties." in done.stderr
 
 
+def test_an_invalid_name_is_not_called_a_property(shell: Shell, scenario: Scenario, kind: str) -> None:
+    done = shell.run(scenario.consumer, "order", kind, "", "-p", "cpu=1", code=2)
+    assert done.stderr == "mainstay: the server rejected the request:\n  name: expected string of length >= 1\n"
+
+
 @pytest.mark.parametrize("text", ["cpu", "=4", "db..port=1"])
 def test_a_malformed_property_is_refused(shell: Shell, scenario: Scenario, kind: str, text: str) -> None:
     assert "takes NAME=VALUE" in order(shell, scenario, kind, "-p", text, code=2).stderr

@@ -96,7 +96,10 @@ def test_an_unknown_service_lists_the_available_ones(shell: Shell, scenario: Sce
     assert "(did you mean 'shop'?)" in shell.run(scenario.consumer, "watch", "shpo", code=2).stderr
     assert "available: shop" in shell.run(scenario.consumer, "watch", "zzz", code=2).stderr
     # Services of other customers are invisible.
-    assert "there is no service yet" in shell.run(scenario.stranger, "watch", "shop", code=2).stderr
+    assert (
+        "there is no service 'shop'; there are none yet"
+        in shell.run(scenario.stranger, "watch", "shop", code=2).stderr
+    )
 
 
 def test_an_unknown_job_names_the_list_command(shell: Shell, scenario: Scenario, shop: Any) -> None:

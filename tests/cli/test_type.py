@@ -110,7 +110,7 @@ def test_a_type_is_drawn(vm: str, tmp_path: Path, capsys: pytest.CaptureFixture[
 MISTAKES: list[tuple[str, str, str]] = [
     ("t.yaml", "a: 1\na: 2\n", "t.yaml:2:1: duplicate key 'a'"),
     ("t.yaml", "a: [1\n", "t.yaml:2:1: not valid YAML: "),
-    ("t.yaml", "a: *x\n", "t.yaml:1:4: the alias *x names no anchor"),
+    ("t.yaml", "a: *x\n", "t.yaml:1:4: the alias *x has no complete anchor before it"),
     ("t.yaml", "1: a\n", "has unknown keys: 1 "),
     ("t.yaml", "? {a: 1}\n: b\n", "t.yaml:1:3: a key must be text"),
     ("t.json", '{"a": 1, "a": 2}', "t.json:1:1: not valid JSON: duplicate key 'a'"),

@@ -26,8 +26,10 @@ COLOURS = {"Connected": GOOD, "New": BUSY, "Disconnected": BUSY, "Error": BAD, "
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("verb", metavar="add|code", nargs="?", choices=("add", "code"), help="what to do")
-    parser.add_argument("name", metavar="AGENT", nargs="?", help="the agent's name")
+    parser.add_argument(
+        "verb", metavar="add|code", nargs="?", choices=("add", "code"), help="add an agent, or create a code"
+    )
+    parser.add_argument("name", metavar="AGENT", nargs="?", help="name of the agent")
     parser.add_argument(
         "--serves",
         metavar="TYPE",
@@ -87,7 +89,7 @@ def _list_agents(client: Client, arguments: argparse.Namespace) -> int:
         return 0
     if not found:
         print(
-            "There is no agent yet, or you may not see it: only its provider and admins do. "
+            "There is no agent yet. Only its provider and admins see an agent; "
             "`mainstay agents add NAME --serves TYPE` adds one."
         )
         return 0

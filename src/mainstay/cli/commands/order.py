@@ -13,6 +13,7 @@ from mainstay.agent.client import ServerRefusal, Unreachable
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.remote.connection import (
     EXIT_FAILED,
+    INVALID_PROPERTIES,
     connected,
     error_text,
     find_agent,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "order a service"
 DEFAULT_GROUP = "default"
-CUSTOMER_MISSING = "As an admin you must name the customer: --for PARTICIPANT; `mainstay participants` lists them"
+CUSTOMER_MISSING = "as an admin you must name the customer: --for PARTICIPANT; `mainstay participants` lists them"
 RETRY_DELAYS_SECONDS = (0.5, 1.0, 2.0, 4.0)
 
 
@@ -55,7 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--agent", metavar="AGENT", help="agent that runs the service (default: chosen by the server)"
     )
     parser.add_argument("--tag", metavar="TAG", action="append", default=[], help="choose among agents with this tag")
-    parser.add_argument("--group", metavar="GROUP", help=f"service group (default {DEFAULT_GROUP})")
+    parser.add_argument("--group", metavar="GROUP", help=f"service group (default: {DEFAULT_GROUP!r})")
     parser.add_argument("--for", dest="consumer", metavar="PARTICIPANT", help="customer; required for an admin")
     add_forecast_options(parser)
     parser.add_argument(
@@ -97,7 +98,7 @@ def _hint(refusal: ServerRefusal, name: str) -> str:
     text = str(refusal)
     if "no agent found" in text:
         return f"\n`mainstay types {name}` lists the agents that serve it; `mainstay agents add` adds an agent."
-    return f"\n`mainstay types {name}` lists its properties." if refusal.faults else ""
+    return f"\n`mainstay types {name}` lists its properties." if refusal.code == INVALID_PROPERTIES else ""
 
 
 def _placement(client: Client, arguments: argparse.Namespace) -> dict[str, Any]:

@@ -23,8 +23,10 @@ DAYS = 365
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("verb", metavar="add|token", nargs="?", choices=("add", "token"), help="what to do")
-    parser.add_argument("name", metavar="PARTICIPANT", nargs="?", help="name")
+    parser.add_argument(
+        "verb", metavar="add|token", nargs="?", choices=("add", "token"), help="add a participant, or create a token"
+    )
+    parser.add_argument("name", metavar="PARTICIPANT", nargs="?", help="name of the participant")
     parser.add_argument(
         "--token-file", metavar="FILE", help="write the token to this file (mode 0600) instead of printing it"
     )

@@ -73,10 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
             [_row(each, sets.get(each["servicePoolSetId"], "")) for each in pools],
         )
     else:
-        print(
-            "There is no pool yet, or you may not see it: only its provider and admins do. "
-            "`mainstay pools add POOL` creates one."
-        )
+        print("There is no pool yet. Only its provider and admins see a pool; `mainstay pools add POOL` creates one.")
     return 0
 
 

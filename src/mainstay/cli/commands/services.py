@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 SUMMARY = "list services"
 DEFAULT_LIMIT = 200
 MAX_STATES = 100
+JOB_WORDS = {"Pending": "queued", "Processing": "running"}
 SYNC_COLOURS = {"True": GOOD, "False": BAD}
 
 
@@ -115,7 +116,7 @@ def _row(service: Mapping[str, Any], job: Mapping[str, Any] | None) -> list[Cell
         service["status"],
         (f"{agent['name']} ({agent['status']})", BUSY) if is_offline else agent["name"],
         _sync_cell(service["conditions"]),
-        (f"{job['action']} {job['status'].lower()}{progress_text(job)}", BUSY) if job else "",
+        (f"{job['action']} {JOB_WORDS.get(job['status'], job['status'])}{progress_text(job)}", BUSY) if job else "",
         age(service["createdAt"]),
         short_id(service["id"]),
     ]

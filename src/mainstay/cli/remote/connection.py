@@ -29,6 +29,7 @@ EXIT_FAILED, EXIT_REFUSED = 1, 2
 LOGIN_FILE = "login.json"
 URL_VARIABLE, TOKEN_VARIABLE = "MAINSTAY_URL", "MAINSTAY_TOKEN"
 SHORT_ID = 8
+INVALID_PROPERTIES = "validation_failed"
 # Maximum number of items searched for a name or an id prefix.
 SEARCH_LIMIT = 2000
 MAX_LISTED = 10
@@ -99,7 +100,9 @@ def open_client() -> Client:
     url, token = read_login()
     if not url or not token:
         missing = "not logged in" if not url else f"no token for {url}"
-        raise CommandRefused(f"{missing}: run `mainstay login URL`, or set {URL_VARIABLE} and {TOKEN_VARIABLE}")
+        raise CommandRefused(
+            f"{missing}: run `mainstay login {url or 'URL'}`, or set {URL_VARIABLE} and {TOKEN_VARIABLE}"
+        )
     return Client(url, token)
 
 
@@ -139,7 +142,7 @@ def translated_errors(client: Client) -> Iterator[None]:
 def error_text(refusal: ServerRefusal, url: str, members: Members | None = None) -> str:
     """All faults with their paths, and hints. `members` are the known properties, for suggestions."""
     if refusal.faults:
-        lines = [_faults_heading(len(refusal.faults), is_order=members is not None)]
+        lines = [_faults_heading(refusal)]
         known = dict(walk_properties(members or {}))
         for path, message in refusal.faults:
             hint = did_you_mean(path, known) if message.startswith("unknown") else ""
@@ -157,10 +160,11 @@ def error_text(refusal: ServerRefusal, url: str, members: Members | None = None)
     return f"{text}\n{hint}" if hint else text
 
 
-def _faults_heading(count: int, *, is_order: bool) -> str:
-    if is_order:
-        return "1 property is invalid:" if count == 1 else f"{count} properties are invalid:"
-    return "the server rejected the request:"
+def _faults_heading(refusal: ServerRefusal) -> str:
+    if refusal.code != INVALID_PROPERTIES:
+        return "the server rejected the request:"
+    count = len(refusal.faults)
+    return "1 property is invalid:" if count == 1 else f"{count} properties are invalid:"
 
 
 def print_warning(text: str) -> None:
@@ -219,7 +223,7 @@ def _single(name_or_id: str, noun: str, found: list[Any], known: Any) -> Any:
         return found[0]
     if not found:
         names = known()
-        available = f"; available: {', '.join(names[:MAX_LISTED])}" if names else f"; there is no {noun} yet"
+        available = f"; available: {', '.join(names[:MAX_LISTED])}" if names else "; there are none yet"
         raise CommandRefused(f"there is no {noun} {name_or_id!r}{did_you_mean(name_or_id, names) or available}")
     lines = [f"{len(found)} {noun}s are named {name_or_id!r}; use an id:"]
     lines += [f"  {_describe(each)}" for each in found[:MAX_LISTED]]
