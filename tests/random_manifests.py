@@ -80,9 +80,12 @@ def exec_properties(draw: st.DrawFn) -> dict[str, str]:
 def manifests(draw: st.DrawFn, *, apart: bool = False) -> str:
     """A resource list as text: each path at most once, references only to earlier resources.
 
-    With `apart`, no two resources affect the same path through links, copies or removed parents.
+    With `apart`, no two resources affect the same path through links, copies or removed parents, and a directory comes
+    before its entries: created later, it would let an entry succeed in the second run that failed in the first.
     """
     paths = draw(st.lists(st.sampled_from(PATHS), min_size=1, max_size=7, unique=True))
+    if apart:
+        paths.sort()
     lines = []
     earlier: list[str] = []
     for index, path in enumerate(paths):

@@ -1,4 +1,4 @@
-"""The thin slice: a manifest of files and commands, foreseen, applied, and stable the second time."""
+"""A manifest of files and commands from start to end: dry run, run, and a stable second run."""
 
 from __future__ import annotations
 
@@ -25,12 +25,10 @@ resources:
 """
 
 
-def test_a_dry_run_foresees_what_the_run_does_and_the_next_run_is_stable(
-    apply: Callable[..., Applied], root: Path
-) -> None:
-    foreseen = apply(MANIFEST, noop=True)
-    assert foreseen.outcomes == ["changed", "changed", "refreshed"]
-    assert foreseen.messages == [
+def test_a_dry_run_forecasts_the_run_and_the_next_run_is_stable(apply: Callable[..., Applied], root: Path) -> None:
+    forecast = apply(MANIFEST, noop=True)
+    assert forecast.outcomes == ["changed", "changed", "refreshed"]
+    assert forecast.messages == [
         "Would have created directory",
         "Would have created the file",
         "Would have executed via subscribe",
@@ -38,7 +36,7 @@ def test_a_dry_run_foresees_what_the_run_does_and_the_next_run_is_stable(
     assert list(root.iterdir()) == []
 
     done = apply(MANIFEST)
-    assert done.outcomes == foreseen.outcomes
+    assert done.outcomes == forecast.outcomes
     assert (root / "conf" / "motd").read_text().startswith("hello ")
     assert (root / "noted").exists()
     assert apply(MANIFEST).outcomes == ["stable", "stable", "stable"]

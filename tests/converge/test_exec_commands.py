@@ -1,4 +1,4 @@
-"""Commands on a real host: words and surroundings, ends that are always reached, and output of any kind."""
+"""Commands on a real host: words and environment, timeouts and signals, and output of any kind."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def is_running(pid: int) -> bool:
     return state not in "ZX"
 
 
-# ---- words and surroundings ----
+# ---- words and environment ----
 @pytest.mark.parametrize(
     ("written", "words"),
     [
@@ -76,9 +76,7 @@ def test_a_command_is_split_by_quoting_rules_alone(written: str, words: list[str
     assert json.loads(done.report.events[0].output or "") == words
 
 
-def test_the_environment_is_the_inherited_one_and_what_is_added(
-    apply: Apply, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environment_is_inherited_and_extended(apply: Apply, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INHERITED", "kept")
     monkeypatch.setenv("REPLACED", "old")
     script(root, "tool", "#!/bin/sh\necho tool\n")
@@ -120,7 +118,7 @@ def test_the_working_directory_is_the_root_and_the_path_finds_the_program(apply:
         ({"command": "true", "timeout": "5"}, "timeout"),
     ],
 )
-def test_a_command_that_cannot_be_is_refused_at_load(
+def test_an_invalid_command_is_refused_at_load(
     properties: dict[str, Any], message: str, root: Path, mainstay: Callable[..., Any]
 ) -> None:
     manifest = root.parent / "manifest.yaml"
@@ -133,8 +131,8 @@ def test_a_command_that_cannot_be_is_refused_at_load(
     assert list(root.iterdir()) == []
 
 
-# ---- what is not an exit code ----
-def test_what_keeps_a_command_from_running_is_never_an_exit_code(apply: Apply, root: Path) -> None:
+# ---- commands that cannot run ----
+def test_a_command_that_cannot_run_has_no_exit_code(apply: Apply, root: Path) -> None:
     bad = script(root, "bad", "#!/no/such/interpreter\n")
     empty = script(root, "noshebang", "echo hello\n")
     script(root, "plain", "").chmod(0o644)
@@ -157,7 +155,7 @@ def test_what_keeps_a_command_from_running_is_never_an_exit_code(apply: Apply, r
 # ---- timeouts ----
 
 
-def test_a_timeout_ends_the_whole_group_politely(apply: Apply, root: Path) -> None:
+def test_a_timeout_terminates_the_whole_process_group(apply: Apply, root: Path) -> None:
     text = "sh -c 'sleep 61 & echo $! >> ROOT/pids; sleep 61 & echo $! >> ROOT/pids; echo said; wait'"
     started = time.monotonic()
     done = apply(command(text, timeout="300ms"))
@@ -168,8 +166,8 @@ def test_a_timeout_ends_the_whole_group_politely(apply: Apply, root: Path) -> No
         assert not is_running(int(pid))
 
 
-def test_a_timeout_kills_what_does_not_listen_after_five_seconds(apply: Apply, root: Path) -> None:
-    """The command, a child and a grandchild all ignore SIGTERM; one of them writes nothing and keeps no pipe."""
+def test_a_timeout_kills_processes_that_ignore_sigterm_after_five_seconds(apply: Apply, root: Path) -> None:
+    """The command, a child and a grandchild ignore SIGTERM; one of them has no output and no pipe."""
     deaf = script(
         root,
         "deaf",
@@ -186,7 +184,7 @@ def test_a_timeout_kills_what_does_not_listen_after_five_seconds(apply: Apply, r
     wait_for(lambda: not any(is_running(int(pid)) for pid in pids), 2)
 
 
-def test_a_child_that_does_not_listen_is_killed_though_the_command_itself_went(apply: Apply, root: Path) -> None:
+def test_a_child_that_ignores_sigterm_is_killed_after_the_command_has_ended(apply: Apply, root: Path) -> None:
     deaf = script(root, "deaf", f"#!/bin/sh\ntrap '' TERM\necho $$ > {root}/pid\nwhile true; do sleep 0.2; done\n")
     started = time.monotonic()
     done = apply(command(f"sh -c '{deaf} & wait'", timeout="300ms"))
@@ -203,7 +201,7 @@ def test_guards_obey_the_timeout(guard: str, noop: bool, apply: Apply, root: Pat
     assert list(root.iterdir()) == []
 
 
-def test_a_command_that_is_done_in_time_is_not_timed_out(apply: Apply) -> None:
+def test_a_command_that_ends_in_time_does_not_time_out(apply: Apply) -> None:
     assert apply(command("sleep 0.2", timeout="30s")).outcomes == ["changed"]
 
 
@@ -216,7 +214,7 @@ class Listener(Observer):
         self.lines.append((time.monotonic(), line))
 
 
-def test_a_daemon_that_holds_the_output_does_not_hold_us(apply: Apply, root: Path) -> None:
+def test_a_daemon_that_keeps_the_output_open_does_not_delay_the_run(apply: Apply, root: Path) -> None:
     started = time.monotonic()
     done = apply(command("sh -c 'sleep 60 & echo $! > ROOT/pid; echo said'"))
     assert 0.9 <= time.monotonic() - started < 3
@@ -282,7 +280,7 @@ def test_output_of_a_failed_command_is_kept_and_shown(root: Path, mainstay: Call
     assert "| to stderr" in done.stdout
 
 
-# ---- signals to us ----
+# ---- signals to the run ----
 SIGNALLED = """
 - file:
     - ROOT/trigger: {ensure: present, owner: USER, group: GROUP, mode: "0644"}
@@ -296,7 +294,7 @@ SIGNALLED = """
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_the_command_and_leaves_everything_in_order(number: int, code: int, root: Path) -> None:
+def test_a_signal_ends_the_command_and_the_run_in_order(number: int, code: int, root: Path) -> None:
     manifest = root.parent / "manifest.yaml"
     manifest.write_text(fill_in(SIGNALLED, root))
     process = subprocess.Popen([PROGRAM, "apply", manifest, "--json"], stdout=subprocess.PIPE)

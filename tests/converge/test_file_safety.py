@@ -1,4 +1,4 @@
-"""Files on a real host: what must hold at every instant, for other users, other mounts, and full disks."""
+"""Files on a real host: permissions at every instant, other users, mounts, full disks and durability."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from applying import Applied, apply_text
-from isolation import PROGRAM, as_plain_user, in_own_mounts, open_folder, traced
+from isolation import PLAIN_USER, PROGRAM, as_plain_user, in_own_mounts, open_folder, traced
 from mainstay.converge.host.files import closed_list
 from required_parts import need_program, need_root
 from scratch import describe_tree, fingerprint, temps_below
@@ -48,7 +48,7 @@ def test_no_umask_changes_a_mode(mask: int, mode: str, apply: Apply, root: Path)
     assert {mode_of(root / name) for name in ("x", "d", "d/e")} == {int(mode, 8)}
 
 
-def test_only_attributes_keep_the_inode_and_the_content(apply: Apply, root: Path) -> None:
+def test_a_change_of_attributes_keeps_inode_and_content(apply: Apply, root: Path) -> None:
     (root / "x").write_text("kept")
     inode = (root / "x").stat().st_ino
     assert apply(file('content: kept, mode: "0600"')).outcomes == ["changed"]
@@ -58,7 +58,7 @@ def test_only_attributes_keep_the_inode_and_the_content(apply: Apply, root: Path
 def test_a_new_owner_and_group_are_set_by_name_and_number(apply: Apply, root: Path) -> None:
     need_root()
     (root / "x").write_text("x")
-    for owner, group, numbers in (("nobody", "12345", (65534, 12345)), ("54321", "root", (54321, 0))):
+    for owner, group, numbers in ((PLAIN_USER, "12345", (65534, 12345)), ("54321", "root", (54321, 0))):
         text = f'- file:\n    - ROOT/x: {{ensure: present, content: y, owner: {owner}, group: "{group}", mode: "0640"}}\n'
         assert apply(text).outcomes == ["changed"]
         found = (root / "x").stat()
@@ -66,24 +66,27 @@ def test_a_new_owner_and_group_are_set_by_name_and_number(apply: Apply, root: Pa
         assert apply(text).outcomes == ["stable"]
     done = apply('- file:\n    - ROOT/x: {ensure: present, owner: root, group: root, mode: "0640"}\n')
     assert done.report.events[0].reason == "owner is 54321, expected root"
-    assert apply("- file:\n    - ROOT/l: {ensure: link, target: x, owner: nobody}\n").outcomes == ["changed"]
+    link = f"- file:\n    - ROOT/l: {{ensure: link, target: x, owner: {PLAIN_USER}}}\n"
+    assert apply(link).outcomes == ["changed"]
     assert (root / "l").lstat().st_uid == 65534
     assert (root / "x").lstat().st_uid == 0
 
 
-def test_a_changed_owner_never_sees_more_than_asked(root: Path) -> None:
-    """Wide open before, narrow after: the mode is narrowed before the file is given away."""
+def test_a_new_owner_never_has_wider_permissions_than_asked_for(root: Path) -> None:
+    """The mode is narrowed before the owner changes."""
     need_root()
     (root / "x").write_text("x")
     (root / "x").chmod(0o666)
     manifest = root.parent / "manifest.yaml"
-    manifest.write_text(f'- file:\n    - {root}/x: {{ensure: present, owner: nobody, group: root, mode: "0640"}}\n')
+    manifest.write_text(
+        f'- file:\n    - {root}/x: {{ensure: present, owner: {PLAIN_USER}, group: root, mode: "0640"}}\n'
+    )
     lines = traced("/^f?ch(mod|own)(at)?$", PROGRAM, "apply", manifest)
     steps = [line.split()[1].split("(")[0] + line[line.rindex(",") :] for line in lines if f"{root}/x" in line]
     assert steps == ["fchmod, 0640) = 0", "fchown, 0) = 0", "fchmod, 0640) = 0"]
 
 
-# ---- what a replaced file had ----
+# ---- attributes of a replaced file ----
 def test_a_replaced_file_keeps_its_user_attributes_and_access_list(apply: Apply, root: Path) -> None:
     setfacl, getfacl = need_program("setfacl"), need_program("getfacl")
     (root / "x").write_text("old")
@@ -140,10 +143,10 @@ def plain(folder: Path, text: str, **options: Any) -> tuple[list[str], list[str]
 
 
 def plain_both(folder: Path, text: str) -> tuple[list[str], list[str]]:
-    """The run, after a dry run that must say the same."""
-    foreseen = plain(folder, text, noop=True)
+    """Runs the manifest, after a dry run that must have the same outcomes."""
+    forecast = plain(folder, text, noop=True)
     done = plain(folder, text)
-    assert foreseen[0] == done[0], (foreseen, done)
+    assert forecast[0] == done[0], (forecast, done)
     return done
 
 
@@ -165,7 +168,7 @@ def test_a_plain_user_manages_its_own_files() -> None:
         assert mode_of(folder / "state") == 0o700
 
 
-def test_a_plain_user_cannot_give_files_away_and_a_dry_run_says_so() -> None:
+def test_a_plain_user_cannot_change_owners_and_a_dry_run_reports_it() -> None:
     need_root()
     with open_folder() as folder:
         as_plain_user((folder / "root").mkdir)
@@ -186,7 +189,7 @@ def test_a_plain_user_cannot_give_files_away_and_a_dry_run_says_so() -> None:
         assert temps_below(folder / "root") == []
 
 
-def test_a_plain_user_meets_closed_doors() -> None:
+def test_a_plain_user_without_permission_fails() -> None:
     need_root()
     with open_folder() as folder:
         (folder / "root").mkdir(mode=0o755)
@@ -289,7 +292,7 @@ def test_on_a_full_disk_the_old_file_stays_whole(root: Path, in_place: bool) -> 
     assert ".mainstay-" not in names
 
 
-def test_a_read_only_disk_is_foreseen(root: Path) -> None:
+def test_a_dry_run_forecasts_a_read_only_disk(root: Path) -> None:
     (root / "disk").mkdir()
     manifest = root.parent / "manifest.yaml"
     manifest.write_text(
@@ -327,7 +330,7 @@ def test_a_fifo_is_never_opened(root: Path) -> None:
 
 
 # ---- durability ----
-def test_what_was_touched_is_synced_before_the_report(root: Path) -> None:
+def test_changed_files_are_synced_before_the_report(root: Path) -> None:
     manifest = root.parent / "manifest.yaml"
     (root / "old").write_text("old")
     (root / "gone").write_text("gone")
@@ -386,7 +389,7 @@ def run_measured(*command: str | Path) -> tuple[str, int]:
 
 
 # ---- backups ----
-def test_replaced_and_removed_content_is_kept_and_can_be_brought_back(
+def test_replaced_and_removed_files_are_backed_up_and_can_be_restored(
     apply: Apply, root: Path, mainstay: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     (root / "x").write_text("first")
@@ -403,7 +406,7 @@ def test_replaced_and_removed_content_is_kept_and_can_be_brought_back(
     assert mainstay("restore", root / "never").returncode == 1
 
 
-def test_only_the_last_ten_of_a_path_are_kept_and_privately(apply: Apply, root: Path) -> None:
+def test_only_the_last_ten_backups_of_a_path_are_kept_and_they_are_private(apply: Apply, root: Path) -> None:
     for number in range(13):
         (root / "x").write_text(f"content {number}")
         apply(file('content: "", backup: true, mode: "0644"'))
@@ -416,7 +419,7 @@ def test_only_the_last_ten_of_a_path_are_kept_and_privately(apply: Apply, root: 
 
 
 def test_runs_of_several_manifests_keep_backups_at_the_same_time(root: Path) -> None:
-    """They share equal contents and clean up after each other."""
+    """They share equal contents and remove each other's old backups."""
     manifests = []
     for number in range(3):
         lines = [
@@ -447,15 +450,15 @@ def test_a_dry_run_keeps_no_backup(apply: Apply, root: Path) -> None:
 
 
 # ---- validate ----
-def test_a_validator_sees_a_private_copy_in_the_dry_run_and_the_new_file_in_the_run(apply: Apply, root: Path) -> None:
+def test_a_validator_gets_a_private_copy_in_a_dry_run_and_the_new_file_in_a_run(apply: Apply, root: Path) -> None:
     seen = root.parent / "seen"
     check = root.parent / "check"
     check.write_text(f'#!/bin/sh\nstat -c "%a %n" "$1" >> {seen}\ncat "$1" >> {seen}\necho; echo no; exit 1\n')
     check.chmod(0o755)
     text = file(f'content: new, validate: "{check} %", mode: "0644"')
-    foreseen, done = apply(text, noop=True), apply(text)
-    assert foreseen.outcomes == done.outcomes == ["failed"]
-    assert foreseen.report.events[0].output == done.report.events[0].output == "\nno\n"
+    forecast, done = apply(text, noop=True), apply(text)
+    assert forecast.outcomes == done.outcomes == ["failed"]
+    assert forecast.report.events[0].output == done.report.events[0].output == "\nno\n"
     dry, content, real, _ = seen.read_text().replace("new", "new\n").split("\n")[:4]
     assert dry.startswith(f"600 {root.parent}/state/scratch/")
     assert content == "new"

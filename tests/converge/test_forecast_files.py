@@ -1,4 +1,4 @@
-"""A dry run gives the outcomes of the real run that follows it, also where paths are odd."""
+"""A dry run has the outcomes of the following run, also with unusual paths."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FILES = """
         ("- exec:\n    - ROOT/script:", "failed"),
     ],
 )
-def test_outcomes_are_those_of_the_real_run(
+def test_the_outcomes_of_a_dry_run_are_those_of_the_run(
     apply: Callable[..., Applied], root: Path, more: str, outcome: str
 ) -> None:
     (root / "source").write_text("text")
@@ -51,7 +51,9 @@ def test_outcomes_are_those_of_the_real_run(
     assert dry == apply(FILES + more).outcomes == ["changed", outcome]
 
 
-def test_links_in_a_directory_that_would_be_gone_are_not_followed(apply: Callable[..., Applied], root: Path) -> None:
+def test_links_in_a_directory_that_would_be_removed_are_not_followed(
+    apply: Callable[..., Applied], root: Path
+) -> None:
     (root / "other").mkdir()
     (root / "tree").mkdir()
     (root / "tree" / "link").symlink_to("../other")
@@ -82,22 +84,20 @@ def test_links_in_a_directory_that_would_be_gone_are_not_followed(apply: Callabl
         'exec: [{a: {provider: shell, command: "echo \\0"}}]',
     ],
 )
-def test_what_no_host_can_do_is_refused_at_load(apply: Callable[..., Applied], entry: str) -> None:
+def test_impossible_paths_and_texts_are_refused_at_load(apply: Callable[..., Applied], entry: str) -> None:
     with pytest.raises(DoesNotLoad):
         apply(f"- {entry}\n")
 
 
 @pytest.mark.parametrize("properties", ["command: 'echo {{ \"\\ud800\" }}'", "environment: ['A={{ \"\\ud800\" }}']"])
-def test_what_templates_give_that_no_host_can_do_fails_in_a_dry_run_too(
-    apply: Callable[..., Applied], properties: str
-) -> None:
+def test_impossible_rendered_texts_fail_in_a_dry_run_too(apply: Callable[..., Applied], properties: str) -> None:
     applied = apply(f'- exec: [{{"true": {{{properties}}}}}]\n', noop=True)
     assert applied.outcomes == ["failed"]
     assert "lone surrogate" in applied.errors[0]
 
 
-def test_cost_grows_with_the_number_of_would_be_changes(apply: Callable[..., Applied], root: Path) -> None:
-    """Compared with itself: eight times the work in far less than the sixty-fold that squares would take."""
+def test_the_cost_of_a_dry_run_grows_linearly_with_its_changes(apply: Callable[..., Applied], root: Path) -> None:
+    """Eight times the work takes far less than the 64 times of quadratic growth."""
 
     def seconds(count: int) -> float:
         lines = "".join(f"    - ROOT/{number}: {{ensure: directory}}\n" for number in range(count))

@@ -37,7 +37,7 @@ MANY_KINDS = """
 
 @pytest.mark.parametrize("noop", [False, True])
 @pytest.mark.parametrize("differences", [False, True])
-def test_a_line_says_of_an_event_what_its_document_says(
+def test_a_line_equals_the_document_of_its_event(
     noop: bool, differences: bool, apply: Callable[..., Applied], root: Path
 ) -> None:
     (root / "attributes").write_text("found")
@@ -66,7 +66,7 @@ def test_a_report_has_one_event_per_line(apply: Callable[..., Applied]) -> None:
     assert last.startswith('], "outputs": ')
 
 
-def test_a_report_without_events_is_a_document_too() -> None:
+def test_a_report_without_events_is_a_valid_document() -> None:
     report = Report("run", "m.yaml", noop=False)
     assert json.loads(text_of(report)) == report.as_json()
 
@@ -83,7 +83,7 @@ def checksums(done: Applied) -> list[Any]:
 
 
 @pytest.mark.parametrize("noop", [False, True])
-def test_the_checksum_of_a_large_file_is_read_when_a_report_asks(
+def test_the_checksum_of_a_large_file_is_computed_only_for_a_report(
     noop: bool, apply: Callable[..., Applied], root: Path, tmp_path: Path
 ) -> None:
     source = tmp_path / "source"
@@ -99,7 +99,7 @@ def test_the_checksum_of_a_large_file_is_read_when_a_report_asks(
     assert checksums(done) == [sha256(old if noop else source.read_bytes()).hexdigest()]
 
 
-def test_a_large_file_that_was_changed_since_has_no_checksum(apply: Callable[..., Applied], root: Path) -> None:
+def test_a_large_file_that_has_changed_since_has_no_checksum(apply: Callable[..., Applied], root: Path) -> None:
     (root / "a").write_bytes(b"a" * (LARGEST_HASHED_AT_ONCE_BYTES + 1))
     (root / "a").chmod(0o644)
     done = apply(

@@ -1,4 +1,4 @@
-"""A run that is killed at any instant: the next one reaches the state, and nobody ever saw half a file."""
+"""A run may be killed at any instant: the next run reaches the desired state, and no reader sees half a file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROGRAM = Path(sys.executable).with_name("mainstay")
 SEEDS = range(12)
 FILES = 30
 OLD, NEW = "old " * 50_000, "new " * 60_000
-# The old files are wide open and the new ones are not: a reader must never find the new content with the old mode.
+# Old files are readable by all, new files are not: a reader must never find the new content with the old mode.
 OLD_MODE, NEW_MODE = 0o644, 0o600
 
 
@@ -39,8 +39,8 @@ def manifest(count: int) -> str:
         lines.append(f"    - ROOT/link{index}: {{ensure: link, target: new}}")
         lines.append(f"    - ROOT/gone{index}: {{ensure: absent}}")
         lines.append("- exec:")
-        lines.append(f"    - tell {index}:")
-        lines.append(f"        command: \"sh -c 'echo {index} >> ROOT/../told'\"")
+        lines.append(f"    - refresh {index}:")
+        lines.append(f"        command: \"sh -c 'echo {index} >> ROOT/../refreshed'\"")
         lines.append("        refresh_only: true")
         lines.append(f'        subscribe: ["file#ROOT/{index}", "file#ROOT/new/{index}"]')
         lines.append("- file:")
@@ -55,7 +55,7 @@ class Killing:
     def __init__(self, root: Path, count: int = FILES) -> None:
         self.root = root
         self.count = count
-        self.told = root.parent / "told"
+        self.refreshed = root.parent / "refreshed"
         self.path = root.parent / "manifest.yaml"
         self.path.write_text(fill_in(manifest(count), root))
         (root.parent / "source").write_text(NEW)
@@ -76,7 +76,7 @@ class Killing:
         return report
 
     def check_instant(self) -> None:
-        """What must hold whenever one looks."""
+        """Checks what must hold at every instant."""
         for index in range(self.count):
             self.check_file(self.root / str(index))
         for name in temps_below(self.root):
@@ -108,8 +108,8 @@ class Killing:
             assert stat.S_IMODE((self.root / str(index)).stat().st_mode) == NEW_MODE
             assert os.readlink(self.root / f"link{index}") == "new"
             assert not (self.root / f"gone{index}").exists()
-        told = set(self.told.read_text().split())
-        assert told == {str(index) for index in range(self.count)}, "a refresh was lost"
+        refreshed = set(self.refreshed.read_text().split())
+        assert refreshed == {str(index) for index in range(self.count)}, "a refresh was lost"
         assert {name for name in names_below(self.root) if "/" not in name} == {
             *(str(index) for index in range(self.count)),
             *(f"link{index}" for index in range(self.count)),
@@ -120,7 +120,7 @@ class Killing:
 
 @pytest.fixture(scope="module")
 def run_seconds(tmp_path_factory: pytest.TempPathFactory) -> float:
-    """How long such a run takes here, so that kills fall into it."""
+    """The duration of such a run on this machine, so that kills fall into it."""
     folder = tmp_path_factory.mktemp("measure")
     (folder / "root").mkdir()
     killing = Killing(folder / "root")
@@ -131,7 +131,9 @@ def run_seconds(tmp_path_factory: pytest.TempPathFactory) -> float:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_killed_run_leaves_whole_files_and_the_next_one_finishes(seed: int, root: Path, run_seconds: float) -> None:
+def test_a_killed_run_leaves_whole_files_and_the_next_run_completes(
+    seed: int, root: Path, run_seconds: float
+) -> None:
     random_ = random.Random(seed)
     killing = Killing(root)
     for _ in range(2):
@@ -150,7 +152,7 @@ def test_a_killed_run_leaves_whole_files_and_the_next_one_finishes(seed: int, ro
 
 @pytest.mark.parametrize("call", ["rename", "unlink", "fsync", "chmod", "mkdir", "symlink", "pwrite64", "vfork"])
 def test_a_kill_at_any_system_call_loses_nothing(call: str, root: Path) -> None:
-    """Every call that changes something is a place to die at; each such death is tried, one after the other."""
+    """Kills a run at every single call that changes something, one after the other."""
     strace = need_program("strace")
     killing = Killing(root, 1)
     deaths = 0
@@ -171,9 +173,9 @@ def test_a_kill_at_any_system_call_loses_nothing(call: str, root: Path) -> None:
 
 
 def reset(killing: Killing) -> None:
-    """The root as it was, and no memory of earlier runs."""
+    """Restores the root and removes the state of earlier runs."""
     shutil.rmtree(killing.root)
-    killing.told.unlink(missing_ok=True)
+    killing.refreshed.unlink(missing_ok=True)
     shutil.rmtree(os.environ["MAINSTAY_STATE_DIR"], ignore_errors=True)
     killing.root.mkdir()
     Killing(killing.root, killing.count)
@@ -184,7 +186,7 @@ IN_CLOSE_WRITE, IN_MOVED_TO, IN_ATTRIB, IN_CREATE, IN_MODIFY = 0x8, 0x80, 0x4, 0
 
 @pytest.fixture
 def watch(root: Path) -> Iterator[Callable[[], int]]:
-    """Looks at the directory at every change the kernel tells of; returns how many it was told."""
+    """Yields a function that returns whether the kernel reported changes in the directory since the last call."""
     library = ctypes.CDLL(None, use_errno=True)
     descriptor = library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
     wanted = IN_CLOSE_WRITE | IN_MOVED_TO | IN_ATTRIB | IN_CREATE | IN_MODIFY
@@ -213,15 +215,15 @@ def test_a_reader_sees_the_old_or_the_new_file_at_every_change(root: Path, watch
     killing.check_reached()
 
 
-def test_what_another_run_left_is_not_touched(root: Path, apply: Callable[..., Applied]) -> None:
-    """Only a dead run's files go, and only where its journal points."""
+def test_temporary_files_of_unknown_runs_are_not_removed(root: Path, apply: Callable[..., Applied]) -> None:
+    """Only files of a dead run are removed, and only where its journal points."""
     foreign = root / ".mainstay-20200101T000000000000Z-abcdef-1"
     foreign.write_text("not ours")
     apply('- file:\n    - ROOT/x: {ensure: present, owner: USER, group: GROUP, mode: "0644"}\n')
     assert foreign.read_text() == "not ours"
 
 
-def test_a_journal_that_points_into_nothing_any_more_does_not_stop_the_next_run(root: Path) -> None:
+def test_a_journal_with_missing_directories_does_not_stop_the_next_run(root: Path) -> None:
     killing = Killing(root, 1)
     process = killing.start()
     process.communicate()
@@ -249,8 +251,8 @@ def test_a_signal_ends_a_run_in_order_between_files(root: Path) -> None:
     killing.check_reached()
 
 
-def test_a_command_that_a_killed_run_left_is_ended_before_the_next_run_begins(tmp_path: Path) -> None:
-    """Otherwise the same command would run twice at once."""
+def test_the_command_of_a_killed_run_is_ended_before_the_next_run_starts(tmp_path: Path) -> None:
+    """So that the same command does not run twice at once."""
     path, alive = tmp_path / "manifest.yaml", tmp_path / "alive"
     script = tmp_path / "slow"
     script.write_text(

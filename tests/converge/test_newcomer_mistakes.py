@@ -1,4 +1,4 @@
-"""What a newcomer trips over: each leads to a message that helps, and to nothing being lost."""
+"""Mistakes of newcomers: each leads to a helpful message and loses nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from applying import Applied
 Program = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def test_a_tree_that_backup_cannot_keep_is_not_removed(apply: Callable[..., Applied], root: Path) -> None:
+def test_a_tree_with_backup_is_not_removed(apply: Callable[..., Applied], root: Path) -> None:
     (root / "tree").mkdir()
     (root / "tree" / "f").write_text("precious")
     done = apply("- file: [ROOT/tree: {ensure: absent, force: true, backup: true}]")
@@ -35,7 +35,7 @@ def test_a_file_that_was_not_replaced_leaves_no_backup(
     assert mainstay("restore", "--list", "f").stdout.count("3 bytes") == 1
 
 
-def test_a_tag_that_nobody_carries_is_refused_with_the_one_that_was_meant(mainstay: Program, root: Path) -> None:
+def test_an_unknown_tag_is_refused_with_a_suggestion(mainstay: Program, root: Path) -> None:
     (root / "m.yaml").write_text("- exec: [touch f: {tags: [config]}]")
     done = mainstay("apply", "m.yaml", "--tag", "confg")
     assert (done.returncode, "no resource carries the tag 'confg' (did you mean 'config'?)" in done.stderr) == (
@@ -45,11 +45,11 @@ def test_a_tag_that_nobody_carries_is_refused_with_the_one_that_was_meant(mainst
     assert not (root / "f").exists()
 
 
-def test_what_was_left_out_on_purpose_is_only_counted(mainstay: Program, root: Path) -> None:
+def test_resources_skipped_by_tags_are_only_counted(mainstay: Program, root: Path) -> None:
     (root / "m.yaml").write_text('- exec: ["true": {tags: [a]}, "false": {tags: [b]}]')
-    said = mainstay("apply", "m.yaml", "--tag", "a").stdout
-    assert "1 skipped" in said
-    assert "exec#false" not in said
+    output = mainstay("apply", "m.yaml", "--tag", "a").stdout
+    assert "1 skipped" in output
+    assert "exec#false" not in output
     assert "exec#false" in mainstay("apply", "m.yaml", "--tag", "a", "-v").stdout
 
 
@@ -59,32 +59,32 @@ def test_a_flag_does_not_swallow_the_name(mainstay: Program) -> None:
     assert "| hello" in done.stdout
 
 
-def test_words_of_other_tools_lead_to_ours(mainstay: Program, root: Path) -> None:
+def test_keys_of_other_tools_are_refused_with_advice(mainstay: Program, root: Path) -> None:
     (root / "m.yaml").write_text("- exec: [x: {command: 'true', notify: exec#y}]")
     assert (
         "unknown key 'notify'; let the other resource `subscribe` to this one" in mainstay("apply", "m.yaml").stderr
     )
 
 
-def test_a_version_or_state_under_another_tools_key_leads_to_ensure(mainstay: Program, root: Path) -> None:
+def test_version_and_state_are_refused_with_a_hint_to_ensure(mainstay: Program, root: Path) -> None:
     (root / "m.yaml").write_text("- package: [nginx: {version: 1.2}]\n- service: [nginx: {state: started}]\n")
-    said = mainstay("validate", "m.yaml").stderr
-    assert "package#nginx: unknown key 'version'; write the version of a package as its `ensure`" in said
-    assert "service#nginx: unknown key 'state'; write the desired state as `ensure`" in said
+    output = mainstay("validate", "m.yaml").stderr
+    assert "package#nginx: unknown key 'version'; write the version of a package as its `ensure`" in output
+    assert "service#nginx: unknown key 'state'; write the desired state as `ensure`" in output
 
 
-def test_a_command_that_is_part_of_a_shell_is_named_as_such(apply: Callable[..., Applied]) -> None:
+def test_a_shell_builtin_is_refused_with_advice(apply: Callable[..., Applied]) -> None:
     assert "cd is part of a shell; use `provider: shell`" in apply("- exec: [cd /tmp]").errors[0]
 
 
-def test_the_directory_of_the_report_is_looked_at_before_the_run(mainstay: Program, root: Path) -> None:
+def test_a_missing_directory_of_the_report_is_refused_before_the_run(mainstay: Program, root: Path) -> None:
     (root / "m.yaml").write_text("- exec: [touch f]")
     done = mainstay("apply", "m.yaml", "--report", "nowhere/r.json")
     assert (done.returncode, (root / "f").exists()) == (2, False)
     assert "its directory does not exist" in done.stderr
 
 
-def test_an_empty_list_of_backups_says_when_there_would_be_some(mainstay: Program, root: Path) -> None:
+def test_an_empty_list_of_backups_explains_when_files_are_kept(mainstay: Program, root: Path) -> None:
     done = mainstay("restore", "--list", f"{root}/none")
     assert (done.returncode, done.stdout) == (
         0,
@@ -92,30 +92,30 @@ def test_an_empty_list_of_backups_says_when_there_would_be_some(mainstay: Progra
     )
 
 
-def test_a_list_of_nothing_is_not_asked_for(mainstay: Program) -> None:
+def test_a_limit_of_zero_is_refused(mainstay: Program) -> None:
     done = mainstay("history", "--limit", "0")
     assert done.returncode == 2
     assert "must be a whole number of at least 1, not '0'" in done.stderr
 
 
-def test_another_archive_is_told_what_a_bundle_is(mainstay: Program, root: Path) -> None:
+def test_other_archives_are_refused_with_the_formats_of_bundles(mainstay: Program, root: Path) -> None:
     (root / "b.tar").write_bytes(b"")
     assert "a bundle is packed as .tar.gz, .tgz or .zip" in mainstay("apply", "b.tar").stderr
 
 
-def test_help_of_a_command_can_be_asked_for_in_both_ways(mainstay: Program) -> None:
+def test_help_of_a_command_is_shown_in_both_ways(mainstay: Program) -> None:
     assert mainstay("help", "apply").stdout == mainstay("apply", "--help").stdout
 
 
-def test_the_status_of_a_name_that_no_manifest_would_take_is_refused(mainstay: Program, root: Path) -> None:
+def test_the_status_of_an_invalid_name_is_refused(mainstay: Program, root: Path) -> None:
     (root / "f").write_text("here")
-    for words, told in (
+    for words, message in (
         (("file", "f"), "mainstay: file#f: file path must be absolute\n"),
         (("file", f"{root}/./f"), f"mainstay: file#{root}/./f: file path must be canonical\n"),
         (("fil", f"{root}/f"), "mainstay: unknown resource type 'fil' (did you mean 'file'?); known types: "),
     ):
         done = mainstay("status", *words)
-        assert (done.returncode, done.stderr[: len(told)]) == (1, told)
+        assert (done.returncode, done.stderr[: len(message)]) == (1, message)
     assert mainstay("status", "file", f"{root}/f").returncode == 0
 
 
@@ -139,12 +139,12 @@ def test_the_status_of_several_names_is_shown_although_one_of_them_fails(mainsta
     assert error == {"resource": "file#relative", "error": "file#relative: file path must be absolute"}
 
 
-def test_statements_of_a_template_in_content_are_remarked_upon(apply: Callable[..., Applied], root: Path) -> None:
+def test_template_statements_in_content_are_a_warning(apply: Callable[..., Applied], root: Path) -> None:
     manifest = "- file: [ROOT/f: {ensure: present, content: CONTENT, owner: USER, group: GROUP, mode: '0644'}]"
     meant = manifest.replace("CONTENT", "'{% if data.tls %}ssl{% endif %}'")
     for noop in (True, False):
         (remark,) = apply(meant, noop=noop).report.events[0].warnings
-        assert remark.startswith("{% … %} is written as it stands")
+        assert remark.startswith("{% … %} is written as text")
         assert "{{ template('path') }}" in remark
     assert (root / "f").read_text() == "{% if data.tls %}ssl{% endif %}"
     assert apply(meant).report.events[0].warnings == ()

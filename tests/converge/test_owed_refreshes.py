@@ -1,4 +1,4 @@
-"""No refresh is ever lost: owed from before the trigger changes until the subscriber is done."""
+"""No refresh is ever lost: it is owed from before the trigger changes until the subscriber has refreshed."""
 
 from __future__ import annotations
 
@@ -21,39 +21,39 @@ from mainstay.converge.host.state import StateDirectory
 Apply = Callable[..., Applied]
 PROGRAM = Path(sys.executable).with_name("mainstay")
 TRIGGER = '- file:\n    - ROOT/x: {ensure: present, content: "CONTENT", owner: USER, group: GROUP, mode: "0644"}\n'
-SUBSCRIBER = "- exec:\n    - told: {PROPERTIES refresh_only: true, subscribe: [file#ROOT/x]}\n"
+SUBSCRIBER = "- exec:\n    - subscriber: {PROPERTIES refresh_only: true, subscribe: [file#ROOT/x]}\n"
 FAILING = SUBSCRIBER.replace("PROPERTIES", "command: 'false',")
-WORKING = SUBSCRIBER.replace("PROPERTIES", "command: sh -c 'echo told >> ROOT/told',")
+WORKING = SUBSCRIBER.replace("PROPERTIES", "command: sh -c 'echo refreshed >> ROOT/refreshed',")
 
 
 def owed() -> list[object]:
-    """What the state directory says is owed."""
+    """The owed refreshes in the state directory."""
     found = []
     for path in Path(os.environ["MAINSTAY_STATE_DIR"]).glob("manifests/*/owed"):
         found += [json.loads(line) for line in path.read_text().splitlines()]
     return found
 
 
-def told(root: Path) -> int:
-    return len((root / "told").read_text().split()) if (root / "told").exists() else 0
+def refresh_count(root: Path) -> int:
+    return len((root / "refreshed").read_text().split()) if (root / "refreshed").exists() else 0
 
 
 def test_a_failed_subscriber_stays_owed_until_it_works(apply: Apply, root: Path) -> None:
     assert apply(TRIGGER + FAILING).outcomes == ["changed", "failed"]
-    assert owed() == [["owe", f"file#{root}/x", ["exec#told"]]]
+    assert owed() == [["owe", f"file#{root}/x", ["exec#subscriber"]]]
     assert apply(TRIGGER + FAILING).outcomes == ["stable", "failed"]
     assert apply(TRIGGER + WORKING).outcomes == ["stable", "refreshed"]
-    assert told(root) == 1
+    assert refresh_count(root) == 1
     assert owed() == []
     assert apply(TRIGGER + WORKING).outcomes == ["stable", "stable"]
 
 
-def test_a_dry_run_reports_a_debt_and_pays_nothing(apply: Apply, root: Path) -> None:
+def test_a_dry_run_reports_an_owed_refresh_and_keeps_it_owed(apply: Apply, root: Path) -> None:
     apply(TRIGGER + FAILING)
     before = owed()
-    foreseen = apply(TRIGGER + WORKING, noop=True)
-    assert foreseen.outcomes == ["stable", "refreshed"]
-    assert foreseen.messages == [None, "Would have executed via subscribe"]
+    forecast = apply(TRIGGER + WORKING, noop=True)
+    assert forecast.outcomes == ["stable", "refreshed"]
+    assert forecast.messages == [None, "Would have executed via subscribe"]
     assert owed() == before
     assert apply(TRIGGER + WORKING).outcomes == ["stable", "refreshed"]
 
@@ -62,15 +62,15 @@ def test_several_triggers_are_one_refresh(apply: Apply, root: Path) -> None:
     text = (
         "- file:\n    - defaults: {ensure: present, owner: USER, group: GROUP, mode: '0644'}\n"
         "    - ROOT/a: {}\n    - ROOT/b: {}\n    - ROOT/c: {}\n"
-        "- exec:\n    - told:\n        command: sh -c 'echo told >> ROOT/told'\n"
-        "        subscribe: [file#ROOT/a, file#ROOT/b, file#ROOT/c]\n        creates: ROOT/told\n"
+        "- exec:\n    - subscriber:\n        command: sh -c 'echo refreshed >> ROOT/refreshed'\n"
+        "        subscribe: [file#ROOT/a, file#ROOT/b, file#ROOT/c]\n        creates: ROOT/refreshed\n"
     )
     assert apply(text).outcomes == ["changed", "changed", "changed", "refreshed"]
-    assert told(root) == 1
+    assert refresh_count(root) == 1
     assert owed() == []
 
 
-def test_one_trigger_owes_every_subscriber(apply: Apply, root: Path) -> None:
+def test_one_trigger_owes_a_refresh_to_every_subscriber(apply: Apply, root: Path) -> None:
     text = TRIGGER + (
         "- exec:\n    - defaults: {refresh_only: true, subscribe: [file#ROOT/x]}\n"
         "    - one: {command: 'false'}\n    - two: {command: 'true'}\n    - three: {command: 'false'}\n"
@@ -79,9 +79,11 @@ def test_one_trigger_owes_every_subscriber(apply: Apply, root: Path) -> None:
     assert apply(text).outcomes == ["stable", "failed", "stable", "failed"]
 
 
-def test_a_debt_is_dropped_with_its_subscription(apply: Apply, root: Path) -> None:
+def test_an_owed_refresh_is_dropped_with_its_subscription(apply: Apply, root: Path) -> None:
     apply(TRIGGER + FAILING)
-    assert apply(TRIGGER + "- exec:\n    - told: {command: touch ROOT/told, refresh_only: true}\n").outcomes == [
+    assert apply(
+        TRIGGER + "- exec:\n    - subscriber: {command: touch ROOT/refreshed, refresh_only: true}\n"
+    ).outcomes == [
         "stable",
         "stable",
     ]
@@ -89,7 +91,7 @@ def test_a_debt_is_dropped_with_its_subscription(apply: Apply, root: Path) -> No
     assert apply(TRIGGER + WORKING).outcomes == ["stable", "stable"]
 
 
-def test_debts_belong_to_one_manifest(apply: Apply, root: Path) -> None:
+def test_owed_refreshes_belong_to_one_manifest(apply: Apply, root: Path) -> None:
     apply(TRIGGER + FAILING)
     assert apply(TRIGGER + WORKING, name="other.yaml").outcomes == ["stable", "stable"]
     assert apply(TRIGGER + WORKING, name="other.yaml", identity=str(root.parent / "manifest.yaml")).outcomes == [
@@ -106,14 +108,14 @@ def test_debts_belong_to_one_manifest(apply: Apply, root: Path) -> None:
         ("require: [exec#fails],", {}, "unmet"),
     ],
 )
-def test_a_subscriber_that_has_no_turn_stays_owed(
+def test_a_skipped_or_unmet_subscriber_stays_owed(
     properties: str, options: dict[str, tuple[str, ...]], outcome: str, apply: Apply, root: Path
 ) -> None:
     before = "- exec:\n    - fails: {command: 'false'}\n"
     trigger = TRIGGER.replace("{ensure", "{tags: [run], ensure")
     done = apply(before + trigger + WORKING.replace("{command", f"{{{properties} command"), **options)
     assert done.outcomes[1:] == ["changed", outcome]
-    assert told(root) == 0
+    assert refresh_count(root) == 0
     assert apply(before + trigger + WORKING).outcomes[1:] == ["stable", "refreshed"]
 
 
@@ -124,7 +126,7 @@ def test_a_subscriber_that_was_not_reached_stays_owed(apply: Apply, root: Path) 
     assert apply(text.replace("COMMAND", "'true'")).outcomes == ["stable", "changed", "refreshed"]
 
 
-def test_a_trigger_that_failed_without_traces_triggers_nobody(apply: Apply, root: Path) -> None:
+def test_a_trigger_that_fails_without_a_change_triggers_no_refresh(apply: Apply, root: Path) -> None:
     (root / "x").write_text("old")
     refusing = TRIGGER.replace("{ensure", "{validate: 'false', ensure")
     assert apply(refusing + WORKING).outcomes == ["failed", "stable"]
@@ -132,21 +134,21 @@ def test_a_trigger_that_failed_without_traces_triggers_nobody(apply: Apply, root
     assert apply(TRIGGER.replace("CONTENT", "old") + WORKING).outcomes == ["stable", "stable"]
 
 
-def test_what_was_owed_before_stays_owed_when_the_trigger_fails_without_traces(apply: Apply, root: Path) -> None:
+def test_an_owed_refresh_stays_owed_when_the_trigger_fails_without_a_change(apply: Apply, root: Path) -> None:
     assert apply(TRIGGER + FAILING).outcomes == ["changed", "failed"]
     refusing = TRIGGER.replace("CONTENT", "other").replace("{ensure", "{validate: 'false', ensure")
     assert apply(refusing + WORKING).outcomes == ["failed", "refreshed"]
 
 
-def test_a_trigger_that_changed_on_the_way_to_failing_still_triggers(apply: Apply, root: Path) -> None:
-    """The health check fails, but the file is there."""
+def test_a_trigger_that_changed_before_it_failed_still_triggers(apply: Apply, root: Path) -> None:
+    """The health check fails after the file was changed."""
     trigger = TRIGGER.replace("{ensure", "{health_checks: [{command: 'false'}], ensure")
     done = apply(trigger + WORKING)
     assert done.outcomes == ["failed", "refreshed"]
     assert done.report.events[0].changed is True
 
 
-def test_a_tree_that_could_not_be_begun_triggers_nobody(root: Path) -> None:
+def test_a_tree_that_fails_without_a_change_triggers_no_refresh(root: Path) -> None:
     for folder in ("from", "to", "to/extra", "to/extra/inner"):
         (root / folder).mkdir()
     manifest = root.parent / "manifest.yaml"
@@ -154,7 +156,7 @@ def test_a_tree_that_could_not_be_begun_triggers_nobody(root: Path) -> None:
         fill_in(
             "- file:\n    - ROOT/to: {ensure: directory, source: ROOT/from, recurse: true, purge: true,"
             ' owner: USER, group: GROUP, mode: "0755"}\n'
-            "- exec:\n    - told: {command: touch ROOT/told, refresh_only: true, subscribe: [file#ROOT/to]}\n",
+            "- exec:\n    - subscriber: {command: touch ROOT/refreshed, refresh_only: true, subscribe: [file#ROOT/to]}\n",
             root,
         )
     )
@@ -172,22 +174,22 @@ def test_a_run_killed_between_trigger_and_subscriber_refreshes_next_time(root: P
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    assert told(root) == 0
-    assert owed() == [["owe", f"file#{root}/x", ["exec#told"]]]
+    assert refresh_count(root) == 0
+    assert owed() == [["owe", f"file#{root}/x", ["exec#subscriber"]]]
     os.kill(int((root / "pid").read_text()), signal.SIGKILL)
     manifest.write_text(fill_in(TRIGGER + "- exec:\n    - slow: {command: 'true'}\n" + WORKING, root))
     done = subprocess.run([PROGRAM, "apply", manifest, "--json"], capture_output=True, check=True)
     assert [event["outcome"] for event in json.loads(done.stdout)["events"]] == ["stable", "changed", "refreshed"]
-    assert told(root) == 1
+    assert refresh_count(root) == 1
 
 
-def test_only_resources_with_subscribers_cost_a_durable_note(apply: Apply, root: Path) -> None:
+def test_only_resources_with_subscribers_write_to_the_ledger(apply: Apply, root: Path) -> None:
     apply(TRIGGER)
     assert not list(Path(os.environ["MAINSTAY_STATE_DIR"]).glob("manifests/*/owed"))
 
 
 # ---- the ledger itself ----
-def test_a_line_cut_off_by_a_crash_harms_neither_the_next_run_nor_the_one_after(tmp_path: Path) -> None:
+def test_an_incomplete_line_does_not_damage_later_lines(tmp_path: Path) -> None:
     path = tmp_path / "owed"
     path.write_text('["owe", "file#a", ["exec#x"]]\n["owe", "file#b", ["ex')
     subscriptions = {"exec#x": ["file#a"], "exec#y": ["file#c"]}
@@ -199,7 +201,7 @@ def test_a_line_cut_off_by_a_crash_harms_neither_the_next_run_nor_the_one_after(
     assert killed.owed == {"exec#x": {"file#a"}, "exec#y": {"file#c"}}
 
 
-def test_a_ledger_that_owes_nothing_leaves_no_file(tmp_path: Path) -> None:
+def test_an_empty_ledger_leaves_no_file(tmp_path: Path) -> None:
     path = tmp_path / "owed"
     ledger = Ledger(str(path))
     ledger.load({"exec#x": ["file#a"]})

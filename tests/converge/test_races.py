@@ -1,4 +1,4 @@
-"""Somebody else is at work in the same place: links, other files and pipes appear between two of our steps."""
+"""Another process changes the same path: links, other files and pipes appear between two steps of a run."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_pipe_in_place_of_a_file_does_not_end_the_run(apply: Callable[..., App
     assert not applied.report.failed
 
 
-def test_what_cannot_be_made_durable_is_no_success(
+def test_a_change_that_cannot_be_made_durable_is_not_a_success(
     apply: Callable[..., Applied], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_descriptor: int) -> None:
@@ -75,7 +75,7 @@ def test_what_cannot_be_made_durable_is_no_success(
     assert "Input/output error" in applied.report.output_errors[0]
 
 
-def test_backups_of_two_runs_leave_each_other_alone(root: Path, tmp_path: Path) -> None:
+def test_backups_of_two_runs_do_not_interfere(root: Path, tmp_path: Path) -> None:
     backups = Backups(StateDirectory(str(tmp_path / "state")))
     file = root / "file"
     file.write_text("content")
@@ -89,7 +89,7 @@ def test_backups_of_two_runs_leave_each_other_alone(root: Path, tmp_path: Path) 
     assert Path(backups.list(str(file))[0].content_path).read_text() == "content"
 
 
-def test_a_file_that_grows_while_it_is_kept_is_restored_whole(root: Path, tmp_path: Path) -> None:
+def test_a_file_that_grows_during_its_backup_is_restored_as_copied(root: Path, tmp_path: Path) -> None:
     file = root / "file"
     file.write_text("short")
     found = os.lstat(file)
@@ -134,7 +134,7 @@ def written(files: Files, path: Path, content: bytes) -> str:
     return str(path)
 
 
-def test_what_was_written_is_known_until_somebody_else_writes(files: Files, root: Path) -> None:
+def test_written_content_is_known_until_another_process_writes(files: Files, root: Path) -> None:
     path = written(files, root / "file", b"ours")
     assert files.holds(path, os.lstat(path), b"ours")
     path = written(files, root / "other", b"ours")
@@ -143,7 +143,7 @@ def test_what_was_written_is_known_until_somebody_else_writes(files: Files, root
     assert not files.holds(path, os.lstat(path), b"ours")
 
 
-def test_another_file_in_place_of_the_one_written_is_read(files: Files, root: Path) -> None:
+def test_another_file_in_place_of_the_written_file_is_read(files: Files, root: Path) -> None:
     path = written(files, root / "file", b"ours")
     status = os.lstat(path)
     (root / "theirs").write_bytes(b"them")
@@ -152,7 +152,7 @@ def test_another_file_in_place_of_the_one_written_is_read(files: Files, root: Pa
     assert not files.holds(path, os.lstat(path), b"ours")
 
 
-def test_what_was_written_is_known_for_one_look_only(files: Files, root: Path) -> None:
+def test_written_content_is_known_for_one_comparison_only(files: Files, root: Path) -> None:
     path = written(files, root / "file", b"ours")
     status = os.lstat(path)
     assert files.holds(path, status, b"ours")
@@ -161,7 +161,7 @@ def test_what_was_written_is_known_for_one_look_only(files: Files, root: Path) -
     assert not files.holds(path, os.lstat(path), b"ours")
 
 
-def test_a_validator_that_writes_to_the_new_file_is_found_out(apply: Callable[..., Applied], root: Path) -> None:
+def test_a_validator_that_changes_the_new_file_is_detected(apply: Callable[..., Applied], root: Path) -> None:
     applied = apply("""
     - file:
         - ROOT/file:

@@ -43,11 +43,11 @@ class Scratch:
 def test_a_dry_run_forecasts_the_run_exactly_and_changes_nothing(tree: Tree, text: str) -> None:
     with Scratch(tree) as scratch:
         before = fingerprint(scratch.root)
-        foreseen = scratch.apply(text, noop=True)
+        forecast = scratch.apply(text, noop=True)
         assert fingerprint(scratch.root) == before
         done = scratch.apply(text)
         unknown: set[str] = set()
-        for expected, found in zip(foreseen.report.events, done.report.events, strict=True):
+        for expected, found in zip(forecast.report.events, done.report.events, strict=True):
             resource = expected.resource
             message = expected.noop_message or ""
             # The exit code of a command is unknown before it runs, and so is everything that depends on it.

@@ -43,7 +43,7 @@ def write(root: Path, text: str, name: str = "manifest.yaml") -> Path:
 
 
 # ---- gates ----
-def test_what_requires_a_failed_or_unmet_resource_is_unmet(apply: Apply, root: Path) -> None:
+def test_a_resource_that_requires_a_failed_or_unmet_resource_is_unmet(apply: Apply, root: Path) -> None:
     done = apply(
         "- exec:\n"
         "    - fails: {command: 'false'}\n"
@@ -74,7 +74,9 @@ def test_what_requires_a_failed_or_unmet_resource_is_unmet(apply: Apply, root: P
         ("{if: lookup('environ.NO_SUCH_VARIABLE')}", "failed"),
     ],
 )
-def test_control_decides_at_the_resource_s_turn(control: str, outcome: str, apply: Apply, root: Path) -> None:
+def test_control_is_evaluated_when_the_resource_is_reached(
+    control: str, outcome: str, apply: Apply, root: Path
+) -> None:
     text = f"data: {{off: false}}\nresources:\n  - exec:\n      - go: {{command: 'true', control: {control}}}\n"
     for noop in (True, False):
         assert apply(text, noop=noop).outcomes == [outcome]
@@ -88,7 +90,7 @@ def test_control_comes_before_require_and_a_skipped_resource_is_never_evaluated(
     assert done.outcomes == ["failed", "skipped"]
 
 
-def test_control_sees_what_earlier_resources_did(apply: Apply, root: Path) -> None:
+def test_control_sees_results_of_earlier_resources(apply: Apply, root: Path) -> None:
     text = (
         "- file:\n    - ROOT/x: {ensure: present, content: 'yes', owner: USER, group: GROUP, mode: '0644'}\n"
         "- exec:\n    - go: {command: 'true', control: {if: file('ROOT/x') == 'yes'}}\n"
@@ -98,7 +100,7 @@ def test_control_sees_what_earlier_resources_did(apply: Apply, root: Path) -> No
     assert apply(text).outcomes == ["changed", "changed", "skipped"]
 
 
-def test_fail_on_error_stops_and_the_others_get_events_too(apply: Apply, root: Path) -> None:
+def test_fail_on_error_stops_the_run_and_the_rest_is_skipped(apply: Apply, root: Path) -> None:
     text = (
         "fail_on_error: true\npost_message: all well\nresources:\n  - exec:\n      - one: {command: 'true'}\n"
         "      - two: {command: 'false'}\n      - three: {command: touch ROOT/x}\n      - four: {command: 'true', require: [exec#two]}\n"
@@ -109,7 +111,7 @@ def test_fail_on_error_stops_and_the_others_get_events_too(apply: Apply, root: P
     assert list(root.iterdir()) == []
 
 
-def test_tags_choose_and_say_so(apply: Apply, root: Path) -> None:
+def test_tags_select_resources_and_the_rest_is_skipped(apply: Apply, root: Path) -> None:
     text = (
         "- exec:\n    - a: {command: 'true', tags: [web]}\n    - b: {command: 'true', tags: [web, db]}\n"
         "    - c: {command: 'true', tags: [db]}\n    - d: {command: 'true'}\n"
@@ -122,7 +124,7 @@ def test_tags_choose_and_say_so(apply: Apply, root: Path) -> None:
 
 
 # ---- unknown until applied ----
-def test_only_what_a_command_could_bring_is_unknown(apply: Apply, root: Path) -> None:
+def test_only_missing_things_that_a_command_could_create_are_unknown(apply: Apply, root: Path) -> None:
     missing = (
         "- file:\n    - defaults: {ensure: present, owner: USER, group: GROUP, mode: '0644'}\n"
         "    - ROOT/none/x: {content: x}\n    - ROOT/y: {source: ROOT/source}\n"
@@ -132,9 +134,9 @@ def test_only_what_a_command_could_bring_is_unknown(apply: Apply, root: Path) ->
     tool = "- exec:\n    - tool: {command: no-such-program}\n"
     without = apply(missing + tool, noop=True)
     assert without.outcomes == ["failed", "failed", "failed", "changed", "failed"]
-    foreseen = apply(command + missing + tool, noop=True)
-    assert foreseen.outcomes == ["changed"] * 6
-    assert [message for message in foreseen.messages if message and "Unknown" in message] == [
+    forecast = apply(command + missing + tool, noop=True)
+    assert forecast.outcomes == ["changed"] * 6
+    assert [message for message in forecast.messages if message and "Unknown" in message] == [
         f"Unknown until applied: parent directory {root}/none does not exist",
         f"Unknown until applied: source {root}/source does not exist",
         "Unknown until applied: user 'no-such-user' does not exist",
@@ -144,7 +146,7 @@ def test_only_what_a_command_could_bring_is_unknown(apply: Apply, root: Path) ->
     assert apply(command + missing + tool, noop=True).outcomes == ["stable", *without.outcomes]
 
 
-def test_a_clash_is_never_unknown(apply: Apply, root: Path) -> None:
+def test_a_conflicting_kind_of_file_is_never_unknown(apply: Apply, root: Path) -> None:
     (root / "x").mkdir()
     text = (
         "- exec:\n    - go: {command: 'true'}\n"
@@ -153,15 +155,15 @@ def test_a_clash_is_never_unknown(apply: Apply, root: Path) -> None:
     assert apply(text, noop=True).outcomes == ["changed", "failed"]
 
 
-def test_guards_in_a_dry_run_say_that_they_were_asked_too_early(apply: Apply, root: Path) -> None:
+def test_guards_that_run_before_a_forecast_change_are_a_warning(apply: Apply, root: Path) -> None:
     text = (
         "- file:\n    - ROOT/x: {ensure: present, owner: USER, group: GROUP, mode: '0644'}\n"
         "- exec:\n    - go: {command: 'true', onlyif: test -e ROOT/x}\n"
     )
-    foreseen = apply(text, noop=True)
-    assert foreseen.outcomes == ["changed", "stable"]
-    assert foreseen.report.events[1].warnings == (
-        f"onlyif was asked on the host as it is, before file#{root}/x would change it",
+    forecast = apply(text, noop=True)
+    assert forecast.outcomes == ["changed", "stable"]
+    assert forecast.report.events[1].warnings == (
+        f"onlyif ran on the host as it is, before file#{root}/x would change it",
     )
     assert apply(text).outcomes == ["changed", "changed"]
     assert apply(text, noop=True).report.events[1].warnings == ()
@@ -169,16 +171,16 @@ def test_guards_in_a_dry_run_say_that_they_were_asked_too_early(apply: Apply, ro
 
 # ---- health ----
 @pytest.mark.parametrize(
-    ("code", "word"), [(0, None), (1, "WARNING"), (2, "CRITICAL"), (3, "UNKNOWN"), (77, "UNKNOWN")]
+    ("code", "result"), [(0, None), (1, "WARNING"), (2, "CRITICAL"), (3, "UNKNOWN"), (77, "UNKNOWN")]
 )
-def test_a_health_check_speaks_in_four_words(code: int, word: str | None, apply: Apply) -> None:
+def test_a_health_check_has_four_results(code: int, result: str | None, apply: Apply) -> None:
     text = f"- exec:\n    - go: {{command: 'true', health_checks: [{{name: check, command: \"sh -c 'echo said; exit {code}'\"}}]}}\n"
     done = apply(text)
-    assert done.outcomes == (["failed"] if word else ["changed"])
-    assert done.errors == ([f"health check check is {word}: said"] if word else [])
+    assert done.outcomes == (["failed"] if result else ["changed"])
+    assert done.errors == ([f"health check check is {result}: said"] if result else [])
 
 
-def test_a_health_check_is_tried_again_with_pauses(apply: Apply, root: Path) -> None:
+def test_a_health_check_is_retried_with_pauses(apply: Apply, root: Path) -> None:
     check = "sh -c 'echo x >> ROOT/tries; test $(wc -l < ROOT/tries) -ge 3'"
     text = f'- exec:\n    - go: {{command: "true", health_checks: [{{command: "{check}", tries: TRIES, try_sleep: 200ms}}]}}\n'
     started = time.monotonic()
@@ -207,10 +209,10 @@ def test_health_checks_run_in_a_dry_run_only_while_everything_is_stable(apply: A
         "    - ROOT/y: {health_checks: [{command: touch ROOT/a, name: second}]}\n"
         "    - ROOT/x2: {ensure: absent, owner: null, group: null, mode: null, health_checks: [{command: touch ROOT/b, name: third}]}\n"
     )
-    foreseen = apply(text, noop=True)
-    assert foreseen.outcomes == ["failed", "changed", "stable"]
-    assert foreseen.errors == ["health check first is WARNING"]
-    assert [event.warnings for event in foreseen.report.events[1:]] == [
+    forecast = apply(text, noop=True)
+    assert forecast.outcomes == ["failed", "changed", "stable"]
+    assert forecast.errors == ["health check first is WARNING"]
+    assert [event.warnings for event in forecast.report.events[1:]] == [
         ("health checks not run in a dry run with changes: second",),
         ("health checks not run in a dry run with changes: third",),
     ]
@@ -234,7 +236,7 @@ def test_monitor_only_runs_health_checks_and_nothing_else(apply: Apply, root: Pa
     assert list(root.iterdir()) == []
 
 
-def test_a_stop_wakes_up_a_health_check_that_sleeps(apply: Apply) -> None:
+def test_a_stop_ends_the_pause_of_a_health_check(apply: Apply) -> None:
     stop = StopFlag()
     threading.Timer(0.5, stop.request, ["enough"]).start()
     started = time.monotonic()
@@ -251,7 +253,7 @@ SLOW = "- exec:\n    - slow: {command: \"sh -c 'touch ROOT/begun; while ! [ -e R
 
 @pytest.fixture
 def running(root: Path) -> Any:
-    """A run that goes on until `go` is there."""
+    """A run that continues until `go` exists."""
     manifest = write(root, SLOW)
     process = subprocess.Popen([PROGRAM, "apply", manifest], stdout=subprocess.DEVNULL)
     while not (root / "begun").exists():
@@ -261,7 +263,7 @@ def running(root: Path) -> Any:
     assert process.wait(10) == 0
 
 
-def test_two_runs_of_one_manifest_are_not_done_at_once(running: Any, root: Path, mainstay: Mainstay) -> None:
+def test_two_runs_of_one_manifest_exclude_each_other(running: Any, root: Path, mainstay: Mainstay) -> None:
     manifest = root.parent / "manifest.yaml"
     (root.parent / "link.yaml").symlink_to(manifest)
     for path in (manifest, root.parent / "link.yaml"):
@@ -301,7 +303,7 @@ def test_a_killed_run_holds_no_lock(running: Any, root: Path, mainstay: Mainstay
     assert mainstay("apply", second).returncode == 0
 
 
-def test_the_lock_as_library_use(running: Any, root: Path) -> None:
+def test_a_library_caller_gets_locked_for_a_held_lock(running: Any, root: Path) -> None:
     with pytest.raises(Locked, match=f"pid {running.pid}"):
         apply_text(SLOW, root)
 
@@ -316,7 +318,9 @@ def test_the_lock_as_library_use(running: Any, root: Path) -> None:
         (["true", "false"], 1, 6),
     ],
 )
-def test_exit_codes(commands: list[str], plain: int, detailed: int, root: Path, mainstay: Mainstay) -> None:
+def test_exit_codes_follow_the_outcomes(
+    commands: list[str], plain: int, detailed: int, root: Path, mainstay: Mainstay
+) -> None:
     lines = [f"    - {index}: {{command: '{command}'}}\n" for index, command in enumerate(commands)]
     stable = f"    - stable: {{command: 'true', creates: {root}}}\n"
     manifest = write(root, "- exec:\n" + stable + "".join(lines))
@@ -324,7 +328,7 @@ def test_exit_codes(commands: list[str], plain: int, detailed: int, root: Path, 
     assert mainstay("apply", manifest, "--detailed-exitcodes").returncode == detailed
 
 
-def test_exit_codes_of_what_does_not_load(root: Path, mainstay: Mainstay) -> None:
+def test_exit_codes_of_a_manifest_that_does_not_load(root: Path, mainstay: Mainstay) -> None:
     manifest = write(root, "- exec:\n    - a: {comand: 'true'}\n")
     assert mainstay("apply", manifest).returncode == 2
     assert mainstay("apply", manifest, "--detailed-exitcodes").returncode == 1
@@ -370,7 +374,7 @@ resources:
 """
 
 
-def test_the_json_document_has_its_shape(root: Path, mainstay: Mainstay) -> None:
+def test_the_json_document_has_the_specified_shape(root: Path, mainstay: Mainstay) -> None:
     manifest = write(root, REPORTED)
     done = mainstay("apply", manifest, "--json", "--diff", "--report", root.parent / "report.json")
     assert done.stderr == ""
@@ -392,7 +396,7 @@ def test_the_json_document_has_its_shape(root: Path, mainstay: Mainstay) -> None
     assert list(state) == FILE_STATE_KEYS
     assert state["checksum"] == "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
     assert (state["ensure"], state["mode"], state["size"], state["type"]) == ("present", "0644", 5, "file")
-    assert file.pop("diff").startswith(f"--- {root}/x (now)\n+++ {root}/x (wanted)\n")
+    assert file.pop("diff").startswith(f"--- {root}/x (actual)\n+++ {root}/x (desired)\n")
     assert file == {
         "type": "file",
         "name": f"{root}/x",
@@ -428,8 +432,8 @@ def test_the_json_document_has_its_shape(root: Path, mainstay: Mainstay) -> None
     assert (skipped["skipped"], skipped["provider"], skipped["state"]) == (True, None, None)
 
 
-def test_the_state_in_a_report_is_what_was_found_after_that_resource(apply: Apply, root: Path) -> None:
-    """Whatever later resources make of the file, and also when it is gone by then."""
+def test_a_report_has_the_state_right_after_each_resource(apply: Apply, root: Path) -> None:
+    """Even if later resources change or remove the file."""
     done = apply(
         "- file:\n    - defaults: {ensure: present, content: hello, owner: USER, group: GROUP, mode: '0644'}\n"
         "    - ROOT/x: {}\n    - ROOT/y: {}\n"
@@ -451,7 +455,7 @@ def test_a_file_that_a_command_removes_again_does_not_break_the_report_of_a_stab
 
 
 # ---- history ----
-def test_history_keeps_whole_events_of_what_was_not_stable(apply: Apply, root: Path, mainstay: Mainstay) -> None:
+def test_history_stores_whole_events_unless_they_are_stable(apply: Apply, root: Path, mainstay: Mainstay) -> None:
     run_id = apply(REPORTED).report.run_id
     state = StateDirectory(os.environ["MAINSTAY_STATE_DIR"])
     kept = History(state).show(run_id)
@@ -464,16 +468,16 @@ def test_history_keeps_whole_events_of_what_was_not_stable(apply: Apply, root: P
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 
 
-def test_a_kept_run_is_summed_up_as_it_was_when_it_ran(mainstay: Mainstay, tmp_path: Path) -> None:
+def test_the_summary_in_history_equals_that_of_the_run(mainstay: Mainstay, tmp_path: Path) -> None:
     manifest = tmp_path / "m.yaml"
     manifest.write_text("- file:\n    - /nowhere/x: {ensure: absent}\n- exec:\n    - 'true': {}\n")
-    said = mainstay("apply", str(manifest)).stdout.splitlines()
+    output = mainstay("apply", str(manifest)).stdout.splitlines()
     [run_id] = History(StateDirectory(os.environ["MAINSTAY_STATE_DIR"])).runs()
-    assert mainstay("history", "show", run_id).stdout.splitlines()[1:] == said
-    assert "1 changed, 1 stable" in said[-1]
+    assert mainstay("history", "show", run_id).stdout.splitlines()[1:] == output
+    assert "1 changed, 1 stable" in output[-1]
 
 
-def test_a_kept_run_tells_what_stopped_it(mainstay: Mainstay) -> None:
+def test_history_shows_what_stopped_a_run(mainstay: Mainstay) -> None:
     history = History(StateDirectory(os.environ["MAINSTAY_STATE_DIR"]))
     report = make_report(1)
     report.stopped_by = "SIGTERM"
@@ -481,7 +485,7 @@ def test_a_kept_run_tells_what_stopped_it(mainstay: Mainstay) -> None:
     assert mainstay("history", "show", report.run_id).stdout.endswith(", stopped: SIGTERM\n")
 
 
-def test_history_keeps_the_same_of_an_event_as_a_report_says(apply: Apply) -> None:
+def test_history_stores_events_as_in_the_report(apply: Apply) -> None:
     done = apply(
         "- file:\n    - defaults: {ensure: present, content: x, owner: USER, group: GROUP, mode: '0640'}\n"
         "    - ROOT/plain: {}\n    - 'ROOT/a \"quoted\" \\ ü': {}\n    - ROOT/named: {alias: other}\n"
@@ -489,9 +493,9 @@ def test_history_keeps_the_same_of_an_event_as_a_report_says(apply: Apply) -> No
     )
     kept = History(StateDirectory(os.environ["MAINSTAY_STATE_DIR"])).show(done.report.run_id)
     assert kept is not None
-    told = done.as_json()["events"]
-    assert json.dumps(kept["events"]) == json.dumps(told)
-    assert [event["outcome"] for event in told] == ["changed"] * 4
+    reported = done.as_json()["events"]
+    assert json.dumps(kept["events"]) == json.dumps(reported)
+    assert [event["outcome"] for event in reported] == ["changed"] * 4
 
 
 def make_report(number: int, size: int = 0) -> Report:
@@ -512,7 +516,7 @@ def test_history_keeps_the_last_thousand_runs(tmp_path: Path) -> None:
     assert runs[-1].startswith(f"20250101T{6:012d}Z")
 
 
-def test_history_is_bounded_in_size_however_many_runs_there_are(tmp_path: Path) -> None:
+def test_the_size_of_the_history_is_bounded(tmp_path: Path) -> None:
     state = StateDirectory(str(tmp_path / "state"))
     folder = Path(state.directory("history"))
     for number in range(MOST_REPORTS):
@@ -524,7 +528,7 @@ def test_history_is_bounded_in_size_however_many_runs_there_are(tmp_path: Path) 
     assert len(History(state).runs()) == 100
 
 
-def test_what_a_killed_run_left_of_its_report_goes(tmp_path: Path) -> None:
+def test_the_incomplete_report_of_a_killed_run_is_removed(tmp_path: Path) -> None:
     state = StateDirectory(str(tmp_path / "state"))
     folder = Path(state.directory("history"))
     report = make_report(1)
@@ -555,12 +559,12 @@ OWING = """
 - file:
     - ROOT/x: {ensure: present, content: x, owner: USER, group: GROUP, mode: "0644"}
 - exec:
-    - told: {command: COMMAND, refresh_only: true, subscribe: ["file#ROOT/x"]}
+    - subscriber: {command: COMMAND, refresh_only: true, subscribe: ["file#ROOT/x"]}
 """
 
 
-def test_what_somebody_must_hear_of_is_not_touched_where_that_cannot_be_written_down(root: Path) -> None:
-    manifest = write(root, OWING.replace("COMMAND", "touch ROOT/told"))
+def test_a_trigger_is_not_changed_if_the_owed_refresh_cannot_be_recorded(root: Path) -> None:
+    manifest = write(root, OWING.replace("COMMAND", "touch ROOT/refreshed"))
     state = Path(os.environ["MAINSTAY_STATE_DIR"])
     state.mkdir()
     done = in_own_mounts(
@@ -573,11 +577,11 @@ def test_what_somebody_must_hear_of_is_not_touched_where_that_cannot_be_written_
     assert list(root.iterdir()) == []
 
 
-def test_a_disk_that_fills_up_on_the_way_loses_no_refresh(root: Path) -> None:
+def test_a_disk_that_fills_up_during_a_run_loses_no_refresh(root: Path) -> None:
     state = Path(os.environ["MAINSTAY_STATE_DIR"])
     state.mkdir()
     manifest = write(root, OWING.replace("COMMAND", f"sh -c 'head -c 100000 /dev/zero > {state}/fill; exit 1'"))
-    later = OWING.replace("COMMAND", "touch ROOT/told").replace("ROOT", str(root)).replace("USER", "root")
+    later = OWING.replace("COMMAND", "touch ROOT/refreshed").replace("ROOT", str(root)).replace("USER", "root")
     done = in_own_mounts(
         f"mount -t tmpfs -o size=64k tmpfs {state}\n"
         f'"$MAINSTAY" apply {manifest} --json || true\necho ---\nrm {state}/fill\n'
@@ -591,36 +595,36 @@ def test_a_disk_that_fills_up_on_the_way_loses_no_refresh(root: Path) -> None:
 
 
 # ---- as a library ----
-class Told(Observer):
+class Recorder(Observer):
     def __init__(self) -> None:
-        self.heard: list[Any] = []
+        self.calls: list[Any] = []
 
     def begins(self, total: int) -> None:
-        self.heard.append(total)
+        self.calls.append(total)
 
     def resource_begins(self, index: int, resource: Resource) -> None:
-        self.heard.append((index, resource.id))
+        self.calls.append((index, resource.id))
 
     def event(self, index: int, event: Event) -> None:
-        self.heard.append((index, event.outcome))
+        self.calls.append((index, event.outcome))
 
     def message(self, text: str) -> None:
-        self.heard.append(text)
+        self.calls.append(text)
 
 
-def test_an_observer_is_told_in_order(apply: Apply, root: Path) -> None:
-    told = Told()
+def test_an_observer_is_called_in_order(apply: Apply, root: Path) -> None:
+    recorder = Recorder()
     apply(
         "pre_message: hello\npost_message: bye\nresources:\n  - exec:\n      - a: {command: 'true'}\n      - b: {command: 'true', creates: ROOT}\n",
-        observer=told,
+        observer=recorder,
     )
-    assert told.heard == [2, "hello", (0, "exec#a"), (0, "changed"), (1, "exec#b"), (1, "stable"), "bye"]
+    assert recorder.calls == [2, "hello", (0, "exec#a"), (0, "changed"), (1, "exec#b"), (1, "stable"), "bye"]
 
 
-def test_the_post_message_is_kept_when_something_failed(apply: Apply, root: Path) -> None:
-    told = Told()
-    apply("post_message: bye\nresources:\n  - exec:\n      - a: {command: 'false'}\n", observer=told)
-    assert "bye" not in told.heard
+def test_a_failed_run_shows_no_post_message(apply: Apply, root: Path) -> None:
+    recorder = Recorder()
+    apply("post_message: bye\nresources:\n  - exec:\n      - a: {command: 'false'}\n", observer=recorder)
+    assert "bye" not in recorder.calls
 
 
 def test_a_stop_flag_ends_a_run_between_two_resources(apply: Apply, root: Path) -> None:
@@ -639,7 +643,7 @@ def test_a_stop_flag_ends_a_run_between_two_resources(apply: Apply, root: Path) 
 
 
 def run_with(provider: Provider, root: Path, text: str) -> Report:
-    """A run in which one provider is another: the door that a caller of the engine has."""
+    """Runs a manifest with another provider for files."""
     session, manifest = load(RunRequest(str(write(root, text)), options=Options()))
 
     def choose(type_name: str, wanted: str | None, host: Host) -> Provider:
@@ -664,7 +668,7 @@ class Buggy(PosixFiles):
 
 
 class Idle(PosixFiles):
-    """Says it did, and did not."""
+    """Reports success without a change."""
 
     def perform(self, wanted: Any, actual: Any, change: Change, host: Host) -> None:
         return
@@ -696,7 +700,7 @@ def test_a_change_that_did_not_reach_the_state_is_failed(root: Path) -> None:
     assert report.events[0].changed is False
 
 
-def test_a_validator_must_end_in_time(root: Path) -> None:
+def test_a_validator_has_a_time_limit(root: Path) -> None:
     assert PosixFiles.validate_timeout_seconds == 60
     (root / "x").write_text("old")
     report = run_with(

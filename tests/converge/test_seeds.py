@@ -203,8 +203,8 @@ def test_content_is_rendered_and_source_is_relative_to_the_manifest(
     files.mkdir()
     (files / "config.yaml").write_text("port: 80\n")
     facts = [{"hostname": "ada"}]
-    foreseen = apply(here, noop=True, facts_layers=facts)
-    assert foreseen.messages == ["Would have created the file", "Would have created the file"]
+    forecast = apply(here, noop=True, facts_layers=facts)
+    assert forecast.messages == ["Would have created the file", "Would have created the file"]
     assert list(root.iterdir()) == []
     assert apply(here, facts_layers=facts).outcomes == ["changed", "changed"]
     assert (root / "motd").read_text() == "Welcome to ada\nManaged by CCM\n"

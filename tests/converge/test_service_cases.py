@@ -80,7 +80,7 @@ MANIFEST = "- service:\n    - httpd: {ensure: running}\n"
 
 def test_the_failure_names_a_missing_systemctl(apply: Callable[..., Applied], root: Path) -> None:
     done = apply(MANIFEST, environ={"PATH": str(root)})
-    assert done.errors == ["no provider for service works here: systemd: systemctl is not on PATH"]
+    assert done.errors == ["no provider for service is available: systemd: systemctl is not on PATH"]
 
 
 def test_the_failure_names_an_init_other_than_systemd(apply: Callable[..., Applied], root: Path) -> None:
@@ -99,7 +99,7 @@ def test_in_a_dry_run_a_missing_provider_is_unknown_after_a_command(
     forecast = apply(maker + MANIFEST, noop=True, environ={"PATH": str(root)})
     assert forecast.outcomes == ["changed", "changed"]
     assert forecast.messages[1] == (
-        "Unknown until applied: no provider for service works here: systemd: systemctl is not on PATH"
+        "Unknown until applied: no provider for service is available: systemd: systemctl is not on PATH"
     )
 
 

@@ -1,4 +1,4 @@
-"""The state directory when it is damaged, full, read-only or gone: no refresh is lost, and runs go on."""
+"""If the state directory is damaged, full, read-only or missing, no refresh is lost and runs continue."""
 
 from __future__ import annotations
 
@@ -46,15 +46,13 @@ def test_a_damaged_ledger_owes_every_refresh(
 
 
 @pytest.mark.parametrize("damage", ["garbage\n", "null\n", "[1, 2]\n", '["x"]\n', "\0\0\n"])
-def test_a_damaged_journal_keeps_nobody_from_running(
-    apply: Callable[..., Applied], tmp_path: Path, damage: str
-) -> None:
+def test_a_damaged_journal_does_not_prevent_a_run(apply: Callable[..., Applied], tmp_path: Path, damage: str) -> None:
     apply(manifest("a"))
     (only_folder(tmp_path) / "journal").write_text(damage)
     assert apply(manifest("a")).outcomes == ["stable", "stable"]
 
 
-def test_what_became_of_a_left_temporary_file_keeps_nobody_from_running(
+def test_a_replaced_temporary_file_does_not_prevent_a_run(
     apply: Callable[..., Applied], root: Path, tmp_path: Path
 ) -> None:
     apply(manifest("a"))
@@ -66,7 +64,7 @@ def test_what_became_of_a_left_temporary_file_keeps_nobody_from_running(
 
 
 @pytest.mark.parametrize("damage", [b"{", b"[]", b"{}", b"\xff\xfe"])
-def test_a_damaged_report_hides_no_other(
+def test_a_damaged_report_does_not_hide_others(
     mainstay: Callable[..., subprocess.CompletedProcess[str]],
     apply: Callable[..., Applied],
     tmp_path: Path,
@@ -80,7 +78,7 @@ def test_a_damaged_report_hides_no_other(
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
 
 
-def test_a_state_directory_that_goes_during_a_run_loses_no_refresh(
+def test_a_state_directory_that_is_removed_during_a_run_loses_no_refresh(
     apply: Callable[..., Applied], root: Path, tmp_path: Path
 ) -> None:
     text = manifest("a", f"rm -rf {tmp_path}/state; false")
@@ -88,7 +86,7 @@ def test_a_state_directory_that_goes_during_a_run_loses_no_refresh(
     assert apply(manifest("a")).outcomes == ["stable", "refreshed"]
 
 
-def test_a_state_directory_that_becomes_a_file_is_said(
+def test_a_state_directory_that_is_a_file_is_refused(
     apply: Callable[..., Applied], root: Path, tmp_path: Path
 ) -> None:
     state = tmp_path / "state"
@@ -99,7 +97,7 @@ def test_a_state_directory_that_becomes_a_file_is_said(
 
 
 def in_small_disk(script: str, root: Path, tmp_path: Path) -> subprocess.CompletedProcess[str]:
-    """Runs a script whose state directory `$S` is a disk of its own, of 64 kB."""
+    """Runs a script whose state directory `$S` is a file system of 64 kB."""
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         pytest.skip("mounting needs root")
     path = tmp_path / "manifest.yaml"
@@ -118,7 +116,7 @@ def in_small_disk(script: str, root: Path, tmp_path: Path) -> subprocess.Complet
     return done
 
 
-def test_a_read_only_state_directory_is_refused_before_anything_is_touched(root: Path, tmp_path: Path) -> None:
+def test_a_read_only_state_directory_is_refused_before_any_change(root: Path, tmp_path: Path) -> None:
     script = f"$M apply $F > /dev/null; mount -o remount,ro none $S; rm {root}/trigger; $M apply $F"
     done = in_small_disk(script, root, tmp_path)
     assert done.returncode == 2
@@ -127,7 +125,7 @@ def test_a_read_only_state_directory_is_refused_before_anything_is_touched(root:
 
 
 def test_a_full_state_directory_changes_nothing_that_owes_a_refresh(root: Path, tmp_path: Path) -> None:
-    """The debt cannot be written down, so the trigger stays as it is; with room again both come."""
+    """The owed refresh cannot be recorded, so the trigger is not changed; with free space both happen."""
     script = (
         f"$M apply $F > /dev/null; rm -f {root}/trigger {root}/ran; "
         "dd if=/dev/zero of=$S/fill bs=1k 2> /dev/null; $M apply $F; "
@@ -140,7 +138,7 @@ def test_a_full_state_directory_changes_nothing_that_owes_a_refresh(root: Path, 
     assert (root / "ran").read_text() == "x\n"
 
 
-def test_a_line_that_does_not_fit_on_the_disk_damages_no_other(tmp_path: Path) -> None:
+def test_a_line_that_does_not_fit_on_the_disk_damages_no_other_line(tmp_path: Path) -> None:
     import resource
 
     from mainstay.converge.host.state import AppendOnly

@@ -1,4 +1,4 @@
-"""Trees that are removed: how deep they may be, and what is said of those that are removed in part."""
+"""Removal of trees: any depth, and refreshes after a partial removal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ABSENT = """
 - file:
     - ROOT/tree: {ensure: absent, force: true}
 - exec:
-    - tell: {command: touch ROOT/told, refresh_only: true, subscribe: ["file#ROOT/tree"]}
+    - subscriber: {command: touch ROOT/refreshed, refresh_only: true, subscribe: ["file#ROOT/tree"]}
 """
 
 
@@ -34,10 +34,10 @@ def test_a_tree_of_any_depth_is_removed(apply: Callable[..., Applied], root: Pat
     assert not (root / "tree").exists()
 
 
-def test_a_tree_removed_in_part_is_a_change_that_triggers(
+def test_a_partly_removed_tree_triggers_a_refresh(
     apply: Callable[..., Applied], root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Deep below, so that nothing of it is seen at the path itself."""
+    """The removal is deep below, so that the path itself looks unchanged."""
     deep = root / "tree" / "a" / "b"
     deep.mkdir(parents=True)
     (deep / "1").touch()
@@ -46,21 +46,21 @@ def test_a_tree_removed_in_part_is_a_change_that_triggers(
     applied = apply(ABSENT)
     assert applied.outcomes == ["failed", "refreshed"]
     assert applied.report.events[0].changed
-    assert (root / "told").exists()
+    assert (root / "refreshed").exists()
 
 
-def test_a_tree_that_cannot_be_removed_at_all_triggers_nobody(
+def test_a_tree_that_cannot_be_removed_triggers_no_refresh(
     apply: Callable[..., Applied], root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (root / "tree").mkdir()
     (root / "tree" / "stubborn").touch()
     make_stubborn(monkeypatch)
     assert apply(ABSENT).outcomes == ["failed", "stable"]
-    assert not (root / "told").exists()
+    assert not (root / "refreshed").exists()
 
 
 def make_stubborn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files of that name cannot be removed, as if they were immutable; the others go before them."""
+    """Files of that name cannot be removed, as if they were immutable; others are removed before them."""
     unlink, listdir = os.unlink, os.listdir
 
     def refuse(name: str, *, dir_fd: int | None = None) -> None:

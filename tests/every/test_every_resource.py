@@ -112,13 +112,13 @@ def test_applied_twice_the_second_run_is_stable(tree: Tree, text: str, apply: Ap
 def test_a_dry_run_changes_nothing_and_forecasts_the_run(tree: Tree, text: str, apply: Apply, root: Path) -> None:
     make_tree(root, tree)
     before = fingerprint(root)
-    foreseen = apply(text, noop=True, differences=True)
+    forecast = apply(text, noop=True, differences=True)
     assert fingerprint(root) == before
-    assert all(event.noop for event in foreseen.report.events)
-    assert all((event.noop_message or "").startswith("Would have ") for event in foreseen.report.events)
+    assert all(event.noop for event in forecast.report.events)
+    assert all((event.noop_message or "").startswith("Would have ") for event in forecast.report.events)
     done = apply(text, differences=True)
     assert not any(event.noop for event in done.report.events)
-    for expected, found in zip(foreseen.report.events, done.report.events, strict=True):
+    for expected, found in zip(forecast.report.events, done.report.events, strict=True):
         for key in ("outcome", "changed", "refreshed", "reason", "provider", "diff", "errors"):
             assert getattr(expected, key) == getattr(found, key), key
 

@@ -93,7 +93,7 @@ class Run:
             if event.outcome == FAILED and manifest.fail_on_error and self._gave_up_after is None:
                 self._gave_up_after = resource.id
             observer.event(index, event)
-        self._look_again()
+        self._recheck()
         try:
             self.host.files.sync()
         except OSError as error:
@@ -326,13 +326,13 @@ class Run:
             event.errors = tuple(problems)
 
     # ---- after the last resource ----
-    def _look_again(self) -> None:
+    def _recheck(self) -> None:
         """Turns the events of what did not last into failed ones."""
         if self.stop.reason is not None:
             return
         for provider in {id(provider): provider for provider in self._providers.values()}.values():
             try:
-                for identity, state, failure in provider.look_again(self.host):
+                for identity, state, failure in provider.recheck(self.host):
                     self._revise(self.events[identity], state, failure)
             except Stopped:
                 return

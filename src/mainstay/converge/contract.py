@@ -267,7 +267,7 @@ class Provider(ABC):
         except (Failure, OSError):
             return None
 
-    def look_again(self, host: Host) -> Iterable[tuple[str, State, Failure]]:
+    def recheck(self, host: Host) -> Iterable[tuple[str, State, Failure]]:
         """At the end of the run: what was brought about and did not last, as (resource id, state, why)."""
         return ()
 

@@ -274,7 +274,7 @@ def _apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report
         options=options,
         redactor=Redactor(secret_values(request.roots)),
     )
-    host.say = lambda line: _say(current, line)
+    host.show_line = lambda line: _say(current, line)
     host.about_to_wait = request.observer.about_to_wait
     _keep_secret_files(manifest, host)
     if request.starting is not None:

@@ -209,7 +209,7 @@ def test_facts_of_the_command_line_win_over_files_and_the_later_wins(mainstay: P
     (facts_d(root) / "a.yaml").write_text("site: directory\ndeep: {a: 1, b: 1}\n")
     (root / "facts.yaml").write_text("site: file\ndeep: {b: 2}\n")
     text = '- exec: [{x: {command: "echo {{ facts.site }} {{ facts.deep }} {{ facts.n + 1 }}", logoutput: true}}]\n'
-    for options, said in (
+    for options, expected in (
         (["--fact", "n=1"], "directory {a: 1, b: 1} 2"),
         (["--facts", "facts.yaml", "--fact", "n=1"], "file {a: 1, b: 2} 2"),
         (
@@ -220,7 +220,7 @@ def test_facts_of_the_command_line_win_over_files_and_the_later_wins(mainstay: P
     ):
         done = mainstay("apply", "-", *options, stdin=text)
         assert done.returncode == 0, done.stderr
-        assert f"| {said}\n" in done.stdout
+        assert f"| {expected}\n" in done.stdout
 
 
 def test_an_unknown_fact_is_reported_with_a_suggestion(root: Path) -> None:

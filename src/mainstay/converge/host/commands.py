@@ -60,7 +60,7 @@ class Commands:
         environment: Mapping[str, str] | None = None,
         timeout_seconds: float | None = None,
         on_line: Callable[[str], None] | None = None,
-        only_looks: bool = False,
+        read_only: bool = False,
         ends_with_run: bool = False,
         keep_bytes: int = TAIL_BYTES,
     ) -> Finished:
@@ -72,7 +72,7 @@ class Commands:
 
         name = arguments[0]
         self.about_to_wait()
-        if not only_looks:
+        if not read_only:
             self.count += 1
 
         def start() -> subprocess.Popen[bytes]:

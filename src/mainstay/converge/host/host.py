@@ -37,7 +37,7 @@ class Host:
         # In a dry run: the first resource that would change, and whether an earlier change has unknown effects.
         self.would_change: str | None = None
         self.uncertain = False
-        self.say: Callable[[str], None] = self.note
+        self.show_line: Callable[[str], None] = self.note
         # Called before each command, which may take long, so that pending output is shown.
         self.about_to_wait: Callable[[], None] = lambda: None
 

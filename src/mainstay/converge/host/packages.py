@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from mainstay.converge.host.commands import Finished
     from mainstay.converge.host.host import Host
 
-LOOK_TIMEOUT_SECONDS = 300.0
+QUERY_TIMEOUT_SECONDS = 300.0
 CHANGE_TIMEOUT_SECONDS = 3600.0
 LOCK_WAIT_SECONDS = 600.0
 LOCK_PAUSE_SECONDS = 0.5
-COMPLAINT_WORDS = ("E:", "Error:", "dpkg: error")
+ERROR_PREFIXES = ("E:", "Error:", "dpkg: error")
 KEEP_BYTES = 4 * 1024 * 1024
 # No prompts, and messages that do not depend on the user's locale.
 ENVIRONMENT = {"LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive", "APT_LISTCHANGES_FRONTEND": "none"}
@@ -34,17 +34,17 @@ def missing_programs(host: Host, *names: str) -> str | None:
     return f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not on PATH" if missing else None
 
 
-def look(host: Host, words: Sequence[str]) -> Finished:
+def query(host: Host, words: Sequence[str]) -> Finished:
     return host.commands.run(
         words,
         environment={**host.environ, **ENVIRONMENT},
-        timeout_seconds=LOOK_TIMEOUT_SECONDS,
-        only_looks=True,
+        timeout_seconds=QUERY_TIMEOUT_SECONDS,
+        read_only=True,
         keep_bytes=KEEP_BYTES,
     )
 
 
-def run_unlocked(host: Host, words: Sequence[str], locked_words: Sequence[str]) -> Finished:
+def run_when_unlocked(host: Host, words: Sequence[str], locked_words: Sequence[str]) -> Finished:
     """Runs a changing command, and retries while another process holds the lock."""
     until = monotonic() + LOCK_WAIT_SECONDS
     while True:
@@ -59,14 +59,14 @@ def run_unlocked(host: Host, words: Sequence[str], locked_words: Sequence[str]) 
             raise Stopped
 
 
-def must(done: Finished, what: str) -> None:
+def require_success(done: Finished, what: str) -> None:
     """Raises `Failure` for a command that did not succeed."""
     if done.exit_code != 0:
-        errors = complaints(done)
+        errors = error_lines(done)
         raise Failure(f"{what} failed (exit {done.exit_code}){': ' if errors else ''}{errors}", output=done.output)
 
 
-def complaints(done: Finished) -> str:
+def error_lines(done: Finished) -> str:
     """Returns the error lines in the output of a command, or the end of the output."""
     lines = [line.strip() for line in done.output.split("\n")]
-    return "; ".join(line for line in lines if line.startswith(COMPLAINT_WORDS)) or done.output.strip()[-500:]
+    return "; ".join(line for line in lines if line.startswith(ERROR_PREFIXES)) or done.output.strip()[-500:]

@@ -44,7 +44,7 @@ UNIT_SUFFIXES = (
 )
 # systemd has a timeout for every job; this one only ends calls that would never end.
 CHANGE_TIMEOUT_SECONDS = 900.0
-LOOK_TIMEOUT_SECONDS = 60.0
+QUERY_TIMEOUT_SECONDS = 60.0
 LOCK_WAIT_SECONDS = 900.0
 KEEP_BYTES = 1024 * 1024
 JOURNAL_LINES = 10
@@ -85,7 +85,7 @@ class Systemctl:
 
     # ---- queries ----
     def show(self, names: Sequence[str], host: Host) -> list[dict[str, str]]:
-        done = self._look(host, "systemctl", "show", "--system", "-p", SHOWN, *names)
+        done = self._query(host, "systemctl", "show", "--system", "-p", SHOWN, *names)
         units = _parse_show(done.stdout)
         if done.exit_code != 0 or len(units) != len(names):
             raise Failure(
@@ -95,27 +95,27 @@ class Systemctl:
 
     def is_enabled(self, name: str, host: Host) -> str:
         """Returns the unit file state that `show` does not report: of an alias, or of a generated unit."""
-        done = self._look(host, "systemctl", "is-enabled", "--system", name)
+        done = self._query(host, "systemctl", "is-enabled", "--system", name)
         return done.stdout.strip()
 
     def journal(self, name: str, host: Host) -> str | None:
         """Returns the last lines that the unit, or systemd about it, logged."""
         try:
             # Recent lines may not be written yet.
-            self._look(host, "journalctl", "--sync")
-            done = self._look(
+            self._query(host, "journalctl", "--sync")
+            done = self._query(
                 host, "journalctl", "--system", "--quiet", "--no-pager", "--lines", str(JOURNAL_LINES), "--unit", name
             )
         except Failure:
             return None
         return done.stdout.strip() or None
 
-    def _look(self, host: Host, *words: str) -> Finished:
+    def _query(self, host: Host, *words: str) -> Finished:
         return host.commands.run(
             words,
             environment=_quiet_environment(host),
-            timeout_seconds=LOOK_TIMEOUT_SECONDS,
-            only_looks=True,
+            timeout_seconds=QUERY_TIMEOUT_SECONDS,
+            read_only=True,
             keep_bytes=KEEP_BYTES,
         )
 

@@ -1,4 +1,4 @@
-"""How it is done: `providers/<type>/<name>.py` is one provider; these folders are the registry."""
+"""The providers. `providers/<type>/<name>.py` is one provider; these folders are the registry."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def find_all(type_name: str) -> list[Provider]:
-    """Every provider of a type, best first."""
+    """Returns every provider of a type, the preferred first."""
     folder = import_module(f"{__name__}.{type_name}")
     found = [import_module(f"{folder.__name__}.{name}").PROVIDER for name in module_names(folder.__path__)]
     return sorted(found, key=lambda provider: (provider.priority, provider.name))
@@ -25,7 +25,7 @@ def names(type_name: str) -> list[str]:
 
 
 def choose(type_name: str, wanted: str | None, host: Host) -> Provider:
-    """The provider asked for, or the best one that works here; raises `Missing` saying why there is none."""
+    """Returns the given provider, or the preferred available one; raises `Missing` with the reasons if there is none."""
     reasons = []
     for provider in find_all(type_name):
         if wanted is not None and provider.name != wanted:
@@ -34,4 +34,4 @@ def choose(type_name: str, wanted: str | None, host: Host) -> Provider:
         if reason is None:
             return provider.for_run()
         reasons.append(f"{provider.name}: {reason}")
-    raise Missing(f"no provider for {type_name} works here: {'; '.join(reasons)}")
+    raise Missing(f"no provider for {type_name} is available: {'; '.join(reasons)}")

@@ -24,11 +24,11 @@ SHELL_WORDS = {"|", "||", "&&", ">", ">>", "<", "2>&1"}
 class PosixCommands(Provider):
     name = "posix"
 
-    # ---- looking ----
+    # ---- reading ----
     def read(self, wanted: Exec, host: Host, *, refresh: bool) -> ExecState:
         state = ExecState()
-        self._look_at_creates(wanted, state, host)
-        # A refresh beats all conditions, and `creates` beats the guards: what does not count is not asked.
+        self._check_creates(wanted, state, host)
+        # A refresh ignores all conditions, and `creates` decides before the guards: others are not checked.
         if refresh or state.creates_satisfied:
             return state
         if wanted.onlyif is not None:
@@ -38,19 +38,19 @@ class PosixCommands(Provider):
         return state
 
     def confirm(self, wanted: Exec, actual: ExecState, host: Host) -> ExecState:
-        self._look_at_creates(wanted, actual, host)
+        self._check_creates(wanted, actual, host)
         if wanted.creates is not None and not actual.creates_satisfied and actual.exit_code in wanted.returns:
-            host.note(f"the command succeeded but did not make {wanted.creates}")
+            host.note(f"the command succeeded but did not create {wanted.creates}")
         return actual
 
-    def _look_at_creates(self, wanted: Exec, state: ExecState, host: Host) -> None:
+    def _check_creates(self, wanted: Exec, state: ExecState, host: Host) -> None:
         if wanted.creates is not None and host.files.exists(wanted.creates):
             state.creates_satisfied = True
             state.ensure = "present"
 
     def _guard(self, command: str, name: str, wanted: Exec, host: Host) -> bool:
         if host.would_change is not None:
-            host.note(f"{name} was asked on the host as it is, before {host.would_change} would change it")
+            host.note(f"{name} ran on the host as it is, before {host.would_change} would change it")
         try:
             done = self._run(command, wanted, host, None)
         except Missing as error:
@@ -61,12 +61,12 @@ class PosixCommands(Provider):
         return done.exit_code == 0
 
     def _refuse_guard(self, done: Finished, name: str) -> None:
-        """A shell tells by its exit code that a guard could not run; without one there is nothing to tell."""
+        """Raises `Failure` if the exit code means that a shell could not run the guard. Not used without a shell."""
 
-    # ---- doing ----
+    # ---- changing ----
     def perform(self, wanted: Exec, actual: ExecState, change: Change, host: Host) -> None:
         self._note_shell_words(wanted.command_line, host)
-        on_line = host.say if wanted.logoutput else None
+        on_line = host.show_line if wanted.logoutput else None
         done = self._run(wanted.command_line, wanted, host, on_line)
         actual.exit_code = done.exit_code
         actual.output = done.output
@@ -79,7 +79,7 @@ class PosixCommands(Provider):
 
     def _run(self, command: str, wanted: Exec, host: Host, on_line: Callable[[str], None] | None) -> Finished:
         words, program, environment = self._prepare(command, wanted, host)
-        # Only the guards of a dry run can find that something is not there yet.
+        # Raises only for the guards of a dry run.
         host.files.refuse_to_run(program)
         host.files.refuse_to_run(wanted.cwd)
         return host.commands.run(
@@ -113,11 +113,12 @@ class PosixCommands(Provider):
         return split_words(command)
 
     def _note_shell_words(self, command: str, host: Host) -> None:
-        """A pipe that is handed to `echo` as a word is seldom what was meant."""
-        meant = [word for word in self._words(command) if word in SHELL_WORDS]
-        if meant:
+        """Warns about shell operators, which are plain arguments here."""
+        operators = [word for word in self._words(command) if word in SHELL_WORDS]
+        if operators:
             host.note(
-                f"{' '.join(meant)} is passed on as it stands, since no shell runs this; use `provider: shell` for it"
+                f"{' '.join(operators)} is passed as a plain argument, because no shell runs the command;"
+                " use `provider: shell`"
             )
 
 

@@ -1,4 +1,4 @@
-"""Runs commands by `/bin/sh -c`; only when a manifest asks for it."""
+"""Runs commands with `/bin/sh -c`, only if a manifest asks for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COULD_NOT_RUN = {126: "cannot be executed", 127: "was not found"}
 
 class ShellCommands(PosixCommands):
     name = "shell"
-    # Never chosen by itself: the shell gives a command's text a second meaning.
+    # Never the default: a shell interprets the text of a command.
     priority = 100
 
     def _words(self, command: str) -> list[str]:

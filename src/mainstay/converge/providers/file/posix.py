@@ -1,4 +1,4 @@
-"""Files on a POSIX host: looks at a path, and puts there what is wanted, whole or not at all."""
+"""Files on a POSIX host: reads a path, and creates, replaces or removes what is there."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FILE_BITS, DIRECTORY_BITS = 0o7777, 0o777
 KEPT_ON_DIRECTORIES = modes.S_ISGID | modes.S_ISVTX | modes.S_ISUID
 LARGEST_DIFF_BYTES = 512 * 1024
 LARGEST_HASHED_AT_ONCE_BYTES = 1024 * 1024
-# What somebody who knows templates of other tools may have meant.
+# Statements of Jinja2, which authors may expect to work in `content`.
 STATEMENT = rb"\{%-?\s*(?:if|for|set|include|macro|block|extends)\s"
 
 
@@ -47,7 +47,7 @@ class PosixFiles(Provider):
     name = "posix"
     validate_timeout_seconds = 60.0
 
-    # ---- looking ----
+    # ---- reading ----
     def read(self, wanted: File, host: Host, *, refresh: bool) -> FileState:
         owner, group, accounts = wanted.owner, wanted.group, host.accounts
         uid = -1 if owner is None else accounts.uid(owner)
@@ -67,7 +67,7 @@ class PosixFiles(Provider):
                     state.real_path = path = files.real_path(path)
                     found = files.lstat(path)
         except FileNotFoundError:
-            # Only where something is to be put does the source have to be there.
+            # The source must exist only if it is going to be copied.
             if wanted.source is not None:
                 self._source_status(wanted, host)
             return state
@@ -75,7 +75,7 @@ class PosixFiles(Provider):
         return state
 
     def _keep_secrets(self, wanted: File, host: Host) -> None:
-        """A copy of a secret is one, and so is what a secret file is copied from."""
+        """Marks the copy of a secret file, and the source of a secret file, as secret."""
         source = None if wanted.source is None else host.resolve_source(wanted.source)
         if source is not None and host.is_secret(source):
             wanted.sensitive = True
@@ -90,7 +90,7 @@ class PosixFiles(Provider):
         return state
 
     def _note_checksum(self, state: FileState, host: Host) -> None:
-        """At once: a later resource may change the file. Hashing a large file takes longer than copying it."""
+        """Now, because a later resource may change the file. Not for a large file: hashing takes longer than copying."""
         if (
             state.matched_content is None
             and state.kind == PRESENT
@@ -161,7 +161,7 @@ class PosixFiles(Provider):
             purge=wanted.purge,
         )
 
-    # ---- doing ----
+    # ---- changing ----
     def perform(self, wanted: File, actual: FileState, change: Change, host: Host) -> None:
         if change.verb == STORE:
             self._store(wanted, actual, host)
@@ -177,7 +177,7 @@ class PosixFiles(Provider):
             if actual.kind == LINK:
                 files.remove(path)
             missing = self._missing_levels(path, host)
-            # Compared before anything is made: a source that cannot be copied leaves nothing behind.
+            # Compared before anything is created, so that a source that cannot be copied leaves nothing behind.
             tree = self._tree(wanted, actual, host) if wanted.recurse else ()
             for level in missing:
                 files.make_directory(level, uid=uid, gid=gid, mode=mode)
@@ -211,7 +211,7 @@ class PosixFiles(Provider):
         content, source = self._new_content(wanted, host)
         if content is not None and b"{%" in content and re.search(STATEMENT, content):
             host.note(
-                "{% … %} is written as it stands, since only {{ … }} means something in content;"
+                "{% … %} is written as text, because content only evaluates {{ … }};"
                 " put it into a file and write {{ template('path') }}"
             )
         remark = host.files.replace(
@@ -295,15 +295,15 @@ class PosixFiles(Provider):
             raise Failure(f"validate refused the new file (exit {done.exit_code}): {command}", output=done.output)
 
     def forecast(self, wanted: File, actual: FileState, change: Change, host: Host) -> None:
-        # The files of a dry run note each step instead of making it, and refuse what the real ones would.
+        # The files of a dry run record each step instead of making it, and refuse what a run would refuse.
         self._note_checksum(actual, host)
         self.perform(wanted, actual, change, host)
-        # A path through links that the change itself alters may lead elsewhere afterwards.
+        # The change may alter links in the path itself.
         reached, reason = TYPE.desired(wanted, self.read(wanted, host, refresh=False))
         if not reached:
             raise DesiredStateFailed(reason)
 
-    # ---- showing ----
+    # ---- differences ----
     def difference(self, wanted: File, actual: FileState, host: Host) -> str | None:
         if wanted.ensure == PRESENT:
             content, source = self._new_content(wanted, host)
@@ -341,7 +341,7 @@ def _unified(old: bytes | None, new: bytes | None, path: str) -> str:
     if "\0" in before or "\0" in after:
         return f"{path}: binary content differs"
     lines = unified_diff(
-        before.splitlines(keepends=True), after.splitlines(keepends=True), f"{path} (now)", f"{path} (wanted)"
+        before.splitlines(keepends=True), after.splitlines(keepends=True), f"{path} (actual)", f"{path} (desired)"
     )
     shown = [line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines]
     return "".join(shown).rstrip("\n")

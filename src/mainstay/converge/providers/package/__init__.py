@@ -1,4 +1,4 @@
-"""Providers of the `package` type, and what they share: when to ask what, and when to refresh the lists."""
+"""Providers of the `package` type, and what they share: reading ahead, candidates, refreshing the lists."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_PACKAGES_AT_ONCE = 200
 
 
 class PackageManager(Provider):
-    """Serves one run: remembers what was read ahead, what is offered, and whether the lists were refreshed."""
+    """Serves one run: caches states that were read ahead and candidates, and refreshes the lists at most once."""
 
     reads_ahead = True
     joins_neighbours = True
@@ -28,24 +28,24 @@ class PackageManager(Provider):
         self._ahead: dict[str, PackageState] = {}
         self._ahead_at = -1
         self._refreshed_lists = False
-        # What to give the manager for a package → the version that it would install.
+        # Target, as the manager names a package → the version that it would install.
         self._offers: dict[str, str | None] = {}
 
     def for_run(self) -> PackageManager:
         return self.__class__()
 
-    # ---- what each manager does its own way ----
+    # ---- specific to each manager ----
     @abstractmethod
     def installed(self, names: Sequence[str], host: Host) -> dict[str, PackageState]:
-        """The state of each package by the package database."""
+        """Returns the state of each package from the package database."""
 
     @abstractmethod
     def offer(self, target: str, host: Host, *, may_fetch: bool) -> str | None:
-        """The version that the manager would install for a target. It may fetch its lists again only if `may_fetch`."""
+        """Returns the version that the manager would install for a target. Fetches lists only if `may_fetch`."""
 
     @abstractmethod
     def target(self, wanted: Package) -> str:
-        """What to give the manager for a package."""
+        """Returns the argument that names a package to the manager."""
 
     @abstractmethod
     def lists_are_fresh(self, host: Host) -> bool:
@@ -53,9 +53,9 @@ class PackageManager(Provider):
 
     @abstractmethod
     def refresh_lists(self, host: Host) -> None:
-        """Fetches the lists; where that fails the event says so, and the old ones serve."""
+        """Fetches the lists; if that fails, adds a warning and keeps the old lists."""
 
-    # ---- looking ----
+    # ---- reading ----
     def read_ahead(self, wanted: Package, upcoming: Callable[[], Iterator[Package]], host: Host) -> None:
         if self._ahead_at == host.activity and wanted.name in self._ahead:
             return
@@ -74,8 +74,8 @@ class PackageManager(Provider):
     ) -> PackageState:
         known = self._ahead if self._ahead_at == host.activity else {}
         state = known.get(wanted.name) or self.installed([wanted.name], host)[wanted.name]
-        is_there = wanted.version in state.versions if wanted.version else bool(state.versions)
-        if wanted.ensure == LATEST or (wanted.ensure != ABSENT and not is_there):
+        is_installed = wanted.version in state.versions if wanted.version else bool(state.versions)
+        if wanted.ensure == LATEST or (wanted.ensure != ABSENT and not is_installed):
             state.candidate = find_candidate(wanted, host)
         return state
 
@@ -102,16 +102,16 @@ class PackageManager(Provider):
         return self._offers[target]
 
     def _refresh(self, host: Host) -> None:
-        """At most once in a run."""
+        """Refreshes the lists at most once in a run."""
         if self._refreshed_lists:
             return
         self._refreshed_lists = True
         self._offers.clear()
         self.refresh_lists(host)
 
-    # ---- doing ----
+    # ---- changing ----
     def perform(self, wanted: Package, actual: PackageState, change: Change, host: Host) -> None:
         self.perform_together([(wanted, actual, change)], host)
 
     def forecast(self, wanted: Package, actual: PackageState, change: Change, host: Host) -> None:
-        """What a package would bring is not known; the type says so."""
+        """Nothing to record: the effects of a package are unknown, as its type declares."""

@@ -1,10 +1,10 @@
-"""Packages of Debian and its kin: the state from dpkg's database, changes by apt-get."""
+"""Packages of Debian and its derivatives: states from the dpkg database, changes by apt-get."""
 
 from __future__ import annotations
 
 from mainstay.converge.contract import Change, Failure
 from mainstay.converge.host.clock import wall_time
-from mainstay.converge.host.packages import complaints, look, missing_programs, must, run_unlocked
+from mainstay.converge.host.packages import error_lines, missing_programs, query, require_success, run_when_unlocked
 from mainstay.converge.providers.package import PackageManager
 from mainstay.converge.resources.package import LATEST, PRESENT, PackageState
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from mainstay.converge.resources.package import Package
 
 DATABASE = "/var/lib/dpkg/status"
-# Steps that dpkg has begun and not finished; a dpkg that runs now has some too.
+# Steps that dpkg has started and not finished; a running dpkg has some too.
 UNFINISHED_DIRECTORY = "/var/lib/dpkg/updates"
 LISTS_DIRECTORY = "/var/lib/apt/lists"
-# Touched by every refresh, also by one that finds nothing new.
+# Every refresh updates these, even if it finds nothing new.
 STAMPS = ("/var/lib/apt/periodic/update-success-stamp", f"{LISTS_DIRECTORY}/partial", LISTS_DIRECTORY)
 LISTS_FRESH_SECONDS = 86400.0
 SHOWN = "${Package}\\t${Architecture}\\t${db:Status-Abbrev}\\t${Version}\\n"
@@ -37,30 +37,30 @@ class AptPackages(PackageManager):
     def unavailable(self, host: Host) -> str | None:
         missing = missing_programs(host, "apt-get", "dpkg-query")
         if missing is None and not host.files.exists(DATABASE):
-            return f"there is no package database ({DATABASE} does not exist)"
+            return f"the package database {DATABASE} does not exist"
         return missing
 
-    # ---- looking ----
+    # ---- reading ----
     def installed(self, names: Sequence[str], host: Host) -> dict[str, PackageState]:
-        """dpkg-query stays silent about packages it does not know, and then ends with 1."""
-        done = look(host, ("dpkg-query", "--show", f"--showformat={SHOWN}", *names))
+        """dpkg-query prints nothing about unknown packages, and then exits 1."""
+        done = query(host, ("dpkg-query", "--show", f"--showformat={SHOWN}", *names))
         if done.exit_code not in (0, 1):
-            said = done.output.strip()[-500:]
-            raise Failure(f"the package database cannot be read: dpkg-query failed (exit {done.exit_code}): {said}")
+            output = done.output.strip()[-500:]
+            raise Failure(f"the package database cannot be read: dpkg-query failed (exit {done.exit_code}): {output}")
         states = {name: PackageState(name, self.name) for name in names}
         for line in done.stdout.split("\n"):
             name, *rest = line.split("\t")
             if len(rest) != 3:
                 continue
             architecture, status, version = rest
-            for asked in (name, f"{name}:{architecture}"):
-                if asked in states:
-                    _note_status(states[asked], status, version)
+            for key in (name, f"{name}:{architecture}"):
+                if key in states:
+                    _set_status(states[key], status, version)
         return states
 
     def offer(self, target: str, host: Host, *, may_fetch: bool) -> str | None:
-        """apt takes a name that it does not know for a pattern, and would install all that it fits."""
-        done = look(host, ("apt-cache", "show", "--no-all-versions", target))
+        """Checks the name, because apt takes an unknown name as a pattern and would install all matches."""
+        done = query(host, ("apt-cache", "show", "--no-all-versions", target))
         if done.exit_code != 0:
             return None
         name = target.partition("=")[0].partition(":")[0]
@@ -81,11 +81,11 @@ class AptPackages(PackageManager):
         return bool(newest > wall_time() - LISTS_FRESH_SECONDS)
 
     def refresh_lists(self, host: Host) -> None:
-        done = run_unlocked(host, ("apt-get", "--quiet", "update"), LOCKED_WORDS)
+        done = run_when_unlocked(host, ("apt-get", "--quiet", "update"), LOCKED_WORDS)
         if done.exit_code != 0:
-            host.note(f"the package lists could not be refreshed: {complaints(done)}")
+            host.note(f"the package lists could not be refreshed: {error_lines(done)}")
 
-    # ---- doing ----
+    # ---- changing ----
     def perform_together(self, steps: Sequence[tuple[Package, PackageState, Change]], host: Host) -> None:
         if any(actual.broken for _, actual, _ in steps) or self._is_unfinished(host):
             self._repair(host)
@@ -95,11 +95,11 @@ class AptPackages(PackageManager):
         if any(wanted.version for wanted, _, _ in steps):
             options.append("--allow-downgrades")
         words = ("apt-get", "--quiet", "--yes", *options, verb, *targets)
-        done = run_unlocked(host, words, LOCKED_WORDS)
+        done = run_when_unlocked(host, words, LOCKED_WORDS)
         if done.exit_code != 0 and DOWNGRADE_WORDS in done.output and any(_is_upgrade(*step) for step in steps):
-            # The latest by the host's own preferences may be an older one; apt has changed nothing yet.
-            done = run_unlocked(host, (*words[:3], "--allow-downgrades", *words[3:]), LOCKED_WORDS)
-        must(done, f"apt-get {verb} {' '.join(targets)}")
+            # By the preferences of the host the latest version may be an older one; apt has changed nothing yet.
+            done = run_when_unlocked(host, (*words[:3], "--allow-downgrades", *words[3:]), LOCKED_WORDS)
+        require_success(done, f"apt-get {verb} {' '.join(targets)}")
 
     def _is_unfinished(self, host: Host) -> bool:
         files = host.files
@@ -108,16 +108,16 @@ class AptPackages(PackageManager):
         )
 
     def _repair(self, host: Host) -> None:
-        """Finishes what an interrupted dpkg has begun; one that still runs is waited for."""
+        """Finishes the work of an interrupted dpkg; waits for a running one."""
         words = ("dpkg", *KEEP_CONFIGURATION, "--configure", "--pending")
-        must(run_unlocked(host, words, LOCKED_WORDS), "dpkg --configure --pending")
+        require_success(run_when_unlocked(host, words, LOCKED_WORDS), "dpkg --configure --pending")
 
 
 def _is_upgrade(wanted: Package, actual: PackageState, _change: Change) -> bool:
     return wanted.ensure == LATEST and bool(actual.versions)
 
 
-def _note_status(state: PackageState, status: str, version: str) -> None:
+def _set_status(state: PackageState, status: str, version: str) -> None:
     letter = status[1:2]
     if letter in BROKEN_LETTERS or status[2:3] == "R":
         state.broken = BROKEN_LETTERS.get(letter, "in need of a reinstallation")

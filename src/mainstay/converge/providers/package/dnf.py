@@ -1,9 +1,9 @@
-"""Packages of Fedora and its kin: the state from rpm's database, changes by dnf."""
+"""Packages of Fedora and its derivatives: states from the rpm database, changes by dnf."""
 
 from __future__ import annotations
 
 from mainstay.converge.contract import Change
-from mainstay.converge.host.packages import complaints, look, missing_programs, must, run_unlocked
+from mainstay.converge.host.packages import error_lines, missing_programs, query, require_success, run_when_unlocked
 from mainstay.converge.providers.package import PackageManager
 from mainstay.converge.resources.package import PRESENT, REMOVE, PackageState
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 INSTALLED_FORMAT = "%{NAME}\\t%{EPOCHNUM}\\t%{VERSION}\\t%{RELEASE}\\t%{ARCH}\\n"
 OFFERED_FORMAT = "%{name}\\t%{epoch}\\t%{version}\\t%{release}\\t%{arch}\\n"
 ARCHITECTURES = ("noarch", "x86_64", "aarch64", "i686", "ppc64le", "s390x", "riscv64")
-# dnf itself fetches lists that are older than this.
+# dnf itself fetches lists again after this many seconds.
 FRESH = "--setopt=metadata_expire=86400"
-# dnf waits for its own lock; only a lock of rpm under it ends a command.
+# dnf waits for its own lock, but fails on a lock of rpm.
 LOCKED_WORDS = ("can't create transaction lock", "Failed to obtain the transaction lock")
 
 
@@ -29,23 +29,23 @@ class DnfPackages(PackageManager):
     def unavailable(self, host: Host) -> str | None:
         return missing_programs(host, "dnf", "rpm")
 
-    # ---- looking ----
+    # ---- reading ----
     def installed(self, names: Sequence[str], host: Host) -> dict[str, PackageState]:
-        """rpm says in words that a package is not installed; only lines of the asked form count."""
-        done = look(host, ("rpm", "--query", "--queryformat", INSTALLED_FORMAT, *names))
+        """rpm prints a sentence for a package that is not installed; only lines in the query format count."""
+        done = query(host, ("rpm", "--query", "--queryformat", INSTALLED_FORMAT, *names))
         states = {name: PackageState(name, self.name) for name in names}
         for name, versions, architecture in _rows(done.stdout):
-            for asked in (name, f"{name}.{architecture}"):
-                if asked in states:
-                    states[asked].ensure = PRESENT
-                    # Of some packages, such as kernels, several versions are installed side by side.
-                    states[asked].versions = (*versions, *states[asked].versions)
+            for key in (name, f"{name}.{architecture}"):
+                if key in states:
+                    states[key].ensure = PRESENT
+                    # Some packages, such as kernels, have several installed versions.
+                    states[key].versions = (*versions, *states[key].versions)
         return states
 
     def offer(self, target: str, host: Host, *, may_fetch: bool) -> str | None:
         lists = FRESH if may_fetch else "--cacheonly"
         words = ("dnf", "--quiet", lists, "repoquery", "--latest-limit=1", "--queryformat", OFFERED_FORMAT, target)
-        done = look(host, words)
+        done = query(host, words)
         found = _rows(done.stdout) if done.exit_code == 0 else []
         return found[0][1][0] if found else None
 
@@ -56,30 +56,30 @@ class DnfPackages(PackageManager):
         return True
 
     def refresh_lists(self, host: Host) -> None:
-        done = run_unlocked(host, ("dnf", "--quiet", "--refresh", "makecache"), LOCKED_WORDS)
+        done = run_when_unlocked(host, ("dnf", "--quiet", "--refresh", "makecache"), LOCKED_WORDS)
         if done.exit_code != 0:
-            host.note(f"the package lists could not be refreshed: {complaints(done)}")
+            host.note(f"the package lists could not be refreshed: {error_lines(done)}")
 
-    # ---- doing ----
+    # ---- changing ----
     def perform_together(self, steps: Sequence[tuple[Package, PackageState, Change]], host: Host) -> None:
         verb = steps[0][2].verb
-        # `install` leaves an older version alone unless it is told which one is wanted.
+        # Without a version, `install` keeps an installed older version.
         targets = [
             wanted.name if verb == REMOVE else _with_version(wanted.name, wanted.version or actual.candidate or "")
             for wanted, actual, _ in steps
         ]
         words = ("dnf", "--quiet", "--assumeyes", FRESH, verb, *targets)
-        must(run_unlocked(host, words, LOCKED_WORDS), f"dnf {verb} {' '.join(targets)}")
+        require_success(run_when_unlocked(host, words, LOCKED_WORDS), f"dnf {verb} {' '.join(targets)}")
 
 
 def _with_version(name: str, version: str) -> str:
-    """As dnf writes it: the architecture, where there is one, comes last."""
+    """Returns the name with its version as dnf writes it: before the architecture, if there is one."""
     base, dot, architecture = name.rpartition(".")
     return f"{base}-{version}.{architecture}" if dot and architecture in ARCHITECTURES else f"{name}-{version}"
 
 
 def _rows(text: str) -> list[tuple[str, tuple[str, ...], str]]:
-    """Name, the ways to write the version with the fullest first, architecture."""
+    """Returns name, all spellings of the version with the longest first, architecture."""
     found: list[tuple[str, tuple[str, ...], str]] = []
     for line in text.split("\n"):
         name, *rest = line.split("\t")
@@ -88,8 +88,8 @@ def _rows(text: str) -> list[tuple[str, tuple[str, ...], str]]:
         epoch, version, release, architecture = rest
         full = f"{version}-{release}"
         with_epoch = f"{epoch}:{full}"
-        ways = (full, version, with_epoch) if epoch in ("0", "(none)") else (with_epoch, full, version)
-        found.append((name, ways, architecture))
+        versions = (full, version, with_epoch) if epoch in ("0", "(none)") else (with_epoch, full, version)
+        found.append((name, versions, architecture))
     return found
 
 

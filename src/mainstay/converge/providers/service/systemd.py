@@ -1,4 +1,4 @@
-"""Units of systemd, through `systemctl --system`."""
+"""Units of systemd, managed with `systemctl --system`."""
 
 from __future__ import annotations
 
@@ -53,18 +53,16 @@ MOST_UNITS_AT_ONCE = 100
 LARGEST_UNIT_FILE_BYTES = 1024 * 1024
 MOVING_SECONDS = 90.0
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0
-# A program that cannot live mostly dies within this time.
+# A program that cannot run usually exits within this time.
 LASTS_SECONDS = 1.0
-ONESHOT_REMARK = (
-    "it is a Type=oneshot unit that ran to its end, and only with RemainAfterExit=yes does it count as running then"
-)
+ONESHOT_REMARK = "it is a Type=oneshot unit that has finished, which counts as running only with RemainAfterExit=yes"
 
 
 class UnitState(ServiceState):
     needs_reload: bool = False
-    # A oneshot unit that does not remain is over as soon as it has done its work.
+    # A finished oneshot unit without RemainAfterExit.
     is_over: bool = False
-    # A call that failed; what systemd goes on to try by itself is not waited for.
+    # A call failed; the run does not wait for retries of systemd.
     has_failed: bool = False
 
 
@@ -74,7 +72,7 @@ class SystemdUnits(Provider):
 
     def __init__(self) -> None:
         self._systemctl = Systemctl()
-        # What was read ahead, and how much this run had done by then.
+        # States that were read ahead, and the activity of the host at that time.
         self._ahead: dict[str, dict[str, str]] = {}
         self._ahead_at = -1
         # Units that this run started: resource id → name.
@@ -87,7 +85,7 @@ class SystemdUnits(Provider):
     def unavailable(self, host: Host) -> str | None:
         return why_unavailable(host)
 
-    # ---- looking ----
+    # ---- reading ----
     def read_ahead(self, wanted: Service, upcoming: Callable[[], Iterator[Service]], host: Host) -> None:
         if self._ahead_at == host.activity and wanted.name in self._ahead:
             return
@@ -97,7 +95,7 @@ class SystemdUnits(Provider):
         try:
             shown = self._systemctl.show(names, host)
         except Failure:
-            # Each is asked by itself at its turn, and the one that cannot be asked says why.
+            # Each unit is queried again when it is reached, and a failing query names its unit.
             return
         self._ahead = dict(zip(names, shown, strict=True))
         self._ahead_at = host.activity
@@ -126,7 +124,7 @@ class SystemdUnits(Provider):
         return shown or self._systemctl.show([wanted.name], host)[0]
 
     def _interpret_touched(self, name: str, shown: dict[str, str], host: Host) -> UnitState:
-        """Of a unit that is loaded, `show` tells how its files were when systemd last read them."""
+        """For a loaded unit, `show` reports its files as systemd last read them."""
         is_touched = self._systemctl.touched(unit_name(name), host)
         return self._interpret(name, shown, host, is_touched=is_touched)
 
@@ -148,7 +146,7 @@ class SystemdUnits(Provider):
         if word in ("", "generated") or shown.get("Id") != unit_name(name) or is_old:
             word = self._systemctl.is_enabled(name, host) or word
         if word in ("", "not-found"):
-            # How older ones say that there is no unit file; what runs is there all the same.
+            # Older versions of systemd report a missing unit file like this; a running unit still exists.
             state.found = state.ensure == RUNNING
             return state
         if word not in ENABLED_WORDS:
@@ -158,7 +156,7 @@ class SystemdUnits(Provider):
         return state
 
     def confirm(self, wanted: Service, actual: UnitState, host: Host) -> UnitState:
-        """Waits for a unit that is still on its way."""
+        """Waits for a unit in transition."""
         until = monotonic() + MOVING_SECONDS
         pause = FIRST_PAUSE_SECONDS
         state = self.read(wanted, host, refresh=False)
@@ -169,13 +167,13 @@ class SystemdUnits(Provider):
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
             state = self.read(wanted, host, refresh=False)
         if wanted.ensure == RUNNING and state.ensure != RUNNING:
-            # Found dead already: there is no need to look again.
+            # Already known to be stopped: no re-check needed.
             self._started.pop(wanted.id, None)
             state.remark = ONESHOT_REMARK if state.is_over else ""
             state.output = self._systemctl.journal(wanted.name, host)
         return state
 
-    # ---- doing ----
+    # ---- changing ----
     def perform(self, wanted: Service, actual: UnitState, change: Change, host: Host) -> None:
         starts = change.verb in (START, RESTART)
         try:
@@ -192,10 +190,10 @@ class SystemdUnits(Provider):
             self._last_start = monotonic()
 
     def forecast(self, wanted: Service, actual: UnitState, change: Change, host: Host) -> None:
-        """Nothing later in a manifest depends on what a unit would be."""
+        """Nothing to record: no later resource depends on the state of a unit."""
 
-    def look_again(self, host: Host) -> Iterator[tuple[str, UnitState, Failure]]:
-        """All units that were started, in one call, once they had time to die."""
+    def recheck(self, host: Host) -> Iterator[tuple[str, UnitState, Failure]]:
+        """Queries all started units in one call, after they had time to fail."""
         if not self._started:
             return
         sleep(self._last_start + LASTS_SECONDS - monotonic(), host.stop)
@@ -215,7 +213,7 @@ class SystemdUnits(Provider):
 
 
 def _is_missing(shown: dict[str, str]) -> bool:
-    """A unit without a file that still runs is there all the same."""
+    """Whether the unit does not exist; a unit without a file that still runs exists."""
     return shown.get("LoadState") == "not-found" and shown.get("ActiveState") in ("inactive", "failed")
 
 
@@ -225,13 +223,13 @@ def _is_nothing_to_stop(wanted: Service, state: UnitState) -> bool:
 
 # ---- forecasting ----
 def _forecast_unit(state: UnitState, unit_files: list[str], host: Host) -> None:
-    """What would be known of a unit once the unit files that a dry run would write are read."""
+    """Updates the state of a unit by the unit files that a dry run would write."""
     unit = unit_name(state.name)
     touched = [path for path in unit_files if path.endswith(f"/{unit}")]
     if not touched:
         return
     places = (f"{directory}/{unit}" for directory in UNIT_DIRECTORIES)
-    place = next((path for path in places if _is_there(path, host)), None)
+    place = next((path for path in places if _exists(path, host)), None)
     if place is None:
         state.found = state.ensure == RUNNING
         return
@@ -260,9 +258,9 @@ def _forecast_enablement(word: str, place: str, host: Host) -> str:
 
 
 def _is_linked(unit: str, host: Host) -> bool:
-    """Whether a link makes some other unit want this one."""
+    """Whether another unit wants this unit by a link."""
     return any(
-        _is_there(f"{directory}/{name}/{unit}", host)
+        _exists(f"{directory}/{name}/{unit}", host)
         for directory in UNIT_DIRECTORIES
         if host.files.exists(directory)
         for name in host.files.listdir(directory)
@@ -277,7 +275,7 @@ def _has_install_section(place: str, host: Host) -> bool:
     return bool(found) and not keys.isdisjoint(INSTALL_KEYS)
 
 
-def _is_there(path: str, host: Host) -> bool:
+def _exists(path: str, host: Host) -> bool:
     try:
         host.files.lstat(path)
     except (FileNotFoundError, NotADirectoryError):

@@ -35,7 +35,7 @@ class ImitatedAccounts(Provider):
         text = values_of(wanted)
         host.note(f"{text} replaces {actual.password_hash!r}")
         for line in text.splitlines():
-            host.say(f"line {line}")
+            host.show_line(f"line {line}")
         if wanted.way == "fail":
             raise Failure(f"chpasswd refused {text!r}", output=f"output {text}")
         if wanted.way == "crash":
@@ -56,7 +56,7 @@ class ImitatedAccounts(Provider):
     def difference(self, wanted: Any, actual: AccountState, host: Any) -> str:
         return f"-{actual.password_hash}\n+{values_of(wanted)}"
 
-    def look_again(self, host: Any) -> Iterable[Any]:
+    def recheck(self, host: Any) -> Iterable[Any]:
         if self.faded:
             raise RuntimeError(f"faded: {self.faded}")
         return ()
