@@ -164,7 +164,7 @@ def wrapped(*validators: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"properties": {**members, **more}, "validators": list(validators)}
 
 
-JUDGED: list[tuple[dict[str, Any], dict[str, Any], dict[str, str]]] = [
+COMPARED: list[tuple[dict[str, Any], dict[str, Any], dict[str, str]]] = [
     (rule("exactlyOne", properties=["a", "c"]), {"a": 1}, {}),
     (rule("exactlyOne", properties=["a", "c"]), {}, {"a": "exactly one of [a, c] must be set"}),
     (rule("exactlyOne", properties=["a", "o.d"]), {"a": 1, "o": {"d": "x"}}, {"a": "exactly one of [a, o.d] must be set"}),
@@ -183,7 +183,7 @@ JUDGED: list[tuple[dict[str, Any], dict[str, Any], dict[str, str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("validator", "given", "expected"), JUDGED)
+@pytest.mark.parametrize(("validator", "given", "expected"), COMPARED)
 def test_a_schema_validator_compares_properties(
     validator: dict[str, Any], given: dict[str, Any], expected: dict[str, str]
 ) -> None:

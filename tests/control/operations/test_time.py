@@ -217,7 +217,7 @@ async def read_agent(scene: Scene) -> AgentRow:
 def test_a_silent_agent_is_disconnected_and_connected_by_its_next_request(play: Play) -> None:
     async def test(scene: Scene) -> None:
         async with scene.work(scene.holder) as work:
-            await agents.note_sign_of_life(work, scene.agent.id)
+            await agents.record_heartbeat(work, scene.agent.id)
         assert (await read_agent(scene)).status == "Connected"
         scene.later(149)
         async with scene.work(None) as work:
@@ -227,7 +227,7 @@ def test_a_silent_agent_is_disconnected_and_connected_by_its_next_request(play: 
             assert await agents.disconnect_silent(work) == 1
         assert (await read_agent(scene)).status == "Disconnected"
         async with scene.work(scene.holder) as work:
-            await agents.note_sign_of_life(work, scene.agent.id)
+            await agents.record_heartbeat(work, scene.agent.id)
         assert (await read_agent(scene)).status == "Connected"
 
     play(test)
@@ -236,7 +236,7 @@ def test_a_silent_agent_is_disconnected_and_connected_by_its_next_request(play: 
 def test_an_enrolment_code_expires_after_15_minutes(play: Play) -> None:
     async def test(scene: Scene) -> None:
         async with scene.work() as work:
-            code = await agents.make_code(work, scene.agent)
+            code = await agents.create_enrolment_code(work, scene.agent)
         scene.later(15 * 60 + 1)
         with pytest.raises(NotPermitted):
             async with scene.work(None) as work:

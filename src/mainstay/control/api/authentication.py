@@ -50,7 +50,7 @@ async def _note_heartbeat(
     dependencies: Dependencies, caller: Caller, status: str, last: object, now: datetime
 ) -> None:
     """Every request of an agent is a heartbeat, stored at intervals: a write costs more than the request."""
-    if isinstance(last, int) and to_time(last) > now - HEARTBEAT_EVERY and status not in agents.COMES_BACK_FROM:
+    if isinstance(last, int) and to_time(last) > now - HEARTBEAT_EVERY and status not in agents.RECONNECTS_FROM:
         return
     async with dependencies.store.transaction() as tx:
-        await agents.note_sign_of_life(UnitOfWork(tx, now, dependencies.tools, caller), str(caller.agent_id))
+        await agents.record_heartbeat(UnitOfWork(tx, now, dependencies.tools, caller), str(caller.agent_id))

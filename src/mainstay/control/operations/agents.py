@@ -29,7 +29,7 @@ from mainstay.control.store.tokens import Token, hash_token
 
 Tags = Annotated[list[Annotated[str, msgspec.Meta(min_length=1, max_length=100)]], msgspec.Meta(max_length=100)]
 # A request of the agent reconnects it from these. Error and Disabled end only by an explicit change.
-COMES_BACK_FROM = frozenset({"New", "Disconnected"})
+RECONNECTS_FROM = frozenset({"New", "Disconnected"})
 SILENT_AFTER = timedelta(seconds=150)
 SWEEP = 100
 CODE_LIFETIME = timedelta(minutes=15)
@@ -161,7 +161,7 @@ async def set_own_status(work: UnitOfWork, wanted: OwnStatus) -> AgentRow:
     if wanted.status == "Disabled":
         raise NotPermitted("an agent cannot disable itself; its provider can")
     if wanted.status == before.status:
-        await store.note_sign_of_life(work.tx, before.id, work.now)
+        await store.record_heartbeat(work.tx, before.id, work.now)
         return msgspec.structs.replace(before, last_status_update=work.now)
     return await work.update(
         AGENTS, before, msgspec.structs.replace(before, status=wanted.status, last_status_update=work.now)
@@ -175,11 +175,11 @@ async def find_own(work: UnitOfWork, *, lock: bool = False) -> AgentRow:
     return found
 
 
-async def note_sign_of_life(work: UnitOfWork, agent_id: str) -> None:
-    if await store.note_sign_of_life(work.tx, agent_id, work.now):
+async def record_heartbeat(work: UnitOfWork, agent_id: str) -> None:
+    if await store.record_heartbeat(work.tx, agent_id, work.now):
         return
     agent = await AGENTS.find(work.tx, agent_id, lock=True)
-    if agent is not None and agent.status in COMES_BACK_FROM:
+    if agent is not None and agent.status in RECONNECTS_FROM:
         after = msgspec.structs.replace(agent, status="Connected", last_status_update=work.now)
         await work.update(AGENTS, agent, after)
 
@@ -201,8 +201,8 @@ async def delete(work: UnitOfWork, agent: AgentRow) -> None:
     await work.delete(AGENTS, agent)
 
 
-async def make_code(work: UnitOfWork, agent: AgentRow) -> EnrolmentCode:
-    """Creates a code that enrolls one program once. A newer code replaces it."""
+async def create_enrolment_code(work: UnitOfWork, agent: AgentRow) -> EnrolmentCode:
+    """Creates a code that enrols one program once. A newer code replaces it."""
     # Hexadecimal, because a leading minus would make it an option on a command line.
     code = EnrolmentCode(secrets.token_hex(16), work.now + CODE_LIFETIME)
     await store.add_code(work.tx, hash_token(code.code), agent.id, code.expires_at)

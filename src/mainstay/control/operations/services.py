@@ -75,7 +75,7 @@ class ActionRequest(Body, frozen=True, kw_only=True):
 
 
 class ServiceCondition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A finding of the agent about a service, beside its status, such as `InSync`."""
+    """An observation of the agent about a service, beside its status, such as `InSync`."""
 
     type: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
     status: Literal["True", "False", "Unknown"]

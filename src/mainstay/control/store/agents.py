@@ -39,7 +39,7 @@ async def find_for(tx: Transaction, agent_id: str, service_type_id: str) -> tupl
     return (AGENTS.decode(rows[0]), str(rows[0]["type_name"]), rows[0]["serves"] == 1) if rows else None
 
 
-async def note_sign_of_life(tx: Transaction, agent_id: str, now: datetime) -> bool:
+async def record_heartbeat(tx: Transaction, agent_id: str, now: datetime) -> bool:
     """Updates the time of the last request only: no event, `updatedAt` unchanged. False if the agent is New or
     Disconnected, because then its status must change too."""
     changed = await tx.execute(

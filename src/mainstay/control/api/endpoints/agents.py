@@ -22,10 +22,10 @@ async def _set_my_status(call: Call) -> Answer:
         return Answer(await agents.set_own_status(work, wanted))
 
 
-async def _make_code(call: Call) -> Answer:
+async def _create_enrolment_code(call: Call) -> Answer:
     async with call.transaction() as work:
         agent = await work.find(AGENTS, call.path["id"], "write", lock=True)
-        return Answer(await agents.make_code(work, agent))
+        return Answer(await agents.create_enrolment_code(work, agent))
 
 
 async def _enrol(call: Call) -> Answer:
@@ -60,7 +60,7 @@ ENDPOINTS = (
     Endpoint(
         method="POST",
         path=f"{PATH}/{{id}}/enrolment-codes",
-        act=_make_code,
+        act=_create_enrolment_code,
         access=("agent", "write"),
         summary="Create a code that enrols one program as this agent, once, within 15 minutes",
         status=201,

@@ -54,12 +54,12 @@ async def list_pending(call: Call) -> Answer:
     wait = call.number("wait", 0, 0, MAX_WAIT_SECONDS)
     service_id = next((value.lower() for key, value in call.query if key == "serviceId"), None)
 
-    async def look() -> list[JobView]:
+    async def check() -> list[JobView]:
         # Without a snapshot: a change between the two queries is as harmless as one after the response.
         async with call.autocommit() as work:
             return await show_jobs(work, await jobs.pending(work, limit, service_id))
 
-    return Answer(await wait_until_found(call, agent_topic(str(call.required_caller.agent_id)), look, wait))
+    return Answer(await wait_until_found(call, agent_topic(str(call.required_caller.agent_id)), check, wait))
 
 
 async def _claim(call: Call) -> Answer:

@@ -17,14 +17,14 @@ async def _list_pending(call: Call) -> Answer:
     limit = call.number("limit", 1, 1, 100)
     wait = call.number("wait", 0, 0, MAX_WAIT_SECONDS)
 
-    async def look() -> list[PlanQuestion]:
+    async def check() -> list[PlanQuestion]:
         async with call.reading() as work:
             if not await plans.is_asked(work):
                 return []
         async with call.transaction() as work:
             return await plans.take_questions(work, limit)
 
-    return Answer(await wait_until_found(call, plans.question_topic(str(call.required_caller.agent_id)), look, wait))
+    return Answer(await wait_until_found(call, plans.question_topic(str(call.required_caller.agent_id)), check, wait))
 
 
 async def _answer(call: Call) -> Answer:
