@@ -91,10 +91,15 @@ def prompt(command: str) -> str:
     return f"\x1b[32m$\x1b[0m \x1b[1m{command}\x1b[0m"
 
 
+def truncate(line: str) -> str:
+    """Shortens a line to the width of the picture; lines with colours are short enough."""
+    return line if "\x1b" in line or len(line) <= COLUMNS else line[: COLUMNS - 1] + "…"
+
+
 def save(name: str, lines: list[str]) -> None:
     target = ROOT / "docs" / "pictures" / f"{name}.svg"
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(draw([line.rstrip() for line in lines]))
+    target.write_text(draw([truncate(line.rstrip()) for line in lines]))
     print(f"drew {target.relative_to(ROOT)}")
 
 
