@@ -38,7 +38,7 @@ def test_a_file_that_was_not_replaced_leaves_no_backup(
 def test_an_unknown_tag_is_refused_with_a_suggestion(mainstay: Program, root: Path) -> None:
     (root / "m.yaml").write_text("- exec: [touch f: {tags: [config]}]")
     done = mainstay("apply", "m.yaml", "--tag", "confg")
-    assert (done.returncode, "no resource carries the tag 'confg' (did you mean 'config'?)" in done.stderr) == (
+    assert (done.returncode, "no resource has the tag 'confg' (did you mean 'config'?)" in done.stderr) == (
         2,
         True,
     )

@@ -120,7 +120,7 @@ def test_tags_select_resources_and_the_rest_is_skipped(apply: Apply, root: Path)
     assert apply(text, tags=("web",)).outcomes == ["changed", "changed", "skipped", "skipped"]
     done = apply(text, tags=("web", "db"))
     assert done.outcomes == ["changed", "changed", "changed", "skipped"]
-    assert done.report.events[3].reason == "carries none of the tags db, web"
+    assert done.report.events[3].reason == "has none of the tags db, web"
 
 
 # ---- unknown until applied ----
@@ -573,7 +573,7 @@ def test_a_trigger_is_not_changed_if_the_owed_refresh_cannot_be_recorded(root: P
     )
     assert done.stdout.endswith("exit 1\n")
     assert "error: No space left on device" in done.stdout
-    assert f"the report was not kept in {state}: No space left on device" in done.stderr
+    assert f"the report could not be stored in {state}: No space left on device" in done.stderr
     assert list(root.iterdir()) == []
 
 
@@ -599,10 +599,10 @@ class Recorder(Observer):
     def __init__(self) -> None:
         self.calls: list[Any] = []
 
-    def begins(self, total: int) -> None:
+    def run_started(self, total: int) -> None:
         self.calls.append(total)
 
-    def resource_begins(self, index: int, resource: Resource) -> None:
+    def resource_started(self, index: int, resource: Resource) -> None:
         self.calls.append((index, resource.id))
 
     def event(self, index: int, event: Event) -> None:

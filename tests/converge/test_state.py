@@ -92,8 +92,8 @@ def test_a_state_directory_that_is_a_file_is_refused(
     state = tmp_path / "state"
     applied = apply(manifest("a", f"rm -rf {state}; touch {state}; false"))
     assert applied.outcomes == ["changed", "failed"]
-    assert any("may not be remembered" in warning for warning in applied.report.warnings)
-    assert any("was not kept" in warning for warning in applied.report.warnings)
+    assert any("may not know of owed refreshes" in warning for warning in applied.report.warnings)
+    assert any("could not be stored" in warning for warning in applied.report.warnings)
 
 
 def in_small_disk(script: str, root: Path, tmp_path: Path) -> subprocess.CompletedProcess[str]:

@@ -80,10 +80,10 @@ class ProgressObserver(Observer):
         self._stop = stop
         self._total = 0
 
-    def begins(self, total: int) -> None:
+    def run_started(self, total: int) -> None:
         self._total = total
 
-    def resource_begins(self, index: int, resource: Resource) -> None:
+    def resource_started(self, index: int, resource: Resource) -> None:
         if index == 0 and self._stop.reason is None:
             self._marker.write()
         name = self._redactor.clean(resource.id)

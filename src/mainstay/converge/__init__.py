@@ -1,1 +1,1 @@
-"""Half one: bring this host to what a manifest says."""
+"""Host convergence: brings this host to the state that a manifest declares."""

@@ -1,4 +1,4 @@
-"""The loop: gate → read → decide → describe or perform → verify → event. Only this module knows that a run may be dry."""
+"""The loop of a run: gate → read → decide → describe or perform → verify → event. Only this module knows dry runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOT_REACHED = "not reached"
 
 
 class Options:
-    """How a run is to be done."""
+    """Options of a run."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Options:
 
 
 class Run:
-    """One run of a manifest: its resources in order, each to one event."""
+    """One run of a manifest: manages its resources in order; each yields one event."""
 
     def __init__(
         self,
@@ -72,18 +72,18 @@ class Run:
         self._batching = Batching(manifest.resources, host, ledger, options.tags)
         self._secret_types = {name for name, found in manifest.types.items() if secret_names(found.properties)}
         self._gave_up_after: str | None = None
-        # The resource at hand, with its templates rendered, and its state before the changes.
+        # The current resource, with its templates rendered, and its state before the changes.
         self.current: Resource | None = None
         self._before: State | None = None
 
     def run(self) -> Report:
         manifest, report, observer = self.manifest, self.report, self.observer
         started = self.clock()
-        observer.begins(len(manifest.resources))
+        observer.run_started(len(manifest.resources))
         if manifest.pre_message:
             observer.message(self.redactor.clean(conceal(manifest.pre_message)))
         for index, resource in enumerate(manifest.resources):
-            observer.resource_begins(index, resource)
+            observer.resource_started(index, resource)
             begun = self.clock()
             self._batching.position = index
             event = self._manage(resource)
@@ -97,7 +97,7 @@ class Run:
         try:
             self.host.files.sync()
         except OSError as error:
-            report.output_errors.append(f"what was changed may be lost in a power cut: {_describe_os_error(error)}")
+            report.output_errors.append(f"changes may be lost in a power cut: {_describe_os_error(error)}")
         report.stopped_by = self.stop.reason
         self._finish()
         report.duration_seconds = self.clock() - started
@@ -120,7 +120,7 @@ class Run:
             self._note_failure(event, error)
         except OSError as error:
             event.fail(_describe_os_error(error))
-        except Exception as error:  # noqa: BLE001  # a bug in one provider must not keep the others from their work
+        except Exception as error:  # noqa: BLE001  # a bug in one provider must not end the run
             event.fail(f"bug in the {event.provider} provider: {error.__class__.__name__}: {error}")
         if host.notes:
             event.warnings = (*event.warnings, *host.notes)
@@ -141,7 +141,7 @@ class Run:
         event.fail(str(error))
 
     def _gate(self, resource: Resource, event: Event) -> bool:
-        """Whether the resource is to be managed at all; if not, the event has the reason."""
+        """Returns whether to manage the resource; if not, the event gets the reason."""
         reason = self._reason_to_skip(resource)
         if reason is not None:
             event.skip(reason)
@@ -162,7 +162,7 @@ class Run:
         if self._gave_up_after is not None:
             return f"{NOT_REACHED}: {self._gave_up_after} failed and fail_on_error is set"
         if tags and not tags.intersection(resource.tags):
-            return f"carries none of the tags {', '.join(sorted(tags))}"
+            return f"has none of the tags {', '.join(sorted(tags))}"
         if resource.control_if is not None and not evaluate_condition(resource.control_if, "control.if", scope):
             return "control.if is false"
         if resource.control_unless is not None and evaluate_condition(
@@ -181,7 +181,7 @@ class Run:
             self._check_health(resource, event)
             return
         if resource.deferred:
-            # From here on the event knows which values are secret, also where the resource is refused.
+            # The event needs the rendered values for redaction, also if the resource is refused.
             self.current = event.resource = resource = render_deferred(resource, self.manifest)
             resource_type.check_rendered(resource)
         refresh = bool(resource.subscribe) and self._is_refreshed(resource)
@@ -208,7 +208,7 @@ class Run:
         known = self._providers.get(key)
         if known is None:
             chosen = self.choose_provider(resource.type, resource.provider, self.host)
-            # Whether the manifest names it or not, one provider with one memory serves the run.
+            # One instance serves the run, whether the manifest names the provider or not.
             known = self._providers.setdefault((resource.type, chosen.name), chosen)
             self._providers[key] = known
         return known
@@ -241,11 +241,11 @@ class Run:
             for change in changes:
                 provider.forecast(resource, before, change, self.host)
         except (Failure, OSError):
-            self._look_after_failure(event, resource_type, provider)
+            self._read_after_failure(event, resource_type, provider)
             raise
         event.mark_changed(changes)
         event.noop_message = resource_type.describe(resource, event.state, changes)
-        if resource_type.unforeseeable:
+        if resource_type.has_unknown_effects:
             self.host.uncertain = True
 
     # ---- a real run performs ----
@@ -264,15 +264,15 @@ class Run:
                 raise DesiredStateFailed(reason, output=after.output)
         except BaseException:
             if host.files.altered != altered:
-                # The state of the path shows little of a tree that was removed in part.
+                # The state of the path does not show that a tree was partly removed.
                 event.changed = True
             else:
-                self._look_after_failure(event, resource_type, provider)
+                self._read_after_failure(event, resource_type, provider)
             if not event.changed:
                 self.ledger.void(resource.id)
             raise
         finally:
-            if resource_type.unforeseeable:
+            if resource_type.has_unknown_effects:
                 host.accounts.forget()
         event.mark_changed(changes)
 
@@ -304,8 +304,8 @@ class Run:
             event.fail(str(failure))
         raise last
 
-    def _look_after_failure(self, event: Event, resource_type: ResourceType, provider: Provider) -> None:
-        """Finds out whether changes that failed altered the host all the same."""
+    def _read_after_failure(self, event: Event, resource_type: ResourceType, provider: Provider) -> None:
+        """Finds out whether failed changes have altered the host."""
         before = self._before
         after = provider.confirm_failed(event.resource, before, self.host)
         event.state = event.state if after is None else after
@@ -327,7 +327,7 @@ class Run:
 
     # ---- after the last resource ----
     def _recheck(self) -> None:
-        """Turns the events of what did not last into failed ones."""
+        """Fails the events of resources that did not stay in their desired state."""
         if self.stop.reason is not None:
             return
         for provider in {id(provider): provider for provider in self._providers.values()}.values():
@@ -336,8 +336,8 @@ class Run:
                     self._revise(self.events[identity], state, failure)
             except Stopped:
                 return
-            except Exception as error:  # noqa: BLE001  # as in `_manage`: the events so far are reported all the same
-                text = f"looking again at what {provider.name} did: {error}"
+            except Exception as error:  # noqa: BLE001  # as in `_manage`: the events so far must be reported
+                text = f"the re-check by {provider.name} failed: {error}"
                 for event in self.report.events:
                     text = self.clean_of(event.resource, text)
                 self.report.output_errors.append(text)
@@ -350,7 +350,7 @@ class Run:
         self.observer.revised(self.report.events.index(event), event)
 
     def _finish(self) -> None:
-        """Renders `outputs` and `post_message` of a manifest whose resources are all in order."""
+        """Renders `outputs` and `post_message` after a run without failures."""
         manifest, report = self.manifest, self.report
         if report.failed or self.stop.reason is not None:
             return
@@ -375,13 +375,13 @@ class Run:
             self.redactor.redact(event, self.manifest.types[resource.type].properties, self._before)
 
     def clean_of(self, resource: Resource, text: str) -> str:
-        """Text about a resource, without its hidden values and the caller's secrets."""
+        """Removes hidden values of the resource, and the caller's secrets, from a text."""
         if resource.sensitive or resource.type in self._secret_types:
             text = clean_of(resource, self.manifest.types[resource.type].properties, text)
         return self.redactor.clean(text)
 
 
 def _describe_os_error(error: OSError) -> str:
-    # A file name that is the number of a descriptor is of no use in a message.
+    # A file name that is a descriptor number is useless in a message.
     where = f": {error.filename}" if isinstance(error.filename, str) else ""
     return f"{error.strerror or error}{where}"

@@ -1,6 +1,6 @@
-"""Work on several neighbouring resources at once: providers that read ahead, and changes of one kind made together.
+"""Handles several neighbouring resources at once: reading ahead, and making changes of one kind together.
 
-`apply.py` decides about each resource by itself; this is only about fewer commands.
+`apply.py` decides about each resource separately; this module only saves commands.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FARTHEST_AHEAD = 1000
 
 
 class Batching:
-    """Remembers, for one run, the resources whose change was made, or failed, together with an earlier one."""
+    """Records, for one run, the resources whose change was made, or failed, together with an earlier one."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Batching:
     def perform(
         self, resource: Resource, actual: Any, change: Change, resource_type: ResourceType, provider: Provider
     ) -> bool:
-        """Makes the change together with those of the next neighbours; False leaves it to be made alone."""
+        """Makes the change together with those of the next neighbours; returns False if it must be made alone."""
         if resource.id in self._failed_together:
             return False
         neighbours = list(self._neighbours(resource, change, resource_type, provider))

@@ -1,7 +1,6 @@
-"""What resource types and providers share: properties, resources, states, changes, and what can go wrong.
+"""The contract between resource types and providers: properties, resources, states, changes and failures.
 
-Nothing here touches a host. Types decide (pure), providers do; both meet in `apply.py`, which makes events of it
-(`report.py`).
+No code here touches a host. Types decide (pure), providers act; `apply.py` uses both and reports events (`report.py`).
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ if TYPE_CHECKING:
     from mainstay.foundation.faults import DocumentPath
 
 
-# ---- what can go wrong ----
+# ---- failures ----
 class Failure(Exception):
-    """A resource cannot be brought to its state; the text names the thing and the reason."""
+    """A resource cannot reach its desired state; the text names the thing and the reason."""
 
     def __init__(self, message: str, *, output: str | None = None) -> None:
         super().__init__(message)
@@ -30,22 +29,22 @@ class Failure(Exception):
 
 
 class Missing(Failure):
-    """Something the resource needs is not there; in a dry run an earlier exec or package might bring it."""
+    """Something that the resource needs does not exist; in a dry run an earlier exec or package might create it."""
 
 
 class NotYetThere(Missing):
-    """A dry run would have to run something that an earlier resource only would have put there."""
+    """A dry run would have to run a program that an earlier resource would create or change."""
 
 
 class DesiredStateFailed(Failure):
-    """The change was made, and the host still is not as wanted."""
+    """The change was made, but the desired state was not reached."""
 
 
 class Stopped(Exception):
     """The caller asked the run to end while a command was running."""
 
 
-# ---- what is wanted ----
+# ---- resources ----
 class Property:
     """One property of a resource type; loader, redaction, JSON Schema, command line and reference derive from it.
 
@@ -105,17 +104,17 @@ class HealthCheck:
 class HealthCheckKind(ABC):
     """One way to check. One file in `health_checks/` is one kind; loader, JSON Schema and reference derive from it."""
 
-    # The property of this name is required; a check that has it is of this kind, and is called by its value.
+    # The property of this name is required. A check with this property is of this kind; its value is the default name.
     name: str
     properties: Mapping[str, Property]
 
     @abstractmethod
-    def ask(self, check: HealthCheck, host: Host) -> tuple[str, str]:
-        """Tries once. Returns OK, WARNING, CRITICAL or UNKNOWN, and the output; raises `Failure` if it cannot ask."""
+    def run_once(self, check: HealthCheck, host: Host) -> tuple[str, str]:
+        """Tries once. Returns OK, WARNING, CRITICAL or UNKNOWN, and the output; raises `Failure` if it cannot run."""
 
 
 class Resource:
-    """What the manifest wants of one thing. Properties are attributes; the loader hands in the ones given."""
+    """A resource as the manifest declares it. Properties are attributes; the loader passes the given ones."""
 
     type: str
     name: str
@@ -126,13 +125,13 @@ class Resource:
     provider: str | None = None
     require: tuple[str, ...] = ()
     subscribe: tuple[str, ...] = ()
-    # Expressions, kept whole so that they can be shown as they were written.
+    # Expressions, which can be shown as written.
     control_if: Any = None
     control_unless: Any = None
     health_checks: tuple[HealthCheck, ...] = ()
     tags: tuple[str, ...] = ()
     sensitive: bool = False
-    # Properties whose templates wait for the resource's turn: name → template.
+    # Properties whose templates are rendered when the resource is reached: name → template.
     deferred: Mapping[str, Any] | None = None
 
     def __init__(self, given: dict[str, Any]) -> None:
@@ -140,7 +139,7 @@ class Resource:
 
 
 class State:
-    """What a provider found. `ensure` is the word the manifest would use for it."""
+    """The actual state that a provider read. `ensure` is the corresponding value in a manifest."""
 
     ensure: str = "absent"
     output: str | None = None
@@ -153,9 +152,9 @@ class State:
 
 
 class Change:
-    """One step from the actual to the wanted state, and why it is needed.
+    """One step from the actual to the desired state, with its reason.
 
-    Steps of one decision do not build on each other: each is tried, also when one before it failed.
+    The steps of one decision are independent: each is tried, also if an earlier step failed.
     """
 
     __slots__ = ("pays", "reason", "refresh", "verb")
@@ -164,83 +163,83 @@ class Change:
         self.verb = verb
         self.reason = reason
         self.refresh = refresh
-        # Whether a refresh that is due is done with once this step is made: by it, or because it replaces it.
+        # Whether this step pays an owed refresh: it is the refresh, or replaces it.
         self.pays = pays or refresh
 
 
 class ResourceType(ABC):
-    """Decides, and touches nothing. One file in `resources/` is one type.
+    """Decides, and changes nothing. One file in `resources/` is one type.
 
-    `wanted` is the type's own `Resource`, `actual` the `State` its providers give.
+    `wanted` is the type's own `Resource`, `actual` the `State` that its providers return.
     """
 
     name: str
     resource: type[Resource]
     properties: Mapping[str, Property]
     ensures: tuple[str, ...] = ("present",)
-    # Words beyond `ensures` may be wanted too, such as the version of a package.
+    # Whether `ensure` may have other values, such as the version of a package.
     open_ensure: bool = False
     ensure_required: bool = False
-    # Whether a change may bring things that a dry run cannot foresee (paths, users, programs).
-    unforeseeable: bool = False
-    # Whether `subscribe` means something here.
+    # Whether a change may have effects that a dry run cannot forecast: paths, users, programs.
+    has_unknown_effects: bool = False
+    # Whether a resource of this type can subscribe to others.
     refreshable: bool = False
 
     def check_name(self, name: str) -> Iterator[str]:
-        """What is wrong with a name, whatever is wanted of it."""
+        """Yields the faults of a name."""
         return iter(())
 
     def check(self, wanted: Any) -> Iterator[tuple[str | None, str]]:
-        """Faults seen at load: (property or None for the whole resource, message)."""
+        """Yields the faults at load: (property or None for the whole resource, message)."""
         return ((None, problem) for problem in self.check_name(wanted.name))
 
     def check_rendered(self, wanted: Any) -> None:  # noqa: B027  # most types have nothing to add
-        """Refuses what templates produced where it cannot be; raises `Failure`."""
+        """Raises `Failure` for an invalid value that a deferred template produced."""
 
     @abstractmethod
     def desired(self, wanted: Any, actual: Any) -> tuple[bool, str]:
-        """Whether the actual state is the wanted one, and if not, why."""
+        """Returns whether the actual state is the desired state, and if not, why."""
 
     @abstractmethod
     def decide(self, wanted: Any, actual: Any, *, refresh: bool) -> tuple[Change, ...]:
-        """What to do. Raises `Failure` where the wanted state must not be forced."""
+        """Returns what to do. Raises `Failure` if the desired state must not be forced."""
 
     @abstractmethod
     def describe(self, wanted: Any, actual: Any, changes: tuple[Change, ...]) -> str:
-        """What a dry run says about these changes."""
+        """Returns the message of a dry run about these changes."""
 
     @abstractmethod
     def was_altered(self, wanted: Any, before: Any, after: Any) -> bool:
-        """Whether a failed change altered the host all the same, so that subscribers must hear of it."""
+        """Whether a failed change has altered the host, so that subscribers must be refreshed."""
 
 
 class Provider(ABC):
-    """Does, through the host's door. `providers/<type>/<name>.py` is one provider."""
+    """Reads and changes the host. `providers/<type>/<name>.py` is one provider."""
 
     name: str
     priority: int = 1
-    # Whether `read_ahead` makes use of what comes later in the manifest.
+    # Whether `read_ahead` uses later resources of the manifest.
     reads_ahead: bool = False
-    # Whether neighbouring resources that need the same kind of change are given to `perform_together`.
+    # Whether neighbouring resources that need the same kind of change are passed to `perform_together`.
     joins_neighbours: bool = False
 
     def unavailable(self, host: Host) -> str | None:
-        """Why this provider cannot work here, or None."""
+        """Returns why this provider is not available on the host, or None."""
         return None
 
     def for_run(self) -> Provider:
-        """The provider that serves one run; one that remembers things gives a new one."""
+        """Returns the provider for one run; a provider with state returns a new instance."""
         return self
 
     def read_ahead(self, wanted: Any, upcoming: Callable[[], Iterator[Any]], host: Host) -> None:  # noqa: B027  # most have no use for it
-        """May ask for several resources in one go: `wanted`, whose turn it is, and those that come later."""
+        """May read several resources with one command: `wanted`, the current one, and later ones."""
 
     @abstractmethod
     def read(self, wanted: Any, host: Host, *, refresh: bool) -> Any:
-        """The actual state, in a run that may change the host: unit files and package lists may be loaded again."""
+        """Returns the actual state in a real run, which may reload unit files and package lists."""
 
     def read_forecast(self, wanted: Any, host: Host, *, refresh: bool) -> Any:
-        """`read` in a dry run: changes nothing, and finds the host as earlier resources would leave it."""
+        """Like `read`, for a dry run: changes nothing, and reads the host as earlier resources would leave it."""
         return self.read(wanted, host, refresh=refresh)
 
     @abstractmethod
@@ -249,35 +248,35 @@ class Provider(ABC):
 
     @abstractmethod
     def forecast(self, wanted: Any, actual: Any, change: Change, host: Host) -> None:
-        """Notes what `perform` would do, so that later resources see it; fails where `perform` would."""
+        """Records what `perform` would do, so that later resources see it; fails if `perform` would fail."""
 
     def perform_together(self, steps: Sequence[tuple[Any, Any, Change]], host: Host) -> None:
-        """Makes one change of the same kind for each of several resources; a provider that joins them, in one go."""
+        """Makes changes of the same kind for several resources; a provider that joins neighbours, with one command."""
         for wanted, actual, change in steps:
             self.perform(wanted, actual, change, host)
 
     def confirm(self, wanted: Any, actual: Any, host: Host) -> Any:
-        """The state after the changes."""
+        """Returns the state after the changes."""
         return self.read(wanted, host, refresh=False)
 
     def confirm_failed(self, wanted: Any, actual: Any, host: Host) -> Any:
-        """The state after changes of which one failed; None where it cannot be read."""
+        """Returns the state after a failed change; None if it cannot be read."""
         try:
             return self.confirm(wanted, actual, host)
         except (Failure, OSError):
             return None
 
     def recheck(self, host: Host) -> Iterable[tuple[str, State, Failure]]:
-        """At the end of the run: what was brought about and did not last, as (resource id, state, why)."""
+        """Yields resources that did not keep their state until the end of the run: (resource id, state, failure)."""
         return ()
 
     def difference(self, wanted: Any, actual: Any, host: Host) -> str | None:
-        """What would change in a file, as a unified diff."""
+        """Returns the changes of a file as a unified diff."""
         return None
 
 
 def file_word(mode: int) -> str:
-    """What a file is that is neither regular, a directory nor a link."""
+    """Names the kind of a file that is neither regular, a directory nor a link."""
     for test, word in (
         (modes.S_ISFIFO, "a fifo"),
         (modes.S_ISSOCK, "a socket"),
@@ -290,7 +289,7 @@ def file_word(mode: int) -> str:
 
 
 class StopFlag:
-    """Asks a run to end: between two resources, or at once with the running command's process group."""
+    """Requests the end of a run: between two resources, or at once, together with the running command."""
 
     def __init__(self) -> None:
         self.reason: str | None = None

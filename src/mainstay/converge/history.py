@@ -1,4 +1,4 @@
-"""What is remembered between runs: owed refreshes, where a killed run left temporary files, and past reports."""
+"""State between runs: owed refreshes, directories with temporary files of a killed run, and past reports."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 MOST_REPORTS = 1000
 LARGEST_HISTORY_BYTES = 100 * 1024 * 1024
-# The sizes of all reports, and what killed runs left beside them, are looked at once in so many runs.
-SIZES_LOOKED_AT_EVERY = 20
+# In one of so many runs, the sizes of all reports and the remains of killed runs are checked.
+SIZES_CHECKED_EVERY = 20
 
 KEPT_KEYS = {"run_id", "manifest", "noop", "summary", "errors", "events"}
 
 
 def _read_entry(line: str, length: int) -> list[Any] | None:
-    """A line that we wrote, or None: a power cut or a disk can make anything of it."""
+    """Parses a line; None if it is damaged, for example by a power cut."""
     import json
 
     try:
@@ -47,9 +47,9 @@ def _line(entry: list[Any]) -> str:
 
 
 class Ledger:
-    """Refreshes that are owed: written down and made durable before the trigger is changed, struck out when paid.
+    """Owed refreshes: recorded durably before the trigger is changed, and removed when paid.
 
-    The file only grows during a run; at its end it holds what is still owed, or is gone.
+    The file only grows during a run; at the end of the run it contains what is still owed, or is removed.
     """
 
     def __init__(self, path: str | None) -> None:
@@ -60,7 +60,7 @@ class Ledger:
         self._subscribers: dict[str, list[str]] = {}
 
     def load(self, subscriptions: Mapping[str, Sequence[str]]) -> None:
-        """Reads what an earlier run owed; what nobody subscribes to any more is dropped."""
+        """Reads the refreshes that earlier runs owe, and drops those without a subscription."""
         for subscriber, triggers in subscriptions.items():
             for trigger in triggers:
                 self._subscribers.setdefault(trigger, []).append(subscriber)
@@ -81,7 +81,7 @@ class Ledger:
                 else:
                     self.owed.pop(subscriber, None)
         if is_damaged:
-            # Nobody knows what stood there: one refresh too many is better than one too few.
+            # The content is lost: one refresh too many is better than one too few.
             self.owed = {subscriber: set(triggers) for subscriber, triggers in subscriptions.items()}
         for subscriber, owed in list(self.owed.items()):
             owed.intersection_update(subscriptions.get(subscriber, ()))
@@ -93,7 +93,7 @@ class Ledger:
         return subscriber in self.owed
 
     def owe(self, trigger: str) -> None:
-        """Call it before the trigger changes: the next run then knows of the refresh, should this one be killed."""
+        """Call it before the trigger changes, so that the next run knows of the refresh if this run is killed."""
         subscribers = self._subscribers.get(trigger)
         if not subscribers:
             return
@@ -102,7 +102,7 @@ class Ledger:
             self.owed.setdefault(subscriber, set()).add(trigger)
 
     def void(self, trigger: str) -> None:
-        """The trigger did not change after all; what was owed before this run stays owed."""
+        """The trigger did not change; refreshes that were owed before this run stay owed."""
         undone = [name for name in self._subscribers.get(trigger, ()) if trigger not in self._at_start.get(name, ())]
         for subscriber in undone:
             self.owed[subscriber].discard(trigger)
@@ -131,7 +131,7 @@ class Ledger:
         try:
             state.write(self._file.path, ("\n".join(lines) + "\n").encode(), durable=True)
         except OSError:
-            # No room for a shorter one: the file as it grew owes the same.
+            # No space for a shorter file: the existing file means the same.
             return
 
     def _write(self, verb: str, trigger: str, subscribers: Sequence[str], *, durable: bool) -> None:
@@ -140,14 +140,14 @@ class Ledger:
 
 
 class TempFileJournal:
-    """Names each directory before a temporary file is made in it, so that the next run cleans up after a kill."""
+    """Records each directory before a temporary file is created in it, so that the next run can clean up."""
 
     def __init__(self, path: str, run_id: str) -> None:
         self._file = AppendOnly(path)
         self._run_id = run_id
 
     def clean_up(self) -> None:
-        """Removes what a dead run left. The caller holds the lock, so every entry is a dead run's."""
+        """Removes the temporary files of dead runs. The caller holds the lock, so all entries are of dead runs."""
         for line in self._file.lines():
             entry = _read_entry(line, 2)
             if entry is not None and all(isinstance(part, str) for part in entry):
@@ -163,13 +163,13 @@ class TempFileJournal:
 
 
 class History:
-    """Past reports: whole events for what was not stable, names for what was."""
+    """Past reports: whole events of resources that were not stable, names of those that were."""
 
     def __init__(self, state: StateDirectory) -> None:
         self.state = state
 
     def save(self, report: Report) -> None:
-        """Keeps the states as the run knew them: the checksum of a large file is left to a report that asks for it."""
+        """Stores the states as the run knows them, without the checksums of large files."""
         folder = self.state.directory("history")
         kept = {
             "run_id": report.run_id,
@@ -185,7 +185,7 @@ class History:
         self._prune(folder, report.run_id)
 
     def runs(self) -> list[str]:
-        """The ids of kept runs, newest first."""
+        """Returns the ids of stored runs, newest first."""
         names = list_names(f"{self.state.path}/history")
         return sorted((name.removesuffix(".json") for name in names if name.endswith(".json")), reverse=True)
 
@@ -205,8 +205,8 @@ class History:
         runs = self.runs()
         for run_id in runs[MOST_REPORTS:]:
             remove(f"{folder}/{run_id}.json")
-        # By the random part of its id: the number of reports stays the same once there are many.
-        if int(newest_run_id.rpartition("-")[2], 16) % SIZES_LOOKED_AT_EVERY:
+        # Selected by the random part of the id, because the number of reports is constant at its limit.
+        if int(newest_run_id.rpartition("-")[2], 16) % SIZES_CHECKED_EVERY:
             return
         total = 0
         for path, size in newest_sizes(folder):

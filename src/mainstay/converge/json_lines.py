@@ -22,13 +22,13 @@ LARGEST_FLOAT = sys.float_info.max
 
 
 def report_pieces(report: Report) -> Iterator[bytes]:
-    """The document of `Report.as_json`."""
+    """Yields the document of `Report.as_json`."""
     before, after = report.around_events()
     return document_pieces(before, event_lines(report.events), after)
 
 
 def document_pieces(before: Mapping[str, Any], lines: Iterable[str], after: Mapping[str, Any]) -> Iterator[bytes]:
-    """In pieces: all of it at once would be most of a large run's memory."""
+    """Yields a document in pieces: as a whole it would take most of the memory of a large run."""
     from json import JSONEncoder
 
     encode = JSONEncoder(ensure_ascii=False).encode
@@ -42,12 +42,12 @@ def document_pieces(before: Mapping[str, Any], lines: Iterable[str], after: Mapp
 
 
 def _encoded(text: str) -> bytes:
-    """Lone surrogates stand for bytes of a file's name that are not UTF-8; JSON can only escape them."""
+    """Escapes lone surrogates, which represent bytes of a file name that are not UTF-8."""
     return text.encode("utf-8", "backslashreplace")
 
 
 def finite(value: Any) -> Any:
-    """JSON has no infinity and no NaN; they are written as in YAML."""
+    """Replaces infinity and NaN, which JSON does not have, by their names in YAML."""
     if isinstance(value, float) and not -LARGEST_FLOAT <= value <= LARGEST_FLOAT:
         return ".nan" if value != value else ".inf" if value > 0 else "-.inf"
     if isinstance(value, dict):
@@ -58,10 +58,10 @@ def finite(value: Any) -> Any:
 
 
 def event_lines(events: Iterable[Event]) -> Iterator[str]:
-    """Each event as the JSON encoder writes it.
+    """Yields each event as the JSON encoder writes it.
 
-    Files without messages differ in few values: the text around these is encoded once and used again. Per event this
-    takes a third of the encoder's instructions; without it `--json` of 10,000 stable files costs 1.6 times the
+    Events of files without messages differ in few values: the text around these is encoded once and reused. Per event
+    this takes a third of the encoder's instructions; without it `--json` of 10,000 stable files costs 1.6 times the
     text output instead of 1.2, and creating 10,000 files takes a third more user time.
     """
     from json import JSONEncoder
@@ -88,7 +88,7 @@ def event_lines(events: Iterable[Event]) -> Iterator[str]:
 
 
 def _frame_key(event: Event, state: Any) -> tuple[Any, ...] | None:
-    """All that the text around the values of a file depends on; None for an event that needs the encoder."""
+    """Returns all that the text around the values depends on; None for an event that needs the encoder."""
     resource = event.resource
     if resource.type != "file" or event.outcome not in (STABLE, CHANGED) or event.warnings or resource.alias:
         return None

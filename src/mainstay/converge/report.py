@@ -1,6 +1,6 @@
-"""What happened in a run: outcomes, the event of each resource, the report of all, and their JSON.
+"""The result of a run: outcomes, one event per resource, the report of all, and their JSON.
 
-Nothing here touches a host. `apply.py` fills events in; `history.py` and the command line write reports out.
+No code here touches a host. `apply.py` fills in events; `history.py` and the command line write reports.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ OUTCOMES = (STABLE, CHANGED, REFRESHED, SKIPPED, UNMET, FAILED)
 
 
 class Event:
-    """What became of one resource."""
+    """The result of one resource."""
 
     refreshed: bool = False
     unmet: tuple[str, ...] = ()
 
     def __init__(self, resource: Resource) -> None:
-        # What is asked of every event is kept in each: finding it in the class takes ten times as long.
+        # Set on the instance, because look-ups on the class take ten times as long and every event needs these.
         self.resource = resource
         self.outcome = STABLE
         self.provider: str | None = None
@@ -85,7 +85,7 @@ class Event:
 
 
 class Report:
-    """What became of a run."""
+    """The result of a run."""
 
     def __init__(self, run_id: str, manifest: str, *, noop: bool) -> None:
         self.run_id = run_id
@@ -114,7 +114,7 @@ class Report:
         return any(event.changed for event in self.events)
 
     def complete(self, files: Files) -> None:
-        """Adds to the states what only a report needs. Call it before `as_json`"""
+        """Adds to the states what only a report needs. Call it before `as_json`."""
         for event in self.events:
             if event.state is not None:
                 event.state.complete(files)
@@ -130,26 +130,26 @@ class Report:
 
 
 class Observer:
-    """Told what happens while a run goes on. The default hears nothing."""
+    """Receives notifications during a run. The default ignores them."""
 
-    def begins(self, total: int) -> None:
+    def run_started(self, total: int) -> None:
         """The manifest is loaded and the run starts."""
 
-    def resource_begins(self, index: int, resource: Resource) -> None:
-        """A resource's turn has come."""
+    def resource_started(self, index: int, resource: Resource) -> None:
+        """The run has reached a resource."""
 
     def event(self, index: int, event: Event) -> None:
-        """A resource is done."""
+        """A resource has its event."""
 
     def revised(self, index: int, event: Event) -> None:
-        """What was brought about did not last: an event that was told before has failed after all."""
+        """An event that was already passed to `event` has failed in the re-check at the end of the run."""
         self.event(index, event)
 
     def about_to_wait(self) -> None:
-        """A command is about to run, and may take long: what was told so far should be seen by now."""
+        """A command is about to run and may take long: pending output should be shown now."""
 
     def output(self, resource: Resource, line: str) -> None:
-        """A command with `logoutput` said something."""
+        """A command with `logoutput` has printed a line."""
 
     def message(self, text: str) -> None:
-        """The manifest's own words before and after the run."""
+        """The `pre_message` or `post_message` of the manifest."""

@@ -1,6 +1,6 @@
-"""The whole host line: manifest → data and templates → resources in order → type → provider → host → report.
+"""Loads and runs manifests: manifest → data and templates → resources in order → type → provider → host → report.
 
-A library first: the command line and the agent are two callers of `run` and `load`.
+This is the library interface; the command line and the agent call `run` and `load`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ OUTPUT_TAIL_CHARACTERS = 32 * 1024
 
 
 class RunRequest:
-    """What a caller wants done, and what it brings along."""
+    """A request for a run, with everything that the caller provides."""
 
     def __init__(
         self,
@@ -71,21 +71,21 @@ class RunRequest:
         keep_history: bool = True,
     ) -> None:
         self.manifest = manifest
-        # A document made by the caller instead of a file: `manifest` is then only its name.
+        # A document built by the caller instead of a file; `manifest` is then only its name.
         self.document = document
         self.options = options or Options()
         self.data_layers = data_layers
         self.facts_layers = facts_layers
-        # Further template roots; texts of class `Tainted` in them are secrets.
+        # Additional template roots; texts of class `Tainted` in them are secrets.
         self.roots = dict(roots or {})
         self.identity = identity
-        # Where relative sources of a made document lie; a file's lie beside it.
+        # The directory of relative sources of `document`; for a file it is the file's own directory.
         self.working_directory = working_directory
         self.environ = environ
         self.state_directory = state_directory
         self.observer = observer or Observer()
         self.stop = stop or StopFlag()
-        # Called once the manifest is loaded and before anything can change.
+        # Called after the manifest is loaded and before anything can change.
         self.starting = starting
         self.lock_wait_seconds = lock_wait_seconds
         # Whether the report is kept for `mainstay history`.
@@ -93,11 +93,11 @@ class RunRequest:
 
 
 class Locked(Exception):
-    """Another run of the same manifest is going on."""
+    """Another run of the same manifest is in progress."""
 
 
 class Session:
-    """One request on its way: the host it runs on, and what expressions can see of it."""
+    """One request in progress: its host, and the values and functions for expressions."""
 
     def __init__(self, request: RunRequest) -> None:
         self.request = request
@@ -125,7 +125,7 @@ class Session:
         )
 
     def facts(self) -> dict[str, Any]:
-        """The host's own, then `facts.d` of the configuration directory, then what the caller brings."""
+        """Built-in facts, overlaid by `facts.d` of the configuration directory and the caller's facts."""
         from mainstay.converge.host.facts import built_in, custom_files
 
         facts = built_in()
@@ -134,7 +134,7 @@ class Session:
         except DoesNotLoad as error:
             if self.current is None:
                 raise
-            # First asked for at a resource's turn: too late to refuse the manifest.
+            # First used during the run: too late to refuse the manifest.
             raise Failure(str(error)) from None
         for layer in (*custom, *self.request.facts_layers):
             facts = overlay(facts, layer)
@@ -165,20 +165,20 @@ class Session:
         from mainstay.converge.manifest.sandbox import render_file
 
         if self.current is None:
-            raise Unresolved("template() can be used once the manifest is loaded")
+            raise Unresolved("template() is available only in properties that are rendered in the run")
         return render_file(self._read_file(path), path, self.current.manifest.scope, self._read_file)
 
     def result(self, reference: str) -> dict[str, Any]:
         if self.current is None:
-            raise Unresolved("result() can be used where a property waits for its resource's turn, not here")
+            raise Unresolved("result() is available only in properties that are rendered in the run")
         event = self.current.events.get(str(reference))
         if event is None:
-            raise Unresolved(f"result('{reference}'): there is no such resource before this one")
+            raise Unresolved(f"result('{reference}'): no earlier resource has this name")
         if event.noop and event.changed:
-            raise Missing(f"what {reference} gives is not known before it runs")
+            raise Missing(f"the result of {reference} is unknown before it runs")
         found = _describe_result(event, self.host.files)
-        said = found["stdout"]
-        if event.resource.sensitive or self.current.clean_of(event.resource, said) != said:
+        stdout = found["stdout"]
+        if event.resource.sensitive or self.current.clean_of(event.resource, stdout) != stdout:
             self.current.manifest.scope.tainted = True
             found = taint(found)
         return found
@@ -211,7 +211,7 @@ def _health_check_kinds() -> Mapping[str, HealthCheckKind]:
 
 
 def load(request: RunRequest) -> tuple[Session, Manifest]:
-    """The manifest, checked as far as that is possible without a run; raises `DoesNotLoad`."""
+    """Loads a manifest and checks it as far as possible without a run; raises `DoesNotLoad`."""
     session = Session(request)
     text = _open_text(session)
     try:
@@ -221,7 +221,7 @@ def load(request: RunRequest) -> tuple[Session, Manifest]:
 
 
 def run(request: RunRequest) -> tuple[Session, Report]:
-    """One run. Raises `DoesNotLoad` or `Locked` before anything is touched."""
+    """Runs a manifest. Raises `DoesNotLoad` or `Locked` before anything is changed."""
     session = Session(request)
     text = _open_text(session)
     try:
@@ -243,7 +243,7 @@ def _resolve_text(session: Session, text: ManifestText) -> Manifest:
     document = session.request.document
     written = decode(text.content, text.name)
     if document is None:
-        # An empty file has a first line all the same; only a document made by the caller has none.
+        # An empty file has a first line; only a document built by the caller has none.
         written = written or "\n"
         document = parse(written, text.name)
     try:
@@ -274,7 +274,7 @@ def _apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report
         options=options,
         redactor=Redactor(secret_values(request.roots)),
     )
-    host.show_line = lambda line: _say(current, line)
+    host.show_line = lambda line: _show_line(current, line)
     host.about_to_wait = request.observer.about_to_wait
     _keep_secret_files(manifest, host)
     if request.starting is not None:
@@ -288,7 +288,7 @@ def _apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report
         lock = state.lock(f"{folder}/lock", wait_seconds=request.lock_wait_seconds, stop=request.stop)
     except Busy as busy:
         raise Locked(
-            f"another run of {manifest.file} is going on ({busy}); wait for it, or use --lock-wait"
+            f"another run of {manifest.file} is in progress ({busy}); wait for it, or use --lock-wait"
         ) from None
     try:
         journal = TempFileJournal(f"{folder}/journal", host.run_id)
@@ -310,20 +310,20 @@ def _apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report
 
 
 def _refuse_unknown_tags(manifest: Manifest, options: Options) -> None:
-    """A typing error in `--tag` would skip everything and look like success."""
+    """Raises `DoesNotLoad` for a misspelt `--tag`, which would skip everything and look like success."""
     if not options.tags:
         return
-    carried = {tag for resource in manifest.resources for tag in resource.tags}
-    unknown = sorted(options.tags - carried)
+    used = {tag for resource in manifest.resources for tag in resource.tags}
+    unknown = sorted(options.tags - used)
     if unknown:
-        faults = [f"no resource carries the tag {tag!r}{did_you_mean(tag, carried)}" for tag in unknown]
+        faults = [f"no resource has the tag {tag!r}{did_you_mean(tag, used)}" for tag in unknown]
         raise DoesNotLoad([Fault(manifest.file, None, None, fault) for fault in faults])
 
 
 def _close_ledger(session: Session, ledger: Ledger, identity: str) -> str | None:
-    """Leaves what is still owed to the next run; what cannot be written is said, since the run itself is done."""
+    """Stores what is still owed; returns a warning if it cannot be written, because the run itself is done."""
     try:
-        # Somebody may have removed it meanwhile.
+        # The directory may have been removed during the run.
         session.state.identity_directory(identity)
         ledger.close(session.state)
     except (OSError, Unusable) as error:
@@ -331,41 +331,41 @@ def _close_ledger(session: Session, ledger: Ledger, identity: str) -> str | None
             return None
         reason = error.strerror if isinstance(error, OSError) else error
         names = ", ".join(sorted(ledger.owed))
-        return f"owed refreshes may not be remembered by the next run ({names}): {reason}"
+        return f"the next run may not know of owed refreshes ({names}): {reason}"
     return None
 
 
 def _keep_report(session: Session, report: Report) -> None:
-    """A full disk must not turn a run that worked into one that seems to have crashed."""
+    """Stores the report; a full disk is only a warning, because the run itself is done."""
     if not session.request.keep_history:
         return
     try:
         History(session.state).save(report)
     except (OSError, Unusable) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        report.warnings.append(f"the report was not kept in {session.state.path}: {reason}")
+        report.warnings.append(f"the report could not be stored in {session.state.path}: {reason}")
 
 
 def _keep_secret_files(manifest: Manifest, host: Host) -> None:
-    """Known from the start: a file stays a secret in a run that does not touch it."""
+    """Marks sensitive files before the run, also those that the run does not reach."""
     for resource in manifest.resources:
         if resource.sensitive and resource.type == "file":
             host.keep_secret(resource.name)
 
 
-def _say(current: Run, line: str) -> None:
+def _show_line(current: Run, line: str) -> None:
     resource = current.current
     if resource is not None and not resource.sensitive:
         current.observer.output(resource, current.clean_of(resource, line))
 
 
 def read_state(type_name: str, name: str, provider_name: str | None) -> dict[str, Any]:
-    """The actual state of one thing, whatever a manifest may want of it."""
+    """Returns the actual state of one resource, without a manifest."""
     session = Session(RunRequest(options=Options(noop=True)))
     resource_type = resources.find(type_name)
     if resource_type is None:
-        meant = did_you_mean(type_name, resources.names())
-        raise Missing(f"unknown resource type {type_name!r}{meant}; known types: {', '.join(resources.names())}")
+        suggestion = did_you_mean(type_name, resources.names())
+        raise Missing(f"unknown resource type {type_name!r}{suggestion}; known types: {', '.join(resources.names())}")
     for problem in resource_type.check_name(name):
         raise Failure(f"{type_name}#{name}: {problem}")
     given = {"type": type_name, "name": name, "id": f"{type_name}#{name}", "place": ()}
@@ -384,12 +384,12 @@ def list_backups(path: str) -> list[Backup]:
 
 
 def restore_backup(path: str, run_id: str | None) -> Backup:
-    """Puts back what was kept; what is there now is kept first."""
+    """Restores a backup; backs up the current file first."""
     host = Session(RunRequest()).host
     kept = [found for found in list_backups(path) if run_id is None or found.run_id.startswith(run_id)]
     if not kept:
         of_run = "" if run_id is None else f" from run {run_id}"
-        raise Missing(f"nothing is kept of {path}{of_run}; files are kept when their resource says `backup: true`")
+        raise Missing(f"{path} has no backup{of_run}; files are backed up if their resource has `backup: true`")
     try:
         old = host.files.lstat(path)
         if old.st_mode & 0o170000 != 0o100000:
@@ -399,7 +399,7 @@ def restore_backup(path: str, run_id: str | None) -> Backup:
     wanted = kept[0]
     content = host.files.read(wanted.content_path, wanted.size)
     if content is None or len(content) != wanted.size:
-        raise Failure(f"what is kept of {path} from run {wanted.run_id} is damaged; nothing is replaced")
+        raise Failure(f"the backup of {path} from run {wanted.run_id} is damaged; nothing is replaced")
     if old is not None:
         host.files.keep_backup(path, old)
     host.files.replace(path, content, None, uid=wanted.uid, gid=wanted.gid, mode=wanted.mode, old=old)
@@ -408,7 +408,7 @@ def restore_backup(path: str, run_id: str | None) -> Backup:
 
 
 def read_values(path: str) -> dict[str, Any]:
-    """A YAML or JSON file of values, for `--data`, `--values` and `--facts`."""
+    """Reads a YAML or JSON file of values, for `--data`, `--values` and `--facts`."""
     text = decode(read_bytes(path), path)
     if path.endswith(".json"):
         from mainstay.foundation.documents import read_json

@@ -334,7 +334,7 @@ def test_result_names_an_earlier_resource(apply: Callable[..., Applied]) -> None
     text = "- exec:\n    - a: {command: \"echo {{ result('exec#b').stdout }}\"}\n    - b: {command: 'true'}\n"
     done = apply(text)
     assert done.outcomes == ["failed", "changed"]
-    assert "result('exec#b'): there is no such resource before this one" in done.errors[0]
+    assert "result('exec#b'): no earlier resource has this name" in done.errors[0]
 
 
 def test_messages_and_outputs_are_templates(apply: Callable[..., Applied], root: Path) -> None:

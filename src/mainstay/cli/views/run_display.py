@@ -91,10 +91,10 @@ class RunDisplay(Observer):
     def about_to_wait(self) -> None:
         self._flush()
 
-    def begins(self, total: int) -> None:
+    def run_started(self, total: int) -> None:
         self.total = total
 
-    def resource_begins(self, index: int, resource: Resource) -> None:
+    def resource_started(self, index: int, resource: Resource) -> None:
         # Updating the line for each of ten thousand resources would take longer than checking them.
         if not self.live or (self.total > 200 and index % 50):
             return

@@ -1,4 +1,4 @@
-"""How the health of a resource is checked. One file is one kind; this folder is the registry."""
+"""Health checks of resources. One file is one kind; this folder is the registry."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONGEST_SHOWN_OUTPUT = 300
 
 
 def kinds() -> dict[str, HealthCheckKind]:
-    """All kinds by name. The name of a kind is the key of a check that selects it."""
+    """Returns all kinds by name. The name of a kind is the key that selects it in a check."""
     return {name: import_module(f"{__name__}.{name}").KIND for name in module_names(__path__)}
 
 
@@ -39,7 +39,7 @@ def check_health(check: HealthCheck, host: Host, stop: StopFlag, *, hide_output:
 
 def _try_once(check: HealthCheck, host: Host, *, hide_output: bool) -> str | None:
     try:
-        status, output = check.kind.ask(check, host)
+        status, output = check.kind.run_once(check, host)
     except (Failure, Unfit) as error:
         return f"health check {check.name} is UNKNOWN: {error}"
     if status == "OK":

@@ -29,7 +29,7 @@ class CommandCheck(HealthCheckKind):
         ),
     }
 
-    def ask(self, check: HealthCheck, host: Host) -> tuple[str, str]:
+    def run_once(self, check: HealthCheck, host: Host) -> tuple[str, str]:
         from mainstay.converge.host.commands import DEFAULT_SEARCH_PATH, find_program
 
         words = split_words(check.values["command"])

@@ -67,7 +67,7 @@ class ExecType(ResourceType):
     name = "exec"
     resource = Exec
     ensures = ("present",)
-    unforeseeable = True
+    has_unknown_effects = True
     refreshable = True
     properties = {
         "command": Property(COMMAND, "what to run; the name when not given", deferred=True, private=True),

@@ -61,7 +61,7 @@ class PackageType(ResourceType):
     resource = Package
     ensures = (PRESENT, ABSENT, LATEST)
     open_ensure = True
-    unforeseeable = True
+    has_unknown_effects = True
     properties: Mapping[str, Property] = {}
 
     # ---- at load ----
