@@ -93,3 +93,19 @@ def test_links_between_pages_are_valid() -> None:
     for page in (*PAGES, *ROOT.glob("*.md"), *(ROOT / "docs" / "reference").glob("*.md")):
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_paths_in_the_architecture_and_contributing_pages_exist() -> None:
+    """A bare file name belongs to the folder of the path before it in the same line."""
+    missing = []
+    for page in ("ARCHITECTURE.md", "CONTRIBUTING.md"):
+        for number, line in enumerate((ROOT / page).read_text().splitlines(), 1):
+            folder = Path()
+            for text in re.findall(r"`((?:[\w.-]+/)*[\w.-]+(?:\.py|/))`", line):
+                places = [start / text for start in (ROOT / "src/mainstay", ROOT, folder)]
+                found = next((place for place in places if place.exists()), None)
+                if found is None:
+                    missing.append(f"{page}:{number}: {text}")
+                else:
+                    folder = found.parent if found.is_file() else found
+    assert not missing, missing
