@@ -28,7 +28,7 @@ PROGRAM = Path(sys.executable).with_name("mainstay")
 
 # A suite that is started in the background has it ignored, and so would have every program that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-# Where this is set, nobody would notice that a program keeps to itself what it should have told by now.
+# With this set, a missing flush would go unnoticed.
 os.environ.pop("PYTHONUNBUFFERED", None)
 
 

@@ -37,7 +37,7 @@ class ValueReader:
             check_shape(kind, node)
             value = render_tree(_compile_tree(node), scope)
             if scope.tainted:
-                return accept_secret(kind, value)
+                return _accept_secret(kind, value)
             return kind.accept(value)
         except Unfit as error:
             self.faults.add((*path, *error.where), _join(prefix, self.unfit(kind, error)), at_key=error.at_key)
@@ -95,7 +95,7 @@ def check_shape(kind: ValueKind, node: Node) -> None:
         kind.read(node)
 
 
-def accept_secret(kind: ValueKind, value: Any) -> Any:
+def _accept_secret(kind: ValueKind, value: Any) -> Any:
     """Like `accept`, but an unfit value is not shown."""
     try:
         return kind.accept(value)
@@ -152,7 +152,7 @@ def render_deferred(resource: Resource, manifest: Manifest) -> Resource:
             value = render_tree(tree, scope)
             entry = resource_type.properties[key]
             hidden = scope.tainted or resource.sensitive or entry.secret
-            value = accept_secret(entry.kind, value) if hidden else entry.kind.accept(value)
+            value = _accept_secret(entry.kind, value) if hidden else entry.kind.accept(value)
         except (Unresolved, Unfit) as error:
             raise Failure(f"{key}: {error} ({manifest.position((*resource.place, key))})") from None
         if scope.tainted:
