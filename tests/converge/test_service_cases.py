@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -101,14 +100,3 @@ def test_in_a_dry_run_a_missing_provider_is_unknown_after_a_command(
     assert forecast.messages[1] == (
         "Unknown until applied: no provider for service is available: systemd: systemctl is not on PATH"
     )
-
-
-def test_a_manifest_without_services_imports_no_service_modules(root: Path) -> None:
-    manifest = root / "manifest.yaml"
-    manifest.write_text(f"- file:\n    - {root}/x: {{ensure: absent}}\n")
-    code = (
-        "import sys; from mainstay.converge.run import RunRequest, run; run(RunRequest(sys.argv[1]));"
-        "print([name for name in sys.modules if 'service' in name or 'package' in name or 'systemctl' in name])"
-    )
-    done = subprocess.run([sys.executable, "-c", code, str(manifest)], capture_output=True, text=True, check=True)
-    assert [name for name in eval(done.stdout) if name.startswith("mainstay")] == []

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -274,21 +272,6 @@ def test_all_yaml_of_the_repository_is_read_as_by_libyaml() -> None:
         for path in folder.rglob("*.md"):
             texts += re.findall(r"```yaml\n(.*?)```", path.read_text(), re.DOTALL)
     assert sum(map(check, texts)) > len(texts) // 2
-
-
-def test_a_plain_manifest_needs_no_libyaml(tmp_path: Path) -> None:
-    manifest = tmp_path / "m.yaml"
-    manifest.write_text(f"resources:\n  - file:\n      - {tmp_path}/x:\n          ensure: absent\n")
-    program = (
-        "import sys; from mainstay.cli.main import main\n"
-        "try: main()\nexcept SystemExit as end: assert not end.code\n"
-        "assert 'yaml' not in sys.modules, 'yaml was loaded'"
-    )
-    command = [sys.executable, "-c", program, "apply", "--noop", str(manifest)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, env={"MAINSTAY_STATE_DIR": str(tmp_path)}
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def test_the_number_of_parts_passed_to_the_composer_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
