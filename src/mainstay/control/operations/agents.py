@@ -10,11 +10,11 @@ import msgspec
 
 from mainstay.control.access import Role
 from mainstay.control.domain.faults import PathFault
-from mainstay.control.domain.properties.contract import Operation
+from mainstay.control.domain.properties.contract import Operation, PropertyTarget
 from mainstay.control.operations import tokens
 from mainstay.control.operations.machinery import secret_sealing
 from mainstay.control.operations.machinery.bodies import Body, Id, Name
-from mainstay.control.operations.machinery.property_decisions import PropertyTarget, accept_properties
+from mainstay.control.operations.machinery.property_decisions import accept_properties
 from mainstay.control.operations.machinery.refusals import BadInput, InUse, InvalidProperties, NotPermitted
 from mainstay.control.operations.machinery.secret_sealing import Owner
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
@@ -121,7 +121,7 @@ async def _configure(
     if given is None and (stored is not None or schema.members is None):
         return stored
     target = PropertyTarget(
-        Operation.CREATE if stored is None else Operation.UPDATE, agent_id=agent_id, provider_id=provider_id
+        operation=Operation.CREATE if stored is None else Operation.UPDATE, agent_id=agent_id, provider_id=provider_id
     )
     try:
         decided = await accept_properties(work, schema, given or {}, target, stored)

@@ -17,14 +17,14 @@ from mainstay.control.access import Role
 from mainstay.control.domain import jobs as decide
 from mainstay.control.domain.jobs import Advance, EndJob, JobFacts, JobStatus, NotDue, RequestCancel, Requeue
 from mainstay.control.domain.lifecycle.schema import Lifecycle
-from mainstay.control.domain.properties.contract import Operation
+from mainstay.control.domain.properties.contract import Operation, PropertyTarget
 from mainstay.control.domain.refusals import NotPending, TerminalState
 from mainstay.control.domain.service_types import ServiceTypeDefinition
 from mainstay.control.domain.values import Properties
 from mainstay.control.operations.machinery import pool_allocation, runs, secret_sealing
 from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, Name, Text
 from mainstay.control.operations.machinery.bounds import MAX_INSTANCE_DATA_BYTES, refuse_large
-from mainstay.control.operations.machinery.property_decisions import PropertyTarget, accept_properties
+from mainstay.control.operations.machinery.property_decisions import accept_properties
 from mainstay.control.operations.machinery.refusals import Conflict, InUse, NotPermitted
 from mainstay.control.operations.machinery.secret_sealing import Owner
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
@@ -317,7 +317,7 @@ async def _queue_next(
 def _report_target(held: LockedJob, *, last: bool) -> PropertyTarget:
     service = held.service
     return PropertyTarget(
-        Operation.REPORT,
+        operation=Operation.REPORT,
         state=service.status,
         create_run=held.job.action == "create",
         last_step=last,

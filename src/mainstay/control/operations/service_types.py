@@ -9,11 +9,11 @@ from mainstay.control.domain.faults import PathFault, listed
 from mainstay.control.domain.findings import Finding
 from mainstay.control.domain.lifecycle.change import LivingService, find_stranded
 from mainstay.control.domain.properties.compatibility import misfits
-from mainstay.control.domain.properties.contract import Actor, EvaluationContext, Operation
+from mainstay.control.domain.properties.contract import Actor, EvaluationContext, Operation, PropertyTarget
 from mainstay.control.domain.properties.engine import Rejected
 from mainstay.control.domain.service_types import parse_service_type, report_service_type
 from mainstay.control.operations.machinery.bodies import Body, Id, Name
-from mainstay.control.operations.machinery.property_decisions import PropertyTarget, decide_properties
+from mainstay.control.operations.machinery.property_decisions import decide_properties
 from mainstay.control.operations.machinery.refusals import BadInput, Conflict, InUse, NotPermitted
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.store.agent_types import serving_types
@@ -192,7 +192,7 @@ async def _order_target(work: UnitOfWork, order: OrderCheck) -> PropertyTarget:
             raise BadInput(f"there is no service group {order.group_id}")
         group_id, consumer_id = group.id, group.consumer_id
     return PropertyTarget(
-        Operation.CREATE,
+        operation=Operation.CREATE,
         dry=True,
         agent_id=None if agent is None else agent.id,
         pool_set_id=None if agent is None else agent.service_pool_set_id,

@@ -14,7 +14,7 @@ from mainstay.control.access import Role
 from mainstay.control.domain.lifecycle import transitions
 from mainstay.control.domain.lifecycle.schema import Action, Lifecycle
 from mainstay.control.domain.lifecycle.uptime import StateEntry, uptime
-from mainstay.control.domain.properties.contract import Operation
+from mainstay.control.domain.properties.contract import Operation, PropertyTarget
 from mainstay.control.domain.properties.schema import PropertySchema
 from mainstay.control.domain.properties.traversal import references_in
 from mainstay.control.domain.refusals import TerminalState
@@ -22,7 +22,7 @@ from mainstay.control.domain.service_types import ServiceTypeDefinition
 from mainstay.control.operations.machinery import runs, secret_sealing
 from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, Id, Name
 from mainstay.control.operations.machinery.bounds import MAX_CONDITIONS_BYTES, refuse_large
-from mainstay.control.operations.machinery.property_decisions import PropertyTarget, accept_properties
+from mainstay.control.operations.machinery.property_decisions import accept_properties
 from mainstay.control.operations.machinery.refusals import (
     BadInput,
     Conflict,
@@ -102,7 +102,7 @@ async def create(work: UnitOfWork, wanted: NewService) -> ServiceRow:
     lifecycle, schema = definition.lifecycle, definition.properties
     service_id = await _service_id(work)
     target = PropertyTarget(
-        Operation.CREATE,
+        operation=Operation.CREATE,
         service_id=service_id,
         agent_id=agent.id,
         pool_set_id=agent.service_pool_set_id,
@@ -303,7 +303,7 @@ async def _plan(
 async def _update_target(work: UnitOfWork, service: ServiceRow) -> PropertyTarget:
     agent = await AGENTS.find(work.tx, service.agent_id)
     return PropertyTarget(
-        Operation.UPDATE,
+        operation=Operation.UPDATE,
         state=service.status,
         service_id=service.id,
         agent_id=service.agent_id,

@@ -60,14 +60,10 @@ class Unknown(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluationContext:
-    """The actor, the operation and the service of a request. None: not known, as in a dry validation."""
+class PropertyTarget:
+    """The operation and the service whose properties are decided. None: not known, as in a dry validation."""
 
     operation: Operation
-    actor: Actor
-    now: datetime
-    # Random bytes of the caller. Generated values derive from them and the path, so both passes get the same values.
-    entropy: bytes = field(repr=False)
     # The state before the transition. None at creation.
     state: str | None = None
     create_run: bool = False
@@ -76,9 +72,20 @@ class EvaluationContext:
     dry: bool = False
     service_id: str | None = None
     agent_id: str | None = None
+    pool_set_id: str | None = None
     provider_id: str | None = None
     consumer_id: str | None = None
     group_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationContext(PropertyTarget):
+    """A target, with the actor and the time of the request."""
+
+    actor: Actor
+    now: datetime
+    # Random bytes of the caller. Generated values derive from them and the path, so both passes get the same values.
+    entropy: bytes = field(repr=False)
 
     @property
     def creating(self) -> bool:

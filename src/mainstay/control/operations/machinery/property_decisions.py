@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from mainstay.control.access import Role
 from mainstay.control.domain.properties.contract import (
@@ -10,7 +10,7 @@ from mainstay.control.domain.properties.contract import (
     Actor,
     Answers,
     EvaluationContext,
-    Operation,
+    PropertyTarget,
     Questions,
     ReferencedService,
 )
@@ -23,23 +23,6 @@ from mainstay.control.operations.machinery.refusals import InvalidProperties
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store.service_options import SERVICE_OPTION_TYPES, enabled_values
 from mainstay.control.store.services import find_living
-
-
-@dataclass(frozen=True, slots=True)
-class PropertyTarget:
-    """Whose properties are decided, and in which operation. None: not known, or there is none."""
-
-    operation: Operation
-    state: str | None = None
-    create_run: bool = False
-    last_step: bool = False
-    dry: bool = False
-    service_id: str | None = None
-    agent_id: str | None = None
-    pool_set_id: str | None = None
-    provider_id: str | None = None
-    consumer_id: str | None = None
-    group_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +40,8 @@ async def decide_properties(
     if (given_bytes := size(given)) > MAX_PROPERTIES_BYTES:
         return Rejected((excess("properties", given_bytes, MAX_PROPERTIES_BYTES),))
     actor = ACTOR_OF_ROLE[work.required_caller.role]
-    context = EvaluationContext(
-        operation=target.operation,
-        actor=actor,
-        now=work.generated_at,
-        entropy=work.draw("properties"),
-        state=target.state,
-        create_run=target.create_run,
-        last_step=target.last_step,
-        dry=target.dry,
-        service_id=target.service_id,
-        agent_id=target.agent_id,
-        provider_id=target.provider_id,
-        consumer_id=target.consumer_id,
-        group_id=target.group_id,
-    )
+    known = {each.name: getattr(target, each.name) for each in fields(target)}
+    context = EvaluationContext(**known, actor=actor, now=work.generated_at, entropy=work.draw("properties"))
     outcome = decide(schema, given, context, stored=stored)
     taken: tuple[str, ...] = ()
     if isinstance(outcome, Questions):
