@@ -25,6 +25,7 @@ class Contestant(ABC):
 
     name: str
     program: str
+    kinds: tuple[str, ...] = (FILES, COMMANDS, COPY)
     # Largest size that does not take minutes; `--patient` lifts it.
     largest = NO_BOUND
     is_slow = False
@@ -77,6 +78,29 @@ class Mainstay(Contestant):
 
     def environ(self, work: Work) -> dict[str, str]:
         return {**os.environ, "MAINSTAY_STATE_DIR": f"{work.folder}/state"}
+
+
+class MainstayJson(Mainstay):
+    name = "mainstay-json"
+    kinds = (FILES,)
+    largest = 10_000
+
+    def command(self, work: Work, manifest: str, action: str) -> list[str]:
+        return [self.path, "apply", manifest, "--json"]
+
+
+class MainstayFlow(Mainstay):
+    """Reads the same manifest in flow style."""
+
+    name = "mainstay-flow"
+    kinds = (FILES,)
+    largest = 10_000
+
+    def lines(self, work: Work) -> Iterator[str]:
+        yield "resources:\n"
+        for path, text in work.files():
+            attributes = f"ensure: present, owner: {OWNER}, group: {GROUP}, mode: '0644'"
+            yield f"  - file: {{name: {path}, {attributes}, content: {json.dumps(text)}}}\n"
 
 
 class Floor(Mainstay):
@@ -227,7 +251,7 @@ def find(folders: Sequence[str], mainstay: str | None, without: Sequence[str]) -
     """The floor, mainstay, and each peer found on PATH or in one of the folders."""
     places = os.pathsep.join((*folders, os.environ.get("PATH", "")))
     own = mainstay or os.path.join(os.path.dirname(sys.executable), "mainstay")
-    found: list[Contestant] = [Floor(sys.executable), Mainstay(own)]
+    found: list[Contestant] = [Floor(sys.executable), Mainstay(own), MainstayJson(own), MainstayFlow(own)]
     for peer in PEERS:
         path = shutil.which(peer.program, path=places)
         if path is not None and peer.name not in without:

@@ -33,8 +33,8 @@ WORDS = rf"\[{WORD}(?:,\ {WORD})*+\]"
 # Maps of words and quoted texts on one line are read by `_read_pairs`. Passed to the composer as a document of its own:
 # other brackets, and quotes with escapes.
 PART = r"[\[{\"'].*"
-PAIR = rf"({WORD}):\ ++({WORD}(?:\ {WORD})*+|\"(?:[^\"\\\n]|\\[nt\"\\])*+\"|'[^'\n]*'|{WORDS})"
-ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
+ESCAPED = r"\"[^\"\\\n]*+(?:\\[nt\"][^\"\\\n]*+)*+\""
+PAIR = rf"({WORD}):\ ++({WORD}(?:\ {WORD})*+|{ESCAPED}|'[^'\n]*'|{WORDS})"
 LINE = re.compile(
     rf"(?P<indent>\ *+)(?P<dash>-\ ++)?"
     rf"(?:(?P<key>{UNQUOTED}|{QUOTED}):(?=\ |$)"
@@ -263,7 +263,10 @@ def _value_of(text: str) -> Any:
     first = text[0]
     if first in QUOTES:
         text = text[1:-1]
-        return text if first == "'" or "\\" not in text else re.sub(r"\\(.)", lambda found: ESCAPES[found[1]], text)
+        if first == '"' and "\\" in text:
+            # No escaped backslash is read here, so that each backslash begins one of these.
+            return text.replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"')
+        return text
     if first == "[":
         return [_value_of(word) for word in text[1:-1].split(", ")]
     if first in FIRST_OF_CORE and CORE.fullmatch(text):
