@@ -67,7 +67,7 @@ def type_section(found: ResourceType) -> str:
         if found.__class__.__doc__
         else f"## {found.name}\n\n"
     )
-    return f"{head}Providers: {known}. `ensure`: {words}; {default}.\n\n{property_table(found.properties, {}, {})}"
+    return f"{head}Providers: {known}. `ensure`: {words}; {default}.\n\n{property_table(found.properties, {}, {}) if found.properties else ''}"
 
 
 def property_table(properties: Mapping[str, Property], instead: dict[str, str], more: dict[str, str]) -> str:
@@ -143,14 +143,18 @@ def command_section(name: str, parser: argparse.ArgumentParser, text: str) -> st
 def option_table(parser: argparse.ArgumentParser) -> list[str]:
     rows = ["| argument | meaning |", "|---|---|"]
     for action in parser._actions:
-        if isinstance(action, (argparse._HelpAction, argparse._SubParsersAction)):
+        if isinstance(action, (argparse._HelpAction, argparse._SubParsersAction)) or action.help == argparse.SUPPRESS:
             continue
         words = ", ".join(action.option_strings) or str(action.metavar or action.dest)
         if action.option_strings and action.nargs != 0:
-            words += f" {action.metavar or action.dest.upper()}"
+            words += f" {action.metavar or '|'.join(map(str, action.choices or ())) or action.dest.upper()}"
         meaning = (action.help or "").replace("%%", "%")
-        rows.append(f"| `{words.replace('|', chr(92) + '|')}` | {meaning} |")
-    return rows
+        rows.append(f"| `{escaped(words)}` | {escaped(meaning)} |")
+    return rows if len(rows) > 2 else []
+
+
+def escaped(text: str) -> str:
+    return text.replace("|", r"\|")
 
 
 def main() -> int:

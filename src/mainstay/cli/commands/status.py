@@ -58,7 +58,7 @@ def _show(state: dict[str, Any], *, after_another: bool) -> None:
     from mainstay.cli.views.run_display import printable
 
     if "error" in state:
-        print_error(state["error"])
+        print_error(f"{state['resource']}: {state['error'].removeprefix(state['resource'] + ': ')}")
         return
     if after_another:
         print()

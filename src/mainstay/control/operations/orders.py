@@ -212,5 +212,7 @@ async def _ask_agent(session: CallerSession, preview: PlanPreview, wait_for: Wai
         async with session.transaction() as work:
             await PLAN_REQUESTS.delete(work.tx, request_id)
     if answer is None:
-        raise AgentSilent(f"the agent did not answer within {seconds} s; is it running, and does it make plans?")
+        raise AgentSilent(
+            f"the agent did not answer within {seconds} s; `mainstay agents` shows whether it is connected"
+        )
     return answer

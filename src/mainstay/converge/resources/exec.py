@@ -145,10 +145,10 @@ class ExecType(ResourceType):
             return True, "unless exited 0"
         if wanted.refresh_only:
             return True, "no subscribed resource changed"
-        return (
-            False,
-            f"{wanted.creates} does not exist" if wanted.creates is not None else "conditions to run are met",
-        )
+        if wanted.creates is not None:
+            return False, f"{wanted.creates} does not exist"
+        has_guard = wanted.onlyif is not None or wanted.unless is not None
+        return False, "its guards allow it to run" if has_guard else "no guard: it runs every time"
 
     def decide(self, wanted: Exec, actual: ExecState, *, refresh: bool) -> tuple[Change, ...]:
         if refresh:
