@@ -71,7 +71,7 @@ def test_several_blueprints_are_checked_although_one_of_them_fails(directory: Pa
     assert (refused.returncode, refused.stdout) == (2, done.stdout)
     assert "nowhere is not a directory" in refused.stderr
     missing, faulty, fine = json.loads(blueprint(*words, "--json").stdout)
-    assert missing["error"].endswith("is not a directory; a blueprint is one")
+    assert missing["error"].endswith("is not a directory; a blueprint is a directory")
     assert len(faulty["faults"]) == 1
     assert fine == json.loads(blueprint("check", str(other), "--json").stdout)
 

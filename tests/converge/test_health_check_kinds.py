@@ -29,7 +29,7 @@ class PathCheck(HealthCheckKind):
         "gone": Property(BOOLEAN, "whether it must not exist"),
     }
 
-    def ask(self, check, host):
+    def run_once(self, check, host):
         exists = host.files.exists(check.values["path"])
         is_good = exists is not check.values.get("gone", False)
         return "OK" if is_good else "CRITICAL", f"{check.values['path']} exists: {exists}"
