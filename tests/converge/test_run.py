@@ -658,7 +658,7 @@ def run_with(provider: Provider, root: Path, text: str) -> Report:
         stop=StopFlag(),
         clock=monotonic,
         options=Options(),
-        redactor=Redactor(),
+        redactor=Redactor((), manifest.types),
     ).run()
 
 

@@ -6,7 +6,6 @@ from mainstay.converge.batching import Batching
 from mainstay.converge.contract import DesiredStateFailed, Failure, Missing, NotYetThere, Stopped
 from mainstay.converge.manifest.expressions import Unresolved
 from mainstay.converge.manifest.values import evaluate_condition, render_deferred, render_tree
-from mainstay.converge.redaction import Redactor, clean_of, secret_names
 from mainstay.converge.report import CHANGED, FAILED, UNMET, Event, Report
 from mainstay.converge.value_kinds import Unfit, conceal, to_text
 
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from mainstay.converge.history import Ledger
     from mainstay.converge.host.host import Host
     from mainstay.converge.manifest.resolve import Manifest
+    from mainstay.converge.redaction import Redactor
     from mainstay.converge.report import Observer
 
 
@@ -70,7 +70,6 @@ class Run:
         self.events: dict[str, Event] = {}
         self._providers: dict[tuple[str, str | None], Provider] = {}
         self._batching = Batching(manifest.resources, host, ledger, options.tags)
-        self._secret_types = {name for name, found in manifest.types.items() if secret_names(found.properties)}
         self._gave_up_after: str | None = None
         # The current resource, with its templates rendered, and its state before the changes.
         self.current: Resource | None = None
@@ -126,7 +125,7 @@ class Run:
             event.warnings = (*event.warnings, *host.notes)
         if event.noop and event.changed:
             host.would_change = host.would_change or resource.id
-        self._redact(event)
+        self.redactor.redact(event, self._before)
         return event
 
     def _note_failure(self, event: Event, error: Exception) -> None:
@@ -318,7 +317,7 @@ class Run:
             names = ", ".join(check.name for check in resource.health_checks)
             self.host.note(f"health checks not run in a dry run with changes: {names}")
             return
-        hidden = resource.sensitive or resource.type in self._secret_types
+        hidden = self.redactor.has_hidden_values(resource)
         found = [check_health(check, self.host, self.stop, hide_output=hidden) for check in resource.health_checks]
         problems = [problem for problem in found if problem is not None]
         if problems:
@@ -339,14 +338,14 @@ class Run:
             except Exception as error:  # noqa: BLE001  # as in `_manage`: the events so far must be reported
                 text = f"the re-check by {provider.name} failed: {error}"
                 for event in self.report.events:
-                    text = self.clean_of(event.resource, text)
+                    text = self.redactor.clean_of(event.resource, text)
                 self.report.output_errors.append(text)
 
     def _revise(self, event: Event, state: State, failure: Failure) -> None:
         event.state = state
         event.output = failure.output or event.output
         event.fail(str(failure))
-        self._redact(event)
+        self.redactor.redact(event, self._before)
         self.observer.revised(self.report.events.index(event), event)
 
     def _finish(self) -> None:
@@ -367,18 +366,6 @@ class Run:
                 report.outputs = value
             else:
                 self.observer.message(self.redactor.clean(to_text(conceal(value))))
-
-    # ---- secrets ----
-    def _redact(self, event: Event) -> None:
-        resource = event.resource
-        if resource.sensitive or self.redactor.secrets or resource.type in self._secret_types:
-            self.redactor.redact(event, self.manifest.types[resource.type].properties, self._before)
-
-    def clean_of(self, resource: Resource, text: str) -> str:
-        """Removes hidden values of the resource, and the caller's secrets, from a text."""
-        if resource.sensitive or resource.type in self._secret_types:
-            text = clean_of(resource, self.manifest.types[resource.type].properties, text)
-        return self.redactor.clean(text)
 
 
 def _describe_os_error(error: OSError) -> str:

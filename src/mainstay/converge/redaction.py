@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
-    from mainstay.converge.contract import Property, Resource, State
+    from mainstay.converge.contract import Property, Resource, ResourceType, State
     from mainstay.converge.report import Event
     from mainstay.converge.value_kinds import ValueKind
 
@@ -26,17 +26,31 @@ LONGEST_QUOTED = 60
 
 
 class Redactor:
-    """Removes the values that came from secrets."""
+    """Removes the caller's secrets, and the hidden values of resources of these types."""
 
-    def __init__(self, secrets: Iterable[str] = ()) -> None:
+    def __init__(self, secrets: Iterable[str] = (), types: Mapping[str, ResourceType] | None = None) -> None:
         self.secrets = _longest_first(secrets)
+        self._types = types or {}
+        self._secret_types = {name for name, found in self._types.items() if secret_names(found.properties)}
 
     def clean(self, text: str) -> str:
         return _clean(text, self.secrets)
 
-    def redact(self, event: Event, properties: Properties, before: State | None = None) -> None:
+    def has_hidden_values(self, resource: Resource) -> bool:
+        return resource.sensitive or resource.type in self._secret_types
+
+    def clean_of(self, resource: Resource, text: str) -> str:
+        """Removes the caller's secrets and the hidden values of the resource from a text."""
+        if self.has_hidden_values(resource):
+            text = clean_of(resource, self._types[resource.type].properties, text)
+        return self.clean(text)
+
+    def redact(self, event: Event, before: State | None) -> None:
         """Removes the caller's secrets and the hidden values of the resource, also those of the state `before`."""
         resource = event.resource
+        if not self.secrets and not self.has_hidden_values(resource):
+            return
+        properties = self._types[resource.type].properties
         hidden = _hidden_names(resource, properties)
         words = [
             *_hidden_words(resource, properties),

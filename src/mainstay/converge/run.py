@@ -178,7 +178,7 @@ class Session:
             raise Missing(f"the result of {reference} is unknown before it runs")
         found = _describe_result(event, self.host.files)
         stdout = found["stdout"]
-        if event.resource.sensitive or self.current.clean_of(event.resource, stdout) != stdout:
+        if event.resource.sensitive or self.current.redactor.clean_of(event.resource, stdout) != stdout:
             self.current.manifest.scope.tainted = True
             found = taint(found)
         return found
@@ -272,7 +272,7 @@ def _apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report
         stop=request.stop,
         clock=monotonic,
         options=options,
-        redactor=Redactor(secret_values(request.roots)),
+        redactor=Redactor(secret_values(request.roots), manifest.types),
     )
     host.show_line = lambda line: _show_line(current, line)
     host.about_to_wait = request.observer.about_to_wait
@@ -356,7 +356,7 @@ def _keep_secret_files(manifest: Manifest, host: Host) -> None:
 def _show_line(current: Run, line: str) -> None:
     resource = current.current
     if resource is not None and not resource.sensitive:
-        current.observer.output(resource, current.clean_of(resource, line))
+        current.observer.output(resource, current.redactor.clean_of(resource, line))
 
 
 def read_state(type_name: str, name: str, provider_name: str | None) -> dict[str, Any]:
