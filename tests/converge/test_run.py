@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -283,10 +284,17 @@ def test_a_run_can_wait_for_the_lock(running: Any, root: Path, mainstay: Mainsta
     assert mainstay("apply", root.parent / "manifest.yaml", "--lock-wait", "20s").returncode == 0
 
 
+def open_files(pid: int) -> Iterator[str]:
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        # The process may close it at any moment.
+        with suppress(FileNotFoundError):
+            yield os.readlink(descriptor)
+
+
 def test_a_signal_ends_the_wait_for_the_lock(running: Any, root: Path) -> None:
     manifest = root.parent / "manifest.yaml"
     waiting = subprocess.Popen([PROGRAM, "apply", manifest, "--lock-wait", "60s"], stderr=subprocess.DEVNULL)
-    while not any("/lock" in os.readlink(path) for path in Path(f"/proc/{waiting.pid}/fd").iterdir()):
+    while not any("/lock" in path for path in open_files(waiting.pid)):
         time.sleep(0.01)
     waiting.terminate()
     assert waiting.wait(10) == 143
