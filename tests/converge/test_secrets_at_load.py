@@ -160,3 +160,13 @@ def test_a_caller_may_pass_secrets_of_any_shape(root: Path) -> None:
     roots: dict[str, Any] = {"token": Tainted(SECRET), "many": [Tainted(SECRET)]}
     text = '- exec:\n    - a: {path: "/{{ token }}"}\n    - b: {path: "/{{ many[0] }}"}\n    - c: {path: "/{{ many }}"}\n'
     assert [resource.sensitive for resource in load_text(text, root, roots=roots).resources] == [True, True, True]
+
+
+@pytest.mark.parametrize("mistyped", ["yes", "on", '"true"'])
+@pytest.mark.parametrize(
+    "private", [f'command: "sh -c \'{SECRET}"', f"environment: [{SECRET}]", f'onlyif: "sh -c \'{SECRET}"']
+)
+def test_a_mistyped_sensitive_hides_private_values_in_faults(root: Path, mistyped: str, private: str) -> None:
+    faults = faults_of(exec_with(f"sensitive: {mistyped}\n{private}"), root)
+    assert len(faults) == 2
+    assert SECRET not in "\n".join(faults)

@@ -20,6 +20,7 @@ from mainstay.cli.main import CommandRefused, main
 from mainstay.cli.remote.property_options import read_properties
 from mainstay.control.domain.refusals import InvalidDefinition
 from mainstay.control.operations.blueprints import read_bundle
+from mainstay.control.operations.machinery.bounds import exceeds
 from mainstay.control.operations.machinery.bundles import NotABundle
 from mainstay.control.rulebook import installed_rulebook
 from mainstay.converge.run import read_values
@@ -221,6 +222,13 @@ def test_a_pushed_document_is_bounded_with_its_aliases_expanded() -> None:
     text = "propertySchema: {}\nname: [&a '" + "x" * 50_000 + "', " + "*a, " * 100 + "]\n"
     with pytest.raises(NotABundle, match="once its aliases are expanded"):
         push({"blueprint.yaml": BLUEPRINT, "service-type.yaml": text})
+
+
+def test_an_expanded_document_is_measured_without_expanding_it() -> None:
+    """As text, this document has more than 500 MB."""
+    texts = ["\x01" * 99] * 1200
+    assert exceeds({"b": [texts] * 800}, 4 * 1024 * 1024)
+    assert not exceeds({"b": texts, "c": [1, None, 2.5]}, 4 * 1024 * 1024)
 
 
 def test_a_fault_in_an_aliased_value_is_placed_at_the_alias() -> None:

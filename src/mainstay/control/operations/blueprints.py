@@ -12,7 +12,7 @@ from mainstay.control.domain.faults import PathFault
 from mainstay.control.domain.properties.contract import Rulebook
 from mainstay.control.domain.refusals import InvalidDefinition
 from mainstay.control.operations import service_types
-from mainstay.control.operations.machinery.bounds import size
+from mainstay.control.operations.machinery.bounds import exceeds
 from mainstay.control.operations.machinery.bundles import NotABundle, open_bundle
 from mainstay.control.operations.machinery.refusals import Conflict
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
@@ -68,8 +68,8 @@ def _document(files: dict[str, bytes], name: str) -> object:
     except DoesNotLoad as refusal:
         faults = [PathFault(fault.place, fault.message) for fault in refusal.faults]
         raise InvalidDefinition(faults) from None
-    if size(document) > MAX_EXPANDED_BYTES:
-        raise NotABundle(f"{name} is larger than {MAX_EXPANDED_BYTES} bytes once its aliases are expanded")
+    if exceeds(document, MAX_EXPANDED_BYTES):
+        raise NotABundle(f"{name} is larger than {MAX_EXPANDED_BYTES} characters once its aliases are expanded")
     return document
 
 

@@ -263,6 +263,9 @@ class ResourceReader:
         if given.get("ensure") not in resource_type.ensures or not name or "provider" in given:
             self._check_ensure(resource_type, resource, path, given)
         unfit = self._unfit_keys(path, defaults_path) if self.faults.seen != before else ()
+        if "sensitive" in unfit:
+            # The manifest is refused anyway, and its faults must not show what was meant to be hidden.
+            resource.sensitive = True
         for wrong, message in resource_type.check(resource):
             # A fault that follows from a reported fault would only distract.
             if unfit and (wrong in unfit or any(key in message for key in unfit)):

@@ -19,6 +19,19 @@ def size(value: object) -> int:
     return len(msgspec.json.encode(value, enc_hook=lambda _slot: _REFERENCE))
 
 
+def exceeds(value: object, limit: int) -> bool:
+    """Whether a document has more text than the limit. Stops there: aliases can expand a small file to gigabytes."""
+    left, pending = limit, [value]
+    while pending and left >= 0:
+        each = pending.pop()
+        if isinstance(each, dict):
+            pending += [*each, *each.values()]
+        elif isinstance(each, list):
+            pending += each
+        left -= len(each) if isinstance(each, str) else 1
+    return left < 0
+
+
 def excess(what: str, found: int, limit: int) -> PathFault:
     return PathFault("", f"{what} of {found} bytes as JSON exceed the maximum of {limit}")
 
