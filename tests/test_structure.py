@@ -16,6 +16,8 @@ import pytest
 
 from mainstay.control.domain.event_types import EVENT_TYPES
 from mainstay.control.store.engine.records import Table
+from mainstay.converge import resources
+from mainstay.foundation.module_names import module_names
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "mainstay"
 STORE = "control/store/"
@@ -95,7 +97,7 @@ def raw_sql(module: Module) -> Iterator[str]:
             yield module.at(
                 call, "SqlCondition is built outside the store; name the condition in control/store/<noun>.py"
             )
-        if called_name(call) in ("fetch", "execute", "later") and "tx" in ast.unparse(call.func):
+        if called_name(call) in ("fetch", "execute", "defer") and "tx" in ast.unparse(call.func):
             yield module.at(call, "a statement is run outside the store; call a function of control/store/<noun>.py")
 
 
@@ -192,3 +194,19 @@ def test_every_recorded_event_type_is_in_the_table_and_every_row_is_recorded() -
             ),
         ]
     )
+
+
+def test_every_folder_with_modules_is_a_package() -> None:
+    """The import contracts do not see a folder without `__init__.py`."""
+    folders = {(SOURCE / module.path).parent for module in modules()}
+    report([f"{folder}: add an __init__.py" for folder in folders if not (folder / "__init__.py").exists()])
+
+
+def test_the_file_of_a_resource_type_and_of_a_provider_has_its_name() -> None:
+    for name in resources.names():
+        found = resources.find(name)
+        assert found is not None
+        assert found.name == name, f"resources/{name}.py: TYPE.name must be {name!r}"
+        for file in module_names(import_module(f"mainstay.converge.providers.{name}").__path__):
+            provider = import_module(f"mainstay.converge.providers.{name}.{file}").PROVIDER
+            assert provider.name == file, f"providers/{name}/{file}.py: PROVIDER.name must be {file!r}"

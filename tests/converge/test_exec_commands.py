@@ -17,6 +17,7 @@ import pytest
 from applying import Applied, fill_in
 from mainstay.converge.contract import Resource
 from mainstay.converge.report import Observer
+from mainstay.converge.run import RunRequest, run
 
 Apply = Callable[..., Applied]
 PROGRAM = Path(sys.executable).with_name("mainstay")
@@ -316,3 +317,22 @@ def test_a_signal_ends_the_command_and_the_run_in_order(number: int, code: int, 
     manifest.write_text(manifest.read_text().replace("sleep 62", "sleep 0"))
     done = subprocess.run([PROGRAM, "apply", manifest, "--json"], capture_output=True)
     assert [event["outcome"] for event in json.loads(done.stdout)["events"]] == ["stable", "refreshed", "changed"]
+
+
+def test_validate_and_health_checks_see_only_the_environment_of_the_run(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent removes its token from the environment of a run; no command may inherit it from the process."""
+    monkeypatch.setenv("MAINSTAY_TOKEN", "canary")
+    check = tmp_path / "check"
+    check.write_text("#!/bin/sh\n! printenv MAINSTAY_TOKEN\n")
+    check.chmod(0o755)
+    manifest = tmp_path / "manifest.yaml"
+    manifest.write_text(
+        f"- file:\n    - {root}/a:\n        ensure: present\n        owner: '{os.geteuid()}'\n"
+        f"        group: '{os.getegid()}'\n        mode: '0600'\n        content: x\n"
+        f"        validate: {check} %\n        health_checks: [{{command: {check}}}]\n"
+    )
+    environ = {name: value for name, value in os.environ.items() if name != "MAINSTAY_TOKEN"}
+    _, report = run(RunRequest(str(manifest), environ=environ))
+    assert [event.errors for event in report.events] == [()]

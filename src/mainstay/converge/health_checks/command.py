@@ -34,7 +34,9 @@ class CommandCheck(HealthCheckKind):
 
         words = split_words(check.values["command"])
         program = find_program(host.files, words[0], host.environ.get("PATH", DEFAULT_SEARCH_PATH), "/")
-        done = host.commands.run(words, program=program, timeout_seconds=check.timeout_seconds)
+        done = host.commands.run(
+            words, program=program, environment=host.environ, timeout_seconds=check.timeout_seconds
+        )
         return STATUSES.get(done.exit_code, "UNKNOWN"), done.output
 
 

@@ -289,7 +289,9 @@ class PosixFiles(Provider):
         search = host.environ.get("PATH", DEFAULT_SEARCH_PATH)
         program = find_program(host.files, words[0], search, "/")
         host.files.refuse_to_run(program)
-        done = host.commands.run(words, program=program, timeout_seconds=self.validate_timeout_seconds)
+        done = host.commands.run(
+            words, program=program, environment=host.environ, timeout_seconds=self.validate_timeout_seconds
+        )
         if done.exit_code != 0:
             command = shorten(wanted.validate or "")
             raise Failure(f"validate refused the new file (exit {done.exit_code}): {command}", output=done.output)
