@@ -82,7 +82,7 @@ def test_every_action_runs_in_every_state(tmp_path: Path) -> None:
 def test_a_second_run_with_changes_is_a_failure(tmp_path: Path) -> None:
     folder = with_exec(tmp_path, '          command: "true"\n          unless: "false"\n')
     steps = steps_of(folder, expect=1)
-    assert steps[0]["again"] == ["exec#attempt: Would have executed (no guard: it runs every time)"]
+    assert steps[0]["again"] == ["exec#attempt: Would have executed (its guards allow it to run)"]
     # The service is deleted after a failure too.
     assert [step["action"] for step in steps] == ["create", "delete"]
     shown = run(folder, "--on", "scratch").stdout
