@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
         print_json(states if len(states) > 1 else states[0])
     else:
         for index, state in enumerate(states):
-            _show(state, after_another=index > 0 and "error" not in states[index - 1])
+            _show(state, after_another=any("error" not in each for each in states[:index]))
     return EXIT_FAILED if any("error" in state for state in states) else 0
 
 
