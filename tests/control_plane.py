@@ -7,11 +7,12 @@ import os
 import pwd
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from uuid import uuid4
 
 import pytest
 import urllib3
+
+from mainstay.control.store.engine.records import fold
 
 PROGRAM = Path(sys.executable).with_name("mainstay")
 START_SECONDS = 30
@@ -125,6 +128,12 @@ class Server:
     def stop(self) -> int:
         self.process.terminate()
         return self.process.wait(timeout=30)
+
+    def store_name(self, table: str, row_id: str, name: str) -> None:
+        """Writes a name that the API refuses, as an earlier version stored it. Embedded database only."""
+        with closing(sqlite3.connect(self.data_dir / "mainstay.db", timeout=30)) as connection, connection:
+            statement = f"UPDATE {table} SET name = ?, name_folded = ? WHERE id = ?"
+            connection.execute(statement, (name, fold(name), row_id))
 
 
 @contextmanager

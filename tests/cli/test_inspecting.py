@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from command_line import Shell, on_terminal
-from control_plane import PROGRAM, Client, start
+from control_plane import PROGRAM, Client, Server, start
 from scenario import Scenario, unique
 
 SCHEMA = {
@@ -125,10 +125,12 @@ def test_a_job_shows_its_report_in_the_format_of_a_run(shell: Shell, scenario: S
     assert "there is no job 'ffffffff'" in shell.run(scenario.consumer, "jobs", "show", "ffffffff", code=2).stderr
 
 
-def test_text_from_a_server_cannot_control_the_terminal(shell: Shell, scenario: Scenario) -> None:
+def test_text_from_a_server_cannot_control_the_terminal(server: Server, shell: Shell, scenario: Scenario) -> None:
     kind = scenario.service_type()
-    scenario.complete(scenario.order(kind, {"a": "\x1b[2J", "b": {"\x1b]0;x": ["\x07"]}}, name="evil\x1b[31m"))
-    failed = scenario.order(kind, name="second\r\n")
+    first = scenario.complete(scenario.order(kind, {"a": "\x1b[2J", "b": {"\x1b]0;x": ["\x07"]}}))
+    server.store_name("services", first["id"], "evil\x1b[31m")
+    failed = scenario.order(kind)
+    server.store_name("services", failed["id"], "second\r\n")
     job = scenario.next_job(failed)
     report = {"errorMessage": "a\x1b[2J\nb", "report": {"events": [{"type": "\x1b", "name": "\x9b", "diff": "\x1b"}]}}
     scenario.agent.post(f"/jobs/{job['id']}/fail", report, expect=204)

@@ -55,6 +55,12 @@ def serve_type(scenario: Scenario, pushed: Any) -> Any:
     return scenario.admin.get(f"/service-types/{type_id}")
 
 
+def test_the_type_of_a_blueprint_has_a_plain_name(scenario: Scenario) -> None:
+    refused = push(scenario.admin, blueprint(unique("web"), service_type="web\n[Service]"), expect=400)
+    message = "must not hold control characters, line breaks or bidirectional controls"
+    assert refused["errors"] == [{"path": "blueprint.service_type", "message": message}]
+
+
 def test_a_push_creates_the_type_and_stores_the_bundle(scenario: Scenario) -> None:
     name = unique("web")
     files = blueprint(name)

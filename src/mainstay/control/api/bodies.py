@@ -9,7 +9,7 @@ from typing import TypeVar, get_type_hints
 import msgspec
 
 from mainstay.control.domain.faults import PathFault, locate
-from mainstay.control.operations.machinery.bodies import Body
+from mainstay.control.operations.machinery.bodies import PATTERN_FAULTS, Body
 from mainstay.control.operations.machinery.refusals import BadInput, InvalidProperties
 
 MAX_DEPTH = 64
@@ -87,5 +87,8 @@ def _fault(wire: str, error: msgspec.ValidationError) -> PathFault:
     found = WHERE.match(str(error))
     message = str(error) if found is None else found["message"]
     inner = "" if found is None else found["path"] or ""
+    for pattern, text in PATTERN_FAULTS.items():
+        if message.endswith(f"matching regex {pattern!r}"):
+            message = text
     message = NAMES.sub(lambda name: JSON_NAMES[name[1]], message).replace("`", "'")
     return PathFault(f"{locate('', wire)}{inner}", message[:1].lower() + message[1:])

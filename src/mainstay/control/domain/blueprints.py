@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from mainstay.control.domain.faults import PathFault, locate
 from mainstay.control.domain.lifecycle.schema import Lifecycle
+from mainstay.control.domain.names import NOT_PLAIN, is_plain_name
 from mainstay.control.domain.properties.contract import Rulebook
 from mainstay.control.domain.refusals import InvalidDefinition
 from mainstay.control.domain.service_types import parse_service_type
@@ -52,8 +53,10 @@ def parse_blueprint(
     if len(version) > MAX_VERSION:
         faults.append(PathFault(f"{ROOT}.version", f"must have at most {MAX_VERSION} characters"))
     type_name = given.get("service_type") or typed.get("name") or name
-    if not isinstance(type_name, str) or len(type_name) > MAX_TYPE_NAME or "\0" in type_name:
+    if not isinstance(type_name, str) or len(type_name) > MAX_TYPE_NAME:
         faults.append(PathFault(f"{ROOT}.service_type", f"must be text of at most {MAX_TYPE_NAME} characters"))
+    elif not is_plain_name(type_name):
+        faults.append(PathFault(f"{ROOT}.service_type", NOT_PLAIN))
     if given.get("drift") not in (None, *DRIFT_POLICIES):
         faults.append(PathFault(f"{ROOT}.drift", f"must be {' or '.join(DRIFT_POLICIES)}"))
     schemas = {key: _schema(typed, key, faults) for key in ("propertySchema", "lifecycleSchema")}

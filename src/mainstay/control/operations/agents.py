@@ -13,7 +13,7 @@ from mainstay.control.domain.faults import PathFault
 from mainstay.control.domain.properties.contract import Operation, PropertyTarget
 from mainstay.control.operations import tokens
 from mainstay.control.operations.machinery import secret_sealing
-from mainstay.control.operations.machinery.bodies import Body, Id, Name
+from mainstay.control.operations.machinery.bodies import Body, Id, Name, Tag
 from mainstay.control.operations.machinery.property_decisions import accept_properties
 from mainstay.control.operations.machinery.refusals import BadInput, InUse, InvalidProperties, NotPermitted
 from mainstay.control.operations.machinery.secret_sealing import Owner
@@ -27,7 +27,7 @@ from mainstay.control.store.service_pools import SERVICE_POOL_SETS
 from mainstay.control.store.services import delete_terminal, living_ids
 from mainstay.control.store.tokens import Token, hash_token
 
-Tags = Annotated[list[Annotated[str, msgspec.Meta(min_length=1, max_length=100)]], msgspec.Meta(max_length=100)]
+Tags = Annotated[list[Tag], msgspec.Meta(max_length=100)]
 # A request of the agent reconnects it from these. Error and Disabled end only by an explicit change.
 RECONNECTS_FROM = frozenset({"New", "Disconnected"})
 SILENT_AFTER = timedelta(seconds=150)

@@ -22,7 +22,7 @@ from mainstay.control.domain.refusals import NotPending, TerminalState
 from mainstay.control.domain.service_types import ServiceTypeDefinition
 from mainstay.control.domain.values import Properties
 from mainstay.control.operations.machinery import pool_allocation, runs, secret_sealing
-from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, Name, Text
+from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, ShortText, Text
 from mainstay.control.operations.machinery.bounds import MAX_INSTANCE_DATA_BYTES, refuse_large
 from mainstay.control.operations.machinery.property_decisions import accept_properties
 from mainstay.control.operations.machinery.refusals import Conflict, InUse, NotPermitted
@@ -66,7 +66,7 @@ class Release(Body, frozen=True, kw_only=True):
 
 class Completion(Body, frozen=True, kw_only=True):
     properties: dict[str, object] = {}
-    agent_instance_id: Name | None = None
+    agent_instance_id: ShortText | None = None
     agent_instance_data: object = None
     report: object = None
     lease_token: LeaseToken | None = None

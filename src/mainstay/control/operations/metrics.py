@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 
-from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, Id, Name
+from mainstay.control.operations.machinery.bodies import Body, Id, Name, ShortText
 from mainstay.control.operations.machinery.refusals import BadInput, NotPermitted
 from mainstay.control.operations.machinery.removal import refuse_if_needed
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
@@ -45,11 +45,11 @@ class MetricTypeChange(Body, frozen=True, kw_only=True):
 
 
 class NewMetricEntry(Body, frozen=True, kw_only=True):
-    resource_id: Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=NO_ZERO)]
-    type_name: Name
+    resource_id: ShortText
+    type_name: ShortText
     value: float
     service_id: Id | None = None
-    agent_instance_id: Name | None = None
+    agent_instance_id: ShortText | None = None
 
 
 class Series(msgspec.Struct, frozen=True):

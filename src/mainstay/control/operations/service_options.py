@@ -19,7 +19,7 @@ from mainstay.control.store.service_options import (
     ServiceOptionType,
 )
 
-TypeName = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern="^[A-Za-z0-9_]+$")]
+TypeName = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_]+$(?![\s\S])")]
 Order = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)]
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 
 from mainstay.control.access import Role
+from mainstay.control.domain.names import PLAIN_NAME
 from mainstay.control.domain.values import is_integer, is_number, type_name
 from mainstay.control.operations.machinery import pool_allocation
 from mainstay.control.operations.machinery.bodies import Body, Id, Name
@@ -27,7 +28,7 @@ from mainstay.control.store.service_pools import (
     count_values,
 )
 
-PoolType = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern="^[^\\u0000]*$")]
+PoolType = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=PLAIN_NAME)]
 
 
 class NewPoolSet(Body, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ from mainstay.control.domain.properties.traversal import references_in
 from mainstay.control.domain.refusals import TerminalState
 from mainstay.control.domain.service_types import ServiceTypeDefinition
 from mainstay.control.operations.machinery import runs, secret_sealing
-from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, Id, Name
+from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, Id, Name, ShortText
 from mainstay.control.operations.machinery.bounds import MAX_CONDITIONS_BYTES, refuse_large
 from mainstay.control.operations.machinery.property_decisions import accept_properties
 from mainstay.control.operations.machinery.refusals import (
@@ -45,7 +45,6 @@ from mainstay.control.store.services import SERVICES, ServiceRow
 DEFAULT_GROUP = "default"
 CANDIDATES = 10_000
 MAX_WINDOW = timedelta(days=366 * 5)
-Tag = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
 Short = Annotated[str, msgspec.Meta(max_length=1000, pattern=NO_ZERO)]
 # Executes the order only if its outcome is still the planned one.
 PlanDigestText = Annotated[str, msgspec.Meta(max_length=200)]
@@ -59,7 +58,7 @@ class NewService(Body, frozen=True, kw_only=True):
     # Instead of a group: the consumer whose group `default` gets the service. Participants order for themselves.
     consumer_id: Id | None = None
     agent_id: Id | None = None
-    agent_tags: Annotated[list[Tag], msgspec.Meta(max_length=100)] = []
+    agent_tags: Annotated[list[ShortText], msgspec.Meta(max_length=100)] = []
     plan_digest: PlanDigestText | None = None
 
 

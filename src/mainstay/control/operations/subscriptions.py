@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from mainstay.control.operations.machinery.bodies import Body, Name
+from mainstay.control.operations.machinery.bodies import Body, ShortText
 from mainstay.control.operations.machinery.refusals import Conflict
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store import subscriptions as store
@@ -18,16 +18,16 @@ Sequence = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 
 
 class LeaseRequest(Body, frozen=True, kw_only=True):
-    subscriber_id: Name
-    instance_id: Name
+    subscriber_id: ShortText
+    instance_id: ShortText
     # Values out of range are clamped.
     lease_duration_seconds: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)] = 300
     limit: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)] = 100
 
 
 class Acknowledgement(Body, frozen=True, kw_only=True):
-    subscriber_id: Name
-    instance_id: Name
+    subscriber_id: ShortText
+    instance_id: ShortText
     last_event_sequence_processed: Sequence
 
 
