@@ -138,9 +138,13 @@ class Server:
 
 @contextmanager
 def running(
-    data_dir: Path, *, database_url: str | None = None, environment: Mapping[str, str] | None = None
+    data_dir: Path,
+    *,
+    database_url: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    ca_file: Path | None = None,
 ) -> Iterator[Server]:
-    server = start(data_dir, database_url=database_url, environment=environment)
+    server = start(data_dir, database_url=database_url, environment=environment, ca_file=ca_file)
     try:
         yield server
     finally:
@@ -155,6 +159,7 @@ def start(
     database_url: str | None = None,
     environment: Mapping[str, str] | None = None,
     port: int = 0,
+    ca_file: Path | None = None,
 ) -> Server:
     data_dir.parent.mkdir(parents=True, exist_ok=True)
     log = data_dir.with_name(f"{data_dir.name}.{uuid4().hex[:6]}.log")
@@ -175,7 +180,7 @@ def start(
         assert process.poll() is None, f"the server exited at the start: {text}"
         assert time.monotonic() < until, f"the server did not start: {text}"
         time.sleep(0.02)
-    pool = urllib3.PoolManager()
+    pool = urllib3.PoolManager(ca_certs=None if ca_file is None else str(ca_file), assert_hostname=False)
     while True:
         try:
             if pool.request("GET", f"{url}/ready", retries=False, timeout=5).status == 200:

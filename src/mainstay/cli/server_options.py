@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable
+
+    from mainstay.control.settings import ServerSettings
 
 # Settings that are flags of `mainstay server`.
 METAVARS = {"host": "ADDRESS", "port": "N", "data_dir": "DIR", "database_url": "URL"}
@@ -25,3 +29,27 @@ def add_setting_options(parser: argparse.ArgumentParser, names: Iterable[str]) -
         flag = f"--{name.replace('_', '-')}"
         parser.add_argument(flag, metavar=METAVARS[name], type=kind, help=helps.get(name))
     parser.add_argument("--config", metavar="FILE", help="TOML file with server settings")
+
+
+def read_settings(arguments: argparse.Namespace, names: Iterable[str]) -> ServerSettings:
+    """The settings from flags, environment and --config. Raises `BadSettings`."""
+    from mainstay.control.settings import load_settings
+
+    if _has_password(getattr(arguments, "database_url", None) or ""):
+        from mainstay.cli.main import print_error
+
+        print_error(
+            "warning: other users can read the password of --database-url in the list of processes;"
+            " set MAINSTAY_DATABASE_URL, or database_url in the file of --config"
+        )
+    return load_settings({name: getattr(arguments, name) for name in names}, os.environ, arguments.config)
+
+
+def _has_password(url: str) -> bool:
+    from urllib.parse import parse_qs, urlsplit
+
+    try:
+        parts = urlsplit(url)
+        return bool(parts.password) or "password" in parse_qs(parts.query)
+    except ValueError:
+        return False

@@ -21,20 +21,21 @@ import uvicorn
 from litestar import Litestar
 
 from mainstay.control.api.application import make_application
+from mainstay.control.api.certificates import ReloadingCertificate, load_certificate
 from mainstay.control.api.connections import bounded_protocol
 from mainstay.control.api.contract import Dependencies, Readiness
 from mainstay.control.api.limits import Limits
 from mainstay.control.api.prometheus import ServerMetrics
 from mainstay.control.background import all_tasks, run_task
 from mainstay.control.operations.machinery.definitions import Definitions
-from mainstay.control.operations.machinery.secret_sealing import check_keys
+from mainstay.control.operations.machinery.secret_sealing import check_key_of_newest, check_keys
 from mainstay.control.operations.machinery.unit_of_work import OperationTools, UnitOfWork
 from mainstay.control.operations.tokens import make_first_admin
 from mainstay.control.rulebook import installed_rulebook
 from mainstay.control.settings import BadSettings, ServerSettings
 from mainstay.control.store.engine.contract import Store
 from mainstay.control.store.engine.open import open_store
-from mainstay.control.vault.keys import load_vault
+from mainstay.control.vault.keys import find_vault, load_vault
 from mainstay.foundation.private_files import write_private_file
 
 # Longer than the longest long poll of an agent, which is a minute.
@@ -92,18 +93,24 @@ async def migrate(settings: ServerSettings) -> list[str]:
 async def opened(
     settings: ServerSettings, environment: Mapping[str, str], *, alone: bool = False
 ) -> AsyncIterator[tuple[Store, OperationTools]]:
-    """The migrated store and the tools of operations. Raises if the vault key does not open the stored secrets."""
-    prepare_data_directory(settings.data_path)
-    with _data_directory_lock(settings.data_path, alone=alone):
-        store = await open_store(settings.store_url)
-        try:
+    """The migrated store and the tools of operations. The key is checked before the first migration, and only a new
+    embedded database gets a new key."""
+    if settings.is_embedded:
+        prepare_data_directory(settings.data_path)
+    store = await open_store(settings.store_url)
+    try:
+        prepare_data_directory(settings.data_path)
+        with _data_directory_lock(settings.data_path, alone=alone):
+            if settings.vault == "on" and not await store.is_new():
+                async with store.reading() as tx:
+                    await check_key_of_newest(tx, find_vault(settings, environment))
             await store.migrate()
             vault = load_vault(settings, environment)
             async with store.reading() as tx:
                 await check_keys(tx, vault)
             yield store, OperationTools(Definitions(installed_rulebook()), vault)
-        finally:
-            await store.close()
+    finally:
+        await store.close()
 
 
 @contextlib.contextmanager
@@ -150,11 +157,21 @@ async def _make_admin_token(store: Store, tools: OperationTools, settings: Serve
 
 async def _serve(settings: ServerSettings, environment: Mapping[str, str]) -> None:
     _configure_logging(settings)
+    # Key, certificate and ports first: a refused start creates nothing.
+    find_vault(settings, environment)
+    certificate = load_certificate(settings)
+    ports = [settings.port, *([settings.health_port] if settings.health_port else [])]
+    sockets = [_listen(settings.host, port) for port in ports]
     with _only_server(settings):
-        await _run_servers(settings, environment)
+        await _run_servers(settings, environment, sockets, certificate)
 
 
-async def _run_servers(settings: ServerSettings, environment: Mapping[str, str]) -> None:
+async def _run_servers(
+    settings: ServerSettings,
+    environment: Mapping[str, str],
+    sockets: Sequence[socket.socket],
+    certificate: ReloadingCertificate | None,
+) -> None:
     async with opened(settings, environment) as (store, tools):
         token = await _make_admin_token(store, tools, settings)
         dependencies = Dependencies(
@@ -166,13 +183,18 @@ async def _run_servers(settings: ServerSettings, environment: Mapping[str, str])
             Limits(ENROLMENTS_PER_SECOND, ENROLMENT_BURST),
             Readiness(),
         )
-        application = make_application(dependencies)
-        servers = [Server(application, settings, settings.port)]
+        applications = [make_application(dependencies)]
         if settings.health_port:
-            servers.append(Server(make_application(dependencies, health_only=True), settings, settings.health_port))
+            applications.append(make_application(dependencies, health_only=True))
+        servers = [
+            Server(application, settings, listening, certificate)
+            for application, listening in zip(applications, sockets, strict=True)
+        ]
         _print_address(settings, servers[0], token)
         _stop_on_signals(servers, dependencies.readiness)
         tasks = [asyncio.create_task(run_task(task, store, tools, now)) for task in all_tasks()]
+        if certificate is not None:
+            tasks.append(asyncio.create_task(certificate.watch()))
         try:
             await asyncio.gather(*(server.serve() for server in servers))
         finally:
@@ -199,6 +221,8 @@ def _listen(host: str, port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
+        # Clients that connect before the start is complete wait. Another server on this port is refused at once.
+        listening.listen(BACKLOG)
     except OSError as error:
         listening.close()
         raise BadSettings(
@@ -210,12 +234,16 @@ def _listen(host: str, port: int) -> socket.socket:
 class Server(uvicorn.Server):
     """uvicorn on our own socket, without signal handlers, since one process may run two."""
 
-    def __init__(self, application: Litestar, settings: ServerSettings, port: int) -> None:
+    def __init__(
+        self,
+        application: Litestar,
+        settings: ServerSettings,
+        listening: socket.socket,
+        certificate: ReloadingCertificate | None,
+    ) -> None:
         super().__init__(
             uvicorn.Config(
                 application,
-                host=settings.host,
-                port=port,
                 loop="none",
                 http=bounded_protocol(settings.max_body_bytes, settings.request_seconds),
                 ws="none",
@@ -226,12 +254,11 @@ class Server(uvicorn.Server):
                 backlog=BACKLOG,
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-                ssl_certfile=settings.tls_certificate or None,
-                ssl_keyfile=settings.tls_key or None,
             )
         )
         self.config.load()
-        self.listening = _listen(settings.host, port)
+        self.config.ssl = None if certificate is None else certificate.context
+        self.listening = listening
 
     async def serve(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         await super().serve([self.listening])
@@ -243,18 +270,17 @@ class Server(uvicorn.Server):
     @property
     def address(self) -> str:
         host, port = self.listening.getsockname()[:2]
-        scheme = "https" if self.config.ssl_certfile else "http"
+        scheme = "https" if self.config.ssl else "http"
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def _print_address(settings: ServerSettings, server: Server, token: str | None) -> None:
-    """The only output on stdout: the address and, on the first start, the admin token."""
+    """The only output on stdout. The admin token is printed only on a terminal: a journal keeps what it receives."""
     lines = [f"Mainstay listens on {server.address} (documentation: {server.address}/docs)"]
     if token is not None:
-        lines += [
-            f"Admin token, shown only once: {token}",
-            f"Scripts can read it from {settings.data_path / 'admin.token'}.",
-        ]
+        if sys.stdout.isatty():
+            lines.append(f"Admin token, shown only once: {token}")
+        lines.append(f"The admin token is in {settings.data_path / 'admin.token'}.")
     print("\n".join(lines), flush=True)
     if not _is_loopback(settings.host) and not settings.tls_certificate:
         log.warning("tokens are sent unencrypted: the address is not loopback and TLS is off")

@@ -33,7 +33,11 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         ),
     ] = ""
     database_url: Annotated[
-        str, Meta(description="postgresql://…; default: the embedded database in the data directory")
+        str,
+        Meta(
+            description="postgresql://…, with a password only from the environment or --config;"
+            " default: the embedded database in the data directory"
+        ),
     ] = ""
     health_port: Annotated[
         Port, Meta(description="second port, only for /healthz, /ready and /metrics; 0 for none")
@@ -63,8 +67,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         Meta(ge=0),
         Meta(description="requests per second of one token, with bursts of ten times as many; 0 for no limit"),
     ] = 0
-    tls_certificate: Annotated[str, Meta(description="certificate file; empty for HTTP without TLS")] = ""
-    tls_key: Annotated[str, Meta(description="private key file of the certificate")] = ""
+    tls_certificate: Annotated[
+        str, Meta(description="certificate file, reloaded when it changes; empty for HTTP without TLS")
+    ] = ""
+    tls_key: Annotated[str, Meta(description="private key file; default: the key is in the certificate file")] = ""
 
     @property
     def data_path(self) -> Path:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 
 from mainstay.cli.main import CommandRefused
-from mainstay.cli.server_options import DATABASE_SETTINGS, add_setting_options
+from mainstay.cli.server_options import DATABASE_SETTINGS, add_setting_options, read_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,12 +27,11 @@ def run(arguments: argparse.Namespace) -> int:
     import msgspec
 
     from mainstay.control.maintenance import run_doctor
-    from mainstay.control.settings import BadSettings, load_settings
+    from mainstay.control.settings import BadSettings
     from mainstay.control.store.engine.contract import Unavailable
 
-    flags = {name: getattr(arguments, name) for name in DATABASE_SETTINGS}
     try:
-        settings = load_settings(flags, os.environ, arguments.config)
+        settings = read_settings(arguments, DATABASE_SETTINGS)
         if settings.is_embedded and not os.path.exists(settings.store_url.removeprefix("sqlite://")):
             raise CommandRefused(f"there is no database in {settings.data_dir}; use --data-dir")
         found = asyncio.run(run_doctor(settings))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from mainstay.cli.main import CommandRefused
-from mainstay.cli.server_options import METAVARS, add_setting_options
+from mainstay.cli.server_options import METAVARS, add_setting_options, read_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,16 +36,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from mainstay.control.serve import migrate, run_server
-    from mainstay.control.settings import BadSettings, load_settings
+    from mainstay.control.settings import BadSettings
     from mainstay.control.store.engine.backup import BadBackup
     from mainstay.control.store.engine.contract import Unavailable
     from mainstay.control.store.engine.migrations import ChangedMigration, NewerDatabase
 
     if (arguments.file is None) == (arguments.verb in ("backup", "restore")):
         raise CommandRefused("use `mainstay server backup FILE` or `mainstay server restore FILE`")
-    flags = {name: getattr(arguments, name) for name in METAVARS}
     try:
-        settings = load_settings(flags, os.environ, arguments.config)
+        settings = read_settings(arguments, METAVARS)
         if arguments.verb == "migrate":
             import asyncio
 

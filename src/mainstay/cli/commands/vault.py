@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from mainstay.cli.main import CommandRefused
-from mainstay.cli.server_options import DATABASE_SETTINGS, add_setting_options
+from mainstay.cli.server_options import DATABASE_SETTINGS, add_setting_options, read_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,13 +26,12 @@ def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
     from mainstay.control.maintenance import rotate_key
-    from mainstay.control.settings import BadSettings, load_settings
+    from mainstay.control.settings import BadSettings
     from mainstay.control.store.engine.contract import Unavailable
     from mainstay.control.vault.seal import CannotOpen
 
-    flags = {name: getattr(arguments, name) for name in DATABASE_SETTINGS}
     try:
-        count = asyncio.run(rotate_key(load_settings(flags, os.environ, arguments.config), os.environ))
+        count = asyncio.run(rotate_key(read_settings(arguments, DATABASE_SETTINGS), os.environ))
     except (BadSettings, CannotOpen) as error:
         raise CommandRefused(str(error)) from None
     except Unavailable as error:

@@ -60,6 +60,11 @@ async def newest(tx: Transaction) -> StoredSecret | None:
     return _decode(rows[0]) if rows else None
 
 
+async def newest_key_id(tx: Transaction) -> str | None:
+    rows = await tx.fetch("SELECT key_id FROM vault_secrets ORDER BY created_at DESC LIMIT 1")
+    return str(rows[0]["key_id"]) if rows else None
+
+
 async def not_sealed_by(tx: Transaction, key_id: str, limit: int) -> list[StoredSecret]:
     rows = await tx.fetch(
         f"SELECT {COLUMNS} FROM vault_secrets WHERE key_id <> :key_id LIMIT {limit}{tx.for_update}",

@@ -80,6 +80,9 @@ class Vault:
     def __repr__(self) -> str:
         return f"Vault({', '.join(self._ring)})"
 
+    def has_key(self, key_id: str) -> bool:
+        return key_id in self._ring
+
     def digest(self, text: bytes) -> str:
         """A keyed digest: equal for equal texts, and useless for guessing a text without the key."""
         return hmac.digest(self._digest_key, text, "sha256").hex()

@@ -100,6 +100,18 @@ async def forget(work: UnitOfWork, references: Sequence[str]) -> None:
     await store.delete(work.tx, [reference.removeprefix(VAULT_PREFIX) for reference in references])
 
 
+async def check_key_of_newest(tx: Transaction, vault: Vault | None) -> None:
+    """Refuses a missing or wrong key before the first migration; reads no column that a migration added."""
+    key_id = await store.newest_key_id(tx)
+    if key_id is None or (vault is not None and vault.has_key(key_id)):
+        return
+    problem = "is missing" if vault is None else "does not open the secrets in this database"
+    raise BadSettings(
+        f"the vault key {problem}; set {VARIABLE} to the right key, or restore {FILE} in the data directory from its"
+        " backup"
+    )
+
+
 async def check_keys(tx: Transaction, vault: Vault | None) -> None:
     """Refuses a vault key that cannot open the newest secret, before more secrets are sealed with it."""
     newest = await store.newest(tx)

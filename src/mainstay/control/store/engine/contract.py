@@ -75,6 +75,10 @@ class Store(Protocol):
         """A read-only snapshot of the committed data."""
         ...
 
+    async def is_new(self) -> bool:
+        """Whether no migration was ever applied."""
+        ...
+
     async def migrate(self) -> list[str]:
         """Runs pending migrations under a lock and returns their names."""
         ...

@@ -183,6 +183,10 @@ class PostgresqlStore:
                 finally:
                     await connection.execute("ROLLBACK")
 
+    async def is_new(self) -> bool:
+        async with self.reading() as tx:
+            return not await tx.fetch("SELECT 1 AS one WHERE to_regclass('migrations') IS NOT NULL")
+
     async def migrate(self) -> list[str]:
         with _NamedErrors():
             async with self.pool.acquire() as connection, connection.transaction():

@@ -217,6 +217,10 @@ class SqliteStore:
         finally:
             self._readers.put_nowait(reader)
 
+    async def is_new(self) -> bool:
+        async with self.reading() as tx:
+            return not await tx.fetch("SELECT name FROM sqlite_master WHERE name = 'migrations'")
+
     async def migrate(self) -> list[str]:
         async with self._writing:
             return await _finish_in_thread(self._migrate)
