@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from pathlib import Path
@@ -61,7 +62,8 @@ def version_of(lab: FaultLab, service: Any) -> int:
 def test_drift_is_reported_once_with_its_difference_and_without_secrets(lab: FaultLab) -> None:
     always = run_script("always", "true")
     guarded = run_script("guarded", "false", creates=f"{ROOT}/marker")
-    service = make(lab, always, guarded)
+    link = {"file": [{f"{ROOT}/link": {"ensure": "link", "target": "wanted"}}]}
+    service = make(lab, always, guarded, link)
     (lab.root / "marker").touch()
     lab.start(*OFTEN)
     service = start_service(lab, service)
@@ -75,13 +77,16 @@ def test_drift_is_reported_once_with_its_difference_and_without_secrets(lab: Fau
     (lab.root / f"{name}.conf").write_text("by hand\n")
     (lab.root / f"{name}.key").write_text(f"{SECRET} and more\n")
     (lab.root / "marker").unlink()
+    (lab.root / "link").unlink()
+    # Not UTF-8, which no JSON document can contain.
+    (lab.root / "link").symlink_to(os.fsdecode(b"other\xff"))
     wait_for_condition(lab, service, "False", "Drifted")
 
     def message() -> str:
         return str((condition(lab, service) or {}).get("message"))
 
     # A check that ran during the three edits may have missed some; the next one finds all.
-    for part in ("-by hand\n+size 1\n", "exec#guarded", "[redacted]"):
+    for part in ("-by hand\n+size 1\n", "exec#guarded", "[redacted]", "leads to other\\udcff"):
         wait_until(lambda part=part: part in message(), part, message)  # type: ignore[misc]
     assert "exec#always" not in message()
     assert SECRET not in message()
@@ -94,6 +99,8 @@ def test_drift_is_reported_once_with_its_difference_and_without_secrets(lab: Fau
     (lab.root / f"{name}.conf").write_text("size 1\n")
     (lab.root / f"{name}.key").write_text(f"{SECRET}\n")
     (lab.root / "marker").touch()
+    (lab.root / "link").unlink()
+    (lab.root / "link").symlink_to("wanted")
     wait_for_condition(lab, service, "True", "InSync")
     # In a state without a `keeps` manifest the service has no condition.
     lab.bridge.scenario.do(service, "stop")

@@ -130,7 +130,9 @@ class DriftWatch:
         else:
             reason, message = result
             self._agent.metrics.count_drift(reason)
-            condition = {"type": CONDITION, "status": STATUS[reason], "reason": reason, "message": message}
+            # A difference of files may contain characters that the server refuses.
+            text = translate.json_safe(message)
+            condition = {"type": CONDITION, "status": STATUS[reason], "reason": reason, "message": text}
             if known and all(known[0].get(name) == value for name, value in condition.items()):
                 return
             self._agent.log.info("drift check", service=service["name"], result=reason)
