@@ -111,3 +111,44 @@ def test_the_configuration_of_an_agent_is_bounded(scenario: Scenario) -> None:
     body = {"configuration": {"a": "x" * (160 * KIB)}}
     (fault,) = scenario.provider.patch(f"/agents/{scenario.agent_id}", body, expect=400)["errors"]
     assert fault["path"] == "configuration"
+
+
+def test_values_of_pools_and_options_and_definitions_are_bounded(scenario: Scenario) -> None:
+    """Rows are read by the page, a hundred at once."""
+    large = "x" * (32 * KIB)
+    pool_set = scenario.provider.post("/service-pool-sets", {"name": unique("s"), "providerId": scenario.provider_id})
+    pool = scenario.provider.post(
+        "/service-pools",
+        {
+            "name": "p",
+            "type": "t",
+            "servicePoolSetId": pool_set["id"],
+            "generatorType": "list",
+            "propertyType": "string",
+        },
+    )
+    value = {"name": "v", "value": large, "servicePoolId": pool["id"]}
+    assert too_large(scenario.provider.post("/service-pool-values", value, expect=400), "value of ", 32 * KIB)
+    option_type = scenario.admin.post("/service-option-types", {"name": unique("o"), "type": "o_s"})
+    option = {"name": "p", "value": large, "serviceOptionTypeId": option_type["id"]}
+    option["providerId"] = scenario.provider_id
+    assert too_large(scenario.provider.post("/service-options", option, expect=400), "value of ", 32 * KIB)
+    kept = scenario.provider.post("/service-options", {**option, "value": "x"})
+    refused = scenario.provider.patch(f"/service-options/{kept['id']}", {"value": [large]}, expect=400)
+    assert too_large(refused, "value of ", 32 * KIB)
+    schema = {"a": {"type": "string", "label": "x" * (512 * KIB)}}
+    for path, name in (
+        ("/agent-types", "configurationSchema"),
+        ("/service-types", "propertySchema"),
+        ("/service-types", "lifecycleSchema"),
+    ):
+        refused = scenario.admin.post(path, {"name": unique("t"), name: schema}, expect=400)
+        assert too_large(refused, f"{name} of ", 512 * KIB)
+        created = scenario.admin.post(path, {"name": unique("t")})
+        refused = scenario.admin.patch(f"{path}/{created['id']}", {name: schema}, expect=400)
+        assert too_large(refused, f"{name} of ", 512 * KIB)
+
+
+def test_the_name_of_an_option_type_has_no_line_feed(scenario: Scenario) -> None:
+    (fault,) = scenario.admin.post("/service-option-types", {"name": "x", "type": "x\n"}, expect=400)["errors"]
+    assert fault["path"] == "type"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
@@ -246,3 +247,11 @@ def test_the_long_polls_of_a_caller_are_limited(scenario: Scenario) -> None:
             return
         time.sleep(0.2)
     pytest.fail("callers that disconnected still hold long-poll slots")
+
+
+def test_the_names_of_states_cannot_contain_nul(scenario: Scenario) -> None:
+    """They become columns of services and jobs, and PostgreSQL cannot store NUL."""
+    lifecycle = json.loads(json.dumps(SIMPLE).replace('"New"', '"N\\u0000w"'))
+    body = {"name": unique("t"), "lifecycleSchema": lifecycle}
+    faults = scenario.admin.post("/service-types", body, expect=400)["errors"]
+    assert {"path": "lifecycleSchema.states[0].name", "message": "name contains a NUL character"} in faults

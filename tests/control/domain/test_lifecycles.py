@@ -112,6 +112,7 @@ INVALID: list[tuple[str, dict[str, Any], dict[str, str]]] = [
     ("out of a terminal state", lifecycle(action("go", "End>A")), {"actions[1].transitions[0].from": "no transition may leave the terminal state 'End'"}),
     ("no create", {**lifecycle(), "actions": []}, {"actions": "there is no action 'create'"}),
     ("create from another state", {**lifecycle(), "initialState": "A"}, {"actions[0].transitions": "action 'create' has no success transition from the initial state 'A'"}),
+    ("NUL in a state", lifecycle(states="New A B \0 End"), {"states[3].name": "name contains a NUL character"}),
     ("duplicate state", lifecycle(states="New A B A End"), {"states[3].name": "duplicate name 'A'"}),
     ("duplicate action", lifecycle(action("go", "A>B"), action("go", "B>A")), {"actions[2].name": "duplicate name 'go'"}),
     ("expression", lifecycle(action("go", "A!B:(")), {"actions[1].transitions[0].onErrorRegexp": "invalid regular expression: missing ): ("}),

@@ -9,6 +9,7 @@ import msgspec
 from mainstay.control.domain.faults import PathFault
 from mainstay.control.domain.refusals import InvalidDefinition
 from mainstay.control.operations.machinery.bodies import Body, Id, Name, Text
+from mainstay.control.operations.machinery.bounds import MAX_DEFINITION_BYTES, refuse_large
 from mainstay.control.operations.machinery.refusals import BadInput, Conflict
 from mainstay.control.operations.machinery.removal import refuse_if_needed
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
@@ -56,6 +57,7 @@ async def create(work: UnitOfWork, wanted: NewAgentType) -> AgentType:
 
 
 def _check_schema(work: UnitOfWork, schema: dict[str, object] | None) -> None:
+    refuse_large("configurationSchema", schema, MAX_DEFINITION_BYTES)
     try:
         work.tools.definitions.parse_configuration_schema(schema)
     except InvalidDefinition as refusal:

@@ -13,7 +13,7 @@ from mainstay.control.domain.faults import PathFault
 from mainstay.control.domain.properties.contract import Operation, PropertyTarget
 from mainstay.control.operations import tokens
 from mainstay.control.operations.machinery import secret_sealing
-from mainstay.control.operations.machinery.bodies import Body, Id, Name, Tag
+from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, Id, Name, Tag
 from mainstay.control.operations.machinery.property_decisions import accept_properties
 from mainstay.control.operations.machinery.refusals import BadInput, InUse, InvalidProperties, NotPermitted
 from mainstay.control.operations.machinery.secret_sealing import Owner
@@ -62,7 +62,7 @@ class EnrolmentCode(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class EnrolmentRequest(Body, frozen=True, kw_only=True):
-    code: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    code: Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=NO_ZERO)]
 
 
 class Enrolled(msgspec.Struct, frozen=True, rename="camel"):

@@ -39,7 +39,7 @@ OVERDUE_CANDIDATES = 50
 ANNOUNCE_AGAIN_AFTER = timedelta(seconds=2)
 MAX_ANNOUNCED = 10_000
 
-LeaseToken = Annotated[str, msgspec.Meta(max_length=200)]
+LeaseToken = Annotated[str, msgspec.Meta(max_length=200, pattern=NO_ZERO)]
 Short = Annotated[str, msgspec.Meta(max_length=2000, pattern=NO_ZERO)]
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import msgspec
 
 from mainstay.control.access import Role
-from mainstay.control.domain.names import PLAIN_NAME
 from mainstay.control.domain.values import is_integer, is_number, type_name
 from mainstay.control.operations.machinery import pool_allocation
-from mainstay.control.operations.machinery.bodies import Body, Id, Name
+from mainstay.control.operations.machinery.bodies import Body, Id, Name, Tag
+from mainstay.control.operations.machinery.bounds import MAX_VALUE_BYTES, refuse_large
 from mainstay.control.operations.machinery.refusals import BadInput, Conflict, NotPermitted
 from mainstay.control.operations.machinery.removal import refuse_if_needed
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
@@ -28,8 +26,6 @@ from mainstay.control.store.service_pools import (
     count_values,
 )
 
-PoolType = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=PLAIN_NAME)]
-
 
 class NewPoolSet(Body, frozen=True, kw_only=True):
     name: Name
@@ -42,7 +38,7 @@ class PoolSetChange(Body, frozen=True, kw_only=True):
 
 class NewPool(Body, frozen=True, kw_only=True):
     name: Name
-    type: PoolType
+    type: Tag
     property_type: PoolPropertyType
     generator_type: GeneratorType
     generator_config: dict[str, object] | None = None
@@ -164,6 +160,7 @@ async def create_value(work: UnitOfWork, wanted: NewPoolValue) -> ServicePoolVal
         raise BadInput(f"there is no service pool {wanted.service_pool_id}")
     if pool.generator_type == "subnet":
         raise BadInput("a subnet pool generates its values; values can be added only to a list pool")
+    refuse_large("value", wanted.value, MAX_VALUE_BYTES)
     if not _fits(pool.property_type, wanted.value):
         raise BadInput(
             f"pool {pool.type} contains values of type {pool.property_type}, got {type_name(wanted.value)}"

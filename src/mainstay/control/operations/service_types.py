@@ -13,6 +13,7 @@ from mainstay.control.domain.properties.contract import Actor, EvaluationContext
 from mainstay.control.domain.properties.engine import Rejected
 from mainstay.control.domain.service_types import parse_service_type, report_service_type
 from mainstay.control.operations.machinery.bodies import Body, Id, Name
+from mainstay.control.operations.machinery.bounds import MAX_DEFINITION_BYTES, refuse_large
 from mainstay.control.operations.machinery.property_decisions import decide_properties
 from mainstay.control.operations.machinery.refusals import BadInput, Conflict, InUse, NotPermitted
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
@@ -83,6 +84,7 @@ class ChangeForecast(msgspec.Struct, frozen=True, rename="camel"):
 
 
 async def create(work: UnitOfWork, wanted: NewServiceType) -> ServiceTypeRow:
+    _refuse_large(wanted)
     parse_service_type(wanted.property_schema, wanted.lifecycle_schema, work.tools.definitions.rulebook)
     service_type = ServiceTypeRow(
         id=new_id(),
@@ -98,6 +100,7 @@ async def create(work: UnitOfWork, wanted: NewServiceType) -> ServiceTypeRow:
 async def change(
     work: UnitOfWork, before: ServiceTypeRow, wanted: ServiceTypeChange, *, force: bool, dry_run: bool
 ) -> ServiceTypeRow | ChangeForecast:
+    _refuse_large(wanted)
     after = msgspec.structs.replace(
         before,
         name=wanted.name or before.name,
@@ -109,6 +112,11 @@ async def change(
         return ChangeForecast(after, found)
     refuse_misfits(found, force=force)
     return await work.update(SERVICE_TYPES, before, after)
+
+
+def _refuse_large(wanted: NewServiceType | ServiceTypeChange) -> None:
+    refuse_large("propertySchema", wanted.property_schema, MAX_DEFINITION_BYTES)
+    refuse_large("lifecycleSchema", wanted.lifecycle_schema, MAX_DEFINITION_BYTES)
 
 
 def refuse_misfits(found: list[Misfit], *, force: bool) -> None:

@@ -20,7 +20,7 @@ from mainstay.control.domain.properties.traversal import references_in
 from mainstay.control.domain.refusals import TerminalState
 from mainstay.control.domain.service_types import ServiceTypeDefinition
 from mainstay.control.operations.machinery import runs, secret_sealing
-from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, Id, Name, ShortText
+from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, Id, Name, ShortText, Tag, Text
 from mainstay.control.operations.machinery.bounds import MAX_CONDITIONS_BYTES, refuse_large
 from mainstay.control.operations.machinery.property_decisions import accept_properties
 from mainstay.control.operations.machinery.refusals import (
@@ -47,7 +47,7 @@ CANDIDATES = 10_000
 MAX_WINDOW = timedelta(days=366 * 5)
 Short = Annotated[str, msgspec.Meta(max_length=1000, pattern=NO_ZERO)]
 # Executes the order only if its outcome is still the planned one.
-PlanDigestText = Annotated[str, msgspec.Meta(max_length=200)]
+PlanDigestText = Annotated[str, msgspec.Meta(max_length=200, pattern=NO_ZERO)]
 
 
 class NewService(Body, frozen=True, kw_only=True):
@@ -76,10 +76,10 @@ class ActionRequest(Body, frozen=True, kw_only=True):
 class ServiceCondition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An observation of the agent about a service, beside its status, such as `InSync`."""
 
-    type: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+    type: Tag
     status: Literal["True", "False", "Unknown"]
     reason: Short = ""
-    message: Annotated[str, msgspec.Meta(max_length=100_000)] = ""
+    message: Text = ""
 
 
 class UptimeView(msgspec.Struct, frozen=True, rename="camel"):

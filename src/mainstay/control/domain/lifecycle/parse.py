@@ -105,6 +105,9 @@ class _Reader:
             self.fault(path, f"expected string, got {type_name(name)}")
         elif len(name) > MAX_NAME_LENGTH:
             self.fault(path, f"name is longer than {MAX_NAME_LENGTH} characters")
+        elif "\0" in name:
+            # PostgreSQL cannot store it, and the names of states and actions are columns of services and jobs.
+            self.fault(path, "name contains a NUL character")
         elif name in taken:
             self.fault(path, f"duplicate name '{name}'")
         else:

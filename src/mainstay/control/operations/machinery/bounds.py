@@ -1,4 +1,5 @@
-"""Size limits of a service: 256 KiB of JSON in all, so that a page of a hundred services stays readable."""
+"""Size limits of free-form documents. A service has at most 256 KiB of JSON in all, so that a page of a hundred
+services stays readable."""
 
 from __future__ import annotations
 
@@ -11,6 +12,10 @@ from mainstay.foundation.vault import VAULT_PREFIX
 MAX_PROPERTIES_BYTES = 160 * 1024
 MAX_INSTANCE_DATA_BYTES = 32 * 1024
 MAX_CONDITIONS_BYTES = 64 * 1024
+# Of a pool or of an option.
+MAX_VALUE_BYTES = 32 * 1024
+# A property schema, a lifecycle, a configuration schema.
+MAX_DEFINITION_BYTES = 512 * 1024
 # A value that will be sealed counts as its reference.
 _REFERENCE = VAULT_PREFIX + "0" * 32
 
