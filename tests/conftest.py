@@ -76,6 +76,8 @@ def mainstay(root: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
     def run(*arguments: str | Path, stdin: str = "", **options: Any) -> subprocess.CompletedProcess[str]:
         command = [str(PROGRAM), *(str(argument) for argument in arguments)]
-        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120, cwd=root, **options)
+        return subprocess.run(
+            command, input=stdin, capture_output=True, text=True, timeout=120, **{"cwd": root, **options}
+        )
 
     return run

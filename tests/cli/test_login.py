@@ -14,7 +14,7 @@ import pytest
 from command_line import Shell, on_terminal
 from control_plane import PROGRAM, Server
 from mainstay.cli.main import CommandRefused
-from mainstay.cli.remote.addresses import is_unencrypted, read_url
+from mainstay.cli.remote.addresses import read_url
 from scenario import Scenario
 
 Program = Callable[..., subprocess.CompletedProcess[str]]
@@ -137,9 +137,3 @@ def test_an_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(CommandRefused) as refusal:
         read_url(text)
     assert "secret" not in str(refusal.value)
-
-
-def test_only_http_to_another_machine_is_unencrypted() -> None:
-    assert is_unencrypted("http://plane.example")
-    assert not is_unencrypted("https://plane.example")
-    assert not is_unencrypted("http://localhost:8420")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hmac
+import ipaddress
 import json
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import urllib3
 
@@ -35,6 +36,16 @@ class Unreachable(Exception):
         self.retry_after_seconds = retry_after_seconds
 
 
+class PlainHttpRefused(Exception):
+    """Tokens and codes are not sent unencrypted over a network unless the user insists."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(
+            f"{url} is not encrypted: the token could be read on the network; use an https address, or --insecure if you"
+            " trust the network"
+        )
+
+
 class ServerRefusal(Exception):
     """The control plane refused the request. `document` is the whole response."""
 
@@ -52,11 +63,19 @@ class ServerRefusal(Exception):
 
 
 class Client:
-    """One caller: an address, a token and a pool of connections."""
+    """One caller: an address, a token and a pool of connections. `insecure` allows plain HTTP beyond loopback."""
 
     def __init__(
-        self, url: str, token: str | None = None, *, ca_file: str | None = None, connections: int = 8
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        ca_file: str | None = None,
+        insecure: bool = False,
+        connections: int = 8,
     ) -> None:
+        if is_unencrypted(url) and not insecure:
+            raise PlainHttpRefused(url)
         self.url = url.rstrip("/")
         self._token = token
         self._ca_file = ca_file
@@ -167,6 +186,19 @@ class Client:
             )
         except (urllib3.exceptions.HTTPError, ValueError) as error:
             raise Unreachable(f"{self.url} cannot be reached: {_describe(error)}") from None
+
+
+def is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def is_unencrypted(url: str) -> bool:
+    """Whether requests to this URL can be read on the network."""
+    return not url.lower().startswith("https://") and not is_loopback(url)
 
 
 def _is_json(reply: urllib3.BaseHTTPResponse) -> bool:

@@ -20,29 +20,40 @@ class NotEnrolled(Exception):
 
 
 class Enrolment:
-    def __init__(self, url: str, agent_id: str, token: str, ca_file: str | None = None) -> None:
+    def __init__(
+        self, url: str, agent_id: str, token: str, ca_file: str | None = None, *, insecure: bool = False
+    ) -> None:
         self.url = url
         self.agent_id = agent_id
         self.token = token
         self.ca_file = ca_file
+        self.insecure = insecure
 
     def client(self, connections: int = 8) -> Client:
-        return Client(self.url, self.token, ca_file=self.ca_file, connections=connections)
+        """Raises `PlainHttpRefused`."""
+        return Client(self.url, self.token, ca_file=self.ca_file, insecure=self.insecure, connections=connections)
 
 
 def default_path(environ: Mapping[str, str]) -> str:
     return os.path.join(configuration_path(environ), FILE)
 
 
-def enrol(url: str, code: str, path: str, ca_file: str | None) -> Enrolment:
+def enrol(url: str, code: str, path: str, ca_file: str | None, *, insecure: bool = False) -> Enrolment:
     """Exchanges the code for a token. Tests first that the file can be written: the code works only once."""
+    client = Client(url, ca_file=ca_file, insecure=insecure)
     folder = StateDirectory(os.path.dirname(os.path.abspath(path)))
     folder.directory()
     folder.write(f"{path}.probe", b"")
     os.unlink(f"{path}.probe")
-    answer = Client(url, ca_file=ca_file).post("/enrol", {"code": code})
-    enrolment = Enrolment(url.rstrip("/"), answer["agentId"], answer["token"], ca_file)
-    document = {"url": enrolment.url, "agentId": enrolment.agent_id, "token": enrolment.token, "caFile": ca_file}
+    answer = client.post("/enrol", {"code": code})
+    enrolment = Enrolment(client.url, answer["agentId"], answer["token"], ca_file, insecure=insecure)
+    document = {
+        "url": enrolment.url,
+        "agentId": enrolment.agent_id,
+        "token": enrolment.token,
+        "caFile": ca_file,
+        "insecure": insecure,
+    }
     folder.write(path, json.dumps(document, indent=1).encode() + b"\n", durable=True)
     return enrolment
 
@@ -54,7 +65,13 @@ def read_enrolment(path: str) -> Enrolment:
             if os.fstat(file.fileno()).st_mode & 0o077:
                 raise NotEnrolled(f"{path} contains a token and other users can read it: chmod 600 {path}")
             document = json.load(file)
-        return Enrolment(document["url"], document["agentId"], document["token"], document.get("caFile"))
+        return Enrolment(
+            document["url"],
+            document["agentId"],
+            document["token"],
+            document.get("caFile"),
+            insecure=document.get("insecure") is True,
+        )
     except FileNotFoundError:
         raise NotEnrolled(f"this host is not enrolled: there is no {path}; {way_out}") from None
     except OSError as error:

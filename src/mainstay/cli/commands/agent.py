@@ -2,13 +2,15 @@
 
 `agent enroll URL CODE` enrolls this host with a one-time code from `mainstay agents add`. `agent run` executes jobs until
 SIGTERM, then finishes the current resource and releases its jobs. `agent install` installs the agent as a systemd unit.
-Address and token are stored in `agent.json` in the configuration directory, readable only by its user."""
+Address, token, --ca-file and --insecure are stored in `agent.json` in the configuration directory, readable only by its
+user."""
 
 from __future__ import annotations
 
 import os
 
 from mainstay.cli.main import CommandRefused
+from mainstay.cli.remote.connection_options import add_connection_options, checked_ca_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,8 +25,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     enroll = verbs.add_parser("enroll", help="enroll this host with a one-time code", allow_abbrev=False)
     enroll.add_argument("url", metavar="URL", help="address of the control plane")
     enroll.add_argument("code", metavar="CODE", help="one-time code, valid for 15 minutes")
-    enroll.add_argument("--ca-file", metavar="FILE", help="CA certificates to trust in addition to the system's")
+    add_connection_options(enroll)
     run = verbs.add_parser("run", help="run the agent until SIGTERM", allow_abbrev=False)
+    run.add_argument("--insecure", action="store_true", help="allow plain HTTP to another host")
     install = verbs.add_parser("install", help="install the agent as a systemd unit and start it", allow_abbrev=False)
     install.add_argument("--noop", action="store_true", help="dry run: show what would change, change nothing")
     for verb in (enroll, run, install):
@@ -71,14 +74,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _enroll(arguments: argparse.Namespace) -> int:
-    from mainstay.agent.client import ServerRefusal, Unreachable
+    from mainstay.agent.client import PlainHttpRefused, ServerRefusal, Unreachable
     from mainstay.agent.enrolment import default_path, enrol
 
     place = arguments.config or default_path(os.environ)
     if not arguments.url.startswith(("http://", "https://")):
         raise CommandRefused(f"{arguments.url} is not a server address; it must begin with https:// or http://")
     try:
-        enrolment = enrol(arguments.url, arguments.code, place, arguments.ca_file)
+        enrolment = enrol(
+            arguments.url, arguments.code, place, checked_ca_file(arguments.ca_file), insecure=arguments.insecure
+        )
+    except PlainHttpRefused as refusal:
+        raise CommandRefused(str(refusal)) from None
     except Unreachable as error:
         raise CommandRefused(f"{error}; is the server running there?", exit_code=1) from None
     except ServerRefusal as refusal:
@@ -91,6 +98,7 @@ def _enroll(arguments: argparse.Namespace) -> int:
 
 def _work(arguments: argparse.Namespace) -> int:
     from mainstay.agent.blueprint_cache import check_local
+    from mainstay.agent.client import PlainHttpRefused
     from mainstay.agent.enrolment import NotEnrolled, default_path, read_enrolment
     from mainstay.agent.job_runner import WorkArea
     from mainstay.agent.log import Log
@@ -107,14 +115,15 @@ def _work(arguments: argparse.Namespace) -> int:
     )
     try:
         enrolment = read_enrolment(arguments.config or default_path(os.environ))
-    except NotEnrolled as problem:
+        enrolment.insecure |= arguments.insecure
+        client = enrolment.client(connections=settings.jobs * 2 + 4)
+    except (NotEnrolled, PlainHttpRefused) as problem:
         raise CommandRefused(str(problem)) from None
     with exit_on_faults(as_json=False):
         check_local(arguments.blueprint)
         state = StateDirectory(state_path(os.environ))
         root = os.path.abspath(arguments.root) if arguments.root else ""
         log = Log(as_json=arguments.log_format == "json")
-        client = enrolment.client(connections=settings.jobs * 2 + 4)
         agent = AgentLoop(client, state, WorkArea(state.path, root, os.environ), settings, log)
         if arguments.metrics_port is not None:
             page = serve_metrics(agent.metrics, arguments.metrics_port)

@@ -4,9 +4,10 @@ A code works once and expires after 15 minutes."""
 
 from __future__ import annotations
 
+from mainstay.agent.client import is_loopback, is_unencrypted
 from mainstay.cli.main import CommandRefused
-from mainstay.cli.remote.addresses import is_loopback
 from mainstay.cli.remote.connection import connected, find_named, find_type, list_items, print_warning
+from mainstay.cli.remote.connection_options import add_connection_options
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import BAD, BUSY, DIM, GOOD, age, print_table
 
@@ -44,6 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--tag", metavar="TAG", action="append", default=[], help="add: tag that orders can select")
     parser.add_argument("-q", "--quiet", action="store_true", help="add, code: print only the code")
+    add_connection_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -72,7 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
             print(code["code"])
             return 0
         print("Run this on the host within 15 minutes, as the user of the agent:\n")
-        print(f"  mainstay agent enroll {client.url} {code['code']}\n")
+        insecure = " --insecure" if is_unencrypted(client.url) else ""
+        print(f"  mainstay agent enroll {client.url} {code['code']}{insecure}\n")
         if is_loopback(client.url):
             print_warning(
                 f"{client.url} is a loopback address; on another host use an address that reaches this server"

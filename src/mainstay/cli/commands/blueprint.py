@@ -11,6 +11,7 @@ import os
 from contextlib import contextmanager
 
 from mainstay.cli.main import CommandRefused
+from mainstay.cli.remote.connection_options import add_connection_options
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for verb in (push, pull):
         verb.add_argument("--server", metavar="URL", help="address of the control plane (default: the saved login)")
         verb.add_argument("--token-file", metavar="FILE", help="file with an admin token")
+        add_connection_options(verb)
         verb.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -294,24 +296,21 @@ def _find_digest(client: Client, what: str) -> str:
 @contextmanager
 def _connected(arguments: argparse.Namespace) -> Iterator[Client]:
     """Yields a client for --server and --token-file, or for the saved login."""
-    from mainstay.agent.client import Client
     from mainstay.cli.remote.addresses import read_url
-    from mainstay.cli.remote.connection import TOKEN_VARIABLE, open_client, read_login, translated_errors
+    from mainstay.cli.remote.connection import TOKEN_VARIABLE, Login, read_login, translated_errors
 
-    if not arguments.server and not arguments.token_file:
-        client = open_client()
-    else:
-        known_url, known_token = read_login()
-        url = read_url(arguments.server) if arguments.server else known_url
+    login = read_login(arguments)
+    if arguments.server and (url := read_url(arguments.server)) != login.url:
         # The saved token is never sent to another server.
-        token = known_token if url == known_url else os.environ.get(TOKEN_VARIABLE)
-        if arguments.token_file:
-            token = _read_token(arguments.token_file)
-        if not url or not token:
-            raise CommandRefused(
-                f"no {'token for ' + url if url else 'login'}: `mainstay login URL`, or --server and --token-file"
-            )
-        client = Client(url, token)
+        login = Login(url, os.environ.get(TOKEN_VARIABLE), arguments.ca_file, insecure=arguments.insecure)
+    if arguments.token_file:
+        login.token = _read_token(arguments.token_file)
+    if not login.url or not login.token:
+        raise CommandRefused(
+            f"{f'no token for {login.url}' if login.url else 'not logged in'}:"
+            " run `mainstay login URL`, or use --server and --token-file"
+        )
+    client = login.client()
     with translated_errors(client):
         yield client
 

@@ -180,9 +180,9 @@ def _values_of(action: argparse.Action, values: list[str], current: str) -> list
     list_names = SOURCES.get(str(action.metavar))
     if list_names is None:
         return []
-    from mainstay.cli.remote.connection import open_client
+    from mainstay.cli.remote.connection import read_login
 
-    return list_names(open_client(), values, current)
+    return list_names(read_login().client(), values, current)
 
 
 def _named(path: str) -> Callable[[Client, list[str], str], list[str]]:

@@ -2,17 +2,26 @@
 
 On a terminal, prompts for the token without echo; otherwise reads standard input. A token is never an argument.
 --data-dir takes the admin token of a server on this machine. Without arguments, shows the account in use.
-The environment variables MAINSTAY_URL and MAINSTAY_TOKEN take precedence over the saved login."""
+The environment variables MAINSTAY_URL and MAINSTAY_TOKEN take precedence over the saved login.
+--ca-file and --insecure are saved with the login."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-from mainstay.agent.client import Client
 from mainstay.cli.documents import read_text
 from mainstay.cli.main import CommandRefused
-from mainstay.cli.remote.addresses import is_unencrypted, read_url
-from mainstay.cli.remote.connection import forget_login, open_client, print_warning, save_login, translated_errors
+from mainstay.cli.remote.addresses import read_url
+from mainstay.cli.remote.connection import (
+    CA_FILE_VARIABLE,
+    Login,
+    forget_login,
+    read_login,
+    save_login,
+    translated_errors,
+)
+from mainstay.cli.remote.connection_options import add_connection_options
 from mainstay.cli.secret_input import prompt_secret, without_last_newline
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import local_time
@@ -20,6 +29,8 @@ from mainstay.cli.views.tables import local_time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+
+    from mainstay.agent.client import Client
 
 SUMMARY = "log in to a control plane"
 DEFAULT_URL = "http://127.0.0.1:8420"
@@ -30,6 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--token-file", metavar="FILE", help="read the token from this file")
     parser.add_argument("--data-dir", metavar="DIR", help="use the admin token in this data directory of a server")
     parser.add_argument("--logout", action="store_true", help="delete the saved login")
+    add_connection_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -37,13 +49,14 @@ def run(arguments: argparse.Namespace) -> int:
         print("Logged out." if forget_login() else "You were not logged in.")
         return 0
     if arguments.url is None and arguments.data_dir is None:
-        return _print_account(open_client())
+        return _print_account(read_login(arguments).client())
     url = read_url(arguments.url or DEFAULT_URL)
-    if is_unencrypted(url):
-        print_warning(f"{url} is not encrypted: the token can be read on the network; use https")
-    token = _read_token(arguments, url)
-    code = _print_account(Client(url, token))
-    print(f"Login saved to {save_login(url, token)}.")
+    ca_file = arguments.ca_file or os.environ.get(CA_FILE_VARIABLE)
+    # Checks the address before it prompts.
+    Login(url, "none yet", ca_file, insecure=arguments.insecure).client()
+    login = Login(url, _read_token(arguments, url), ca_file, insecure=arguments.insecure)
+    code = _print_account(login.client())
+    print(f"Login saved to {save_login(login)}.")
     return code
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.remote.connection import connected, find_named, list_items, short_id
+from mainstay.cli.remote.connection_options import add_connection_options
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import BAD, BUSY, GOOD, age, format_value, print_table, progress_bar
 from mainstay.foundation.numbers import LARGEST_NUMBER, parse_count
@@ -41,6 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="add: a value, or a range of whole numbers FIRST-LAST",
     )
+    add_connection_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mainstay.cli.main import positive_integer
 from mainstay.cli.remote.connection import connected, find_agent, find_type, list_items, short_id
+from mainstay.cli.remote.connection_options import add_connection_options
 from mainstay.cli.remote.job_progress import progress_text
 from mainstay.cli.remote.service_types import lifecycle_of, state_names, terminal_states
 from mainstay.cli.views.tables import BAD, BUSY, GOOD, age, print_table
@@ -39,6 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=DEFAULT_LIMIT,
         help=f"maximum number (default {DEFAULT_LIMIT})",
     )
+    add_connection_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

@@ -6,6 +6,7 @@ Exit code: 0 the last job completed, 1 it failed or was cancelled."""
 from __future__ import annotations
 
 from mainstay.cli.remote.connection import connected, find_service
+from mainstay.cli.remote.connection_options import add_connection_options
 from mainstay.cli.remote.job_progress import follow
 
 TYPE_CHECKING = False
@@ -18,6 +19,7 @@ SUMMARY = "follow a service live"
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("service", metavar="SERVICE", help="name, id or id prefix")
     parser.add_argument("--follow", action="store_true", help="continue until Ctrl-C")
+    add_connection_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

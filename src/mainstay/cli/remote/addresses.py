@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+from mainstay.agent.client import is_loopback
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.views.run_display import printable
 
@@ -27,13 +28,3 @@ def read_url(text: str) -> str:
 def _without_credentials(text: str) -> str:
     scheme, _, rest = text.partition("://")
     return f"{scheme}://{rest.rpartition('@')[2]}"
-
-
-def is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    return host in ("localhost", "::1") or host.startswith("127.")
-
-
-def is_unencrypted(url: str) -> bool:
-    """Whether requests to this URL can be read on the network."""
-    return url.startswith("http://") and not is_loopback(url)

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
-from mainstay.agent.client import Client, ServerRefusal, Unreachable
+from mainstay.agent.client import Client, PlainHttpRefused, ServerRefusal, Unreachable, is_unencrypted
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.remote.addresses import read_url
+from mainstay.cli.remote.connection_options import checked_ca_file
 from mainstay.cli.remote.service_types import allowed_text, terminal_states, walk_properties
 from mainstay.cli.views.run_display import printable
 from mainstay.foundation.private_files import write_private_file
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 EXIT_FAILED, EXIT_REFUSED = 1, 2
 LOGIN_FILE = "login.json"
-URL_VARIABLE, TOKEN_VARIABLE = "MAINSTAY_URL", "MAINSTAY_TOKEN"
+URL_VARIABLE, TOKEN_VARIABLE, CA_FILE_VARIABLE = "MAINSTAY_URL", "MAINSTAY_TOKEN", "MAINSTAY_CA_FILE"
 SHORT_ID = 8
 INVALID_PROPERTIES = "validation_failed"
 # Maximum number of items searched for a name or an id prefix.
@@ -54,29 +55,65 @@ def _config_directory() -> Path:
     return Path(base) / "mainstay"
 
 
-def read_login() -> tuple[str | None, str | None]:
-    """Returns address and token; None if missing. The saved token is never sent to another server."""
+class Login:
+    """The server of a command, the token, and how to connect to it. None: unknown."""
+
+    __slots__ = ("ca_file", "insecure", "token", "url")
+
+    def __init__(self, url: str | None, token: str | None, ca_file: str | None, *, insecure: bool) -> None:
+        self.url = url
+        self.token = token
+        self.ca_file = ca_file
+        self.insecure = insecure
+
+    def client(self) -> Client:
+        if not self.url or not self.token:
+            missing = "not logged in" if not self.url else f"no token for {self.url}"
+            raise CommandRefused(
+                f"{missing}: run `mainstay login {self.url or 'URL'}`, or set {URL_VARIABLE} and {TOKEN_VARIABLE}"
+            )
+        try:
+            return Client(self.url, self.token, ca_file=checked_ca_file(self.ca_file), insecure=self.insecure)
+        except PlainHttpRefused as refusal:
+            raise CommandRefused(str(refusal)) from None
+
+
+def read_login(arguments: argparse.Namespace | None = None) -> Login:
+    """Precedence: options, environment, saved login. The saved token is never sent to another server."""
     url, token = os.environ.get(URL_VARIABLE), os.environ.get(TOKEN_VARIABLE)
     url = read_url(url) if url else None
+    ca_file = getattr(arguments, "ca_file", None) or os.environ.get(CA_FILE_VARIABLE)
+    insecure = getattr(arguments, "insecure", False)
     if url and token:
-        return url, token
+        return Login(url, token, ca_file, insecure=insecure)
+    saved = _read_saved_login()
+    if saved is None or (url and url != saved.url):
+        return Login(url, token, ca_file, insecure=insecure)
+    return Login(saved.url, token or saved.token, ca_file or saved.ca_file, insecure=insecure or saved.insecure)
+
+
+def _read_saved_login() -> Login | None:
     path = _config_directory() / LOGIN_FILE
     try:
         saved = json.loads(path.read_text())
-        saved_url, saved_token = str(saved["url"]), str(saved["token"])
+        return Login(
+            str(saved["url"]), str(saved["token"]), saved.get("caFile"), insecure=saved.get("insecure") is True
+        )
     except FileNotFoundError:
-        return url, token
-    except (OSError, ValueError, LookupError, TypeError):
+        return None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         raise CommandRefused(f"cannot read {path}; log in again: mainstay login URL") from None
-    if url and url != saved_url:
-        return url, token
-    return saved_url, token or saved_token
 
 
-def save_login(url: str, token: str) -> Path:
+def save_login(login: Login) -> Path:
     path = _config_directory() / LOGIN_FILE
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_private(path, json.dumps({"url": url, "token": token}) + "\n")
+    document: dict[str, object] = {"url": login.url, "token": login.token}
+    if login.ca_file:
+        document["caFile"] = checked_ca_file(login.ca_file)
+    if login.insecure and is_unencrypted(str(login.url)):
+        document["insecure"] = True
+    write_private(path, json.dumps(document) + "\n")
     return path
 
 
@@ -96,22 +133,12 @@ def forget_login() -> bool:
     return True
 
 
-def open_client() -> Client:
-    url, token = read_login()
-    if not url or not token:
-        missing = "not logged in" if not url else f"no token for {url}"
-        raise CommandRefused(
-            f"{missing}: run `mainstay login {url or 'URL'}`, or set {URL_VARIABLE} and {TOKEN_VARIABLE}"
-        )
-    return Client(url, token)
-
-
 @contextmanager
 def connected(arguments: argparse.Namespace) -> Iterator[Client]:
     """Yields a client. Errors are printed as text, or as a JSON document with --json."""
     as_json = getattr(arguments, "json", False)
     try:
-        client = open_client()
+        client = read_login(arguments).client()
         with translated_errors(client):
             yield client
     except CommandRefused as refusal:
