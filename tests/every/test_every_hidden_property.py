@@ -17,16 +17,17 @@ import pytest
 
 from applying import Applied, fill_in
 from mainstay.agent.translate import failure_message, report_document
-from mainstay.converge import providers, resources
-from mainstay.converge.contract import Property, ResourceType
+from mainstay.converge import health_checks, providers, resources
+from mainstay.converge.contract import ResourceType
 from mainstay.foundation.text import REDACTED
 
 ACCOUNT_TYPE = Path(__file__).with_name("account_type")
-# The account type is found like every other type, in the registry folders.
+# The account type and the probe are found like all types and kinds, in the registry folders.
 PROGRAM = """
 import sys
 from mainstay.cli.main import program
-from mainstay.converge import providers, resources
+from mainstay.converge import health_checks, providers, resources
+health_checks.__path__.append(sys.argv.pop(1) + "/health_checks")
 resources.__path__.append(sys.argv.pop(1) + "/resources")
 providers.__path__.append(sys.argv.pop(1) + "/providers")
 program()
@@ -35,7 +36,6 @@ SHORT = "Kq9Zp-canary"
 # Longer than messages quote.
 LONG = "".join(f"{number:04x}Wx" for number in range(200))
 PIECES = (SHORT, repr(SHORT), SHORT[::-1], LONG[:24], LONG[-24:])
-LOOKS_SECRET = ("password", "token", "hash", "key", "secret", "headers")
 
 # Type → names of its samples, and the properties they need beside the property with the canary.
 SAMPLES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
@@ -55,6 +55,8 @@ SAMPLES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "package": (("bash", "coreutils", "grep", "sed", "tar", "gzip", "findutils", "diffutils"), {}),
     "service": (tuple(f"mainstay-canary{number}" for number in range(30)), {"ensure": "stopped"}),
 }
+# Kind of health check → a value of the property of its name, for checks with a canary in another property.
+CHECKS: dict[str, Any] = {}
 # Kind of value → values with which a manifest loads, and values with which it does not.
 COMMANDS = [
     "echo CANARY",
@@ -76,13 +78,15 @@ DOES_NOT_LOAD: dict[str, list[Any]] = {
 
 @pytest.fixture(autouse=True)
 def _account_type(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Adds the account type to this process, as PROGRAM does to its own."""
+    """Adds the account type and the probe to this process, as PROGRAM does to its own."""
+    monkeypatch.setattr(health_checks, "__path__", [*health_checks.__path__, str(ACCOUNT_TYPE / "health_checks")])
     monkeypatch.setattr(resources, "__path__", [*resources.__path__, str(ACCOUNT_TYPE / "resources")])
     monkeypatch.setattr(providers, "__path__", [*providers.__path__, str(ACCOUNT_TYPE / "providers")])
     yield
     for name in [name for name in sys.modules if name.startswith("mainstay.converge") and "account" in name]:
         if name.rpartition(".")[2] in ("account", "imitation"):
             del sys.modules[name]
+    sys.modules.pop("mainstay.converge.health_checks.probe", None)
 
 
 def found_types() -> list[ResourceType]:
@@ -90,7 +94,9 @@ def found_types() -> list[ResourceType]:
 
 
 def account_properties() -> Iterator[tuple[str, str, str]]:
-    """Listed here, because the account type is not in the registry while tests are collected."""
+    """Listed here, because the account type and the probe are not in the registry while tests are collected."""
+    yield from (("exec", f"health_checks.probe.{name}", "text") for name in ("password", "note"))
+    yield ("exec", "health_checks.probe.pins", "list of text")
     yield from (("account", name, "text") for name in ("password_hash", "token", "note"))
     yield ("account", "pins", "list of text")
 
@@ -104,7 +110,13 @@ def hidden() -> list[Any]:
             for name, entry in resource_type.properties.items()
             if entry.secret or entry.private
         ]
-        found.append((resource_type.name, "health_checks", "command"))
+        found.append((resource_type.name, "health_checks.command.command", "command"))
+    found += [
+        ("exec", f"health_checks.{kind.name}.{name}", entry.kind.name)
+        for kind in health_checks.kinds().values()
+        for name, entry in kind.properties.items()
+        if (entry.secret or entry.private) and (kind.name, name) != ("command", "command")
+    ]
     return [pytest.param(*each, id=f"{each[0]}.{each[1]}") for each in found]
 
 
@@ -114,7 +126,7 @@ def manifest_of(type_name: str, name: str, values: list[Any], *, sensitive: bool
     entries: list[dict[str, Any]] = []
     filled = [json.loads(json.dumps(value).replace("CANARY", canary)) for canary in (SHORT, LONG) for value in values]
     for resource_name, value in zip(names, filled, strict=False):
-        properties = {**given, name: [{"command": value}] if name == "health_checks" else value}
+        properties = {**given, **given_property(name, value, len(entries))}
         if name == "contents":
             del properties["content"]
         if sensitive:
@@ -125,17 +137,32 @@ def manifest_of(type_name: str, name: str, values: list[Any], *, sensitive: bool
     return json.dumps([{type_name: entries}])
 
 
+def given_property(name: str, value: Any, number: int) -> dict[str, Any]:
+    """The property with its value. `health_checks.KIND.PROPERTY`: a check of that kind, whose main property is needed."""
+    if not name.startswith("health_checks."):
+        return {name: value}
+    _, kind, own = name.split(".")
+    if kind != "probe":
+        return {"health_checks": [{kind: CHECKS.get(kind), own: value}]}
+    # The probe is reached, whatever the sample does.
+    how = ("good", "bad", "fail", "crash")[number % 4]
+    return {"health_checks": [{"probe": how, own: value}], "command": "true"}
+
+
 def needs_sensitive(type_name: str, name: str) -> bool:
     found = resources.find(type_name)
-    entry = None if found is None else found.properties.get(name)
-    return entry is None or not entry.secret
+    assert found is not None
+    if name.startswith("health_checks."):
+        _, kind, own = name.split(".")
+        return not health_checks.kinds()[kind].properties[own].secret
+    return not found.properties[name].secret
 
 
 def program(root: Path, *words: str) -> str:
     """Returns the output of the program."""
     folder = str(ACCOUNT_TYPE)
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, folder, folder, *words],
+        [sys.executable, "-c", PROGRAM, folder, folder, folder, *words],
         capture_output=True,
         text=True,
         timeout=120,
@@ -170,29 +197,6 @@ def put_accounts(root: Path) -> None:
 
 
 # ---- what a type must declare ----
-def undeclared(resource_type: ResourceType) -> list[str]:
-    """Properties that look like a secret and are declared neither secret nor private, each with what to add."""
-    return [
-        f"{resource_type.name}.{name} looks like a secret: add `secret=True` to its Property (never shown), "
-        "or `private=True` (hidden under `sensitive: true`)"
-        for name, entry in resource_type.properties.items()
-        if any(word in name.lower() for word in LOOKS_SECRET) and not entry.secret and not entry.private
-    ]
-
-
-def test_properties_that_look_like_a_secret_are_declared() -> None:
-    assert [problem for resource_type in found_types() for problem in undeclared(resource_type)] == []
-
-
-def test_an_undeclared_property_that_looks_like_a_secret_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    account = resources.find("account")
-    assert account is not None
-    public = Property(account.properties["note"].kind, "not declared")
-    monkeypatch.setattr(type(account), "properties", {**account.properties, "api_token": public})
-    (problem,) = undeclared(account)
-    assert problem.startswith("account.api_token looks like a secret: add `secret=True`")
-
-
 def test_a_second_name_of_a_property_hides_as_much() -> None:
     for resource_type in found_types():
         for name, entry in resource_type.properties.items():
@@ -206,6 +210,9 @@ def test_every_type_and_kind_has_samples() -> None:
         assert resource_type.name in SAMPLES, f"add names and required properties of {resource_type.name} to SAMPLES"
     for type_name, name, kind in (parameter.values for parameter in hidden()):
         assert kind in LOADS, f"add values of {type_name}.{name}, a {kind}, to LOADS and DOES_NOT_LOAD"
+        _, _, check = name.partition("health_checks.")
+        check_kind, _, own = check.partition(".")
+        assert check_kind in ("", "probe", own) or check_kind in CHECKS, f"add a value of {check_kind} to CHECKS"
 
 
 # ---- the canary ----
@@ -248,7 +255,7 @@ def test_a_fault_does_not_show_a_hidden_value(type_name: str, name: str, kind: s
     values = [*DOES_NOT_LOAD[kind]]
     if (type_name, name) in (("account", "password_hash"), ("account", "note")):
         values += ["refused CANARY", "{{ 'CANARY' ~ nope }}"]
-    if kind == "command" and name != "health_checks":
+    if kind == "command" and not name.startswith("health_checks."):
         values.append("tool 'CANARY")
     manifest = write(root, manifest_of(type_name, name, values, sensitive=needs_sensitive(type_name, name)))
     for words in (("validate",), ("apply", "--json")):

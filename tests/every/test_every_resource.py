@@ -75,7 +75,7 @@ SAMPLES: dict[tuple[str, str], dict[str, tuple[Tree, str]]] = {
     },
 }
 # Types whose providers need more than files and processes have suites of their own.
-ELSEWHERE = {"service": "tests/system", "package": "tests/system"}
+ELSEWHERE = {"service": "tests/system/test_services.py", "package": "tests/system/test_packages.py"}
 
 
 def samples() -> list[object]:
@@ -93,7 +93,18 @@ def test_every_provider_has_samples() -> None:
         if type_name not in ELSEWHERE
         for provider in providers.names(type_name)
     }
+    for type_name, provider in known - SAMPLES.keys():
+        pytest.fail(
+            f"add samples of ({type_name!r}, {provider!r}) to SAMPLES, or the type with its suite to ELSEWHERE"
+        )
     assert known == SAMPLES.keys()
+
+
+def test_every_suite_elsewhere_exists_and_concerns_its_type() -> None:
+    for type_name, place in ELSEWHERE.items():
+        assert resources.find(type_name) is not None, f"ELSEWHERE: there is no resource type {type_name}; remove it"
+        suite = Path(__file__).parents[2] / place
+        assert suite.exists(), f"ELSEWHERE[{type_name!r}]: {place} does not exist"
 
 
 @pytest.mark.parametrize(("tree", "text"), samples())

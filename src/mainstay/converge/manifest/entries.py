@@ -76,7 +76,7 @@ COMMON: dict[str, Property] = {
 }
 STRUCTURED = {
     "control": "`if` and `unless`: expressions, evaluated when the resource is reached, that decide whether it is managed",
-    "health_checks": "commands that must succeed when the resource is in its desired state",
+    "health_checks": "checks that must succeed when the resource is in its desired state",
 }
 
 
@@ -327,8 +327,11 @@ class ResourceReader:
             self.faults.add(path, f"{prefix}is shown in every report; it must not contain a secret")
             return None
         self.holds_secret = self.holds_secret or scope.tainted
+        return self._accept(entry, value, path, prefix)
+
+    def _accept(self, entry: Property, value: Any, path: DocumentPath, prefix: str) -> Any:
         if value is not None and entry.choices and value not in entry.choices:
-            hidden = scope.tainted or self.values.private
+            hidden = self.manifest.scope.tainted or self.values.private
             close = "" if hidden else did_you_mean(str(value), entry.choices)
             got = REDACTED if hidden else repr(shorten(str(value)))
             self.faults.add(path, f"{prefix}{one_of(entry.choices)}, not {got}{close}")
@@ -453,6 +456,7 @@ class ResourceReader:
         self, item: dict[str, Node], table: Mapping[str, Property], path: DocumentPath, prefix: str, choice: str
     ) -> dict[str, Any]:
         values: dict[str, Any] = {}
+        is_sensitive = self.values.private
         for key, node in item.items():
             place = (*path, key)
             if key.startswith("goss"):
@@ -460,8 +464,11 @@ class ResourceReader:
             elif key not in table:
                 self.faults.unknown_key(key, place, table, prefix)
             else:
-                value = self.values.typed(table[key].kind, node, place, f"{prefix}{key}: ", self.manifest.scope)
-                values[key] = as_secret(value) if table[key].secret and value is not None else value
+                entry, inner = table[key], f"{prefix}{key}: "
+                self.values.private = is_sensitive or entry.secret
+                value = self.values.typed(entry.kind, node, place, inner, self.manifest.scope)
+                values[key] = self._accept(entry, value, place, inner)
+        self.values.private = is_sensitive
         return values
 
     # ---- identity and references ----
