@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Annotated
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
 
 import msgspec
+import pytest
 from msgspec import inspect
 
+from mainstay.cli.main import command_names, load_command
 from mainstay.control.api.endpoints import all_endpoints
 from mainstay.control.operations.machinery.bodies import PATTERN_FAULTS, Body, Name
 from mainstay.control.operations.services import ServiceCondition
+from mainstay.control.store.engine import migrations
+from mainstay.control.store.engine.records import ColumnKind, Record, Table
+from mainstay.converge import health_checks, resources
+from mainstay.converge.contract import Property
+from mainstay.converge.manifest.entries import HEALTH_CHECK
+from mainstay.converge.value_kinds import TEXT
+from mainstay.foundation.module_names import module_names, registered
+
+TESTS = Path(__file__).resolve().parent
+SOURCE = TESTS.parent / "src" / "mainstay"
 
 
 def report(offences: list[str]) -> None:
@@ -126,3 +143,221 @@ def test_the_rule_about_bodies_finds_each_form() -> None:
             "call refuse_large() for Unbounded.free in the operation, then add it to DOCUMENTS of this test",
         ]
     )
+
+
+# ---- tables and migrations ----
+MIGRATIONS = SOURCE / "control/store/engine/migrations"
+SQL_TYPES = {ColumnKind.TEXT: "TEXT", ColumnKind.JSON: "TEXT", ColumnKind.REAL: "REAL"}
+MIGRATION_NAME = re.compile(r"(\d{4}_[a-z0-9_]+)(\.sqlite|\.postgresql|\.postgresql\.optional)?\.sql")
+
+
+def tables() -> Iterator[tuple[str, Table[Any]]]:
+    """Every table with its file."""
+    for name in module_names([str(SOURCE / "control/store")]):
+        module = import_module(f"mainstay.control.store.{name}")
+        yield from ((f"control/store/{name}.py", each) for each in vars(module).values() if isinstance(each, Table))
+
+
+def migrated() -> sqlite3.Connection:
+    database = sqlite3.connect(":memory:")
+    for migration in migrations.migrations("sqlite"):
+        database.executescript(migration.script)
+    return database
+
+
+def missing_columns(place: str, table: Table[Any], database: sqlite3.Connection) -> Iterator[str]:
+    types = dict(database.execute("SELECT name, type FROM pragma_table_info(?)", (table.name,)).fetchall())
+    last = max(int(path.name[:4]) for path in MIGRATIONS.glob("[0-9]*.sql"))
+    for name, kind in table.kinds.items():
+        wanted = SQL_TYPES.get(kind, "INTEGER")
+        if name not in types:
+            yield (
+                f"{place}: {table.record.__name__}.{name} has no column; write control/store/engine/migrations/"
+                f"{last + 1:04}_<name>.sql: ALTER TABLE {table.name} ADD COLUMN {name} {wanted};"
+            )
+        elif types[name] not in (wanted, ""):
+            # The expressions of a view have no type.
+            yield f"{place}: {table.record.__name__}.{name} needs a column of type {wanted}, the migrations have {types[name]}"
+
+
+def test_every_field_of_a_row_has_a_column() -> None:
+    with migrated() as database:
+        report([offence for place, table in tables() for offence in missing_columns(place, table, database)])
+
+
+class Noted(Record, frozen=True, kw_only=True):
+    note: str
+    label: int
+
+
+def test_the_rule_about_columns_names_the_migration_to_write() -> None:
+    database = sqlite3.connect(":memory:")
+    database.execute("CREATE TABLE noted (id TEXT, created_at INTEGER, updated_at INTEGER, label TEXT)")
+    without_column, of_other_type = missing_columns("control/store/x.py", Table("noted", "noted", Noted), database)
+    assert re.fullmatch(
+        r"control/store/x.py: Noted.note has no column; write control/store/engine/migrations/"
+        r"\d{4}_<name>.sql: ALTER TABLE noted ADD COLUMN note TEXT;",
+        without_column,
+    )
+    assert of_other_type == "control/store/x.py: Noted.label needs a column of type INTEGER, the migrations have TEXT"
+
+
+def bad_migration_names(names: list[str]) -> Iterator[str]:
+    for name in names:
+        if not MIGRATION_NAME.fullmatch(name):
+            yield f"migrations/{name}: rename it to NNNN_name.sql, NNNN_name.sqlite.sql or NNNN_name.postgresql.sql"
+    for dialect, other in (("sqlite", ".postgresql"), ("postgresql", ".sqlite")):
+        own = [name for name in names if other not in name]
+        for number, count in Counter(name[:4] for name in own).items():
+            if count > 1:
+                shared = ", ".join(name for name in own if name.startswith(number))
+                yield f"migrations: {dialect} has number {number} {count} times ({shared}); give each its own number"
+
+
+def test_migrations_have_names_and_numbers_of_their_own() -> None:
+    report(list(bad_migration_names([path.name for path in sorted(MIGRATIONS.glob("*.sql"))])))
+
+
+def test_the_rule_about_migrations_finds_each_mistake() -> None:
+    right = ["0001_a.sql", "0002_b.sqlite.sql", "0002_b.postgresql.optional.sql", "0004_c.sql"]
+    assert list(bad_migration_names(right)) == []
+    for wrong in ("7_a.sql", "a.sql", "0007-a.sql", "0007_a.postgres.sql", "0007_A.sql", "0007_.sql"):
+        assert len(list(bad_migration_names([wrong]))) == 1, wrong
+    same = list(bad_migration_names([*right, "0002_again.sqlite.sql", "0004_again.sql"]))
+    assert [problem.partition(" (")[0] for problem in same] == [
+        "migrations: sqlite has number 0002 2 times",
+        "migrations: sqlite has number 0004 2 times",
+        "migrations: postgresql has number 0004 2 times",
+    ]
+
+
+# ---- registry folders ----
+def test_a_module_without_what_it_registers_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "telnet.py"
+    file.write_text("KINDD = None\n")
+    monkeypatch.setattr(health_checks, "__path__", [*health_checks.__path__, str(tmp_path)])
+    with pytest.raises(ImportError, match=f"^{file}: define KIND, as every file of this folder does$"):
+        health_checks.kinds()
+
+
+@pytest.mark.parametrize(
+    "package",
+    ["converge.resources", "converge.health_checks", "control.api.endpoints", "control.background"],
+)
+def test_every_file_of_a_registry_folder_registers_something(package: str) -> None:
+    """The folders of providers and rules are loaded by other tests of this file and by every order."""
+    attributes = {
+        "converge.resources": ["TYPE"],
+        "converge.health_checks": ["KIND"],
+        "control.api.endpoints": ["ENDPOINTS"],
+        "control.background": ["INTERVAL_SECONDS", "run_once"],
+    }
+    for name in module_names(import_module(f"mainstay.{package}").__path__):
+        for attribute in attributes[package]:
+            registered(import_module(f"mainstay.{package}.{name}"), attribute)
+
+
+def test_every_command_has_its_parts() -> None:
+    commands = {name: load_command(name) for name in command_names()}
+    report(
+        [
+            f"cli/commands/{name}.py: define {part}"
+            for name, command in commands.items()
+            for part in ("SUMMARY", "__doc__", "configure", "run")
+            if not getattr(command, part, None)
+        ]
+    )
+
+
+# ---- resource types ----
+def test_every_resource_type_has_its_files() -> None:
+    offences = []
+    for name in resources.names():
+        if not (SOURCE / f"converge/providers/{name}/__init__.py").exists():
+            offences.append(f"{name}: write converge/providers/{name}/__init__.py and a first provider beside it")
+        if not list(TESTS.glob(f"cases/{name}/*.yaml")):
+            offences.append(f"{name}: write cases in tests/cases/{name}/, one YAML file for each subject")
+        if not (TESTS / f"converge/test_{name}_cases.py").exists():
+            offences.append(f"{name}: write tests/converge/test_{name}_cases.py, which reads tests/cases/{name}/")
+    report(offences)
+
+
+@cache
+def sources_of_tests() -> tuple[str, ...]:
+    return tuple(path.read_text(encoding="utf-8") for path in TESTS.rglob("*.py") if path != Path(__file__))
+
+
+def is_read(folder: str, stem: str) -> bool:
+    """Whether a test names the file, or reads all files of its folder."""
+    return any(
+        f'"{folder}/{stem}"' in source
+        or f'"{folder}" / "{stem}.yaml"' in source
+        or (f'"cases" / "{folder}"' in source and re.search(rf'"{stem}(\.yaml)?"|"\*\.yaml"', source))
+        for source in sources_of_tests()
+    )
+
+
+def test_every_file_of_cases_is_read_by_a_test() -> None:
+    report(
+        [
+            f"{path.relative_to(TESTS.parent)}: no test reads it; name it in tests/converge/test_{path.parent.name}_cases.py"
+            for path in sorted(TESTS.glob("cases/*/*.yaml"))
+            if not is_read(path.parent.name, path.stem)
+        ]
+    )
+
+
+def test_the_rule_about_cases_finds_a_file_that_is_not_read() -> None:
+    assert is_read("file", "all files of this folder are read")
+    assert is_read("manifest", "faults")
+    assert not is_read("manifest", "never-written")
+    assert not is_read("package", "never-written")
+
+
+# ---- hidden properties ----
+# Parts of names of values that must not be shown.
+SECRET_WORDS = (
+    "password",
+    "passphrase",
+    "passwd",
+    "secret",
+    "token",
+    "hash",
+    "key",
+    "credential",
+    "headers",
+    "cookie",
+)
+
+
+def looks_secret(place: str, properties: Mapping[str, Property]) -> list[str]:
+    return [
+        f"{place}: {name} looks like a secret; add `secret=True` to its Property (never shown), or `private=True` "
+        "(hidden under `sensitive: true`)"
+        for name, entry in properties.items()
+        if any(word in name.lower() for word in SECRET_WORDS) and not entry.secret and not entry.private
+    ]
+
+
+def declared_properties() -> Iterator[tuple[str, Mapping[str, Property]]]:
+    for name in resources.names():
+        module = import_module(f"mainstay.converge.resources.{name}")
+        yield f"converge/resources/{name}.py", registered(module, "TYPE").properties
+    for name, kind in health_checks.kinds().items():
+        yield f"converge/health_checks/{name}.py", kind.properties
+    yield "converge/manifest/entries.py", HEALTH_CHECK
+
+
+def test_properties_that_look_like_a_secret_are_declared() -> None:
+    report([problem for place, properties in declared_properties() for problem in looks_secret(place, properties)])
+
+
+def test_an_undeclared_property_that_looks_like_a_secret_is_named() -> None:
+    properties = {
+        "api_token": Property(TEXT, "neither"),
+        "password": Property(TEXT, "secret", secret=True),
+        "key": Property(TEXT, "private", private=True),
+        "path": Property(TEXT, "harmless"),
+    }
+    (problem,) = looks_secret("converge/health_checks/http.py", properties)
+    assert problem.startswith("converge/health_checks/http.py: api_token looks like a secret; add `secret=True` to")

@@ -72,11 +72,12 @@ def test_a_new_file_is_a_new_kind(apply: Callable[..., Applied], root: Path) -> 
 @pytest.mark.usefixtures("path_kind")
 def test_mistakes_name_all_kinds(root: Path) -> None:
     checks = "{name: x}, {path: a, command: b}, {path: a, pasword: c}, 7"
+    kinds = " or ".join(f"`{name}`" for name in health_checks.kinds())
     assert [fault.partition(" ")[2] for fault in faults_of(CHECKED.replace("CHECK", checks), root)] == [
-        "exec#true: health_checks: a check needs `command` or `path`",
-        "exec#true: health_checks: a check has one of `command` or `path`",
+        f"exec#true: health_checks: a check needs {kinds}",
+        f"exec#true: health_checks: a check has one of {kinds}",
         "exec#true: health_checks: unknown key 'pasword' (did you mean 'password'?)",
-        "exec#true: health_checks: each check is a map with `command` or `path`, got 7",
+        f"exec#true: health_checks: each check is a map with {kinds}, got 7",
     ]
 
 

@@ -12,7 +12,7 @@ from mainstay.agent.client import ServerRefusal
 from mainstay.agent.forecast_digest import forecast_digest
 from mainstay.agent.lease import CANCELLED, LOST
 from mainstay.agent.responses import SECRET, require_shape
-from mainstay.converge import providers, resources
+from mainstay.converge import health_checks, providers, resources
 from mainstay.converge.apply import Options
 from mainstay.converge.contract import Stopped
 from mainstay.converge.host.state import StateDirectory, Unusable, read_text
@@ -45,7 +45,6 @@ OWN_VARIABLES = ("MAINSTAY_TOKEN",)
 PRELOADED = (
     "difflib",
     "subprocess",
-    "mainstay.converge.health_checks.command",
     "mainstay.converge.host.commands",
     "mainstay.converge.host.running_command",
     "mainstay.converge.host.trees",
@@ -99,6 +98,7 @@ def preload_engine() -> None:
     """Imports at the start what the first job would otherwise wait for."""
     for name in PRELOADED:
         import_module(name)
+    health_checks.kinds()
     for name in resources.names():
         resources.find(name)
         providers.find_all(name)

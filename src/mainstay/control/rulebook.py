@@ -11,7 +11,7 @@ from mainstay.control.domain.properties import generators
 from mainstay.control.domain.properties.contract import Authorizer, Generator, Rulebook, SchemaValidator, Validator
 from mainstay.control.domain.properties.rules import authorizers, schema_validators, validators
 from mainstay.control.domain.refusals import NotARule, RuleNotLoaded, RuleTaken
-from mainstay.foundation.module_names import module_names
+from mainstay.foundation.module_names import module_names, registered
 
 Rule = TypeVar("Rule", Authorizer, Validator, SchemaValidator, Generator)
 
@@ -27,7 +27,7 @@ def installed_rulebook() -> Rulebook:
 
 
 def _collect(folder: ModuleType, group: str, kind: type[Rule]) -> dict[str, Rule]:
-    found = [module.RULE for module in _modules(folder)]
+    found = [registered(module, "RULE") for module in _modules(folder)]
     found += [_load(entry_point) for entry_point in metadata.entry_points(group=group)]
     rules: dict[str, Rule] = {}
     for rule in found:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from loading import cases, faults_of, load_text
-from mainstay.converge import resources
+from mainstay.converge import health_checks, resources
 
 ONE = '\nresources: [{exec: ["true"]}]\n'
 
 
 @pytest.mark.parametrize("case", cases("manifest/faults"), ids=lambda case: case["case"])
 def test_all_faults_of_a_manifest_are_reported(case: dict[str, Any], root: Path) -> None:
-    types = ", ".join(resources.names())
-    expected = [fault.replace("TYPES", types).replace("DIRECTORY", str(root.parent)) for fault in case["faults"]]
+    places = {
+        "TYPES": ", ".join(resources.names()),
+        "KINDS": " or ".join(f"`{name}`" for name in health_checks.kinds()),
+        "DIRECTORY": str(root.parent),
+    }
+    expected = [re.sub("|".join(places), lambda place: places[place[0]], fault) for fault in case["faults"]]
     assert faults_of(case["manifest"], root) == expected
 
 

@@ -13,7 +13,7 @@ import structlog
 
 from mainstay.control.operations.machinery.unit_of_work import OperationTools, UnitOfWork
 from mainstay.control.store.engine.contract import Store, Unavailable
-from mainstay.foundation.module_names import module_names
+from mainstay.foundation.module_names import module_names, registered
 
 log = structlog.get_logger("mainstay.background")
 
@@ -30,7 +30,7 @@ def all_tasks() -> list[Task]:
     found = []
     for name in module_names(__path__):
         task = import_module(f"{__name__}.{name}")
-        found.append(Task(name, task.INTERVAL_SECONDS, task.run_once))
+        found.append(Task(name, registered(task, "INTERVAL_SECONDS"), registered(task, "run_once")))
     return found
 
 

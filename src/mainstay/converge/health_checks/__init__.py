@@ -7,7 +7,7 @@ from importlib import import_module
 from mainstay.converge.contract import Failure
 from mainstay.converge.host.clock import sleep
 from mainstay.converge.value_kinds import Unfit
-from mainstay.foundation.module_names import module_names
+from mainstay.foundation.module_names import module_names, registered
 from mainstay.foundation.text import REDACTED, shorten
 
 TYPE_CHECKING = False
@@ -20,7 +20,7 @@ LONGEST_SHOWN_OUTPUT = 300
 
 def kinds() -> dict[str, HealthCheckKind]:
     """Returns all kinds by name. The name of a kind is the key that selects it in a check."""
-    return {name: import_module(f"{__name__}.{name}").KIND for name in module_names(__path__)}
+    return {name: registered(import_module(f"{__name__}.{name}"), "KIND") for name in module_names(__path__)}
 
 
 def check_health(check: HealthCheck, host: Host, stop: StopFlag, *, hide_output: bool) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from mainstay.converge.contract import Missing
-from mainstay.foundation.module_names import module_names
+from mainstay.foundation.module_names import module_names, registered
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 def find_all(type_name: str) -> list[Provider]:
     """Returns every provider of a type, the preferred first."""
     folder = import_module(f"{__name__}.{type_name}")
-    found = [import_module(f"{folder.__name__}.{name}").PROVIDER for name in module_names(folder.__path__)]
+    modules = [import_module(f"{folder.__name__}.{name}") for name in module_names(folder.__path__)]
+    found = [registered(module, "PROVIDER") for module in modules]
     return sorted(found, key=lambda provider: (provider.priority, provider.name))
 
 

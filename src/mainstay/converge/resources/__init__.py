@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from mainstay.foundation.module_names import module_names
+from mainstay.foundation.module_names import module_names, registered
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ def find(name: str) -> ResourceType | None:
         return None
     path = f"{__name__}.{name}"
     try:
-        found: ResourceType = import_module(path).TYPE
+        found: ResourceType = registered(import_module(path), "TYPE")
     except ModuleNotFoundError as error:
         if error.name == path:
             return None
