@@ -303,6 +303,8 @@ def _apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report
         if problem is not None:
             report.warnings.append(problem)
         journal.close()
+        if host.secret_files is not None:
+            host.secret_files.close()
         _keep_report(session, report)
         return report
     finally:

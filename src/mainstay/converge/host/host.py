@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from mainstay.converge.contract import StopFlag
     from mainstay.converge.host.commands import Commands
+    from mainstay.converge.host.secret_files import SecretFiles
     from mainstay.converge.host.state import StateDirectory
 
 
@@ -34,6 +35,10 @@ class Host:
         self.environ: Mapping[str, str] = process_environment()
         self.notes: list[str] = []
         self._secret_paths: set[str] = set()
+        self._is_dry = noop
+        self._secret_files_path = f"{state.path}/secret-files"
+        # None: no run of this host has written a secret.
+        self.secret_files = _open_secret_files(self._secret_files_path)
         # In a dry run: the first resource that would change, and whether an earlier change has unknown effects.
         self.would_change: str | None = None
         self.uncertain = False
@@ -67,15 +72,40 @@ class Host:
         self._secret_paths.update((path, self._real(path)))
 
     def is_secret(self, path: str) -> bool:
-        if not self._secret_paths:
-            return False
+        """Whether the path was marked in this run, or holds what a run wrote as a secret."""
         # Compared by real path, because of links and spellings.
-        place = self._real(path)
-        while place not in self._secret_paths:
-            if len(place) <= 1:
-                return False
-            place = os.path.dirname(place)
-        return True
+        if self._secret_paths:
+            place = self._real(path)
+            while place not in self._secret_paths and len(place) > 1:
+                place = os.path.dirname(place)
+            if place in self._secret_paths:
+                return True
+        return self.held_secret(path)
+
+    def remember_secret(self, path: str) -> None:
+        """Call it before a secret is written to the path, or below it: later runs do not show its content."""
+        if self._is_dry:
+            return
+        if self.secret_files is None:
+            from mainstay.converge.host.secret_files import SecretFiles
+
+            self.secret_files = SecretFiles(self._secret_files_path)
+        for each in {path, self._real(path)}:
+            self.secret_files.record(each)
+
+    def forget_secret(self, path: str) -> None:
+        """Call it after other content replaced the content of the path, or after the path was removed."""
+        if self.secret_files is not None and not self._is_dry:
+            for each in {path, self._real(path)}:
+                self.secret_files.strike_off(each)
+
+    def held_secret(self, path: str) -> bool:
+        """Whether the content that was last written to the path, by any run, held a secret."""
+        if self.secret_files is None:
+            # Another run may have written its first secret since.
+            self.secret_files = _open_secret_files(self._secret_files_path)
+        found = self.secret_files
+        return found is not None and (found.holds(path) or found.holds(self._real(path)))
 
     def _real(self, path: str) -> str:
         try:
@@ -98,6 +128,15 @@ class Host:
 
 def process_environment() -> dict[str, str]:
     return dict(os.environ)
+
+
+def _open_secret_files(path: str) -> SecretFiles | None:
+    """Imported on first need: most hosts have no secret files."""
+    if not os.path.exists(path):
+        return None
+    from mainstay.converge.host.secret_files import SecretFiles
+
+    return SecretFiles(path)
 
 
 def _make_files(run_id: str, state: StateDirectory, *, noop: bool) -> Files:

@@ -25,7 +25,7 @@ from mainstay.converge.resources.file import (
     TYPE,
     FileState,
 )
-from mainstay.foundation.text import shorten
+from mainstay.foundation.text import shorten, without_removed_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,7 +58,9 @@ class PosixFiles(Provider):
         if wanted.source is not None or wanted.sensitive:
             self._keep_secrets(wanted, host)
         path, files = wanted.name, host.files
-        state = FileState(path, uid, gid, sensitive=wanted.sensitive)
+        secret_files = host.secret_files
+        is_hidden = wanted.sensitive or (secret_files is not None and secret_files.holds_exactly(path))
+        state = FileState(path, uid, gid, sensitive=is_hidden)
         try:
             found = files.lstat(path)
             if found.st_mode & 0o170000 == 0o120000:
@@ -81,6 +83,8 @@ class PosixFiles(Provider):
             wanted.sensitive = True
         if wanted.sensitive:
             host.keep_secret(wanted.name)
+            if wanted.ensure == PRESENT or wanted.recurse:
+                host.remember_secret(wanted.name)
             if source is not None:
                 host.keep_secret(source)
 
@@ -195,6 +199,7 @@ class PosixFiles(Provider):
         elif change.verb == REMOVE:
             self._keep_backup(wanted, actual, host)
             files.remove(path)
+            host.forget_secret(path)
         elif change.verb == REMOVE_TREE:
             files.check_removable(path)
             files.remove_tree(path)
@@ -202,7 +207,7 @@ class PosixFiles(Provider):
     def _keep_backup(self, wanted: File, actual: FileState, host: Host) -> None:
         if not wanted.backup or actual.kind != PRESENT:
             return
-        if wanted.sensitive:
+        if wanted.sensitive or host.held_secret(actual.real_path):
             host.note("not backed up: its content comes from a secret, which is not kept in the state directory")
         else:
             host.files.keep_backup(actual.real_path, actual.stat)
@@ -227,6 +232,8 @@ class PosixFiles(Provider):
         )
         if remark:
             host.note(remark)
+        if not wanted.sensitive:
+            host.forget_secret(actual.real_path)
 
     def _new_content(self, wanted: File, host: Host) -> tuple[bytes | None, str | None]:
         if wanted.source is not None:
@@ -319,7 +326,9 @@ class PosixFiles(Provider):
         old = host.files.read(actual.real_path, LARGEST_DIFF_BYTES) if actual.kind == PRESENT else b""
         if old == new:
             return None
-        return _unified(old, new, wanted.name)
+        found = _unified(old, new, wanted.name)
+        # Checked after the old content was read: another run records a secret before it writes it.
+        return without_removed_lines(found) if host.held_secret(actual.real_path) else found
 
 
 def _encoded(content: str) -> bytes:
