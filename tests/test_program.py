@@ -16,6 +16,8 @@ import pytest
 from applying import fill_in
 from mainstay.cli.views.run_display import RunDisplay
 
+PROJECT = Path(__file__).resolve().parent.parent
+
 PROGRAM = "import sys; sys.argv[0] = 'mainstay'; from mainstay.cli.main import program; {}; program()"
 
 
@@ -145,7 +147,7 @@ def test_missing_server_packages_are_reported_with_the_install_command(tmp_path:
     assert done.returncode == 2
     assert (
         done.stderr
-        == "mainstay: the server packages are not installed (re2 is missing): pip install 'mainstay[server]'\n"
+        == "mainstay: the server packages are not installed (re2 is missing): pip install 'mainstay-plane[server]'\n"
     )
 
 
@@ -192,3 +194,35 @@ def test_a_value_after_a_switch_is_answered_with_the_correct_switch(words: tuple
     done = run_program("ensure", "service", *words)
     assert done.returncode == 2
     assert f"a switch takes no value, use {hint}\n" in done.stderr
+
+
+def test_the_wheel_has_its_own_name_and_installs_the_command(tmp_path: Path) -> None:
+    """`mainstay` on package indexes is another project, so no document may tell users to install it."""
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    build = [
+        *pip,
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+        "--wheel-dir",
+        str(tmp_path),
+    ]
+    subprocess.run([*build, str(PROJECT)], check=True, capture_output=True, timeout=120)
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name.startswith("mainstay_plane-")
+    target = tmp_path / "installed"
+    install = [*pip, "install", "--quiet", "--no-deps", "--no-index", "--target", str(target), str(wheel)]
+    subprocess.run(install, check=True, capture_output=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, target / "bin" / "mainstay", "--version"],
+        env={"PYTHONPATH": str(target)},
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout.startswith("mainstay ")
+    for document in (PROJECT / "README.md", *(PROJECT / "docs").rglob("*.md")):
+        assert "pip install mainstay" not in document.read_text().replace("pip install mainstay-plane", "")

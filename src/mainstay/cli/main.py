@@ -121,7 +121,7 @@ def _dispatch(arguments: list[str]) -> int:
             raise
         # An agent host has no server packages.
         raise CommandRefused(
-            f"the server packages are not installed ({error.name} is missing): pip install 'mainstay[server]'"
+            f"the server packages are not installed ({error.name} is missing): pip install 'mainstay-plane[server]'"
         ) from None
     return code
 

@@ -181,7 +181,7 @@ def _parse_type(document: dict[str, object]) -> ServiceTypeDefinition | None:
         from mainstay.control.rulebook import installed_rulebook
     except ModuleNotFoundError as error:
         raise CommandRefused(
-            f"the server packages are not installed ({error.name} is missing): pip install 'mainstay[server]'"
+            f"the server packages are not installed ({error.name} is missing): pip install 'mainstay-plane[server]'"
         ) from None
     try:
         return parse_service_type(
