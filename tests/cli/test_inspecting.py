@@ -271,3 +271,41 @@ def test_a_participant_gets_a_token_that_is_shown_once(shell: Shell, scenario: S
     assert f"participants token {name}" in shell.run(scenario.admin, "participants", "add", name, code=2).stderr
     listed = json.loads(shell.run(scenario.admin, "participants", "--json").stdout)
     assert name in [each["name"] for each in listed]
+
+
+@pytest.mark.parametrize(
+    ("value", "expanded"),
+    [
+        ("10.0.0.10-10.0.0.12", ["10.0.0.10", "10.0.0.11", "10.0.0.12"]),
+        ("fd00::fffe-fd00::1:0", ["fd00::fffe", "fd00::ffff", "fd00::1:0"]),
+        ("10.0.0.0/30", ["10.0.0.1", "10.0.0.2"]),
+        ("10.0.0.7/32", ["10.0.0.7"]),
+        ("fd00::/127", ["fd00::", "fd00::1"]),
+        ("disk-a", ["disk-a"]),
+        ("a/b", ["a/b"]),
+    ],
+)
+def test_ranges_of_addresses_and_networks_are_expanded(
+    shell: Shell, scenario: Scenario, value: str, expanded: list[str]
+) -> None:
+    words = ["pools", "add", unique("addresses"), "--type", "ip", "--agent", scenario.agent_id, "--value", value]
+    shown = json.loads(shell.run(scenario.provider, *words, "--json").stdout)
+    assert [each["value"] for each in shown["values"]] == expanded
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("10.0.0.12-10.0.0.10", "is not a range of 1 to 1000 values"),
+        ("10.0.0.0-10.0.255.255", "is not a range of 1 to 1000 values"),
+        ("10.0.0.1-fd00::1", "mixes IPv4 and IPv6"),
+        ("10.0.0.1/24", "is not a network: 10.0.0.1/24 has host bits set"),
+        ("10.0.0.0/8", "has more than 1000 addresses; use a pool of type subnet"),
+        ("fd00::/64", "has more than 1000 addresses; use a pool of type subnet"),
+    ],
+)
+def test_a_range_that_cannot_be_expanded_is_refused(
+    shell: Shell, scenario: Scenario, value: str, message: str
+) -> None:
+    words = ["pools", "add", unique("addresses"), "--type", "ip", "--agent", scenario.agent_id, "--value", value]
+    assert f"--value {value} {message}" in shell.run(scenario.provider, *words, code=2).stderr

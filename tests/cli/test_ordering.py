@@ -74,7 +74,7 @@ def test_single_properties_override_properties_from_files(
     (tmp_path / "image").write_text("new\n")
     files = ["-p", f"@{tmp_path}/many.yaml", "--properties", f"{tmp_path}/more.json"]
     made = order(shell, scenario, kind, *files, "-p", f"image=@{tmp_path}/image", "-p", "db.port=1")
-    assert made["properties"] == {"cpu": 2, "image": "new\n", "db": {"host": "h", "port": 1}, "debug": False}
+    assert made["properties"] == {"cpu": 2, "image": "new", "db": {"host": "h", "port": 1}, "debug": False}
 
 
 def test_a_secret_from_standard_input_or_a_file_is_never_shown(
@@ -151,7 +151,7 @@ def test_json_prints_the_outcome_as_one_document(shell: Shell, scenario: Scenari
         done = shell.run(scenario.consumer, *words, code=1)
     outcome = json.loads(done.stdout)
     assert (outcome["name"], outcome["lastJob"]["errorMessage"]) == ("shop", "no route")
-    refused = shell.run(scenario.consumer, *words, "-p", "cpu=99", code=2)
+    refused = shell.run(scenario.consumer, *words, "--another", "-p", "cpu=99", code=2)
     assert json.loads(refused.stdout)["errors"][0]["path"] == "cpu"
     assert refused.stderr == ""
 
@@ -277,3 +277,59 @@ def test_a_plan_that_would_fail_exits_1(shell: Shell, server: Server, scenario: 
 def test_a_similar_name_is_suggested(shell: Shell, scenario: Scenario, kind: str) -> None:
     done = shell.run(scenario.consumer, "order", kind[:-1], "shop", code=2)
     assert f"there is no service type '{kind[:-1]}' (did you mean" in done.stderr
+
+
+def test_a_name_that_a_living_service_has_is_refused(shell: Shell, scenario: Scenario, kind: str) -> None:
+    name = unique("shop")
+    words = ("order", kind, name, "--agent", scenario.agent_id, "-p", "cpu=4")
+    with working_agent(scenario):
+        shell.run(scenario.consumer, *words)
+        for more in ((), ("--dry-run",), ("--group", "other")):
+            refused = shell.run(scenario.consumer, *words, *more, code=2)
+            assert f"service {name} exists already: {kind}, Stopped" in refused.stderr
+            assert "--another" in refused.stderr
+        shell.run(scenario.admin, *words, "--for", scenario.consumer_id, code=2)
+        # Of another customer, the name is free.
+        shell.run(scenario.admin, *words, "--for", scenario.participant())
+        shell.run(scenario.consumer, *words, "--another")
+        both = scenario.consumer.get("/services", query={"name": name})["items"]
+        assert len(both) == 2
+        for service in both:
+            shell.run(scenario.consumer, "do", service["id"], "delete")
+        # The name of a deleted service is free.
+        shell.run(scenario.consumer, *words)
+
+
+def test_waiting_ends_after_the_timeout(shell: Shell, scenario: Scenario, kind: str) -> None:
+    name = unique("shop")
+    words = ("order", kind, name, "--agent", scenario.agent_id, "-p", "cpu=4")
+    done = shell.run(scenario.consumer, *words, "--timeout", "300ms", code=124)
+    assert f"{name}: New, create is queued" in done.stdout
+    assert "Timed out. The job continues; follow it with `mainstay watch " in done.stdout
+    done = shell.run(scenario.consumer, "watch", name, "--timeout", "300ms", code=124)
+    assert "Timed out." in done.stdout
+    shell.run(scenario.consumer, "watch", name, "--follow", "--timeout", "300ms", code=124)
+    with working_agent(scenario):
+        shell.run(scenario.consumer, "watch", name, "--timeout", "1m")
+    document = shell.run(scenario.consumer, "do", name, "delete", "--timeout", "300ms", "--json", code=124).stdout
+    assert json.loads(document)["lastJob"]["status"] == "Pending"
+    assert "argument --timeout: " in shell.run(scenario.consumer, "watch", name, "--timeout", "soon", code=2).stderr
+
+
+def test_a_value_from_a_file_loses_one_final_newline(
+    shell: Shell, scenario: Scenario, kind: str, tmp_path: Path
+) -> None:
+    for content, value in ((b"web:1\n", "web:1"), (b"web:1", "web:1"), (b"web:1\r\n", "web:1"), (b"a\n\n", "a\n")):
+        (tmp_path / "image").write_bytes(content)
+        made = order(shell, scenario, kind, "-p", "cpu=1", "-p", f"image=@{tmp_path / 'image'}")
+        assert made["properties"]["image"] == value
+
+
+def test_bytes_that_are_not_utf8_are_refused_by_name(shell: Shell, scenario: Scenario, kind: str) -> None:
+    refused = order(
+        shell, scenario, kind, "-p", "cpu=1", "-p", b"password=canary\xff".decode(errors="surrogateescape"), code=2
+    )
+    assert refused.stderr.endswith("mainstay: the value of password is not UTF-8 text\n")
+    assert "canary" not in refused.stderr
+    refused = shell.run(scenario.consumer, "show", b"shop\xff".decode(errors="surrogateescape"), code=2)
+    assert refused.stderr == "mainstay: an argument is not UTF-8 text\n"

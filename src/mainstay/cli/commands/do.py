@@ -1,7 +1,8 @@
 """Runs an action on a service: any action of its lifecycle, `update` with new properties, or `delete`.
 
 mainstay do shop stop; mainstay do shop update -p cpu=8; mainstay do shop delete
-SERVICE is a name, an id or an id prefix. Exit code: 0 success, 1 the job failed, 2 the request was refused."""
+SERVICE is a name, an id or an id prefix. Exit code: 0 success, 1 the job failed, 2 the request was refused, 124 the job
+did not finish within --timeout."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from mainstay.agent.client import ServerRefusal
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.remote.connection import connected, error_text, find_service
 from mainstay.cli.remote.connection_options import add_connection_options
-from mainstay.cli.remote.job_progress import follow_or_report
+from mainstay.cli.remote.job_progress import add_timeout_option, follow_or_report
 from mainstay.cli.remote.plan_options import (
     PLAN_SECONDS,
     add_forecast_options,
@@ -49,6 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wait", action=BooleanOptionalAction, default=True, help="wait until the job finishes (default)"
     )
+    add_timeout_option(parser)
     parser.add_argument("-v", "--verbose", action="store_true", help="in a plan, also show stable resources")
     add_connection_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -69,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise CommandRefused(text + _hint(refusal, service, arguments.action)) from refusal
         if is_forecast(arguments):
             return show_forecast(arguments, answer, members)
-        return follow_or_report(client, answer, arguments.action, wait=arguments.wait, as_json=arguments.json)
+        return follow_or_report(client, answer, arguments.action, arguments)
 
 
 def _check_options(arguments: argparse.Namespace) -> None:

@@ -2,7 +2,8 @@
 
 The service type determines how values are read; lists and objects are JSON or YAML, a reference accepts the name of a
 service. All faults are reported at once. An admin names the customer with --for.
-Exit code: 0 success, 1 the job failed, 2 the request was refused."""
+A name that a living service of the customer has is refused: --another orders a second service with the name.
+Exit code: 0 success, 1 the job failed, 2 the request was refused, 124 the job did not finish within --timeout."""
 
 from __future__ import annotations
 
@@ -20,10 +21,12 @@ from mainstay.cli.remote.connection import (
     find_named,
     find_type,
     list_items,
+    not_terminal,
     print_warning,
+    short_id,
 )
 from mainstay.cli.remote.connection_options import add_connection_options
-from mainstay.cli.remote.job_progress import follow_or_report
+from mainstay.cli.remote.job_progress import add_timeout_option, follow_or_report
 from mainstay.cli.remote.plan_options import (
     PLAN_SECONDS,
     add_forecast_options,
@@ -63,6 +66,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wait", action=BooleanOptionalAction, default=True, help="wait until the job finishes (default)"
     )
+    add_timeout_option(parser)
+    parser.add_argument("--another", action="store_true", help="order even if a service with this name exists")
     parser.add_argument(
         "--idempotency-key", metavar="KEY", help="repeat an order whose response was lost, without ordering twice"
     )
@@ -81,6 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
             "properties": read_properties(client, arguments, members),
             **_placement(client, arguments),
         }
+        _refuse_known_name(client, arguments, body)
         if arguments.plan_digest:
             body["planDigest"] = arguments.plan_digest
         try:
@@ -93,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
             ) from refusal
         if is_forecast(arguments):
             return show_forecast(arguments, answer, members)
-        return follow_or_report(client, answer, "create", wait=arguments.wait, as_json=arguments.json)
+        return follow_or_report(client, answer, "create", arguments)
 
 
 def _hint(refusal: ServerRefusal, name: str) -> str:
@@ -117,6 +123,30 @@ def _placement(client: Client, arguments: argparse.Namespace) -> dict[str, Any]:
     elif arguments.consumer:
         chosen["consumerId"] = _find_consumer(client, arguments.consumer)
     return chosen
+
+
+def _refuse_known_name(client: Client, arguments: argparse.Namespace, body: dict[str, Any]) -> None:
+    """The same command twice is more often a mistake than a wish. A repeated idempotency key orders only once."""
+    if arguments.another or arguments.idempotency_key:
+        return
+    consumer = body.get("consumerId") or _consumer_of(client, body)
+    if consumer is None:
+        return
+    query = {"name": arguments.name, "consumerId": consumer, "sort": "-createdAt"}
+    same = [each for each in list_items(client, "/services", query) if each["name"] == arguments.name]
+    living = not_terminal(client, same)
+    if living:
+        found = living[0]
+        raise CommandRefused(
+            f"service {arguments.name} exists already: {found['serviceType']['name']}, {found['status']}"
+            f" ({short_id(found['id'])}); change it with `mainstay do`, or order a second one with --another"
+        )
+
+
+def _consumer_of(client: Client, body: dict[str, Any]) -> str | None:
+    owner = client.get(f"/service-groups/{body['groupId']}" if "groupId" in body else "/tokens/me")
+    found: str | None = owner.get("consumerId") or owner.get("participantId")
+    return found
 
 
 def _find_consumer(client: Client, name: str) -> str:

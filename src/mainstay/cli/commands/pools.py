@@ -1,8 +1,9 @@
 """Lists pools and their usage; with a name, lists the values of a pool and the services that use them.
 
 `pools add POOL --type POOL-TYPE --agent AGENT --value VALUE` adds values for the services of an agent; each value is used
-by one service at a time: `mainstay pools add ports --type appPort --agent host1 --value 8100-8199`. It creates the pool set
-of the agent and the pool if they are missing. Agents may share a pool set."""
+by one service at a time: `mainstay pools add ports --type appPort --agent host1 --value 8100-8199`. A VALUE may be a range
+of whole numbers (8100-8199) or addresses (10.0.0.10-10.0.0.12), or a network (10.0.0.0/28: its host addresses). It creates
+the pool set of the agent and the pool if they are missing. Agents may share a pool set."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="VALUE",
         action="append",
         default=[],
-        help="add: a value, or a range of whole numbers FIRST-LAST",
+        help="add: a value, a range FIRST-LAST of whole numbers or addresses, or a network ADDRESS/LENGTH",
     )
     add_connection_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -113,20 +114,60 @@ def _add(client: Client, arguments: argparse.Namespace, name: str) -> Any:
 
 
 def _read_values(words: list[str]) -> list[int | str]:
-    """Parses values and ranges. Returns strings if any value is not a whole number."""
+    """Expands ranges and networks. Returns strings if any value is not a whole number."""
     found: list[int | str] = []
     for word in words:
-        first, last = (parse_count(part, 0, LARGEST_NUMBER) for part in word.partition("-")[::2])
-        if first is not None and last is not None:
-            if not 0 <= last - first < MAX_VALUES:
-                raise CommandRefused(f"--value {word} is not a range of 1 to {MAX_VALUES} numbers")
-            found += range(first, last + 1)
-        else:
-            number = parse_count(word, 0, LARGEST_NUMBER)
-            found.append(word if number is None else number)
-    if len(found) > MAX_VALUES:
-        raise CommandRefused(f"too many values: at most {MAX_VALUES} per command")
+        found += _expand(word)
+        if len(found) > MAX_VALUES:
+            raise CommandRefused(f"too many values: at most {MAX_VALUES} per command")
     return found if all(isinstance(value, int) for value in found) else [str(value) for value in found]
+
+
+def _expand(word: str) -> list[int | str]:
+    first, dash, last = word.partition("-")
+    low, high = (parse_count(part, 0, LARGEST_NUMBER) for part in (first, last))
+    if low is not None and high is not None:
+        return list(_bounded_range(word, low, high))
+    if dash and _is_address(first) and _is_address(last):
+        from ipaddress import ip_address
+
+        start, end = ip_address(first), ip_address(last)
+        if start.version != end.version:
+            raise CommandRefused(f"--value {word} mixes IPv4 and IPv6")
+        return [str(start + offset) for offset in _bounded_range(word, 0, int(end) - int(start))]
+    if "/" in word and _is_address(word.partition("/")[0]):
+        return _hosts_of(word)
+    return [word if low is None or dash else low]
+
+
+def _bounded_range(word: str, low: int, high: int) -> range:
+    if not 0 <= high - low < MAX_VALUES:
+        raise CommandRefused(f"--value {word} is not a range of 1 to {MAX_VALUES} values")
+    return range(low, high + 1)
+
+
+def _hosts_of(word: str) -> list[int | str]:
+    from ipaddress import ip_network
+    from itertools import islice
+
+    try:
+        network = ip_network(word)
+    except ValueError as error:
+        raise CommandRefused(f"--value {word} is not a network: {error}") from None
+    hosts: list[int | str] = [str(address) for address in islice(network.hosts(), MAX_VALUES + 1)]
+    if len(hosts) > MAX_VALUES:
+        raise CommandRefused(f"--value {word} has more than {MAX_VALUES} addresses; use a pool of type subnet")
+    return hosts
+
+
+def _is_address(text: str) -> bool:
+    from ipaddress import ip_address
+
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _create_set(client: Client, arguments: argparse.Namespace, agent: Mapping[str, Any]) -> str:

@@ -164,6 +164,18 @@ def translated_errors(client: Client) -> Iterator[None]:
             f"{error}\nCheck the address and the network, and that the server is running ({client.url}/healthz).",
             exit_code=EXIT_FAILED,
         ) from None
+    except UnicodeEncodeError:
+        # Not quoted: the value may be a secret.
+        raise CommandRefused(f"{_undecodable_argument()} is not UTF-8 text") from None
+
+
+def _undecodable_argument() -> str:
+    """The option or name before `=` of the argument with undecodable bytes, which Python keeps as surrogates."""
+    for word in sys.argv[1:]:
+        name, _, value = word.partition("=")
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            return f"the value of {name}"
+    return "an argument"
 
 
 def error_text(refusal: ServerRefusal, url: str, members: Members | None = None) -> str:

@@ -14,6 +14,7 @@ from mainstay.cli.views.tables import BAD, BOLD, GOOD, age, elapsed, progress_ba
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Mapping
     from typing import Any
 
@@ -25,6 +26,8 @@ RECONNECT_SECONDS = 120.0
 # Delay before the hint about an offline agent.
 HINT_SECONDS = 10.0
 BAR_WIDTH = 20
+# As of timeout(1).
+EXIT_TIMEOUT = 124
 AGENT_WORDS = {"New": "offline", "Disconnected": "offline", "Disabled": "disabled"}
 
 
@@ -73,20 +76,49 @@ class FollowResult:
 
     @property
     def exit_code(self) -> int:
+        if _is_active(self.job):
+            return EXIT_TIMEOUT
         return EXIT_FAILED if self.job is not None and self.job["status"] in ("Failed", "Cancelled") else 0
 
 
+def add_timeout_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--timeout",
+        metavar="DURATION",
+        type=_duration,
+        help=f"stop waiting after this time, such as 10m, with exit code {EXIT_TIMEOUT}; the job continues",
+    )
+
+
+def _duration(text: str) -> float:
+    from argparse import ArgumentTypeError
+
+    from mainstay.converge.value_kinds import Unfit, parse_duration
+
+    try:
+        return parse_duration(text)
+    except Unfit as error:
+        raise ArgumentTypeError(str(error)) from None
+
+
 def follow(
-    client: Client, service_id: str, *, run_id: str | None = None, quiet: bool = False, forever: bool = False
+    client: Client,
+    service_id: str,
+    *,
+    run_id: str | None = None,
+    quiet: bool = False,
+    forever: bool = False,
+    timeout_seconds: float | None = None,
 ) -> FollowResult:
     """Polls until the run has finished; without `run_id` until no job is active; with `forever` until Ctrl-C.
 
-    Ctrl-C does not affect the run."""
+    Neither Ctrl-C nor the timeout affects the run."""
     screen = ProgressOutput(quiet=quiet)
+    deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
     # Only this run: others may start more jobs after it.
     filters = {"serviceId": service_id} if run_id is None else {"runId": run_id}
     try:
-        return _poll(client, service_id, filters, screen, forever=forever)
+        return _poll(client, service_id, filters, screen, forever=forever, deadline=deadline)
     except KeyboardInterrupt:
         screen.clear()
         if not forever and not quiet:
@@ -97,7 +129,13 @@ def follow(
 
 
 def _poll(
-    client: Client, service_id: str, filters: Mapping[str, str], screen: ProgressOutput, *, forever: bool
+    client: Client,
+    service_id: str,
+    filters: Mapping[str, str],
+    screen: ProgressOutput,
+    *,
+    forever: bool,
+    deadline: float | None,
 ) -> FollowResult:
     pause = MIN_DELAY_SECONDS
     seen: object = None
@@ -113,6 +151,8 @@ def _poll(
             lost_at = lost_at or time.monotonic()
             if not forever and time.monotonic() - lost_at > RECONNECT_SECONDS:
                 raise
+            if deadline is not None and time.monotonic() >= deadline:
+                raise
             screen.update("the server is unreachable, retrying")
             time.sleep(MAX_DELAY_SECONDS)
             continue
@@ -125,6 +165,9 @@ def _poll(
             if job is None:
                 screen.print_line(_current_line(screen, found))
             return found
+        if deadline is not None and time.monotonic() >= deadline:
+            screen.print_line(_timeout_line(screen, found))
+            return found
         if job is None or not _is_agent_offline(found):
             waiting_since = time.monotonic()
         elif job["id"] not in hinted and time.monotonic() - waiting_since > HINT_SECONDS:
@@ -134,7 +177,14 @@ def _poll(
         state = (found.service["version"], None if job is None else (job["id"], job["status"], job["progress"]))
         pause = MIN_DELAY_SECONDS if state != seen else min(pause * 1.5, MAX_DELAY_SECONDS)
         seen = state
-        time.sleep(pause)
+        time.sleep(pause if deadline is None else max(0.0, min(pause, deadline - time.monotonic())))
+
+
+def _timeout_line(screen: ProgressOutput, found: FollowResult) -> str:
+    line = _current_line(screen, found)
+    if not _is_active(found.job):
+        return line
+    return f"{line}\n  Timed out. The job continues; follow it with `mainstay watch {short_id(found.service['id'])}`."
 
 
 def _read(client: Client, service_id: str, filters: Mapping[str, str]) -> FollowResult:
@@ -213,15 +263,16 @@ def _finished_line(palette: Palette, found: FollowResult) -> str:
     return f"{head} {palette.paint(status, BAD)}{duration}{reason}\n{details}"
 
 
-def follow_or_report(client: Client, service: Any, action: str, *, wait: bool, as_json: bool) -> int:
-    """Follows the job that a request started, or with `wait=False` prints that it is queued."""
+def follow_or_report(client: Client, service: Any, action: str, arguments: argparse.Namespace) -> int:
+    """Follows the job that a request started, or with --no-wait prints that it is queued."""
+    as_json = arguments.json
     job = service.get("activeJob")
     if job is not None and job["action"] != action:
         # The active job belongs to another request.
         job = None
-    if job is not None and wait:
+    if job is not None and arguments.wait:
         run_id = client.get(f"/jobs/{job['id']}")["runId"]
-        followed = follow(client, service["id"], run_id=run_id, quiet=as_json)
+        followed = follow(client, service["id"], run_id=run_id, quiet=as_json, timeout_seconds=arguments.timeout)
         if as_json:
             _print_outcome(followed)
         return followed.exit_code

@@ -29,7 +29,7 @@ def add_property_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="set one property; dotted names nest; VALUE - prompts without echo, @FILE reads a file; "
+        help="set one property; dotted names nest; VALUE - prompts without echo, @FILE reads a file without its final newline; "
         "-p @FILE sets many (YAML or JSON)",
     )
     group.add_argument(
@@ -95,7 +95,7 @@ def _read_value(name: str, raw: str) -> str:
         return prompt_secret(name)
     if raw.startswith("@@"):
         return raw[1:]
-    return read_text(raw[1:]) if raw.startswith("@") else raw
+    return without_last_newline(read_text(raw[1:])) if raw.startswith("@") else raw
 
 
 def _convert(client: Client, text: str, definition: Definition | None, name: str) -> Any:
