@@ -1,4 +1,4 @@
-"""The enrolment of the agent: address and token of its server, in a file that only its user can read."""
+"""The enrollment of the agent: address and token of its server, in a file that only its user can read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILE = "agent.json"
 
 
 class NotEnrolled(Exception):
-    """The enrolment is missing or unusable; the message names the way out."""
+    """The enrollment is missing or unusable; the message names the way out."""
 
 
 class Enrolment:
@@ -77,4 +77,4 @@ def read_enrolment(path: str) -> Enrolment:
     except OSError as error:
         raise NotEnrolled(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError):
-        raise NotEnrolled(f"{path} is not an enrolment; {way_out}") from None
+        raise NotEnrolled(f"{path} is not an enrollment; {way_out}") from None

@@ -1,4 +1,4 @@
-"""Runs one job on this host: fetches blueprint and secrets, makes one engine run, and returns what to report. Claiming
+"""Runs one job on this host: fetches blueprint and secrets, applies one manifest, and returns what to report. Claiming
 and delivering are in loop.py."""
 
 from __future__ import annotations

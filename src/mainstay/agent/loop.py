@@ -170,7 +170,7 @@ class AgentLoop:
     def release(self, service_id: str) -> None:
         with self._changed:
             self._holders.pop(service_id, None)
-            self.metrics.running_jobs = len(self._jobs)
+            self.metrics.jobs_at_work = len(self._jobs)
             self._changed.notify_all()
 
     # ---- polling and claiming ----

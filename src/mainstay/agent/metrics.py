@@ -17,7 +17,7 @@ class AgentMetrics:
         self._seconds = 0.0
         self._drift: dict[str, int] = dict.fromkeys(("InSync", "Drifted", "Repaired", "Unknown"), 0)
         self._answered_at: float | None = None
-        self.running_jobs = 0
+        self.jobs_at_work = 0
 
     def count_job(self, outcome: str, seconds: float) -> None:
         with self._lock:
@@ -44,7 +44,7 @@ class AgentMetrics:
             "# TYPE mainstay_agent_job_seconds_total counter",
             f"mainstay_agent_job_seconds_total {seconds:.6f}",
         ]
-        lines += ["# TYPE mainstay_agent_jobs_at_work gauge", f"mainstay_agent_jobs_at_work {self.running_jobs}"]
+        lines += ["# TYPE mainstay_agent_jobs_at_work gauge", f"mainstay_agent_jobs_at_work {self.jobs_at_work}"]
         lines += ["# TYPE mainstay_agent_drift_total counter"]
         lines += [f'mainstay_agent_drift_total{{found="{name}"}} {count}' for name, count in drift.items()]
         lines += ["# TYPE mainstay_agent_server_reachable gauge"]

@@ -59,7 +59,7 @@ class IdempotencyCheckingAgent(AgentLoop):
 
 
 def main() -> None:
-    """`python -m mainstay.blueprints.idempotency_check ENROLMENT ROOT`; runs until a signal arrives."""
+    """`python -m mainstay.blueprints.idempotency_check ENROLLMENT ROOT`; runs until a signal arrives."""
     config, root = sys.argv[1:]
     state = StateDirectory(state_path(os.environ))
     settings = AgentSettings(jobs=JOBS, lease_seconds=LEASE_SECONDS, drift_seconds=0)

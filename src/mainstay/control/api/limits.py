@@ -1,4 +1,4 @@
-"""Rate limits: a token bucket per key. Callers and enrolments have separate limits."""
+"""Rate limits: a token bucket per key. Callers and enrollments have separate limits."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ async def delete(work: UnitOfWork, agent: AgentRow) -> None:
 
 
 async def create_enrolment_code(work: UnitOfWork, agent: AgentRow) -> EnrolmentCode:
-    """Creates a code that enrols one program once. A newer code replaces it."""
+    """Creates a code that enrolls one program once. A newer code replaces it."""
     # Hexadecimal, because a leading minus would make it an option on a command line.
     code = EnrolmentCode(secrets.token_hex(16), work.now + CODE_LIFETIME)
     await store.add_code(work.tx, hash_token(code.code), agent.id, code.expires_at)

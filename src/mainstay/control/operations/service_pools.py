@@ -22,8 +22,8 @@ from mainstay.control.store.service_pools import (
     ServicePool,
     ServicePoolSet,
     ServicePoolValue,
-    allocated_ids,
     count_values,
+    holding_service_ids,
 )
 
 
@@ -140,7 +140,7 @@ async def change_pool(work: UnitOfWork, before: ServicePool, wanted: PoolChange)
 
 
 async def delete_pool(work: UnitOfWork, pool: ServicePool) -> None:
-    allocated = await allocated_ids(work.tx, pool.id)
+    allocated = await holding_service_ids(work.tx, pool.id)
     if allocated:
         raise Conflict(
             f"service pool {pool.id} has allocated values; delete the services that hold them first",

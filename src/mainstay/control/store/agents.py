@@ -1,4 +1,4 @@
-"""Agents: the programs of a provider that execute jobs, and the codes that enrol them."""
+"""Agents: the programs of a provider that execute jobs, and the codes that enroll them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def add_code(tx: Transaction, code_hash: str, agent_id: str, expires_at: d
 
 
 async def use_code(tx: Transaction, code_hash: str, now: datetime) -> str | None:
-    """The agent that the code enrols. The same statement deletes the code, so exactly one of many callers gets it."""
+    """The agent that the code enrolls. The same statement deletes the code, so exactly one of many callers gets it."""
     rows = await tx.fetch(
         "DELETE FROM enrolment_codes WHERE hash = :hash AND expires_at > :now RETURNING agent_id",
         hash=code_hash,

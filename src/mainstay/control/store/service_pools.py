@@ -92,10 +92,10 @@ def _address_bytes(number: int) -> bytes:
 async def range_holding(tx: Transaction, pool_id: str, number: int | None) -> tuple[int, int] | None:
     """The free range that contains this address; without an address, the lowest free range."""
     inside = "" if number is None else " AND first_address <= :address"
-    way = "ASC" if number is None else "DESC"
+    direction = "ASC" if number is None else "DESC"
     rows = await tx.fetch(
         "SELECT first_address, last_address FROM service_pool_ranges WHERE service_pool_id = :pool_id"
-        f"{inside} ORDER BY first_address {way} LIMIT 1",
+        f"{inside} ORDER BY first_address {direction} LIMIT 1",
         pool_id=pool_id,
         address=None if number is None else _address_bytes(number),
     )
@@ -148,7 +148,7 @@ async def count_values(tx: Transaction, pool_id: str) -> tuple[int, int]:
     return int(str(rows[0]["total"])), int(str(rows[0]["allocated"]))
 
 
-async def allocated_ids(tx: Transaction, pool_id: str) -> list[str]:
+async def holding_service_ids(tx: Transaction, pool_id: str) -> list[str]:
     """Some of the services that hold values of the pool."""
     rows = await tx.fetch(
         "SELECT DISTINCT service_id FROM service_pool_values"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from mainstay.converge.contract import StopFlag
     from mainstay.converge.host.files import Files
+    from mainstay.converge.host.host import Host
     from mainstay.converge.host.running_command import RunningCommand
 
 DEFAULT_SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -334,3 +335,14 @@ def find_program(files: Files, name: str, search: str, cwd: str) -> str:
         raise NotRunnable(f"command not found: {name} is part of a shell; use `provider: shell`")
     where = "" if "/" in name else f" in {search or 'an empty path'}"
     raise NotRunnable(f"command not found: {name}{where}")
+
+
+def missing_programs(host: Host, *names: str) -> str | None:
+    """Returns a message that names the missing programs, or None."""
+    missing = []
+    for name in names:
+        try:
+            find_program(host.files, name, host.environ.get("PATH", DEFAULT_SEARCH_PATH), "/")
+        except NotRunnable:
+            missing.append(name)
+    return f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not on PATH" if missing else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from mainstay.converge.contract import Failure, Stopped
 from mainstay.converge.host.clock import monotonic, sleep
-from mainstay.converge.host.commands import DEFAULT_SEARCH_PATH, NotRunnable, find_program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,17 +20,6 @@ ERROR_PREFIXES = ("E:", "Error:", "dpkg: error")
 KEEP_BYTES = 4 * 1024 * 1024
 # No prompts, and messages that do not depend on the user's locale.
 ENVIRONMENT = {"LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive", "APT_LISTCHANGES_FRONTEND": "none"}
-
-
-def missing_programs(host: Host, *names: str) -> str | None:
-    """Returns a message that names the missing programs, or None."""
-    missing = []
-    for name in names:
-        try:
-            find_program(host.files, name, host.environ.get("PATH", DEFAULT_SEARCH_PATH), "/")
-        except NotRunnable:
-            missing.append(name)
-    return f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not on PATH" if missing else None
 
 
 def query(host: Host, words: Sequence[str]) -> Finished:

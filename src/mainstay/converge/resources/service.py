@@ -121,12 +121,12 @@ class ServiceType(ResourceType):
             if reached:
                 return ()
             raise Missing(reason)
-        changes = (*self._phase_running(wanted, actual, refresh=refresh), *self._phase_enabled(wanted, actual))
+        changes = (*self._running_changes(wanted, actual, refresh=refresh), *self._enabled_changes(wanted, actual))
         for change in changes:
             self._refuse(wanted, actual, change)
         return changes
 
-    def _phase_running(self, wanted: Service, actual: ServiceState, *, refresh: bool) -> Iterator[Change]:
+    def _running_changes(self, wanted: Service, actual: ServiceState, *, refresh: bool) -> Iterator[Change]:
         problem = self._not_in_state(wanted, actual)
         if problem and wanted.ensure == STOPPED:
             yield Change(STOP, problem)
@@ -139,7 +139,7 @@ class ServiceType(ResourceType):
         elif refresh and wanted.ensure == RUNNING and wanted.on_refresh != IGNORE:
             yield Change(wanted.on_refresh, "a subscribed resource changed", refresh=True)
 
-    def _phase_enabled(self, wanted: Service, actual: ServiceState) -> Iterator[Change]:
+    def _enabled_changes(self, wanted: Service, actual: ServiceState) -> Iterator[Change]:
         problem = self._not_as_enabled(wanted, actual)
         if problem:
             yield Change(ENABLE if wanted.enable else DISABLE, problem)

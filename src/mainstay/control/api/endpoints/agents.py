@@ -1,4 +1,4 @@
-"""Agents: endpoints for their provider, for the agent itself, and for enrolment."""
+"""Agents: endpoints for their provider, for the agent itself, and for enrollment."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ ENDPOINTS = (
         path=f"{PATH}/{{id}}/enrolment-codes",
         act=_create_enrolment_code,
         access=("agent", "write"),
-        summary="Create a code that enrols one program as this agent, once, within 15 minutes",
+        summary="Create a code that enrolls one program as this agent, once, within 15 minutes",
         status=201,
         answer=EnrolmentCode,
         refusals=(404,),
@@ -72,7 +72,7 @@ ENDPOINTS = (
         path="/api/v1/enrol",
         act=_enrol,
         access=None,
-        summary="Exchange an enrolment code for the agent's token",
+        summary="Exchange an enrollment code for the agent's token",
         status=201,
         body=EnrolmentRequest,
         answer=Enrolled,

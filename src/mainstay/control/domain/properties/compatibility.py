@@ -23,11 +23,11 @@ def misfits(schema: PropertySchema, properties: Properties, context: EvaluationC
         return ()
     # Options of the provider are not checked, so any provider id will do.
     update_context = replace(context, operation=Operation.UPDATE, create_run=False, dry=True, provider_id="")
-    run = Evaluation(update_context, ASSUMED)
-    run.actor = None
-    run.own_references = find_own_references(schema, properties)
-    schema.root.admit(properties, run, "")
-    found = [fault for fault in run.faults if fault.message != UNKNOWN]
+    evaluation = Evaluation(update_context, ASSUMED)
+    evaluation.actor = None
+    evaluation.own_references = find_own_references(schema, properties)
+    schema.root.admit(properties, evaluation, "")
+    found = [fault for fault in evaluation.faults if fault.message != UNKNOWN]
     return (*found, *_missing(schema.members, properties, ""))
 
 

@@ -42,10 +42,10 @@ FOREIGN_REFERENCE = "a vault reference is accepted only at the path where it is 
 # The path of an array item; closures inside of items contain the path relative to the item.
 ITEM = "[]"
 
-# (value, run, outer path) → the value to store. The outer path is that of the enclosing array item, or empty; it
+# (value, evaluation, outer path) → the value to store. The outer path is that of the enclosing array item, or empty; it
 # precedes the path in the closure.
 Admit = Callable[[object, Evaluation, str], object]
-# (run, outer path, the object being built): called if no value was given.
+# (evaluation, outer path, the object being built): called if no value was given.
 Absent = Callable[[Evaluation, str, Properties], None]
 AdmitMembers = Callable[[Properties, Evaluation, str], Properties]
 
@@ -98,9 +98,9 @@ def _compile_property(declared: PropertyDeclaration, path: str) -> Node:
 
 def faults_of_default(declared: PropertyDeclaration) -> list[PathFault]:
     """A default must pass its own type and validators. Lookups happen only when the default is used."""
-    run = _schema_evaluation()
-    _compile_property(declared, "").admit(declared.default, run, locate(declared.definition_path, "default"))
-    return run.faults
+    evaluation = _schema_evaluation()
+    _compile_property(declared, "").admit(declared.default, evaluation, locate(declared.definition_path, "default"))
+    return evaluation.faults
 
 
 def _schema_evaluation() -> Evaluation:
@@ -114,18 +114,18 @@ def _schema_evaluation() -> Evaluation:
         # The provider is not known yet; any id satisfies rules that need one.
         provider_id="",
     )
-    run = Evaluation(context, None)
-    run.actor = None
-    return run
+    evaluation = Evaluation(context, None)
+    evaluation.actor = None
+    return evaluation
 
 
-def refuse_unauthorized(declared: PropertyDeclaration, run: Evaluation, path: str) -> bool:
+def refuse_unauthorized(declared: PropertyDeclaration, evaluation: Evaluation, path: str) -> bool:
     """Records the refusal of every authorizer at this path. Returns whether there is one."""
     found = False
     for authorize in declared.authorizations:
-        message = authorize(run.context)
+        message = authorize(evaluation.context)
         if message is not None:
-            run.refuse(path, f"{path}: {message}")
+            evaluation.refuse(path, f"{path}: {message}")
             found = True
     return found
 
@@ -133,31 +133,31 @@ def refuse_unauthorized(declared: PropertyDeclaration, run: Evaluation, path: st
 def _members(nodes: dict[str, Node], path: str) -> AdmitMembers:
     names = frozenset(nodes)
 
-    def admit_members(given: Properties, run: Evaluation, outer: str) -> Properties:
-        refuse_unknown(given, names, run, outer + path)
+    def admit_members(given: Properties, evaluation: Evaluation, outer: str) -> Properties:
+        refuse_unknown(given, names, evaluation, outer + path)
         out: Properties = {}
         for name, node in nodes.items():
             value = given.get(name)
             if value is not None:
-                out[name] = _admit_authorized(node, value, run, outer)
+                out[name] = _admit_authorized(node, value, evaluation, outer)
             elif node.absent is not None:
-                node.absent(run, outer, out)
+                node.absent(evaluation, outer, out)
         return out
 
     return admit_members
 
 
-def _admit_authorized(node: Node, value: object, run: Evaluation, outer: str) -> object:
+def _admit_authorized(node: Node, value: object, evaluation: Evaluation, outer: str) -> object:
     """Applies the authorizers first, except to a value of the schema itself: its actor is None."""
-    if run.actor is not None and refuse_unauthorized(node.declared, run, outer + node.path):
+    if evaluation.actor is not None and refuse_unauthorized(node.declared, evaluation, outer + node.path):
         return Unknown.COUNTED
-    return node.admit(value, run, outer)
+    return node.admit(value, evaluation, outer)
 
 
-def refuse_unknown(given: Properties, names: frozenset[str], run: Evaluation, path: str) -> None:
+def refuse_unknown(given: Properties, names: frozenset[str], evaluation: Evaluation, path: str) -> None:
     for name in given:
         if name not in names:
-            run.refuse(locate(path, name), UNKNOWN)
+            evaluation.refuse(locate(path, name), UNKNOWN)
 
 
 def _typed(declared: PropertyDeclaration, path: str, members: Members | None, items: Node | None) -> Admit:
@@ -175,15 +175,15 @@ def _typed(declared: PropertyDeclaration, path: str, members: Members | None, it
             return _scalars(kind, path, checks)
 
 
-def run_checks(checks: tuple[Check, ...], value: object, run: Evaluation, path: str) -> None:
+def run_checks(checks: tuple[Check, ...], value: object, evaluation: Evaluation, path: str) -> None:
     for check in checks:
-        message = check(value, run)
+        message = check(value, evaluation)
         if message is not None:
-            run.refuse(path, message)
+            evaluation.refuse(path, message)
 
 
-def _refuse_type(value: object, run: Evaluation, path: str, expected: str) -> Unknown:
-    return run.refuse(path, f"expected {expected}, got {type_name(value)}")
+def _refuse_type(value: object, evaluation: Evaluation, path: str, expected: str) -> Unknown:
+    return evaluation.refuse(path, f"expected {expected}, got {type_name(value)}")
 
 
 _SCALARS: dict[PropertyType, Callable[[object], bool]] = {
@@ -198,13 +198,13 @@ def _scalars(kind: PropertyType, path: str, checks: tuple[Check, ...]) -> Admit:
     has_type = _SCALARS[kind]
     is_whole = kind is PropertyType.INTEGER
 
-    def admit(value: object, run: Evaluation, outer: str) -> object:
+    def admit(value: object, evaluation: Evaluation, outer: str) -> object:
         if not has_type(value):
-            return _refuse_type(value, run, outer + path, kind)
+            return _refuse_type(value, evaluation, outer + path, kind)
         if is_whole:
             value = whole(value)  # type: ignore[arg-type]
         if checks:
-            run_checks(checks, value, run, outer + path)
+            run_checks(checks, value, evaluation, outer + path)
         return value
 
     return admit
@@ -221,87 +221,87 @@ def _free_form(kind: PropertyType, path: str, checks: tuple[Check, ...]) -> Admi
     """A value without declared members: it only has to be JSON within the bounds."""
     wanted = _FREE_FORM[kind]
 
-    def admit(value: object, run: Evaluation, outer: str) -> object:
+    def admit(value: object, evaluation: Evaluation, outer: str) -> object:
         if not isinstance(value, wanted):
-            return _refuse_type(value, run, outer + path, kind)
+            return _refuse_type(value, evaluation, outer + path, kind)
         problem = json_problem(value)
         if problem is not None:
-            return run.refuse(outer + path, f"expected {kind}, got {problem}")
-        run_checks(checks, value, run, outer + path)
+            return evaluation.refuse(outer + path, f"expected {kind}, got {problem}")
+        run_checks(checks, value, evaluation, outer + path)
         return value
 
     return admit
 
 
 def _objects(members: Members, checks: tuple[Check, ...]) -> Admit:
-    def admit(value: object, run: Evaluation, outer: str) -> object:
+    def admit(value: object, evaluation: Evaluation, outer: str) -> object:
         path = outer + members.path
         if type(value) is not dict:
-            return _refuse_type(value, run, path, "object")
-        before = len(run.faults)
-        out = members.admit(value, run, outer)
-        if len(run.faults) == before:
-            run_checks(checks, out, run, path)
+            return _refuse_type(value, evaluation, path, "object")
+        before = len(evaluation.faults)
+        out = members.admit(value, evaluation, outer)
+        if len(evaluation.faults) == before:
+            run_checks(checks, out, evaluation, path)
         return out
 
     return admit
 
 
 def _arrays(items: Node, own_path: str, checks: tuple[Check, ...]) -> Admit:
-    def admit(value: object, run: Evaluation, outer: str) -> object:
+    def admit(value: object, evaluation: Evaluation, outer: str) -> object:
         path = outer + own_path
         if type(value) is not list:
-            return _refuse_type(value, run, path, "array")
-        before = len(run.faults)
+            return _refuse_type(value, evaluation, path, "array")
+        before = len(evaluation.faults)
         # Authorizers depend on the request and not on the value, so one result is valid for all items.
-        is_refused = any(authorize(run.context) is not None for authorize in items.declared.authorizations)
+        is_refused = any(authorize(evaluation.context) is not None for authorize in items.declared.authorizations)
         admit_item = partial(_admit_authorized, items) if is_refused else items.admit
-        out = [admit_item(item, run, f"{path}[{index}]") for index, item in enumerate(value)]
+        out = [admit_item(item, evaluation, f"{path}[{index}]") for index, item in enumerate(value)]
         # A check of the whole array would only repeat the faults of its items.
-        if len(run.faults) == before:
-            run_checks(checks, out, run, path)
+        if len(evaluation.faults) == before:
+            run_checks(checks, out, evaluation, path)
         return out
 
     return admit
 
 
 def _uuids(path: str, checks: tuple[Check, ...]) -> Admit:
-    def admit(value: object, run: Evaluation, outer: str) -> object:
+    def admit(value: object, evaluation: Evaluation, outer: str) -> object:
         if type(value) is not str:
-            return _refuse_type(value, run, outer + path, "string")
+            return _refuse_type(value, evaluation, outer + path, "string")
         if not is_uuid(value):
-            return run.refuse(outer + path, "invalid uuid format")
-        run_checks(checks, value, run, outer + path)
+            return evaluation.refuse(outer + path, "invalid uuid format")
+        run_checks(checks, value, evaluation, outer + path)
         return value
 
     return admit
 
 
 def _references(path: str, checks: tuple[Check, ...]) -> Admit:
-    def admit(value: object, run: Evaluation, outer: str) -> object:
+    def admit(value: object, evaluation: Evaluation, outer: str) -> object:
         if type(value) is not str:
-            return _refuse_type(value, run, outer + path, "string")
+            return _refuse_type(value, evaluation, outer + path, "string")
         if not is_uuid(value):
-            return run.refuse(outer + path, "invalid service ID format")
+            return evaluation.refuse(outer + path, "invalid service ID format")
         service_id = value.lower()
-        if service_id == run.context.service_id or run.service(service_id) is None:
-            return run.refuse(outer + path, "referenced service does not exist")
-        run_checks(checks, value, run, outer + path)
+        if service_id == evaluation.context.service_id or evaluation.service(service_id) is None:
+            return evaluation.refuse(outer + path, "referenced service does not exist")
+        run_checks(checks, value, evaluation, outer + path)
         return value
 
     return admit
 
 
 def _sealing(admit_plain: Admit, kind: SecretKind, schema_path: str, path: str) -> Admit:
-    def admit(value: object, run: Evaluation, outer: str) -> object:
+    def admit(value: object, evaluation: Evaluation, outer: str) -> object:
         if type(value) is str and value.startswith(VAULT_PREFIX):
-            if value in run.own_references.get(schema_path, ()):
+            if value in evaluation.own_references.get(schema_path, ()):
                 return value
-            return run.refuse(outer + path, FOREIGN_REFERENCE)
-        admitted = admit_plain(value, run, outer)
+            return evaluation.refuse(outer + path, FOREIGN_REFERENCE)
+        admitted = admit_plain(value, evaluation, outer)
         if isinstance(admitted, Unknown):
             return admitted
-        return run.seal(SecretSlot(outer + path, schema_path, kind, RevealedSecret(admitted)))
+        return evaluation.seal(SecretSlot(outer + path, schema_path, kind, RevealedSecret(admitted)))
 
     return admit
 
@@ -309,15 +309,15 @@ def _sealing(admit_plain: Admit, kind: SecretKind, schema_path: str, path: str) 
 def _claiming(admit_value: Admit, generate: Generate, path: str) -> Admit:
     """The generator also gets a given value: a value that a user chooses must be allocated from the pool."""
 
-    def admit(value: object, run: Evaluation, outer: str) -> object:
-        before = len(run.faults)
-        admitted = admit_value(value, run, outer)
-        if len(run.faults) > before or isinstance(admitted, SecretSlot):
+    def admit(value: object, evaluation: Evaluation, outer: str) -> object:
+        before = len(evaluation.faults)
+        admitted = admit_value(value, evaluation, outer)
+        if len(evaluation.faults) > before or isinstance(admitted, SecretSlot):
             return admitted
         try:
-            return generate(outer + path, admitted, run)
+            return generate(outer + path, admitted, evaluation)
         except GenerationFailed as failure:
-            return run.refuse(outer + path, str(failure))
+            return evaluation.refuse(outer + path, str(failure))
 
     return admit
 
@@ -325,29 +325,29 @@ def _claiming(admit_value: Admit, generate: Generate, path: str) -> Admit:
 def _generating(name: str, generate: Generate, own_path: str, admit: Admit) -> Absent:
     """Generates a missing value, which must pass the type and validators like a given one."""
 
-    def make(run: Evaluation, outer: str, out: Properties) -> None:
+    def make(evaluation: Evaluation, outer: str, out: Properties) -> None:
         path = outer + own_path
         try:
-            value = generate(path, None, run)
+            value = generate(path, None, evaluation)
         except GenerationFailed as failure:
-            run.refuse(path, str(failure))
+            evaluation.refuse(path, str(failure))
             return
         if isinstance(value, Unknown):
             out[name] = value
-            run.count(out, name)
+            evaluation.count(out, name)
         elif value is not None:
-            run.sources[path] = ValueSource.GENERATED
-            out[name] = _admit_unauthorized(admit, value, run, outer)
+            evaluation.sources[path] = ValueSource.GENERATED
+            out[name] = _admit_unauthorized(admit, value, evaluation, outer)
 
     return make
 
 
-def _admit_unauthorized(admit: Admit, value: object, run: Evaluation, outer: str) -> object:
-    actor, run.actor = run.actor, None
+def _admit_unauthorized(admit: Admit, value: object, evaluation: Evaluation, outer: str) -> object:
+    actor, evaluation.actor = evaluation.actor, None
     try:
-        return admit(value, run, outer)
+        return admit(value, evaluation, outer)
     finally:
-        run.actor = actor
+        evaluation.actor = actor
 
 
 def _absent(declared: PropertyDeclaration, path: str, admit: Admit, make: Absent | None) -> Absent | None:
@@ -356,17 +356,17 @@ def _absent(declared: PropertyDeclaration, path: str, admit: Admit, make: Absent
     if make is not None or not declared.required:
         return make
 
-    def require(run: Evaluation, outer: str, _out: Properties) -> None:
-        if _is_required_in_new(declared, run.context):
-            run.refuse(outer + path, MISSING)
+    def require(evaluation: Evaluation, outer: str, _out: Properties) -> None:
+        if _is_required_in_new(declared, evaluation.context):
+            evaluation.refuse(outer + path, MISSING)
 
     return require
 
 
 def _default(declared: PropertyDeclaration, path: str, admit: Admit) -> Absent:
-    def use_default(run: Evaluation, outer: str, out: Properties) -> None:
-        run.sources[outer + path] = ValueSource.DEFAULT
-        out[declared.name] = _admit_unauthorized(admit, declared.default, run, outer)
+    def use_default(evaluation: Evaluation, outer: str, out: Properties) -> None:
+        evaluation.sources[outer + path] = ValueSource.DEFAULT
+        out[declared.name] = _admit_unauthorized(admit, declared.default, evaluation, outer)
 
     return use_default
 

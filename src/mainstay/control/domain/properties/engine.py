@@ -53,39 +53,39 @@ def decide(
     """`given` are the properties of the request, `stored` those of the service. `stored` None: a creation."""
     if type(given) is not dict:
         return Rejected((PathFault("", f"expected object, got {type_name(given)}"),))
-    run = Evaluation(context, answers)
+    evaluation = Evaluation(context, answers)
     before = stored or {}
     if schema.members is None:
-        properties = _merge_free_form(given, before, run)
+        properties = _merge_free_form(given, before, evaluation)
     elif context.operation is Operation.CREATE:
-        properties = schema.root.admit(given, run, "")
+        properties = schema.root.admit(given, evaluation, "")
     else:
         if json_problem(given) is not None:
             given = {name: comparable(value) for name, value in given.items()}
-        run.own_references = find_own_references(schema, before)
-        properties = revise_root(schema.root, given, before, run)
-    if run.asked is not None:
-        return run.asked.questions()
+        evaluation.own_references = find_own_references(schema, before)
+        properties = revise_root(schema.root, given, before, evaluation)
+    if evaluation.asked is not None:
+        return evaluation.asked.questions()
     for comparison in schema.comparisons:
-        run.faults += comparison.compare(properties)
-    if run.faults:
-        return Rejected(tuple(run.faults))
-    return _accept(schema, properties, before, run)
+        evaluation.faults += comparison.compare(properties)
+    if evaluation.faults:
+        return Rejected(tuple(evaluation.faults))
+    return _accept(schema, properties, before, evaluation)
 
 
-def _accept(schema: PropertySchema, properties: Properties, before: Properties, run: Evaluation) -> Accepted:
-    for container, name in run.counted:
+def _accept(schema: PropertySchema, properties: Properties, before: Properties, evaluation: Evaluation) -> Accepted:
+    for container, name in evaluation.counted:
         if isinstance(container.get(name), Unknown):
             del container[name]
     return Accepted(
         properties,
-        run.context.operation is Operation.CREATE or bool(run.secrets) or not equal(properties, before),
-        tuple(run.secrets),
+        evaluation.context.operation is Operation.CREATE or bool(evaluation.secrets) or not equal(properties, before),
+        tuple(evaluation.secrets),
         _retired(schema, properties, before) if before and schema.has_secrets else (),
-        tuple(run.takes),
+        tuple(evaluation.takes),
         _released(schema, properties, before) if before and schema.has_pools else (),
         references_in(schema, properties) if schema.has_references else (),
-        run.sources,
+        evaluation.sources,
     )
 
 
@@ -103,11 +103,11 @@ def _released(schema: PropertySchema, properties: Properties, before: Properties
     )
 
 
-def _merge_free_form(given: Properties, before: Properties, run: Evaluation) -> Properties:
+def _merge_free_form(given: Properties, before: Properties, evaluation: Evaluation) -> Properties:
     """Without a schema every name is an optional property with any JSON value, and every actor may set it."""
     problem = json_problem(given)
     if problem is not None:
-        run.refuse("", f"expected object, got {problem}")
+        evaluation.refuse("", f"expected object, got {problem}")
         return before
     merged = {**before, **given}
     return {name: value for name, value in merged.items() if value is not None}

@@ -15,29 +15,29 @@ SOURCES = {"input": Actor.USER, "agent": Actor.AGENT, "system": Actor.SYSTEM}
 UPDATABLE = ("always", "never", "statuses")
 
 
-def immutable(definition: Properties, path: str, faults: list[PathFault], *, written: bool) -> bool:
+def immutable(definition: Properties, path: str, faults: list[PathFault], *, declared: bool) -> bool:
     updatable = definition.get("updatable")
     if updatable is None:
-        return written
+        return declared
     if updatable not in UPDATABLE:
         faults.append(PathFault(locate(path, "updatable"), f"updatable must be one of: {', '.join(UPDATABLE)}"))
-        return written
+        return declared
     never = updatable == "never"
-    if type(definition.get("immutable")) is bool and written != never:
+    if type(definition.get("immutable")) is bool and declared != never:
         faults.append(PathFault(locate(path, "updatable"), f"updatable '{updatable}' contradicts immutable"))
     return never
 
 
 def permissions(
-    definition: Properties, written: Iterable[Permission], path: str, faults: list[PathFault]
+    definition: Properties, declared: Iterable[Permission], path: str, faults: list[PathFault]
 ) -> tuple[Permission, ...]:
     """The permissions that the old keys add to the declared authorizers. Equal declarations are allowed."""
-    written = tuple(written)
-    return (*_of_actors(definition, written, path, faults), *_of_states(definition, written, path, faults))
+    declared = tuple(declared)
+    return (*_of_actors(definition, declared, path, faults), *_of_states(definition, declared, path, faults))
 
 
 def _of_actors(
-    definition: Properties, written: tuple[Permission, ...], path: str, faults: list[PathFault]
+    definition: Properties, declared: tuple[Permission, ...], path: str, faults: list[PathFault]
 ) -> list[Permission]:
     wanted: dict[str, Actor] = {}
     source = definition.get("source")
@@ -48,7 +48,7 @@ def _of_actors(
             faults.append(PathFault(locate(path, "source"), f"source must be one of: {', '.join(SOURCES)}"))
     if definition.get("servicePoolType") is not None:
         wanted["servicePoolType"] = Actor.SYSTEM
-    actors = next((permission.actors for permission in written if permission.actors is not None), None)
+    actors = next((permission.actors for permission in declared if permission.actors is not None), None)
     for key, actor in wanted.items():
         if actors is not None and actors != (actor,):
             faults.append(
@@ -56,13 +56,13 @@ def _of_actors(
             )
         else:
             actors = (actor,)
-    if not wanted or actors is None or any(permission.actors is not None for permission in written):
+    if not wanted or actors is None or any(permission.actors is not None for permission in declared):
         return []
     return [permit(actors)]
 
 
 def _of_states(
-    definition: Properties, written: tuple[Permission, ...], path: str, faults: list[PathFault]
+    definition: Properties, declared: tuple[Permission, ...], path: str, faults: list[PathFault]
 ) -> list[Permission]:
     states = definition.get("updatableIn")
     if definition.get("updatable") != "statuses":
@@ -78,7 +78,7 @@ def _of_states(
             )
         )
         return []
-    for other in written:
+    for other in declared:
         if other.states is not None and set(other.states) != set(permission.states or ()):
             faults.append(PathFault(locate(path, "updatableIn"), "updatableIn contradicts the state authorizer"))
         if other.states is not None:
@@ -88,13 +88,13 @@ def _of_states(
 
 def generator(definition: Properties, path: str, faults: list[PathFault]) -> tuple[object, str] | None:
     """The generator and its path for faults. None: there is none."""
-    written = definition.get("generator")
+    declared = definition.get("generator")
     pool_type = definition.get("servicePoolType")
     if pool_type is None:
-        return None if written is None else (written, locate(path, "generator"))
+        return None if declared is None else (declared, locate(path, "generator"))
     translated = {"type": "pool", "config": {"poolType": pool_type}}
-    if written is None:
+    if declared is None:
         return translated, locate(path, "servicePoolType")
-    if written != translated:
+    if declared != translated:
         faults.append(PathFault(locate(path, "servicePoolType"), "servicePoolType contradicts generator"))
-    return written, locate(path, "generator")
+    return declared, locate(path, "generator")

@@ -231,7 +231,7 @@ class _Reader:
 
     def read_immutable(self, definition: Properties, path: str) -> bool:
         written = self.read_flag(definition, "immutable", path)
-        return old_keys.immutable(definition, path, self.faults, written=written)
+        return old_keys.immutable(definition, path, self.faults, declared=written)
 
     def read_secret(self, definition: Properties, declared: PropertyType, path: str) -> SecretKind | None:
         config = definition.get("secret")

@@ -20,11 +20,13 @@ from mainstay.control.domain.values import Properties, canonical, equal, json_pr
 from mainstay.foundation.vault import VAULT_PREFIX
 
 
-def revise_root(root: Members, given: Properties, stored: Properties, run: Evaluation) -> Properties:
+def revise_root(root: Members, given: Properties, stored: Properties, evaluation: Evaluation) -> Properties:
     # An update without changes requires and generates nothing; a report must still contain the agent's properties.
-    if run.context.operation is Operation.UPDATE and not _changes_members(root, given, stored, run, "", merge=True):
+    if evaluation.context.operation is Operation.UPDATE and not _changes_members(
+        root, given, stored, evaluation, "", merge=True
+    ):
         return stored
-    return _revise_members(root, given, stored, run, "", merge=True)
+    return _revise_members(root, given, stored, evaluation, "", merge=True)
 
 
 def find_own_references(schema: PropertySchema, stored: Properties) -> dict[str, set[str]]:
@@ -35,23 +37,25 @@ def find_own_references(schema: PropertySchema, stored: Properties) -> dict[str,
 
 
 def _revise_members(
-    members: Members, given: Properties, stored: Properties, run: Evaluation, outer: str, *, merge: bool
+    members: Members, given: Properties, stored: Properties, evaluation: Evaluation, outer: str, *, merge: bool
 ) -> Properties:
     """With `merge`, members that were not given are kept; without, the object replaces the old one, as in arrays."""
     names = members.names
     if not given.keys() <= names:
         left_over = {name for name in given if merge and _is_left_over(name, given, stored, names)}
-        refuse_unknown(given, names | left_over, run, outer + members.path)
+        refuse_unknown(given, names | left_over, evaluation, outer + members.path)
     # Properties of an older schema stay until they are removed.
     out: Properties = {name: value for name, value in stored.items() if name not in names} if merge else {}
     for name, member in members.nodes.items():
         value, old = given.get(name), stored.get(name)
         if merge and name not in given:
-            _keep(member, old, run, outer, out)
+            _keep(member, old, evaluation, outer, out)
         elif not merge and value is None and old is None and member.declared.default is not None:
-            member.absent(run, outer, out)  # type: ignore[misc]  # (a default always has its closure)
+            member.absent(evaluation, outer, out)  # type: ignore[misc]  # (a default always has its closure)
         else:
-            _revise_member(member, _wanted_value(member, value, old, merge=merge), old, run, outer, out, merge=merge)
+            _revise_member(
+                member, _wanted_value(member, value, old, merge=merge), old, evaluation, outer, out, merge=merge
+            )
     return out
 
 
@@ -68,30 +72,30 @@ def _wanted_value(node: Node, value: object, old: object, *, merge: bool) -> obj
     return node.declared.default if node.make is None else old
 
 
-def _keep(node: Node, old: object, run: Evaluation, outer: str, out: Properties) -> None:
+def _keep(node: Node, old: object, evaluation: Evaluation, outer: str, out: Properties) -> None:
     if old is None:
-        _leave_unset(node, run, outer, out)
+        _leave_unset(node, evaluation, outer, out)
     else:
-        out[node.declared.name] = _kept(node, old, run, outer)
+        out[node.declared.name] = _kept(node, old, evaluation, outer)
 
 
-def _kept(node: Node, old: object, run: Evaluation, outer: str) -> object:
+def _kept(node: Node, old: object, evaluation: Evaluation, outer: str) -> object:
     """A stored value that does not change. The last step requires the agent's properties inside of it."""
-    if run.context.last_step:
+    if evaluation.context.last_step:
         if node.members is not None and isinstance(old, dict):
-            return _revise_members(node.members, {}, old, run, outer, merge=True)
+            return _revise_members(node.members, {}, old, evaluation, outer, merge=True)
         if node.items is not None and isinstance(old, list):
             path = outer + node.path
-            return [_kept(node.items, item, run, f"{path}[{index}]") for index, item in enumerate(old)]
+            return [_kept(node.items, item, evaluation, f"{path}[{index}]") for index, item in enumerate(old)]
     return old
 
 
-def _leave_unset(node: Node, run: Evaluation, outer: str, out: Properties) -> None:
+def _leave_unset(node: Node, evaluation: Evaluation, outer: str, out: Properties) -> None:
     declared = node.declared
-    if node.make is not None and run.context.operation is Operation.UPDATE:
-        node.make(run, outer, out)
-    elif declared.required and _is_still_required(declared, run.context):
-        run.refuse(outer + node.path, MISSING)
+    if node.make is not None and evaluation.context.operation is Operation.UPDATE:
+        node.make(evaluation, outer, out)
+    elif declared.required and _is_still_required(declared, evaluation.context):
+        evaluation.refuse(outer + node.path, MISSING)
 
 
 def _is_still_required(declared: PropertyDeclaration, context: EvaluationContext) -> bool:
@@ -103,51 +107,51 @@ def _is_still_required(declared: PropertyDeclaration, context: EvaluationContext
 
 
 def _revise_member(
-    node: Node, value: object, old: object, run: Evaluation, outer: str, out: Properties, *, merge: bool
+    node: Node, value: object, old: object, evaluation: Evaluation, outer: str, out: Properties, *, merge: bool
 ) -> None:
     declared = node.declared
     name = declared.name
     if old is None:
-        _set_first(node, value, run, outer, out)
+        _set_first(node, value, evaluation, outer, out)
         return
     path = outer + node.path
-    if not _changes(node, value, old, run, outer, merge=merge):
-        out[name] = _kept(node, old, run, outer)
+    if not _changes(node, value, old, evaluation, outer, merge=merge):
+        out[name] = _kept(node, old, evaluation, outer)
         return
-    if refuse_unauthorized(declared, run, path):
+    if refuse_unauthorized(declared, evaluation, path):
         out[name] = Unknown.COUNTED
         return
-    if declared.immutable and _breaks_immutable(node, value, old, run, outer, merge=merge):
-        out[name] = run.refuse(path, f"{path}: {IMMUTABLE}")
+    if declared.immutable and _breaks_immutable(node, value, old, evaluation, outer, merge=merge):
+        out[name] = evaluation.refuse(path, f"{path}: {IMMUTABLE}")
         return
     if value is None:
-        _clear(node, old, run, outer, out)
+        _clear(node, old, evaluation, outer, out)
     else:
-        out[name] = _replace(node, value, old, run, outer, merge=merge)
+        out[name] = _replace(node, value, old, evaluation, outer, merge=merge)
 
 
-def _set_first(node: Node, value: object, run: Evaluation, outer: str, out: Properties) -> None:
+def _set_first(node: Node, value: object, evaluation: Evaluation, outer: str, out: Properties) -> None:
     declared = node.declared
     if value is None:
-        _leave_unset(node, run, outer, out)
-    elif refuse_unauthorized(declared, run, outer + node.path):
+        _leave_unset(node, evaluation, outer, out)
+    elif refuse_unauthorized(declared, evaluation, outer + node.path):
         out[declared.name] = Unknown.COUNTED
     else:
-        out[declared.name] = node.admit(value, run, outer)
+        out[declared.name] = node.admit(value, evaluation, outer)
 
 
-def _clear(node: Node, old: object, run: Evaluation, outer: str, out: Properties) -> None:
+def _clear(node: Node, old: object, evaluation: Evaluation, outer: str, out: Properties) -> None:
     declared = node.declared
     if node.make is not None:
         # A generated value cannot be empty: clearing it generates another.
-        node.make(run, outer, out)
+        node.make(evaluation, outer, out)
     elif declared.required and declared.secret is not SecretKind.EPHEMERAL:
-        out[declared.name] = run.refuse(outer + node.path, MISSING)
+        out[declared.name] = evaluation.refuse(outer + node.path, MISSING)
     else:
-        _authorize_removal(node, old, run, outer)
+        _authorize_removal(node, old, evaluation, outer)
 
 
-def _authorize_removal(node: Node, old: object, run: Evaluation, outer: str) -> None:
+def _authorize_removal(node: Node, old: object, evaluation: Evaluation, outer: str) -> None:
     """Removing an object removes its members, so the rules of every member that is set must allow it."""
     if node.members is None or not isinstance(old, dict):
         return
@@ -156,21 +160,21 @@ def _authorize_removal(node: Node, old: object, run: Evaluation, outer: str) -> 
             continue
         declared = member.declared
         path = outer + member.path
-        if refuse_unauthorized(declared, run, path):
+        if refuse_unauthorized(declared, evaluation, path):
             continue
         if declared.immutable:
-            run.refuse(path, f"{path}: {IMMUTABLE}")
+            evaluation.refuse(path, f"{path}: {IMMUTABLE}")
         else:
-            _authorize_removal(member, old[name], run, outer)
+            _authorize_removal(member, old[name], evaluation, outer)
 
 
-def _replace(node: Node, value: object, old: object, run: Evaluation, outer: str, *, merge: bool) -> object:
+def _replace(node: Node, value: object, old: object, evaluation: Evaluation, outer: str, *, merge: bool) -> object:
     declared = node.declared
     if node.members is not None and isinstance(value, dict) and isinstance(old, dict):
-        before = len(run.faults)
-        merged = _revise_members(node.members, value, old, run, outer, merge=merge)
-        if len(run.faults) == before:
-            run_checks(declared.checks, merged, run, outer + node.path)
+        before = len(evaluation.faults)
+        merged = _revise_members(node.members, value, old, evaluation, outer, merge=merge)
+        if len(evaluation.faults) == before:
+            run_checks(declared.checks, merged, evaluation, outer + node.path)
         return merged
     if (
         node.items is not None
@@ -178,34 +182,34 @@ def _replace(node: Node, value: object, old: object, run: Evaluation, outer: str
         and isinstance(value, list)
         and isinstance(old, list)
     ):
-        return _replace_items(node, node.items, value, old, run, outer)
-    return node.admit(value, run, outer)
+        return _replace_items(node, node.items, value, old, evaluation, outer)
+    return node.admit(value, evaluation, outer)
 
 
 def _replace_items(
-    node: Node, items: Node, value: list[object], old: list[object], run: Evaluation, outer: str
+    node: Node, items: Node, value: list[object], old: list[object], evaluation: Evaluation, outer: str
 ) -> list[object]:
     """An array is replaced as a whole, but unchanged items do not count as given."""
     path = outer + node.path
     known = {canonical(item) for item in old}
-    before = len(run.faults)
+    before = len(evaluation.faults)
     out: list[object] = []
     for index, item in enumerate(value):
         where = f"{path}[{index}]"
         if canonical(item) in known:
-            out.append(_kept(items, item, run, where))
-        elif refuse_unauthorized(items.declared, run, where):
+            out.append(_kept(items, item, evaluation, where))
+        elif refuse_unauthorized(items.declared, evaluation, where):
             continue
         elif index < len(old):
-            out.append(_replace(items, item, old[index], run, where, merge=False))
+            out.append(_replace(items, item, old[index], evaluation, where, merge=False))
         else:
-            out.append(items.admit(item, run, where))
-    if len(run.faults) == before:
-        run_checks(node.declared.checks, out, run, path)
+            out.append(items.admit(item, evaluation, where))
+    if len(evaluation.faults) == before:
+        run_checks(node.declared.checks, out, evaluation, path)
     return out
 
 
-def _changes(node: Node, value: object, old: object, run: Evaluation, outer: str, *, merge: bool) -> bool:
+def _changes(node: Node, value: object, old: object, evaluation: Evaluation, outer: str, *, merge: bool) -> bool:
     """Whether the value differs from the stored one. With `merge` only the given members of an object count."""
     if value is None or old is None:
         return value is not old
@@ -214,14 +218,14 @@ def _changes(node: Node, value: object, old: object, run: Evaluation, outer: str
         if isinstance(value, str) and value.startswith(VAULT_PREFIX):
             return value != old
         # Asks the vault only about values that it could have stored.
-        return json_problem(value) is not None or not run.same_secret(outer + node.path, old, value)
+        return json_problem(value) is not None or not evaluation.same_secret(outer + node.path, old, value)
     if node.members is not None and isinstance(value, dict) and isinstance(old, dict):
-        return _changes_members(node.members, value, old, run, outer, merge=merge)
+        return _changes_members(node.members, value, old, evaluation, outer, merge=merge)
     return not equal(value, old)
 
 
 def _changes_members(
-    members: Members, given: Properties, stored: Properties, run: Evaluation, outer: str, *, merge: bool
+    members: Members, given: Properties, stored: Properties, evaluation: Evaluation, outer: str, *, merge: bool
 ) -> bool:
     changed = False
     # Continues after the first difference, so that one pass asks about all secrets.
@@ -229,12 +233,16 @@ def _changes_members(
         member, old = members.nodes.get(name), stored.get(name)
         if member is None:
             changed = changed or not (merge and _is_left_over(name, given, stored, members.names))
-        elif _changes(member, _wanted_value(member, given.get(name), old, merge=merge), old, run, outer, merge=merge):
+        elif _changes(
+            member, _wanted_value(member, given.get(name), old, merge=merge), old, evaluation, outer, merge=merge
+        ):
             changed = True
     return changed
 
 
-def _breaks_immutable(node: Node, value: object, old: object, run: Evaluation, outer: str, *, merge: bool) -> bool:
+def _breaks_immutable(
+    node: Node, value: object, old: object, evaluation: Evaluation, outer: str, *, merge: bool
+) -> bool:
     """An ephemeral secret is removed when the run ends; giving it again does not change an immutable object."""
     if node.members is None or not isinstance(value, dict) or not isinstance(old, dict):
         return True
@@ -243,4 +251,4 @@ def _breaks_immutable(node: Node, value: object, old: object, run: Evaluation, o
     }
     lasting = {name: item for name, item in value.items() if name not in ephemeral}
     stored = {name: item for name, item in old.items() if name not in ephemeral}
-    return _changes_members(node.members, lasting, stored, run, outer, merge=merge)
+    return _changes_members(node.members, lasting, stored, evaluation, outer, merge=merge)

@@ -293,10 +293,10 @@ def walk(table: Table[R], source: str, conditions: Sequence[SqlCondition], posit
 
 
 def _order(listing: Listing) -> str:
-    way = "DESC" if listing.descending else "ASC"
+    direction = "DESC" if listing.descending else "ASC"
     # By default the databases sort NULL to different ends.
     empty = "" if listing.sort in ("created_at", "id", "name", "status") else f"{listing.sort} IS NULL, "
-    return f"ORDER BY {empty}{listing.sort} {way}, id {way}"
+    return f"ORDER BY {empty}{listing.sort} {direction}, id {direction}"
 
 
 async def _page_after(
@@ -314,8 +314,8 @@ async def _page_after(
         side = "<" if listing.descending else ">"
         position += f" AND ({sort}, id) {side} (:after_value, :after_id)"
         parameters["after_value"], parameters["after_id"] = listing.after
-    way = "DESC" if listing.descending else "ASC"
-    ending = f"ORDER BY {sort} {way}, id {way} LIMIT {listing.page_size + 1}"
+    direction = "DESC" if listing.descending else "ASC"
+    ending = f"ORDER BY {sort} {direction}, id {direction} LIMIT {listing.page_size + 1}"
     walked = walk(table, source, conditions, position, ending)
     rows = await tx.fetch(f"{walked} {ending}", slow=True, **parameters)
     shown = rows[: listing.page_size]

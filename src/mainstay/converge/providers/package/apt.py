@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from mainstay.converge.contract import Change, Failure
 from mainstay.converge.host.clock import wall_time
-from mainstay.converge.host.packages import error_lines, missing_programs, query, require_success, run_when_unlocked
+from mainstay.converge.host.commands import missing_programs
+from mainstay.converge.host.packages import error_lines, query, require_success, run_when_unlocked
 from mainstay.converge.providers.package import PackageManager
 from mainstay.converge.resources.package import LATEST, PRESENT, PackageState
 

@@ -54,14 +54,14 @@ LARGEST_UNIT_FILE_BYTES = 1024 * 1024
 MOVING_SECONDS = 90.0
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0
 # A program that cannot run usually exits within this time.
-LASTS_SECONDS = 1.0
+EARLY_EXIT_SECONDS = 1.0
 ONESHOT_REMARK = "it is a Type=oneshot unit that has finished, which counts as running only with RemainAfterExit=yes"
 
 
 class UnitState(ServiceState):
     needs_reload: bool = False
     # A finished oneshot unit without RemainAfterExit.
-    is_over: bool = False
+    is_finished_oneshot: bool = False
     # A call failed; the run does not wait for retries of systemd.
     has_failed: bool = False
 
@@ -137,7 +137,9 @@ class SystemdUnits(Provider):
         state.is_moving = word in MOVING_WORDS
         state.is_starting = word == "activating"
         state.needs_reload = shown.get("NeedDaemonReload") == "yes"
-        state.is_over = shown.get("Type") == "oneshot" and shown.get("RemainAfterExit") == "no" and word == "inactive"
+        state.is_finished_oneshot = (
+            shown.get("Type") == "oneshot" and shown.get("RemainAfterExit") == "no" and word == "inactive"
+        )
         if _is_missing(shown):
             state.found = False
             return state
@@ -169,7 +171,7 @@ class SystemdUnits(Provider):
         if wanted.ensure == RUNNING and state.ensure != RUNNING:
             # Already known to be stopped: no re-check needed.
             self._started.pop(wanted.id, None)
-            state.remark = ONESHOT_REMARK if state.is_over else ""
+            state.remark = ONESHOT_REMARK if state.is_finished_oneshot else ""
             state.output = self._systemctl.journal(wanted.name, host)
         return state
 
@@ -196,7 +198,7 @@ class SystemdUnits(Provider):
         """Queries all started units in one call, after they had time to fail."""
         if not self._started:
             return
-        sleep(self._last_start + LASTS_SECONDS - monotonic(), host.stop)
+        sleep(self._last_start + EARLY_EXIT_SECONDS - monotonic(), host.stop)
         try:
             shown = self._systemctl.show(list(self._started.values()), host)
         except Failure as failure:
