@@ -340,7 +340,7 @@ def test_changed_files_are_synced_before_the_report(root: Path) -> None:
     )
     lines = traced("rename,renameat,fsync,fdatasync,write", PROGRAM, "apply", manifest)
     text = "\n".join(lines)
-    renamed = next(index for index, line in enumerate(lines) if f'"{root}/old") = 0' in line)
+    renamed = next(index for index, line in enumerate(lines) if f'<{root}>, "old") = 0' in line)
     synced_before = [line for line in lines[:renamed] if "fsync(" in line and ".mainstay-" in line]
     assert len(synced_before) == 1, "a file that replaces another is durable before it takes its place"
     last_word = max(index for index, line in enumerate(lines) if "write(1<" in line and "Run: " in line)

@@ -131,4 +131,4 @@ def test_attributes_on_a_read_only_disk_fail_in_a_dry_run_too(root: Path) -> Non
         pytest.skip("mounting is not allowed here")
     assert done.returncode == 1
     assert "its file system is read-only" in done.stdout
-    assert "error: Read-only file system\n" in done.stdout
+    assert f"error: Read-only file system: {root}/a\n" in done.stdout

@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from applying import Applied
+from isolation import as_plain_user, open_folder
 from mainstay.converge.contract import Failure
 from mainstay.converge.host.backups import Backups
 from mainstay.converge.host.files import Files
 from mainstay.converge.host.state import StateDirectory
 from mainstay.converge.run import list_backups, restore_backup
+from required_parts import need_root
 
 
 @pytest.fixture
@@ -29,10 +31,10 @@ def test_a_link_in_place_of_a_new_directory_is_not_followed(
     (root / "victim").mkdir(mode=0o700)
     mkdir = os.mkdir
 
-    def swap(path: str, mode: int) -> None:
-        mkdir(path, mode)
-        os.rmdir(path)
-        os.symlink("victim", path)
+    def swap(name: str, mode: int, *, dir_fd: int) -> None:
+        mkdir(name, mode, dir_fd=dir_fd)
+        os.rmdir(name, dir_fd=dir_fd)
+        os.symlink("victim", name, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "mkdir", swap)
     with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
@@ -109,24 +111,17 @@ def test_a_damaged_backup_replaces_nothing(root: Path, tmp_path: Path) -> None:
     assert file.read_text() == "now"
 
 
-def test_a_plain_user_makes_directories_under_any_umask(files: Files, root: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("becoming another user needs root")
-    os.chown(root, 65534, 65534)
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            os.chdir(root)
-            os.setresgid(65534, 65534, 65534)
-            os.setresuid(65534, 65534, 65534)
+def test_a_plain_user_makes_directories_under_any_umask() -> None:
+    need_root()
+    with open_folder() as folder:
+
+        def make() -> None:
             os.umask(0o777)
-            files.make_directory("new", uid=65534, gid=65534, mode=0o750)
-            code = 0
-        finally:
-            os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert stat.S_IMODE((root / "new").stat().st_mode) == 0o750
+            files = Files("run-1", StateDirectory(str(folder / "state")))
+            files.make_directory(str(folder / "new"), uid=65534, gid=65534, mode=0o750)
+
+        as_plain_user(make)
+        assert stat.S_IMODE((folder / "new").stat().st_mode) == 0o750
 
 
 def written(files: Files, path: Path, content: bytes) -> str:

@@ -174,6 +174,8 @@ class Run:
         resource_type = self.manifest.types[resource.type]
         provider = self._provider_of(resource)
         event.provider = provider.name
+        if not provider.works_on_files:
+            self.host.files.forget_directories()
         if self.options.monitor_only:
             if not resource.health_checks:
                 event.skip("has no health checks")

@@ -222,6 +222,8 @@ class Provider(ABC):
     reads_ahead: bool = False
     # Whether neighbouring resources that need the same kind of change are passed to `perform_together`.
     joins_neighbours: bool = False
+    # Whether it changes nothing but files, through `host.files`, so that directories may stay open between resources.
+    works_on_files: bool = False
 
     def unavailable(self, host: Host) -> str | None:
         """Returns why this provider is not available on the host, or None."""

@@ -7,7 +7,6 @@ from mainstay.converge.host.state import (
     list_names,
     newest_sizes,
     read_text,
-    remove_temps,
 )
 from mainstay.converge.json_lines import document_pieces, event_lines
 from mainstay.converge.report import STABLE
@@ -15,7 +14,7 @@ from mainstay.foundation.private_files import is_abandoned, remove
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from mainstay.converge.host.state import StateDirectory
@@ -146,7 +145,7 @@ class TempFileJournal:
         self._file = AppendOnly(path)
         self._run_id = run_id
 
-    def clean_up(self) -> None:
+    def clean_up(self, remove_temps: Callable[[str, str], None]) -> None:
         """Removes the temporary files of dead runs. The caller holds the lock, so all entries are of dead runs."""
         for line in self._file.lines():
             entry = _read_entry(line, 2)

@@ -149,11 +149,13 @@ class Session:
     def _read_file(self, path: str) -> str:
         place = self.host.resolve_source(str(path))
         try:
-            content = self.host.files.read(place, LARGEST_READ_BYTES)
+            content = self.host.files.read_source(place, LARGEST_READ_BYTES)
         except FileNotFoundError:
             raise Missing(f"file('{path}'): {place} does not exist") from None
         except OSError as error:
             raise Unresolved(f"file('{path}'): {error.strerror}") from None
+        except Failure as error:
+            raise Unresolved(f"file('{path}'): {error}") from None
         if content is None:
             raise Unresolved(f"file('{path}'): larger than {LARGEST_READ_BYTES // 1024 // 1024} MB")
         text = content.decode("utf-8", "surrogateescape")
@@ -239,7 +241,7 @@ def _open_text(session: Session) -> ManifestText:
 
 
 def _resolve_text(session: Session, text: ManifestText) -> Manifest:
-    session.host.working_directory = text.working_directory
+    session.host.work_in(text.working_directory)
     document = session.request.document
     written = decode(text.content, text.name)
     if document is None:
@@ -292,7 +294,7 @@ def _apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report
         ) from None
     try:
         journal = TempFileJournal(f"{folder}/journal", host.run_id)
-        journal.clean_up()
+        journal.clean_up(host.files.remove_temps)
         host.watch_commands(f"{folder}/running")
         host.files.announce_directory = journal.announce
         ledger.load(subscriptions)

@@ -2,6 +2,8 @@
 
 A new file is written under a hidden name with mode 0600 in the same directory and renamed, so that at every instant
 the path is the old or the new file, whole, and never with wider permissions than the manifest asks for.
+
+Managed paths are reached by the parents rule (`parents.py`): every call takes the descriptor of the directory.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import stat as modes
 from contextlib import suppress
 
 from mainstay.converge.contract import Failure, Missing
+from mainstay.converge.host.parents import ACCESS_ACL, ENTRY_FLAGS, LinkRefused, Parents
 from mainstay.converge.host.state import TEMP_PREFIX
 from mainstay.foundation.digests import sha256_of_pieces
 from mainstay.foundation.private_files import write_all
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    from mainstay.converge.host.parents import OpenDirectory, Place, Walk
     from mainstay.converge.host.state import StateDirectory
 
 CHUNK_BYTES = 1024 * 1024
@@ -33,24 +37,32 @@ KERNEL_CHUNK_BYTES = 64 * 1024 * 1024
 LOOK_BYTES = 256 * 1024
 FSYNC_EACH_UP_TO = 256
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-TEMP_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+TEMP_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 SECURITY_LABELS = ("security.selinux", "security.SMACK64")
-ACCESS_ACL = "system.posix_acl_access"
 ACL_GROUP, ACL_MASK, ACL_OTHERS = 0x04, 0x10, 0x20
 DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # The number of directories that are open at once while a tree is removed.
 DEEPEST_OPEN = 200
+MOST_SOURCE_DIRECTORIES = 256
 
 
 class Files:
+    """Methods for managed paths follow the parents rule; those for what programs use follow links as the kernel does."""
+
     def __init__(self, run_id: str, state: StateDirectory) -> None:
         self.run_id = run_id
         self.state = state
         self.effective_uid = os.geteuid()
+        # Sources below it are trusted as the manifest is; empty: none is.
+        self.trusted_directory = ""
         # The number of changes; a resource that fails may have changed something before.
         self.altered = 0
         # Every path this run changed or, in a dry run, would have changed, in order.
         self.touched: list[str] = []
+        self._parents = Parents(self.effective_uid)
+        self._kept = self._parents.kept
+        # The directory of a source → its real path.
+        self._source_directories: dict[str, str] = {}
         self._temps = 0
         self._temp_directories: set[str] = set()
         self._new_files: list[str] = []
@@ -63,12 +75,8 @@ class Files:
         # Called with each directory before a temporary file is created in it, so that a later run can clean up.
         self.announce_directory: Callable[[str], None] = _without_journal
 
-    # ---- reading ----
-    def lstat(self, path: str) -> Any:
-        return os.lstat(path)
-
+    # ---- reading what programs use ----
     def stat(self, path: str) -> Any:
-        """Like `lstat`, but follows links."""
         return os.stat(path)
 
     def exists(self, path: str) -> bool:
@@ -78,11 +86,16 @@ class Files:
             return False
         return True
 
+    def lexists(self, path: str) -> bool:
+        """Like `exists`, but a link counts by itself."""
+        try:
+            os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
     def refuse_to_run(self, path: str) -> None:
         """Raises `NotYetThere` in a dry run if an earlier resource would change the path."""
-
-    def readlink(self, path: str) -> str:
-        return os.readlink(path)
 
     def real_path(self, path: str) -> str:
         """Returns the path with all links followed; their target need not exist."""
@@ -97,19 +110,102 @@ class Files:
     def chunks(self, path: str) -> Iterator[bytes]:
         descriptor = os.open(path, READ_FLAGS & ~os.O_NOFOLLOW)
         try:
-            while chunk := os.read(descriptor, LOOK_BYTES):
-                yield chunk
+            yield from _read_all(descriptor)
         finally:
             os.close(descriptor)
 
     def read(self, path: str, limit: int) -> bytes | None:
         """Returns the whole content, or None if it is larger than `limit`."""
-        content = bytearray()
-        for chunk in self.chunks(path):
-            content += chunk
-            if len(content) > limit:
-                return None
-        return bytes(content)
+        return _join(self.chunks(path), limit)
+
+    # ---- reaching managed paths ----
+    def _walker(self) -> Walk:
+        """Returns the directories as the run sees them."""
+        return self._parents
+
+    def _at(self, path: str) -> tuple[OpenDirectory, str]:
+        """Returns the open directory of a path, and the name in it."""
+        directory, _, name = path.rpartition("/")
+        place = self._kept.get(directory)
+        if place is None:
+            try:
+                place = self._parents.reach(directory)
+            except OSError as error:
+                error.filename = path
+                raise
+        return place, name or "."
+
+    def forget_directories(self) -> None:
+        """Closes the directories that are kept open; call it before anything that may replace or unmount them."""
+        self._parents.forget()
+        self._source_directories.clear()
+
+    def require_parent(self, path: str) -> None:
+        """Raises `Failure` if the directory of a path does not exist."""
+        directory = os.path.dirname(path)
+        try:
+            self._walker().reach(directory)
+        except FileNotFoundError:
+            raise Missing(f"parent directory {directory} does not exist") from None
+
+    def follow(self, path: str) -> str:
+        """Returns the path with all links followed that may be followed; their target need not exist."""
+        place, name = self._find(path, trusting=False)
+        return place.below(name)
+
+    def _find(self, path: str, *, trusting: bool) -> tuple[Place, str]:
+        try:
+            return self._walker().find(path, trusting=trusting)
+        except OSError as error:
+            error.filename = path
+            raise
+
+    # ---- reading managed paths ----
+    def lstat(self, path: str) -> Any:
+        # As `_at`, written out: a run of stable files spends a good part of its time here.
+        directory, _, name = path.rpartition("/")
+        try:
+            place = self._kept.get(directory) or self._parents.reach(directory)
+            return os.lstat(name or ".", dir_fd=place.handle)
+        except OSError as error:
+            error.filename = path
+            raise
+
+    def readlink(self, path: str) -> str:
+        place, name = self._at(path)
+        return os.readlink(name, dir_fd=place.handle)
+
+    def names_in(self, path: str) -> list[str]:
+        """Returns the sorted names in a directory, which must not be a link."""
+        place, name = self._at(path)
+        try:
+            descriptor = os.open(name, DIRECTORY_FLAGS, dir_fd=place.handle)
+        except OSError as error:
+            error.filename = path
+            raise
+        try:
+            return sorted(os.listdir(descriptor))
+        finally:
+            os.close(descriptor)
+
+    def content_chunks(self, path: str) -> Iterator[bytes]:
+        descriptor = self._open(path)
+        try:
+            yield from _read_all(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def content(self, path: str, limit: int) -> bytes | None:
+        """Returns the whole content of a file, or None if it is larger than `limit`."""
+        return _join(self.content_chunks(path), limit)
+
+    def _open(self, path: str) -> int:
+        place, name = self._at(path)
+        try:
+            return os.open(name, READ_FLAGS, dir_fd=place.handle)
+        except OSError as error:
+            error.filename = path
+            raise
 
     def holds(self, path: str, found: Any, content: bytes) -> bool:
         """Whether the file at `path`, whose status is `found`, has exactly this content."""
@@ -119,7 +215,7 @@ class Files:
         written, self._written = self._written, None
         if written is not None and _is_untouched(written[0], written[1], path, found):
             return written[2] == content
-        descriptor = os.open(path, READ_FLAGS)
+        descriptor = self._open(path)
         try:
             if size <= CHUNK_BYTES:
                 return os.read(descriptor, size + 1) == content
@@ -134,7 +230,7 @@ class Files:
 
     def same(self, path: str, found: Any, source: str) -> bool:
         """Whether two files have the same content, compared in pieces."""
-        now = self.stat(source)
+        now = self.lstat(source)
         copied, self._copied = self._copied, None
         if found.st_size != now.st_size:
             # Files that the kernel generates, as below /proc, have no blocks and no true size.
@@ -147,7 +243,7 @@ class Files:
             changed_ns = max(before.st_mtime_ns, before.st_ctime_ns)
             if _is_unchanged(before, now) and found.st_mtime_ns - changed_ns > SETTLED_NANOSECONDS:
                 return True
-        actual, expected = Pieces(self.chunks(path)), Pieces(self.chunks(source))
+        actual, expected = Pieces(self.content_chunks(path)), Pieces(self.content_chunks(source))
         while True:
             left, right = actual.take(LOOK_BYTES), expected.take(LOOK_BYTES)
             if left != right:
@@ -158,19 +254,72 @@ class Files:
     def checksum_of(self, path: str, found: Any) -> str | None:
         """Returns the checksum of the file found with this status; None if it has changed since or is not readable."""
         try:
-            now = os.lstat(path)
+            now = Files.lstat(self, path)
             if any(getattr(now, each) != getattr(found, each) for each in CONTENT_IDENTITY):
                 return None
-            return sha256_of_pieces(Files.chunks(self, path))
-        except OSError:
+            return sha256_of_pieces(Files.content_chunks(self, path))
+        except (OSError, LinkRefused):
             return None
+
+    # ---- reading sources ----
+    def find_source(self, path: str) -> tuple[str, Any]:
+        """Returns the real path of a source, and its status; raises `FileNotFoundError`.
+
+        Below the trusted directory all links are followed, elsewhere those that the parents rule allows.
+        """
+        directory, _, name = path.rpartition("/")
+        trusting = self._is_trusted(path)
+        if name not in ("", ".", ".."):
+            real = self._source_directories.get(directory)
+            if real is None:
+                place, rest = self._find(f"{directory}/.", trusting=trusting)
+                real = place.path if rest == "." else place.below(rest)
+                if len(self._source_directories) >= MOST_SOURCE_DIRECTORIES:
+                    self._source_directories.clear()
+                self._source_directories[directory] = real
+            found = self.lstat(f"{real}/{name}")
+            if not modes.S_ISLNK(found.st_mode):
+                return f"{real}/{name}", found
+        place, name = self._find(path, trusting=trusting)
+        real = place.below(name)
+        return real, self.lstat(real)
+
+    def read_source(self, path: str, limit: int) -> bytes | None:
+        """Returns the whole content of a source, or None if it is larger than `limit`."""
+        real, found = self.find_source(path)
+        self._refuse_linked_source(real, found)
+        return self.content(real, limit)
+
+    def _is_trusted(self, path: str) -> bool:
+        trusted = self.trusted_directory
+        if not trusted or not path.startswith(f"{trusted}/"):
+            return False
+        return "/.." not in path or os.path.normpath(path).startswith(f"{trusted}/")
+
+    def _refuse_linked_source(self, path: str, found: Any) -> None:
+        """Raises `Failure` for a source that another user may have linked to have it read."""
+        if found.st_nlink == 1 or not modes.S_ISREG(found.st_mode) or self._is_trusted(path):
+            return
+        if self._walker().reach(os.path.dirname(path)).is_shared:
+            raise Failure(
+                f"source {path} has {found.st_nlink} hard links and other users may create files in its directory; it"
+                " is not read, because the file may belong elsewhere: copy it, or remove the other links"
+            )
 
     # ---- changing ----
     def keep_backup(self, path: str, found: Any) -> None:
         """Keeps a copy of a file that is about to be replaced or removed."""
         from mainstay.converge.host.backups import Backups
 
-        Backups(self.state).keep(path, self.run_id, found, self.chunks(path))
+        descriptor = self._open(path)
+        try:
+            # Content and attributes of one file, also if another one has its name now.
+            now = os.fstat(descriptor)
+            if not _is_same_file(now, found):
+                raise _was_replaced(path)
+            Backups(self.state).keep(path, self.run_id, now, _read_all(descriptor))
+        finally:
+            os.close(descriptor)
 
     def replace(
         self,
@@ -186,45 +335,49 @@ class Files:
         about_to_replace: Callable[[], None] | None = None,
     ) -> str | None:
         """Creates or replaces the file at `path`; returns a remark if it could not be renamed into place."""
-        directory = path.rpartition("/")[0] or "/"
+        self.require_parent(path)
+        place, name = self._at(path)
+        directory = os.path.dirname(path)
         temp = self._temp_in(directory)
         before: Any = None
-        descriptor = self._open_temp(temp, path)
+        descriptor = self._open_temp(temp, place, path)
         try:
             try:
                 if source is not None:
-                    before = _copy(source, descriptor)
+                    before = self._copy_source(source, descriptor)
                 elif content:
                     write_all(descriptor, content)
                 if old is not None:
-                    self._keep_attributes(path, descriptor)
+                    self._keep_attributes(place, name, descriptor)
                 found = os.fstat(descriptor)
                 if found.st_uid != uid or found.st_gid != gid:
                     self._give_away(descriptor, path, uid, gid)
                 if validate is not None:
-                    validate(temp)
+                    self._validate(validate, place, f"{directory}/{temp}", descriptor)
                 # Other than 0600 if the umask removed bits or the kept access list added some.
                 if modes.S_IMODE(found.st_mode) != mode:
                     os.fchmod(descriptor, mode)
                 if old is not None:
                     os.fsync(descriptor)
             finally:
+                # Before the rename: a program that is open for writing cannot be started.
                 os.close(descriptor)
             if about_to_replace is not None:
                 about_to_replace()
             try:
-                os.rename(temp, path)
+                os.rename(temp, name, src_dir_fd=place.handle, dst_dir_fd=place.handle)
             except OSError as error:
                 if error.errno not in (errno.EBUSY, errno.EXDEV):
+                    error.filename, error.filename2 = path, None
                     raise
-                self._write_in_place(path, temp, uid, gid, mode)
-                os.unlink(temp)
+                self._write_in_place(path, temp, found, uid, gid, mode)
+                os.unlink(temp, dir_fd=place.handle)
                 self.touched.append(path)
                 return f"{path} cannot be renamed over ({error.strerror}): written in place"
         except BaseException:
-            _unlink_quietly(temp)
+            _unlink_quietly(temp, place)
             raise
-        self._touched(path, directory, is_new=old is None)
+        self._touched(path, place, is_new=old is None)
         # A validator may have changed the file.
         if validate is None:
             if source is not None:
@@ -237,13 +390,14 @@ class Files:
         """Sets owner, group and mode in place, never wider in between than before or after."""
         wanted_mode = mode | (old.st_mode & keep_bits)
         changes_owner = old.st_uid != uid or old.st_gid != gid
-        descriptor = self._open_for_attributes(path)
-        target: Any = path if descriptor is None else descriptor
+        place, name = self._at(path)
+        descriptor, target = self._open_for_attributes(place, name)
         try:
-            now = os.lstat(path) if descriptor is None else os.fstat(descriptor)
-            if (now.st_dev, now.st_ino) != (old.st_dev, old.st_ino):
+            now = os.fstat(descriptor)
+            if not _is_same_file(now, old):
                 # The path may be a hard link to another file now, to which the decision does not apply.
-                raise Failure(f"{path} was replaced by another process during the run; nothing is changed")
+                raise _was_replaced(path)
+            refuse_hard_links(path, now, is_shared=place.is_shared)
             if changes_owner:
                 narrow = modes.S_IMODE(old.st_mode) & wanted_mode
                 if narrow != modes.S_IMODE(old.st_mode):
@@ -251,82 +405,117 @@ class Files:
                 os.chown(target, uid, gid)
             if changes_owner or modes.S_IMODE(old.st_mode) != wanted_mode:
                 os.chmod(target, wanted_mode)
+        except OSError as error:
+            error.filename = path
+            raise
         finally:
-            if descriptor is not None:
-                os.close(descriptor)
-        self._touched(path, os.path.dirname(path), is_new=True)
+            os.close(descriptor)
+        self._touched(path, place, is_new=True)
+        if modes.S_ISDIR(old.st_mode):
+            # It may be safe or unsafe now.
+            self.forget_directories()
 
     def make_directory(self, path: str, *, uid: int, gid: int, mode: int) -> None:
-        os.mkdir(path, 0o700)
-        # By descriptor: a user with write access to the parent could replace the path by a link.
-        descriptor = _open_new_directory(path)
+        place, name = self._at(path)
+        try:
+            os.mkdir(name, 0o700, dir_fd=place.handle)
+            # By descriptor: a user with write access to the parent could replace the path by a link.
+            descriptor = _open_new_directory(name, place)
+        except OSError as error:
+            error.filename = path
+            raise
         try:
             found = os.fstat(descriptor)
+            if place.is_shared and (found.st_uid != self.effective_uid or os.listdir(descriptor)):
+                # Another directory took its place; an empty one of ours is as good as the new one.
+                raise _was_replaced(path)
             if found.st_uid != uid or found.st_gid != gid:
                 os.fchown(descriptor, uid, gid)
             os.fchmod(descriptor, mode | (found.st_mode & modes.S_ISGID))
         finally:
             os.close(descriptor)
-        self._touched(path, os.path.dirname(path), is_new=True)
+        self._touched(path, place, is_new=True)
 
     def make_link(self, path: str, target: str) -> None:
-        directory = os.path.dirname(path)
-        temp = self._temp_in(directory)
-        os.symlink(target, temp)
+        self.require_parent(path)
+        place, name = self._at(path)
+        temp = self._temp_in(os.path.dirname(path))
         try:
-            os.rename(temp, path)
-        except BaseException:
-            _unlink_quietly(temp)
+            os.symlink(target, temp, dir_fd=place.handle)
+            os.rename(temp, name, src_dir_fd=place.handle, dst_dir_fd=place.handle)
+        except BaseException as error:
+            _unlink_quietly(temp, place)
+            if isinstance(error, OSError):
+                error.filename, error.filename2 = path, None
             raise
-        self._touched(path, directory, is_new=False)
+        self._touched(path, place, is_new=False)
+        self.forget_directories()
 
     def set_link_owner(self, path: str, *, uid: int, gid: int) -> None:
         """Sets the owner of the link itself; -1 leaves user or group as it is."""
-        os.chown(path, uid, gid, follow_symlinks=False)
+        place, name = self._at(path)
+        handle = os.open(name, ENTRY_FLAGS, dir_fd=place.handle)
+        try:
+            found = os.fstat(handle)
+            if not modes.S_ISLNK(found.st_mode):
+                raise _was_replaced(path)
+            refuse_hard_links(path, found, is_shared=place.is_shared)
+            os.chown(f"/proc/self/fd/{handle}", uid, gid)
+        except OSError as error:
+            error.filename = path
+            raise
+        finally:
+            os.close(handle)
 
     def remove(self, path: str) -> None:
         """Removes a file, a link (itself) or an empty directory."""
-        if modes.S_ISDIR(os.lstat(path).st_mode):
-            os.rmdir(path)
-        else:
-            os.unlink(path)
-        self._touched(path, os.path.dirname(path), is_new=False)
+        place, name = self._at(path)
+        try:
+            mode = os.lstat(name, dir_fd=place.handle).st_mode
+            if modes.S_ISDIR(mode):
+                os.rmdir(name, dir_fd=place.handle)
+            else:
+                os.unlink(name, dir_fd=place.handle)
+        except OSError as error:
+            error.filename = path
+            raise
+        self._touched(path, place, is_new=False)
+        if not modes.S_ISREG(mode):
+            self.forget_directories()
 
     def remove_tree(self, path: str) -> None:
         """Removes a directory and its content, never through links. `check_removable` was called before."""
-        device = os.lstat(path).st_dev
-        directory = os.path.dirname(path)
-        parent = os.open(directory, DIRECTORY_FLAGS & ~os.O_NOFOLLOW)
+        place, name = self._at(path)
+        top = os.open(name, DIRECTORY_FLAGS, dir_fd=place.handle)
+        self.forget_directories()
         try:
-            top = os.open(os.path.basename(path), DIRECTORY_FLAGS, dir_fd=parent)
-            try:
-                # Directories that are too deep are moved up to here, so more than one pass may be needed.
-                while names := os.listdir(top):
-                    for name in names:
-                        self._remove_below(top, name, device, top, 0)
-            finally:
-                os.close(top)
-            os.rmdir(os.path.basename(path), dir_fd=parent)
+            mount = _mount_of(top)
+            # Directories that are too deep are moved up to here, so more than one pass may be needed.
+            while names := os.listdir(top):
+                for entry in names:
+                    self._remove_below(top, entry, mount, top, 0)
         finally:
-            os.close(parent)
-        self._touched(path, directory, is_new=False)
+            os.close(top)
+        os.rmdir(name, dir_fd=place.handle)
+        self._touched(path, place, is_new=False)
 
-    def _remove_below(self, parent: int, name: str, device: int, top: int, depth: int) -> None:
+    def _remove_below(self, parent: int, name: str, mount: tuple[int, bytes], top: int, depth: int) -> None:
         found = os.lstat(name, dir_fd=parent)
         if not modes.S_ISDIR(found.st_mode):
             os.unlink(name, dir_fd=parent)
             self.altered += 1
             return
-        if found.st_dev != device:
-            raise Failure(f"{name} is on another file system; nothing is removed across a mount point")
         if depth > DEEPEST_OPEN:
             os.rename(name, f"{TEMP_PREFIX}{self.run_id}-{found.st_ino}", src_dir_fd=parent, dst_dir_fd=top)
             self.altered += 1
             return
         directory = os.open(name, DIRECTORY_FLAGS, dir_fd=parent)
         try:
+            # Of the open directory: another user may have moved a mounted one here since `check_removable`.
+            if _mount_of(directory) != mount:
+                raise Failure(f"{name} is on another file system; nothing is removed across a mount point")
             for child in os.listdir(directory):
-                self._remove_below(directory, child, device, top, depth + 1)
+                self._remove_below(directory, child, mount, top, depth + 1)
         finally:
             os.close(directory)
         os.rmdir(name, dir_fd=parent)
@@ -337,53 +526,104 @@ class Files:
         if path == "/":
             raise Failure("/ is never removed")
         # The kernel names mount points by their real path.
-        path = f"{self.real_path(os.path.dirname(path)).rstrip('/')}/{os.path.basename(path)}"
+        path = self._walker().reach(os.path.dirname(path)).below(os.path.basename(path))
         for point in _mount_points():
             if point == path or point.startswith(path + "/"):
                 raise Failure(f"{point} is a mount point; nothing is removed across it")
+
+    def remove_temps(self, directory: str, run_id: str) -> None:
+        """Removes the temporary files that one run created in a directory, if it can still be reached."""
+        try:
+            names = self.names_in(f"{directory}/")
+            place = self._parents.reach(directory)
+        except (OSError, LinkRefused):
+            return
+        for name in names:
+            if run_id and name.startswith(f"{TEMP_PREFIX}{run_id}-"):
+                # Replaced by another user, or on a disk that is read-only now: not a reason to fail the run.
+                _unlink_quietly(name, place)
 
     # ---- durability ----
     def sync(self) -> None:
         """Makes all changes durable: file by file, or for many files the whole file system."""
         if len(self._new_files) <= FSYNC_EACH_UP_TO:
-            for path in (*self._new_files, *self._directories):
-                _fsync_path(path)
+            for path in (*self._new_files, *(f"{directory}/." for directory in self._directories)):
+                self._sync_with(_fsync, path)
         else:
-            for path in self._devices.values():
-                _sync_file_system(path)
+            for directory in self._devices.values():
+                self._sync_with(_sync_file_system, f"{directory}/.")
         self._new_files.clear()
         self._directories.clear()
         self._devices.clear()
+        self.forget_directories()
 
-    def _touched(self, path: str, directory: str, *, is_new: bool) -> None:
+    def _sync_with(self, sync: Callable[[int], None], path: str) -> None:
+        try:
+            descriptor = self._open(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except (OSError, LinkRefused):
+            # It cannot be opened, or another user moved it: it may be anywhere.
+            os.sync()
+            return
+        try:
+            sync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _touched(self, path: str, place: OpenDirectory, *, is_new: bool) -> None:
         self.altered += 1
         self.touched.append(path)
         if is_new:
             self._new_files.append(path)
+        directory = path.rpartition("/")[0]
         if directory not in self._directories:
             self._directories.add(directory)
-            try:
-                self._devices.setdefault(os.stat(directory).st_dev, directory)
-            except FileNotFoundError:
-                return
+            self._devices.setdefault(place.device, directory)
 
     # ---- inner steps ----
     def _temp_in(self, directory: str) -> str:
+        """Returns the name of a new temporary file."""
         if directory not in self._temp_directories:
             self.announce_directory(directory)
             self._temp_directories.add(directory)
         self._temps += 1
-        return f"{directory}/{TEMP_PREFIX}{self.run_id}-{self._temps}"
+        return f"{TEMP_PREFIX}{self.run_id}-{self._temps}"
 
-    def _open_temp(self, temp: str, path: str) -> int:
+    def _open_temp(self, temp: str, place: OpenDirectory, path: str) -> int:
         """Errors name the file of the manifest, not the temporary file."""
         try:
-            return os.open(temp, TEMP_FLAGS, 0o600)
+            return os.open(temp, TEMP_FLAGS, 0o600, dir_fd=place.handle)
         except PermissionError:
             raise Failure(cannot_write_in(os.path.dirname(path))) from None
+        except FileNotFoundError:
+            # Another process removed the directory that was kept open.
+            self.forget_directories()
+            raise Missing(f"parent directory {os.path.dirname(path)} does not exist") from None
         except OSError as error:
-            require_parent(self, path)
             raise OSError(error.errno, error.strerror, path) from None
+
+    def _copy_source(self, source: str, descriptor: int) -> Any:
+        """Copies a file; returns the status that the source had before it was read."""
+        incoming = self._open(source)
+        try:
+            before = os.fstat(incoming)
+            if not modes.S_ISREG(before.st_mode):
+                raise Failure(f"source {source} is not a regular file")
+            self._refuse_linked_source(source, before)
+            _copy(incoming, descriptor)
+            return before
+        finally:
+            os.close(incoming)
+
+    def _validate(self, validate: Callable[[str], None], place: OpenDirectory, path: str, descriptor: int) -> None:
+        if place.unsafe is None and not place.is_shared:
+            validate(path)
+            return
+        # Another user may replace the temporary file while the command runs.
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        with self.state.scratch_file(self.run_id, _read_all(descriptor)) as copy:
+            validate(copy)
 
     def _give_away(self, descriptor: int, path: str, uid: int, gid: int) -> None:
         try:
@@ -391,33 +631,39 @@ class Files:
         except PermissionError:
             raise Failure(cannot_give_away(path)) from None
 
-    def _keep_attributes(self, path: str, descriptor: int) -> None:
+    def _keep_attributes(self, place: OpenDirectory, name: str, descriptor: int) -> None:
         """Copies user attributes, security label and access list of a replaced file."""
         try:
-            names = os.listxattr(path)
+            old, target = self._open_for_attributes(place, name)
         except OSError:
             return
-        for name in names:
-            if name.startswith("user.") or name in SECURITY_LABELS or name == ACCESS_ACL:
-                try:
-                    value = os.getxattr(path, name)
-                    os.setxattr(descriptor, name, closed_list(value) if name == ACCESS_ACL else value)
-                except OSError as error:
-                    if error.errno not in (errno.ENOTSUP, errno.EPERM, errno.ENODATA):
-                        raise
-
-    def _write_in_place(self, path: str, temp: str, uid: int, gid: int, mode: int) -> None:
-        old = os.lstat(path)
-        descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            size = os.lstat(temp).st_size
-            if size > old.st_size:
-                # Allocate space first: on a full disk the old content stays whole.
-                os.posix_fallocate(descriptor, old.st_size, size - old.st_size)
-            narrow = modes.S_IMODE(old.st_mode) & mode
-            os.fchmod(descriptor, narrow)
-            _copy(temp, descriptor)
-            os.ftruncate(descriptor, size)
+            for attribute in os.listxattr(target):
+                if attribute.startswith("user.") or attribute in SECURITY_LABELS or attribute == ACCESS_ACL:
+                    self._copy_attribute(attribute, target, descriptor)
+        except OSError as error:
+            if error.errno not in (errno.ENOTSUP, errno.EPERM, errno.EACCES):
+                raise
+        finally:
+            os.close(old)
+
+    def _copy_attribute(self, name: str, old: int | str, descriptor: int) -> None:
+        try:
+            value = os.getxattr(old, name)
+            os.setxattr(descriptor, name, closed_list(value) if name == ACCESS_ACL else value)
+        except OSError as error:
+            if error.errno not in (errno.ENOTSUP, errno.EPERM, errno.ENODATA):
+                raise
+
+    def _write_in_place(self, path: str, temp: str, written: Any, uid: int, gid: int, mode: int) -> None:
+        place, name = self._at(path)
+        descriptor = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=place.handle)
+        try:
+            old = os.fstat(descriptor)
+            if not modes.S_ISREG(old.st_mode):
+                raise _was_replaced(path)
+            refuse_hard_links(path, old, is_shared=place.is_shared)
+            self._overwrite(descriptor, old, self._open_again(temp, place, written, path), mode)
             if old.st_uid != uid or old.st_gid != gid:
                 os.fchown(descriptor, uid, gid)
             os.fchmod(descriptor, mode)
@@ -425,11 +671,43 @@ class Files:
         finally:
             os.close(descriptor)
 
-    def _open_for_attributes(self, path: str) -> int | None:
+    def _open_again(self, temp: str, place: OpenDirectory, written: Any, path: str) -> int:
+        """Opens the temporary file; raises `Failure` if another file has its name now."""
+        incoming = os.open(temp, READ_FLAGS, dir_fd=place.handle)
+        if not _is_same_file(os.fstat(incoming), written):
+            os.close(incoming)
+            raise _was_replaced(path)
+        return incoming
+
+    def _overwrite(self, descriptor: int, old: Any, incoming: int, mode: int) -> None:
         try:
-            return os.open(path, READ_FLAGS)
+            size = os.fstat(incoming).st_size
+            if size > old.st_size:
+                # Allocate space first: on a full disk the old content stays whole.
+                os.posix_fallocate(descriptor, old.st_size, size - old.st_size)
+            os.fchmod(descriptor, modes.S_IMODE(old.st_mode) & mode)
+            _copy(incoming, descriptor)
+            os.ftruncate(descriptor, size)
+        finally:
+            os.close(incoming)
+
+    def _open_for_attributes(self, place: OpenDirectory, name: str) -> tuple[int, int | str]:
+        """Returns a descriptor of an entry, and what calls for attributes take: a file may not be readable."""
+        try:
+            descriptor = os.open(name, READ_FLAGS, dir_fd=place.handle)
         except PermissionError:
+            descriptor = os.open(name, ENTRY_FLAGS, dir_fd=place.handle)
+            return descriptor, f"/proc/self/fd/{descriptor}"
+        return descriptor, descriptor
+
+
+def _join(chunks: Iterator[bytes], limit: int) -> bytes | None:
+    content = bytearray()
+    for chunk in chunks:
+        content += chunk
+        if len(content) > limit:
             return None
+    return bytes(content)
 
 
 class Pieces:
@@ -480,19 +758,25 @@ def _is_untouched(where: str, status: Any, path: str, found: Any) -> bool:
     )
 
 
+def _is_same_file(now: Any, found: Any) -> bool:
+    return (now.st_dev, now.st_ino) == (found.st_dev, found.st_ino)
+
+
 def _is_unchanged(before: Any, now: Any) -> bool:
     return all(getattr(before, each) == getattr(now, each) for each in IDENTITY)
 
 
-def require_parent(files: Files, path: str) -> None:
-    """Raises `Failure` if the directory of a path does not exist or is not a directory."""
-    directory = os.path.dirname(path)
-    try:
-        found = files.stat(directory)
-    except FileNotFoundError:
-        raise Missing(f"parent directory {directory} does not exist") from None
-    if not modes.S_ISDIR(found.st_mode):
-        raise Failure(f"{directory} is not a directory")
+def refuse_hard_links(path: str, found: Any, *, is_shared: bool) -> None:
+    """Raises `Failure` for a file that another user may have linked here to have it changed."""
+    if is_shared and found.st_nlink > 1 and not modes.S_ISDIR(found.st_mode):
+        raise Failure(
+            f"{path} has {found.st_nlink} hard links and other users may create files in its directory; it is not"
+            " changed in place, because the file may belong elsewhere: remove it before, or remove the other links"
+        )
+
+
+def _was_replaced(path: str) -> Failure:
+    return Failure(f"{path} was replaced by another process during the run; nothing is changed")
 
 
 def _mount_points() -> list[str]:
@@ -505,12 +789,12 @@ def _without_journal(directory: str) -> None:
     """Without a journal no later run cleans up after a killed run."""
 
 
-def _open_new_directory(path: str) -> int:
+def _open_new_directory(name: str, parent: OpenDirectory) -> int:
     try:
-        return os.open(path, DIRECTORY_FLAGS)
+        return os.open(name, DIRECTORY_FLAGS, dir_fd=parent.handle)
     except PermissionError:
         # The umask removed the permissions of the owner.
-        handle = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        handle = os.open(name, ENTRY_FLAGS | os.O_DIRECTORY, dir_fd=parent.handle)
         try:
             os.chmod(f"/proc/self/fd/{handle}", 0o700)
             return os.open(f"/proc/self/fd/{handle}", DIRECTORY_FLAGS & ~os.O_NOFOLLOW)
@@ -518,60 +802,45 @@ def _open_new_directory(path: str) -> int:
             os.close(handle)
 
 
-def _copy(source: str, descriptor: int) -> Any:
-    """Copies a file; returns the status that the source had before it was read."""
-    incoming = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        before = os.fstat(incoming)
-        if not modes.S_ISREG(before.st_mode):
-            raise Failure(f"source {source} is not a regular file")
-        # Within the kernel, and on some file systems without copying data. If that fails, the rest is read and written,
-        # which also raises the error.
-        with suppress(OSError):
-            while os.copy_file_range(incoming, descriptor, KERNEL_CHUNK_BYTES):
-                pass
-        while chunk := os.read(incoming, CHUNK_BYTES):
-            write_all(descriptor, chunk)
-        return before
-    finally:
-        os.close(incoming)
+def _mount_of(descriptor: int) -> tuple[int, bytes]:
+    """Identifies the mount of an open directory: the device, and a number that differs for bind mounts."""
+    number = b""
+    with suppress(OSError), open(f"/proc/self/fdinfo/{descriptor}", "rb") as lines:
+        number = next((line for line in lines if line.startswith(b"mnt_id:")), b"")
+    return os.fstat(descriptor).st_dev, number
 
 
-def _unlink_quietly(path: str) -> None:
-    try:
-        os.unlink(path)
-    except OSError:
-        return
+def _read_all(descriptor: int) -> Iterator[bytes]:
+    while chunk := os.read(descriptor, LOOK_BYTES):
+        yield chunk
 
 
-def _fsync_path(path: str) -> None:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    except OSError:
-        os.sync()
-        return
+def _copy(incoming: int, descriptor: int) -> None:
+    # Within the kernel, and on some file systems without copying data. If that fails, the rest is read and written,
+    # which also raises the error.
+    with suppress(OSError):
+        while os.copy_file_range(incoming, descriptor, KERNEL_CHUNK_BYTES):
+            pass
+    while chunk := os.read(incoming, CHUNK_BYTES):
+        write_all(descriptor, chunk)
+
+
+def _unlink_quietly(name: str, directory: OpenDirectory) -> None:
+    with suppress(OSError):
+        os.unlink(name, dir_fd=directory.handle)
+
+
+def _fsync(descriptor: int) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
         # A pipe, a device or a file system without storage: there is nothing to sync.
         if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EROFS):
             raise
-    finally:
-        os.close(descriptor)
 
 
-def _sync_file_system(path: str) -> None:
+def _sync_file_system(descriptor: int) -> None:
     import ctypes
 
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        os.sync()
-        return
-    try:
-        if ctypes.CDLL(None, use_errno=True).syncfs(descriptor) != 0:
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), path)
-    finally:
-        os.close(descriptor)
+    if ctypes.CDLL(None, use_errno=True).syncfs(descriptor) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))

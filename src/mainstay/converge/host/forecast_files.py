@@ -10,7 +10,14 @@ import os
 import stat as modes
 
 from mainstay.converge.contract import Failure, NotYetThere
-from mainstay.converge.host.files import CHUNK_BYTES, Files, cannot_give_away, cannot_write_in, require_parent
+from mainstay.converge.host.files import (
+    CHUNK_BYTES,
+    Files,
+    cannot_give_away,
+    cannot_write_in,
+    refuse_hard_links,
+)
+from mainstay.converge.host.parents import Place, Walk
 from mainstay.foundation.digests import sha256_of_pieces
 
 TYPE_CHECKING = False
@@ -19,8 +26,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mainstay.converge.host.state import StateDirectory
-
-MOST_LINKS = 40
 
 
 class ForecastEntry:
@@ -48,6 +53,7 @@ class ForecastEntry:
         self.st_mtime = 0.0
         self.st_dev = -1
         self.st_ino = 0
+        self.st_nlink = 1
         self.content = content
         # The real file that has the content.
         self.source = source
@@ -68,6 +74,10 @@ class ForecastFiles(Files):
         # Directory → names in it that have an entry, at or below them.
         self._names: dict[str, set[str]] = {}
         self._own_gid = os.getegid()
+        self._forecast_walk = ForecastWalk(self)
+
+    def _walker(self) -> Walk:
+        return self._forecast_walk if self.entries else super()._walker()
 
     # ---- recording changes ----
     def keep_backup(self, path: str, found: Any) -> None:
@@ -86,18 +96,20 @@ class ForecastFiles(Files):
         validate: Callable[[str], None] | None = None,
         about_to_replace: Callable[[], None] | None = None,
     ) -> str | None:
-        require_parent(self, path)
+        self.require_parent(path)
         self._refuse_without_permission(path)
         self._refuse_foreign(path, uid, gid)
         size = 0
         if source is not None:
-            size = self.stat(source).st_size
+            found = self.lstat(source)
+            size = found.st_size
+            self._refuse_linked_source(source, found)
         if validate is not None:
-            pieces = self.chunks(source) if source is not None else iter((content or b"",))
+            pieces = self.content_chunks(source) if source is not None else iter((content or b"",))
             with self.state.scratch_file(self.run_id, pieces) as copy:
                 validate(copy)
         if source is not None:
-            source = self._resolved(source)
+            source = self._key(source)
             behind = self.entries.get(source)
             if behind is not None:
                 content, source = behind.content, behind.source
@@ -110,9 +122,11 @@ class ForecastFiles(Files):
             raise Failure(f"no permission to change {path}: it belongs to another user")
         if (old.st_uid, old.st_gid) != (uid, gid):
             self._refuse_foreign(path, uid, gid if old.st_gid != gid else self._own_gid)
+        place = self._walker().reach(os.path.dirname(path))
+        refuse_hard_links(path, old, is_shared=place.is_shared)
         kind = modes.S_IFMT(old.st_mode)
         bits = mode | (modes.S_IMODE(old.st_mode) & keep_bits)
-        key = self._key(path)
+        key = place.below(os.path.basename(path) or ".")
         behind = self.entries.get(key)
         if behind is None and os.statvfs(key).f_flag & os.ST_RDONLY:
             raise Failure(f"no permission to change {path}: its file system is read-only")
@@ -130,6 +144,7 @@ class ForecastFiles(Files):
         self._put(path, ForecastEntry(modes.S_IFDIR, uid=uid, gid=gid, mode=mode))
 
     def make_link(self, path: str, target: str) -> None:
+        self.require_parent(path)
         self._refuse_without_permission(path)
         # A new link belongs to the user of this process.
         self._put(
@@ -153,10 +168,11 @@ class ForecastFiles(Files):
     def _refuse_without_permission(self, path: str) -> None:
         """Raises `Failure` if the directory is not writable, as the kernel would in a run."""
         directory = os.path.dirname(path)
-        found = self.stat(directory)
+        key = self._walker().reach(directory).path or "/"
+        found = self._look(key, directory)
         if isinstance(found, ForecastEntry) and (self.effective_uid == 0 or found.is_new):
             return
-        if not os.access(self._resolved(directory), os.W_OK | os.X_OK):
+        if not os.access(key, os.W_OK | os.X_OK):
             raise Failure(cannot_write_in(directory))
         if found.st_mode & modes.S_ISVTX and self.effective_uid not in (0, found.st_uid):
             try:
@@ -198,16 +214,20 @@ class ForecastFiles(Files):
             names.add(name)
             key = directory
 
-    # ---- reading ----
-    def lstat(self, path: str) -> Any:
-        if not self.entries:
-            return os.lstat(path)
-        return self._look(self._key(path), path)
-
+    # ---- reading what programs use ----
     def stat(self, path: str) -> Any:
         if not self.entries:
             return os.stat(path)
         return self._look(self._resolved(path), path)
+
+    def lexists(self, path: str) -> bool:
+        if not self.entries:
+            return super().lexists(path)
+        try:
+            self._look(self._resolved(path, follows_last=False), path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
     def refuse_to_run(self, path: str) -> None:
         if not self.entries:
@@ -219,50 +239,36 @@ class ForecastFiles(Files):
         if not attributes_only or not os.access(path, os.X_OK):
             raise NotYetThere(f"{path} would be changed by an earlier resource")
 
-    def readlink(self, path: str) -> str:
-        if not self.entries:
-            return os.readlink(path)
-        key = self._key(path)
-        entry = self.entries.get(key)
-        return os.readlink(key) if entry is None else entry.target
-
     def real_path(self, path: str) -> str:
-        if not self.entries:
-            return super().real_path(path)
-        try:
-            return self._resolved(path)
-        except FileNotFoundError:
-            return self._resolved(path, strict=False)
+        return self._resolved(path) if self.entries else super().real_path(path)
 
     def listdir(self, path: str) -> list[str]:
-        if not self.entries:
-            return super().listdir(path)
-        key = self._resolved(path)
-        found = self._look(key, path)
-        names = set() if isinstance(found, ForecastEntry) and found.is_new else set(os.listdir(key))
-        for name in self._names.get(key, ()):
-            entry = self.entries.get(f"{key.rstrip('/')}/{name}")
-            if entry is not None:
-                (names.discard if entry is GONE else names.add)(name)
-        return sorted(names)
+        return self._names_at(self._resolved(path), path) if self.entries else super().listdir(path)
 
     def chunks(self, path: str) -> Iterator[bytes]:
+        return self._chunks_at(self._resolved(path)) if self.entries else super().chunks(path)
+
+    # ---- reading managed paths ----
+    def lstat(self, path: str) -> Any:
+        return self._look(self._key(path), path) if self.entries else super().lstat(path)
+
+    def readlink(self, path: str) -> str:
         if not self.entries:
-            yield from super().chunks(path)
-            return
-        path = self._resolved(path)
-        entry = self.entries.get(path)
-        if entry is None:
-            yield from super().chunks(path)
-        elif entry is GONE:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        else:
-            yield from self._chunks_of(entry)
+            return super().readlink(path)
+        key = self._key(path)
+        entry = self.entries.get(key)
+        return super().readlink(key) if entry is None else entry.target
+
+    def names_in(self, path: str) -> list[str]:
+        return self._names_at(self._key(path), path) if self.entries else super().names_in(path)
+
+    def content_chunks(self, path: str) -> Iterator[bytes]:
+        return self._chunks_at(self._key(path)) if self.entries else super().content_chunks(path)
 
     def holds(self, path: str, found: Any, content: bytes) -> bool:
         if not isinstance(found, ForecastEntry):
             return super().holds(self._key(path) if self.entries else path, found, content)
-        return found.st_size == len(content) and b"".join(self.chunks(path)) == content
+        return found.st_size == len(content) and b"".join(self.content_chunks(path)) == content
 
     def checksum_of(self, path: str, found: Any) -> str | None:
         if not isinstance(found, ForecastEntry):
@@ -273,18 +279,43 @@ class ForecastFiles(Files):
             return None
 
     # ---- internals ----
+    def _names_at(self, key: str, path: str) -> list[str]:
+        found = self._look(key, path)
+        names = set() if isinstance(found, ForecastEntry) and found.is_new else set(super().names_in(key))
+        for name in self._names.get(key, ()):
+            entry = self.entries.get(f"{key.rstrip('/')}/{name}")
+            if entry is not None:
+                (names.discard if entry is GONE else names.add)(name)
+        return sorted(names)
+
+    def _chunks_at(self, key: str) -> Iterator[bytes]:
+        entry = self.entries.get(key)
+        if entry is None:
+            return super().content_chunks(key)
+        if entry is GONE:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key)
+        return self._chunks_of(entry)
+
     def _chunks_of(self, entry: ForecastEntry) -> Iterator[bytes]:
         if entry.source is not None:
-            yield from super().chunks(entry.source)
+            yield from super().content_chunks(entry.source)
             return
         content = entry.content or b""
         for start in range(0, len(content), CHUNK_BYTES):
             yield content[start : start + CHUNK_BYTES]
 
     def _look(self, key: str, path: str) -> Any:
+        try:
+            return self.look(key)
+        except OSError as error:
+            error.filename = path
+            raise
+
+    def look(self, key: str) -> Any:
+        """Returns the status of a path without links: forecast or real."""
         entry = self.entries.get(key)
         if entry is GONE:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key)
         if entry is not None:
             return entry
         above = key
@@ -294,75 +325,50 @@ class ForecastFiles(Files):
             if entry is None:
                 continue
             if entry is not GONE and not modes.S_ISDIR(entry.st_mode):
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), key)
             if entry is GONE or entry.is_new:
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key)
         return os.lstat(key)
 
     def _key(self, path: str) -> str:
         """Returns the path with the links of its directory followed, but not a link at the path itself."""
         directory, _, name = path.rpartition("/")
-        parent = self._resolved(directory or "/")
-        return f"{parent.rstrip('/')}/{name}"
+        try:
+            return self._forecast_walk.reach(directory).below(name or ".")
+        except OSError as error:
+            error.filename = path
+            raise
 
-    def _resolved(self, path: str, *, strict: bool = True) -> str:
-        """Returns the path with all links followed, forecast links included."""
-        pending = _pieces(path)
-        current = ""
-        # Real entries below a removed or new path do not count.
-        is_hidden = False
-        links = 0
-        while pending:
-            part = pending.pop()
-            if part in (".", ".."):
-                if strict:
-                    self._require_directory(current or "/", path)
-                if part == "..":
-                    current = current.rpartition("/")[0]
-                    is_hidden = self._is_hidden(current)
-                continue
-            following = f"{current}/{part}"
-            entry = self.entries.get(following)
-            target = _real_target(following) if entry is None and not is_hidden else entry.target if entry else ""
-            if not target:
-                current = following
-                is_hidden = is_hidden or (entry is not None and entry.is_new)
-                continue
-            links += 1
-            if links > MOST_LINKS:
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
-            if target.startswith("/"):
-                current = ""
-                is_hidden = False
-            pending += _pieces(target)
-        return current or "/"
-
-    def _require_directory(self, key: str, path: str) -> None:
-        """Raises `NotADirectoryError` as the kernel would, also before a `..`."""
-        if not modes.S_ISDIR(self._look(key, path).st_mode):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
-
-    def _is_hidden(self, key: str) -> bool:
-        while key:
-            entry = self.entries.get(key)
-            if entry is not None and entry.is_new:
-                return True
-            key = key.rpartition("/")[0]
-        return False
+    def _resolved(self, path: str, *, follows_last: bool = True) -> str:
+        """Returns the path with all links followed as the kernel does, forecast links included."""
+        directory, _, name = path.rpartition("/")
+        if follows_last or name in ("", ".", ".."):
+            place, rest = self._forecast_walk.find(path, trusting=True)
+            return place.below(rest)
+        place, rest = self._forecast_walk.find(f"{directory}/.", trusting=True)
+        return f"{place.below(rest).rstrip('/')}/{name}"
 
 
-def _pieces(path: str) -> list[str]:
-    """Returns the names of a path in reverse; a slash at the end adds `.`, which requires a directory."""
-    found = [part for part in path.split("/") if part]
-    if path.endswith("/"):
-        found.append(".")
-    found.reverse()
-    return found
+class ForecastWalk(Walk):
+    """The directories as a dry run would leave them, known by their path."""
 
+    def __init__(self, files: ForecastFiles) -> None:
+        super().__init__(files.effective_uid)
+        self._files = files
 
-def _real_target(path: str) -> str:
-    """Returns the target of a link; empty if the path is not a link."""
-    try:
-        return os.readlink(path)
-    except OSError:
-        return ""
+    def root(self) -> Place:
+        return Place("/", "", self._files.look("/"), self.user, unsafe=None)
+
+    def open(self, place: Place, name: str, *, is_last: bool) -> tuple[str, Any]:
+        key = (place.path.rpartition("/")[0] or "/") if name == ".." else f"{place.path}/{name}"
+        return key, self._files.look(key)
+
+    def read_link(self, handle: str) -> str:
+        entry = self._files.entries.get(handle)
+        return os.readlink(handle) if entry is None else entry.target
+
+    def close(self, handle: str) -> None:
+        """A path needs no closing."""
+
+    def enter(self, place: Place, path: str, handle: str, status: Any) -> Place:
+        return Place(handle, path, status, self.user, unsafe=place.unsafe)

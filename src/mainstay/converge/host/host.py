@@ -25,8 +25,8 @@ class Host:
     ) -> None:
         self.run_id = run_id
         self.state = state
-        self.working_directory = working_directory
         self.files: Files = _make_files(run_id, state, noop=noop)
+        self.work_in(working_directory)
         self.accounts = Accounts()
         self.stop = stop
         self._commands: Commands | None = None
@@ -46,9 +46,16 @@ class Host:
         # Called before each command, which may take long, so that pending output is shown.
         self.about_to_wait: Callable[[], None] = lambda: None
 
+    def work_in(self, directory: str) -> None:
+        """Sets the directory of relative sources, which are trusted as the manifest is."""
+        self.working_directory = directory
+        self.files.trusted_directory = directory.rstrip("/")
+
     @property
     def commands(self) -> Commands:
         """Imported on first use: most runs of stable files run no command."""
+        # A command may replace or unmount directories.
+        self.files.forget_directories()
         if self._commands is None:
             from mainstay.converge.host.commands import Commands
 

@@ -252,18 +252,3 @@ def read_text(path: str) -> str | None:
             return file.read()
     except FileNotFoundError:
         return None
-
-
-def remove_temps(directory: str, run_id: str) -> None:
-    """Removes the temporary files that one run created in a directory, if the directory still exists."""
-    try:
-        names = os.listdir(directory)
-    except OSError:
-        return
-    for name in names:
-        if run_id and name.startswith(f"{TEMP_PREFIX}{run_id}-"):
-            try:
-                os.unlink(os.path.join(directory, name))
-            except OSError:
-                # Replaced by another user, or on a disk that is read-only now: not a reason to fail the run.
-                continue

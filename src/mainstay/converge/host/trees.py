@@ -67,13 +67,19 @@ class TreeComparison:
     def directory(self, source: str, target: str, depth: int, *, exists: bool) -> None:
         if depth > DEEPEST or len(self.found) > MOST_ENTRIES:
             raise Failure(f"source {source} is too deep or too large to copy")
-        names = self.files.listdir(source)
-        existing = set(self.files.listdir(target)) if exists and self.files.exists(target) else set()
+        names = self.files.names_in(source)
+        existing = self._existing(target) if exists else set()
         if self.purge:
             for name in sorted(existing.difference(names)):
                 self.remove(f"{target}/{name}")
         for name in names:
             self._entry(f"{source}/{name}", f"{target}/{name}", depth, exists=name in existing)
+
+    def _existing(self, target: str) -> set[str]:
+        try:
+            return set(self.files.names_in(target))
+        except FileNotFoundError:
+            return set()
 
     def remove(self, path: str) -> None:
         is_directory = modes.S_ISDIR(self.files.lstat(path).st_mode)

@@ -44,7 +44,7 @@ class PosixCommands(Provider):
         return actual
 
     def _check_creates(self, wanted: Exec, state: ExecState, host: Host) -> None:
-        if wanted.creates is not None and host.files.exists(wanted.creates):
+        if wanted.creates is not None and host.files.lexists(wanted.creates):
             state.creates_satisfied = True
             state.ensure = "present"
 

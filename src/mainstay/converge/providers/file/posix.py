@@ -7,7 +7,6 @@ import re
 import stat as modes
 
 from mainstay.converge.contract import Change, DesiredStateFailed, Failure, Missing, Provider
-from mainstay.converge.host.files import require_parent
 from mainstay.converge.host.trees import TreeDifference, compare_trees
 from mainstay.converge.resources.file import (
     ABSENT,
@@ -45,6 +44,7 @@ STATEMENT = rb"\{%-?\s*(?:if|for|set|include|macro|block|extends)\s"
 
 class PosixFiles(Provider):
     name = "posix"
+    works_on_files = True
     validate_timeout_seconds = 60.0
 
     # ---- reading ----
@@ -66,12 +66,12 @@ class PosixFiles(Provider):
             if found.st_mode & 0o170000 == 0o120000:
                 state.link_target = files.readlink(path)
                 if wanted.links == FOLLOW and wanted.ensure in (PRESENT, DIRECTORY):
-                    state.real_path = path = files.real_path(path)
+                    state.real_path = path = files.follow(path)
                     found = files.lstat(path)
         except FileNotFoundError:
             # The source must exist only if it is going to be copied.
             if wanted.source is not None:
-                self._source_status(wanted, host)
+                self._real_source(wanted, host)
             return state
         self._fill(state, found, wanted, path, host)
         return state
@@ -121,7 +121,7 @@ class PosixFiles(Provider):
             state.kind = state.ensure = DIRECTORY
             state.mode = mode & DIRECTORY_BITS
             if wanted.ensure == ABSENT:
-                state.is_empty_directory = not host.files.listdir(path)
+                state.is_empty_directory = not host.files.names_in(path)
             elif wanted.recurse and wanted.ensure == DIRECTORY:
                 state.tree = self._tree(wanted, state, host)
         elif kind == 0o120000:
@@ -136,14 +136,14 @@ class PosixFiles(Provider):
         if content is not None:
             return host.files.holds(path, found, _encoded(content))
         if wanted.source is not None:
-            self._source_status(wanted, host)
-            return host.files.same(path, found, host.resolve_source(wanted.source))
+            return host.files.same(path, found, self._real_source(wanted, host))
         return None
 
-    def _source_status(self, wanted: File, host: Host) -> Any:
+    def _real_source(self, wanted: File, host: Host) -> str:
+        """Returns the path of the source without links; raises `Failure` if it cannot be copied."""
         source = host.resolve_source(wanted.source or "")
         try:
-            found = host.files.stat(source)
+            real, found = host.files.find_source(source)
         except FileNotFoundError:
             raise Missing(f"source {source} does not exist") from None
         if wanted.recurse:
@@ -151,13 +151,12 @@ class PosixFiles(Provider):
                 raise Failure(f"source {source} is not a directory")
         elif not modes.S_ISREG(found.st_mode):
             raise Failure(f"source {source} is not a regular file")
-        return found
+        return real
 
     def _tree(self, wanted: File, state: FileState, host: Host) -> tuple[TreeDifference, ...]:
-        self._source_status(wanted, host)
         return compare_trees(
             host.files,
-            host.resolve_source(wanted.source or ""),
+            self._real_source(wanted, host),
             state.real_path,
             uid=state.wanted_uid,
             gid=state.wanted_gid,
@@ -192,7 +191,6 @@ class PosixFiles(Provider):
                 files.set_attributes(path, actual.stat, uid=uid, gid=gid, mode=mode, keep_bits=KEPT_ON_DIRECTORIES)
             self._copy_tree(wanted, actual.tree, actual, host)
         elif change.verb == MAKE_LINK:
-            require_parent(files, path)
             files.make_link(path, wanted.target or "")
             if wanted.owner is not None or wanted.group is not None:
                 files.set_link_owner(path, uid=uid, gid=gid)
@@ -237,14 +235,14 @@ class PosixFiles(Provider):
 
     def _new_content(self, wanted: File, host: Host) -> tuple[bytes | None, str | None]:
         if wanted.source is not None:
-            return None, host.resolve_source(wanted.source)
+            return None, self._real_source(wanted, host)
         return _encoded(wanted.content or ""), None
 
     def _missing_levels(self, path: str, host: Host) -> list[str]:
         levels = []
         while True:
             try:
-                found = host.files.stat(path)
+                found = host.files.lstat(host.files.follow(path))
             except FileNotFoundError:
                 self._refuse_dangling(path, host)
                 levels.append(path)
@@ -318,12 +316,12 @@ class PosixFiles(Provider):
             content, source = self._new_content(wanted, host)
             if content == b"" and wanted.content is None:
                 return None
-            new = content if source is None else host.files.read(source, LARGEST_DIFF_BYTES)
+            new = content if source is None else host.files.content(source, LARGEST_DIFF_BYTES)
         elif wanted.ensure == ABSENT and actual.kind == PRESENT:
             new = b""
         else:
             return None
-        old = host.files.read(actual.real_path, LARGEST_DIFF_BYTES) if actual.kind == PRESENT else b""
+        old = host.files.content(actual.real_path, LARGEST_DIFF_BYTES) if actual.kind == PRESENT else b""
         if old == new:
             return None
         found = _unified(old, new, wanted.name)

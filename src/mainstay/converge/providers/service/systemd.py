@@ -231,7 +231,7 @@ def _forecast_unit(state: UnitState, unit_files: list[str], host: Host) -> None:
     if not touched:
         return
     places = (f"{directory}/{unit}" for directory in UNIT_DIRECTORIES)
-    place = next((path for path in places if _exists(path, host)), None)
+    place = next((path for path in places if host.files.lexists(path)), None)
     if place is None:
         state.found = state.ensure == RUNNING
         return
@@ -262,7 +262,7 @@ def _forecast_enablement(word: str, place: str, host: Host) -> str:
 def _is_linked(unit: str, host: Host) -> bool:
     """Whether another unit wants this unit by a link."""
     return any(
-        _exists(f"{directory}/{name}/{unit}", host)
+        host.files.lexists(f"{directory}/{name}/{unit}")
         for directory in UNIT_DIRECTORIES
         if host.files.exists(directory)
         for name in host.files.listdir(directory)
@@ -275,14 +275,6 @@ def _has_install_section(place: str, host: Host) -> bool:
     _, found, section = content.decode("utf-8", "replace").partition("\n[Install]")
     keys = {line.partition("=")[0].strip() for line in section.partition("\n[")[0].split("\n")}
     return bool(found) and not keys.isdisjoint(INSTALL_KEYS)
-
-
-def _exists(path: str, host: Host) -> bool:
-    try:
-        host.files.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    return True
 
 
 PROVIDER = SystemdUnits()
