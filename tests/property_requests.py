@@ -69,11 +69,6 @@ class StubLookups:
             services={each.id: each for each in self.services if each.id in questions.services},
             options={name: self.options.get(name) for name in questions.option_types},
             pools={question.path: self.allocate(question.pool_type, question.wanted) for question in questions.pools},
-            same_secrets=frozenset(
-                question.path
-                for question in questions.secrets
-                if self.vault.get(question.reference) == question.plain.reveal()
-            ),
         )
 
     def allocate(self, pool_type: str, wanted: object) -> PoolAnswer | PoolProblem:
@@ -111,8 +106,8 @@ class StubLookups:
             self.pools[take.pool_type][1].remove(take.value)
         for release in accepted.pool_releases:
             self.pools[release.pool_type][1].append(release.value)
-        for reference in accepted.retired_references:
-            del self.vault[reference]
+        for place in accepted.retired_secrets:
+            del self.vault[place.reference]
         return fill(accepted.properties, references)
 
 

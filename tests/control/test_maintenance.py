@@ -103,7 +103,7 @@ def test_doctor_lists_what_is_stuck(tmp_path: Path) -> None:
     with sqlite3.connect(data / "mainstay.db") as connection:
         connection.execute("UPDATE jobs SET created_at = 0 WHERE service_id = ?", (waiting["id"],))
         connection.execute(
-            "INSERT INTO vault_secrets VALUES ('orphan', 0, x'00', 'k', 'service', 'missing', 'a', 'persistent')"
+            "INSERT INTO vault_secrets VALUES ('orphan', 0, x'00', 'k', 'service', 'missing', 'a', 'persistent', 2)"
         )
     connection.close()
     found = program("doctor", "--json", "--data-dir", data)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import gzip
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from mainstay.control.operations.doctor import DoctorFinding, examine
 from mainstay.control.operations.machinery.definitions import Definitions
-from mainstay.control.operations.machinery.secret_sealing import reseal_all
+from mainstay.control.operations.machinery.secret_sealing import reseal_batch
 from mainstay.control.operations.machinery.unit_of_work import OperationTools, UnitOfWork
 from mainstay.control.rulebook import installed_rulebook
 from mainstay.control.serve import now, opened, prepare_data_directory
@@ -21,8 +22,15 @@ from mainstay.control.vault.seal import Vault, new_key
 from mainstay.foundation.private_files import private_draft, write_private_file
 
 
-async def rotate_key(settings: ServerSettings, environment: Mapping[str, str]) -> int:
-    """Returns the number of resealed secrets. Safe to interrupt: the old key stays in the file until no secret needs
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    resealed: int
+    # The places of secrets that no key opens.
+    unreadable: tuple[str, ...]
+
+
+async def rotate_key(settings: ServerSettings, environment: Mapping[str, str]) -> Rotation:
+    """Reseals every secret with the current key. Safe to interrupt: the old key stays in the file until no secret needs
     it."""
     path = settings.data_path / FILE
     from_file = VARIABLE not in environment
@@ -33,16 +41,17 @@ async def rotate_key(settings: ServerSettings, environment: Mapping[str, str]) -
             old_keys = path.read_text(encoding="ascii").split()
             _write_keys(path, [new_key(), *old_keys])
         vault = Vault(load_keys(settings, environment))
-        count = 0
-        while True:
+        resealed = 0
+        unreadable: list[str] = []
+        after: str | None = ""
+        while after is not None:
             async with store.transaction() as tx:
-                resealed = await reseal_all(tx, vault)
-            count += resealed
-            if not resealed:
-                break
-    if from_file:
+                batch = await reseal_batch(tx, vault, after)
+            resealed, after = resealed + batch.resealed, batch.after
+            unreadable += batch.unreadable
+    if from_file and not unreadable:
         _write_keys(path, path.read_text(encoding="ascii").split()[:1])
-    return count
+    return Rotation(resealed, tuple(unreadable))
 
 
 def _write_keys(path: Path, keys: list[str]) -> None:

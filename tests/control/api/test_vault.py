@@ -77,8 +77,11 @@ def test_a_reference_may_only_be_sent_back_where_it_is_stored(scenario: Scenario
         scenario.consumer.patch(path, {"properties": properties}, expect=400)
     body = {"serviceTypeId": kind["id"], "name": "x", "groupId": scenario.group_id, "agentId": scenario.agent_id}
     scenario.consumer.post("/services", {**body, "properties": {"a": a}}, expect=400)
-    scenario.consumer.patch(path, {"properties": {"a": a, "b": "canary-b", "n": 1}})
+    scenario.consumer.patch(path, {"properties": {"a": a, "b": b, "n": 1}})
     assert scenario.complete(service)["properties"] == {"a": a, "b": b, "n": 1}
+    # A plain value is a new secret, also if it is the stored one.
+    scenario.consumer.patch(path, {"properties": {"b": "canary-b"}})
+    assert scenario.complete(service)["properties"]["b"] != b
 
 
 def test_the_old_value_is_kept_until_the_update_succeeds(scenario: Scenario) -> None:

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from documents import members, properties_for
+from mainstay.control.domain.properties.compile import PLAIN_REFERENCE
 from mainstay.control.domain.properties.json_schema import export_json_schema
 from property_requests import faults, schema_of
 from seed_text import block
@@ -38,7 +39,8 @@ def test_the_engine_and_the_export_agree_on_random_documents(data: st.DataObject
     validator = jsonschema_rs.Draft202012Validator(exported)
     for _ in range(10):
         properties = data.draw(properties_for(declared))
-        found = faults(document, properties)
+        # The export does not express the rule about texts that read as vault references.
+        found = {path for path, message in faults(document, properties).items() if message != PLAIN_REFERENCE}
         assert (not found) == validator.is_valid(properties), (exported, properties, found)
 
 

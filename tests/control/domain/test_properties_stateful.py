@@ -61,7 +61,7 @@ class Histories(RuleBasedStateMachine):
         assert not outcome.changed
         assert outcome.properties == self.stored
         assert not outcome.secrets
-        assert not outcome.retired_references
+        assert not outcome.retired_secrets
         assert outcome.pool_takes == outcome.pool_releases == ()
 
     @precondition(lambda self: self.stored is not None)
@@ -69,9 +69,9 @@ class Histories(RuleBasedStateMachine):
     def end_the_run(self) -> None:
         """Ephemeral secrets are deleted when a run ends."""
         assert self.stored is not None
-        for declared, reference in secrets_in(self.schema, self.stored):
-            if declared.secret is SecretKind.EPHEMERAL:
-                del self.lookups.vault[reference]
+        for place in secrets_in(self.schema, self.stored):
+            if place.kind is SecretKind.EPHEMERAL:
+                del self.lookups.vault[place.reference]
         self.stored = without_secrets(self.schema, self.stored, SecretKind.EPHEMERAL)
 
     @invariant()
@@ -79,7 +79,7 @@ class Histories(RuleBasedStateMachine):
         if getattr(self, "stored", None) is None:
             return
         assert self.stored is not None
-        references = [reference for _, reference in secrets_in(self.schema, self.stored)]
+        references = [place.reference for place in secrets_in(self.schema, self.stored)]
         assert set(references) == set(self.lookups.vault)
         assert CANARY not in json.dumps(self.stored)
         taken = len(ADDRESSES) - len(self.lookups.pools[POOL][1])

@@ -217,7 +217,7 @@ def test_secrets_are_sealed_at_every_path() -> None:
     }
     after_the_job = without_secrets(schema, stored, SecretKind.EPHEMERAL)
     assert after_the_job == {name: value for name, value in stored.items() if name != "initialPassword"}
-    assert [reference for _, reference in secrets_in(schema, after_the_job)] == [
+    assert [place.reference for place in secrets_in(schema, after_the_job)] == [
         "vault://00000000",
         "vault://00000002",
     ]
@@ -235,7 +235,7 @@ def test_secrets_inside_arrays_of_objects_are_sealed_one_by_one() -> None:
         ]
     }
     schema = property_requests.schema_of(document)
-    assert {declared.schema_path for declared, _ in secrets_in(schema, stored)} == {"users[].password"}
+    assert {place.schema_path for place in secrets_in(schema, stored)} == {"users[].password"}
 
 
 @pytest.mark.parametrize("lead", ["Single service type:", "Multiple allowed service types:"])

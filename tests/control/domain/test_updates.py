@@ -11,8 +11,8 @@ from mainstay.control.domain.properties.contract import Actor, Operation, Questi
 from mainstay.control.domain.properties.engine import Accepted, decide
 from mainstay.control.domain.properties.evaluation import PoolTake, ValueSource
 from mainstay.control.domain.properties.provenance import Origin, provenance
-from mainstay.control.domain.properties.traversal import without_secrets
-from property_requests import StubLookups, create, evaluation_context, faults, schema_of, update
+from mainstay.control.domain.properties.traversal import SecretPlace, without_secrets
+from property_requests import StubLookups, create, evaluation_context, faults, schema_faults, schema_of, update
 
 OPTIONAL = {"type": "string"}
 FIXED = {"type": "string", "immutable": True}
@@ -205,24 +205,81 @@ def test_an_ephemeral_secret_is_required_only_at_creation_and_may_be_given_again
     assert [slot.path for slot in update(document, {"p": "second"}, gone, lookups).secrets] == ["p"]
 
 
-def test_an_unchanged_secret_is_not_sealed_again() -> None:
+def test_a_plain_value_for_a_secret_counts_as_changed_and_its_own_reference_does_not() -> None:
     lookups = StubLookups(vault={"vault://1": "pa55"})
-    document = {"s": SECRET, "fixed": {**SECRET, "immutable": True}}
     stored: dict[str, object] = {"s": "vault://1"}
-    assert not update(document, {"s": "pa55"}, stored, lookups).changed
-    assert not update(document, {"s": "vault://1"}, stored, lookups).changed
-    replaced = update(document, {"s": "new"}, stored, lookups)
-    assert replaced.changed
-    assert replaced.retired_references == ("vault://1",)
+    assert not update({"s": SECRET}, {"s": "vault://1"}, stored, lookups).changed
+    for given in ("pa55", "other"):
+        replaced = update({"s": SECRET}, {"s": given}, stored, lookups)
+        assert replaced.changed
+        assert replaced.retired_secrets == (SecretPlace("vault://1", "s", SecretKind.PERSISTENT),)
 
 
-def test_an_immutable_secret_is_compared_and_not_shown() -> None:
+def test_a_secret_that_is_set_again_needs_the_permission_of_a_change() -> None:
+    """Otherwise the refusal would reveal whether the value is the stored one."""
+    only_stopped = {"type": "string", "secret": {"type": "persistent"}, "authorizers": WHEN_STOPPED["authorizers"]}
     lookups = StubLookups(vault={"vault://1": "pa55"})
-    document = {"s": {**SECRET, "immutable": True}}
-    assert not update(document, {"s": "pa55"}, {"s": "vault://1"}, lookups).changed
-    assert faults(document, {"s": "other"}, {"s": "vault://1"}, lookups) == {
-        "s": "s: property is immutable and cannot be changed"
+    for given in ("pa55", "other"):
+        refused = faults({"s": only_stopped}, {"s": given}, {"s": "vault://1"}, lookups, state="Started")
+        assert list(refused) == ["s"]
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_an_immutable_secret_refuses_every_plain_value_with_the_same_message(wrapped: bool) -> None:
+    lookups = StubLookups(vault={"vault://1": "pa55"})
+    secret = {**SECRET, "immutable": True}
+    document = {"o": {**an_object(s=SECRET), "immutable": True}} if wrapped else {"s": secret}
+    path = "o" if wrapped else "s"
+
+    def body(value: str) -> dict[str, object]:
+        return {"o": {"s": value}} if wrapped else {"s": value}
+
+    stored = body("vault://1")
+    for given in ("pa55", "other", "vault://2"):
+        assert faults(document, body(given), stored, lookups) == {
+            path: f"{path}: property is immutable and cannot be changed"
+        }
+    assert not update(document, stored, stored, lookups).changed
+
+
+def test_a_text_that_reads_as_a_reference_is_refused_outside_of_secrets() -> None:
+    refused = "a text that begins with vault:// is accepted only in a secret property"
+    document = {
+        "text": OPTIONAL,
+        "any": {"type": "json"},
+        "free": {"type": "object"},
+        "list": {"type": "array"},
+        "names": {"type": "array", "items": OPTIONAL},
+        "o": an_object(inner=OPTIONAL),
+        "s": {"type": "json", "secret": {"type": "persistent"}},
     }
+    given = {
+        "text": "vault://1",
+        "any": {"a": [1, {"b": "vault://2"}]},
+        "free": {"vault://3": 1},
+        "list": [["vault://4"]],
+        "names": ["x", "vault://5"],
+        "o": {"inner": "vault://"},
+        "s": {"nested": "vault://6"},
+    }
+    paths = ["text", "any.a[1].b", "free.vault://3", "list[0][0]", "names[1]", "o.inner", "s.nested"]
+    assert faults(document, given) == dict.fromkeys(paths, refused)
+    assert faults(document, given, {"text": "a"}) == dict.fromkeys(paths, refused)
+    assert faults(None, {"a": {"b": ["vault://1"]}}) == {"a.b[0]": refused}
+    assert faults(None, {"vault://k": 1}, {}) == {"vault://k": refused}
+    assert faults(document, {"text": " vault://1", "any": "see vault://1"}) == {}
+
+
+def test_a_stored_text_that_reads_as_a_reference_may_be_sent_back() -> None:
+    """Releases before this rule accepted it."""
+    stored: dict[str, object] = {"text": "vault://old", "any": {"k": "vault://old"}}
+    document = {"text": OPTIONAL, "any": {"type": "json"}, "n": {"type": "integer"}}
+    assert update(document, {**stored, "n": 1}, stored).properties == {**stored, "n": 1}
+    assert update(None, {**stored, "n": 1}, stored).properties == {**stored, "n": 1}
+
+
+def test_a_default_cannot_read_as_a_reference() -> None:
+    assert list(schema_faults({"a": {**OPTIONAL, "default": "vault://1"}})) == ["a.default"]
 
 
 def test_a_vault_reference_is_accepted_only_where_it_is_stored() -> None:
@@ -242,7 +299,7 @@ def test_secrets_of_a_replaced_array_are_retired() -> None:
         "users": [{"name": "a", "password": "vault://1"}, {"name": "b", "password": "vault://2"}]
     }
     accepted = update(document, {"users": [{"name": "b", "password": "vault://2"}]}, stored)
-    assert accepted.retired_references == ("vault://1",)
+    assert [place.reference for place in accepted.retired_secrets] == ["vault://1"]
 
 
 @pytest.mark.parametrize("rule", ["min", "serviceOption"])

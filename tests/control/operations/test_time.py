@@ -264,7 +264,7 @@ def test_a_plan_question_of_a_crashed_server_is_announced_again_and_then_deleted
         async with scene.work() as work:
             outcome = OrderOutcome(scene.service, "create", runs.RunPlan(None), is_new=True)
             preview = await plans.preview_order(work, outcome, None, plans.new_plan_seed(work.now))
-            await plans.ask_agent(work, preview, 60)
+            await plans.ask_agent(work, preview, 60, None)
         with scene.store.bus.listening(plans.question_topic(scene.agent.id)) as announced:
             scene.later(5)
             async with scene.work(None) as work:

@@ -206,5 +206,4 @@ def _read_properties(file: str) -> dict[str, object]:
 def _describe_questions(questions: Questions) -> list[str]:
     lines = [f"whether service {service_id} exists" for service_id in sorted(questions.services)]
     lines += [f"which options of type '{name}' the provider offers" for name in sorted(questions.option_types)]
-    lines += [f"whether pool '{pool.pool_type}' has a value for {pool.path}" for pool in questions.pools]
-    return lines + [f"whether {secret.path} is the stored secret" for secret in questions.secrets]
+    return lines + [f"whether pool '{pool.pool_type}' has a value for {pool.path}" for pool in questions.pools]

@@ -1,11 +1,13 @@
 """Rotates the vault key: `mainstay vault rotate` creates a new key and encrypts every secret with it.
 
 Stop the servers first, and start them afterwards. With a key file, the command removes the old key at the end. With
-VAULT_ENCRYPTION_KEY, first set the new key there and the old key in VAULT_ENCRYPTION_KEYS_OLD; remove the old key afterwards."""
+VAULT_ENCRYPTION_KEY, first set the new key there and the old key in VAULT_ENCRYPTION_KEYS_OLD; remove the old key afterwards.
+The command lists secrets that it cannot decrypt and exits with 1; the key file then keeps the old keys."""
 
 from __future__ import annotations
 
 import os
+import sys
 
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.server_options import DATABASE_SETTINGS, add_setting_options, read_settings
@@ -28,13 +30,17 @@ def run(arguments: argparse.Namespace) -> int:
     from mainstay.control.maintenance import rotate_key
     from mainstay.control.settings import BadSettings
     from mainstay.control.store.engine.contract import Unavailable
-    from mainstay.control.vault.seal import CannotOpen
 
     try:
-        count = asyncio.run(rotate_key(read_settings(arguments, DATABASE_SETTINGS), os.environ))
-    except (BadSettings, CannotOpen) as error:
+        rotation = asyncio.run(rotate_key(read_settings(arguments, DATABASE_SETTINGS), os.environ))
+    except BadSettings as error:
         raise CommandRefused(str(error)) from None
     except Unavailable as error:
         raise CommandRefused(f"the database is unreachable: {error}", exit_code=1) from None
+    count = rotation.resealed
     print(f"encrypted {count} secret{'' if count == 1 else 's'} with the current key")
-    return 0
+    for place in rotation.unreadable:
+        print(
+            f"cannot decrypt {place}: it is damaged, or its key is missing; set the property again", file=sys.stderr
+        )
+    return 1 if rotation.unreadable else 0

@@ -51,7 +51,9 @@ _ROWS = (
     *_changes("token"),
     EventType("token.regenerate", "token", "The token got a new value; the old one is no longer valid."),
     EventType(
-        "vault.read", "secret", "An agent read a secret; recorded once per job, outside of jobs once per hour."
+        "vault.read",
+        "secret",
+        "An agent read a secret; recorded once per job or plan, otherwise at most once per hour.",
     ),
 )
 

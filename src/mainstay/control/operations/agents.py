@@ -16,13 +16,13 @@ from mainstay.control.operations.machinery import secret_sealing
 from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, Id, Name, Tag
 from mainstay.control.operations.machinery.property_decisions import accept_properties
 from mainstay.control.operations.machinery.refusals import BadInput, InUse, InvalidProperties, NotPermitted
-from mainstay.control.operations.machinery.secret_sealing import Owner
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.store import agents as store
 from mainstay.control.store import secrets as secret_store
 from mainstay.control.store.agent_types import AGENT_TYPES, AgentType
 from mainstay.control.store.agents import AGENTS, AgentRow, AgentStatus
 from mainstay.control.store.participants import PARTICIPANTS
+from mainstay.control.store.secrets import SecretOwner
 from mainstay.control.store.service_pools import SERVICE_POOL_SETS
 from mainstay.control.store.services import delete_terminal, living_ids
 from mainstay.control.store.tokens import Token, hash_token
@@ -123,12 +123,13 @@ async def _configure(
     target = PropertyTarget(
         operation=Operation.CREATE if stored is None else Operation.UPDATE, agent_id=agent_id, provider_id=provider_id
     )
+    owner = SecretOwner("agent", agent_id)
     try:
         decided = await accept_properties(work, schema, given or {}, target, stored)
-        configuration, _ = await secret_sealing.seal_all(work, decided.accepted, Owner("agent", agent_id))
+        configuration, _ = await secret_sealing.seal_all(work, decided.accepted, owner)
     except InvalidProperties as refusal:
         raise InvalidProperties([_in_configuration(fault) for fault in refusal.faults]) from None
-    await secret_sealing.forget(work, decided.accepted.retired_references)
+    await secret_sealing.forget(work, owner, decided.accepted.retired_secrets)
     return configuration
 
 

@@ -9,14 +9,17 @@ import hmac
 import secrets
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import reduce
 from typing import Annotated
 
 import msgspec
 
 from mainstay.control.access import Role
 from mainstay.control.domain import jobs as decide
+from mainstay.control.domain.faults import PathFault, locate
 from mainstay.control.domain.jobs import Advance, EndJob, JobFacts, JobStatus, NotDue, RequestCancel, Requeue
 from mainstay.control.domain.lifecycle.schema import Lifecycle
+from mainstay.control.domain.properties.compile import PLAIN_REFERENCE
 from mainstay.control.domain.properties.contract import Operation, PropertyTarget
 from mainstay.control.domain.refusals import NotPending, TerminalState
 from mainstay.control.domain.service_types import ServiceTypeDefinition
@@ -25,8 +28,7 @@ from mainstay.control.operations.machinery import pool_allocation, runs, secret_
 from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, ShortText, Text
 from mainstay.control.operations.machinery.bounds import MAX_INSTANCE_DATA_BYTES, refuse_large
 from mainstay.control.operations.machinery.property_decisions import accept_properties
-from mainstay.control.operations.machinery.refusals import Conflict, InUse, NotPermitted
-from mainstay.control.operations.machinery.secret_sealing import Owner
+from mainstay.control.operations.machinery.refusals import Conflict, InUse, InvalidProperties, NotPermitted
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store import jobs as store
 from mainstay.control.store.engine.records import to_microseconds, to_optional_microseconds
@@ -34,6 +36,7 @@ from mainstay.control.store.jobs import JOBS, RUNS, JobHold, JobRow, RunRow
 from mainstay.control.store.service_pools import values_of_service
 from mainstay.control.store.services import ServiceRow, find_for_update, living_referrers
 from mainstay.control.store.tokens import hash_token
+from mainstay.foundation.vault import reference_path
 
 OVERDUE_CANDIDATES = 50
 ANNOUNCE_AGAIN_AFTER = timedelta(seconds=2)
@@ -235,6 +238,7 @@ async def complete(work: UnitOfWork, job: JobRow, wanted: Completion) -> None:
     if decide.on_completion(held.facts, _lease_hash(wanted.lease_token), outcome) is not None:
         return
     refuse_large("agentInstanceData", wanted.agent_instance_data, MAX_INSTANCE_DATA_BYTES)
+    _refuse_references(wanted.agent_instance_data)
     run = await runs.find_run(work, held.job)
     advance = decide.advance(held.facts, run.visited)
     merged = await _merge_report(work, held, run, wanted, advance)
@@ -250,6 +254,12 @@ async def complete(work: UnitOfWork, job: JobRow, wanted: Completion) -> None:
     )
     if advance.next_step is not None:
         await _queue_next(work, held, service, run, advance, merged)
+
+
+def _refuse_references(instance_data: object) -> None:
+    found = reference_path(instance_data)
+    if found is not None:
+        raise InvalidProperties([PathFault(reduce(locate, found, "agentInstanceData"), PLAIN_REFERENCE)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,17 +282,17 @@ async def _merge_report(
     last = advance.next_step is None
     base = held.service.properties if run.properties is None else run.properties
     decided = await accept_properties(work, schema, wanted.properties, _report_target(held, last=last), base)
-    result, _ = await secret_sealing.seal_all(work, decided.accepted, Owner("service", held.service.id))
+    result, _ = await secret_sealing.seal_all(work, decided.accepted, runs.secrets_owner(held.service.id))
     reported = runs.origins_of(work, schema, base, decided, held.job.id)
     origins = run.origins | reported
     await _give_back_replaced(work, held.service, decided.accepted.pool_releases, decided.taken_values)
-    await secret_sealing.forget(work, decided.accepted.retired_references)
+    await secret_sealing.forget(work, runs.secrets_owner(held.service.id), decided.accepted.retired_secrets)
     if not last:
         merged = runs.overlay(held.service.properties, result, wanted.properties)
         return _MergedReport(result, origins, merged, reported)
     await runs.finish_run(work, run)
     if advance.to not in lifecycle.terminal_states:
-        result = await runs.drop_ephemeral(work, schema, result)
+        result = await runs.drop_ephemeral(work, held.service.id, schema, result)
     return _MergedReport(result, origins, result, origins)
 
 
@@ -371,7 +381,7 @@ async def _end_unsuccessfully(
     await _end_job(work, held, decision.status, decision.message, outcome, report)
     await runs.abandon_run(work, await runs.find_run(work, held.job))
     schema, lifecycle = held.definition.properties, held.definition.lifecycle
-    properties = await runs.drop_ephemeral(work, schema, held.service.properties)
+    properties = await runs.drop_ephemeral(work, held.service.id, schema, held.service.properties)
     after = msgspec.structs.replace(held.service, properties=properties, status=decision.next_state)
     await runs.save_service(work, held.service, after, lifecycle, schema=schema)
 

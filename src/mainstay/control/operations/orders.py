@@ -90,7 +90,7 @@ async def plan(session: CallerSession, order: Order, wait_for: WaitFor, seconds:
     seed = plans.new_plan_seed(session.clock())
     async with session.rolled_back() as work:
         preview = await _preview(work, order, seed)
-    host = await _ask_agent(session, preview, wait_for, seconds)
+    host = await _ask_agent(session, preview, wait_for, seconds, plan=seed.nonce)
     return msgspec.structs.replace(
         preview.forecast,
         plan_digest=str(PlanDigest(seed, preview.inputs, host.digest)),
@@ -110,7 +110,8 @@ async def execute_plan(
         preview = await _preview(work, order, digest.seed)
     plans.refuse_expired(digest, session.clock())
     plans.refuse_other_inputs(digest, preview.inputs)
-    plans.refuse_other_host(digest, await _ask_agent(session, preview, wait_for, seconds))
+    # The inputs are those of the plan, so the events of the plan name every secret that the agent reads again.
+    plans.refuse_other_host(digest, await _ask_agent(session, preview, wait_for, seconds, plan=None))
     async with session.transaction() as work:
         return await _execute(work, order, digest)
 
@@ -196,11 +197,13 @@ def _requested(order: Order) -> list[object]:
 
 
 # ---- between transactions ----
-async def _ask_agent(session: CallerSession, preview: PlanPreview, wait_for: WaitFor, seconds: float) -> HostAnswer:
+async def _ask_agent(
+    session: CallerSession, preview: PlanPreview, wait_for: WaitFor, seconds: float, *, plan: str | None
+) -> HostAnswer:
     if preview.question is None:
         return plans.NOTHING_TO_DO
     async with session.transaction() as work:
-        request_id = await plans.ask_agent(work, preview, seconds)
+        request_id = await plans.ask_agent(work, preview, seconds, plan)
 
     async def check() -> HostAnswer | None:
         async with session.reading() as work:

@@ -9,26 +9,24 @@ import re
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
-from mainstay.control.domain.properties.traversal import secrets_in
+from mainstay.control.domain.properties.traversal import SecretPlace, secrets_in
 from mainstay.control.operations.machinery import runs
 from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, Text
 from mainstay.control.operations.machinery.forecast import Forecast, HostForecast, OrderOutcome, forecast_outcome
 from mainstay.control.operations.machinery.refusals import BadInput, PlanFailed, PlanOutdated
-from mainstay.control.operations.machinery.secret_sealing import digest_of, open_secret
+from mainstay.control.operations.machinery.secret_sealing import digest_of, read_secret
 from mainstay.control.operations.machinery.unit_of_work import PlannedValues, UnitOfWork, new_id
 from mainstay.control.operations.machinery.views import JobView, show_jobs
 from mainstay.control.store import plans as store
-from mainstay.control.store import secrets as secret_store
 from mainstay.control.store.jobs import JobRow, active_job, latest_job_id
 from mainstay.control.store.plans import PLAN_REQUESTS, PlanRequest
 from mainstay.control.store.service_types import find_version
 from mainstay.control.store.services import ServiceRow
 from mainstay.control.vault.seal import CannotOpen, SealContext, Sealed, Vault
-from mainstay.foundation.vault import VAULT_PREFIX
 
 LIFETIME = timedelta(minutes=10)
 GRACE = timedelta(seconds=10)
@@ -94,10 +92,11 @@ def pin_to_plan(work: UnitOfWork, seed: PlanSeed, host: str | None = None) -> No
 
 # ---- preview ----
 class Question(msgspec.Struct, frozen=True):
-    """The job as the agent would get it, and the secrets in its properties by their references."""
+    """The job as the agent would get it, and the secrets in its properties by their references and with their places."""
 
     job: JobView
     secrets: dict[str, object]
+    places: list[SecretPlace]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +159,13 @@ async def _question(work: UnitOfWork, service: ServiceRow, job: JobRow) -> Quest
     properties = shown.service.properties if job.params is None else job.params
     schema = (await runs.definition_of(work, service)).properties
     opened: dict[str, object] = {}
-    vault = work.tools.vault
-    for _, reference in secrets_in(schema, properties):
-        found = await secret_store.find(work.tx, reference.removeprefix(VAULT_PREFIX))
-        if found is not None and vault is not None:
-            opened[reference] = open_secret(vault, found)
-    return Question(shown, opened)
+    places: list[SecretPlace] = []
+    for place in dict.fromkeys(secrets_in(schema, properties)):
+        found = await read_secret(work, runs.secrets_owner(service.id), place)
+        if found is not None:
+            opened[place.reference] = found.reveal()
+            places.append(place)
+    return Question(shown, opened, places)
 
 
 # ---- asking the agent ----
@@ -205,8 +205,10 @@ def answer_topic(request_id: str) -> str:
     return f"plan:{request_id}"
 
 
-async def ask_agent(work: UnitOfWork, preview: PlanPreview, seconds: float) -> str:
-    """Stores the question as a row, because the agent may be connected to another replica."""
+async def ask_agent(work: UnitOfWork, preview: PlanPreview, seconds: float, plan: str | None) -> str:
+    """Stores the question as a row, because the agent may be connected to another replica.
+
+    `plan` names the plan in the events that record which secrets the agent read. None: they are already recorded."""
     request = PlanRequest(
         id=new_id(),
         created_at=work.now,
@@ -214,7 +216,8 @@ async def ask_agent(work: UnitOfWork, preview: PlanPreview, seconds: float) -> s
         agent_id=preview.agent_id,
         deadline_at=work.now + timedelta(seconds=seconds),
     )
-    sealed = _seal(work.tools.vault, msgspec.to_builtins(preview.question), request, "question")
+    document = {"plan": plan, **msgspec.to_builtins(preview.question)}
+    sealed = _seal(work.tools.vault, document, request, "question")
     await PLAN_REQUESTS.insert(work.tx, request, taken=0, question=sealed)
     work.tx.announce(question_topic(request.agent_id))
     return request.id
@@ -230,8 +233,26 @@ async def take_questions(work: UnitOfWork, limit: int) -> list[PlanQuestion]:
         question = _open(work.tools.vault, sealed, request, "question")
         seconds = (request.deadline_at - work.now).total_seconds()
         if question is not None:
+            await _record_reading(work, question)
             found.append(PlanQuestion(request.id, seconds, question["job"], question["secrets"]))
     return found
+
+
+async def _record_reading(work: UnitOfWork, question: dict[str, Any]) -> None:
+    """Records one event per secret and plan. A plan of a new service names the id that the service would get."""
+    if question["plan"] is None:
+        return
+    service = msgspec.convert(question["job"]["service"], ServiceRow)
+    for place in msgspec.convert(question["places"], list[SecretPlace]):
+        await work.record_event(
+            "vault.read",
+            service,
+            service,
+            reference=place.reference,
+            schemaPath=place.schema_path,
+            jobId=None,
+            plan=question["plan"],
+        )
 
 
 async def answer(work: UnitOfWork, request: PlanRequest, given: PlanAnswer) -> None:
@@ -284,7 +305,7 @@ def _seal(vault: Vault | None, document: object, request: PlanRequest, part: str
     return sealed.key_id.encode() + sealed.ciphertext
 
 
-def _open(vault: Vault | None, sealed: bytes, request: PlanRequest, part: str) -> dict[str, dict[str, object]] | None:
+def _open(vault: Vault | None, sealed: bytes, request: PlanRequest, part: str) -> dict[str, Any] | None:
     """None: another replica sealed it with a key that this replica does not have yet."""
     key, content = sealed[:KEY_ID_CHARACTERS], sealed[KEY_ID_CHARACTERS:]
     if key == UNSEALED:

@@ -32,7 +32,6 @@ from mainstay.control.operations.machinery.refusals import (
     Stale,
 )
 from mainstay.control.operations.machinery.runs import RunPlan
-from mainstay.control.operations.machinery.secret_sealing import Owner
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.store import services as store
 from mainstay.control.store.agents import AGENTS, AgentRow, find_for
@@ -110,7 +109,7 @@ async def create(work: UnitOfWork, wanted: NewService) -> ServiceRow:
         group_id=group.id,
     )
     decided = await accept_properties(work, schema, wanted.properties, target)
-    properties, _ = await secret_sealing.seal_all(work, decided.accepted, Owner("service", service_id))
+    properties, _ = await secret_sealing.seal_all(work, decided.accepted, runs.secrets_owner(service_id))
     service = ServiceRow(
         id=service_id,
         created_at=work.now,
@@ -294,7 +293,7 @@ async def _plan(
     decided = await accept_properties(
         work, schema, dict(request.properties or {}), await _update_target(work, service), service.properties
     )
-    properties, new_secrets = await secret_sealing.seal_all(work, decided.accepted, Owner("service", service.id))
+    properties, new_secrets = await secret_sealing.seal_all(work, decided.accepted, runs.secrets_owner(service.id))
     origins = runs.origins_of(work, schema, service.properties, decided, None)
     return RunPlan(properties, decided, new_secrets, origins)
 

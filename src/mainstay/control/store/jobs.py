@@ -46,12 +46,13 @@ class RunRow(Record, frozen=True, kw_only=True):
     properties: dict[str, object] | None = None
     # Which actor set each property, by path.
     origins: dict[str, object]
-    # Pool values and secrets allocated for the run: kept if it succeeds, released if it fails.
+    # Pool values and secrets allocated for the run: kept if it succeeds, released if it fails. A secret is recorded as
+    # its place: [reference, schema path, type].
     taken_values: list[str]
-    new_secrets: list[str]
+    new_secrets: list[object]
     # Pool values and secrets that the run replaces: released if it succeeds.
     released_values: list[str]
-    retired_secrets: list[str]
+    retired_secrets: list[object]
     # The blueprint version of the service once the run succeeds; None: unchanged.
     blueprint_digest: str | None = None
 

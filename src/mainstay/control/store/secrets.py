@@ -1,58 +1,110 @@
-"""Sealed secrets: found by reference, deleted with their owner, never listed."""
+"""Sealed secrets: found by reference, owner and schema path, deleted with their owner, never listed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from mainstay.control.store.engine.contract import Row, Transaction
+from mainstay.control.store.engine.contract import Row, Transaction, Value
 from mainstay.control.store.engine.records import to_microseconds
 
 
 @dataclass(frozen=True, slots=True)
+class SecretOwner:
+    """The service or the agent that a secret belongs to."""
+
+    # "service" or "agent".
+    kind: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
 class StoredSecret:
+    # Without the prefix `vault://`.
     reference: str
     ciphertext: bytes
     key_id: str
-    owner_kind: str
-    owner_id: str
+    seal_version: int
+    owner: SecretOwner
     schema_path: str
     type: str
 
 
-COLUMNS = "reference, ciphertext, key_id, owner_kind, owner_id, schema_path, type"
+COLUMNS = "reference, ciphertext, key_id, seal_version, owner_kind, owner_id, schema_path, type"
 
 
 def _decode(row: Row) -> StoredSecret:
     ciphertext = row["ciphertext"]
     if not isinstance(ciphertext, bytes):
         raise TypeError("a sealed value must be bytes")
-    names = ("key_id", "owner_kind", "owner_id", "schema_path", "type")
-    return StoredSecret(str(row["reference"]), ciphertext, *(str(row[name]) for name in names))
+    return StoredSecret(
+        str(row["reference"]),
+        ciphertext,
+        str(row["key_id"]),
+        int(str(row["seal_version"])),
+        SecretOwner(str(row["owner_kind"]), str(row["owner_id"])),
+        str(row["schema_path"]),
+        str(row["type"]),
+    )
 
 
 async def add(tx: Transaction, secret: StoredSecret, now: datetime) -> None:
     await tx.execute(
         f"INSERT INTO vault_secrets (created_at, {COLUMNS}) VALUES (:created_at, :reference, :ciphertext, :key_id,"
-        " :owner_kind, :owner_id, :schema_path, :type)",
+        " :seal_version, :owner_kind, :owner_id, :schema_path, :type)",
         created_at=to_microseconds(now),
         reference=secret.reference,
         ciphertext=secret.ciphertext,
         key_id=secret.key_id,
-        owner_kind=secret.owner_kind,
-        owner_id=secret.owner_id,
+        seal_version=secret.seal_version,
+        owner_kind=secret.owner.kind,
+        owner_id=secret.owner.id,
         schema_path=secret.schema_path,
         type=secret.type,
     )
 
 
-async def find(tx: Transaction, reference: str) -> StoredSecret | None:
+async def owner_served_by(tx: Transaction, reference: str, agent_id: str) -> SecretOwner | None:
+    """The owner of the secret, if it is this agent or a service of this agent."""
     rows = await tx.fetch(
-        f"SELECT {COLUMNS} FROM vault_secrets WHERE reference = :reference",
+        "SELECT owner_kind, owner_id FROM vault_secrets LEFT JOIN services"
+        " ON vault_secrets.owner_kind = 'service' AND services.id = vault_secrets.owner_id"
+        " WHERE vault_secrets.reference = :reference AND (services.agent_id = :agent_id"
+        " OR (vault_secrets.owner_kind = 'agent' AND vault_secrets.owner_id = :agent_id))",
         reference=reference,
+        agent_id=agent_id,
+    )
+    return SecretOwner(str(rows[0]["owner_kind"]), str(rows[0]["owner_id"])) if rows else None
+
+
+async def find(tx: Transaction, owner: SecretOwner, schema_path: str, reference: str) -> StoredSecret | None:
+    rows = await tx.fetch(
+        f"SELECT {COLUMNS} FROM vault_secrets WHERE reference = :reference AND owner_kind = :owner_kind"
+        " AND owner_id = :owner_id AND schema_path = :schema_path",
+        reference=reference,
+        owner_kind=owner.kind,
+        owner_id=owner.id,
+        schema_path=schema_path,
     )
     return _decode(rows[0]) if rows else None
+
+
+async def held_by(tx: Transaction, owner_kind: str, owner_ids: Sequence[str]) -> dict[str, set[tuple[str, str]]]:
+    """(reference, schema path) of every secret, by the id of its owner. Owners without secrets are left out."""
+    marks: dict[str, Value] = {f"id_{index}": owner_id for index, owner_id in enumerate(owner_ids)}
+    if not marks:
+        return {}
+    rows = await tx.fetch(
+        "SELECT owner_id, reference, schema_path FROM vault_secrets WHERE owner_kind = :owner_kind"
+        f" AND owner_id IN ({', '.join(f':{name}' for name in marks)})",
+        owner_kind=owner_kind,
+        **marks,  # type: ignore[arg-type]
+    )
+    found: dict[str, set[tuple[str, str]]] = {}
+    for row in rows:
+        found.setdefault(str(row["owner_id"]), set()).add((str(row["reference"]), str(row["schema_path"])))
+    return found
 
 
 async def newest(tx: Transaction) -> StoredSecret | None:
@@ -65,26 +117,44 @@ async def newest_key_id(tx: Transaction) -> str | None:
     return str(rows[0]["key_id"]) if rows else None
 
 
-async def not_sealed_by(tx: Transaction, key_id: str, limit: int) -> list[StoredSecret]:
+async def not_sealed_by(
+    tx: Transaction, key_id: str, seal_version: int, after: str, limit: int
+) -> list[StoredSecret]:
+    """Secrets sealed with another key or in an older form, in the order of their references."""
     rows = await tx.fetch(
-        f"SELECT {COLUMNS} FROM vault_secrets WHERE key_id <> :key_id LIMIT {limit}{tx.for_update}",
+        f"SELECT {COLUMNS} FROM vault_secrets WHERE (key_id <> :key_id OR seal_version <> :seal_version)"
+        f" AND reference > :after ORDER BY reference LIMIT {limit}{tx.for_update}",
         key_id=key_id,
+        seal_version=seal_version,
+        after=after,
     )
     return [_decode(row) for row in rows]
 
 
-async def reseal(tx: Transaction, reference: str, key_id: str, ciphertext: bytes) -> None:
+async def reseal(tx: Transaction, secret: StoredSecret) -> None:
     await tx.execute(
-        "UPDATE vault_secrets SET key_id = :key_id, ciphertext = :ciphertext WHERE reference = :reference",
-        key_id=key_id,
-        ciphertext=ciphertext,
-        reference=reference,
+        "UPDATE vault_secrets SET key_id = :key_id, ciphertext = :ciphertext, seal_version = :seal_version"
+        " WHERE reference = :reference AND owner_kind = :owner_kind AND owner_id = :owner_id",
+        key_id=secret.key_id,
+        ciphertext=secret.ciphertext,
+        seal_version=secret.seal_version,
+        reference=secret.reference,
+        owner_kind=secret.owner.kind,
+        owner_id=secret.owner.id,
     )
 
 
-async def delete(tx: Transaction, references: Sequence[str]) -> None:
-    for reference in references:
-        await tx.execute("DELETE FROM vault_secrets WHERE reference = :reference", reference=reference)
+async def delete(tx: Transaction, owner: SecretOwner, places: Iterable[tuple[str, str]]) -> None:
+    """Deletes secrets of one owner; `places` are (reference, schema path)."""
+    for reference, schema_path in places:
+        await tx.execute(
+            "DELETE FROM vault_secrets WHERE reference = :reference AND owner_kind = :owner_kind"
+            " AND owner_id = :owner_id AND schema_path = :schema_path",
+            reference=reference,
+            owner_kind=owner.kind,
+            owner_id=owner.id,
+            schema_path=schema_path,
+        )
 
 
 async def delete_of(tx: Transaction, owner_kind: str, owner_id: str) -> None:

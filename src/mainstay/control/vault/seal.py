@@ -1,4 +1,4 @@
-"""AES-256-GCM with a key ring. A sealed value is bound to its reference, owner and path, and opens only there."""
+"""AES-256-GCM with a key ring. A sealed value is bound to its reference, owner, path and type, and opens only there."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 NONCE_BYTES = 12
+# The form in which secrets are sealed now. Version 1 does not bind them to their type.
+SEAL_VERSION = 2
 KEY_BYTES = 32
 HEX_KEY = re.compile(r"[0-9a-fA-F]{64}")
 
@@ -37,10 +39,13 @@ class SealContext:
     owner_kind: str
     owner_id: str
     schema_path: str
+    # The type of the secret. None: the value is not bound to a type, as in seals of version 1.
+    type: str | None = None
 
     def bytes(self) -> bytes:
         # Encoded as a JSON list, so that two contexts never have the same bytes.
-        return msgspec.json.encode([self.reference, self.owner_kind, self.owner_id, self.schema_path])
+        place = [self.reference, self.owner_kind, self.owner_id, self.schema_path]
+        return msgspec.json.encode(place if self.type is None else [*place, self.type])
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,5 +108,6 @@ class Vault:
         nonce, text = sealed.ciphertext[:NONCE_BYTES], sealed.ciphertext[NONCE_BYTES:]
         try:
             return msgspec.json.decode(cipher.decrypt(nonce, text, context.bytes()))
-        except InvalidTag:
+        except (InvalidTag, ValueError):
+            # A value that is too short is a ValueError.
             raise CannotOpen("the sealed value was modified, or was sealed for another context") from None

@@ -21,6 +21,6 @@ ENDPOINTS = (
         access=("secret", "read"),
         summary="Open a secret of the agent itself or of a service that it serves",
         answer=Revealed,
-        refusals=(404,),
+        refusals=(404, 409),
     ),
 )

@@ -33,12 +33,13 @@ from mainstay.control.domain.values import (
     type_name,
     whole,
 )
-from mainstay.foundation.vault import VAULT_PREFIX
+from mainstay.foundation.vault import is_vault_reference, reference_path
 
 MISSING = "required field is missing"
 UNKNOWN = "unknown property"
 IMMUTABLE = "property is immutable and cannot be changed"
 FOREIGN_REFERENCE = "a vault reference is accepted only at the path where it is stored"
+PLAIN_REFERENCE = "a text that begins with vault:// is accepted only in a secret property"
 # The path of an array item; closures inside of items contain the path relative to the item.
 ITEM = "[]"
 
@@ -203,6 +204,8 @@ def _scalars(kind: PropertyType, path: str, checks: tuple[Check, ...]) -> Admit:
             return _refuse_type(value, evaluation, outer + path, kind)
         if is_whole:
             value = whole(value)  # type: ignore[arg-type]
+        elif is_vault_reference(value):
+            return evaluation.refuse(outer + path, PLAIN_REFERENCE)
         if checks:
             run_checks(checks, value, evaluation, outer + path)
         return value
@@ -227,10 +230,23 @@ def _free_form(kind: PropertyType, path: str, checks: tuple[Check, ...]) -> Admi
         problem = json_problem(value)
         if problem is not None:
             return evaluation.refuse(outer + path, f"expected {kind}, got {problem}")
+        if refuse_references(value, evaluation, outer + path):
+            return Unknown.COUNTED
         run_checks(checks, value, evaluation, outer + path)
         return value
 
     return admit
+
+
+def refuse_references(value: object, evaluation: Evaluation, path: str) -> bool:
+    """Records the first text inside of a free-form value that reads as a vault reference. Returns whether there is one."""
+    found = reference_path(value)
+    if found is None:
+        return False
+    for name in found:
+        path = locate(path, name)
+    evaluation.refuse(path, PLAIN_REFERENCE)
+    return True
 
 
 def _objects(members: Members, checks: tuple[Check, ...]) -> Admit:
@@ -294,7 +310,7 @@ def _references(path: str, checks: tuple[Check, ...]) -> Admit:
 
 def _sealing(admit_plain: Admit, kind: SecretKind, schema_path: str, path: str) -> Admit:
     def admit(value: object, evaluation: Evaluation, outer: str) -> object:
-        if type(value) is str and value.startswith(VAULT_PREFIX):
+        if is_vault_reference(value):
             if value in evaluation.own_references.get(schema_path, ()):
                 return value
             return evaluation.refuse(outer + path, FOREIGN_REFERENCE)

@@ -141,33 +141,22 @@ class RevealedSecret:
 
 
 @dataclass(frozen=True, slots=True)
-class SecretQuestion:
-    """Asks whether the value equals the secret stored under the reference."""
-
-    path: str
-    reference: str
-    plain: RevealedSecret
-
-
-@dataclass(frozen=True, slots=True)
 class Questions:
     """All lookups that the engine needs for its decision."""
 
     services: frozenset[str] = frozenset()
     option_types: frozenset[str] = frozenset()
     pools: tuple[PoolQuestion, ...] = ()
-    secrets: tuple[SecretQuestion, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
     """One answer to each question. A missing service does not exist for the caller, and an option type of None does not
-    exist. `same_secrets` are the paths where the given secret equals the stored one."""
+    exist."""
 
     services: Mapping[str, ReferencedService] = field(default_factory=dict)
     options: Mapping[str, tuple[object, ...] | None] = field(default_factory=dict)
     pools: Mapping[str, PoolAnswer | PoolProblem] = field(default_factory=dict)
-    same_secrets: frozenset[str] = frozenset()
     # No lookups are possible, as in a check without a server: everything not answered above counts as valid.
     assumed: bool = False
 

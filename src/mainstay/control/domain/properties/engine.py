@@ -10,10 +10,17 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from mainstay.control.domain.faults import PathFault
+from mainstay.control.domain.properties.compile import refuse_references
 from mainstay.control.domain.properties.contract import Answers, EvaluationContext, Operation, Questions, Unknown
 from mainstay.control.domain.properties.evaluation import Evaluation, PoolTake, SecretSlot, ValueSource
 from mainstay.control.domain.properties.schema import PropertySchema
-from mainstay.control.domain.properties.traversal import StoredReference, pool_values_in, references_in, secrets_in
+from mainstay.control.domain.properties.traversal import (
+    SecretPlace,
+    StoredReference,
+    pool_values_in,
+    references_in,
+    secrets_in,
+)
 from mainstay.control.domain.properties.update import find_own_references, revise_root
 from mainstay.control.domain.values import Properties, comparable, equal, json_problem, type_name
 
@@ -26,7 +33,7 @@ class Accepted(NamedTuple):
     changed: bool
     secrets: tuple[SecretSlot, ...] = ()
     # To be deleted after the change has succeeded.
-    retired_references: tuple[str, ...] = ()
+    retired_secrets: tuple[SecretPlace, ...] = ()
     pool_takes: tuple[PoolTake, ...] = ()
     pool_releases: tuple[PoolTake, ...] = ()
     # All references to services, not only the new ones.
@@ -89,9 +96,9 @@ def _accept(schema: PropertySchema, properties: Properties, before: Properties, 
     )
 
 
-def _retired(schema: PropertySchema, properties: Properties, before: Properties) -> tuple[str, ...]:
-    kept = {reference for _, reference in secrets_in(schema, properties)}
-    return tuple(reference for _, reference in secrets_in(schema, before) if reference not in kept)
+def _retired(schema: PropertySchema, properties: Properties, before: Properties) -> tuple[SecretPlace, ...]:
+    kept = set(secrets_in(schema, properties))
+    return tuple(place for place in dict.fromkeys(secrets_in(schema, before)) if place not in kept)
 
 
 def _released(schema: PropertySchema, properties: Properties, before: Properties) -> tuple[PoolTake, ...]:
@@ -109,6 +116,9 @@ def _merge_free_form(given: Properties, before: Properties, evaluation: Evaluati
     if problem is not None:
         evaluation.refuse("", f"expected object, got {problem}")
         return before
+    for name, value in given.items():
+        if not equal(value, before.get(name)):
+            refuse_references({name: value}, evaluation, "")
     merged = {**before, **given}
     return {name: value for name, value in merged.items() if value is not None}
 

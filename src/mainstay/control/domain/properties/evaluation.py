@@ -18,7 +18,6 @@ from mainstay.control.domain.properties.contract import (
     ReferencedService,
     RevealedSecret,
     SecretKind,
-    SecretQuestion,
     Unknown,
 )
 from mainstay.control.domain.refusals import UnansweredQuestion
@@ -55,16 +54,10 @@ class CollectedQuestions:
     services: set[str] = field(default_factory=set)
     option_types: set[str] = field(default_factory=set)
     pools: list[PoolQuestion] = field(default_factory=list)
-    secrets: dict[str, SecretQuestion] = field(default_factory=dict)
 
     def questions(self) -> Questions:
         """All questions of the first pass."""
-        return Questions(
-            frozenset(self.services),
-            frozenset(self.option_types),
-            tuple(self.pools),
-            tuple(self.secrets.values()),
-        )
+        return Questions(frozenset(self.services), frozenset(self.option_types), tuple(self.pools))
 
 
 class Evaluation:
@@ -143,9 +136,3 @@ class Evaluation:
             raise GenerationFailed(PoolProblem.EXHAUSTED.value.format(pool_type=question.pool_type))
         self.takes.append(PoolTake(question.path, question.pool_type, answer.value))
         return answer.value
-
-    def same_secret(self, path: str, reference: str, value: object) -> bool:
-        if self.answers is None:
-            self.ask().secrets[path] = SecretQuestion(path, reference, RevealedSecret(value))
-            return False
-        return path in self.answers.same_secrets

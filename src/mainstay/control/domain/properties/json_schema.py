@@ -1,7 +1,8 @@
 """Exports a property schema as JSON Schema 2020-12: what a user may send at creation.
 
 Null means "not given", so an optional property also accepts null. JSON Schema cannot express authorizers, references,
-options and pools; such properties are marked `readOnly` or described by their type alone."""
+options and pools; such properties are marked `readOnly` or described by their type alone. The rule that only secrets may
+read as vault references is left out as well: it would be repeated at every text."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from mainstay.control.domain.faults import locate
 from mainstay.control.domain.properties.contract import SecretKind
@@ -11,6 +12,7 @@ from mainstay.control.domain.properties.declaration import PropertyDeclaration
 from mainstay.control.domain.properties.evaluation import PoolTake
 from mainstay.control.domain.properties.schema import PropertySchema
 from mainstay.control.domain.values import Properties
+from mainstay.foundation.vault import is_vault_reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +50,21 @@ def _values(
             yield StoredValue(path, value, enclosing)
 
 
-def secrets_in(schema: PropertySchema, properties: Properties) -> tuple[tuple[PropertyDeclaration, str], ...]:
-    """Every vault reference, with its declaration."""
-    found = _leaves(schema, properties, lambda declared: declared.secret is not None)
-    return tuple((declared, value) for declared, _, value in found if isinstance(value, str))
+class SecretPlace(NamedTuple):
+    """A vault reference where a schema declares a secret. A secret opens only for its own place."""
+
+    reference: str
+    schema_path: str
+    kind: SecretKind
+
+
+def secrets_in(schema: PropertySchema, properties: Properties) -> tuple[SecretPlace, ...]:
+    """Every vault reference, with its place in the schema."""
+    return tuple(
+        SecretPlace(value, declared.schema_path, declared.secret)
+        for declared, _, value in _leaves(schema, properties, lambda declared: declared.secret is not None)
+        if declared.secret is not None and isinstance(value, str) and is_vault_reference(value)
+    )
 
 
 def references_in(schema: PropertySchema, properties: Properties) -> tuple[StoredReference, ...]:

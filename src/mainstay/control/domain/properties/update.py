@@ -16,23 +16,21 @@ from mainstay.control.domain.properties.declaration import PropertyDeclaration
 from mainstay.control.domain.properties.evaluation import Evaluation
 from mainstay.control.domain.properties.schema import PropertySchema
 from mainstay.control.domain.properties.traversal import secrets_in
-from mainstay.control.domain.values import Properties, canonical, equal, json_problem
-from mainstay.foundation.vault import VAULT_PREFIX
+from mainstay.control.domain.values import Properties, canonical, equal
+from mainstay.foundation.vault import is_vault_reference
 
 
 def revise_root(root: Members, given: Properties, stored: Properties, evaluation: Evaluation) -> Properties:
     # An update without changes requires and generates nothing; a report must still contain the agent's properties.
-    if evaluation.context.operation is Operation.UPDATE and not _changes_members(
-        root, given, stored, evaluation, "", merge=True
-    ):
+    if evaluation.context.operation is Operation.UPDATE and not _changes_members(root, given, stored, merge=True):
         return stored
     return _revise_members(root, given, stored, evaluation, "", merge=True)
 
 
 def find_own_references(schema: PropertySchema, stored: Properties) -> dict[str, set[str]]:
     own: dict[str, set[str]] = {}
-    for declared, reference in secrets_in(schema, stored) if schema.has_secrets else ():
-        own.setdefault(declared.schema_path, set()).add(reference)
+    for place in secrets_in(schema, stored) if schema.has_secrets else ():
+        own.setdefault(place.schema_path, set()).add(place.reference)
     return own
 
 
@@ -115,13 +113,13 @@ def _revise_member(
         _set_first(node, value, evaluation, outer, out)
         return
     path = outer + node.path
-    if not _changes(node, value, old, evaluation, outer, merge=merge):
+    if not _changes(node, value, old, merge=merge):
         out[name] = _kept(node, old, evaluation, outer)
         return
     if refuse_unauthorized(declared, evaluation, path):
         out[name] = Unknown.COUNTED
         return
-    if declared.immutable and _breaks_immutable(node, value, old, evaluation, outer, merge=merge):
+    if declared.immutable and _breaks_immutable(node, value, old, merge=merge):
         out[name] = evaluation.refuse(path, f"{path}: {IMMUTABLE}")
         return
     if value is None:
@@ -209,40 +207,31 @@ def _replace_items(
     return out
 
 
-def _changes(node: Node, value: object, old: object, evaluation: Evaluation, outer: str, *, merge: bool) -> bool:
+def _changes(node: Node, value: object, old: object, *, merge: bool) -> bool:
     """Whether the value differs from the stored one. With `merge` only the given members of an object count."""
     if value is None or old is None:
         return value is not old
     declared = node.declared
-    if declared.secret is not None and isinstance(old, str):
-        if isinstance(value, str) and value.startswith(VAULT_PREFIX):
-            return value != old
-        # Asks the vault only about values that it could have stored.
-        return json_problem(value) is not None or not evaluation.same_secret(outer + node.path, old, value)
+    if declared.secret is not None:
+        # Only the reference counts as unchanged. A comparison with the plain value would let a caller find it by trial.
+        return not is_vault_reference(value) or value != old
     if node.members is not None and isinstance(value, dict) and isinstance(old, dict):
-        return _changes_members(node.members, value, old, evaluation, outer, merge=merge)
+        return _changes_members(node.members, value, old, merge=merge)
     return not equal(value, old)
 
 
-def _changes_members(
-    members: Members, given: Properties, stored: Properties, evaluation: Evaluation, outer: str, *, merge: bool
-) -> bool:
-    changed = False
-    # Continues after the first difference, so that one pass asks about all secrets.
+def _changes_members(members: Members, given: Properties, stored: Properties, *, merge: bool) -> bool:
     for name in given if merge else {**given, **members.nodes}:
         member, old = members.nodes.get(name), stored.get(name)
         if member is None:
-            changed = changed or not (merge and _is_left_over(name, given, stored, members.names))
-        elif _changes(
-            member, _wanted_value(member, given.get(name), old, merge=merge), old, evaluation, outer, merge=merge
-        ):
-            changed = True
-    return changed
+            if not (merge and _is_left_over(name, given, stored, members.names)):
+                return True
+        elif _changes(member, _wanted_value(member, given.get(name), old, merge=merge), old, merge=merge):
+            return True
+    return False
 
 
-def _breaks_immutable(
-    node: Node, value: object, old: object, evaluation: Evaluation, outer: str, *, merge: bool
-) -> bool:
+def _breaks_immutable(node: Node, value: object, old: object, *, merge: bool) -> bool:
     """An ephemeral secret is removed when the run ends; giving it again does not change an immutable object."""
     if node.members is None or not isinstance(value, dict) or not isinstance(old, dict):
         return True
@@ -251,4 +240,4 @@ def _breaks_immutable(
     }
     lasting = {name: item for name, item in value.items() if name not in ephemeral}
     stored = {name: item for name, item in old.items() if name not in ephemeral}
-    return _changes_members(node.members, lasting, stored, evaluation, outer, merge=merge)
+    return _changes_members(node.members, lasting, stored, merge=merge)

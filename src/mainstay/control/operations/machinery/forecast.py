@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from mainstay.control.domain.lifecycle import transitions
-from mainstay.control.domain.properties.traversal import secrets_in
+from mainstay.control.domain.properties.traversal import SecretPlace, secrets_in
 from mainstay.control.domain.values import Properties
 from mainstay.control.operations.machinery import runs
 from mainstay.control.operations.machinery.runs import RunPlan
@@ -65,7 +65,7 @@ async def forecast_outcome(work: UnitOfWork, outcome: OrderOutcome) -> Forecast:
 
 async def _forecast_creation(work: UnitOfWork, service: ServiceRow) -> Forecast:
     definition = await runs.definition_of(work, service)
-    sealed = frozenset(reference for _, reference in secrets_in(definition.properties, service.properties))
+    sealed = secrets_in(definition.properties, service.properties)
     path = transitions.run_path(definition.lifecycle, "create", service.status)
     return _masked_forecast(service.properties, sealed, path, await values_of_service(work.tx, service.id))
 
@@ -73,19 +73,20 @@ async def _forecast_creation(work: UnitOfWork, service: ServiceRow) -> Forecast:
 async def _forecast_action(work: UnitOfWork, service: ServiceRow, action: str, plan: RunPlan | None) -> Forecast:
     """Without a plan no job is queued and nothing changes."""
     if plan is None:
-        return _masked_forecast(service.properties, frozenset(), (service.status,), [])
+        return _masked_forecast(service.properties, (), (service.status,), [])
     lifecycle = (await runs.definition_of(work, service)).lifecycle
     taken = plan.decided.taken_values if plan.decided else ()
     values = await SERVICE_POOL_VALUES.many(work.tx, taken)
     properties = service.properties if plan.properties is None else plan.properties
     path = transitions.run_path(lifecycle, action, service.status)
-    return _masked_forecast(properties, frozenset(plan.new_secrets), path, list(values.values()))
+    return _masked_forecast(properties, plan.new_secrets, path, list(values.values()))
 
 
 def _masked_forecast(
-    properties: Properties, sealed: frozenset[str], path: tuple[str, ...], values: list[ServicePoolValue]
+    properties: Properties, sealed: tuple[SecretPlace, ...], path: tuple[str, ...], values: list[ServicePoolValue]
 ) -> Forecast:
-    masked = {name: _mask(value, sealed) for name, value in properties.items()}
+    references = frozenset(place.reference for place in sealed)
+    masked = {name: _mask(value, references) for name, value in properties.items()}
     return Forecast(masked, list(path), [ForecastValue(str(each.property_name), each.value) for each in values])
 
 

@@ -17,7 +17,7 @@ from mainstay.control.domain.properties.contract import (
 from mainstay.control.domain.properties.engine import Accepted, Rejected, decide
 from mainstay.control.domain.properties.schema import PropertySchema
 from mainstay.control.domain.values import Properties
-from mainstay.control.operations.machinery import pool_allocation, secret_sealing
+from mainstay.control.operations.machinery import pool_allocation
 from mainstay.control.operations.machinery.bounds import MAX_PROPERTIES_BYTES, excess, size
 from mainstay.control.operations.machinery.refusals import InvalidProperties
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
@@ -74,7 +74,6 @@ async def _answer(work: UnitOfWork, questions: Questions, target: PropertyTarget
         services=await _services(work, questions, target),
         options=await _options(work, questions, target.provider_id),
         pools=found,
-        same_secrets=await secret_sealing.same_secrets(work, questions.secrets),
     )
     return answers, taken
 

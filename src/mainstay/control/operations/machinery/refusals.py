@@ -61,6 +61,18 @@ class PlanOutdated(Conflict):
         super().__init__(f"{message}; make a new plan", details={"changed": changed})
 
 
+class SecretUnreadable(Conflict):
+    """A stored secret does not open: its row was damaged or moved, or its key is not in the key ring."""
+
+    code = "secret_unreadable"
+
+    def __init__(self, schema_path: str, owner: str) -> None:
+        super().__init__(
+            f"the secret {schema_path} of {owner} cannot be opened: it is damaged, or the server lacks its key;"
+            " set the property again, or give the server the key"
+        )
+
+
 class AgentSilent(OperationRefused):
     code = "agent_silent"
 

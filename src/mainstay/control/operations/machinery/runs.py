@@ -13,7 +13,13 @@ from mainstay.control.domain.lifecycle.schema import Lifecycle
 from mainstay.control.domain.properties.contract import Actor, SecretKind
 from mainstay.control.domain.properties.provenance import provenance
 from mainstay.control.domain.properties.schema import PropertySchema
-from mainstay.control.domain.properties.traversal import references_in, secrets_in, values_in, without_secrets
+from mainstay.control.domain.properties.traversal import (
+    SecretPlace,
+    references_in,
+    secrets_in,
+    values_in,
+    without_secrets,
+)
 from mainstay.control.domain.service_types import ServiceTypeDefinition
 from mainstay.control.domain.values import Properties, equal
 from mainstay.control.operations.machinery import pool_allocation, secret_sealing
@@ -25,11 +31,16 @@ from mainstay.control.store.blueprints import upgrade_target
 from mainstay.control.store.engine.contract import Value
 from mainstay.control.store.engine.records import to_optional_microseconds
 from mainstay.control.store.jobs import JOBS, RUNS, JobRow, RunRow
+from mainstay.control.store.secrets import SecretOwner
 from mainstay.control.store.service_pools import values_of_service
 from mainstay.control.store.service_types import find_version
 from mainstay.control.store.services import SERVICES, ServiceRow
 
 Origins = dict[str, object]
+
+
+def secrets_owner(service_id: str) -> SecretOwner:
+    return SecretOwner("service", service_id)
 
 
 def agent_topic(agent_id: str) -> str:
@@ -49,7 +60,7 @@ class RunPlan:
 
     properties: Properties | None
     decided: DecidedProperties | None = None
-    new_secrets: tuple[str, ...] = ()
+    new_secrets: tuple[SecretPlace, ...] = ()
     origins: Mapping[str, object] | None = None
 
 
@@ -70,7 +81,7 @@ async def start(
         taken_values=list(plan.decided.taken_values) if plan.decided else [],
         new_secrets=list(plan.new_secrets),
         released_values=await _replaced_values(work, service, plan.decided),
-        retired_secrets=list(plan.decided.accepted.retired_references) if plan.decided else [],
+        retired_secrets=list(plan.decided.accepted.retired_secrets) if plan.decided else [],
         # A new service already has the current version.
         blueprint_digest=None
         if action == "create"
@@ -189,27 +200,27 @@ def origins_of(
     }
 
 
-async def drop_ephemeral(work: UnitOfWork, schema: PropertySchema, properties: Properties) -> Properties:
+async def drop_ephemeral(
+    work: UnitOfWork, service_id: str, schema: PropertySchema, properties: Properties
+) -> Properties:
     """Deletes ephemeral secrets, at every end of a run."""
     if not schema.has_secrets:
         return properties
-    leaving = [
-        reference for declared, reference in secrets_in(schema, properties) if declared.secret is SecretKind.EPHEMERAL
-    ]
-    await secret_sealing.forget(work, leaving)
+    leaving = [place for place in secrets_in(schema, properties) if place.kind is SecretKind.EPHEMERAL]
+    await secret_sealing.forget(work, secrets_owner(service_id), leaving)
     return without_secrets(schema, properties, SecretKind.EPHEMERAL)
 
 
 async def finish_run(work: UnitOfWork, run: RunRow) -> None:
     """After success: gives back the replaced pool values and secrets."""
     await pool_allocation.give_back_by_id(work, run.released_values)
-    await secret_sealing.forget(work, run.retired_secrets)
+    await secret_sealing.forget_recorded(work, secrets_owner(run.service_id), run.retired_secrets)
 
 
 async def abandon_run(work: UnitOfWork, run: RunRow) -> None:
     """After any other end: gives back the pool values and secrets taken for the run."""
     await pool_allocation.give_back_by_id(work, run.taken_values)
-    await secret_sealing.forget(work, run.new_secrets)
+    await secret_sealing.forget_recorded(work, secrets_owner(run.service_id), run.new_secrets)
 
 
 async def changes_properties(work: UnitOfWork, job: JobRow, service: ServiceRow) -> bool:

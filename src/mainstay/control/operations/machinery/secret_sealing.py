@@ -1,26 +1,34 @@
-"""Seals secrets before they are stored, opens them, and compares them with stored ones."""
+"""Seals secrets before they are stored, and opens them for the place where an owner holds them."""
 
 from __future__ import annotations
 
 import hashlib
-import hmac
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from mainstay.control.domain.faults import PathFault
-from mainstay.control.domain.properties.contract import SecretQuestion
+from mainstay.control.domain.properties.contract import RevealedSecret
 from mainstay.control.domain.properties.engine import Accepted, fill
-from mainstay.control.domain.values import Properties, equal
-from mainstay.control.operations.machinery.refusals import InvalidProperties
+from mainstay.control.domain.properties.evaluation import SecretSlot
+from mainstay.control.domain.properties.traversal import SecretPlace
+from mainstay.control.domain.values import Properties
+from mainstay.control.operations.machinery.refusals import InvalidProperties, SecretUnreadable
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.settings import BadSettings
 from mainstay.control.store import secrets as store
 from mainstay.control.store.engine.contract import Transaction
-from mainstay.control.store.secrets import StoredSecret
+from mainstay.control.store.secrets import SecretOwner, StoredSecret
 from mainstay.control.vault.keys import FILE, VARIABLE
-from mainstay.control.vault.seal import CannotOpen, CannotSeal, SealContext, Sealed, Vault, new_reference
+from mainstay.control.vault.seal import (
+    SEAL_VERSION,
+    CannotOpen,
+    CannotSeal,
+    SealContext,
+    Sealed,
+    Vault,
+    new_reference,
+)
 from mainstay.foundation.vault import VAULT_PREFIX
 
 NOT_CONFIGURED = "vault is not configured"
@@ -28,64 +36,72 @@ NOT_STORED = "failed to store secret in vault"
 RESEAL_BATCH = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
-    kind: str
-    id: str
+def _bare(reference: str) -> str:
+    return reference.removeprefix(VAULT_PREFIX)
 
 
-def _context_of(secret: StoredSecret) -> SealContext:
-    return SealContext(secret.reference, secret.owner_kind, secret.owner_id, secret.schema_path)
+def _context(owner: SecretOwner, place: SecretPlace, seal_version: int) -> SealContext:
+    """Derived from the place where the asker holds the reference, never from the row: a row that was moved to another
+    place does not open there."""
+    kind = None if seal_version == 1 else str(place.kind)
+    return SealContext(_bare(place.reference), owner.kind, owner.id, place.schema_path, kind)
 
 
-def open_secret(vault: Vault, secret: StoredSecret) -> object:
-    return vault.open(Sealed(secret.key_id, secret.ciphertext), _context_of(secret))
+async def read_secret(work: UnitOfWork, owner: SecretOwner, place: SecretPlace) -> RevealedSecret | None:
+    """The secret that the owner holds at this place. None: it holds none, or there is no vault."""
+    vault = work.tools.vault
+    found = await store.find(work.tx, owner, place.schema_path, _bare(place.reference))
+    if vault is None or found is None:
+        return None
+    try:
+        sealed = Sealed(found.key_id, found.ciphertext)
+        return RevealedSecret(vault.open(sealed, _context(owner, place, found.seal_version)))
+    except CannotOpen:
+        raise SecretUnreadable(place.schema_path, f"{owner.kind} {owner.id}") from None
 
 
-async def seal_all(work: UnitOfWork, accepted: Accepted, owner: Owner) -> tuple[Properties, tuple[str, ...]]:
-    """Replaces secret values by references. Returns the properties and the new references."""
-    if not accepted.secrets:
+async def seal_all(
+    work: UnitOfWork, accepted: Accepted, owner: SecretOwner
+) -> tuple[Properties, tuple[SecretPlace, ...]]:
+    """Replaces secret values by references. Returns the properties and the places of the new secrets."""
+    places = await _seal_slots(work, accepted.secrets, owner)
+    if not places:
         return accepted.properties, ()
+    return fill(accepted.properties, {path: place.reference for path, place in places.items()}), tuple(
+        places.values()
+    )
+
+
+async def _seal_slots(work: UnitOfWork, slots: Sequence[SecretSlot], owner: SecretOwner) -> dict[str, SecretPlace]:
+    """Seals each value and returns its place, by path."""
+    if not slots:
+        return {}
     vault = work.tools.vault
     if vault is None:
-        raise InvalidProperties([PathFault(slot.path, NOT_CONFIGURED) for slot in accepted.secrets])
-    references: dict[str, str] = {}
+        raise InvalidProperties([PathFault(slot.path, NOT_CONFIGURED) for slot in slots])
+    places: dict[str, SecretPlace] = {}
     faults: list[PathFault] = []
-    for slot in accepted.secrets:
-        reference = new_reference()
+    for slot in slots:
+        place = SecretPlace(f"{VAULT_PREFIX}{new_reference()}", slot.schema_path, slot.kind)
         try:
-            sealed = vault.seal(slot.plain.reveal(), SealContext(reference, owner.kind, owner.id, slot.schema_path))
+            sealed = vault.seal(slot.plain.reveal(), _context(owner, place, SEAL_VERSION))
         except CannotSeal:
             faults.append(PathFault(slot.path, NOT_STORED))
             continue
         secret = StoredSecret(
-            reference, sealed.ciphertext, sealed.key_id, owner.kind, owner.id, slot.schema_path, str(slot.kind)
+            _bare(place.reference),
+            sealed.ciphertext,
+            sealed.key_id,
+            SEAL_VERSION,
+            owner,
+            slot.schema_path,
+            str(slot.kind),
         )
         await store.add(work.tx, secret, work.now)
-        references[slot.path] = f"{VAULT_PREFIX}{reference}"
+        places[slot.path] = place
     if faults:
         raise InvalidProperties(faults)
-    return fill(accepted.properties, references), tuple(references.values())
-
-
-async def same_secrets(work: UnitOfWork, questions: Sequence[SecretQuestion]) -> frozenset[str]:
-    """The paths where the given secret equals the stored one."""
-    vault = work.tools.vault
-    if vault is None:
-        return frozenset()
-    same: set[str] = set()
-    for question in questions:
-        found = await store.find(work.tx, question.reference.removeprefix(VAULT_PREFIX))
-        if found is not None and _same_value(open_secret(vault, found), question.plain.reveal()):
-            same.add(question.path)
-    return frozenset(same)
-
-
-def _same_value(left: object, right: object) -> bool:
-    """Equal as properties. Texts are compared in constant time."""
-    if isinstance(left, str) and isinstance(right, str):
-        return hmac.compare_digest(left.encode(), right.encode())
-    return equal(left, right)
+    return places
 
 
 def digest_of(work: UnitOfWork, *parts: object) -> str:
@@ -96,8 +112,28 @@ def digest_of(work: UnitOfWork, *parts: object) -> str:
     return hashlib.sha256(text).hexdigest() if vault is None else vault.digest(text)
 
 
-async def forget(work: UnitOfWork, references: Sequence[str]) -> None:
-    await store.delete(work.tx, [reference.removeprefix(VAULT_PREFIX) for reference in references])
+async def forget(work: UnitOfWork, owner: SecretOwner, places: Iterable[SecretPlace]) -> None:
+    await store.delete(work.tx, owner, [(_bare(place.reference), place.schema_path) for place in places])
+
+
+async def forget_recorded(work: UnitOfWork, owner: SecretOwner, recorded: Sequence[object]) -> None:
+    """Deletes the secrets that a run recorded as places. Runs of an earlier release recorded only the references."""
+    places = [(_bare(str(each[0])), str(each[1])) for each in recorded if isinstance(each, list | tuple)]
+    bare = {_bare(each) for each in recorded if isinstance(each, str)}
+    if bare:
+        held = await store.held_by(work.tx, owner.kind, [owner.id])
+        places += [place for place in held.get(owner.id, ()) if place[0] in bare]
+    await store.delete(work.tx, owner, places)
+
+
+def _open_stored(vault: Vault, secret: StoredSecret) -> object:
+    """For maintenance, which has no asker: a row that was changed does not open for its own columns either."""
+    return vault.open(Sealed(secret.key_id, secret.ciphertext), _stored_context(secret, secret.seal_version))
+
+
+def _stored_context(secret: StoredSecret, seal_version: int) -> SealContext:
+    kind = None if seal_version == 1 else secret.type
+    return SealContext(secret.reference, secret.owner.kind, secret.owner.id, secret.schema_path, kind)
 
 
 async def check_key_of_newest(tx: Transaction, vault: Vault | None) -> None:
@@ -118,17 +154,41 @@ async def check_keys(tx: Transaction, vault: Vault | None) -> None:
     if vault is None or newest is None:
         return
     try:
-        open_secret(vault, newest)
+        _open_stored(vault, newest)
     except CannotOpen:
         raise BadSettings(
             f"the vault key does not open the secrets in this database; set {VARIABLE} or {FILE} to the right key"
         ) from None
 
 
-async def reseal_all(tx: Transaction, vault: Vault) -> int:
-    """Reseals a batch of secrets with the current key. Returns how many; 0 when all are done."""
-    found = await store.not_sealed_by(tx, vault.current, RESEAL_BATCH)
+class ResealedBatch(msgspec.Struct, frozen=True):
+    resealed: int
+    # The places of secrets that no key opens; they stay as they are.
+    unreadable: list[str]
+    # Where the next batch begins; None: this was the last.
+    after: str | None
+
+
+async def reseal_batch(tx: Transaction, vault: Vault, after: str) -> ResealedBatch:
+    """Reseals secrets with the current key and in the current form."""
+    found = await store.not_sealed_by(tx, vault.current, SEAL_VERSION, after, RESEAL_BATCH)
+    unreadable = []
     for secret in found:
-        sealed = vault.seal(open_secret(vault, secret), _context_of(secret))
-        await store.reseal(tx, secret.reference, sealed.key_id, sealed.ciphertext)
-    return len(found)
+        try:
+            sealed = vault.seal(_open_stored(vault, secret), _stored_context(secret, SEAL_VERSION))
+        except CannotOpen:
+            unreadable.append(f"{secret.schema_path} of {secret.owner.kind} {secret.owner.id}")
+            continue
+        await store.reseal(
+            tx,
+            StoredSecret(
+                secret.reference,
+                sealed.ciphertext,
+                sealed.key_id,
+                SEAL_VERSION,
+                secret.owner,
+                secret.schema_path,
+                secret.type,
+            ),
+        )
+    return ResealedBatch(len(found) - len(unreadable), unreadable, found[-1].reference if found else None)
