@@ -1,5 +1,5 @@
 # Thin on purpose: each target is one line, the work is in scripts/.
-.PHONY: setup demo test check bench
+.PHONY: setup demo test torture check bench
 
 setup:
 	@scripts/setup
@@ -9,6 +9,9 @@ demo: setup
 
 test: setup
 	@scripts/test
+
+torture: setup
+	@scripts/torture
 
 check: setup
 	@scripts/check
