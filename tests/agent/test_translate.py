@@ -74,6 +74,8 @@ def report_with(outputs: dict[str, Any]) -> Report:
         ({"properties": []}, "outputs.properties must be a map"),
         ({"properties": {"plain": Tainted("x")}}, "outputs.properties.plain carries a secret; declare that property"),
         ({"properties": {"users": [{"name": Tainted("x")}]}}, r"outputs.properties.users.\[\].name carries a secret"),
+        ({"properties": {"plain": {Tainted("x"): 1}}}, "outputs.properties.plain carries a secret in a name"),
+        ({"instance_data": {"a": {Tainted("x"): 1}}}, "outputs.instance_data carries a secret"),
         ({"instance_id": Tainted("x")}, "outputs.instance_id carries a secret"),
         ({"instance_data": {"a": [Tainted("x")]}}, "outputs.instance_data carries a secret"),
     ],

@@ -93,7 +93,13 @@ def test_a_fault_of_a_sensitive_resource_does_not_show_its_values(
     [
         "control: {if: \"{{ result('exec#secret').stdout ~ 'x' }}\"}",
         "control: {unless: \"result('exec#secret').stdout | trim\"}",
-        "onlyif: \"echo '{{ result('exec#secret').stdout }}\"",
+        "onlyif: \"{{ result('exec#secret').stdout }}' x'\"",
+        "control: {if: \"{{ lookup('data.' ~ result('exec#secret').stdout) }}\"}",
+        "control: {unless: \"lookup(result('exec#secret').stdout)\"}",
+        "control: {if: \"file('/nope/' ~ (result('exec#secret').stdout | trim))\"}",
+        "cwd: \"{{ lookup('facts.' ~ result('exec#secret').stdout) }}\"",
+        "creates: \"{{ {}[result('exec#secret').stdout] }}\"",
+        "onlyif: \"x {{ file('/nope/' ~ (result('exec#secret').stdout | trim)) }}\"",
         "environment: \"{{ result('exec#secret').stdout }}\"",
     ],
 )
@@ -110,6 +116,48 @@ def test_the_output_of_a_sensitive_command_is_not_shown_in_a_failure(
     assert SECRET not in json.dumps(applied.as_json()) + "".join(
         path.read_text() for path in (tmp_path / "state" / "history").iterdir()
     )
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        "command: \"true {{ {}[lookup('data.word')] }}\"",
+        "command: \"true {{ lookup('data.' ~ data.word) }}\"",
+        "command: \"true {{ file('/nope/' ~ data.word) }}\"",
+        "command: 'true', cwd: \"{{ {}[data.word] }}\"",
+        "command: 'true', control: {if: \"{{ {}[data.word] }}\"}",
+        "command: 'true', control: {if: \"data.word\"}",
+        "command: 'true', control: {unless: \"file('/nope/' ~ data.word)\"}",
+        "command: 'true', path: \"{{ {}[data.word] }}\"",
+        "command: 'true', timeout: \"{{ lookup('data.' ~ data.word) }}\"",
+        "command: 'true', health_checks: [{command: \"true {{ {}[data.word] }}\"}]",
+        "command: 'true', health_checks: [{command: \"/nope/{{ data.word }}\"}]",
+        'command: "/nope/{{ data.word }}"',
+        "command: 'true', onlyif: \"/nope/{{ data.word }} x\"",
+    ],
+)
+def test_an_error_of_a_sensitive_resource_does_not_quote_a_computed_value(
+    mainstay: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, properties: str
+) -> None:
+    manifest = tmp_path / "manifest.yaml"
+    manifest.write_text(
+        f"data: {{word: {SECRET}}}\nresources:\n  - exec:\n      - secret: {{sensitive: true, {properties}}}\n"
+    )
+    for options in ([], ["--json"], ["--noop"]):
+        done = mainstay("apply", *options, manifest)
+        # A dry run with changes runs no health check.
+        assert done.returncode in (1, 2) or options == ["--noop"]
+        assert SECRET not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("word", [f"/nope/%{SECRET}", f"/nope/%{{{{ '{SECRET}' }}}}", f"{SECRET} %", f"{SECRET}%"])
+def test_a_validate_command_that_cannot_run_does_not_show_a_private_value(
+    apply: Callable[..., Applied], root: Path, word: str
+) -> None:
+    properties = "ensure: present, owner: USER, group: GROUP, mode: '0600', content: x, sensitive: true"
+    applied = apply(f'- file:\n    - ROOT/x: {{{properties}, validate: "{word}"}}\n')
+    assert applied.outcomes == ["failed"]
+    assert SECRET not in json.dumps(applied.as_json())
 
 
 def test_rendering_hides_the_health_checks_of_a_sensitive_resource(

@@ -130,6 +130,18 @@ resources: [{exec: ["true"]}]
     assert done.as_json()["outputs"] == {"token": REDACTED, "plain": "open", "deep": [{"x": REDACTED}]}
 
 
+def test_a_secret_as_a_name_in_a_map_is_redacted_in_outputs(apply: Callable[..., Applied], root: Path) -> None:
+    text = """
+outputs:
+  direct: "{{ {vault.token: 1} }}"
+  computed: "{{ [{vault.token ~ 'x': {'deep': true}}] }}"
+resources: [{exec: ["true"]}]
+"""
+    done = apply(text, roots=ROOTS)
+    assert (done.report.outputs or {})["direct"] == {SECRET: "1"}
+    assert done.as_json()["outputs"] == {"direct": {REDACTED: REDACTED}, "computed": [{REDACTED: {REDACTED: True}}]}
+
+
 def test_no_report_and_no_state_file_contains_a_secret(apply: Callable[..., Applied], root: Path) -> None:
     text = """
 pre_message: "with {{ vault.token }}"
@@ -140,7 +152,7 @@ resources:
       - bad: {command: "sh -c 'echo {{ vault.token }}; exit 1'"}
       - undefined: {command: "echo {{ {}[vault.token] }}"}
       - unfit: {command: "true", cwd: "{{ vault.token }}"}
-      - unclosed: {command: "echo '{{ vault.token | upper }}"}
+      - blanks: {command: "{{ vault.token | upper }}' x'"}
       - health: {command: "true", health_checks: [{command: "sh -c 'echo {{ vault.token }}; exit 2'"}]}
       - asked: {command: "true", control: {if: "vault.token"}}
 """

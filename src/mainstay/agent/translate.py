@@ -134,6 +134,8 @@ def _refuse_secrets(value: Any, allowed: Collection[SchemaPath], shown: SchemaPa
         return
     if isinstance(value, dict):
         for name, child in value.items():
+            if isinstance(name, Tainted):
+                raise BadOutputs(f"{'.'.join(shown)} carries a secret in a name; a name is shown to every user")
             _refuse_secrets(child, allowed, (*shown, str(name)), (*at, str(name)))
     elif isinstance(value, list):
         for child in value:

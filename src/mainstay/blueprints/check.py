@@ -410,7 +410,7 @@ class ManifestCheck:
     def _check_secret(self, resource: Resource, name: str, entry: Property) -> None:
         """Warns if a secret is in a property that other users can see."""
         path = (*resource.place, name)
-        if entry.kind is COMMAND:
+        if entry.kind.name == COMMAND.name:
             self.file_findings.warn(
                 path,
                 f"{resource.id}: {name} carries a secret, and every user of the host can see command lines;"

@@ -162,10 +162,13 @@ class Run:
             return f"{NOT_REACHED}: {self._gave_up_after} failed and fail_on_error is set"
         if tags and not tags.intersection(resource.tags):
             return f"has none of the tags {', '.join(sorted(tags))}"
-        if resource.control_if is not None and not evaluate_condition(resource.control_if, "control.if", scope):
+        is_sensitive = resource.sensitive
+        if resource.control_if is not None and not evaluate_condition(
+            resource.control_if, "control.if", scope, sensitive=is_sensitive
+        ):
             return "control.if is false"
         if resource.control_unless is not None and evaluate_condition(
-            resource.control_unless, "control.unless", scope
+            resource.control_unless, "control.unless", scope, sensitive=is_sensitive
         ):
             return "control.unless is true"
         return None

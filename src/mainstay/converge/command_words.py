@@ -1,58 +1,161 @@
-"""Splits a command into words by POSIX quoting rules: quotes and backslashes, no comments, no expansion."""
+"""Splits a command into words by POSIX quoting rules: quotes and backslashes, no comments, no expansion.
+
+The template of a command is split before its expressions have values, so that a value never becomes more than one
+word. `manifest/command_templates.py` renders the words.
+"""
 
 from __future__ import annotations
 
-from mainstay.converge.value_kinds import Unfit
+from mainstay.converge.value_kinds import COMMAND, SCALAR_SCHEMA, Unfit, ValueKind, read_text
 from mainstay.foundation.text import shorten
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
+
+    from mainstay.foundation.yaml.scalars import Node
 
 BLANKS = " \t\n"
 ESCAPABLE_IN_DOUBLE_QUOTES = '$`"\\'
+UNQUOTED_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./-_")
+
+
+class Slot:
+    """The place of an expression in a word."""
+
+    __slots__ = ("expression", "is_quoted")
+
+    def __init__(self, expression: Any, *, is_quoted: bool) -> None:
+        self.expression = expression
+        self.is_quoted = is_quoted
+
+
+class _Splitter:
+    """Reads the parts of a template in order. An expression belongs to the word around it, whatever it contains."""
+
+    def __init__(self) -> None:
+        self.words: list[list[str | Slot]] = []
+        self.word: list[str | Slot] | None = None
+        self.quote = ""
+        # A backslash outside quotes was the last character.
+        self.is_escaped = False
+
+    def add(self, piece: str | Slot) -> None:
+        if self.word is None:
+            self.word = []
+        self.word.append(piece)
+
+    def read_expression(self, expression: Any) -> None:
+        self.add(Slot(expression, is_quoted=bool(self.quote) or self.is_escaped))
+        self.is_escaped = False
+
+    def read_text(self, text: str) -> None:
+        index = 0
+        while index < len(text):
+            character = text[index]
+            following = text[index + 1 : index + 2]
+            if self.is_escaped:
+                self.is_escaped = False
+                if character != "\n":
+                    self.add(character)
+            elif self.quote:
+                index += self._read_quoted(character, following)
+            elif character == "\\":
+                self.is_escaped = True
+            elif character in "'\"":
+                self.quote = character
+                self.add("")
+            elif character in BLANKS:
+                self._end_word()
+            else:
+                self.add(character)
+            index += 1
+
+    def _read_quoted(self, character: str, following: str) -> int:
+        """Reads one character inside quotes; returns how many more it took."""
+        if character == self.quote:
+            self.quote = ""
+        elif self.quote == '"' and character == "\\" and following in (*ESCAPABLE_IN_DOUBLE_QUOTES, "\n"):
+            if following != "\n":
+                self.add(following)
+            return 1
+        else:
+            self.add(character)
+        return 0
+
+    def _end_word(self) -> None:
+        if self.word is not None:
+            self.words.append(self.word)
+            self.word = None
+
+    def finish(self, text: str) -> list[list[str | Slot]]:
+        if self.is_escaped:
+            raise Unfit(f"ends with a backslash: {shorten(text)!r}")
+        if self.quote:
+            raise Unfit(f"the quote {self.quote} is never closed: {shorten(text)}")
+        self._end_word()
+        if not self.words or not any(self.words[0]):
+            raise Unfit("the command is empty")
+        return self.words
+
+
+def split_template(parts: Iterable[Any], text: str) -> list[list[str | Slot]]:
+    """Splits the parts of the template `text`: texts, and expressions, which are all other objects.
+
+    Returns the pieces of each word; raises `Unfit` for an empty command or a quote that is never closed."""
+    splitter = _Splitter()
+    for part in parts:
+        if isinstance(part, str):
+            if "\0" in part:
+                raise Unfit("contains a NUL character")
+            splitter.read_text(part)
+        else:
+            splitter.read_expression(part)
+    return splitter.finish(text)
 
 
 def split_words(command: str) -> list[str]:
-    """Returns the words of a command; raises `Unfit` for an empty command or a quote that is never closed."""
-    words: list[str] = []
-    word: list[str] = []
-    started = False
-    quote = ""
-    index = 0
-    while index < len(command):
-        character = command[index]
-        following = command[index + 1 : index + 2]
-        if quote == "'":
-            if character == "'":
-                quote = ""
-            else:
-                word.append(character)
-        elif character == "\\" and (not quote or following in (*ESCAPABLE_IN_DOUBLE_QUOTES, "\n")):
-            if not following:
-                raise Unfit(f"ends with a backslash: {shorten(command)!r}")
-            if following != "\n":
-                word.append(following)
-                started = True
-            index += 1
-        elif quote:
-            if character == '"':
-                quote = ""
-            else:
-                word.append(character)
-        elif character in "'\"":
-            quote = character
-            started = True
-        elif character in BLANKS:
-            if started:
-                words.append("".join(word))
-                word, started = [], False
-        else:
-            word.append(character)
-            started = True
-        index += 1
-    if quote:
-        raise Unfit(f"the quote {quote} is never closed: {shorten(command)}")
-    if started:
-        words.append("".join(word))
-    if not words or not words[0]:
-        raise Unfit("the command is empty")
-    if any("\0" in word for word in words):
-        raise Unfit("contains a NUL character")
-    return words
+    """Returns the words of a command without expressions."""
+    return ["".join(str(piece) for piece in word) for word in split_template((command,), command)]
+
+
+def words_of(command: str | Sequence[str]) -> list[str]:
+    """Returns the words of a command as written, or as a template gave them."""
+    return split_words(command) if isinstance(command, str) else list(command)
+
+
+def quote_word(word: str) -> str:
+    """Quotes a word so that a shell, and `split_words`, read it as this one word."""
+    if word and UNQUOTED_CHARACTERS.issuperset(word):
+        return word
+    return "'" + word.replace("'", "'\"'\"'") + "'"
+
+
+def join_words(words: Iterable[str]) -> str:
+    return " ".join(quote_word(word) for word in words)
+
+
+# ---- the value of a property that is split at load ----
+class CommandKind(ValueKind):
+    """A command as a tuple of words. `escape` protects values in a command that has placeholders."""
+
+    __slots__ = ("escape",)
+
+    def __init__(self, escape: Callable[[str], str] | None = None) -> None:
+        super().__init__(COMMAND.name, _read_words, _accept_words, SCALAR_SCHEMA, is_text=True)
+        self.escape = escape
+
+
+def _read_words(node: Node) -> tuple[str, ...] | None:
+    text = read_text(node)
+    return None if text is None else tuple(split_words(text))
+
+
+def _accept_words(value: Any) -> tuple[str, ...]:
+    return tuple(value)
+
+
+WORDS = CommandKind()
+# `%` is the path of a file in such a command, so `%` in a value is doubled.
+WORDS_WITH_PATH = CommandKind(lambda value: value.replace("%", "%%"))

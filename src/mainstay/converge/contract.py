@@ -184,6 +184,12 @@ class ResourceType(ABC):
     has_unknown_effects: bool = False
     # Whether a resource of this type can subscribe to others.
     refreshable: bool = False
+    # The command that the name is when it is not given. Its template is split before it is rendered.
+    name_property: str | None = None
+
+    def splits_commands(self, wanted: Any) -> bool:
+        """Whether commands are split into words; otherwise their text is passed to a shell."""
+        return True
 
     def check_name(self, name: str) -> Iterator[str]:
         """Yields the faults of a name."""

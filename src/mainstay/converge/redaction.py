@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from mainstay.converge.command_words import split_words
+from mainstay.converge.command_words import join_words, split_words
 from mainstay.converge.value_kinds import COMMAND, Unfit
 from mainstay.foundation.text import REDACTED, Tainted, shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from mainstay.converge.contract import Property, Resource, ResourceType, State
@@ -134,6 +134,9 @@ def _words_of(value: Any, kind: ValueKind | None = None) -> Iterator[str]:
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
+        if kind is not None and kind.name == COMMAND.name:
+            yield from _command_texts(value)
+            return
         for child in value:
             yield from _words_of(child, kind)
             # The value of a KEY=value entry.
@@ -151,6 +154,17 @@ def _words_of(value: Any, kind: ValueKind | None = None) -> Iterator[str]:
         yield from _template_words(value)
     elif value is not None and not isinstance(value, bool):
         yield str(value)
+
+
+def _command_texts(words: Sequence[str]) -> Iterator[str]:
+    """Yields the words of a split command, and how messages show it as a whole."""
+    yield join_words(words)
+    for word in words:
+        yield from _words_of(str.__str__(word))
+        yield word.partition("=")[2]
+        if "%" in word:
+            # The path of the new file replaces each `%` in `validate`.
+            yield from word.replace("%%", "\0").replace("%", "\n").replace("\0", "%").split("\n")
 
 
 def _template_words(template: Any) -> Iterator[str]:
@@ -171,7 +185,8 @@ def secret_values(value: Any) -> Iterator[str]:
         # Output and diffs show a secret of several lines line by line.
         yield from str.splitlines(value)
     elif isinstance(value, dict):
-        for child in value.values():
+        for key, child in value.items():
+            yield from secret_values(key)
             yield from secret_values(child)
     elif isinstance(value, (list, tuple)):
         for child in value:

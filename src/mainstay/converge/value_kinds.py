@@ -72,7 +72,7 @@ def conceal(value: Any) -> Any:
     if isinstance(value, Tainted):
         return REDACTED
     if isinstance(value, dict):
-        return {key: conceal(child) for key, child in value.items()}
+        return {conceal(key): conceal(child) for key, child in value.items()}
     if isinstance(value, (list, tuple)):
         return [conceal(child) for child in value]
     return value
@@ -121,6 +121,9 @@ def _json_value(value: Any) -> Any:
         return {key: value[key] for key in value}
     if hasattr(value, "__iter__"):
         return list(value)
+    if callable(value) or value.__class__.__repr__ is object.__repr__:
+        # The text of such an object is an address in memory.
+        raise TypeError(getattr(value, "problem", lambda: "expected a value, got an internal object")())
     return str(value)
 
 
@@ -137,6 +140,13 @@ def read_text(node: Node) -> str | None:
 
 def _accept_text(value: Any) -> str | None:
     return None if value is None else to_text(value)
+
+
+def _accept_command(value: Any) -> str | tuple[str, ...]:
+    """Words stay words; a text is for a shell."""
+    if value is None:
+        raise Unfit("the template gives null; leave the property out, or give a command")
+    return value if isinstance(value, tuple) else to_text(value)
 
 
 # ---- true or false ----
@@ -279,7 +289,7 @@ SCALAR_SCHEMA = {"type": ["string", "number", "boolean", "null"]}
 TEMPLATE_SCHEMA = {"type": "string", "pattern": r"\{\{"}
 TEXT = ValueKind("text", read_text, _accept_text, SCALAR_SCHEMA, is_text=True)
 # Text whose words messages may quote one by one. Whether it can be split depends on the provider that runs it.
-COMMAND = ValueKind("command", read_text, _accept_text, SCALAR_SCHEMA, is_text=True)
+COMMAND = ValueKind("command", read_text, _accept_command, SCALAR_SCHEMA, is_text=True)
 BOOLEAN = ValueKind(
     "true or false", _read_boolean, _accept_boolean, {"anyOf": [{"type": ["boolean", "null"]}, TEMPLATE_SCHEMA]}
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 REDACTED = "[redacted]"
+LINE_BREAKS = "\n\r\v\f\x85\u2028\u2029"
+NOT_IN_A_LINE = "\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
 
 class Tainted(str):
@@ -12,6 +14,21 @@ class Tainted(str):
 
     def __repr__(self) -> str:
         return REDACTED
+
+
+def line_problem(text: str) -> str | None:
+    """Returns why a text is not one plain line, without showing the text; None if it is.
+
+    Control characters, line and paragraph separators, and bidirectional controls become syntax in unit files, logs and
+    terminals."""
+    if text.isascii() and text.isprintable():
+        return None
+    for position, character in enumerate(text):
+        code = ord(character)
+        if code < 0x20 or 0x7F <= code <= 0x9F or character in NOT_IN_A_LINE:
+            kind = "a line break" if character in LINE_BREAKS else "the control character"
+            return f"contains {kind} U+{code:04X} at position {position + 1}"
+    return None
 
 
 def shorten(text: str, limit: int = 60) -> str:

@@ -210,13 +210,13 @@ def test_facts_of_the_command_line_win_over_files_and_the_later_wins(mainstay: P
     (root / "facts.yaml").write_text("site: file\ndeep: {b: 2}\n")
     text = '- exec: [{x: {command: "echo {{ facts.site }} {{ facts.deep }} {{ facts.n + 1 }}", logoutput: true}}]\n'
     for options, expected in (
-        (["--fact", "n=1"], "directory {a: 1, b: 1} 2"),
-        (["--facts", "facts.yaml", "--fact", "n=1"], "file {a: 1, b: 2} 2"),
+        (["--fact", "n=1"], 'directory {"a": 1, "b": 1} 2'),
+        (["--facts", "facts.yaml", "--fact", "n=1"], 'file {"a": 1, "b": 2} 2'),
         (
             ["--fact", "site=option", "--fact", "deep.b=3", "--facts", "facts.yaml", "--fact", "n=0x0f"],
-            "option {a: 1, b: 3} 16",
+            'option {"a": 1, "b": 3} 16',
         ),
-        (["--fact", "site=one", "--fact", "site=two", "--fact", "n=7"], "two {a: 1, b: 1} 8"),
+        (["--fact", "site=one", "--fact", "site=two", "--fact", "n=7"], 'two {"a": 1, "b": 1} 8'),
     ):
         done = mainstay("apply", "-", *options, stdin=text)
         assert done.returncode == 0, done.stderr

@@ -161,7 +161,7 @@ resources:
     )
     first, second = manifest.resources[0].health_checks
     assert (first.values["command"], first.name, first.tries, first.try_sleep_seconds, first.timeout_seconds) == (
-        *("curl localhost:80", "curl localhost:80", 1, 1.0, None),
+        *(("curl", "localhost:80"), "curl localhost:80", 1, 1.0, None),
     )
     assert (second.name, second.tries, second.try_sleep_seconds, second.timeout_seconds) == ("there", 3, 0.5, 60.0)
 
@@ -265,10 +265,10 @@ def test_a_resource_that_is_not_managed_is_never_evaluated(
 
 def test_rendered_properties_are_checked_again(apply: Callable[..., Applied], root: Path) -> None:
     text = """
-data: {quote: "'", relative: x, word: FOO, empty: ""}
+data: {quote: "'", words: rm -r, relative: x, word: FOO, empty: ""}
 resources:
   - exec:
-      - a: {command: "echo {{ data.quote }}"}
+      - a: {command: "{{ data.words }} {{ data.quote }}"}
       - b: {command: "true", cwd: "{{ data.relative }}"}
       - c: {command: "true", environment: ["{{ data.word }}"]}
       - d: {command: "{{ data.empty }}"}
@@ -278,7 +278,7 @@ resources:
     done = apply(text)
     assert done.outcomes == ["failed"] * 6
     assert [error.partition(" (")[0] for error in done.errors] == [
-        "command: the quote ' is never closed: echo '",
+        "command: the first word is a value with blanks; give a list, or write the command out",
         "cwd: 'x' is not an absolute path",
         "environment: 'FOO' is not KEY=value",
         "command: the command is empty",

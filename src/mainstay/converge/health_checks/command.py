@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from mainstay.converge.command_words import split_words
+from mainstay.converge.command_words import WORDS
 from mainstay.converge.contract import HealthCheckKind, Property
-from mainstay.converge.value_kinds import COMMAND, SCALAR_SCHEMA, parsed_kind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,16 +13,11 @@ if TYPE_CHECKING:
 STATUSES = {0: "OK", 1: "WARNING", 2: "CRITICAL"}
 
 
-def _parse_command(text: str) -> str:
-    split_words(text)
-    return text
-
-
 class CommandCheck(HealthCheckKind):
     name = "command"
     properties = {
         "command": Property(
-            parsed_kind(COMMAND.name, _parse_command, SCALAR_SCHEMA),
+            WORDS,
             "exit code 0 is OK, 1 WARNING, 2 CRITICAL, any other UNKNOWN; every result but OK fails the resource",
             private=True,
         ),
@@ -32,7 +26,7 @@ class CommandCheck(HealthCheckKind):
     def run_once(self, check: HealthCheck, host: Host) -> tuple[str, str]:
         from mainstay.converge.host.commands import DEFAULT_SEARCH_PATH, find_program
 
-        words = split_words(check.values["command"])
+        words = check.values["command"]
         program = find_program(host.files, words[0], host.environ.get("PATH", DEFAULT_SEARCH_PATH), "/")
         done = host.commands.run(
             words, program=program, environment=host.environ, timeout_seconds=check.timeout_seconds

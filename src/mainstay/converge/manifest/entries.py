@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from mainstay.converge.command_words import WORDS, join_words
 from mainstay.converge.contract import HealthCheck, Property, Resource
-from mainstay.converge.manifest.expressions import BadExpression, Expression, split
+from mainstay.converge.manifest.expressions import BadExpression, Expression, holds_secret, split
 from mainstay.converge.manifest.values import ValueReader, check_shape, holds_template
 from mainstay.converge.redaction import clean_of
 from mainstay.converge.value_kinds import (
@@ -21,7 +22,7 @@ from mainstay.converge.value_kinds import (
     to_text,
 )
 from mainstay.foundation.suggestions import did_you_mean, one_of
-from mainstay.foundation.text import REDACTED, Tainted, shorten
+from mainstay.foundation.text import REDACTED, shorten
 from mainstay.foundation.yaml.scalars import PlainScalar
 
 TYPE_CHECKING = False
@@ -224,8 +225,9 @@ class ResourceReader:
         resource_type, table, plain = known
         before = self.faults.seen
         self.holds_secret = False
+        name_template = ""
         if "{{" in name:
-            name = self.read_name(name, path, resource_type)
+            name_template, name = name, self.read_name(name, path, resource_type)
         identity = f"{resource_type.name}#{name}"
         given: dict[str, Any] = {"type": resource_type.name, "name": name, "id": identity, "place": path}
         merged = {**defaults, **properties} if defaults else properties
@@ -239,7 +241,7 @@ class ResourceReader:
                     continue
             where = self.place(key, properties, path, defaults_path)
             prefix = self._prefix_at(where, path, given)
-            is_sensitive = _may_be_sensitive(merged)
+            self.values.sensitive = is_sensitive = _may_be_sensitive(merged)
             entry = table.get(key)
             if entry is None:
                 self.values.private = is_sensitive
@@ -256,10 +258,12 @@ class ResourceReader:
             value = self.read_property(key, entry, node, given, where, prefix)
             if value is not None:
                 given[attribute] = value
-        self.values.private = False
+        self.values.private = self.values.sensitive = False
         if self.holds_secret:
             given["sensitive"] = True
         resource = resource_type.resource(given)
+        if name_template and resource_type.name_property is not None and self.faults.seen == before:
+            self._read_name_property(resource_type, resource, name_template, path)
         if given.get("ensure") not in resource_type.ensures or not name or "provider" in given:
             self._check_ensure(resource_type, resource, path, given)
         unfit = self._unfit_keys(path, defaults_path) if self.faults.seen != before else ()
@@ -307,6 +311,21 @@ class ResourceReader:
                 path, f"{prefix}a name is shown in every report; it must not contain a secret", at_key=True
             )
         return name if self.faults.seen > before else to_text(value)
+
+    def _read_name_property(
+        self, resource_type: ResourceType, resource: Resource, template: str, path: DocumentPath
+    ) -> None:
+        """Splits the template of a name that is a command: the rendered name would be split inside values."""
+        key = resource_type.name_property or ""
+        if (
+            key in (resource.deferred or {})
+            or key in resource.__dict__
+            or not resource_type.splits_commands(resource)
+        ):
+            return
+        words = self.values.typed(WORDS, template, path, f"{_prefix(resource.id)}{key}: ", self.manifest.scope)
+        if words is not None:
+            setattr(resource, key, words)
 
     def read_property(
         self, key: str, entry: Property, node: Node, given: dict[str, Any], path: DocumentPath, prefix: str
@@ -442,11 +461,12 @@ class ResourceReader:
         if self.faults.seen > before:
             return None
         main = values[found[0].name]
+        shown = join_words(main) if isinstance(main, tuple) else to_text(main)
         self.holds_secret = self.holds_secret or any(own[name].secret for name in own if values.get(name) is not None)
         return HealthCheck(
             found[0],
             {name: values[name] for name in own if values.get(name) is not None},
-            name=values.get("name") or (private_name if isinstance(main, Tainted) else to_text(main)),
+            name=values.get("name") or (private_name if holds_secret(main) else shown),
             tries=values.get("tries") or 1,
             try_sleep_seconds=values.get("try_sleep") or 1.0,
             timeout_seconds=values.get("timeout"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from mainstay.converge.contract import Failure
+from mainstay.converge.contract import Failure, Missing
 from mainstay.converge.value_kinds import to_text
 from mainstay.foundation.faults import DoesNotLoad
 from mainstay.foundation.suggestions import closest, did_you_mean
@@ -32,6 +32,7 @@ LARGEST_NUMBER = 10**300
 MOST_ITEMS = 1_000_000
 LARGEST_VALUE = 100_000_000
 MISSING: Any = object()
+HIDDEN_REASON = "the evaluation fails on a secret value"
 
 
 class BadExpression(ValueError):
@@ -41,6 +42,9 @@ class BadExpression(ValueError):
 class Unresolved(ValueError):
     """An expression that cannot be evaluated: an undefined value, or an operation that failed."""
 
+    # Whether the message may contain a computed value; otherwise it contains only text of the manifest.
+    is_computed = True
+
 
 class SecretMembers(dict[str, "Any"]):
     """A map that knows which of its members are secrets, set or not. The default for an unset secret is a secret too,
@@ -49,6 +53,30 @@ class SecretMembers(dict[str, "Any"]):
     def __init__(self, members: Mapping[str, Any], secrets: frozenset[str]) -> None:
         super().__init__(members)
         self.secrets = secrets
+
+
+class TemplateFunction:
+    """A function or method in an expression. It can be called, but has no text."""
+
+    __slots__ = ("_function", "_name")
+
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
+        self._function = function
+        self._name = name
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return self._function(*arguments, **named)
+
+    def __str__(self) -> str:
+        raise TypeError(self.problem())
+
+    __repr__ = __str__
+
+    def __format__(self, form: str) -> str:
+        raise TypeError(self.problem())
+
+    def problem(self) -> str:
+        return f"{shorten(self._name)} is a function and has no value of its own; call it: {shorten(self._name)}(…)"
 
 
 class TemplateScope:
@@ -97,7 +125,10 @@ class TemplateScope:
 
     def names(self) -> dict[str, Any]:
         """All names for an expression; roots also with a capital letter."""
-        found: dict[str, Any] = {"lookup": self.lookup, **self.functions}
+        found: dict[str, Any] = {
+            name: TemplateFunction(function, name)
+            for name, function in (("lookup", self.lookup), *self.functions.items())
+        }
         for name in self.sources:
             view = RootView(self, name)
             found[name] = view
@@ -142,6 +173,8 @@ class RootView:
     def __str__(self) -> str:
         return to_text(self._value())
 
+    __repr__ = __str__
+
     def _value(self) -> Any:
         value = self._scope.root(self._name)
         if holds_secret(value):
@@ -164,8 +197,8 @@ class Template:
     def render(self, scope: TemplateScope) -> Any:
         """Returns the value, which keeps its type if the text is exactly one expression."""
         if len(self.parts) == 1 and isinstance(self.parts[0], Expression):
-            return _tainted_if(scope, lambda: self.parts[0].evaluate(scope))  # type: ignore[union-attr]
-        return _tainted_if(
+            return tainted_if(scope, lambda: self.parts[0].evaluate(scope))  # type: ignore[union-attr]
+        return tainted_if(
             scope,
             lambda: "".join(part if isinstance(part, str) else to_text(part.evaluate(scope)) for part in self.parts),
         )
@@ -197,10 +230,17 @@ class Expression:
 
     def evaluate(self, scope: TemplateScope) -> Any:
         if self.constant is not None:
-            return scope.lookup(self.constant)
+            return self._look_up(scope)
         compiled = self._compiled or _compile_expression(self.source)
         self._compiled = compiled
         return _evaluate(compiled, scope, self.source)
+
+    def _look_up(self, scope: TemplateScope) -> Any:
+        try:
+            return scope.lookup(self.constant or "")
+        except Unresolved as error:
+            error.is_computed = False
+            raise
 
     def missing_data(self, data: Any) -> list[str]:
         found = []
@@ -258,23 +298,24 @@ def _end_of_expression(text: str, start: int) -> int:
     )
 
 
-def _tainted_if(scope: TemplateScope, produce: Callable[[], Any]) -> Any:
+def tainted_if(scope: TemplateScope, produce: Callable[[], Any]) -> Any:
     """Returns the produced value, marked as secret if a secret was touched."""
     before, scope.tainted = scope.tainted, False
     try:
         value = produce()
-        return taint(value) if scope.tainted else value
+        return taint(value, keys=True) if scope.tainted else value
     finally:
         scope.tainted = scope.tainted or before
 
 
-def taint(value: Any) -> Any:
+def taint(value: Any, *, keys: bool = False) -> Any:
+    """Marks the texts and numbers in a value as secret. `keys`: names in maps too, which may be computed."""
     if isinstance(value, str):
         return Tainted(value)
     if isinstance(value, dict):
-        return {key: taint(child) for key, child in value.items()}
+        return {Tainted(key) if keys else key: taint(child, keys=keys) for key, child in value.items()}
     if isinstance(value, (list, tuple)):
-        return [taint(child) for child in value]
+        return [taint(child, keys=keys) for child in value]
     return value if value is None or isinstance(value, bool) else Tainted(to_text(value))
 
 
@@ -282,7 +323,7 @@ def holds_secret(value: Any) -> bool:
     if isinstance(value, Tainted):
         return True
     if isinstance(value, dict):
-        return any(holds_secret(child) for child in value.values())
+        return any(isinstance(key, Tainted) or holds_secret(child) for key, child in value.items())
     if isinstance(value, (list, tuple)):
         return any(holds_secret(child) for child in value)
     return False
@@ -309,7 +350,8 @@ def hint(root: Any, name: str, path: str) -> str:
         if following is MISSING:
             if isinstance(value, dict):
                 close = closest(part, value)
-                return f" (did you mean {walked}.{close}?)" if close is not None else ""
+                is_shown = close is not None and not holds_secret(value)
+                return f" (did you mean {walked}.{close}?)" if is_shown else ""
             return ""
         walked, value = f"{walked}.{part}", following
     return ""
@@ -371,11 +413,15 @@ def _evaluate(compiled: Callable[..., Any], scope: TemplateScope, source: str) -
     try:
         with environment().watched_by(scope):
             return _plain(compiled(scope.names()))
-    except (Unresolved, Failure, DoesNotLoad):
-        raise
+    except (Unresolved, Failure, DoesNotLoad) as error:
+        if not scope.tainted:
+            raise
+        # The message may contain the secret. A dry run needs to know that something does not exist yet.
+        kind = error.__class__ if isinstance(error, Missing) else Unresolved
+        raise kind(f"{HIDDEN_REASON} in {_quoted(source)}") from None
     except Exception as error:  # noqa: BLE001  # an expression can raise any exception
         if scope.tainted:
-            text = "the evaluation fails on a secret value"
+            text = HIDDEN_REASON
         elif isinstance(error, jinja2.UndefinedError):
             text = error.message or "a value is not defined"
         else:
@@ -434,6 +480,8 @@ def _plain(value: Any, budget: Budget | None = None) -> Any:
         return {to_text(_plain(key, budget)): _plain(child, budget) for key, child in value.items()}
     if hasattr(value.__class__, "_fail_with_undefined_error"):
         value._fail_with_undefined_error()
+    if isinstance(value, TemplateFunction):
+        raise TypeError(value.problem())
     if callable(value) or not hasattr(value, "__iter__"):
         raise TypeError(f"expected a value, got {_article(value.__class__.__name__)}")
     from itertools import islice

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from mainstay.converge.command_words import join_words
 from mainstay.converge.manifest.expressions import Template
 from mainstay.converge.redaction import Redactor, secret_values
-from mainstay.converge.value_kinds import DURATION_SECONDS, MODE_BITS
+from mainstay.converge.value_kinds import COMMAND, DURATION_SECONDS, MODE_BITS
 from mainstay.foundation.text import REDACTED, Tainted
 
 TYPE_CHECKING = False
@@ -72,7 +73,8 @@ def _health_check(check: HealthCheck, *, sensitive: bool) -> dict[str, Any]:
         name: _shown_property(value, check.kind.properties[name], sensitive=sensitive)
         for name, value in check.values.items()
     }
-    if check.name != check.values[check.kind.name]:
+    main = check.values[check.kind.name]
+    if check.name != (join_words(main) if isinstance(main, tuple) else main):
         found["name"] = _shown(check.name)
     found["tries"] = check.tries
     found["try_sleep"] = _duration(check.try_sleep_seconds)
@@ -86,6 +88,8 @@ def _shown_property(value: Any, entry: Property, *, sensitive: bool) -> Any:
         return REDACTED
     if entry.kind is MODE_BITS:
         return f"{value:04o}"
+    if entry.kind.name == COMMAND.name and isinstance(value, tuple):
+        return _shown(join_words(value))
     return _duration(value) if entry.kind is DURATION_SECONDS else _shown(value)
 
 

@@ -7,18 +7,23 @@ import re
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Literal
 
 import jinja2
+from jinja2 import utils
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import SandboxedEnvironment
 from jinja2.utils import missing
 
+from mainstay.converge.command_words import join_words, quote_word
 from mainstay.converge.contract import Failure
 from mainstay.converge.manifest.expressions import (
+    HIDDEN_REASON,
     LONGEST_REPETITION,
     Budget,
     RootView,
+    TemplateFunction,
     hint,
     holds_secret,
     measure,
@@ -27,10 +32,10 @@ from mainstay.converge.manifest.expressions import (
 from mainstay.converge.value_kinds import to_text
 from mainstay.foundation.faults import DoesNotLoad
 from mainstay.foundation.suggestions import did_you_mean
-from mainstay.foundation.text import shorten
+from mainstay.foundation.text import line_problem, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from mainstay.converge.manifest.expressions import TemplateScope
 
@@ -48,8 +53,36 @@ BOUNDED_FILTERS = {"batch": 100_000, "center": 100_000, "indent": 1000, "round":
 WATCHER: ContextVar[TemplateScope | None] = ContextVar("WATCHER", default=None)
 
 
+class LazyItems:
+    """Items that a filter has not computed yet. They can be iterated over, but have no text."""
+
+    def __init__(self, items: Iterable[Any]) -> None:
+        self._items = iter(items)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._items
+
+    def __next__(self) -> Any:
+        return next(self._items)
+
+    def __str__(self) -> str:
+        raise TypeError("the items of a filter have no text before they are a list; add `| list`")
+
+    __repr__ = __str__
+
+
+class Joiner(utils.Joiner):
+    def __repr__(self) -> str:
+        raise TypeError("a joiner has no text; call it")
+
+
+class Cycler(utils.Cycler):
+    def __repr__(self) -> str:
+        raise TypeError("a cycler has no text; call its `next`")
+
+
 class Sandbox(SandboxedEnvironment):
-    """Keys of maps win over methods, and the memory of an expression is bounded."""
+    """Keys of maps win over methods, the memory of an expression is bounded, and functions have no text."""
 
     intercepted_binops = frozenset(("*", "**", "%"))
 
@@ -64,6 +97,8 @@ class Sandbox(SandboxedEnvironment):
 
     def call(self, context: Any, function: Any, /, *arguments: Any, **named: Any) -> Any:
         """Bounds the methods of text that can return text of any length."""
+        if isinstance(function, TemplateFunction):
+            function = function._function
         owner = getattr(function, "__self__", None)
         if isinstance(owner, (str, bytes, int)):
             _refuse_long_text(owner, function.__name__, (*arguments, *named.values()))
@@ -81,12 +116,12 @@ class Sandbox(SandboxedEnvironment):
     def getattr(self, obj: Any, attribute: str) -> Any:
         if isinstance(obj, (dict, RootView)) and attribute in obj:
             return self._watched(obj[attribute])
-        return super().getattr(obj, attribute)
+        return _without_text(super().getattr(obj, attribute), attribute)
 
     def getitem(self, obj: Any, argument: Any) -> Any:
         if isinstance(obj, RootView) and argument in obj:
             return self._watched(obj[argument])
-        return self._watched(super().getitem(obj, argument))
+        return self._watched(_without_text(super().getitem(obj, argument), str(argument)))
 
     def _watched(self, value: Any) -> Any:
         scope = WATCHER.get()
@@ -107,6 +142,15 @@ class Sandbox(SandboxedEnvironment):
             ):
                 raise SecurityError("the repetition is too long")
         return super().call_binop(context, operator, left, right)
+
+
+def _without_text(value: Any, name: str) -> Any:
+    """Wraps what would show an address in memory as its text: functions, methods and unfinished items."""
+    if isinstance(value, GeneratorType):
+        return LazyItems(value)
+    if not callable(value) or isinstance(value, (jinja2.Undefined, TemplateFunction, RootView)):
+        return value
+    return TemplateFunction(value, name)
 
 
 def _refuse_wide_format(text: str | bytes) -> None:
@@ -170,8 +214,16 @@ def make_environment() -> Sandbox:
     sandbox.filters["join"] = _measured_join(sandbox.filters["join"])
     for name, limit in BOUNDED_FILTERS.items():
         sandbox.filters[name] = _bounded(sandbox.filters[name], limit)
+    sandbox.filters["quote"] = _quote
+    sandbox.filters["line"] = _line
+    for name, function in sandbox.filters.items():
+        sandbox.filters[name] = _with_plain_result(function, name)
     # Generates random text of any length, which no manifest needs.
     del sandbox.globals["lipsum"]
+    sandbox.globals.update(joiner=Joiner, cycler=Cycler)
+    for name in ("cycler", "dict", "joiner", "namespace", "range"):
+        known: Any = sandbox.globals[name]
+        sandbox.globals[name] = TemplateFunction(known, name)
     sandbox.finalize = _measured(to_text)
     return sandbox
 
@@ -181,7 +233,49 @@ def _tojson(value: Any, indent: int | None = None) -> str:
     if isinstance(value, RootView):
         value = dict(value.items())
     measure(value)
-    return json.dumps(value, indent=indent, ensure_ascii=False)
+    return json.dumps(value, indent=indent, ensure_ascii=False, default=_refuse_object)
+
+
+def _refuse_object(value: Any) -> Any:
+    """Called for an object inside a value that JSON cannot express."""
+    if isinstance(value, TemplateFunction):
+        raise TypeError(value.problem())
+    raise TypeError(
+        f"an object of type {value.__class__.__name__} has no JSON form; add `| list` to items of a filter"
+    )
+
+
+def _quote(value: Any) -> str:
+    """One word of a shell, whatever the value contains; a list gives one word for each item."""
+    if isinstance(value, (list, tuple, LazyItems)):
+        return join_words(_argument(item) for item in value)
+    return quote_word(_argument(value))
+
+
+def _argument(value: Any) -> str:
+    if value is None:
+        raise ValueError("null cannot be an argument; for an empty argument write ''")
+    text = to_text(value)
+    if "\0" in text:
+        raise ValueError("an argument cannot contain a NUL character")
+    return text
+
+
+def _line(value: Any) -> str:
+    """The text, if it is one line without control characters."""
+    text = to_text(value)
+    problem = line_problem(text)
+    if problem:
+        raise ValueError(f"the text {problem}, which `line` refuses")
+    return text
+
+
+def _with_plain_result(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    @wraps(function)
+    def filtered(*arguments: Any, **named: Any) -> Any:
+        return _without_text(function(*arguments, **named), name)
+
+    return filtered
 
 
 def _bounded(function: Callable[..., Any], limit: int) -> Callable[..., Any]:
@@ -265,8 +359,7 @@ def render_file(source: str, name: str, scope: TemplateScope, read: Callable[[st
             f"template {error.name or name}, line {error.lineno}: {reword(error.message or '')}"
         ) from None
     except Exception as error:  # noqa: BLE001  # a template can raise any exception
-        hidden = "the evaluation fails on a secret value"
-        text = hidden if scope.tainted else shorten(str(error), 200).removesuffix(".")
+        text = HIDDEN_REASON if scope.tainted else shorten(str(error), 200).removesuffix(".")
         raise Unresolved(f"template {_place(error, name)}: {text}") from None
     return rendered
 

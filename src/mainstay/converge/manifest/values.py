@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from mainstay.converge.command_words import CommandKind
 from mainstay.converge.contract import Failure
 from mainstay.converge.manifest.expressions import BadExpression, Template, Unresolved
-from mainstay.converge.value_kinds import TEXTS, Unfit, as_secret
+from mainstay.converge.value_kinds import COMMAND, TEXTS, Unfit, as_secret
 from mainstay.foundation.text import shorten
 from mainstay.foundation.yaml.scalars import to_value
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from mainstay.foundation.yaml.scalars import Node
 
 
+TEMPLATE_FAILS = "the template fails"
+
+
 class ValueReader:
     """Reads values and adds their faults to `faults`."""
 
@@ -28,6 +32,8 @@ class ValueReader:
         self.faults = faults
         # Whether the current value must stay hidden, in faults too.
         self.private = False
+        # Whether the current resource is sensitive, so that faults must not show computed values.
+        self.sensitive = False
 
     def typed(self, kind: ValueKind, node: Node, path: DocumentPath, prefix: str, scope: TemplateScope) -> Any:
         """Returns a value of `kind` with its templates rendered; None if it is not given or wrong."""
@@ -35,7 +41,8 @@ class ValueReader:
             if not holds_template(node):
                 return kind.read(node)
             check_shape(kind, node)
-            value = render_tree(_compile_tree(node), scope)
+            tree = _compile_tree(node)
+            value = _render_command(tree, scope, kind) if isinstance(kind, CommandKind) else render_tree(tree, scope)
             if scope.tainted:
                 return _accept_secret(kind, value)
             return kind.accept(value)
@@ -50,7 +57,7 @@ class ValueReader:
         return f"expected {kind.name}, got a hidden value" if self.private else str(error)
 
     def shown(self, error: Exception) -> str:
-        return "the template fails" if self.private else str(error)
+        return TEMPLATE_FAILS if self.private else _message_of(error, sensitive=self.sensitive)
 
     def tree(self, node: Node, path: DocumentPath, prefix: str, data: Any) -> Any:
         """Returns a value whose templates are rendered later; checks their syntax and constant data look-ups."""
@@ -87,6 +94,12 @@ class ValueReader:
         except (BadExpression, Unresolved, Failure) as error:
             self.faults.add(path, f"{prefix}{error}", at_key=at_key)
             return None
+
+
+def _message_of(error: Exception, *, sensitive: bool) -> str:
+    """The message of a failed template; that of a sensitive resource must not contain a computed value."""
+    is_computed = getattr(error, "is_computed", not isinstance(error, (BadExpression, Unfit)))
+    return TEMPLATE_FAILS if sensitive and is_computed else str(error)
 
 
 def check_shape(kind: ValueKind, node: Node) -> None:
@@ -129,15 +142,17 @@ def _compile_tree(node: Node) -> Any:
     return to_value(node)
 
 
-def evaluate_condition(expression: Expression, name: str, scope: TemplateScope) -> bool:
+def evaluate_condition(expression: Expression, name: str, scope: TemplateScope, *, sensitive: bool) -> bool:
     """An expression of `control`; raises `Failure` where it does not give a boolean."""
     scope.tainted = False
     try:
         value = expression.evaluate(scope)
     except Unresolved as error:
-        raise Failure(f"{name}: {error}") from None
+        raise Failure(f"{name}: {_message_of(error, sensitive=sensitive)}") from None
+    except Failure as error:
+        raise error.__class__(f"{name}: {_message_of(error, sensitive=sensitive)}") from None
     if not isinstance(value, bool):
-        shown = "what it makes of a secret" if scope.tainted else shorten(repr(value))
+        shown = "what it makes of a secret" if scope.tainted or sensitive else shorten(repr(value))
         raise Failure(f"{name} must give true or false, not {shown}")
     return value
 
@@ -149,17 +164,31 @@ def render_deferred(resource: Resource, manifest: Manifest) -> Resource:
     for key, tree in (resource.deferred or {}).items():
         scope.tainted = False
         try:
-            value = render_tree(tree, scope)
             entry = resource_type.properties[key]
+            if entry.kind is COMMAND and isinstance(tree, Template) and resource_type.splits_commands(resource):
+                value: Any = _render_command(tree, scope, entry.kind)
+            else:
+                value = render_tree(tree, scope)
             hidden = scope.tainted or resource.sensitive or entry.secret
             value = _accept_secret(entry.kind, value) if hidden else entry.kind.accept(value)
         except (Unresolved, Unfit) as error:
-            raise Failure(f"{key}: {error} ({manifest.position((*resource.place, key))})") from None
+            text = _message_of(error, sensitive=resource.sensitive)
+            raise Failure(f"{key}: {text} ({manifest.position((*resource.place, key))})") from None
+        except Failure as error:
+            if not resource.sensitive:
+                raise
+            raise error.__class__(f"{key}: {_message_of(error, sensitive=True)}") from None
         if scope.tainted:
             rendered["sensitive"] = True
         if value is not None:
             rendered[key] = as_secret(value) if entry.secret else value
     return resource_type.resource(rendered)
+
+
+def _render_command(template: Template, scope: TemplateScope, kind: ValueKind) -> tuple[str, ...]:
+    from mainstay.converge.manifest.command_templates import render_words
+
+    return render_words(template, scope, kind.escape if isinstance(kind, CommandKind) else None)
 
 
 def render_tree(tree: Any, scope: TemplateScope) -> Any:

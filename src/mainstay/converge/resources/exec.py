@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.converge.command_words import split_words
+from mainstay.converge.command_words import split_template, split_words
 from mainstay.converge.contract import Change, Failure, Property, Resource, ResourceType, State
 from mainstay.converge.value_kinds import (
     BOOLEAN,
@@ -27,20 +27,21 @@ SHELL = "shell"
 
 
 class Exec(Resource):
-    command: str | None = None
+    # As written, or the words that the template of a command without a shell gave.
+    command: str | tuple[str, ...] | None = None
     cwd: str = "/"
     environment: tuple[str, ...] = ()
     path: str | None = None
     returns: tuple[int, ...] = (0,)
     timeout: float | None = None
     creates: str | None = None
-    onlyif: str | None = None
-    unless: str | None = None
+    onlyif: str | tuple[str, ...] | None = None
+    unless: str | tuple[str, ...] | None = None
     refresh_only: bool = False
     logoutput: bool = False
 
     @property
-    def command_line(self) -> str:
+    def command_line(self) -> str | tuple[str, ...]:
         return self.name if self.command is None else self.command
 
 
@@ -69,6 +70,7 @@ class ExecType(ResourceType):
     ensures = ("present",)
     has_unknown_effects = True
     refreshable = True
+    name_property = "command"
     properties = {
         "command": Property(COMMAND, "what to run; the name when not given", deferred=True, private=True),
         "cwd": Property(TEXT, "working directory; / when not given", deferred=True),
@@ -88,16 +90,16 @@ class ExecType(ResourceType):
     }
 
     # ---- at load ----
+    def splits_commands(self, wanted: Exec) -> bool:
+        return wanted.provider != SHELL
+
     def check(self, wanted: Exec) -> Iterator[tuple[str | None, str]]:
         deferred = wanted.deferred or {}
         for key in ("command", "onlyif", "unless"):
-            text = getattr(wanted, key)
-            if key == "command" and key not in deferred:
-                text = wanted.command_line
-            if text is not None and key not in deferred:
-                problem = self._command_problem(wanted, text)
-                if problem:
-                    yield (key if key in wanted.__dict__ else None), f"{key}: {problem}"
+            command = deferred.get(key) or (wanted.command_line if key == "command" else getattr(wanted, key))
+            problem = None if command is None else self._command_problem(wanted, command)
+            if problem:
+                yield (key if key in wanted.__dict__ or key in deferred else None), f"{key}: {problem}"
         for entry in wanted.environment:
             problem = text_problem(entry)
             if problem:
@@ -120,14 +122,22 @@ class ExecType(ResourceType):
         for _, message in self.check(wanted):
             raise Failure(message)
 
-    def _command_problem(self, wanted: Exec, text: str) -> str | None:
-        if wanted.provider == SHELL:
-            return text_problem(text) if text.strip() else "the command is empty"
+    def _command_problem(self, wanted: Exec, command: Any) -> str | None:
+        """`command` is a text, the words that a template gave, or a template."""
+        if isinstance(command, (tuple, list, dict)):
+            # Words need no check, and the loader refuses lists and maps.
+            return None
+        if isinstance(command, str) and not self.splits_commands(wanted):
+            return text_problem(command) if command.strip() else "the command is empty"
         try:
-            split_words(text)
-            return text_problem(text)
+            if isinstance(command, str):
+                split_words(command)
+                return text_problem(command)
+            if self.splits_commands(wanted):
+                split_template(command.parts, command.text)
         except Unfit as error:
             return str(error)
+        return None
 
     # ---- in a run ----
     def desired(self, wanted: Exec, actual: ExecState) -> tuple[bool, str]:

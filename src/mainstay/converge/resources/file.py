@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mainstay.converge.command_words import split_words
+from mainstay.converge.command_words import WORDS_WITH_PATH
 from mainstay.converge.contract import Change, Failure, Property, Resource, ResourceType, State, file_word
-from mainstay.converge.value_kinds import BOOLEAN, COMMAND, MODE_BITS, TEXT, Unfit, text_problem
+from mainstay.converge.value_kinds import BOOLEAN, MODE_BITS, TEXT, text_problem
 from mainstay.foundation.digests import sha256_of
 from mainstay.foundation.text import REDACTED
 from mainstay.foundation.timestamps import format_timestamp
@@ -49,7 +49,7 @@ class File(Resource):
     purge: bool = False
     links: str = REFUSE
     force: bool = False
-    validate: str | None = None
+    validate: tuple[str, ...] | None = None
     backup: bool = False
 
 
@@ -134,7 +134,9 @@ class FileType(ResourceType):
         "links": Property(TEXT, "what to do when the path is a link", choices=(REFUSE, FOLLOW, REPLACE)),
         "force": Property(BOOLEAN, "with absent: remove a directory that is not empty"),
         "validate": Property(
-            COMMAND, "a command that must accept the new file (% is its path) before it is put in place", private=True
+            WORDS_WITH_PATH,
+            "a command that must accept the new file (% is its path) before it is put in place",
+            private=True,
         ),
         "backup": Property(BOOLEAN, "keep the replaced or removed file for `mainstay restore`"),
     }
@@ -185,11 +187,6 @@ class FileType(ResourceType):
                 yield key, f"{key} is only valid with {where}"
         if wanted.backup and wanted.sensitive:
             yield "backup", "a sensitive file is not backed up: nothing secret is kept in the state directory"
-        if wanted.validate is not None:
-            try:
-                split_words(wanted.validate)
-            except Unfit as error:
-                yield "validate", f"validate: {error}"
 
     def check_rendered(self, wanted: File) -> None:
         for key, problem in (

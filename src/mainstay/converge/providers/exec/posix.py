@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import stat as modes
 
-from mainstay.converge.command_words import split_words
+from mainstay.converge.command_words import words_of
 from mainstay.converge.contract import Change, Failure, Missing, Provider
 from mainstay.converge.host.commands import DEFAULT_SEARCH_PATH, find_program, refuse_without_interpreter
 from mainstay.converge.resources.exec import ExecState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from mainstay.converge.host.commands import Finished
     from mainstay.converge.host.host import Host
@@ -48,7 +48,7 @@ class PosixCommands(Provider):
             state.creates_satisfied = True
             state.ensure = "present"
 
-    def _guard(self, command: str, name: str, wanted: Exec, host: Host) -> bool:
+    def _guard(self, command: str | Sequence[str], name: str, wanted: Exec, host: Host) -> bool:
         if host.would_change is not None:
             host.note(f"{name} ran on the host as it is, before {host.would_change} would change it")
         try:
@@ -77,7 +77,9 @@ class PosixCommands(Provider):
         _, program, _ = self._prepare(wanted.command_line, wanted, host)
         refuse_without_interpreter(host.files, program)
 
-    def _run(self, command: str, wanted: Exec, host: Host, on_line: Callable[[str], None] | None) -> Finished:
+    def _run(
+        self, command: str | Sequence[str], wanted: Exec, host: Host, on_line: Callable[[str], None] | None
+    ) -> Finished:
         words, program, environment = self._prepare(command, wanted, host)
         # Raises only for the guards of a dry run.
         host.files.refuse_to_run(program)
@@ -92,7 +94,9 @@ class PosixCommands(Provider):
             ends_with_run=True,
         )
 
-    def _prepare(self, command: str, wanted: Exec, host: Host) -> tuple[list[str], str, dict[str, str]]:
+    def _prepare(
+        self, command: str | Sequence[str], wanted: Exec, host: Host
+    ) -> tuple[list[str], str, dict[str, str]]:
         try:
             found = host.files.stat(wanted.cwd)
         except FileNotFoundError:
@@ -109,10 +113,10 @@ class PosixCommands(Provider):
         program = find_program(host.files, words[0], environment.get("PATH", DEFAULT_SEARCH_PATH), wanted.cwd)
         return words, program, environment
 
-    def _words(self, command: str) -> list[str]:
-        return split_words(command)
+    def _words(self, command: str | Sequence[str]) -> list[str]:
+        return words_of(command)
 
-    def _note_shell_words(self, command: str, host: Host) -> None:
+    def _note_shell_words(self, command: str | Sequence[str], host: Host) -> None:
         """Warns about shell operators, which are plain arguments here."""
         operators = [word for word in self._words(command) if word in SHELL_WORDS]
         if operators:

@@ -287,18 +287,24 @@ class PosixFiles(Provider):
         return lambda path: self._validate(wanted, path, host)
 
     def _validate(self, wanted: File, path: str, host: Host) -> None:
-        from mainstay.converge.command_words import split_words
+        from mainstay.converge.command_words import join_words
         from mainstay.converge.host.commands import DEFAULT_SEARCH_PATH, find_program
 
-        words = [_fill_in(word, path) for word in split_words(wanted.validate or "")]
+        words = [_fill_in(word, path) for word in wanted.validate or ()]
         search = host.environ.get("PATH", DEFAULT_SEARCH_PATH)
-        program = find_program(host.files, words[0], search, "/")
-        host.files.refuse_to_run(program)
+        try:
+            program = find_program(host.files, words[0], search, "/")
+            host.files.refuse_to_run(program)
+        except Failure as error:
+            if not wanted.sensitive:
+                raise
+            # The path of the new file inside a word hides the word from redaction.
+            raise error.__class__("validate: its program is not found or cannot be run") from None
         done = host.commands.run(
             words, program=program, environment=host.environ, timeout_seconds=self.validate_timeout_seconds
         )
         if done.exit_code != 0:
-            command = shorten(wanted.validate or "")
+            command = shorten(join_words(wanted.validate or ()))
             raise Failure(f"validate refused the new file (exit {done.exit_code}): {command}", output=done.output)
 
     def forecast(self, wanted: File, actual: FileState, change: Change, host: Host) -> None:
