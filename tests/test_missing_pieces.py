@@ -275,6 +275,8 @@ def test_every_resource_type_has_its_files() -> None:
     for name in resources.names():
         if not (SOURCE / f"converge/providers/{name}/__init__.py").exists():
             offences.append(f"{name}: write converge/providers/{name}/__init__.py and a first provider beside it")
+        elif not module_names([str(SOURCE / f"converge/providers/{name}")]):
+            offences.append(f"{name}: write a first provider, converge/providers/{name}/<name>.py with PROVIDER")
         if not list(TESTS.glob(f"cases/{name}/*.yaml")):
             offences.append(f"{name}: write cases in tests/cases/{name}/, one YAML file for each subject")
         if not (TESTS / f"converge/test_{name}_cases.py").exists():

@@ -17,7 +17,7 @@ import pytest
 from mainstay.control.domain.event_types import EVENT_TYPES
 from mainstay.control.store.engine.records import Table
 from mainstay.converge import resources
-from mainstay.foundation.module_names import module_names
+from mainstay.foundation.module_names import module_names, registered
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "mainstay"
 STORE = "control/store/"
@@ -208,5 +208,5 @@ def test_the_file_of_a_resource_type_and_of_a_provider_has_its_name() -> None:
         assert found is not None
         assert found.name == name, f"resources/{name}.py: TYPE.name must be {name!r}"
         for file in module_names(import_module(f"mainstay.converge.providers.{name}").__path__):
-            provider = import_module(f"mainstay.converge.providers.{name}.{file}").PROVIDER
+            provider = registered(import_module(f"mainstay.converge.providers.{name}.{file}"), "PROVIDER")
             assert provider.name == file, f"providers/{name}/{file}.py: PROVIDER.name must be {file!r}"
