@@ -212,8 +212,13 @@ def _help_width() -> int:
         return 98
 
 
-def positive_integer(text: str) -> int:
-    """Parses the value of a counting option."""
+def add_limit_option(parser: argparse.ArgumentParser, default: int) -> None:
+    parser.add_argument(
+        "--limit", metavar="N", type=_positive_integer, default=default, help=f"maximum number (default {default})"
+    )
+
+
+def _positive_integer(text: str) -> int:
     from argparse import ArgumentTypeError
 
     from mainstay.foundation.numbers import LARGEST_NUMBER, parse_count

@@ -7,7 +7,7 @@ from __future__ import annotations
 from mainstay.agent.client import is_loopback, is_unencrypted
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.remote.connection import connected, find_named, find_type, list_items, print_warning
-from mainstay.cli.remote.connection_options import add_connection_options
+from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import BAD, BUSY, DIM, GOOD, age, print_table
 
@@ -45,8 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--tag", metavar="TAG", action="append", default=[], help="add: tag that orders can select")
     parser.add_argument("-q", "--quiet", action="store_true", help="add, code: print only the code")
-    add_connection_options(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_remote_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

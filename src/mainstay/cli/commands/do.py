@@ -11,7 +11,7 @@ from urllib.parse import quote
 from mainstay.agent.client import ServerRefusal
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.remote.connection import connected, error_text, find_service
-from mainstay.cli.remote.connection_options import add_connection_options
+from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.job_progress import add_timeout_option, follow_or_report
 from mainstay.cli.remote.plan_options import (
     PLAN_SECONDS,
@@ -52,8 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_timeout_option(parser)
     parser.add_argument("-v", "--verbose", action="store_true", help="in a plan, also show stable resources")
-    add_connection_options(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_remote_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

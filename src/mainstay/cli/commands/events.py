@@ -10,7 +10,7 @@ import time
 
 from mainstay.agent.client import Unreachable
 from mainstay.cli.remote.connection import connected, find_service, list_items, print_warning, short_id
-from mainstay.cli.remote.connection_options import add_connection_options
+from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.views.run_display import Palette, printable
 from mainstay.cli.views.tables import BAD, BOLD, BUSY, DIM, GOOD, format_value, local_time, terminal_width, truncate
 
@@ -52,8 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=DEFAULT_LIMIT,
         help=f"number of past events (default {DEFAULT_LIMIT})",
     )
-    add_connection_options(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_remote_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.cli.local_run import EXIT_FAILED, print_json, print_pieces
-from mainstay.cli.main import CommandRefused, positive_integer
+from mainstay.cli.main import CommandRefused, add_limit_option
 from mainstay.cli.views.reports import print_report
 from mainstay.cli.views.run_display import printable
 
@@ -21,13 +21,7 @@ DEFAULT_LIMIT = 20
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", metavar="show RUN", nargs="*", help="show one run; default: list runs")
-    parser.add_argument(
-        "--limit",
-        metavar="N",
-        type=positive_integer,
-        default=DEFAULT_LIMIT,
-        help=f"maximum number (default {DEFAULT_LIMIT})",
-    )
+    add_limit_option(parser, DEFAULT_LIMIT)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mainstay.agent.client import ServerRefusal
-from mainstay.cli.main import CommandRefused, positive_integer
+from mainstay.cli.main import CommandRefused, add_limit_option
 from mainstay.cli.remote.connection import connected, find_job, find_service, list_items, short_id
-from mainstay.cli.remote.connection_options import add_connection_options
+from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.job_progress import cancel_note, progress_text
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import BAD, BUSY, DIM, GOOD, age, elapsed, local_time, print_fields, print_table
@@ -33,16 +33,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--status", metavar="STATUS", action="append", default=[], choices=tuple(COLOURS), help=" | ".join(COLOURS)
     )
-    parser.add_argument(
-        "--limit",
-        metavar="N",
-        type=positive_integer,
-        default=DEFAULT_LIMIT,
-        help=f"maximum number (default {DEFAULT_LIMIT})",
-    )
+    add_limit_option(parser, DEFAULT_LIMIT)
     parser.add_argument("-v", "--verbose", action="store_true", help="show: also show stable resources")
-    add_connection_options(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_remote_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

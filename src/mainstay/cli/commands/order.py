@@ -25,7 +25,7 @@ from mainstay.cli.remote.connection import (
     print_warning,
     short_id,
 )
-from mainstay.cli.remote.connection_options import add_connection_options
+from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.job_progress import add_timeout_option, follow_or_report
 from mainstay.cli.remote.plan_options import (
     PLAN_SECONDS,
@@ -72,8 +72,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--idempotency-key", metavar="KEY", help="repeat an order whose response was lost, without ordering twice"
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="in a plan, also show stable resources")
-    add_connection_options(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_remote_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

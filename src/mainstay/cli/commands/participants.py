@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.remote.connection import connected, find_named, list_items, short_id, write_private
-from mainstay.cli.remote.connection_options import add_connection_options
+from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import BAD, GOOD, age, local_time, print_table
 
@@ -34,8 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--days", metavar="N", type=int, default=DAYS, help=f"validity of the token in days (default {DAYS})"
     )
-    add_connection_options(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_remote_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

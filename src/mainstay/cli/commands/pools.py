@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.remote.connection import connected, find_named, list_items, short_id
-from mainstay.cli.remote.connection_options import add_connection_options
+from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import BAD, BUSY, GOOD, age, format_value, print_table, progress_bar
 from mainstay.foundation.numbers import LARGEST_NUMBER, parse_count
@@ -43,8 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="add: a value, a range FIRST-LAST of whole numbers or addresses, or a network ADDRESS/LENGTH",
     )
-    add_connection_options(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_remote_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mainstay.cli.main import positive_integer
+from mainstay.cli.main import add_limit_option
 from mainstay.cli.remote.connection import connected, find_agent, find_type, list_items, short_id
-from mainstay.cli.remote.connection_options import add_connection_options
+from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.job_progress import progress_text
 from mainstay.cli.remote.service_types import lifecycle_of, state_names, terminal_states
 from mainstay.cli.views.tables import BAD, BUSY, GOOD, age, print_table
@@ -33,15 +33,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--agent", metavar="AGENT", help="only services of this agent")
     parser.add_argument("--name", metavar="TEXT", help="only services whose name contains this text")
     parser.add_argument("--all", action="store_true", help="also services in a terminal state")
-    parser.add_argument(
-        "--limit",
-        metavar="N",
-        type=positive_integer,
-        default=DEFAULT_LIMIT,
-        help=f"maximum number (default {DEFAULT_LIMIT})",
-    )
-    add_connection_options(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_limit_option(parser, DEFAULT_LIMIT)
+    add_remote_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

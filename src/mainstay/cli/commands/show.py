@@ -6,7 +6,7 @@ import sys
 
 from mainstay.cli.commands.jobs import print_jobs
 from mainstay.cli.remote.connection import connected, find_service, short_id
-from mainstay.cli.remote.connection_options import add_connection_options
+from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.service_types import hide_secrets, members_of
 from mainstay.cli.views.run_display import Palette, diff_line, printable
 from mainstay.cli.views.tables import BAD, BOLD, BUSY, GOOD, age, local_time, print_fields, print_table, tree_lines
@@ -29,8 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="also show the provenance of each property, and the agent's data"
     )
-    add_connection_options(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_remote_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

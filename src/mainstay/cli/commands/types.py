@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from mainstay.cli.remote.connection import connected, find_type, list_items
-from mainstay.cli.remote.connection_options import add_connection_options
+from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.service_types import (
     allowed_text,
     default_text,
@@ -35,8 +35,7 @@ DIGEST_SHOWN = 19
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="TYPE", nargs="?", help="show this service type")
-    add_connection_options(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_remote_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

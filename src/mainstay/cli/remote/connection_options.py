@@ -16,6 +16,12 @@ def add_connection_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--insecure", action="store_true", help="allow plain HTTP to another host")
 
 
+def add_remote_options(parser: argparse.ArgumentParser) -> None:
+    """The options of every command that prints what a server answers."""
+    add_connection_options(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
 def checked_ca_file(path: str | None) -> str | None:
     """The absolute path: a saved login or an agent uses the file from another directory."""
     if not path:
