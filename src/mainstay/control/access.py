@@ -31,31 +31,32 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """`owners` are (column, whose id); any match grants access. `flags` are columns that grant access to everyone."""
+    """`owners` are (column, whose id); any match grants access. `offered` is a column that grants access to rows of
+    providers that may serve the caller's participant, which the tables decide: `store/serving.py`."""
 
     owners: tuple[tuple[str, str], ...] = ()
-    flags: tuple[str, ...] = ()
+    offered: str | None = None
     everything: bool = False
+    # The name of a relation that only the tables decide. None: the columns decide.
+    by_tables: str | None = None
 
     def __str__(self) -> str:
-        if self.everything:
-            return "all"
-        return " or ".join([*(f"{column} = own {whose}" for column, whose in self.owners), *self.flags])
+        if self.everything or self.by_tables is not None:
+            return self.by_tables or "all"
+        offered = [] if self.offered is None else [f"{self.offered} and provider may serve own participant"]
+        return " or ".join([*(f"{column} = own {whose}" for column, whose in self.owners), *offered])
 
     def holds(self, caller: Caller, row: object) -> bool:
-        return (
-            self.everything
-            or any(
-                (wanted := caller.id_of(whose)) is not None and getattr(row, column) == wanted
-                for column, whose in self.owners
-            )
-            or any(getattr(row, flag) for flag in self.flags)
+        """Without `offered`."""
+        return self.everything or any(
+            (wanted := caller.id_of(whose)) is not None and getattr(row, column) == wanted
+            for column, whose in self.owners
         )
 
 
-def _own(*columns: str, flags: tuple[str, ...] = ()) -> Relation:
+def _own(*columns: str, offered: str | None = None) -> Relation:
     """Columns that must equal the id of the caller's participant."""
-    return Relation(tuple((column, "participant") for column in columns), flags)
+    return Relation(tuple((column, "participant") for column in columns), offered)
 
 
 ALL = Relation(everything=True)
@@ -64,6 +65,9 @@ AS_CONSUMER = _own("consumer_id")
 AS_EITHER = _own("provider_id", "consumer_id")
 ITSELF = _own("id")
 AS_AGENT = Relation((("agent_id", "agent"),))
+# `store/blueprints.py` and `store/serving.py`.
+SERVED_BLUEPRINTS = Relation(by_tables="of service types, services and jobs of own agent")
+OFFERS = Relation(by_tables="agents that may serve own participant")
 AGENT_ITSELF = Relation((("id", "agent"),))
 
 A, P, G = Role.ADMIN, Role.PARTICIPANT, Role.AGENT
@@ -92,8 +96,8 @@ ACCESS: Mapping[tuple[str, str], Mapping[Role, Relation]] = {
     ("agent", "be"): {G: AGENT_ITSELF},
     ("service_group", "read"): CONSUMERS,
     ("service_group", "write"): CONSUMERS,
-    # Consumers choose among the enabled options of all providers.
-    ("service_option", "read"): {A: ALL, P: _own("provider_id", flags=("enabled",)), G: AS_PROVIDER},
+    # Consumers choose among the enabled options of providers that may serve them.
+    ("service_option", "read"): {A: ALL, P: _own("provider_id", offered="enabled"), G: AS_PROVIDER},
     ("service_option", "write"): PROVIDERS,
     ("service", "read"): {A: ALL, P: AS_EITHER, G: AS_AGENT},
     ("service", "order"): CONSUMERS,
@@ -115,9 +119,10 @@ ACCESS: Mapping[tuple[str, str], Mapping[Role, Relation]] = {
     ("metric_entry", "read"): {A: ALL, P: AS_EITHER},
     # The operation checks the service in the body.
     ("metric_entry", "write"): {G: AS_AGENT},
-    ("catalogue", "read"): EVERYONE,
-    ("blueprint", "list"): {A: ALL, P: ALL},
-    ("blueprint", "read"): {A: ALL, G: ALL},
+    ("catalogue", "read"): {A: ALL, P: OFFERS, G: OFFERS},
+    # Manifests are the provider's: a consumer sees their effects in plans and reports.
+    ("blueprint", "list"): ADMIN_ONLY,
+    ("blueprint", "read"): {A: ALL, G: SERVED_BLUEPRINTS},
     ("blueprint", "write"): ADMIN_ONLY,
     ("event", "read"): {A: ALL, P: _own("provider_id", "consumer_id", "participant_id")},
     ("event", "lease"): ADMIN_ONLY,

@@ -142,6 +142,8 @@ def test_consumers_see_only_enabled_options_of_providers(scenario: Scenario) -> 
     scenario.provider.post("/service-options", {**named, "value": None}, expect=400)
     scenario.consumer.post("/service-options", body, expect=403)
     query = f"?serviceOptionTypeId={option_type['id']}"
+    assert scenario.consumer.get(f"/service-options{query}")["items"] == []
+    scenario.new_agent()
     assert [each["id"] for each in scenario.consumer.get(f"/service-options{query}")["items"]] == [option["id"]]
     scenario.consumer.get(f"/service-options/{hidden['id']}", expect=404)
     scenario.consumer.patch(f"/service-options/{option['id']}", {"name": "x"}, expect=404)

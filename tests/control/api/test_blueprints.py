@@ -71,11 +71,43 @@ def test_a_push_creates_the_type_and_stores_the_bundle(scenario: Scenario) -> No
     kind = scenario.consumer.get(f"/service-types/{pushed['serviceType']['id']}")
     assert kind["blueprintDigest"] == pushed["digest"]
     assert kind["propertySchema"] == SCHEMA
+    serve_type(scenario, pushed)
     fetched = scenario.agent.call("GET", f"/api/v1/blueprints/{pushed['digest']}", expect=200)
     assert fetched.body == bundle(files)
     scenario.consumer.get(f"/blueprints/{pushed['digest']}", expect=403)
     scenario.agent.get("/blueprints/sha256:nothing", expect=404)
     assert push(scenario.admin, files, expect=200) == {**pushed, "created": False}
+
+
+def test_an_agent_reads_only_bundles_that_it_serves(scenario: Scenario) -> None:
+    name = unique("web")
+    versions = [push(scenario.admin, blueprint(name, version)) for version in ("1.0.0", "1.1.0")]
+    paths = [f"/api/v1/blueprints/{each['digest']}" for each in versions]
+    foreign = scenario.token("agent", scenario.new_agent(agentTypeId=scenario.agent_type()["id"])["id"])
+    for path in paths:
+        hidden = scenario.agent.call("GET", path, expect=404).body
+        unknown = scenario.agent.call("GET", "/api/v1/blueprints/sha256:0", expect=404).body
+        assert hidden["code"] == unknown["code"] == "not_found"
+    kind = serve_type(scenario, versions[1])
+    for path in paths:
+        scenario.agent.call("GET", path, expect=200)
+        foreign.call("GET", path, expect=404)
+    # A bundle without a version of its own, on which a service stays.
+    service = scenario.order(kind, {"size": 1})
+    assert service["blueprintDigest"] == versions[1]["digest"]
+    push(scenario.admin, blueprint(name, "1.1.0", description="another"), force="true")
+    scenario.agent.call("GET", paths[1], expect=200)
+    foreign.call("GET", paths[1], expect=404)
+
+
+def test_participants_neither_list_nor_read_bundles(scenario: Scenario) -> None:
+    pushed = push(scenario.admin, blueprint(unique("web")))
+    serve_type(scenario, pushed)
+    scenario.order(pushed["serviceType"])
+    for client in (scenario.consumer, scenario.provider, scenario.stranger):
+        client.get(f"/blueprints/{pushed['digest']}", expect=403)
+        client.get("/blueprints", expect=403)
+    scenario.agent.get("/blueprints", expect=403)
 
 
 def test_a_type_without_a_blueprint_has_no_digest(scenario: Scenario) -> None:
@@ -90,16 +122,17 @@ def test_a_version_has_one_content(scenario: Scenario) -> None:
     assert (refused["code"], refused["digest"]) == ("version_exists", first["digest"])
     second = push(scenario.admin, other, force="true")
     assert second["digest"] != first["digest"]
-    # Services on the first bundle can still fetch it.
+    # The agents of services on the first bundle can still fetch it.
+    serve_type(scenario, second)
     scenario.agent.call("GET", f"/api/v1/blueprints/{first['digest']}", expect=200)
-    (shown,) = scenario.consumer.get(f"/blueprints?name={name}")["items"]
+    (shown,) = scenario.admin.get(f"/blueprints?name={name}")["items"]
     assert (shown["digest"], shown["version"], shown["isCurrent"]) == (second["digest"], "1.0.0", True)
 
 
 def test_a_list_of_versions_marks_the_current_one(scenario: Scenario) -> None:
     name = unique("web")
     digests = [push(scenario.admin, blueprint(name, version))["digest"] for version in ("1.0.0", "1.1.0")]
-    listed = scenario.consumer.get(f"/blueprints?name={name}&sort=version")["items"]
+    listed = scenario.admin.get(f"/blueprints?name={name}&sort=version")["items"]
     assert [(each["digest"], each["isCurrent"]) for each in listed] == [(digests[0], False), (digests[1], True)]
     assert {each["serviceTypeId"] for each in listed} == {
         scenario.admin.get(f"/service-types?name={name}")["items"][0]["id"]
@@ -213,7 +246,7 @@ def test_the_bundle_outlives_its_type(scenario: Scenario) -> None:
     name = unique("web")
     pushed = push(scenario.admin, blueprint(name))
     scenario.admin.delete(f"/service-types/{pushed['serviceType']['id']}")
-    scenario.agent.call("GET", f"/api/v1/blueprints/{pushed['digest']}", expect=200)
+    scenario.admin.call("GET", f"/api/v1/blueprints/{pushed['digest']}", expect=200)
     (shown,) = scenario.admin.get(f"/blueprints?name={name}")["items"]
     assert (shown["serviceTypeId"], shown["isCurrent"]) == (None, False)
     again = push(scenario.admin, blueprint(name), expect=200)

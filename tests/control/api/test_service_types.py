@@ -67,6 +67,7 @@ def test_an_order_can_be_validated_without_placing_it(scenario: Scenario) -> Non
 
 
 def test_options_are_checked_against_the_provider(scenario: Scenario) -> None:
+    scenario.new_agent()
     kind = unique("os").replace("-", "_")
     rule = {"type": "string", "validators": [{"type": "serviceOption", "config": {"value": kind}}]}
     made = scenario.service_type({"os": rule})

@@ -13,7 +13,8 @@ from mainstay.control.operations.machinery.bounds import MAX_DEFINITION_BYTES, r
 from mainstay.control.operations.machinery.refusals import BadInput, Conflict
 from mainstay.control.operations.machinery.removal import refuse_if_needed
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
-from mainstay.control.store.agent_types import AGENT_TYPES, AgentType, link_service_types
+from mainstay.control.store.agent_types import AGENT_TYPES, AgentType, link_providers, link_service_types
+from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.service_types import SERVICE_TYPES
 from mainstay.control.store.services import living_served_by
 
@@ -23,6 +24,8 @@ Ids = Annotated[list[Id], msgspec.Meta(max_length=1000)]
 class NewAgentType(Body, frozen=True, kw_only=True):
     name: Name
     service_type_ids: Ids = []
+    # Only an admin writes agent types, so only an admin grants.
+    provider_ids: Ids = []
     configuration_schema: dict[str, object] | None = None
     config_template: Text | None = None
     cmd_template: Text | None = None
@@ -32,6 +35,7 @@ class NewAgentType(Body, frozen=True, kw_only=True):
 class AgentTypeChange(Body, frozen=True, kw_only=True):
     name: Name | None = None
     service_type_ids: Ids | None = None
+    provider_ids: Ids | None = None
     configuration_schema: dict[str, object] | None = None
     config_template: Text | None = None
     cmd_template: Text | None = None
@@ -46,6 +50,7 @@ async def create(work: UnitOfWork, wanted: NewAgentType) -> AgentType:
         updated_at=work.now,
         name=wanted.name,
         service_type_ids=await _service_types(work, wanted.service_type_ids),
+        provider_ids=await _providers(work, wanted.provider_ids),
         configuration_schema=wanted.configuration_schema,
         config_template=wanted.config_template,
         cmd_template=wanted.cmd_template,
@@ -53,6 +58,7 @@ async def create(work: UnitOfWork, wanted: NewAgentType) -> AgentType:
     )
     await work.insert(AGENT_TYPES, agent_type)
     await link_service_types(work.tx, agent_type)
+    await link_providers(work.tx, agent_type)
     return agent_type
 
 
@@ -75,18 +81,30 @@ async def _service_types(work: UnitOfWork, ids: list[str]) -> list[str]:
     return found
 
 
+async def _providers(work: UnitOfWork, ids: list[str]) -> list[str]:
+    found = list(dict.fromkeys(each.lower() for each in ids))
+    known = await PARTICIPANTS.many(work.tx, found)
+    for provider_id in found:
+        if provider_id not in known:
+            raise BadInput(f"there is no participant {provider_id}")
+    return found
+
+
 async def change(work: UnitOfWork, before: AgentType, wanted: AgentTypeChange) -> AgentType:
     _check_schema(work, wanted.configuration_schema)
     given = {
         name: value
         for name in AgentTypeChange.__struct_fields__
-        if (value := getattr(wanted, name)) is not None and name != "service_type_ids"
+        if (value := getattr(wanted, name)) is not None and name not in ("service_type_ids", "provider_ids")
     }
     after = msgspec.structs.replace(before, **given)
     if wanted.service_type_ids is not None:
         after = msgspec.structs.replace(after, service_type_ids=await _service_types(work, wanted.service_type_ids))
         await _refuse_orphans(work, before, after)
         await link_service_types(work.tx, after)
+    if wanted.provider_ids is not None:
+        after = msgspec.structs.replace(after, provider_ids=await _providers(work, wanted.provider_ids))
+        await link_providers(work.tx, after)
     return await work.update(AGENT_TYPES, before, after)
 
 

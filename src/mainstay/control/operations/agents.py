@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Literal
 
@@ -11,6 +12,7 @@ import msgspec
 from mainstay.control.access import Role
 from mainstay.control.domain.faults import PathFault
 from mainstay.control.domain.properties.contract import Operation, PropertyTarget
+from mainstay.control.domain.serving import ADMIN_TAG_PREFIX, admin_tags
 from mainstay.control.operations import tokens
 from mainstay.control.operations.machinery import secret_sealing
 from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, Id, Name, Tag
@@ -19,7 +21,7 @@ from mainstay.control.operations.machinery.refusals import BadInput, InUse, Inva
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.store import agents as store
 from mainstay.control.store import secrets as secret_store
-from mainstay.control.store.agent_types import AGENT_TYPES, AgentType
+from mainstay.control.store.agent_types import AGENT_TYPES, AgentType, link_provider
 from mainstay.control.store.agents import AGENTS, AgentRow, AgentStatus
 from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.secrets import SecretOwner
@@ -42,6 +44,8 @@ class NewAgent(Body, frozen=True, kw_only=True):
     tags: Tags = []
     configuration: dict[str, object] | None = None
     service_pool_set_id: Id | None = None
+    # Whether an admin lets the provider's agents of this type serve other participants; None: an admin does.
+    grant: bool | None = None
 
 
 class AgentChange(Body, frozen=True, kw_only=True):
@@ -77,9 +81,13 @@ async def create(work: UnitOfWork, wanted: NewAgent) -> AgentRow:
         raise NotPermitted("you can create agents only for your own participant")
     if provider is None:
         raise BadInput(f"there is no participant {provider_id}")
-    agent_type = await AGENT_TYPES.find(work.tx, wanted.agent_type_id.lower())
+    _refuse_admin_tags(work, (), wanted.tags)
+    grants = _grants(work, wanted)
+    agent_type = await AGENT_TYPES.find(work.tx, wanted.agent_type_id.lower(), lock=grants)
     if agent_type is None:
         raise BadInput(f"there is no agent type {wanted.agent_type_id}")
+    if grants:
+        await _grant(work, agent_type, provider.id)
     agent_id = new_id()
     agent = AgentRow(
         id=agent_id,
@@ -95,6 +103,29 @@ async def create(work: UnitOfWork, wanted: NewAgent) -> AgentRow:
         service_pool_set_id=await _pool_set(work, wanted.service_pool_set_id, provider.id),
     )
     return await work.insert(AGENTS, agent)
+
+
+def _grants(work: UnitOfWork, wanted: NewAgent) -> bool:
+    if work.required_caller.role is Role.ADMIN:
+        return wanted.grant is not False
+    if wanted.grant:
+        raise NotPermitted("only an admin lets agents serve other participants; omit `grant`")
+    return False
+
+
+async def _grant(work: UnitOfWork, agent_type: AgentType, provider_id: str) -> None:
+    await link_provider(work.tx, agent_type.id, provider_id)
+    if provider_id not in agent_type.provider_ids:
+        after = msgspec.structs.replace(agent_type, provider_ids=[*agent_type.provider_ids, provider_id])
+        await work.update(AGENT_TYPES, agent_type, after)
+
+
+def _refuse_admin_tags(work: UnitOfWork, before: Sequence[str], after: Sequence[str]) -> None:
+    """A provider neither adds nor removes a tag that only an admin sets."""
+    changed = admin_tags(before) ^ admin_tags(after)
+    if changed and work.required_caller.role is not Role.ADMIN:
+        named = ", ".join(sorted(changed))
+        raise NotPermitted(f"only an admin adds or removes tags that begin with {ADMIN_TAG_PREFIX}: {named}")
 
 
 async def _pool_set(work: UnitOfWork, pool_set_id: str | None, provider_id: str) -> str | None:
@@ -138,6 +169,8 @@ def _in_configuration(fault: PathFault) -> PathFault:
 
 
 async def change(work: UnitOfWork, before: AgentRow, wanted: AgentChange) -> AgentRow:
+    if wanted.tags is not None:
+        _refuse_admin_tags(work, before.tags, wanted.tags)
     agent_type = await AGENT_TYPES.find(work.tx, before.agent_type_id)
     if agent_type is None:
         raise RuntimeError(f"agent {before.id} has no agent type")
@@ -152,15 +185,37 @@ async def change(work: UnitOfWork, before: AgentRow, wanted: AgentChange) -> Age
     if wanted.service_pool_set_id is not msgspec.UNSET:
         pool_set_id = await _pool_set(work, wanted.service_pool_set_id, before.provider_id)
         after = msgspec.structs.replace(after, service_pool_set_id=pool_set_id)
-    if wanted.status is not None and wanted.status != before.status:
-        after = msgspec.structs.replace(after, status=wanted.status, last_status_update=work.now)
+    if wanted.status is not None:
+        after = _with_status(work, after, wanted.status)
     return await work.update(AGENTS, before, after)
+
+
+def _with_status(work: UnitOfWork, agent: AgentRow, status: AgentStatus) -> AgentRow:
+    by_admin = work.required_caller.role is Role.ADMIN
+    if status != "Disabled" and not by_admin:
+        _refuse_disabled_by_admin(agent)
+    return msgspec.structs.replace(
+        agent,
+        status=status,
+        last_status_update=agent.last_status_update if status == agent.status else work.now,
+        disabled_by_admin=status == "Disabled" and (by_admin or agent.disabled_by_admin),
+    )
+
+
+def _refuse_disabled_by_admin(agent: AgentRow) -> None:
+    if agent.disabled_by_admin:
+        raise NotPermitted(
+            f"an admin disabled agent {agent.name}; only an admin enables or deletes it", code="disabled_by_admin"
+        )
 
 
 async def set_own_status(work: UnitOfWork, wanted: OwnStatus) -> AgentRow:
     before = await find_own(work, lock=True)
     if wanted.status == "Disabled":
         raise NotPermitted("an agent cannot disable itself; its provider can")
+    if before.status == "Disabled":
+        # Disabled after this request was authenticated.
+        raise NotPermitted("the agent is disabled", code="disabled")
     if wanted.status == before.status:
         await store.record_heartbeat(work.tx, before.id, work.now)
         return msgspec.structs.replace(before, last_status_update=work.now)
@@ -194,6 +249,8 @@ async def disconnect_silent(work: UnitOfWork) -> int:
 
 
 async def delete(work: UnitOfWork, agent: AgentRow) -> None:
+    if work.required_caller.role is not Role.ADMIN:
+        _refuse_disabled_by_admin(agent)
     living = await living_ids(work.tx, "agent_id", agent.id)
     if living:
         raise InUse(f"agent {agent.id}", {"services": living})

@@ -14,7 +14,7 @@ from mainstay.control.domain.refusals import InvalidDefinition
 from mainstay.control.operations import service_types
 from mainstay.control.operations.machinery.bounds import exceeds
 from mainstay.control.operations.machinery.bundles import NotABundle, open_bundle
-from mainstay.control.operations.machinery.refusals import Conflict
+from mainstay.control.operations.machinery.refusals import Conflict, NotFound
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.operations.machinery.views import Named
 from mainstay.control.operations.service_types import Misfit
@@ -126,3 +126,16 @@ async def _write_type(
     if not dry_run:
         service_types.refuse_misfits(misfits, force=force)
     return await work.update(SERVICE_TYPES, before, after), misfits
+
+
+async def fetch(work: UnitOfWork, digest: str) -> bytes:
+    """A bundle that the caller does not need is reported as not found."""
+    relation = work.relation("blueprint", "read")
+    agent_id = work.required_caller.agent_id
+    if relation.everything:
+        content = await store.find(work.tx, digest)
+    else:
+        content = await store.find_served(work.tx, digest, str(agent_id))
+    if content is None:
+        raise NotFound("blueprint", digest)
+    return content

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from mainstay.control.operations.machinery.refusals import NotPermitted
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import Named
 from mainstay.control.store.service_options import SERVICE_OPTION_TYPES, SERVICE_OPTIONS
-from mainstay.control.store.services import catalogue_rows
+from mainstay.control.store.serving import catalogue_rows
 
 LIMIT = 10_000
 
@@ -40,11 +41,16 @@ class Catalogue(msgspec.Struct, frozen=True):
     items: list[CatalogueItem]
 
 
-async def read_catalogue(work: UnitOfWork) -> Catalogue:
+async def read_catalogue(work: UnitOfWork, consumer_id: str | None) -> Catalogue:
+    """What the consumer may order. None: the caller's participant, and for an admin what any consumer may order."""
+    own_id = work.required_caller.participant_id
+    if consumer_id is not None and own_id not in (None, consumer_id.lower()):
+        raise NotPermitted("consumerId must be your own participant")
+    consumer_id = own_id if consumer_id is None else consumer_id.lower()
     items: dict[str, CatalogueItem] = {}
     offers: dict[tuple[str, str], Offer] = {}
     options: dict[str, list[OfferedOption]] = {}
-    for row in await catalogue_rows(work.tx, LIMIT):
+    for row in await catalogue_rows(work.tx, consumer_id, LIMIT):
         type_id, provider_id = str(row["type_id"]), str(row["provider_id"])
         if type_id not in items:
             items[type_id] = CatalogueItem(Named(type_id, str(row["type_name"])), [])

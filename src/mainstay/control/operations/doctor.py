@@ -10,6 +10,7 @@ from mainstay.control.domain.lifecycle.transitions import available_actions
 from mainstay.control.operations.machinery import pool_allocation
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store import doctor as store
+from mainstay.control.store.agent_types import granted_by_migration
 from mainstay.control.store.service_pools import count_values
 from mainstay.control.store.service_types import SERVICE_TYPES
 
@@ -30,6 +31,7 @@ async def examine(work: UnitOfWork) -> list[DoctorFinding]:
         *await _stuck_services(work),
         *await _empty_pools(work),
         *await _lost_secrets(work),
+        *await _unconfirmed_grants(work),
     ]
 
 
@@ -77,4 +79,16 @@ async def _lost_secrets(work: UnitOfWork) -> list[DoctorFinding]:
             "secret-without-owner", f"secret {reference}", f"its {kind} {owner} does not exist or has ended"
         )
         for reference, kind, owner in await store.secrets_without_owner(work.tx, MAX_FINDINGS)
+    ]
+
+
+async def _unconfirmed_grants(work: UnitOfWork) -> list[DoctorFinding]:
+    return [
+        DoctorFinding(
+            "granted_by_migration",
+            f"agent type {agent_type.name}",
+            f"the upgrade lets agents of {provider.name} ({provider.id}) serve other participants, because they already"
+            f" did; confirm it with `mainstay agents grant` or end it with `mainstay agents withdraw`",
+        )
+        for agent_type, provider in await granted_by_migration(work.tx, MAX_FINDINGS)
     ]

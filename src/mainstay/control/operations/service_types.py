@@ -15,14 +15,14 @@ from mainstay.control.domain.service_types import parse_service_type, report_ser
 from mainstay.control.operations.machinery.bodies import Body, Id, Name
 from mainstay.control.operations.machinery.bounds import MAX_DEFINITION_BYTES, refuse_large
 from mainstay.control.operations.machinery.property_decisions import decide_properties
-from mainstay.control.operations.machinery.refusals import BadInput, Conflict, InUse, NotPermitted
+from mainstay.control.operations.machinery.refusals import AgentNotAvailable, BadInput, Conflict, InUse, NotPermitted
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.store.agent_types import serving_types
-from mainstay.control.store.agents import AGENTS, AgentRow
-from mainstay.control.store.participants import PARTICIPANTS
-from mainstay.control.store.service_groups import SERVICE_GROUPS
+from mainstay.control.store.agents import AgentRow
+from mainstay.control.store.service_groups import SERVICE_GROUPS, ServiceGroup
 from mainstay.control.store.service_types import SERVICE_TYPES, ServiceTypeRow
 from mainstay.control.store.services import delete_terminal, living_ids, living_with_jobs, serves_group
+from mainstay.control.store.serving import find_serving, offers_to
 
 CHECKED_AT_ONCE = 500
 LISTED = 100
@@ -171,34 +171,31 @@ def report(work: UnitOfWork, service_type: ServiceTypeRow) -> DefinitionReport:
 
 async def validate(work: UnitOfWork, service_type: ServiceTypeRow, order: OrderCheck) -> Verdict:
     """Validates an order of the caller. Takes no pool values and stores nothing."""
-    target = await _order_target(work, order)
+    target = await _order_target(work, service_type, order)
     schema = work.tools.definitions.of_service_type(service_type).properties
     decided = await decide_properties(work, schema, order.properties, target)
     faults: tuple[PathFault, ...] = decided.faults if isinstance(decided, Rejected) else ()
     return Verdict(not faults, [FaultView(fault.path, fault.message) for fault in listed(faults)])
 
 
-async def _order_target(work: UnitOfWork, order: OrderCheck) -> PropertyTarget:
+async def _order_target(work: UnitOfWork, service_type: ServiceTypeRow, order: OrderCheck) -> PropertyTarget:
     caller = work.required_caller
-    agent = await _agent(work, order.agent_id)
-    provider_id = None if order.provider_id is None else order.provider_id.lower()
-    if agent is not None:
-        provider_id = agent.provider_id
-    elif provider_id is not None and await PARTICIPANTS.find(work.tx, provider_id) is None:
-        raise BadInput(f"there is no participant {provider_id}")
     consumer_id = caller.participant_id if caller.role is Role.PARTICIPANT else None
     group_id = None
     if order.group_id is not None:
-        group = await SERVICE_GROUPS.find(work.tx, order.group_id.lower())
-        if caller.role is Role.PARTICIPANT and (group is None or group.consumer_id != caller.participant_id):
-            raise NotPermitted("the group must be your own")
-        if caller.role is Role.AGENT and not await serves_group(
-            work.tx, str(caller.agent_id), order.group_id.lower()
-        ):
-            raise NotPermitted("the group must contain a service that you serve")
-        if group is None:
-            raise BadInput(f"there is no service group {order.group_id}")
+        group = await _group(work, order.group_id)
         group_id, consumer_id = group.id, group.consumer_id
+    # An agent that names no group validates on behalf of its provider; an admin for some consumer.
+    served_id = caller.participant_id if consumer_id is None else consumer_id
+    agent = await _agent(work, order.agent_id, served_id, service_type.id)
+    provider_id = None if order.provider_id is None else order.provider_id.lower()
+    if agent is not None:
+        provider_id = agent.provider_id
+    elif provider_id is not None and not await _may_ask(work, provider_id, served_id):
+        raise BadInput(
+            f"participant {provider_id} does not exist or has no agent that may serve this consumer",
+            code="provider_not_available",
+        )
     return PropertyTarget(
         operation=Operation.CREATE,
         dry=True,
@@ -210,10 +207,29 @@ async def _order_target(work: UnitOfWork, order: OrderCheck) -> PropertyTarget:
     )
 
 
-async def _agent(work: UnitOfWork, agent_id: str | None) -> AgentRow | None:
+async def _group(work: UnitOfWork, group_id: str) -> ServiceGroup:
+    caller = work.required_caller
+    group = await SERVICE_GROUPS.find(work.tx, group_id.lower())
+    if caller.role is Role.PARTICIPANT and (group is None or group.consumer_id != caller.participant_id):
+        raise NotPermitted("the group must be your own")
+    if caller.role is Role.AGENT and not await serves_group(work.tx, str(caller.agent_id), group_id.lower()):
+        raise NotPermitted("the group must contain a service that you serve")
+    if group is None:
+        raise BadInput(f"there is no service group {group_id}")
+    return group
+
+
+async def _agent(
+    work: UnitOfWork, agent_id: str | None, consumer_id: str | None, service_type_id: str
+) -> AgentRow | None:
     if agent_id is None:
         return None
-    found = await AGENTS.find(work.tx, agent_id.lower())
+    found = await find_serving(work.tx, agent_id.lower(), consumer_id, service_type_id)
     if found is None:
-        raise BadInput(f"there is no agent {agent_id}")
-    return found
+        raise AgentNotAvailable(agent_id)
+    return found[0]
+
+
+async def _may_ask(work: UnitOfWork, provider_id: str, consumer_id: str | None) -> bool:
+    """Whether the answer may depend on the options of the provider."""
+    return provider_id == work.required_caller.participant_id or await offers_to(work.tx, provider_id, consumer_id)

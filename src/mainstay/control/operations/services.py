@@ -19,11 +19,13 @@ from mainstay.control.domain.properties.schema import PropertySchema
 from mainstay.control.domain.properties.traversal import references_in
 from mainstay.control.domain.refusals import TerminalState
 from mainstay.control.domain.service_types import ServiceTypeDefinition
+from mainstay.control.domain.serving import SeveralProviders, choose_agent
 from mainstay.control.operations.machinery import runs, secret_sealing
 from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, Id, Name, ShortText, Tag, Text
 from mainstay.control.operations.machinery.bounds import MAX_CONDITIONS_BYTES, refuse_large
 from mainstay.control.operations.machinery.property_decisions import accept_properties
 from mainstay.control.operations.machinery.refusals import (
+    AgentNotAvailable,
     BadInput,
     Conflict,
     InUse,
@@ -34,15 +36,17 @@ from mainstay.control.operations.machinery.refusals import (
 from mainstay.control.operations.machinery.runs import RunPlan
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.store import services as store
-from mainstay.control.store.agents import AGENTS, AgentRow, find_for
+from mainstay.control.store.agents import AGENTS, AgentRow
 from mainstay.control.store.jobs import JobRow, active_job
 from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.service_groups import SERVICE_GROUPS, ServiceGroup
 from mainstay.control.store.service_types import find_version
 from mainstay.control.store.services import SERVICES, ServiceRow
+from mainstay.control.store.serving import find_serving, serving_agents
 
 DEFAULT_GROUP = "default"
 CANDIDATES = 10_000
+LISTED_PROVIDERS = 100
 MAX_WINDOW = timedelta(days=366 * 5)
 Short = Annotated[str, msgspec.Meta(max_length=1000, pattern=NO_ZERO)]
 # Executes the order only if its outcome is still the planned one.
@@ -57,6 +61,8 @@ class NewService(Body, frozen=True, kw_only=True):
     # Instead of a group: the consumer whose group `default` gets the service. Participants order for themselves.
     consumer_id: Id | None = None
     agent_id: Id | None = None
+    # Narrows the choice of the agent to one provider.
+    provider_id: Id | None = None
     agent_tags: Annotated[list[ShortText], msgspec.Meta(max_length=100)] = []
     plan_digest: PlanDigestText | None = None
 
@@ -95,7 +101,7 @@ async def create(work: UnitOfWork, wanted: NewService) -> ServiceRow:
     if found is None:
         raise BadInput(f"there is no service type {wanted.service_type_id}")
     group = await _group(work, wanted)
-    agent = await _agent(work, wanted, type_id, found.name)
+    agent = await _agent(work, wanted, group.consumer_id, (type_id, found.name))
     definition = await work.tools.definitions.read(work.tx, type_id, found.updated_at)
     lifecycle, schema = definition.lifecycle, definition.properties
     service_id = await _service_id(work)
@@ -184,24 +190,45 @@ async def _group(work: UnitOfWork, wanted: NewService) -> ServiceGroup:
     return await work.insert(SERVICE_GROUPS, new)
 
 
-async def _agent(work: UnitOfWork, wanted: NewService, type_id: str, type_name: str) -> AgentRow:
+async def _agent(work: UnitOfWork, wanted: NewService, consumer_id: str, service_type: tuple[str, str]) -> AgentRow:
+    """`service_type` is its id and name."""
+    type_id, type_name = service_type
+    provider_id = None if wanted.provider_id is None else wanted.provider_id.lower()
     if wanted.agent_id is not None:
-        named = await find_for(work.tx, wanted.agent_id.lower(), type_id)
-        if named is None:
-            raise BadInput(f"there is no agent {wanted.agent_id}")
-        agent, agent_type_name, serves = named
-        if not serves:
-            raise BadInput(f"agent type {agent_type_name} does not support service type {type_name}")
-        if agent.status == "Disabled":
-            raise BadInput(f"agent {agent.name} is disabled")
-        return agent
-    for agent_id, tags in await store.candidate_agents(work.tx, type_id, CANDIDATES):
-        if set(wanted.agent_tags) <= set(tags):
-            found = await AGENTS.find(work.tx, agent_id)
-            if found is not None:
-                return found
-    listed = ", ".join(wanted.agent_tags)
-    raise BadInput(f"no agent found for service type {type_name} with tags [{listed}]", code="no_agent")
+        return await _named_agent(work, wanted.agent_id, provider_id, consumer_id, service_type)
+    candidates = await serving_agents(work.tx, type_id, consumer_id, provider_id, CANDIDATES)
+    chosen = choose_agent(candidates, wanted.agent_tags)
+    if isinstance(chosen, SeveralProviders):
+        raise _choose_provider(chosen)
+    agent = None if chosen is None else await AGENTS.find(work.tx, chosen.agent_id)
+    if agent is None:
+        listed = ", ".join(wanted.agent_tags)
+        raise BadInput(f"no agent found for service type {type_name} with tags [{listed}]", code="no_agent")
+    return agent
+
+
+async def _named_agent(
+    work: UnitOfWork, agent_id: str, provider_id: str | None, consumer_id: str, service_type: tuple[str, str]
+) -> AgentRow:
+    type_id, type_name = service_type
+    found = await find_serving(work.tx, agent_id.lower(), consumer_id, type_id)
+    if found is None or provider_id not in (None, found[0].provider_id):
+        raise AgentNotAvailable(agent_id)
+    agent, agent_type_name, serves = found
+    if not serves:
+        raise BadInput(f"agent type {agent_type_name} does not support service type {type_name}")
+    return agent
+
+
+def _choose_provider(several: SeveralProviders) -> BadInput:
+    providers = [{"id": each, "name": name} for each, name in several.names.items()][:LISTED_PROVIDERS]
+    listed = ", ".join(f"{each['name']} ({each['id']})" for each in providers)
+    more = len(several.names) - len(providers)
+    return BadInput(
+        f"choose a provider: give providerId or agentId; {listed}{f' and {more} more' if more else ''}",
+        code="choose_provider",
+        details={"providers": providers},
+    )
 
 
 @dataclass(frozen=True, slots=True)

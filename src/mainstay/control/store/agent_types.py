@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from mainstay.control.store.engine.contract import Transaction
 from mainstay.control.store.engine.records import Record, Table
+from mainstay.control.store.participants import PARTICIPANTS, Participant
 
 
 class AgentType(Record, frozen=True, kw_only=True):
     name: str
     service_type_ids: list[str]
+    # The participants whose agents of this type may serve other participants.
+    provider_ids: list[str] = []
     configuration_schema: dict[str, object] | None = None
     config_template: str | None = None
     cmd_template: str | None = None
@@ -35,3 +38,41 @@ async def link_service_types(tx: Transaction, agent_type: AgentType) -> None:
             id=agent_type.id,
             service_type_id=service_type_id,
         )
+
+
+async def link_providers(tx: Transaction, agent_type: AgentType) -> None:
+    """Also confirms the grants of a migration."""
+    await tx.execute("DELETE FROM agent_type_providers WHERE agent_type_id = :id", id=agent_type.id)
+    for provider_id in agent_type.provider_ids:
+        await link_provider(tx, agent_type.id, provider_id)
+
+
+async def link_provider(tx: Transaction, agent_type_id: str, provider_id: str) -> None:
+    await tx.execute(
+        "INSERT INTO agent_type_providers (agent_type_id, provider_id, by_migration) VALUES (:id, :provider_id, 0)"
+        " ON CONFLICT (agent_type_id, provider_id) DO UPDATE SET by_migration = 0",
+        id=agent_type_id,
+        provider_id=provider_id,
+    )
+
+
+async def types_of_provider(tx: Transaction, provider_id: str) -> list[AgentType]:
+    """The agent types that list the provider, locked."""
+    rows = await tx.fetch(
+        f"SELECT {AGENT_TYPES.select('agent_types')} FROM agent_types JOIN agent_type_providers AS granted"
+        " ON granted.agent_type_id = agent_types.id WHERE granted.provider_id = :provider_id"
+        f" ORDER BY agent_types.id{f'{tx.for_update} OF agent_types' if tx.for_update else ''}",
+        provider_id=provider_id,
+    )
+    return [AGENT_TYPES.decode(row) for row in rows]
+
+
+async def granted_by_migration(tx: Transaction, limit: int) -> list[tuple[AgentType, Participant]]:
+    """The grants that no admin has confirmed yet."""
+    rows = await tx.fetch(
+        "SELECT agent_type_id, provider_id FROM agent_type_providers WHERE by_migration = 1"
+        f" ORDER BY agent_type_id, provider_id LIMIT {limit}"
+    )
+    types = await AGENT_TYPES.many(tx, (str(row["agent_type_id"]) for row in rows))
+    providers = await PARTICIPANTS.many(tx, (str(row["provider_id"]) for row in rows))
+    return [(types[str(row["agent_type_id"])], providers[str(row["provider_id"])]) for row in rows]

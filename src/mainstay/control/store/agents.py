@@ -21,22 +21,11 @@ class AgentRow(Record, frozen=True, kw_only=True):
     provider_id: str
     agent_type_id: str
     service_pool_set_id: str | None = None
+    # Disabled by an admin: only an admin enables or deletes it.
+    disabled_by_admin: bool = False
 
 
 AGENTS = Table("agents", "agent", AgentRow)
-
-
-async def find_for(tx: Transaction, agent_id: str, service_type_id: str) -> tuple[AgentRow, str, bool] | None:
-    """The agent, the name of its agent type, and whether that type serves the service type."""
-    rows = await tx.fetch(
-        f"SELECT {AGENTS.select('agents')}, agent_types.name AS type_name, CASE WHEN EXISTS"
-        " (SELECT 1 FROM agent_type_service_types AS served WHERE served.agent_type_id = agents.agent_type_id"
-        " AND served.service_type_id = :type_id) THEN 1 ELSE 0 END AS serves"
-        " FROM agents JOIN agent_types ON agent_types.id = agents.agent_type_id WHERE agents.id = :id",
-        id=agent_id,
-        type_id=service_type_id,
-    )
-    return (AGENTS.decode(rows[0]), str(rows[0]["type_name"]), rows[0]["serves"] == 1) if rows else None
 
 
 async def record_heartbeat(tx: Transaction, agent_id: str, now: datetime) -> bool:

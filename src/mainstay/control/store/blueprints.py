@@ -9,6 +9,7 @@ import msgspec
 
 from mainstay.control.store.engine.contract import Transaction
 from mainstay.control.store.engine.records import Record, Table, fold, to_microseconds
+from mainstay.control.store.jobs import ACTIVE_STATUSES
 
 
 class BlueprintVersion(Record, frozen=True, kw_only=True):
@@ -86,5 +87,24 @@ async def upgrade_target(tx: Transaction, service_type_id: str, action: str) -> 
 
 async def find(tx: Transaction, digest: str) -> bytes | None:
     rows = await tx.fetch("SELECT content FROM blueprints WHERE digest = :digest", digest=digest)
+    content = rows[0]["content"] if rows else None
+    return content if isinstance(content, bytes) else None
+
+
+async def find_served(tx: Transaction, digest: str, agent_id: str) -> bytes | None:
+    """The bundle, if it belongs to a service type that the agent's type lists, or if a living service or an active job
+    of the agent names it."""
+    rows = await tx.fetch(
+        "SELECT content FROM blueprints WHERE digest = :digest AND ("
+        "EXISTS (SELECT 1 FROM agents JOIN agent_type_service_types AS served"
+        " ON served.agent_type_id = agents.agent_type_id"
+        " JOIN service_types ON service_types.id = served.service_type_id WHERE agents.id = :agent_id"
+        " AND (service_types.id = blueprints.service_type_id OR service_types.blueprint_digest = :digest))"
+        " OR EXISTS (SELECT 1 FROM services WHERE agent_id = :agent_id AND is_terminal = 0 AND blueprint_digest = :digest)"
+        " OR EXISTS (SELECT 1 FROM jobs WHERE agent_id = :agent_id AND blueprint_digest = :digest"
+        f" AND status IN {ACTIVE_STATUSES}))",
+        digest=digest,
+        agent_id=agent_id,
+    )
     content = rows[0]["content"] if rows else None
     return content if isinstance(content, bytes) else None

@@ -246,22 +246,6 @@ async def read_provenance(tx: Transaction, service_id: str) -> dict[str, dict[st
     return msgspec.json.decode(str(rows[0]["provenance"]), type=dict[str, dict[str, object]]) if rows else {}
 
 
-async def candidate_agents(tx: Transaction, service_type_id: str, limit: int) -> list[tuple[str, list[str]]]:
-    """Agents that can serve a type, best first: connected ones, then those with the fewest living services."""
-    rows = await tx.fetch(
-        "SELECT agents.id, agents.tags FROM agents"
-        " JOIN agent_type_service_types AS served ON served.agent_type_id = agents.agent_type_id"
-        " AND served.service_type_id = :type_id"
-        " JOIN participants ON participants.id = agents.provider_id AND participants.status = 'Enabled'"
-        " WHERE agents.status <> 'Disabled'"
-        " ORDER BY CASE WHEN agents.status = 'Connected' THEN 0 ELSE 1 END,"
-        " (SELECT count(*) FROM services WHERE services.agent_id = agents.id AND services.is_terminal = 0),"
-        f" agents.created_at, agents.id LIMIT {limit}",
-        type_id=service_type_id,
-    )
-    return [(str(row["id"]), msgspec.json.decode(str(row["tags"]), type=list[str])) for row in rows]
-
-
 async def find_instance(tx: Transaction, agent_id: str, instance_id: str) -> ServiceRow | None:
     rows = await tx.fetch(
         f"SELECT {SERVICES.select()} FROM services WHERE agent_id = :agent_id AND agent_instance_id = :instance_id",
@@ -269,19 +253,3 @@ async def find_instance(tx: Transaction, agent_id: str, instance_id: str) -> Ser
         instance_id=instance_id,
     )
     return SERVICES.decode(rows[0]) if rows else None
-
-
-async def catalogue_rows(tx: Transaction, limit: int) -> list[Row]:
-    """Each service type with each agent that can serve it now."""
-    return list(
-        await tx.fetch(
-            "SELECT service_types.id AS type_id, service_types.name AS type_name, agents.id AS agent_id,"
-            " agents.name AS agent_name, agents.status AS agent_status, agents.tags AS tags,"
-            " participants.id AS provider_id, participants.name AS provider_name FROM service_types"
-            " JOIN agent_type_service_types AS served ON served.service_type_id = service_types.id"
-            " JOIN agents ON agents.agent_type_id = served.agent_type_id AND agents.status <> 'Disabled'"
-            " JOIN participants ON participants.id = agents.provider_id AND participants.status = 'Enabled'"
-            f" ORDER BY service_types.name, participants.name, agents.name, agents.id LIMIT {limit}",
-            slow=True,
-        )
-    )

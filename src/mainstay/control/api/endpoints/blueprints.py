@@ -7,8 +7,7 @@ import asyncio
 from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
 from mainstay.control.operations import blueprints
 from mainstay.control.operations.blueprints import PushedBlueprint
-from mainstay.control.operations.machinery.refusals import NotFound
-from mainstay.control.store.blueprints import BLUEPRINT_VERSIONS, BlueprintVersion, find
+from mainstay.control.store.blueprints import BLUEPRINT_VERSIONS, BlueprintVersion
 from mainstay.control.store.engine.paging import Page, list_page, parse_listing
 
 PATH = "/api/v1/blueprints"
@@ -34,10 +33,7 @@ async def _list_versions(call: Call) -> Answer:
 
 async def _fetch(call: Call) -> Answer:
     async with call.reading() as work:
-        content = await find(work.tx, call.path["digest"])
-    if content is None:
-        raise NotFound("blueprint", call.path["digest"])
-    return Answer(content, media_type="application/gzip")
+        return Answer(await blueprints.fetch(work, call.path["digest"]), media_type="application/gzip")
 
 
 ENDPOINTS = (

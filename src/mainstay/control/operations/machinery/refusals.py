@@ -21,6 +21,17 @@ class BadInput(OperationRefused):
     code = "bad_input"
 
 
+class AgentNotAvailable(BadInput):
+    """Unknown, disabled, of a disabled provider, or not allowed to serve the consumer: the caller must not learn which."""
+
+    code = "agent_not_available"
+
+    def __init__(self, agent_id: str) -> None:
+        super().__init__(
+            f"agent {agent_id} does not exist or may not serve this consumer; the catalogue lists the agents that may"
+        )
+
+
 class InvalidProperties(OperationRefused):
     """Input with faults at paths; all faults are reported at once."""
 

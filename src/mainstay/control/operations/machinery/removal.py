@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+import msgspec
+
 from mainstay.control.operations.machinery.refusals import InUse
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
+from mainstay.control.store.agent_types import AGENT_TYPES, types_of_provider
 from mainstay.control.store.engine.records import Record, Table, referring_ids
 from mainstay.control.store.participants import PARTICIPANTS, Participant
 from mainstay.control.store.service_groups import SERVICE_GROUPS
@@ -46,4 +49,7 @@ async def remove_participant(work: UnitOfWork, participant: Participant) -> None
     await delete_terminal(work.tx, "consumer_id", participant.id)
     for group in await SERVICE_GROUPS.all_by(work.tx, "consumer_id", participant.id, limit=100_000):
         await work.delete(SERVICE_GROUPS, group)
+    for agent_type in await types_of_provider(work.tx, participant.id):
+        remaining = [each for each in agent_type.provider_ids if each != participant.id]
+        await work.update(AGENT_TYPES, agent_type, msgspec.structs.replace(agent_type, provider_ids=remaining))
     await work.delete(PARTICIPANTS, participant)

@@ -22,6 +22,7 @@ from mainstay.control.store.engine.paging import CursorPage, Listing, Page, SqlC
 from mainstay.control.store.engine.records import Record, Table
 from mainstay.control.store.events import EVENTS, EventRow
 from mainstay.control.store.participants import Participant
+from mainstay.control.store.serving import OFFERED_TO_CALLER, offers_to
 from mainstay.control.vault.seal import Vault
 
 R = TypeVar("R", bound=Record)
@@ -86,12 +87,20 @@ class UnitOfWork:
         """The row with this id. A row without a relation to the caller is reported as not found."""
         relation = self.relation(table.noun, action)
         found = await table.find(self.tx, record_id.lower(), lock=lock)
-        if found is None or not relation.holds(self.required_caller, found):
+        if found is None or not (
+            relation.holds(self.required_caller, found) or await self._is_offered(relation, found)
+        ):
             raise NotFound(table.noun, record_id)
         return found
 
+    async def _is_offered(self, relation: Relation, record: Record) -> bool:
+        consumer_id = self.required_caller.participant_id
+        if relation.offered is None or consumer_id is None or not getattr(record, relation.offered):
+            return False
+        return await offers_to(self.tx, msgspec.structs.asdict(record)["provider_id"], consumer_id)
+
     async def page(self, table: Table[R], listing: Listing, *more: SqlCondition) -> Page[R] | CursorPage[R]:
-        own = owned_by(self.relation(table.noun, "read"), self.required_caller)
+        own = owned_by(self.relation(table.noun, "read"), self.required_caller, OFFERED_TO_CALLER)
         return await list_page(self.tx, table, listing, [*own, *more])
 
     async def insert(self, table: Table[R], record: R, **hidden: Value) -> R:

@@ -203,8 +203,8 @@ def _make_cursor(sort: str, row: Row) -> str:
     return base64.urlsafe_b64encode(msgspec.json.encode((sort, row[sort], row["id"]))).decode()
 
 
-def owned_by(relation: Relation, caller: Caller) -> list[SqlCondition]:
-    """The condition for the rows that a relation allows to the caller."""
+def owned_by(relation: Relation, caller: Caller, offered_to_caller: str = "1 = 0") -> list[SqlCondition]:
+    """The condition for the rows that a relation allows to the caller; `offered_to_caller` is the one of `offered`."""
     if relation.everything:
         return []
     parts: list[str] = []
@@ -214,7 +214,9 @@ def owned_by(relation: Relation, caller: Caller) -> list[SqlCondition]:
         if wanted is not None:
             parameters[f"own_{whose}"] = wanted
             parts.append(f"{column} = :own_{whose}")
-    parts += [f"{flag} = 1" for flag in relation.flags]
+    if relation.offered is not None and caller.participant_id is not None:
+        parameters["own_participant"] = caller.participant_id
+        parts.append(f"({relation.offered} = 1 AND {offered_to_caller})")
     return [SqlCondition(f"({' OR '.join(parts)})" if parts else "1 = 0", parameters, tuple(parts))]
 
 

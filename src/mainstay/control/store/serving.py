@@ -1,0 +1,110 @@
+"""Which agents may serve whom: one condition for placement, plans, explicit agents, the catalogue and options.
+
+An enabled agent of an enabled provider serves its own participant, and others if its agent type lists the provider."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mainstay.control.domain.serving import ServingAgent
+from mainstay.control.store.agents import AGENTS, AgentRow
+from mainstay.control.store.engine.contract import Row, Transaction, Value
+
+_AGENTS = "agents JOIN participants ON participants.id = agents.provider_id"
+
+
+def _may_serve(consumer: str | None) -> str:
+    """The condition on `_AGENTS`. `consumer` is an SQL expression; None: for any consumer."""
+    enabled = "agents.status <> 'Disabled' AND participants.status = 'Enabled'"
+    if consumer is None:
+        return enabled
+    return (
+        f"{enabled} AND (agents.provider_id = {consumer} OR EXISTS (SELECT 1 FROM agent_type_providers AS granted"
+        " WHERE granted.agent_type_id = agents.agent_type_id AND granted.provider_id = agents.provider_id))"
+    )
+
+
+# On a table with `provider_id`: the provider has an agent that may serve the caller's participant.
+OFFERED_TO_CALLER = (
+    f"provider_id IN (SELECT agents.provider_id FROM {_AGENTS} WHERE {_may_serve(':own_participant')})"
+)
+
+
+async def serving_agents(
+    tx: Transaction, service_type_id: str, consumer_id: str, provider_id: str | None, limit: int
+) -> list[ServingAgent]:
+    """Agents that may get an order, best first: connected ones, then those with the fewest living services.
+
+    `provider_id` None: of any provider."""
+    of_provider: dict[str, Value] = {} if provider_id is None else {"provider_id": provider_id}
+    rows = await tx.fetch(
+        f"SELECT agents.id, agents.tags, agents.provider_id, participants.name AS provider_name FROM {_AGENTS}"
+        " JOIN agent_type_service_types AS served ON served.agent_type_id = agents.agent_type_id"
+        f" AND served.service_type_id = :type_id WHERE {_may_serve(':consumer_id')}"
+        f"{' AND agents.provider_id = :provider_id' if of_provider else ''}"
+        " ORDER BY CASE WHEN agents.status = 'Connected' THEN 0 ELSE 1 END,"
+        " (SELECT count(*) FROM services WHERE services.agent_id = agents.id AND services.is_terminal = 0),"
+        f" agents.created_at, agents.id LIMIT {limit}",
+        type_id=service_type_id,
+        consumer_id=consumer_id,
+        **of_provider,  # type: ignore[arg-type]
+    )
+    return [
+        ServingAgent(
+            str(row["id"]),
+            msgspec.json.decode(str(row["tags"]), type=list[str]),
+            str(row["provider_id"]),
+            str(row["provider_name"]),
+        )
+        for row in rows
+    ]
+
+
+async def find_serving(
+    tx: Transaction, agent_id: str, consumer_id: str | None, service_type_id: str
+) -> tuple[AgentRow, str, bool] | None:
+    """The agent, the name of its agent type, and whether that type serves the service type.
+
+    None: the agent is unknown, disabled or may not serve the consumer; the caller must not learn which."""
+    consumer: dict[str, Value] = {} if consumer_id is None else {"consumer_id": consumer_id}
+    rows = await tx.fetch(
+        f"SELECT {AGENTS.select('agents')}, agent_types.name AS type_name, CASE WHEN EXISTS"
+        " (SELECT 1 FROM agent_type_service_types AS served WHERE served.agent_type_id = agents.agent_type_id"
+        f" AND served.service_type_id = :type_id) THEN 1 ELSE 0 END AS serves FROM {_AGENTS}"
+        " JOIN agent_types ON agent_types.id = agents.agent_type_id"
+        f" WHERE agents.id = :id AND {_may_serve(':consumer_id' if consumer else None)}",
+        id=agent_id,
+        type_id=service_type_id,
+        **consumer,  # type: ignore[arg-type]
+    )
+    return (AGENTS.decode(rows[0]), str(rows[0]["type_name"]), rows[0]["serves"] == 1) if rows else None
+
+
+async def offers_to(tx: Transaction, provider_id: str, consumer_id: str | None) -> bool:
+    """Whether the provider has an agent that may serve the consumer (None: some consumer)."""
+    consumer: dict[str, Value] = {} if consumer_id is None else {"consumer_id": consumer_id}
+    rows = await tx.fetch(
+        f"SELECT 1 AS found FROM {_AGENTS} WHERE agents.provider_id = :provider_id"
+        f" AND {_may_serve(':consumer_id' if consumer else None)} LIMIT 1",
+        provider_id=provider_id,
+        **consumer,  # type: ignore[arg-type]
+    )
+    return bool(rows)
+
+
+async def catalogue_rows(tx: Transaction, consumer_id: str | None, limit: int) -> list[Row]:
+    """Each service type with each agent that may serve it for the consumer (None: for some consumer)."""
+    consumer: dict[str, Value] = {} if consumer_id is None else {"consumer_id": consumer_id}
+    return list(
+        await tx.fetch(
+            "SELECT service_types.id AS type_id, service_types.name AS type_name, agents.id AS agent_id,"
+            " agents.name AS agent_name, agents.status AS agent_status, agents.tags AS tags,"
+            f" participants.id AS provider_id, participants.name AS provider_name FROM {_AGENTS}"
+            " JOIN agent_type_service_types AS served ON served.agent_type_id = agents.agent_type_id"
+            " JOIN service_types ON service_types.id = served.service_type_id"
+            f" WHERE {_may_serve(':consumer_id' if consumer else None)}"
+            f" ORDER BY service_types.name, participants.name, participants.id, agents.name, agents.id LIMIT {limit}",
+            slow=True,
+            **consumer,
+        )
+    )
