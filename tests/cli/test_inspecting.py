@@ -231,7 +231,7 @@ def test_adding_an_agent_creates_all_missing_objects(shell: Shell, scenario: Sce
     assert row[1:3] == ["Disconnected", "never"]
     scenario.admin.as_token(token).get("/agents/me")
     (row,) = (row for row in lines(shell.run(scenario.admin, "agents")) if row[0] == name)
-    assert [*row[:2], *row[3:]] == [name, "Connected", ", ".join(kinds), "eu", provider]
+    assert [*row[:2], *row[3:]] == [name, "Connected", ", ".join(kinds), "eu", provider, "all"]
     again = shell.run(scenario.admin, *words)
     assert f"Agent {name} already exists.\n" in again.stdout
     fresh = json.loads(shell.run(scenario.admin, "agents", "code", name, "--json").stdout)
@@ -254,7 +254,43 @@ def test_an_agent_serves_only_the_requested_types(shell: Shell, scenario: Scenar
     assert (rows[both], rows[own], rows[single]) == (f"{one}, {other}", f"{one}, {other}", other)
 
 
-@pytest.mark.parametrize("words", [["add"], ["add", "x"], ["code"], ["--serves", "x"], ["remove", "x"]])
+def test_adding_an_agent_names_the_grant_first(shell: Shell, scenario: Scenario) -> None:
+    kind, provider = scenario.admin.post("/service-types", {"name": unique("t")})["name"], unique("hosting")
+    words = ["--serves", kind, "--provider", provider]
+    done = shell.run(scenario.admin, "agents", "add", unique("edge"), *words, "--no-grant")
+    assert (
+        f"serves its own participant only; an admin changes that with `mainstay agents grant '{kind}'" in done.stdout
+    )
+    done = shell.run(scenario.admin, "agents", "add", unique("edge"), *words)
+    grant, created = done.stdout.index("may now serve all participants"), done.stdout.index("Created agent edge")
+    assert grant < created
+    done = shell.run(scenario.admin, "agents", "add", unique("edge"), *words)
+    assert "may now serve" not in done.stdout
+    own = scenario.token("participant", scenario.participant())
+    done = shell.run(own, "agents", "add", unique("edge"), "--serves", kind)
+    assert "serves its own participant only" in done.stdout
+
+
+def test_an_admin_grants_and_withdraws(shell: Shell, scenario: Scenario) -> None:
+    kind = scenario.agent_type()
+    providers = [scenario.provider_id, scenario.participant()]
+    names = [scenario.admin.get(f"/participants/{each}")["name"] for each in providers]
+    for name in names:
+        done = shell.run(scenario.admin, "agents", "grant", kind["name"], name)
+        assert done.stdout == f"Agents of {name} with agent type {kind['name']} serve all participants.\n"
+    shell.run(scenario.admin, "agents", "grant", kind["name"], providers[0])
+    assert set(scenario.admin.get(f"/agent-types/{kind['id']}")["providerIds"]) == set(providers)
+    done = shell.run(scenario.admin, "agents", "withdraw", kind["id"], names[1])
+    assert "serve their own participant only; living services stay" in done.stdout
+    written = json.loads(shell.run(scenario.admin, "agents", "withdraw", kind["id"], names[0], "--json").stdout)
+    assert written["providerIds"] == []
+    assert shell.run(scenario.provider, "agents", "grant", kind["id"], names[0], code=2).stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["add"], ["add", "x"], ["code"], ["--serves", "x"], ["remove", "x"], ["grant", "x"], ["code", "x", "y"]],
+)
 def test_wrong_arguments_for_an_agent_are_refused(shell: Shell, scenario: Scenario, words: list[str]) -> None:
     shell.run(scenario.admin, "agents", *words, code=2)
 

@@ -184,6 +184,30 @@ def test_a_customer_who_may_not_list_agents_can_choose_them_by_name_or_tag(
     assert "mainstay types" in done.stderr
 
 
+def test_a_customer_names_the_provider_where_several_offer_the_type(
+    shell: Shell, scenario: Scenario, kind: str
+) -> None:
+    agents = [scenario.new_agent(), scenario.new_agent(providerId=scenario.participant("rival"))]
+    names = [scenario.admin.get(f"/participants/{each['providerId']}")["name"] for each in agents]
+    words = ["-p", "cpu=1", "--no-wait"]
+    refused = shell.run(scenario.consumer, "order", kind, "one", *words, code=2)
+    assert "choose a provider" in refused.stderr
+    assert "--provider" in refused.stderr
+    assert all(name in refused.stderr for name in names)
+    consumer = scenario.admin.get(f"/participants/{scenario.consumer_id}")["name"]
+    shell.run(scenario.consumer, "order", kind, "one", *words, "--provider", names[1])
+    shell.run(scenario.admin, "order", kind, "two", *words, "--for", consumer, "--provider", agents[0]["providerId"])
+    assert [find_service(scenario, name)["agentId"] for name in ("one", "two")] == [agents[1]["id"], agents[0]["id"]]
+    (row,) = (line for line in shell.run(scenario.consumer, "types").stdout.splitlines() if line.startswith(kind))
+    assert row.endswith(", ".join(sorted(names)))
+    # A stranger that calls itself like a provider is not in the catalogue, and two of a name are not guessed.
+    scenario.admin.patch(f"/participants/{agents[1]['providerId']}", {"name": names[0]})
+    refused = shell.run(scenario.consumer, "order", kind, "three", *words, "--provider", names[0], code=2)
+    assert "use an id" in refused.stderr
+    unknown = shell.run(scenario.consumer, "order", kind, "three", *words, "--provider", "nowhere", code=2)
+    assert f"there is no provider of {kind} 'nowhere'" in unknown.stderr
+
+
 def test_a_lost_response_does_not_order_twice(shell: Shell, server: Server, scenario: Scenario, kind: str) -> None:
     lost = iter([None])
 

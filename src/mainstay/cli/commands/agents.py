@@ -1,6 +1,10 @@
 """Lists agents. `agents add NAME --serves TYPE` adds an agent: it creates the missing objects (provider participant,
 agent type, agent) and prints the enrollment code for the host. `agents code NAME` creates another code.
-A code works once and expires after 15 minutes."""
+A code works once and expires after 15 minutes.
+
+An agent serves its own participant. `agents grant AGENT-TYPE PARTICIPANT` lets the agents of a participant serve others
+too, `agents withdraw` ends that for new orders; both are for admins. `agents add` grants when an admin adds the agent,
+unless --no-grant is given."""
 
 from __future__ import annotations
 
@@ -20,7 +24,8 @@ if TYPE_CHECKING:
     from mainstay.agent.client import Client
     from mainstay.cli.views.tables import Cell
 
-SUMMARY = "list agents, or add one"
+SUMMARY = "list agents, add one, or decide whom agents serve"
+DECISIONS = ("grant", "withdraw")
 PROVIDER = "operator"
 MAX_NAME_LENGTH = 100
 COLOURS = {"Connected": GOOD, "New": BUSY, "Disconnected": BUSY, "Error": BAD, "Disabled": DIM}
@@ -28,9 +33,14 @@ COLOURS = {"Connected": GOOD, "New": BUSY, "Disconnected": BUSY, "Error": BAD, "
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "verb", metavar="add|code", nargs="?", choices=("add", "code"), help="add an agent, or create a code"
+        "verb",
+        metavar="add|code|grant|withdraw",
+        nargs="?",
+        choices=("add", "code", "grant", "withdraw"),
+        help="add an agent, create a code, or decide whose agents serve other participants",
     )
-    parser.add_argument("name", metavar="AGENT", nargs="?", help="name of the agent")
+    parser.add_argument("name", metavar="AGENT", nargs="?", help="name of the agent; grant, withdraw: agent type")
+    parser.add_argument("participant", metavar="PARTICIPANT", nargs="?", help="grant, withdraw: provider")
     parser.add_argument(
         "--serves",
         metavar="TYPE",
@@ -44,41 +54,56 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=f"add: provider of the agent (default: you; for an admin {PROVIDER})",
     )
     parser.add_argument("--tag", metavar="TAG", action="append", default=[], help="add: tag that orders can select")
+    parser.add_argument(
+        "--no-grant",
+        action="store_true",
+        help="add, as an admin: do not let the provider's agents serve other participants",
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="add, code: print only the code")
     add_remote_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    _refuse_odd(arguments)
+    with connected(arguments) as client:
+        if arguments.verb is None:
+            return _list_agents(client, arguments)
+        if arguments.verb in DECISIONS:
+            return _decide(client, arguments)
+        return _show_code(client, arguments)
+
+
+def _refuse_odd(arguments: argparse.Namespace) -> None:
+    if arguments.verb in DECISIONS and not arguments.participant:
+        raise CommandRefused(f"name both: mainstay agents {arguments.verb} AGENT-TYPE PARTICIPANT")
+    if arguments.verb not in DECISIONS and arguments.participant:
+        raise CommandRefused(f"unexpected argument {arguments.participant!r}")
     if arguments.verb and not arguments.name:
         raise CommandRefused(f"name the agent: mainstay agents {arguments.verb} NAME")
     if arguments.verb == "add" and not arguments.serves:
         raise CommandRefused("name the service types of the agent: --serves TYPE; `mainstay types` lists them")
-    if arguments.verb != "add" and (arguments.serves or arguments.provider or arguments.tag):
-        raise CommandRefused("--serves, --provider and --tag are options of `mainstay agents add NAME`")
-    with connected(arguments) as client:
-        if arguments.verb is None:
-            return _list_agents(client, arguments)
-        agent = (
-            _add(client, arguments)
-            if arguments.verb == "add"
-            else find_named(client, "/agents", "agent", arguments.name)
-        )
-        code = client.post(f"/agents/{agent['id']}/enrolment-codes")
-        if arguments.json:
-            from mainstay.cli.local_run import print_json
+    if arguments.verb != "add" and (arguments.serves or arguments.provider or arguments.tag or arguments.no_grant):
+        raise CommandRefused("--serves, --provider, --tag and --no-grant are options of `mainstay agents add NAME`")
 
-            print_json({**agent, "enrolment": {**code, "url": client.url}})
-            return 0
-        if arguments.quiet:
-            print(code["code"])
-            return 0
-        print("Run this on the host within 15 minutes, as the user of the agent:\n")
-        insecure = " --insecure" if is_unencrypted(client.url) else ""
-        print(f"  mainstay agent enroll {client.url} {code['code']}{insecure}\n")
-        if is_loopback(client.url):
-            print_warning(
-                f"{client.url} is a loopback address; on another host use an address that reaches this server"
-            )
+
+def _show_code(client: Client, arguments: argparse.Namespace) -> int:
+    agent = (
+        _add(client, arguments) if arguments.verb == "add" else find_named(client, "/agents", "agent", arguments.name)
+    )
+    code = client.post(f"/agents/{agent['id']}/enrolment-codes")
+    if arguments.json:
+        from mainstay.cli.local_run import print_json
+
+        print_json({**agent, "enrolment": {**code, "url": client.url}})
+        return 0
+    if arguments.quiet:
+        print(code["code"])
+        return 0
+    print("Run this on the host within 15 minutes, as the user of the agent:\n")
+    insecure = " --insecure" if is_unencrypted(client.url) else ""
+    print(f"  mainstay agent enroll {client.url} {code['code']}{insecure}\n")
+    if is_loopback(client.url):
+        print_warning(f"{client.url} is a loopback address; on another host use an address that reaches this server")
     return 0
 
 
@@ -100,9 +125,11 @@ def _list_agents(client: Client, arguments: argparse.Namespace) -> int:
     serves = {each["id"]: each["name"] for each in list_items(client, "/service-types")}
     rows = []
     for agent in found:
-        served = types.get(agent["agentTypeId"], {}).get("serviceTypeIds", [])
-        rows.append(_row(agent, providers, ", ".join(serves.get(each, each) for each in served)))
-    print_table(("AGENT", "STATUS", "LAST SEEN", "SERVES", "TAGS", "PROVIDER"), rows)
+        agent_type = types.get(agent["agentTypeId"], {})
+        served = ", ".join(serves.get(each, each) for each in agent_type.get("serviceTypeIds", []))
+        is_granted = agent["providerId"] in agent_type.get("providerIds", [])
+        rows.append([*_row(agent, providers, served), "all" if is_granted else "own"])
+    print_table(("AGENT", "STATUS", "LAST SEEN", "SERVES", "TAGS", "PROVIDER", "ORDERS"), rows)
     return 0
 
 
@@ -134,15 +161,58 @@ def _add(client: Client, arguments: argparse.Namespace) -> Any:
                 )
             _print_note(arguments, f"Agent {arguments.name} already exists.")
             return agent
+    agent_type = _find_agent_type(client, arguments, wanted, names)
     body = {
         "name": arguments.name,
         "providerId": provider_id,
-        "agentTypeId": _find_agent_type(client, arguments, wanted, names),
+        "agentTypeId": agent_type["id"],
         "tags": arguments.tag,
+        **_announce_grant(client, arguments, agent_type, provider_id),
     }
     created = client.post("/agents", body)
     _print_note(arguments, f"Created agent {created['name']}, which serves {', '.join(names)}.")
     return created
+
+
+def _announce_grant(
+    client: Client, arguments: argparse.Namespace, agent_type: Mapping[str, Any], provider_id: str
+) -> dict[str, Any]:
+    """Reports whom the agent will serve, before it is created."""
+    if provider_id in agent_type["providerIds"]:
+        return {}
+    is_admin = client.get("/tokens/me")["role"] == "admin"
+    if is_admin and not arguments.no_grant:
+        name = client.get(f"/participants/{provider_id}")["name"]
+        _print_note(
+            arguments,
+            f"Agents of {name} with agent type {agent_type['name']} may now serve all participants;"
+            " --no-grant keeps them to their own.",
+        )
+        return {}
+    _print_note(
+        arguments,
+        "The agent serves its own participant only; an admin changes that with"
+        f" `mainstay agents grant '{agent_type['name']}' PARTICIPANT`.",
+    )
+    return {"grant": False} if is_admin else {}
+
+
+def _decide(client: Client, arguments: argparse.Namespace) -> int:
+    agent_type = find_named(client, "/agent-types", "agent type", arguments.name)
+    provider = find_named(client, "/participants", "participant", arguments.participant)
+    others = [each for each in agent_type["providerIds"] if each != provider["id"]]
+    granted = arguments.verb == "grant"
+    written = client.call(
+        "PATCH", f"/agent-types/{agent_type['id']}", {"providerIds": [*others, provider["id"]] if granted else others}
+    )
+    if arguments.json:
+        from mainstay.cli.local_run import print_json
+
+        print_json(written)
+        return 0
+    whom = "all participants" if granted else "their own participant only; living services stay"
+    print(printable(f"Agents of {provider['name']} with agent type {agent_type['name']} serve {whom}."))
+    return 0
 
 
 def _print_note(arguments: argparse.Namespace, text: str) -> None:
@@ -163,22 +233,22 @@ def _find_provider(client: Client, arguments: argparse.Namespace) -> str:
     return str(created["id"])
 
 
-def _find_agent_type(client: Client, arguments: argparse.Namespace, wanted: set[str], names: list[str]) -> str:
+def _find_agent_type(client: Client, arguments: argparse.Namespace, wanted: set[str], names: list[str]) -> Any:
     """Finds or creates an agent type with exactly these service types, so that the host gets no other orders.
 
     Only admins create agent types; a provider gets the closest existing type and a warning."""
     fitting = [each for each in list_items(client, "/agent-types") if wanted <= set(each["serviceTypeIds"])]
     closest = min(fitting, key=lambda each: len(each["serviceTypeIds"]), default=None)
     if closest is not None and set(closest["serviceTypeIds"]) == wanted:
-        return str(closest["id"])
+        return closest
     if closest is not None and client.get("/tokens/me")["role"] != "admin":
         print_warning(
             f"agent type {closest['name']} serves more than {', '.join(names)}; only an admin can create another"
         )
-        return str(closest["id"])
+        return closest
     name = "+".join(names)[:MAX_NAME_LENGTH]
     taken = {each["name"] for each in list_items(client, "/agent-types", {"name": name})}
     body = {"name": f"{name} of {arguments.name}"[:MAX_NAME_LENGTH] if name in taken else name}
     created = client.post("/agent-types", {**body, "serviceTypeIds": sorted(wanted)})
     _print_note(arguments, f"Created agent type {created['name']}.")
-    return str(created["id"])
+    return created

@@ -19,6 +19,7 @@ from mainstay.cli.remote.connection import (
     error_text,
     find_agent,
     find_named,
+    find_offering_provider,
     find_type,
     list_items,
     not_terminal,
@@ -40,6 +41,7 @@ from mainstay.cli.remote.service_types import members_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
     from typing import Any
 
     from mainstay.agent.client import Client
@@ -58,6 +60,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_property_options(parser)
     parser.add_argument(
         "--agent", metavar="AGENT", help="agent that runs the service (default: chosen by the server)"
+    )
+    parser.add_argument(
+        "--provider", metavar="PARTICIPANT", help="provider of the service; required if several providers offer it"
     )
     parser.add_argument("--tag", metavar="TAG", action="append", default=[], help="choose among agents with this tag")
     parser.add_argument("--group", metavar="GROUP", help=f"service group (default: {DEFAULT_GROUP!r})")
@@ -83,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
             "serviceTypeId": service_type["id"],
             "name": arguments.name,
             "properties": read_properties(client, arguments, members),
-            **_placement(client, arguments),
+            **_placement(client, arguments, service_type),
         }
         _refuse_known_name(client, arguments, body)
         if arguments.plan_digest:
@@ -104,11 +109,16 @@ def run(arguments: argparse.Namespace) -> int:
 def _hint(refusal: ServerRefusal, name: str) -> str:
     text = str(refusal)
     if "no agent found" in text:
-        return f"\n`mainstay types {name}` lists the agents that serve it; `mainstay agents add` adds an agent."
+        return (
+            f"\n`mainstay types {name}` lists the agents that serve it; `mainstay agents add` adds an agent,"
+            " and `mainstay agents grant` lets the agents of a provider serve others."
+        )
+    if refusal.code == "choose_provider":
+        return f"\nName one with --provider; `mainstay types {name}` shows what each offers."
     return f"\n`mainstay types {name}` lists its properties." if refusal.code == INVALID_PROPERTIES else ""
 
 
-def _placement(client: Client, arguments: argparse.Namespace) -> dict[str, Any]:
+def _placement(client: Client, arguments: argparse.Namespace, service_type: Mapping[str, Any]) -> dict[str, Any]:
     """The agent and group of the service. The server chooses what the arguments omit."""
     chosen: dict[str, Any] = {}
     if arguments.agent:
@@ -121,6 +131,10 @@ def _placement(client: Client, arguments: argparse.Namespace) -> dict[str, Any]:
         )
     elif arguments.consumer:
         chosen["consumerId"] = _find_consumer(client, arguments.consumer)
+    if arguments.provider:
+        chosen["providerId"] = find_offering_provider(
+            client, arguments.provider, service_type, chosen.get("consumerId") or _consumer_of(client, chosen)
+        )
     return chosen
 
 

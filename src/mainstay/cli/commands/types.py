@@ -55,13 +55,21 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.name:
         _show(found[0], offers.get(found[0]["id"], []))
     elif found:
-        print_table(
-            ("TYPE", "PROPERTIES", "STATES", "AGENTS", "BLUEPRINT"),
-            [_row(each, offers.get(each["id"], [])) for each in found],
-        )
+        _list_types(found, offers)
     else:
         print("There is no service type yet; an admin adds one with `mainstay blueprint push`.")
     return 0
+
+
+def _list_types(found: list[Any], offers: Mapping[str, list[Any]]) -> None:
+    """Shows the providers only where an order may have to name one."""
+    headings = ["TYPE", "PROPERTIES", "STATES", "AGENTS", "BLUEPRINT"]
+    rows = [_row(each, offers.get(each["id"], [])) for each in found]
+    if any(len(offers.get(each["id"], [])) > 1 for each in found):
+        headings.append("PROVIDERS")
+        for row, each in zip(rows, found, strict=True):
+            row.append(", ".join(offer["provider"]["name"] for offer in offers.get(each["id"], [])))
+    print_table(tuple(headings), rows)
 
 
 def _row(service_type: Mapping[str, Any], offers: list[Any]) -> list[Cell]:

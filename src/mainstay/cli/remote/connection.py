@@ -310,6 +310,22 @@ def find_agent(client: Client, name_or_id: str) -> Any:
     return _single(name_or_id, "agent", found, lambda: sorted({each["name"] for each in offered.values()}))
 
 
+def find_offering_provider(
+    client: Client, name_or_id: str, service_type: Mapping[str, Any], consumer_id: str | None
+) -> str:
+    """The id of a provider that offers the type to the consumer. Names are not unique: participants name themselves."""
+    catalogue = client.get("/catalogue", query={"consumerId": consumer_id} if consumer_id else {})
+    providers = [
+        offer["provider"]
+        for item in catalogue["items"]
+        if item["serviceType"]["id"] == service_type["id"]
+        for offer in item["offers"]
+    ]
+    found = [each for each in providers if name_or_id in (each["name"], each["id"])]
+    noun = f"provider of {service_type['name']}"
+    return str(_single(name_or_id, noun, found, lambda: sorted({each["name"] for each in providers}))["id"])
+
+
 def _offered_agents(catalogue: Mapping[str, Any]) -> dict[str, Any]:
     return {
         agent["id"]: agent for item in catalogue["items"] for offer in item["offers"] for agent in offer["agents"]
