@@ -42,7 +42,7 @@ def start_service(lab: FaultLab, service: Any) -> Any:
 
 
 def condition(lab: FaultLab, service: Any) -> dict[str, Any] | None:
-    found = lab.bridge.scenario.service(service["id"])["conditions"]
+    found = lab.bridge.scenario.provider.get(f"/services/{service['id']}")["conditions"]
     return next((each for each in found if each["type"] == "InSync"), None)
 
 

@@ -214,7 +214,8 @@ def test_secrets_appear_only_in_their_intended_files(lab: FaultLab, log_format: 
         wanted = "Completed" if action == "guard" else "Failed"
         assert lab.job(service, action)["status"] == wanted, f"{action}\n{bridge.logs()}"
     check_everything(lab)
-    messages = {action: lab.job(service, action)["errorMessage"] for action in actions}
+    jobs = {action: lab.job(service, action)["id"] for action in actions}
+    messages = {action: bridge.scenario.provider.get(f"/jobs/{job}")["errorMessage"] for action, job in jobs.items()}
     assert "[redacted]" in messages["failing"]
     assert "carries a secret" in messages["shown"]
     assert "carries a secret" in messages["instance"]

@@ -27,10 +27,31 @@ if TYPE_CHECKING:
     from mainstay.converge.report import Event, Report
 
 CONDITION = "InSync"
+# Members of a condition that the agent writes.
+SENT = ("type", "status", "reason", "message", "consumerMessage")
 IN_SYNC, DRIFTED, REPAIRED, UNKNOWN = "InSync", "Drifted", "Repaired", "Unknown"
 STATUS = {IN_SYNC: "True", REPAIRED: "True", DRIFTED: "False", UNKNOWN: "Unknown"}
-# Even fully escaped it fits into the limit of the server for conditions.
-LONGEST_MESSAGE = 10_000
+# Even fully escaped, two of them fit into the limit of the server for conditions.
+LONGEST_MESSAGE = 5_000
+
+
+class DriftFinding:
+    """The result of a check. `consumer_message` is for readers who may not see what others wrote on the host."""
+
+    def __init__(self, reason: str, message: str, consumer_message: str | None = None) -> None:
+        self.reason = reason
+        # A difference of files may contain characters that the server refuses.
+        self.message: str = translate.json_safe(message[:LONGEST_MESSAGE])
+        shown = message.partition("\n")[0] if consumer_message is None else consumer_message
+        self.consumer_message: str = translate.json_safe(shown[:LONGEST_MESSAGE])
+
+    def as_condition(self) -> dict[str, str]:
+        condition = {"type": CONDITION, "status": STATUS[self.reason], "reason": self.reason, "message": self.message}
+        # Left out if it is the same, as with servers of older releases.
+        return condition | ({"consumerMessage": self.consumer_message} if self._hides_something() else {})
+
+    def _hides_something(self) -> bool:
+        return self.consumer_message != self.message
 
 
 class DriftWatch:
@@ -86,13 +107,13 @@ class DriftWatch:
 
     def _compare(
         self, service: Mapping[str, Any], blueprint: Blueprint, manifest: str, stop: StopFlag
-    ) -> tuple[str, str]:
-        """Dry-runs the manifest and repairs drift if the blueprint asks for it. Returns (reason, message)."""
+    ) -> DriftFinding:
+        """Dry-runs the manifest and repairs drift if the blueprint asks for it."""
         agent = self._agent
         try:
             properties = open_secrets(agent.client, dict(service["properties"]), blueprint)
         except ServerRefusal as refusal:
-            return UNKNOWN, f"a secret cannot be opened: {refusal}"
+            return DriftFinding(UNKNOWN, f"a secret cannot be opened: {refusal}")
         roots = translate.lookup_roots(service, properties, None, agent.work_area.root)
         path = blueprint.manifest_path(manifest)
 
@@ -100,18 +121,19 @@ class DriftWatch:
             return run(run_request(path, service["id"], roots, agent.work_area, stop, noop=noop))[1]
 
         try:
-            reason, message = _classify(apply(noop=True), blueprint.directory)
-            if reason != DRIFTED or blueprint.drift != "repair" or not self._is_unchanged(service, stop):
-                return reason, message
+            found = _classify(apply(noop=True), blueprint.directory)
+            if found.reason != DRIFTED or blueprint.drift != "repair" or not self._is_unchanged(service, stop):
+                return found
             agent.log.info("repairing drift", service=service["name"])
             repaired = apply(noop=False)
         except (Locked, Stopped, Unusable) as problem:
-            return UNKNOWN, str(problem)
+            return DriftFinding(UNKNOWN, str(problem))
         except DoesNotLoad as refusal:
-            return UNKNOWN, translate.fault_message(refusal, blueprint.directory)
+            return DriftFinding(UNKNOWN, translate.fault_message(refusal, blueprint.directory))
         if repaired.failed:
-            return DRIFTED, translate.failure_message(repaired, blueprint.directory)
-        return REPAIRED, _classify(repaired, blueprint.directory)[1]
+            return DriftFinding(DRIFTED, translate.failure_message(repaired, blueprint.directory))
+        changes = _classify(repaired, blueprint.directory)
+        return DriftFinding(REPAIRED, changes.message, changes.consumer_message)
 
     def _is_unchanged(self, service: Mapping[str, Any], stop: StopFlag) -> bool:
         """Checks the service again right before the repair: an order may have arrived since."""
@@ -119,7 +141,7 @@ class DriftWatch:
         same = all(current[name] == service[name] for name in ("status", "version", "agentId"))
         return stop.reason is None and same and current.get("activeJob") is None
 
-    def _report(self, service: Mapping[str, Any], result: tuple[str, str] | None) -> None:
+    def _report(self, service: Mapping[str, Any], result: DriftFinding | None) -> None:
         """Sends the condition only if it changed, since every update is an event. None removes the condition."""
         others = [each for each in service["conditions"] if each["type"] != CONDITION]
         known = [each for each in service["conditions"] if each["type"] == CONDITION]
@@ -128,29 +150,32 @@ class DriftWatch:
                 return
             wanted = others
         else:
-            reason, message = result
-            self._agent.metrics.count_drift(reason)
-            # A difference of files may contain characters that the server refuses.
-            text = translate.json_safe(message)
-            condition = {"type": CONDITION, "status": STATUS[reason], "reason": reason, "message": text}
-            if known and all(known[0].get(name) == value for name, value in condition.items()):
+            self._agent.metrics.count_drift(result.reason)
+            condition = result.as_condition()
+            if known and {name: known[0].get(name) for name in SENT if name in known[0]} == condition:
                 return
-            self._agent.log.info("drift check", service=service["name"], result=reason)
+            self._agent.log.info("drift check", service=service["name"], result=result.reason)
             wanted = [*others, condition]
-        body = [{name: each[name] for name in ("type", "status", "reason", "message")} for each in wanted]
+        body = [{name: each[name] for name in SENT if name in each} for each in wanted]
         self._agent.client.call("PUT", f"/services/{service['id']}/conditions", body)
 
 
-def _classify(report: Report, directory: str) -> tuple[str, str]:
-    """(reason, message) of a report. Reports are redacted, so the message is too."""
+def _classify(report: Report, directory: str) -> DriftFinding:
+    """Reports are redacted, so the messages are too."""
     events = [event for event in report.events if counts_as_drift(event)]
     bad = [event for event in events if event.outcome in (FAILED, UNMET)]
     if bad or report.stopped_by is not None:
-        return UNKNOWN, "\n".join(translate.short_reason(event, directory) for event in bad)[:LONGEST_MESSAGE]
+        reasons = "\n".join(translate.short_reason(event, directory) for event in bad)
+        return DriftFinding(UNKNOWN, reasons, reasons)
     drifted = [event for event in events if event.changed]
     if not drifted:
-        return IN_SYNC, ""
-    return DRIFTED, "\n".join(describe_change(event) for event in drifted)[:LONGEST_MESSAGE]
+        return DriftFinding(IN_SYNC, "")
+    own = [event.diff if event.consumer_diff is None else event.consumer_diff for event in drifted]
+    return DriftFinding(
+        DRIFTED,
+        "\n".join(describe_change(event, event.diff) for event in drifted),
+        "\n".join(describe_change(event, diff) for event, diff in zip(drifted, own, strict=True)),
+    )
 
 
 def counts_as_drift(event: Event) -> bool:
@@ -161,7 +186,7 @@ def counts_as_drift(event: Event) -> bool:
     return any(getattr(resource, name, None) for name in ("creates", "onlyif", "unless", "refresh_only"))
 
 
-def describe_change(event: Event) -> str:
+def describe_change(event: Event, diff: str | None) -> str:
     summary = f"{event.resource.id}: {event.noop_message or event.outcome}"
     reason = f" ({event.reason})" if event.reason else ""
-    return f"{summary}{reason}" + (f"\n{event.diff}" if event.diff else "")
+    return f"{summary}{reason}" + (f"\n{diff}" if diff else "")

@@ -208,6 +208,7 @@ def run_request(
         stop=stop,
         lock_wait_seconds=LOCK_WAIT_SECONDS,
         keep_history=not noop,
+        remember_files=True,
     )
 
 
@@ -238,7 +239,9 @@ def _outcome_of(
     if stopped_by is not None and stopped_by not in (CANCELLED, TIMED_OUT):
         return Outcome("release")
     report.complete(session.host.files)
-    kept = translate.report_document(report.as_json(), blueprint.directory)
+    kept = translate.report_document(
+        translate.mark_own_files(report, session.host.written_files), blueprint.directory
+    )
     done, total = translate.count_reached(report)
     if stopped_by == CANCELLED:
         return failed(f"cancelled after {done} of {total}", kept)

@@ -114,7 +114,7 @@ def _dry_run_answer(plan: Mapping[str, Any], agent: AgentLoop, stop: StopFlag) -
     roots = translate.lookup_roots(job["service"], properties, job, agent.work_area.root)
     manifest = blueprint.manifest_path(entry.manifest)
     try:
-        _, report, digest = dry_run(manifest, job["serviceId"], roots, agent.work_area, stop, agent.client)
+        session, report, digest = dry_run(manifest, job["serviceId"], roots, agent.work_area, stop, agent.client)
     except DoesNotLoad as refusal:
         return {"error": translate.fault_message(refusal, blueprint.directory)}
     except (Locked, Stopped):
@@ -123,5 +123,7 @@ def _dry_run_answer(plan: Mapping[str, Any], agent: AgentLoop, stop: StopFlag) -
         return {"error": str(problem)}
     if stop.reason is not None:
         return {"error": BUSY}
-    document = translate.report_document(report.as_json(), blueprint.directory)
+    document = translate.report_document(
+        translate.mark_own_files(report, session.host.written_files), blueprint.directory
+    )
     return {"digest": digest, **{name: document[name] for name in ("manifest", "events", "summary")}}

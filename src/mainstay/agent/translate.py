@@ -7,6 +7,7 @@ import math
 
 from mainstay.converge.manifest.expressions import SecretMembers, holds_secret, taint
 from mainstay.converge.report import FAILED, UNMET
+from mainstay.converge.resources.file import PRESENT, FileState
 from mainstay.foundation.text import Tainted, shorten
 from mainstay.foundation.vault import VAULT_PREFIX
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from typing import Any
 
+    from mainstay.converge.host.written_files import WrittenFiles
     from mainstay.converge.report import Event, Report
     from mainstay.foundation.faults import DoesNotLoad
 
@@ -197,6 +199,14 @@ def count_reached(report: Report) -> tuple[int, int]:
     return len(reached), len(report.events)
 
 
+def mark_own_files(report: Report, written: WrittenFiles | None) -> dict[str, Any]:
+    """The report as JSON; events of files have `own`."""
+    document = report.as_json()
+    for event, shown in zip(report.events, document["events"], strict=True):
+        shown.update(_ownership(event, written))
+    return document
+
+
 def report_document(document: dict[str, Any], directory: str) -> dict[str, Any]:
     """The report as stored with the job: bounded, and with the path of the manifest inside the blueprint."""
     events = [{name: _shortened(value) for name, value in event.items()} for event in document["events"]]
@@ -208,6 +218,18 @@ def report_document(document: dict[str, Any], directory: str) -> dict[str, Any]:
         shorter = unstable if len(unstable) < len(kept["events"]) else unstable[: len(unstable) // 2]
         kept = {**kept, "events": shorter, "shortened": True}
     return kept
+
+
+def _ownership(event: Event, written: WrittenFiles | None) -> dict[str, Any]:
+    """`own` if all that the event shows of a file was written by this service; else the diff for consumers."""
+    state = event.state
+    if written is None or not isinstance(state, FileState):
+        return {}
+    if event.consumer_diff is not None:
+        return {"own": False, "consumer_diff": event.consumer_diff}
+    if state.kind != PRESENT:
+        return {"own": True}
+    return {"own": not state.sensitive and written.holds(state.real_path, state.known_checksum())}
 
 
 def _shortened(value: Any) -> Any:

@@ -52,7 +52,9 @@ class IdempotencyCheckingAgent(AgentLoop):
         manifest = blueprint.manifest_path(blueprint.actions[job["action"]].manifest)
         _, report = run(run_request(manifest, service["id"], roots, self.work_area, stop, noop=True))
         return [
-            drift.describe_change(event) if event.changed else translate.short_reason(event, blueprint.directory)
+            drift.describe_change(event, event.diff)
+            if event.changed
+            else translate.short_reason(event, blueprint.directory)
             for event in report.events
             if drift.counts_as_drift(event) and (event.changed or event.outcome in (FAILED, UNMET))
         ]

@@ -194,6 +194,8 @@ class Run:
             event.reason = changes[0].reason
             if self.options.differences:
                 event.diff = provider.difference(resource, event.state, self.host)
+                if self.host.consumer_diff is not None:
+                    event.consumer_diff, self.host.consumer_diff = self.host.consumer_diff, None
             if self.options.noop:
                 self._describe(event, changes, resource_type, provider)
             else:

@@ -61,9 +61,10 @@ class Redactor:
         if resource.sensitive:
             event.output = REDACTED if event.output else event.output
             event.diff = REDACTED if event.diff else event.diff
+            event.consumer_diff = REDACTED if event.consumer_diff else event.consumer_diff
         event.errors = tuple(_clean(text, secrets) for text in event.errors)
         event.warnings = tuple(_clean(text, secrets) for text in event.warnings)
-        for key in ("reason", "noop_message", "output", "diff"):
+        for key in ("reason", "noop_message", "output", "diff", "consumer_diff"):
             value = getattr(event, key)
             if value:
                 setattr(event, key, _clean(value, secrets))

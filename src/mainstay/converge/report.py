@@ -25,6 +25,8 @@ class Event:
 
     refreshed: bool = False
     unmet: tuple[str, ...] = ()
+    # The diff as if the file were new. None: all that the diff shows was written by this service.
+    consumer_diff: str | None = None
 
     def __init__(self, resource: Resource) -> None:
         # Set on the instance, because look-ups on the class take ten times as long and every event needs these.

@@ -69,6 +69,7 @@ class RunRequest:
         starting: Callable[[], None] | None = None,
         lock_wait_seconds: float = 0.0,
         keep_history: bool = True,
+        remember_files: bool = False,
     ) -> None:
         self.manifest = manifest
         # A document built by the caller instead of a file; `manifest` is then only its name.
@@ -90,6 +91,8 @@ class RunRequest:
         self.lock_wait_seconds = lock_wait_seconds
         # Whether the report is kept for `mainstay history`.
         self.keep_history = keep_history
+        # Whether the host remembers the files that runs of this identity write, so that reports can tell them apart.
+        self.remember_files = remember_files
 
 
 class Locked(Exception):
@@ -265,6 +268,10 @@ def _apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report
     is_dry = options.noop or options.monitor_only
     folder = state.identity_path(identity) if is_dry else state.identity_directory(identity)
     ledger = Ledger(f"{folder}/owed")
+    if request.remember_files:
+        from mainstay.converge.host.written_files import WrittenFiles
+
+        host.written_files = WrittenFiles(f"{folder}/written")
     current = session.current = Run(
         manifest,
         host,
@@ -305,6 +312,8 @@ def _apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report
         if problem is not None:
             report.warnings.append(problem)
         journal.close()
+        if host.written_files is not None:
+            host.written_files.close(state)
         if host.secret_files is not None:
             host.secret_files.close()
         _keep_report(session, report)

@@ -27,8 +27,15 @@ from mainstay.control.domain.values import Properties
 from mainstay.control.operations.machinery import pool_allocation, runs, secret_sealing
 from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, ShortText, Text
 from mainstay.control.operations.machinery.bounds import MAX_INSTANCE_DATA_BYTES, refuse_large
+from mainstay.control.operations.machinery.consumer_view import consumer_report, sees_host
 from mainstay.control.operations.machinery.property_decisions import accept_properties
-from mainstay.control.operations.machinery.refusals import Conflict, InUse, InvalidProperties, NotPermitted
+from mainstay.control.operations.machinery.refusals import (
+    Conflict,
+    InUse,
+    InvalidProperties,
+    NotFound,
+    NotPermitted,
+)
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store import jobs as store
 from mainstay.control.store.engine.records import to_microseconds, to_optional_microseconds
@@ -422,6 +429,14 @@ async def time_out_overdue(work: UnitOfWork) -> bool:
 
 async def pending(work: UnitOfWork, limit: int, service_id: str | None) -> list[JobRow]:
     return await store.pending_jobs(work.tx, str(work.required_caller.agent_id), limit, service_id)
+
+
+async def read_report(work: UnitOfWork, job: JobRow) -> object:
+    """The report of the agent, as far as the caller may see it."""
+    report = await store.report_of(work.tx, job.id)
+    if report is None:
+        raise NotFound("report of job", job.id)
+    return report if sees_host(work.caller, job.provider_id) else consumer_report(report)
 
 
 async def force_delete(work: UnitOfWork, service: ServiceRow) -> None:

@@ -14,8 +14,9 @@ import msgspec
 from mainstay.control.operations import plans, services
 from mainstay.control.operations.jobs import force_delete
 from mainstay.control.operations.machinery.caller_session import CallerSession
+from mainstay.control.operations.machinery.consumer_view import consumer_forecast, first_line, sees_host
 from mainstay.control.operations.machinery.forecast import Forecast, OrderOutcome, forecast_outcome
-from mainstay.control.operations.machinery.refusals import AgentSilent, Conflict, OperationRefused
+from mainstay.control.operations.machinery.refusals import AgentSilent, Conflict, OperationRefused, PlanFailed
 from mainstay.control.operations.machinery.runs import RunPlan
 from mainstay.control.operations.machinery.secret_sealing import digest_of
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
@@ -91,11 +92,12 @@ async def plan(session: CallerSession, order: Order, wait_for: WaitFor, seconds:
     async with session.rolled_back() as work:
         preview = await _preview(work, order, seed)
     host = await _ask_agent(session, preview, wait_for, seconds, plan=seed.nonce)
+    sees_all = sees_host(session.caller, preview.provider_id)
     return msgspec.structs.replace(
         preview.forecast,
         plan_digest=str(PlanDigest(seed, preview.inputs, host.digest)),
         expires_at=seed.expires_at,
-        host=host.forecast,
+        host=host.forecast if sees_all else consumer_forecast(host.forecast),
     )
 
 
@@ -211,6 +213,10 @@ async def _ask_agent(
 
     try:
         answer = await wait_for(plans.answer_topic(request_id), check, seconds)
+    except PlanFailed as refusal:
+        if sees_host(session.caller, preview.provider_id):
+            raise
+        raise PlanFailed(first_line(str(refusal))) from None
     finally:
         async with session.transaction() as work:
             await PLAN_REQUESTS.delete(work.tx, request_id)

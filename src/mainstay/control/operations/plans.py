@@ -104,6 +104,7 @@ class PlanPreview:
     forecast: Forecast
     inputs: str
     agent_id: str
+    provider_id: str
     # None: the agent would have nothing to do.
     question: Question | None
 
@@ -116,6 +117,7 @@ async def preview_order(work: UnitOfWork, outcome: OrderOutcome, requested: obje
         forecast,
         await _inputs_of(work, outcome, forecast, job, requested, seed),
         outcome.service.agent_id,
+        outcome.service.provider_id,
         None if job is None else await _question(work, outcome.service, job),
     )
 

@@ -85,6 +85,8 @@ class ServiceCondition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     status: Literal["True", "False", "Unknown"]
     reason: Short = ""
     message: Text = ""
+    # What consumers see instead of `message`; without it, they see `message` without lines that others wrote.
+    consumer_message: Text | msgspec.UnsetType = msgspec.UNSET
 
 
 class UptimeView(msgspec.Struct, frozen=True, rename="camel"):

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 
+from mainstay.control.operations.events import shown_to
 from mainstay.control.operations.machinery.bodies import Body, ShortText
 from mainstay.control.operations.machinery.refusals import Conflict
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
@@ -63,6 +64,5 @@ async def acknowledge(work: UnitOfWork, wanted: Acknowledgement) -> Acknowledged
 
 async def events_after(work: UnitOfWork, sequence: int, limit: int) -> list[EventRow]:
     """The events after this number that the caller may read."""
-    return await store.events_after(
-        work.tx, sequence, limit, owned_by(work.relation("event", "read"), work.required_caller)
-    )
+    own = owned_by(work.relation("event", "read"), work.required_caller)
+    return shown_to(work, await store.events_after(work.tx, sequence, limit, own))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mainstay.converge.host.commands import Commands
     from mainstay.converge.host.secret_files import SecretFiles
     from mainstay.converge.host.state import StateDirectory
+    from mainstay.converge.host.written_files import WrittenFiles
 
 
 class Host:
@@ -37,6 +38,10 @@ class Host:
         self._secret_paths: set[str] = set()
         self._is_dry = noop
         self._secret_files_path = f"{state.path}/secret-files"
+        # Set in runs of services: other runs show their diffs only to users of this host.
+        self.written_files: WrittenFiles | None = None
+        # The diff of the current event for readers who may not see what others wrote; None: the same.
+        self.consumer_diff: str | None = None
         # None: no run of this host has written a secret.
         self.secret_files = _open_secret_files(self._secret_files_path)
         # In a dry run: the first resource that would change, and whether an earlier change has unknown effects.

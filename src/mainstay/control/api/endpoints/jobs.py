@@ -10,11 +10,10 @@ from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
 from mainstay.control.api.long_poll import wait_until_found
 from mainstay.control.operations import jobs
 from mainstay.control.operations.jobs import Claim, Completion, FailureReport, Release, Renewal, Renewed
-from mainstay.control.operations.machinery.refusals import NotFound
 from mainstay.control.operations.machinery.runs import agent_topic
 from mainstay.control.operations.machinery.views import JobView, show_jobs
 from mainstay.control.store.engine.paging import Page, parse_listing
-from mainstay.control.store.jobs import JOBS, report_of
+from mainstay.control.store.jobs import JOBS
 
 PATH = "/api/v1/jobs"
 MAX_WAIT_SECONDS = 60
@@ -43,10 +42,7 @@ async def _show(call: Call) -> Answer:
 async def _show_report(call: Call) -> Answer:
     async with call.reading() as work:
         row = await work.find(JOBS, call.path["id"])
-        report = await report_of(work.tx, row.id)
-    if report is None:
-        raise NotFound("report of job", row.id)
-    return Answer(report)
+        return Answer(await jobs.read_report(work, row))
 
 
 async def list_pending(call: Call) -> Answer:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from mainstay.control.domain.lifecycle.transitions import available_actions
+from mainstay.control.operations.machinery.consumer_view import consumer_conditions, first_line, sees_host
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store.jobs import JobRow
 from mainstay.control.store.services import SERVICES, ServiceContext, ServiceRow, read_contexts, read_with_parties
@@ -63,13 +64,22 @@ async def read_service_view(work: UnitOfWork, service_id: str) -> ServiceView:
 
 async def _show(work: UnitOfWork, row: ServiceRow, context: ServiceContext) -> ServiceView:
     definition = await work.tools.definitions.read(work.tx, row.service_type_id, context.type_version)
+    fields = msgspec.structs.asdict(row)
+    if not sees_host(work.caller, row.provider_id):
+        fields["conditions"] = consumer_conditions(row.conditions)
     return ServiceView(
-        **msgspec.structs.asdict(row),
+        **fields,
         agent=AgentNamed(row.agent_id, context.agent_name, context.agent_status),
         service_type=Named(row.service_type_id, context.type_name),
         available_actions=list(available_actions(definition.lifecycle, row.status)),
         active_job=None if context.job is None else ActiveJobView(*context.job),
     )
+
+
+def _visible_part(work: UnitOfWork, row: JobRow) -> JobRow:
+    if row.error_message is None or sees_host(work.caller, row.provider_id):
+        return row
+    return msgspec.structs.replace(row, error_message=first_line(row.error_message))
 
 
 async def show_jobs(work: UnitOfWork, rows: Sequence[JobRow]) -> list[JobView]:
@@ -78,7 +88,7 @@ async def show_jobs(work: UnitOfWork, rows: Sequence[JobRow]) -> list[JobView]:
     services = {each.service.id: await _show(work, each.service, each.context) for each in found.values()}
     return [
         JobView(
-            **msgspec.structs.asdict(row),
+            **msgspec.structs.asdict(_visible_part(work, row)),
             service=services[row.service_id],
             agent=Named(row.agent_id, whole.context.agent_name),
             provider=Named(row.provider_id, whole.provider_name),

@@ -24,6 +24,7 @@ from mainstay.converge.resources.file import (
     TYPE,
     FileState,
 )
+from mainstay.foundation.digests import sha256_of
 from mainstay.foundation.text import shorten, without_removed_lines
 
 TYPE_CHECKING = False
@@ -91,6 +92,9 @@ class PosixFiles(Provider):
     def confirm(self, wanted: File, actual: FileState, host: Host) -> FileState:
         state = self._look(wanted, actual.wanted_uid, actual.wanted_gid, host)
         self._note_checksum(state, host)
+        if host.written_files is not None and state.same_content and not (actual.same_content or wanted.sensitive):
+            state.complete(host.files)
+            host.written_files.record(state.real_path, state.known_checksum())
         return state
 
     def _note_checksum(self, state: FileState, host: Host) -> None:
@@ -331,6 +335,8 @@ class PosixFiles(Provider):
         if old == new:
             return None
         found = _unified(old, new, wanted.name)
+        if host.written_files is not None and old and not host.written_files.holds(actual.real_path, sha256_of(old)):
+            host.consumer_diff = _unified(b"", new, wanted.name)
         # Checked after the old content was read: another run records a secret before it writes it.
         return without_removed_lines(found) if host.held_secret(actual.real_path) else found
 
