@@ -271,6 +271,27 @@ def test_adding_an_agent_names_the_grant_first(shell: Shell, scenario: Scenario)
     assert "serves its own participant only" in done.stdout
 
 
+def test_a_participant_cannot_get_the_agents_of_an_admin_by_its_name(shell: Shell, scenario: Scenario) -> None:
+    kind = scenario.admin.post("/service-types", {"name": unique("t")})["name"]
+    hostile_id = scenario.stranger.get("/tokens/me")["participantId"]
+    # The name of the provider that an admin does not have to give.
+    scenario.stranger.patch(f"/participants/{hostile_id}", {"name": "operator"})
+    try:
+        refused = shell.run(scenario.admin, "agents", "add", unique("edge"), "--serves", kind, code=2)
+        assert hostile_id in refused.stderr
+        named = shell.run(
+            scenario.admin, "agents", "add", unique("edge"), "--serves", kind, "--provider", hostile_id, "--json"
+        )
+        assert json.loads(named.stdout)["providerId"] == hostile_id
+    finally:
+        scenario.admin.patch(f"/participants/{hostile_id}", {"name": unique("renamed")})
+    name = unique("same")
+    twins = [scenario.admin.post("/participants", {"name": name})["id"] for _ in range(2)]
+    words = ["agents", "add", unique("edge"), "--serves", kind, "--provider", name]
+    refused = shell.run(scenario.admin, *words, code=2)
+    assert all(each in refused.stderr for each in twins)
+
+
 def test_an_admin_grants_and_withdraws(shell: Shell, scenario: Scenario) -> None:
     kind = scenario.agent_type()
     providers = [scenario.provider_id, scenario.participant()]

@@ -255,3 +255,56 @@ def test_the_names_of_states_cannot_contain_nul(scenario: Scenario) -> None:
     body = {"name": unique("t"), "lifecycleSchema": lifecycle}
     faults = scenario.admin.post("/service-types", body, expect=400)["errors"]
     assert {"path": "lifecycleSchema.states[0].name", "message": "name contains a NUL character"} in faults
+
+
+def test_a_hostile_participant_gets_nothing_of_other_participants_orders(scenario: Scenario) -> None:
+    """Agents, tags, names, tokens and changes of its own: none of them makes it a server of others."""
+    secret = {"key": {"type": "string", "secret": {"type": "persistent"}}}
+    kind = scenario.service_type(secret, SIMPLE)
+    honest, hostile = scenario.new_agent(tags=["eu", "plane:certified"]), scenario.stranger
+    own_id = hostile.get("/tokens/me")["participantId"]
+    body = {"name": honest["name"], "providerId": own_id, "agentTypeId": scenario.agent_type_id}
+    agents = [hostile.post("/agents", {**body, "tags": ["eu", f"t{number}"]}) for number in range(3)]
+    provider = {"providerId": scenario.provider_id, "agentTypeId": scenario.agent_type_id}
+    hostile.patch(f"/agents/{honest['id']}", {"status": "Disabled"}, expect=404)
+    hostile.post(f"/agents/{honest['id']}/enrolment-codes", expect=404)
+    for agent in agents:
+        hostile.call("PATCH", f"/api/v1/agents/{agent['id']}", {**provider, "tags": ["eu"]})
+        found = hostile.get(f"/agents/{agent['id']}")
+        assert (found["providerId"], found["agentTypeId"]) == (own_id, scenario.agent_type_id)
+        issued = {"name": "t", "role": "agent", "scopeId": agent["id"]}
+        token = scenario.admin.as_token(hostile.post("/tokens", issued)["value"])
+        token.put("/agents/me/status", {"status": "Connected"})
+        token.patch(f"/agent-types/{scenario.agent_type_id}", {"providerIds": [own_id]}, expect=403)
+        token.post("/agents", body, expect=403)
+        token.post("/services", {"serviceTypeId": kind["id"], "name": "s"}, expect=403)
+        assert token.get("/jobs/pending") == []
+    hostile.patch(
+        f"/participants/{own_id}", {"name": scenario.admin.get(f"/participants/{scenario.provider_id}")["name"]}
+    )
+    order = {"serviceTypeId": kind["id"], "name": "s", "groupId": scenario.group_id, "properties": {"key": "k"}}
+    for more in ({}, {"agentTags": ["eu"]}, {"agentTags": ["plane:certified"]}, {"providerId": scenario.provider_id}):
+        assert scenario.consumer.post("/services", {**order, **more})["agentId"] == honest["id"]
+    # Nor does it see what others are offered: the catalogue of another consumer is refused.
+    hostile.get(f"/catalogue?consumerId={scenario.consumer_id}", expect=403)
+    hostile.get("/catalogue?consumerId=x", expect=400)
+    assert own_id not in str(scenario.consumer.get("/catalogue"))
+    path = f"/service-types/{kind['id']}/validate"
+    hidden = {"agentId": agents[0]["id"]}, {"providerId": own_id}
+    for target in hidden:
+        scenario.consumer.post(path, {"properties": {"key": "k"}, **target}, expect=400)
+
+
+def test_an_agent_validates_for_its_own_participant(scenario: Scenario) -> None:
+    kind = scenario.service_type({"size": {"type": "integer"}}, SIMPLE)
+    lonely = scenario.new_agent(
+        providerId=scenario.participant(), agentTypeId=scenario.agent_type()["id"], grant=False
+    )
+    token, path = scenario.token("agent", lonely["id"]), f"/service-types/{kind['id']}/validate"
+    assert token.post(path, {"agentId": lonely["id"]}, expect=200)["valid"] is True
+    assert token.post(path, {"agentId": scenario.agent_id}, expect=200)["valid"] is True
+    assert scenario.agent.post(path, {"agentId": lonely["id"]}, expect=400)["code"] == "agent_not_available"
+    # An admin without a consumer asks about any agent that is enabled.
+    assert scenario.admin.post(path, {"agentId": lonely["id"]}, expect=200)["valid"] is True
+    scenario.admin.patch(f"/agents/{lonely['id']}", {"status": "Disabled"})
+    scenario.admin.post(path, {"agentId": lonely["id"]}, expect=400)

@@ -213,6 +213,16 @@ def test_changed_inputs_outdate_a_plan(planner: Planner) -> None:
     planner.refused(plan, "inputs")
 
 
+def test_a_plan_is_not_executed_by_an_agent_that_may_no_longer_serve(planner: Planner) -> None:
+    scenario, plan = planner.scenario, planner.plan()
+    path = f"/agent-types/{scenario.agent_type_id}"
+    scenario.admin.patch(path, {"providerIds": []})
+    reply = planner.call("POST", "", {**planner.body, "planDigest": plan["planDigest"]})
+    assert (reply.status, reply.body["code"]) == (400, "agent_not_available")
+    scenario.admin.patch(path, {"providerIds": [scenario.provider_id]})
+    planner.order(plan)
+
+
 def test_a_drift_report_does_not_outdate_a_plan(planner: Planner) -> None:
     service = planner.scenario.order(planner.kind)
     planner.scenario.complete(service)

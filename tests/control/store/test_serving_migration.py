@@ -23,6 +23,7 @@ from mainstay.control.store.engine.contract import Store, Transaction
 from mainstay.control.store.engine.open import open_store
 from mainstay.control.store.services import SERVICES
 
+TAGS = ["plane:eu", "airplane:1", 'a"plane:']
 UNDO = (
     "DROP TABLE agent_type_providers",
     "ALTER TABLE agent_types DROP COLUMN provider_ids",
@@ -71,7 +72,9 @@ def test_living_services_of_others_are_granted_until_an_admin_decides(url: str) 
             await insert_service(tx, msgspec.structs.replace(service(own, "d"), consumer_id=own.provider_id))
             # A second provider with the same agent type.
             shared = (await agent_of(tx, serving)).agent_type_id
-            moved = msgspec.structs.replace(await agent_of(tx, second), agent_type_id=shared, status="Disabled")
+            moved = msgspec.structs.replace(
+                await agent_of(tx, second), agent_type_id=shared, status="Disabled", tags=TAGS
+            )
             await AGENTS.update(tx, moved)
             await insert_service(tx, service(second, "e"))
         await migrate_again(store)
@@ -82,6 +85,7 @@ def test_living_services_of_others_are_granted_until_an_admin_decides(url: str) 
                 assert (await type_of(tx, each)).provider_ids == []
             assert (await agent_of(tx, second)).disabled_by_admin is True
             assert (await agent_of(tx, serving)).disabled_by_admin is False
+            assert (await agent_of(tx, second)).tags == ["was-plane:eu", "airplane:1", 'a"was-plane:']
         await check_findings(store, granted, {serving.provider_id, second.provider_id})
         await store.close()
 

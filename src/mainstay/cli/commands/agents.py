@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from mainstay.agent.client import is_loopback, is_unencrypted
 from mainstay.cli.main import CommandRefused
-from mainstay.cli.remote.connection import connected, find_named, find_type, list_items, print_warning
+from mainstay.cli.remote.connection import connected, find_named, find_type, is_id, list_items, print_warning
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import BAD, BUSY, DIM, GOOD, age, print_table
@@ -225,12 +225,25 @@ def _find_provider(client: Client, arguments: argparse.Namespace) -> str:
     if me["participantId"] and not arguments.provider:
         return str(me["participantId"])
     name = arguments.provider or PROVIDER
-    for each in list_items(client, "/participants", {"name": name}):
-        if each["name"] == name:
-            return str(each["id"])
+    if is_id(name):
+        return str(find_named(client, "/participants", "participant", name)["id"])
+    if any(each["name"] == name for each in list_items(client, "/participants", {"name": name})):
+        found = find_named(client, "/participants", "participant", name)
+        if not arguments.provider:
+            _refuse_renamed(client, found)
+        return str(found["id"])
     created = client.post("/participants", {"name": name})
     _print_note(arguments, f"Created participant {name}.")
     return str(created["id"])
+
+
+def _refuse_renamed(client: Client, found: Mapping[str, Any]) -> None:
+    """A participant can take the default name to get the agents of an admin; that needs a token of its own."""
+    if list_items(client, "/tokens", {"participantId": found["id"], "role": "participant"}, limit=1):
+        raise CommandRefused(
+            f"participant {found['name']} ({found['id']}) has a token of its own; if it is the provider,"
+            f" repeat the command with --provider {found['id']}"
+        )
 
 
 def _find_agent_type(client: Client, arguments: argparse.Namespace, wanted: set[str], names: list[str]) -> Any:

@@ -30,6 +30,9 @@ UPDATE agent_types SET provider_ids = (
   SELECT '[' || ids || ']' FROM listed ORDER BY last_id DESC LIMIT 1
 ) WHERE id IN (SELECT agent_type_id FROM agent_type_providers);
 
+-- Only admins set tags with this prefix from now on, so earlier ones must not look as if an admin had set them.
+UPDATE agents SET tags = replace(tags, '"plane:', '"was-plane:') WHERE tags LIKE '%"plane:%';
+
 -- Before this migration a provider could undo the decision of an admin, and no row recorded whose decision it was.
 ALTER TABLE agents ADD COLUMN disabled_by_admin INTEGER NOT NULL DEFAULT 0;
 UPDATE agents SET disabled_by_admin = 1 WHERE status = 'Disabled';
