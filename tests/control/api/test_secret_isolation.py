@@ -110,6 +110,24 @@ def test_a_configuration_does_not_open_the_secret_of_another_agent(place: Place)
     assert read(scenario.token("agent", mine["id"]), reference)["value"] == VICTIM
 
 
+def test_plain_values_that_an_earlier_release_left_in_secret_properties_are_sealed_with_force(place: Place) -> None:
+    victim, scenario = Scenario(place.server.admin), Scenario(place.server.admin)
+    kept = victim.order(victim.service_type({"a": SECRET}, SIMPLE), {"a": VICTIM})
+    copied = kept["properties"]["a"]
+    schema = {"a": SECRET, "b": SECRET}
+    kind = scenario.service_type(schema, SIMPLE)
+    service = scenario.order(kind, {})
+    scenario.complete(service)
+    implant(place, service, f'{{"a": "canary-left", "b": "{copied}"}}')
+    path = f"/service-types/{kind['id']}"
+    scenario.admin.patch(path, {"propertySchema": schema}, expect=409)
+    assert scenario.admin.patch(f"{path}?force=true", {"propertySchema": schema})["sealedSecrets"] == 2
+    after = scenario.service(service["id"])["properties"]
+    # The copied reference is only a text.
+    assert [read(scenario.agent, after[name])["value"] for name in ("a", "b")] == ["canary-left", copied]
+    assert read(victim.agent, copied)["value"] == VICTIM
+
+
 SWAPS = {
     "the owner of a row": "UPDATE vault_secrets SET owner_id = '{thief}' WHERE reference = '{reference}'",
     "the ciphertext of another row": "UPDATE vault_secrets SET ciphertext = (SELECT ciphertext FROM vault_secrets"

@@ -49,7 +49,7 @@ HISTORY = (
 class RecordingTransaction:
     """A transaction that records the plan of every query."""
 
-    for_update = skip_locked = ""
+    for_update = skip_locked = for_key_share = ""
 
     def __init__(self, tx: Transaction, dialect: str) -> None:
         self.asks_name_index = tx.asks_name_index

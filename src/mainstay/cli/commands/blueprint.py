@@ -250,6 +250,11 @@ def _push(arguments: argparse.Namespace) -> int:
         f"New services of type {pushed['serviceType']['name']} use it; "
         "existing services move to it with an action that has `moves: true`."
     )
+    for count, done in ((pushed["sealedSecrets"], "sealed"), (pushed["deletedSecrets"], "deleted")):
+        if count:
+            print(
+                f"{'would be ' if arguments.dry_run else ''}{done}: {count} {'values' if done == 'sealed' else 'secrets'}"
+            )
     for misfit in pushed["misfits"]:
         print(f"warning: service {misfit['serviceId']} does not fit: {misfit['message']}")
     return 0

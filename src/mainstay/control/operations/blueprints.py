@@ -17,7 +17,7 @@ from mainstay.control.operations.machinery.bundles import NotABundle, open_bundl
 from mainstay.control.operations.machinery.refusals import Conflict, NotFound
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.operations.machinery.views import Named
-from mainstay.control.operations.service_types import Misfit
+from mainstay.control.operations.service_types import ExaminedChange, Misfit
 from mainstay.control.store import blueprints as store
 from mainstay.control.store.service_types import SERVICE_TYPES, ServiceTypeRow
 from mainstay.foundation.documents import read_yaml
@@ -41,6 +41,9 @@ class PushedBlueprint(msgspec.Struct, frozen=True, rename="camel"):
     created: bool
     # Living services that do not fit the new type: overridden by force, or reported by a dry run.
     misfits: list[Misfit] = []
+    # Plain values of living services that became secret and were sealed, and secrets that were deleted.
+    sealed_secrets: int = 0
+    deleted_secrets: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ async def push(work: UnitOfWork, bundle: Bundle, *, force: bool, dry_run: bool) 
             details={"digest": known},
         )
     created = await store.keep(work.tx, bundle.digest, bundle.content, work.now)
-    service_type, misfits = await _write_type(work, bundle, force=force, dry_run=dry_run)
+    service_type, examined = await _write_type(work, bundle, force=force, dry_run=dry_run)
     await store.assign_version(work.tx, bundle.digest, wanted.name, wanted.version, service_type.id, wanted.moves)
     return PushedBlueprint(
         bundle.digest,
@@ -96,13 +99,15 @@ async def push(work: UnitOfWork, bundle: Bundle, *, force: bool, dry_run: bool) 
         wanted.version,
         Named(service_type.id, service_type.name),
         created,
-        misfits,
+        examined.misfits,
+        examined.sealed,
+        examined.deleted,
     )
 
 
 async def _write_type(
     work: UnitOfWork, bundle: Bundle, *, force: bool, dry_run: bool
-) -> tuple[ServiceTypeRow, list[Misfit]]:
+) -> tuple[ServiceTypeRow, ExaminedChange]:
     wanted = bundle.definition
     before = await SERVICE_TYPES.find_by(work.tx, "name", wanted.type_name, lock=True)
     if before is None:
@@ -115,17 +120,18 @@ async def _write_type(
             lifecycle_schema=wanted.lifecycle_schema,
             blueprint_digest=bundle.digest,
         )
-        return await work.insert(SERVICE_TYPES, new), []
+        return await work.insert(SERVICE_TYPES, new), ExaminedChange([], 0, 0)
     after = msgspec.structs.replace(
         before,
         property_schema=wanted.property_schema,
         lifecycle_schema=wanted.lifecycle_schema,
         blueprint_digest=bundle.digest,
     )
-    misfits = await service_types.find_misfits(work, after)
-    if not dry_run:
-        service_types.refuse_misfits(misfits, force=force)
-    return await work.update(SERVICE_TYPES, before, after), misfits
+    examined = await service_types.examine_change(work, before, after)
+    if dry_run:
+        return after, examined
+    service_types.refuse_misfits(examined.misfits, force=force)
+    return await service_types.apply_change(work, before, after, examined), examined
 
 
 async def fetch(work: UnitOfWork, digest: str) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import msgspec
 
 from mainstay.control.access import Role
@@ -11,17 +13,20 @@ from mainstay.control.domain.lifecycle.change import LivingService, find_strande
 from mainstay.control.domain.properties.compatibility import misfits
 from mainstay.control.domain.properties.contract import Actor, EvaluationContext, Operation, PropertyTarget
 from mainstay.control.domain.properties.engine import Rejected
+from mainstay.control.domain.properties.secrecy import without_lost
 from mainstay.control.domain.service_types import parse_service_type, report_service_type
 from mainstay.control.operations.machinery.bodies import Body, Id, Name
 from mainstay.control.operations.machinery.bounds import MAX_DEFINITION_BYTES, refuse_large
 from mainstay.control.operations.machinery.property_decisions import decide_properties
 from mainstay.control.operations.machinery.refusals import AgentNotAvailable, BadInput, Conflict, InUse, NotPermitted
+from mainstay.control.operations.machinery.secrecy_changes import SecrecyChange, ServiceSecrecy, apply_secrecy
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.store.agent_types import serving_types
 from mainstay.control.store.agents import AgentRow
+from mainstay.control.store.secrets import held_by
 from mainstay.control.store.service_groups import SERVICE_GROUPS, ServiceGroup
 from mainstay.control.store.service_types import SERVICE_TYPES, ServiceTypeRow
-from mainstay.control.store.services import delete_terminal, living_ids, living_with_jobs, serves_group
+from mainstay.control.store.services import delete_terminal, living_ids, living_with_jobs, lock_living, serves_group
 from mainstay.control.store.serving import find_serving, offers_to
 
 CHECKED_AT_ONCE = 500
@@ -81,6 +86,25 @@ class Misfit(msgspec.Struct, frozen=True, rename="camel"):
 class ChangeForecast(msgspec.Struct, frozen=True, rename="camel"):
     service_type: ServiceTypeRow
     misfits: list[Misfit]
+    # What force would do: plain values to seal because their property becomes secret, and secrets to delete.
+    sealed_secrets: int
+    deleted_secrets: int
+
+
+class ChangedServiceType(ServiceTypeRow, frozen=True, kw_only=True):
+    """The type, with the numbers of plain values that were sealed and of secrets that were deleted, if there are any."""
+
+    sealed_secrets: int | msgspec.UnsetType = msgspec.UNSET
+    deleted_secrets: int | msgspec.UnsetType = msgspec.UNSET
+
+
+@dataclass(frozen=True, slots=True)
+class ExaminedChange:
+    """The effect of a new definition on living services. At most `LISTED` misfits; the numbers are complete."""
+
+    misfits: list[Misfit]
+    sealed: int
+    deleted: int
 
 
 async def create(work: UnitOfWork, wanted: NewServiceType) -> ServiceTypeRow:
@@ -107,11 +131,15 @@ async def change(
         property_schema=before.property_schema if wanted.property_schema is None else wanted.property_schema,
         lifecycle_schema=before.lifecycle_schema if wanted.lifecycle_schema is None else wanted.lifecycle_schema,
     )
-    found = await find_misfits(work, after)
+    examined = await examine_change(work, before, after)
     if dry_run:
-        return ChangeForecast(after, found)
-    refuse_misfits(found, force=force)
-    return await work.update(SERVICE_TYPES, before, after)
+        return ChangeForecast(after, examined.misfits, examined.sealed, examined.deleted)
+    refuse_misfits(examined.misfits, force=force)
+    return ChangedServiceType(
+        **msgspec.structs.asdict(await apply_change(work, before, after, examined)),
+        sealed_secrets=examined.sealed or msgspec.UNSET,
+        deleted_secrets=examined.deleted or msgspec.UNSET,
+    )
 
 
 def _refuse_large(wanted: NewServiceType | ServiceTypeChange) -> None:
@@ -124,35 +152,69 @@ def refuse_misfits(found: list[Misfit], *, force: bool) -> None:
         listed = [msgspec.to_builtins(misfit) for misfit in found]
         raise Conflict(
             f"{len(found)} living services do not fit the new definition; list them with ?dryRun=true; ?force=true"
-            " overrides all except a removed state",
+            " overrides all except a removed state and an active job that prevents a change of secrets",
             code="services_do_not_fit",
             details={"services": listed},
         )
 
 
-async def find_misfits(work: UnitOfWork, service_type: ServiceTypeRow) -> list[Misfit]:
-    """Living services that do not fit this new definition of their type, at most `LISTED`."""
-    definition = parse_service_type(
-        service_type.property_schema, service_type.lifecycle_schema, work.tools.definitions.rulebook
-    )
+async def examine_change(work: UnitOfWork, before: ServiceTypeRow, after: ServiceTypeRow) -> ExaminedChange:
+    """Finds the living services that do not fit the new definition, or whose values become secret or plain."""
+    rulebook = work.tools.definitions.rulebook
+    definition = parse_service_type(after.property_schema, after.lifecycle_schema, rulebook)
+    secrecy = _secrecy_change(work, before, after)
+    if secrecy.concerns_services:
+        await lock_living(work.tx, after.id)
+    context = EvaluationContext(operation=Operation.UPDATE, actor=Actor.SYSTEM, now=work.now, entropy=b"")
     found: list[Misfit] = []
-    last = ""
-    while len(found) < LISTED:
-        services = await living_with_jobs(work.tx, service_type.id, last, CHECKED_AT_ONCE)
+    sealed = deleted = 0
+    last: str | None = ""
+    while last is not None and (len(found) < LISTED or secrecy.concerns_services):
+        services = await living_with_jobs(work.tx, after.id, last, CHECKED_AT_ONCE)
         living = [LivingService(service.id, service.status, action) for service, action in services]
         found += [
             Misfit(stranded.service_id, stranded.message, stranded.forceable)
             for stranded in find_stranded(definition.lifecycle, living)
         ]
-        for service, _ in services:
-            context = EvaluationContext(operation=Operation.UPDATE, actor=Actor.SYSTEM, now=work.now, entropy=b"")
-            faults = misfits(definition.properties, service.properties, context)
+        ids = [service.id for service, _ in services] if secrecy.concerns_services else []
+        held = await held_by(work.tx, "service", ids)
+        for service, action in services:
+            affected = secrecy.examine(service.properties, held.get(service.id, frozenset()))
+            sealed, deleted = sealed + len(affected.plain), deleted + len(affected.lost)
+            found += _secrecy_misfits(service.id, action, secrecy, affected)
+            left = without_lost(secrecy.before, service.properties, affected.lost)
+            faults = misfits(definition.properties, left, context)
             if faults:
                 found.append(Misfit(service.id, "; ".join(str(fault) for fault in listed(faults)), forceable=True))
-        if len(services) < CHECKED_AT_ONCE:
-            break
-        last = services[-1][0].id
-    return found[:LISTED]
+        found = found[:LISTED]
+        last = services[-1][0].id if len(services) == CHECKED_AT_ONCE else None
+    return ExaminedChange(found, sealed, deleted)
+
+
+def _secrecy_change(work: UnitOfWork, before: ServiceTypeRow, after: ServiceTypeRow) -> SecrecyChange:
+    rulebook = work.tools.definitions.rulebook
+    parsed = [parse_service_type(each.property_schema, each.lifecycle_schema, rulebook) for each in (before, after)]
+    return SecrecyChange(*(definition.properties for definition in parsed))
+
+
+def _secrecy_misfits(
+    service_id: str, action: str | None, secrecy: SecrecyChange, affected: ServiceSecrecy
+) -> list[Misfit]:
+    if action is not None and (secrecy.needs_idle_services or affected.plain):
+        message = f"it has an active job ({action}), so its values cannot become secret or plain; wait or cancel it"
+        return [Misfit(service_id, message, forceable=False)]
+    return [Misfit(service_id, affected.message, forceable=True)] if affected.message else []
+
+
+async def apply_change(
+    work: UnitOfWork, before: ServiceTypeRow, after: ServiceTypeRow, examined: ExaminedChange
+) -> ServiceTypeRow:
+    """Saves the change, and seals and deletes what it makes secret or plain."""
+    secrecy = _secrecy_change(work, before, after)
+    saved = await work.update(SERVICE_TYPES, before, after)
+    if secrecy.needs_idle_services or examined.sealed:
+        await apply_secrecy(work, after.id, secrecy)
+    return saved
 
 
 async def delete(work: UnitOfWork, service_type: ServiceTypeRow) -> None:

@@ -99,7 +99,7 @@ class UptimeView(msgspec.Struct, frozen=True, rename="camel"):
 
 async def create(work: UnitOfWork, wanted: NewService) -> ServiceRow:
     type_id = wanted.service_type_id.lower()
-    found = await find_version(work.tx, type_id)
+    found = await find_version(work.tx, type_id, hold=True)
     if found is None:
         raise BadInput(f"there is no service type {wanted.service_type_id}")
     group = await _group(work, wanted)

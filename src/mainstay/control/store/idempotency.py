@@ -37,5 +37,15 @@ async def keep_answer(tx: Transaction, token_id: str, key: str, answer: str) -> 
     )
 
 
+async def answers_with(tx: Transaction, text: str) -> list[tuple[str, str, str]]:
+    """(token id, key, answer) of the answers that contain this text; `text` has no wildcards."""
+    rows = await tx.fetch(
+        "SELECT token_id, key, answer FROM idempotency_keys WHERE answer LIKE :pattern",
+        slow=True,
+        pattern=f"%{text}%",
+    )
+    return [(str(row["token_id"]), str(row["key"]), str(row["answer"])) for row in rows]
+
+
 async def delete_older(tx: Transaction, before: datetime) -> None:
     await tx.execute("DELETE FROM idempotency_keys WHERE created_at < :before", before=to_microseconds(before))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
 
 from mainstay.control.domain.jobs import ACTIVE, JobStatus
-from mainstay.control.store.engine.contract import Row, Transaction
+from mainstay.control.store.engine.contract import Row, Transaction, Value
 from mainstay.control.store.engine.records import Record, Table, to_microseconds, to_optional_microseconds, to_time
 
 # The same text as in the partial indexes; otherwise the databases do not use them.
@@ -171,3 +172,81 @@ async def latest_job_id(tx: Transaction, service_id: str, *, other_than: str) ->
         other_than=other_than,
     )
     return str(rows[0]["id"]) if rows else None
+
+
+class PastJob(msgspec.Struct, frozen=True, kw_only=True):
+    """What an ended job keeps of the values of its service."""
+
+    id: str
+    params: dict[str, object] | None
+    report: object
+    error_message: object
+    progress: object
+
+
+async def past_jobs(tx: Transaction, service_ids: Sequence[str]) -> dict[str, list[PastJob]]:
+    """The ended jobs by service."""
+    marks: dict[str, Value] = {f"id_{index}": service_id for index, service_id in enumerate(service_ids)}
+    if not marks:
+        return {}
+    rows = await tx.fetch(
+        f"SELECT id, service_id, params, report, error_message, progress FROM jobs WHERE status NOT IN {ACTIVE_STATUSES}"
+        f" AND service_id IN ({', '.join(f':{name}' for name in marks)}) ORDER BY created_at, id",
+        slow=True,
+        **marks,
+    )
+    found: dict[str, list[PastJob]] = {}
+    for row in rows:
+        job = PastJob(
+            id=str(row["id"]),
+            params=_decode_json(row["params"]),  # type: ignore[arg-type]
+            report=_decode_json(row["report"]),
+            error_message=row["error_message"],
+            progress=_decode_json(row["progress"]),
+        )
+        found.setdefault(str(row["service_id"]), []).append(job)
+    return found
+
+
+def _decode_json(text: object) -> object:
+    return None if text is None else msgspec.json.decode(str(text))
+
+
+def _encode_json(value: object) -> str | None:
+    return None if value is None else msgspec.json.encode(value).decode()
+
+
+async def rewrite_past_job(tx: Transaction, job: PastJob) -> None:
+    await tx.execute(
+        "UPDATE jobs SET params = :params, report = :report, error_message = :error_message, progress = :progress"
+        " WHERE id = :id",
+        id=job.id,
+        params=_encode_json(job.params),
+        report=_encode_json(job.report),
+        error_message=None if job.error_message is None else str(job.error_message),
+        progress=_encode_json(job.progress),
+    )
+
+
+async def planned_properties(tx: Transaction, service_ids: Sequence[str]) -> dict[str, dict[str, dict[str, object]]]:
+    """The properties that runs gave or would have given to their service, by service and run."""
+    marks: dict[str, Value] = {f"id_{index}": service_id for index, service_id in enumerate(service_ids)}
+    if not marks:
+        return {}
+    rows = await tx.fetch(
+        "SELECT id, service_id, properties FROM runs WHERE properties IS NOT NULL"
+        f" AND service_id IN ({', '.join(f':{name}' for name in marks)})",
+        slow=True,
+        **marks,
+    )
+    found: dict[str, dict[str, dict[str, object]]] = {}
+    for row in rows:
+        properties = msgspec.json.decode(str(row["properties"]), type=dict[str, object])
+        found.setdefault(str(row["service_id"]), {})[str(row["id"])] = properties
+    return found
+
+
+async def set_planned_properties(tx: Transaction, run_id: str, properties: dict[str, object]) -> None:
+    await tx.execute(
+        "UPDATE runs SET properties = :properties WHERE id = :id", id=run_id, properties=_encode_json(properties)
+    )

@@ -30,8 +30,12 @@ class TypeVersion(msgspec.Struct, frozen=True):
     blueprint_digest: str | None
 
 
-async def find_version(tx: Transaction, type_id: str) -> TypeVersion | None:
-    rows = await tx.fetch("SELECT name, updated_at, blueprint_digest FROM service_types WHERE id = :id", id=type_id)
+async def find_version(tx: Transaction, type_id: str, *, hold: bool = False) -> TypeVersion | None:
+    """With `hold`, a change of the type waits for the commit. It then examines the new service too."""
+    ending = tx.for_key_share if hold else ""
+    rows = await tx.fetch(
+        f"SELECT name, updated_at, blueprint_digest FROM service_types WHERE id = :id{ending}", id=type_id
+    )
     if not rows:
         return None
     digest = rows[0]["blueprint_digest"]

@@ -241,6 +241,30 @@ async def living_with_jobs(
     ]
 
 
+async def lock_living(tx: Transaction, service_type_id: str) -> None:
+    """Locks the living services of a type: no request changes them or queues a job for them until the commit."""
+    if tx.for_update:
+        await tx.fetch(
+            "SELECT id FROM services WHERE service_type_id = :type_id AND is_terminal = 0"
+            f" ORDER BY id{tx.for_update}",
+            slow=True,
+            type_id=service_type_id,
+        )
+
+
+async def services_of_type(
+    tx: Transaction, service_type_id: str, after_id: str, limit: int
+) -> list[tuple[ServiceRow, bool]]:
+    """Services of a type in the order of their ids, each with whether it is in a terminal state."""
+    rows = await tx.fetch(
+        f"SELECT {SERVICES.select()}, is_terminal FROM services WHERE service_type_id = :type_id AND id > :after_id"
+        f" ORDER BY id LIMIT {limit}",
+        type_id=service_type_id,
+        after_id=after_id,
+    )
+    return [(SERVICES.decode(row), bool(row["is_terminal"])) for row in rows]
+
+
 async def read_provenance(tx: Transaction, service_id: str) -> dict[str, dict[str, object]]:
     rows = await tx.fetch("SELECT provenance FROM services WHERE id = :id", id=service_id)
     return msgspec.json.decode(str(rows[0]["provenance"]), type=dict[str, dict[str, object]]) if rows else {}

@@ -7,8 +7,14 @@ from mainstay.control.api.nouns import create_endpoint, delete_endpoint, list_en
 from mainstay.control.domain.lifecycle.svg import draw_svg
 from mainstay.control.domain.properties.json_schema import export_json_schema
 from mainstay.control.operations import service_types
-from mainstay.control.operations.service_types import DefinitionReport, OrderCheck, ServiceTypeChange, Verdict
-from mainstay.control.store.service_types import SERVICE_TYPES, ServiceTypeRow
+from mainstay.control.operations.service_types import (
+    ChangedServiceType,
+    DefinitionReport,
+    OrderCheck,
+    ServiceTypeChange,
+    Verdict,
+)
+from mainstay.control.store.service_types import SERVICE_TYPES
 
 PATH = "/api/v1/service-types"
 BOOLEAN = {"type": "boolean"}
@@ -59,11 +65,14 @@ ENDPOINTS = (
         access=("service_type", "write"),
         summary="Change a service type; refused if living services would not fit it",
         body=ServiceTypeChange,
-        answer=ServiceTypeRow,
+        answer=ChangedServiceType,
         also=(service_types.ChangeForecast,),
         query=(
             QueryParameter(
-                "force", "Change it even if services do not fit; removing a state in use is refused anyway", BOOLEAN
+                "force",
+                "Change it even if services do not fit: seals values that become secret, deletes secrets that become"
+                " plain. Refused anyway: removing a state in use, or changing secrets while a job is active",
+                BOOLEAN,
             ),
             QueryParameter("dryRun", "Change nothing; report what does not fit", BOOLEAN),
         ),

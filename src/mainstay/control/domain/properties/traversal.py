@@ -79,32 +79,41 @@ def pool_values_in(schema: PropertySchema, properties: Properties) -> tuple[Pool
 
 def without_secrets(schema: PropertySchema, properties: Properties, *kinds: SecretKind) -> Properties:
     """The properties without secrets of these kinds."""
+    return rewrite_secrets(schema, properties, lambda declared, _, value: None if declared.secret in kinds else value)
+
+
+# (declaration, path, value) → the value to keep. None: removed.
+Rewrite = Callable[[PropertyDeclaration, str, object], object | None]
+
+
+def rewrite_secrets(schema: PropertySchema, properties: Properties, rewrite: Rewrite) -> Properties:
+    """The properties with the value of every secret property replaced or removed."""
     if schema.members is None:
         return properties
-    return _without(schema.members, properties, frozenset(kinds))
+    return _rewrite_members(schema.members, properties, "", rewrite)
 
 
-def _without(
-    members: tuple[PropertyDeclaration, ...], properties: Properties, kinds: frozenset[SecretKind]
+def _rewrite_members(
+    members: tuple[PropertyDeclaration, ...], properties: Properties, parent: str, rewrite: Rewrite
 ) -> Properties:
     declared = {member.name: member for member in members}
     kept: Properties = {}
     for name, value in properties.items():
         member = declared.get(name)
-        if member is None:
-            kept[name] = value
-        elif member.secret not in kinds:
-            kept[name] = _stripped(member, value, kinds)
+        found = value if member is None else _rewritten(member, value, locate(parent, name), rewrite)
+        if found is not None:
+            kept[name] = found
     return kept
 
 
-def _stripped(declared: PropertyDeclaration, value: object, kinds: frozenset[SecretKind]) -> object:
+def _rewritten(declared: PropertyDeclaration, value: object, path: str, rewrite: Rewrite) -> object | None:
+    if declared.secret is not None:
+        return rewrite(declared, path, value)
     if declared.members is not None and isinstance(value, dict):
-        return _without(declared.members, value, kinds)
+        return _rewrite_members(declared.members, value, path, rewrite)
     if declared.items is not None and isinstance(value, list):
-        if declared.items.secret in kinds:
-            return []
-        return [_stripped(declared.items, item, kinds) for item in value]
+        items = [_rewritten(declared.items, item, locate(path, index), rewrite) for index, item in enumerate(value)]
+        return [item for item in items if item is not None]
     return value
 
 

@@ -64,7 +64,7 @@ async def seal_all(
     work: UnitOfWork, accepted: Accepted, owner: SecretOwner
 ) -> tuple[Properties, tuple[SecretPlace, ...]]:
     """Replaces secret values by references. Returns the properties and the places of the new secrets."""
-    places = await _seal_slots(work, accepted.secrets, owner)
+    places = await seal_slots(work, accepted.secrets, owner)
     if not places:
         return accepted.properties, ()
     return fill(accepted.properties, {path: place.reference for path, place in places.items()}), tuple(
@@ -72,7 +72,7 @@ async def seal_all(
     )
 
 
-async def _seal_slots(work: UnitOfWork, slots: Sequence[SecretSlot], owner: SecretOwner) -> dict[str, SecretPlace]:
+async def seal_slots(work: UnitOfWork, slots: Sequence[SecretSlot], owner: SecretOwner) -> dict[str, SecretPlace]:
     """Seals each value and returns its place, by path."""
     if not slots:
         return {}

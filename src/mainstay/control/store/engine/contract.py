@@ -31,7 +31,9 @@ class Unavailable(Exception):
 class Transaction(Protocol):
     # Appended to a SELECT: locks the rows until the commit.
     for_update: str
-    # The same, without rows that other transactions have locked.
+    # Appended to a SELECT: the rows stay as they are until the commit; other transactions may do the same.
+    for_key_share: str
+    # Like `for_update`, without rows that other transactions have locked.
     skip_locked: str
     # Whether the name index is a table to query; if not, the planner of the database uses the index.
     asks_name_index: bool

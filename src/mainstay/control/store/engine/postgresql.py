@@ -74,6 +74,7 @@ class LeanConnection(asyncpg.Connection):
 
 class PostgresqlTransaction:
     for_update = " FOR UPDATE"
+    for_key_share = " FOR KEY SHARE"
     skip_locked = " FOR UPDATE SKIP LOCKED"
     asks_name_index = False
 

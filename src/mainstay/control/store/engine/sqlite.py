@@ -53,6 +53,7 @@ T = TypeVar("T")
 
 class SqliteTransaction:
     for_update = ""
+    for_key_share = ""
     skip_locked = ""
     asks_name_index = True
 
