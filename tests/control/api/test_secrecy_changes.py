@@ -220,6 +220,33 @@ def test_an_order_that_races_with_the_change_stores_no_plain_value(scenario: Sce
         assert set(stored) == {PLAIN}
 
 
+def test_the_configuration_of_agents_is_sealed_when_it_becomes_secret(scenario: Scenario) -> None:
+    kind = scenario.agent_type(configurationSchema={"a": TEXT, "users": users(TEXT)})
+    values = {"a": PLAIN, "users": [{"name": "x", "password": f"{PLAIN}-x"}]}
+    agent = scenario.new_agent(agentTypeId=kind["id"], configuration=values)
+    empty = scenario.new_agent(agentTypeId=kind["id"], configuration={})
+    path = f"/agent-types/{kind['id']}"
+    scenario.admin.patch(path, {"configurationSchema": {"a": SECRET, "users": users(SECRET)}})
+    kept = scenario.admin.get(f"/agents/{agent['id']}")["configuration"]
+    assert PLAIN not in str(kept)
+    own = scenario.token("agent", agent["id"])
+    assert own.get(f"/vault/secrets/{kept['a'][8:]}")["value"] == PLAIN
+    assert own.get(f"/vault/secrets/{kept['users'][0]['password'][8:]}")["value"] == f"{PLAIN}-x"
+    assert scenario.admin.get(f"/agents/{empty['id']}")["configuration"] == {}
+    events = scenario.admin.get(f"/events?entityId={agent['id']}&type=agent.updated&pageSize=100")["items"]
+    assert events
+    assert PLAIN not in str(events)
+    for schema in (
+        {"a": TEXT, "users": users(SECRET)},
+        {"users": users(SECRET)},
+        {"a": SECRET, "users": users(ONCE)},
+    ):
+        refused = scenario.admin.patch(path, {"configurationSchema": schema}, expect=409)
+        assert (refused["code"], refused["dependants"]) == ("agents_hold_secrets", {"agents": [agent["id"]]})
+    scenario.admin.patch(f"/agents/{agent['id']}", {"configuration": {"a": None}})
+    scenario.admin.patch(path, {"configurationSchema": {"a": TEXT, "users": users(SECRET)}})
+
+
 def test_without_a_vault_no_value_becomes_secret(tmp_path: Path) -> None:
     with running(tmp_path / "data", environment={"MAINSTAY_VAULT": "off"}) as server:
         scenario = Scenario(server.admin)

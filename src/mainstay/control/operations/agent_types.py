@@ -12,6 +12,7 @@ from mainstay.control.operations.machinery.bodies import Body, Id, Name, Text
 from mainstay.control.operations.machinery.bounds import MAX_DEFINITION_BYTES, refuse_large
 from mainstay.control.operations.machinery.refusals import BadInput, Conflict
 from mainstay.control.operations.machinery.removal import refuse_if_needed
+from mainstay.control.operations.machinery.secrecy_changes import SecrecyChange, seal_configurations
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.store.agent_types import AGENT_TYPES, AgentType, link_providers, link_service_types
 from mainstay.control.store.participants import PARTICIPANTS
@@ -98,6 +99,7 @@ async def change(work: UnitOfWork, before: AgentType, wanted: AgentTypeChange) -
         if (value := getattr(wanted, name)) is not None and name not in ("service_type_ids", "provider_ids")
     }
     after = msgspec.structs.replace(before, **given)
+    await _seal_configurations(work, before, after)
     if wanted.service_type_ids is not None:
         after = msgspec.structs.replace(after, service_type_ids=await _service_types(work, wanted.service_type_ids))
         await _refuse_orphans(work, before, after)
@@ -106,6 +108,13 @@ async def change(work: UnitOfWork, before: AgentType, wanted: AgentTypeChange) -
         after = msgspec.structs.replace(after, provider_ids=await _providers(work, wanted.provider_ids))
         await link_providers(work.tx, after)
     return await work.update(AGENT_TYPES, before, after)
+
+
+async def _seal_configurations(work: UnitOfWork, before: AgentType, after: AgentType) -> None:
+    if after.configuration_schema != before.configuration_schema:
+        parse = work.tools.definitions.parse_configuration_schema
+        change = SecrecyChange(parse(before.configuration_schema), parse(after.configuration_schema))
+        await seal_configurations(work, after.id, change)
 
 
 async def _refuse_orphans(work: UnitOfWork, before: AgentType, after: AgentType) -> None:

@@ -163,20 +163,20 @@ async def examine_change(work: UnitOfWork, before: ServiceTypeRow, after: Servic
     rulebook = work.tools.definitions.rulebook
     definition = parse_service_type(after.property_schema, after.lifecycle_schema, rulebook)
     secrecy = _secrecy_change(work, before, after)
-    if secrecy.concerns_services:
+    if secrecy.concerns_values:
         await lock_living(work.tx, after.id)
     context = EvaluationContext(operation=Operation.UPDATE, actor=Actor.SYSTEM, now=work.now, entropy=b"")
     found: list[Misfit] = []
     sealed = deleted = 0
     last: str | None = ""
-    while last is not None and (len(found) < LISTED or secrecy.concerns_services):
+    while last is not None and (len(found) < LISTED or secrecy.concerns_values):
         services = await living_with_jobs(work.tx, after.id, last, CHECKED_AT_ONCE)
         living = [LivingService(service.id, service.status, action) for service, action in services]
         found += [
             Misfit(stranded.service_id, stranded.message, stranded.forceable)
             for stranded in find_stranded(definition.lifecycle, living)
         ]
-        ids = [service.id for service, _ in services] if secrecy.concerns_services else []
+        ids = [service.id for service, _ in services] if secrecy.concerns_values else []
         held = await held_by(work.tx, "service", ids)
         for service, action in services:
             affected = secrecy.examine(service.properties, held.get(service.id, frozenset()))

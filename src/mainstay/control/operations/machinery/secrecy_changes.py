@@ -1,5 +1,5 @@
-"""A change of a service type that makes properties secret or plain: seals stored values, deletes secrets, and removes what
-became secret from ended jobs. Events are never changed."""
+"""A change of a type that makes properties secret or plain: seals stored values, deletes secrets, and removes what became
+secret from ended jobs. Events are never changed."""
 
 from __future__ import annotations
 
@@ -25,16 +25,21 @@ from mainstay.control.domain.properties.secrecy import (
 from mainstay.control.domain.properties.traversal import SecretPlace, rewrite_secrets
 from mainstay.control.domain.values import Properties
 from mainstay.control.operations.machinery import runs, secret_sealing
+from mainstay.control.operations.machinery.refusals import Conflict
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store import idempotency
 from mainstay.control.store import jobs as job_store
 from mainstay.control.store import secrets as secret_store
 from mainstay.control.store import services as service_store
+from mainstay.control.store.agents import AGENTS
 from mainstay.control.store.jobs import PastJob
+from mainstay.control.store.secrets import SecretOwner
 from mainstay.control.store.services import SERVICES, ServiceRow
 
 # Their ended jobs are in memory with their reports.
 SERVICES_AT_ONCE = 20
+MAX_AGENTS = 1_000_000
+LISTED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +66,8 @@ class SecrecyChange:
         self.drops_secret = drops_secret(before, after)
 
     @property
-    def concerns_services(self) -> bool:
-        """False: no service can be affected. A release before this one left plain values in secret properties, so every
+    def concerns_values(self) -> bool:
+        """False: no stored value can be affected. A release before this one left plain values in secret properties, so every
         type with secrets is examined."""
         return self.after.has_secrets or self.drops_secret
 
@@ -75,6 +80,33 @@ class SecrecyChange:
         lost = lost_secrets(self.before, self.after, properties)
         left = without_lost(self.before, properties, lost)
         return ServiceSecrecy(plain_values(self.after, left, held), lost)
+
+
+async def seal_configurations(work: UnitOfWork, agent_type_id: str, change: SecrecyChange) -> None:
+    """Seals values of agents that become secret. Nothing is lost, so it needs no force."""
+    if not change.concerns_values:
+        return
+    agents = await AGENTS.all_by(work.tx, "agent_type_id", agent_type_id, lock=True, limit=MAX_AGENTS)
+    found = {
+        agent.id: change.examine(agent.configuration or {}, held.get(agent.id, frozenset()))
+        for agent in agents
+        for held in [await secret_store.held_by(work.tx, "agent", [agent.id])]
+    }
+    holders = [agent.id for agent in agents if found[agent.id].lost]
+    if holders:
+        raise Conflict(
+            "agents of this type hold a secret that would become plain; clear the property in their configuration first",
+            code="agents_hold_secrets",
+            details={"dependants": {"agents": holders[:LISTED]}},
+        )
+    for agent in agents:
+        plain = found[agent.id].plain
+        sealed = await secret_sealing.seal_slots(work, plain, SecretOwner("agent", agent.id))
+        if sealed and agent.configuration is not None:
+            # The event shows the change without the plain values.
+            before = msgspec.structs.replace(agent, configuration=without_plain(change.after, agent.configuration)[0])
+            configuration = _replaced(change, agent.configuration, found[agent.id], sealed)
+            await work.update(AGENTS, before, msgspec.structs.replace(agent, configuration=configuration))
 
 
 async def apply_secrecy(work: UnitOfWork, service_type_id: str, change: SecrecyChange) -> None:
