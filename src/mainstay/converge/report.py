@@ -120,6 +120,7 @@ class Report:
         for event in self.events:
             if event.state is not None:
                 event.state.complete(files)
+        files.forget_directories()
 
     def as_json(self) -> dict[str, Any]:
         before, after = self.around_events()

@@ -263,10 +263,15 @@ class Files:
 
     # ---- reading sources ----
     def find_source(self, path: str) -> tuple[str, Any]:
-        """Returns the real path of a source, and its status; raises `FileNotFoundError`.
+        """Returns the real path of a source, and its status; raises `FileNotFoundError`, or `Failure` if it is refused.
 
         Below the trusted directory all links are followed, elsewhere those that the parents rule allows.
         """
+        real, found = self._find_source(path)
+        self.refuse_linked_source(real, found)
+        return real, found
+
+    def _find_source(self, path: str) -> tuple[str, Any]:
         directory, _, name = path.rpartition("/")
         trusting = self._is_trusted(path)
         if name not in ("", ".", ".."):
@@ -286,9 +291,7 @@ class Files:
 
     def read_source(self, path: str, limit: int) -> bytes | None:
         """Returns the whole content of a source, or None if it is larger than `limit`."""
-        real, found = self.find_source(path)
-        self._refuse_linked_source(real, found)
-        return self.content(real, limit)
+        return self.content(self.find_source(path)[0], limit)
 
     def _is_trusted(self, path: str) -> bool:
         trusted = self.trusted_directory
@@ -296,7 +299,7 @@ class Files:
             return False
         return "/.." not in path or os.path.normpath(path).startswith(f"{trusted}/")
 
-    def _refuse_linked_source(self, path: str, found: Any) -> None:
+    def refuse_linked_source(self, path: str, found: Any) -> None:
         """Raises `Failure` for a source that another user may have linked to have it read."""
         if found.st_nlink == 1 or not modes.S_ISREG(found.st_mode) or self._is_trusted(path):
             return
@@ -610,7 +613,7 @@ class Files:
             before = os.fstat(incoming)
             if not modes.S_ISREG(before.st_mode):
                 raise Failure(f"source {source} is not a regular file")
-            self._refuse_linked_source(source, before)
+            self.refuse_linked_source(source, before)
             _copy(incoming, descriptor)
             return before
         finally:

@@ -106,6 +106,7 @@ class TreeComparison:
             if old is None or self.files.readlink(target) != link_target:
                 self.found.append(TreeDifference("link", target, target=link_target))
         elif modes.S_ISREG(kind):
+            self.files.refuse_linked_source(source, wanted)
             mode = _file_mode(self.mode, wanted.st_mode)
             if old is None or not self.files.same(target, old, source):
                 self.found.append(TreeDifference("file", target, source=source, mode=mode, old=old))
