@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from mainstay.converge.contract import Failure
 from mainstay.converge.host.files import Files
 from mainstay.converge.host.state import StateDirectory
 from mainstay.converge.run import list_backups, restore_backup
+from required_parts import need_program
 from scratch import fingerprint, temps_below
 
 
@@ -122,6 +124,17 @@ def test_in_a_sticky_directory_links_of_root_are_followed_and_others_are_not(sce
     # As another user can link it where `fs.protected_hardlinks` is off.
     os.link(sticky / "own", sticky / "chosen", follow_symlinks=False)
     refuse_everywhere(scene, "WORK/sticky/chosen/new: {ensure: absent}", "it has more than one hard link")
+
+
+def test_links_of_root_are_not_followed_where_an_access_list_names_other_writers(scene: Scene) -> None:
+    shared = scene.work / "shared"
+    shared.mkdir()
+    shared.chmod(0o770)
+    (shared / "link").symlink_to(scene.outside)
+    resource = "WORK/shared/link/new: {ensure: absent}"
+    assert scene.apply(f"    - {resource}\n").outcomes == ["stable"]
+    subprocess.run([need_program("setfacl"), "-m", f"u:{USER_ID}:rwx", shared], check=True)
+    refuse_everywhere(scene, resource, f"{shared}/link is a link")
 
 
 @pytest.mark.parametrize("mode", [0o775, 0o757, 0o777])

@@ -152,7 +152,7 @@ class MemoryWalk(Walk):
         super().__init__(user)
         self.top = top
 
-    def root(self) -> Place:
+    def open_root(self) -> Place:
         return Place(self.top, "", self.top, self.user, unsafe=None)
 
     def open(self, place: Place, name: str, *, is_last: bool) -> tuple[Node, Node]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from mainstay.converge.host.parents import OpenDirectory, Place, Walk
+    from mainstay.converge.host.parents import Place, Walk
     from mainstay.converge.host.state import StateDirectory
 
 CHUNK_BYTES = 1024 * 1024
@@ -123,7 +123,7 @@ class Files:
         """Returns the directories as the run sees them."""
         return self._parents
 
-    def _at(self, path: str) -> tuple[OpenDirectory, str]:
+    def _at(self, path: str) -> tuple[Place, str]:
         """Returns the open directory of a path, and the name in it."""
         directory, _, name = path.rpartition("/")
         place = self._kept.get(directory)
@@ -574,7 +574,7 @@ class Files:
         finally:
             os.close(descriptor)
 
-    def _touched(self, path: str, place: OpenDirectory, *, is_new: bool) -> None:
+    def _touched(self, path: str, place: Place, *, is_new: bool) -> None:
         self.altered += 1
         self.touched.append(path)
         if is_new:
@@ -593,7 +593,7 @@ class Files:
         self._temps += 1
         return f"{TEMP_PREFIX}{self.run_id}-{self._temps}"
 
-    def _open_temp(self, temp: str, place: OpenDirectory, path: str) -> int:
+    def _open_temp(self, temp: str, place: Place, path: str) -> int:
         """Errors name the file of the manifest, not the temporary file."""
         try:
             return os.open(temp, TEMP_FLAGS, 0o600, dir_fd=place.handle)
@@ -619,7 +619,7 @@ class Files:
         finally:
             os.close(incoming)
 
-    def _validate(self, validate: Callable[[str], None], place: OpenDirectory, path: str, descriptor: int) -> None:
+    def _validate(self, validate: Callable[[str], None], place: Place, path: str, descriptor: int) -> None:
         if place.unsafe is None and not place.is_shared:
             validate(path)
             return
@@ -634,7 +634,7 @@ class Files:
         except PermissionError:
             raise Failure(cannot_give_away(path)) from None
 
-    def _keep_attributes(self, place: OpenDirectory, name: str, descriptor: int) -> None:
+    def _keep_attributes(self, place: Place, name: str, descriptor: int) -> None:
         """Copies user attributes, security label and access list of a replaced file."""
         try:
             old, target = self._open_for_attributes(place, name)
@@ -674,7 +674,7 @@ class Files:
         finally:
             os.close(descriptor)
 
-    def _open_again(self, temp: str, place: OpenDirectory, written: Any, path: str) -> int:
+    def _open_again(self, temp: str, place: Place, written: Any, path: str) -> int:
         """Opens the temporary file; raises `Failure` if another file has its name now."""
         incoming = os.open(temp, READ_FLAGS, dir_fd=place.handle)
         if not _is_same_file(os.fstat(incoming), written):
@@ -694,7 +694,7 @@ class Files:
         finally:
             os.close(incoming)
 
-    def _open_for_attributes(self, place: OpenDirectory, name: str) -> tuple[int, int | str]:
+    def _open_for_attributes(self, place: Place, name: str) -> tuple[int, int | str]:
         """Returns a descriptor of an entry, and what calls for attributes take: a file may not be readable."""
         try:
             descriptor = os.open(name, READ_FLAGS, dir_fd=place.handle)
@@ -792,7 +792,7 @@ def _without_journal(directory: str) -> None:
     """Without a journal no later run cleans up after a killed run."""
 
 
-def _open_new_directory(name: str, parent: OpenDirectory) -> int:
+def _open_new_directory(name: str, parent: Place) -> int:
     try:
         return os.open(name, DIRECTORY_FLAGS, dir_fd=parent.handle)
     except PermissionError:
@@ -828,7 +828,7 @@ def _copy(incoming: int, descriptor: int) -> None:
         write_all(descriptor, chunk)
 
 
-def _unlink_quietly(name: str, directory: OpenDirectory) -> None:
+def _unlink_quietly(name: str, directory: Place) -> None:
     with suppress(OSError):
         os.unlink(name, dir_fd=directory.handle)
 

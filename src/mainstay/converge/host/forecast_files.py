@@ -17,7 +17,7 @@ from mainstay.converge.host.files import (
     cannot_write_in,
     refuse_hard_links,
 )
-from mainstay.converge.host.parents import Place, Walk
+from mainstay.converge.host.parents import Place, Walk, has_access_list
 from mainstay.foundation.digests import sha256_of_pieces
 
 TYPE_CHECKING = False
@@ -79,6 +79,10 @@ class ForecastFiles(Files):
     def _walker(self) -> Walk:
         return self._forecast_walk if self.entries else super()._walker()
 
+    def forget_directories(self) -> None:
+        super().forget_directories()
+        self._forecast_walk.forget()
+
     # ---- recording changes ----
     def keep_backup(self, path: str, found: Any) -> None:
         """Nothing is replaced, so nothing is kept."""
@@ -128,6 +132,8 @@ class ForecastFiles(Files):
         behind = self.entries.get(key)
         if behind is None and os.statvfs(key).f_flag & os.ST_RDONLY:
             raise Failure(f"no permission to change {path}: its file system is read-only")
+        if modes.S_ISDIR(kind):
+            self.forget_directories()
         if behind is not None and behind is not GONE:
             behind.st_mode, behind.st_uid, behind.st_gid = kind | bits, uid, gid
             return
@@ -152,6 +158,7 @@ class ForecastFiles(Files):
     def set_link_owner(self, path: str, *, uid: int, gid: int) -> None:
         self._refuse_foreign(path, uid, gid)
         entry = self.entries[self._key(path)]
+        self.forget_directories()
         entry.st_uid = entry.st_uid if uid < 0 else uid
         entry.st_gid = entry.st_gid if gid < 0 else gid
 
@@ -192,6 +199,9 @@ class ForecastFiles(Files):
     def _put(self, path: str, entry: ForecastEntry) -> None:
         key = self._key(path)
         self.touched.append(path)
+        if not self._is_free_or_file(key):
+            # A directory or a link may be on the way to a directory that is kept.
+            self.forget_directories()
         # Entries below belong to what was here before.
         emptied = [key]
         while emptied:
@@ -201,6 +211,12 @@ class ForecastFiles(Files):
                 self.entries.pop(below, None)
                 emptied.append(below)
         self._note(key, entry)
+
+    def _is_free_or_file(self, key: str) -> bool:
+        try:
+            return modes.S_ISREG(self.look(key).st_mode)
+        except OSError:
+            return True
 
     def _note(self, key: str, entry: ForecastEntry) -> None:
         self.entries[key] = entry
@@ -354,7 +370,7 @@ class ForecastWalk(Walk):
         super().__init__(files.effective_uid)
         self._files = files
 
-    def root(self) -> Place:
+    def open_root(self) -> Place:
         return Place("/", "", self._files.look("/"), self.user, unsafe=None)
 
     def open(self, place: Place, name: str, *, is_last: bool) -> tuple[str, Any]:
@@ -369,4 +385,5 @@ class ForecastWalk(Walk):
         """A path needs no closing."""
 
     def enter(self, place: Place, path: str, handle: str, status: Any) -> Place:
-        return Place(handle, path, status, self.user, unsafe=place.unsafe)
+        listed = not isinstance(status, ForecastEntry) and has_access_list(status, handle)
+        return Place(handle, path, status, self.user, unsafe=place.unsafe, has_access_list=listed)

@@ -83,13 +83,18 @@ class Place:
 
 # ---- walking ----
 class Walk(ABC):
-    """Follows paths by the parents rule; subclasses provide the entries."""
+    """Follows paths by the parents rule; subclasses provide the entries.
+
+    The directories reached last are kept, because neighbouring files share them.
+    """
 
     def __init__(self, user: int) -> None:
         self.user = user
+        # By path as given; the root by an empty one.
+        self.kept: dict[str, Place] = {}
 
     @abstractmethod
-    def root(self) -> Place:
+    def open_root(self) -> Place:
         """Returns the root directory."""
 
     @abstractmethod
@@ -108,9 +113,39 @@ class Walk(ABC):
     def enter(self, place: Place, path: str, handle: Any, status: Any) -> Place:
         """Returns the directory that was opened in `place`; owns the handle from now on."""
 
+    def forget(self) -> None:
+        """Drops all directories, which closes those that are not in use: they may be replaced or unmounted now."""
+        self.kept.clear()
+
     def reach(self, directory: str) -> Place:
         """Returns the directory at an absolute path; raises `OSError` as the kernel would, or `LinkRefused`."""
-        return self.walk(self.root(), directory, into=True)[0]
+        kept = self.kept.get(directory)
+        if kept is not None:
+            return kept
+        names = []
+        while directory and kept is None:
+            directory, _, name = directory.rpartition("/")
+            names.append(name)
+            kept = self.kept.get(directory)
+        place = kept or self.root()
+        while names:
+            name = names.pop()
+            place, _ = self.walk(place, name, into=True)
+            directory = f"{directory}/{name}"
+            self._keep(directory, place)
+        return place
+
+    def root(self) -> Place:
+        kept = self.kept.get("")
+        if kept is None:
+            kept = self.open_root()
+            self._keep("", kept)
+        return kept
+
+    def _keep(self, directory: str, place: Place) -> None:
+        if len(self.kept) >= MOST_KEPT:
+            del self.kept[next(iter(self.kept))]
+        self.kept[directory] = place
 
     def find(self, path: str, *, trusting: bool = False) -> tuple[Place, str]:
         """Returns the directory and the name of what is at an absolute path after links.
@@ -173,7 +208,7 @@ def _names(path: str) -> list[str]:
 
 # ---- on the host ----
 class OpenDirectory(Place):
-    """A directory of the host, open until the last user of this object lets go of it."""
+    """A directory of the host, open as long as this object is in use."""
 
     __slots__ = ()
 
@@ -182,46 +217,11 @@ class OpenDirectory(Place):
 
 
 class Parents(Walk):
-    """The directories of the host. Those reached last are kept open, because neighbouring files share them."""
+    """The directories of the host, by descriptor."""
 
-    def __init__(self, user: int) -> None:
-        super().__init__(user)
-        # By path as given; the root by an empty one.
-        self.kept: dict[str, OpenDirectory] = {}
-
-    def forget(self) -> None:
-        """Closes all directories that are not in use: they may be replaced or unmounted now."""
-        self.kept.clear()
-
-    def reach(self, directory: str) -> OpenDirectory:
-        kept = self.kept.get(directory)
-        if kept is not None:
-            return kept
-        names = []
-        while directory and kept is None:
-            directory, _, name = directory.rpartition("/")
-            names.append(name)
-            kept = self.kept.get(directory)
-        place: Any = kept or self.root()
-        while names:
-            name = names.pop()
-            place, _ = self.walk(place, name, into=True)
-            directory = f"{directory}/{name}"
-            self._keep(directory, place)
-        return place  # type: ignore[no-any-return]  # every place of this walk is an open directory
-
-    def _keep(self, directory: str, place: OpenDirectory) -> None:
-        if len(self.kept) >= MOST_KEPT:
-            del self.kept[next(iter(self.kept))]
-        self.kept[directory] = place
-
-    def root(self) -> OpenDirectory:
-        kept = self.kept.get("")
-        if kept is None:
-            handle = os.open("/", DIRECTORY_FLAGS)
-            kept = OpenDirectory(handle, "", os.fstat(handle), self.user, unsafe=None)
-            self._keep("", kept)
-        return kept
+    def open_root(self) -> Place:
+        handle = os.open("/", DIRECTORY_FLAGS)
+        return OpenDirectory(handle, "", os.fstat(handle), self.user, unsafe=None)
 
     def open(self, place: Place, name: str, *, is_last: bool) -> tuple[int, Any]:
         try:
@@ -240,14 +240,17 @@ class Parents(Walk):
     def close(self, handle: int) -> None:
         os.close(handle)
 
-    def enter(self, place: Place, path: str, handle: int, status: Any) -> OpenDirectory:
-        has_access_list = bool(status.st_mode & modes.S_IWGRP) and status.st_gid == ROOT and _has_access_list(handle)
-        return OpenDirectory(handle, path, status, self.user, unsafe=place.unsafe, has_access_list=has_access_list)
+    def enter(self, place: Place, path: str, handle: int, status: Any) -> Place:
+        listed = has_access_list(status, f"/proc/self/fd/{handle}")
+        return OpenDirectory(handle, path, status, self.user, unsafe=place.unsafe, has_access_list=listed)
 
 
-def _has_access_list(handle: int) -> bool:
+def has_access_list(status: Any, path: str) -> bool:
+    """Whether an access list may name more writers of a directory than its mode does; asked only where it matters."""
+    if not status.st_mode & modes.S_IWGRP or status.st_gid != ROOT:
+        return False
     try:
-        os.getxattr(f"/proc/self/fd/{handle}", ACCESS_ACL)
+        os.getxattr(path, ACCESS_ACL)
     except OSError as error:
         return error.errno not in (errno.ENODATA, errno.ENOTSUP)
     return True
