@@ -173,11 +173,9 @@ def test_a_token_cannot_create_a_stronger_token(scenario: Scenario) -> None:
     ):
         assert mine.post("/tokens", {"name": "t", **body}, expect=403)["code"] == "escalation"
     made = mine.post("/tokens", {"name": "t", "role": "participant", "scopeId": scenario.consumer_id})
-    # Fields that a change does not define are ignored.
-    changed = mine.patch(
-        f"/tokens/{made['id']}", {"role": "admin", "participantId": scenario.provider_id, "name": "u"}
-    )
-    assert (changed["role"], changed["participantId"]) == ("participant", scenario.consumer_id)
+    for more in ({"role": "admin"}, {"participantId": scenario.provider_id}, {"scopeId": scenario.provider_id}):
+        mine.patch(f"/tokens/{made['id']}", {**more, "name": "u"}, expect=400)
+    assert mine.get(f"/tokens/{made['id']}")["name"] == "t"
     for act in ("patch", "delete"):
         getattr(other, act)(f"/tokens/{made['id']}", expect=404)
     other.post(f"/tokens/{made['id']}/regenerate", expect=404)
@@ -188,14 +186,14 @@ def test_a_token_cannot_create_a_stronger_token(scenario: Scenario) -> None:
 def test_a_change_cannot_move_a_row_to_another_owner(scenario: Scenario) -> None:
     service = scenario.order(scenario.service_type(None, SIMPLE))
     ids = dict.fromkeys(("id", "providerId", "consumerId", "groupId", "agentId", "serviceTypeId"), NOWHERE)
-    changed = scenario.consumer.patch(f"/services/{service['id']}", {**ids, "status": "Started", "name": "x"})
-    assert {name: changed[name] for name in (*ids, "status")} == {name: service[name] for name in (*ids, "status")}
-    agent = scenario.provider.patch(f"/agents/{scenario.agent_id}", {"providerId": NOWHERE, "agentTypeId": NOWHERE})
-    assert agent["providerId"] == scenario.provider_id
-    group = scenario.consumer.patch(
-        f"/service-groups/{scenario.group_id}", {"consumerId": scenario.provider_id, "name": "y"}
-    )
-    assert group["consumerId"] == scenario.consumer_id
+    for name, value in {**ids, "status": "Started"}.items():
+        scenario.consumer.patch(f"/services/{service['id']}", {name: value, "name": "x"}, expect=400)
+    assert scenario.service(service["id"]) == service
+    scenario.provider.patch(f"/agents/{scenario.agent_id}", {"providerId": NOWHERE, "name": "x"}, expect=400)
+    scenario.provider.patch(f"/agents/{scenario.agent_id}", {"agentTypeId": NOWHERE, "name": "x"}, expect=400)
+    moved = {"consumerId": scenario.provider_id, "name": "y"}
+    scenario.consumer.patch(f"/service-groups/{scenario.group_id}", moved, expect=400)
+    assert scenario.consumer.get(f"/service-groups/{scenario.group_id}")["consumerId"] == scenario.consumer_id
     foreign = {"serviceTypeId": service["serviceTypeId"], "name": "x", "groupId": scenario.group_id}
     scenario.stranger.post("/services", {**foreign, "agentId": scenario.agent_id}, expect=403)
     scenario.stranger.post("/service-groups", {"name": "g", "consumerId": scenario.consumer_id}, expect=403)

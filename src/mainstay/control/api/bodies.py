@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from functools import cache
 from typing import TypeVar, get_type_hints
 
 import msgspec
 
-from mainstay.control.domain.faults import PathFault, locate
-from mainstay.control.operations.machinery.bodies import PATTERN_FAULTS, Body
+from mainstay.control.domain.faults import MAX_LISTED, PathFault, locate
+from mainstay.control.operations.machinery.bodies import PATTERN_FAULTS, AgentProtocolBody, Body
 from mainstay.control.operations.machinery.refusals import BadInput, InvalidProperties
+from mainstay.foundation.suggestions import did_you_mean
 
 MAX_DEPTH = 64
 # Possessive, and accepts an unterminated string: a retry from every quote would take quadratic time.
@@ -18,6 +20,9 @@ STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 # The kind of a bracket does not matter for the depth.
 ONE_KIND = bytes.maketrans(b"{}", b"[]")
 NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
+# An escaped half of a surrogate pair without its other half.
+HALF_PAIR = re.compile(rb"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]", re.DOTALL)
+ESCAPED_COLON = b"\\u003"
 WHERE = re.compile(r"^(?P<message>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
 
 JSON_NAMES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
@@ -30,11 +35,29 @@ def decode_json(raw: bytes) -> object:
     if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:
         _refuse_depth(raw)
     try:
-        return msgspec.json.decode(raw)
+        document = msgspec.json.decode(raw)
+    except msgspec.ValidationError:
+        raise BadInput("the body contains a number that is out of range", code="invalid_json") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"the body is not JSON: {error}", code="invalid_json") from None
+        reason = "a string contains half a surrogate pair" if HALF_PAIR.search(raw) else error
+        raise BadInput(f"the body is not JSON: {reason}", code="invalid_json") from None
     except RecursionError:
         raise BadInput("the body is nested too deeply", code="too_deep") from None
+    # A decoded document has one colon less for each duplicate key. An escaped colon would make up for it.
+    if ESCAPED_COLON in raw or raw.count(b":") != msgspec.json.encode(document).count(b":"):
+        _refuse_duplicate_keys(raw)
+    return document
+
+
+def _refuse_duplicate_keys(raw: bytes) -> None:
+    def read_object(members: list[tuple[str, object]]) -> None:
+        seen = set()
+        for name, _ in members:
+            if name in seen:
+                raise BadInput(f"the body contains the key {locate('', name)} twice", code="duplicate_key")
+            seen.add(name)
+
+    json.loads(raw, object_pairs_hook=read_object)
 
 
 def _refuse_depth(raw: bytes) -> None:
@@ -61,6 +84,15 @@ def _fields(body: type[Body]) -> tuple[tuple[str, str, object, bool, bool], ...]
 
 
 def parse_body(raw: bytes, body: type[B]) -> B:
+    return _parse(raw, body, frozenset())[0]
+
+
+def parse_change(raw: bytes, body: type[B], noun: type[msgspec.Struct]) -> tuple[B, dict[str, object]]:
+    """The changes, and the members of the noun that the body repeats but cannot change: see `refuse_other_values`."""
+    return _parse(raw, body, frozenset(noun.__struct_encode_fields__))
+
+
+def _parse(raw: bytes, body: type[B], noun: frozenset[str]) -> tuple[B, dict[str, object]]:
     document = decode_json(raw) if raw.strip() else {}
     if document is None:
         document = {}
@@ -68,8 +100,10 @@ def parse_body(raw: bytes, body: type[B]) -> B:
         raise BadInput("the body must be a JSON object", code="invalid_body")
     faults: list[PathFault] = []
     values: dict[str, object] = {}
+    known = 0
     for wire, name, wanted, required, keeps_null in _fields(body):
         value = document.get(wire)
+        known += value is not None or wire in document
         if value is None and not (keeps_null and wire in document):
             if required:
                 faults.append(PathFault(wire, "required field is missing"))
@@ -78,9 +112,33 @@ def parse_body(raw: bytes, body: type[B]) -> B:
             values[name] = msgspec.convert(value, wanted)
         except msgspec.ValidationError as error:
             faults.append(_fault(wire, error))
+    echoed: dict[str, object] = {}
+    if known < len(document) and not (known and issubclass(body, AgentProtocolBody)):
+        echoed = {name: value for name, value in document.items() if name in noun and name not in _known(body)}
+        faults += _unknown_fields(document, body, noun)
     if faults:
         raise InvalidProperties(faults, code="invalid_body")
-    return body(**values)
+    return body(**values), echoed
+
+
+def _known(body: type[Body]) -> tuple[str, ...]:
+    return body.__struct_encode_fields__
+
+
+def _unknown_fields(document: dict[str, object], body: type[Body], noun: frozenset[str]) -> list[PathFault]:
+    known = _known(body)
+    unknown = [name for name in document if name not in known and name not in noun]
+    # Beyond the faults that are listed a suggestion would only cost time.
+    return [
+        PathFault(locate("", name), f"unknown field{_suggestion(name, known) if index < MAX_LISTED else ''}")
+        for index, name in enumerate(unknown)
+    ]
+
+
+def _suggestion(name: str, known: tuple[str, ...]) -> str:
+    if not known:
+        return "; this request takes no fields"
+    return did_you_mean(name, known) or f"; known fields: {', '.join(known)}"
 
 
 def _fault(wire: str, error: msgspec.ValidationError) -> PathFault:

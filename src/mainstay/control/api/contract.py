@@ -10,15 +10,16 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from mainstay.control.access import Caller
-from mainstay.control.api.bodies import parse_body
+from mainstay.control.api.bodies import parse_body, parse_change
 from mainstay.control.api.limits import Limits
 from mainstay.control.api.long_poll import LongPollSlots, wait_until_found
 from mainstay.control.api.prometheus import ServerMetrics
-from mainstay.control.operations.machinery.bodies import Body
+from mainstay.control.operations.machinery.bodies import Body, NoFields, refuse_other_values
 from mainstay.control.operations.machinery.caller_session import CallerSession
 from mainstay.control.operations.machinery.refusals import BadInput
 from mainstay.control.operations.machinery.unit_of_work import OperationTools, UnitOfWork
 from mainstay.control.store.engine.contract import Store, Unavailable
+from mainstay.control.store.engine.records import Record
 from mainstay.foundation.numbers import parse_count
 
 if TYPE_CHECKING:
@@ -88,6 +89,16 @@ class Call:
 
     def read(self, body: type[B]) -> B:
         return parse_body(self.raw_body, body)
+
+    def read_change(self, body: type[B], before: Record) -> B:
+        """The body of a PATCH. It may repeat members that it cannot change, if they equal those of `before`."""
+        wanted, echoed = parse_change(self.raw_body, body, type(before))
+        refuse_other_values(echoed, before)
+        return wanted
+
+    def refuse_body(self) -> None:
+        """For an endpoint without fields."""
+        self.read(NoFields)
 
     def flag(self, name: str) -> bool:
         return any(key == name and value in ("true", "1") for key, value in self.query)

@@ -104,7 +104,7 @@ def change_endpoint(
     async def act(call: Call) -> Answer:
         async with call.transaction() as work:
             before = await work.find(table, call.path["id"], action, lock=True)
-            return Answer(await change(work, before, call.read(body)))
+            return Answer(await change(work, before, call.read_change(body, before)))
 
     return Endpoint(
         method="PATCH",

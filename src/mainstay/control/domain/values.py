@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from collections.abc import Hashable
 
 # The shape is defined by users, so this is the only plain dictionary that the domain accepts.
@@ -14,6 +15,10 @@ Properties = dict[str, object]
 MAX_DEPTH = 64
 # A larger float is not an exact integer.
 EXACT_FLOAT = 2**53
+# Every client reads integers up to this one exactly.
+MAX_INTEGER = 2**53 - 1
+# Clients read a larger number as infinity.
+MAX_NUMBER = int(sys.float_info.max)
 # Python refuses to print integers of thousands of digits.
 MAX_SHOWN_BITS = 256
 MAX_SHOWN_TEXT = 200
@@ -28,6 +33,7 @@ JSON_TYPES: dict[type, str] = {
     type(None): "null",
 }
 _UNKNOWN = object()
+TOO_LARGE = "a number that is too large"
 _LEVELS = range(MAX_DEPTH)
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 
@@ -58,11 +64,29 @@ def is_uuid(value: str) -> bool:
 
 
 def is_integer(value: object) -> bool:
-    return type(value) is int or (type(value) is float and value.is_integer())
+    kind = type(value)
+    if kind is int or (kind is float and value.is_integer()):  # type: ignore[attr-defined]
+        return -MAX_INTEGER <= value <= MAX_INTEGER  # type: ignore[operator]
+    return False
 
 
 def is_number(value: object) -> bool:
-    return type(value) is int or (type(value) is float and math.isfinite(value))
+    kind = type(value)
+    if kind is int:
+        return -MAX_NUMBER <= value <= MAX_NUMBER  # type: ignore[operator]
+    return kind is float and math.isfinite(value)  # type: ignore[arg-type]
+
+
+def integer_problem(value: object) -> str:
+    """Why a value is not an integer, worded for a type fault."""
+    if is_number(value) and value == int(value):  # type: ignore[call-overload]
+        return "a number outside ±(2^53 - 1)"
+    return number_problem(value)
+
+
+def number_problem(value: object) -> str:
+    """Why a value is not a number, worded for a type fault."""
+    return TOO_LARGE if type(value) is int else type_name(value)
 
 
 def whole(value: float) -> int | float:
@@ -90,6 +114,9 @@ def json_problem(value: object) -> str | None:
             elif kind is float:
                 if not math.isfinite(item):  # type: ignore[arg-type]
                     return type_name(item)
+            elif kind is int:
+                if not -MAX_NUMBER <= item <= MAX_NUMBER:  # type: ignore[operator]
+                    return TOO_LARGE
             elif kind not in JSON_TYPES:
                 return type_name(item)
         if not below:

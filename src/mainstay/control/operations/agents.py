@@ -15,7 +15,7 @@ from mainstay.control.domain.properties.contract import Operation, PropertyTarge
 from mainstay.control.domain.serving import ADMIN_TAG_PREFIX, admin_tags
 from mainstay.control.operations import tokens
 from mainstay.control.operations.machinery import secret_sealing
-from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, Id, Name, Tag
+from mainstay.control.operations.machinery.bodies import NO_ZERO, AgentProtocolBody, Body, Id, Name, Tag
 from mainstay.control.operations.machinery.property_decisions import accept_properties
 from mainstay.control.operations.machinery.refusals import BadInput, InUse, InvalidProperties, NotPermitted
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
@@ -56,7 +56,7 @@ class AgentChange(Body, frozen=True, kw_only=True):
     service_pool_set_id: Id | msgspec.UnsetType | None = msgspec.UNSET
 
 
-class OwnStatus(Body, frozen=True, kw_only=True):
+class OwnStatus(AgentProtocolBody, frozen=True, kw_only=True):
     status: Literal["New", "Connected", "Disconnected", "Error", "Disabled"]
 
 

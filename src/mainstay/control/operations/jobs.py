@@ -25,7 +25,7 @@ from mainstay.control.domain.refusals import NotPending, TerminalState
 from mainstay.control.domain.service_types import ServiceTypeDefinition
 from mainstay.control.domain.values import Properties
 from mainstay.control.operations.machinery import pool_allocation, runs, secret_sealing
-from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, ShortText, Text
+from mainstay.control.operations.machinery.bodies import NO_ZERO, AgentProtocolBody, ShortText, Text
 from mainstay.control.operations.machinery.bounds import MAX_INSTANCE_DATA_BYTES, refuse_large
 from mainstay.control.operations.machinery.consumer_view import consumer_report, sees_host
 from mainstay.control.operations.machinery.property_decisions import accept_properties
@@ -53,7 +53,7 @@ LeaseToken = Annotated[str, msgspec.Meta(max_length=200, pattern=NO_ZERO)]
 Short = Annotated[str, msgspec.Meta(max_length=2000, pattern=NO_ZERO)]
 
 
-class Claim(Body, frozen=True, kw_only=True):
+class Claim(AgentProtocolBody, frozen=True, kw_only=True):
     # None holds the job without a lease, until its action's timeout.
     lease_seconds: Annotated[int, msgspec.Meta(ge=10, le=600)] | None = None
     claim_id: Annotated[str, msgspec.Meta(min_length=8, max_length=200, pattern=NO_ZERO)] | None = None
@@ -64,17 +64,17 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     text: Short | None = None
 
 
-class Renewal(Body, frozen=True, kw_only=True):
+class Renewal(AgentProtocolBody, frozen=True, kw_only=True):
     lease_token: LeaseToken
     lease_seconds: Annotated[int, msgspec.Meta(ge=10, le=600)] | None = None
     progress: Progress | None = None
 
 
-class Release(Body, frozen=True, kw_only=True):
+class Release(AgentProtocolBody, frozen=True, kw_only=True):
     lease_token: LeaseToken | None = None
 
 
-class Completion(Body, frozen=True, kw_only=True):
+class Completion(AgentProtocolBody, frozen=True, kw_only=True):
     properties: dict[str, object] = {}
     agent_instance_id: ShortText | None = None
     agent_instance_data: object = None
@@ -82,7 +82,7 @@ class Completion(Body, frozen=True, kw_only=True):
     lease_token: LeaseToken | None = None
 
 
-class FailureReport(Body, frozen=True, kw_only=True):
+class FailureReport(AgentProtocolBody, frozen=True, kw_only=True):
     error_message: Text = ""
     report: object = None
     lease_token: LeaseToken | None = None

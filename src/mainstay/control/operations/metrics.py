@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from mainstay.control.operations.machinery.bodies import Body, Id, Name, ShortText
+from mainstay.control.operations.machinery.bodies import AgentProtocolBody, Body, Id, Name, ShortText
 from mainstay.control.operations.machinery.refusals import BadInput, NotPermitted
 from mainstay.control.operations.machinery.removal import refuse_if_needed
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
@@ -44,7 +44,7 @@ class MetricTypeChange(Body, frozen=True, kw_only=True):
     name: Name | None = None
 
 
-class NewMetricEntry(Body, frozen=True, kw_only=True):
+class NewMetricEntry(AgentProtocolBody, frozen=True, kw_only=True):
     resource_id: ShortText
     type_name: ShortText
     value: float

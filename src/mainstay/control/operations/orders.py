@@ -5,14 +5,15 @@ carries it out if the plan still holds. An order is data: endpoints parse reques
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 import msgspec
 
 from mainstay.control.operations import plans, services
 from mainstay.control.operations.jobs import force_delete
+from mainstay.control.operations.machinery.bodies import refuse_other_values
 from mainstay.control.operations.machinery.caller_session import CallerSession
 from mainstay.control.operations.machinery.consumer_view import consumer_forecast, first_line, sees_host
 from mainstay.control.operations.machinery.forecast import Forecast, OrderOutcome, forecast_outcome
@@ -41,6 +42,8 @@ class CreateOrder:
 class ChangeOrder:
     service_id: str
     wanted: ServiceChange
+    # Members that a change cannot write, as the caller has read them; they must be unchanged.
+    echoed: Mapping[str, object] = field(default_factory=dict)
     # The version that the caller has read; None: any version.
     if_version: int | None = None
     # Why the body is invalid; raised once the service is found, so that a stranger receives "not found".
@@ -146,6 +149,8 @@ async def _carry_out(work: UnitOfWork, order: Order) -> OrderOutcome:
     if order.body_fault is not None:
         raise order.body_fault
     if isinstance(order, ChangeOrder):
+        if order.echoed:
+            refuse_other_values(order.echoed, await show_service(work, service))
         return OrderOutcome(service, "update", await services.change(work, service, order.wanted, order.if_version))
     action = RequestedAction(order.action, order.wanted.properties, order.if_version)
     return OrderOutcome(service, order.action, await services.act(work, service, action))

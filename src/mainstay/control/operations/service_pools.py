@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from mainstay.control.access import Role
-from mainstay.control.domain.values import is_integer, is_number, type_name
+from mainstay.control.domain.values import integer_problem, is_integer, is_number, json_problem, number_problem
 from mainstay.control.operations.machinery import pool_allocation
 from mainstay.control.operations.machinery.bodies import Body, Id, Name, Tag
 from mainstay.control.operations.machinery.bounds import MAX_VALUE_BYTES, refuse_large
@@ -162,9 +162,8 @@ async def create_value(work: UnitOfWork, wanted: NewPoolValue) -> ServicePoolVal
         raise BadInput("a subnet pool generates its values; values can be added only to a list pool")
     refuse_large("value", wanted.value, MAX_VALUE_BYTES)
     if not _fits(pool.property_type, wanted.value):
-        raise BadInput(
-            f"pool {pool.type} contains values of type {pool.property_type}, got {type_name(wanted.value)}"
-        )
+        found = integer_problem(wanted.value) if pool.property_type == "integer" else number_problem(wanted.value)
+        raise BadInput(f"pool {pool.type} contains values of type {pool.property_type}, got {found}")
     value = ServicePoolValue(
         id=new_id(),
         created_at=work.now,
@@ -184,7 +183,7 @@ def _fits(kind: PoolPropertyType, value: object) -> bool:
         return isinstance(value, bool)
     if kind == "integer":
         return is_integer(value)
-    return kind == "json" or is_number(value)
+    return json_problem(value) is None if kind == "json" else is_number(value)
 
 
 async def change_value(work: UnitOfWork, before: ServicePoolValue, wanted: PoolValueChange) -> ServicePoolValue:

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from mainstay.control.operations.events import shown_to
-from mainstay.control.operations.machinery.bodies import Body, ShortText
+from mainstay.control.operations.machinery.bodies import AgentProtocolBody, ShortText
 from mainstay.control.operations.machinery.refusals import Conflict
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store import subscriptions as store
@@ -18,7 +18,7 @@ from mainstay.control.store.events import EventRow
 Sequence = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 
 
-class LeaseRequest(Body, frozen=True, kw_only=True):
+class LeaseRequest(AgentProtocolBody, frozen=True, kw_only=True):
     subscriber_id: ShortText
     instance_id: ShortText
     # Values out of range are clamped.
@@ -26,7 +26,7 @@ class LeaseRequest(Body, frozen=True, kw_only=True):
     limit: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)] = 100
 
 
-class Acknowledgement(Body, frozen=True, kw_only=True):
+class Acknowledgement(AgentProtocolBody, frozen=True, kw_only=True):
     subscriber_id: ShortText
     instance_id: ShortText
     last_event_sequence_processed: Sequence

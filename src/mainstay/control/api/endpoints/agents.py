@@ -25,6 +25,7 @@ async def _set_my_status(call: Call) -> Answer:
 async def _create_enrolment_code(call: Call) -> Answer:
     async with call.transaction() as work:
         agent = await work.find(AGENTS, call.path["id"], "write", lock=True)
+        call.refuse_body()
         return Answer(await agents.create_enrolment_code(work, agent))
 
 
@@ -65,7 +66,7 @@ ENDPOINTS = (
         summary="Create a code that enrolls one program as this agent, once, within 15 minutes",
         status=201,
         answer=EnrolmentCode,
-        refusals=(404,),
+        refusals=(400, 404),
     ),
     Endpoint(
         method="POST",

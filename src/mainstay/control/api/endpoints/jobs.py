@@ -98,6 +98,7 @@ async def _fail(call: Call) -> Answer:
 async def _cancel(call: Call) -> Answer:
     async with call.transaction() as work:
         job = await work.find(JOBS, call.path["id"], "cancel")
+        call.refuse_body()
         await jobs.cancel(work, job)
     return Answer()
 
@@ -177,7 +178,7 @@ ENDPOINTS = (
             summary=summary,
             status=204,
             body=body,
-            refusals=(404, 409),
+            refusals=(400, 404, 409),
         )
         for name, act, access, summary, body in (
             ("release", _release, WORK, "Release a job, so that it is pending again", Release),

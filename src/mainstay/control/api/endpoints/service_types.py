@@ -23,7 +23,7 @@ BOOLEAN = {"type": "boolean"}
 async def _change(call: Call) -> Answer:
     async with call.transaction() as work:
         before = await work.find(SERVICE_TYPES, call.path["id"], "write", lock=True)
-        wanted = call.read(ServiceTypeChange)
+        wanted = call.read_change(ServiceTypeChange, before)
         return Answer(
             await service_types.change(work, before, wanted, force=call.flag("force"), dry_run=call.flag("dryRun"))
         )

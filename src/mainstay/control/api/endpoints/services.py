@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TypeVar
 
 import msgspec
 
-from mainstay.control.api.bodies import decode_json
+from mainstay.control.api.bodies import decode_json, parse_change
 from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
 from mainstay.control.operations import orders, services
 from mainstay.control.operations.machinery.forecast import Forecast
@@ -32,7 +31,6 @@ LIVING = QueryParameter("living", "Only services that are not in a terminal stat
 MAX_CONDITIONS = 100
 MAX_KEY = 255
 MAX_PLAN_WAIT_SECONDS = 60
-B = TypeVar("B", ServiceChange, ActionRequest)
 
 
 def _if_version(call: Call) -> int | None:
@@ -70,13 +68,24 @@ async def _create(call: Call) -> Answer:
 
 
 async def _change(call: Call) -> Answer:
-    wanted, fault = _read_or_fault(call, ServiceChange)
-    order = ChangeOrder(service_id=call.path["id"], wanted=wanted, if_version=_if_version(call), body_fault=fault)
+    echoed: dict[str, object] = {}
+    fault = None
+    try:
+        wanted, echoed = parse_change(call.raw_body, ServiceChange, ServiceView)
+    except OperationRefused as found:
+        wanted, fault = ServiceChange(), found
+    order = ChangeOrder(
+        service_id=call.path["id"], wanted=wanted, echoed=echoed, if_version=_if_version(call), body_fault=fault
+    )
     return await _place(call, order, wanted.plan_digest)
 
 
 async def _act(call: Call) -> Answer:
-    wanted, fault = _read_or_fault(call, ActionRequest)
+    fault = None
+    try:
+        wanted = call.read(ActionRequest)
+    except OperationRefused as found:
+        wanted, fault = ActionRequest(), found
     order = ActionOrder(
         service_id=call.path["id"],
         action=call.path["action"],
@@ -100,14 +109,6 @@ def _idempotency_key(call: Call) -> str | None:
     if key is not None and not 1 <= len(key) <= MAX_KEY:
         raise BadInput(f"Idempotency-Key must have 1 to {MAX_KEY} characters")
     return key
-
-
-def _read_or_fault(call: Call, body: type[B]) -> tuple[B, OperationRefused | None]:
-    """Returns the fault of an invalid body. The order raises it only after it has found the service for the caller."""
-    try:
-        return call.read(body), None
-    except OperationRefused as fault:
-        return body(), fault
 
 
 async def _place(call: Call, order: Order, plan_digest: str | None) -> Answer:

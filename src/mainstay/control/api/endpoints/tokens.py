@@ -13,6 +13,7 @@ PATH = "/api/v1/tokens"
 async def _regenerate(call: Call) -> Answer:
     async with call.transaction() as work:
         before = await work.find(TOKENS, call.path["id"], "write", lock=True)
+        call.refuse_body()
         return Answer(await tokens.regenerate(work, before))
 
 
@@ -42,6 +43,6 @@ ENDPOINTS = (
         access=("token", "write"),
         summary="Give a token a new value; the old value becomes invalid",
         answer=TokenWithValue,
-        refusals=(404,),
+        refusals=(400, 404),
     ),
 )

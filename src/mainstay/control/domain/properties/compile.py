@@ -25,11 +25,13 @@ from mainstay.control.domain.properties.declaration import PropertyDeclaration
 from mainstay.control.domain.properties.evaluation import Evaluation, SecretSlot, ValueSource
 from mainstay.control.domain.values import (
     Properties,
+    integer_problem,
     is_integer,
     is_number,
     is_text,
     is_uuid,
     json_problem,
+    number_problem,
     type_name,
     whole,
 )
@@ -193,15 +195,20 @@ _SCALARS: dict[PropertyType, Callable[[object], bool]] = {
     PropertyType.NUMBER: is_number,
     PropertyType.BOOLEAN: lambda value: type(value) is bool,
 }
+_PROBLEMS: dict[PropertyType, Callable[[object], str]] = {
+    PropertyType.INTEGER: integer_problem,
+    PropertyType.NUMBER: number_problem,
+}
 
 
 def _scalars(kind: PropertyType, path: str, checks: tuple[Check, ...]) -> Admit:
     has_type = _SCALARS[kind]
     is_whole = kind is PropertyType.INTEGER
+    problem = _PROBLEMS.get(kind, type_name)
 
     def admit(value: object, evaluation: Evaluation, outer: str) -> object:
         if not has_type(value):
-            return _refuse_type(value, evaluation, outer + path, kind)
+            return evaluation.refuse(outer + path, f"expected {kind}, got {problem(value)}")
         if is_whole:
             value = whole(value)  # type: ignore[arg-type]
         elif is_vault_reference(value):

@@ -6,10 +6,12 @@ read as vault references is left out as well: it would be repeated at every text
 
 from __future__ import annotations
 
+from typing import Any
+
 from mainstay.control.domain.properties.contract import Actor, PropertyType
 from mainstay.control.domain.properties.declaration import NamedProperties, PropertyDeclaration
 from mainstay.control.domain.properties.schema import PropertySchema
-from mainstay.control.domain.values import Properties
+from mainstay.control.domain.values import MAX_INTEGER, Properties
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 UUID_PATTERN = "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
@@ -71,7 +73,18 @@ def _value(declared: PropertyDeclaration) -> Properties:
         exported |= _object(declared.members)
     if declared.items is not None:
         exported["items"] = _value(declared.items)
-    return exported | declared.keywords
+    exported |= declared.keywords
+    # An enumeration is narrower than any range.
+    if kind is PropertyType.INTEGER and "enum" not in exported:
+        exported |= _integer_range(exported)
+    return exported
+
+
+def _integer_range(exported: Properties) -> Properties:
+    """The narrower of the validators' range and that of all integers."""
+    least: Any = exported.get("minimum", -MAX_INTEGER)
+    most: Any = exported.get("maximum", MAX_INTEGER)
+    return {"minimum": max(least, -MAX_INTEGER), "maximum": min(most, MAX_INTEGER)}
 
 
 def _or_null(exported: Properties) -> Properties:

@@ -1,12 +1,18 @@
-"""The bounded types of request bodies: names, ids and free texts."""
+"""The types of request bodies: strict and lenient ones, and bounded names, ids and free texts."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated
 
 import msgspec
 
+from mainstay.control.domain.faults import PathFault
 from mainstay.control.domain.names import NOT_PLAIN, PLAIN_NAME
+from mainstay.control.domain.values import equal
+from mainstay.control.operations.machinery.refusals import InvalidProperties
+from mainstay.control.store.engine.records import wire_names
 
 # PostgreSQL cannot store a zero byte in a text.
 NO_ZERO = "^[^\\u0000]*$"
@@ -28,4 +34,39 @@ PATTERN_FAULTS = {NO_ZERO: "must not hold a zero byte", PLAIN_NAME: NOT_PLAIN}
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A request body. A null field counts as not given, unless its type allows null and its default is UNSET."""
+    """A request body. A null field counts as not given, unless its type allows null and its default is UNSET.
+    An unknown field is refused."""
+
+
+class AgentProtocolBody(Body, frozen=True, kw_only=True):
+    """A body of the agent protocol. Unknown fields beside known ones are ignored: agents of this API family may send
+    more fields than the contract has."""
+
+
+class NoFields(Body, frozen=True, kw_only=True):
+    """The body of an endpoint without fields."""
+
+
+def refuse_other_values(echoed: Mapping[str, object], stored: msgspec.Struct) -> None:
+    """Refuses members of a noun that a PATCH repeats but cannot change, unless they equal the stored ones."""
+    names = wire_names(type(stored))
+    faults = [
+        PathFault(name, "cannot be changed; leave it out")
+        for name, value in echoed.items()
+        if not _is_same(value, getattr(stored, names[name]))
+    ]
+    if faults:
+        raise InvalidProperties(faults, code="invalid_body")
+
+
+def _is_same(given: object, stored: object) -> bool:
+    if given is None:
+        # In a body null means not given.
+        return True
+    if isinstance(stored, datetime):
+        # Clients print the same time in different forms.
+        try:
+            return msgspec.convert(given, datetime) == stored
+        except msgspec.ValidationError:
+            return False
+    return equal(given, msgspec.to_builtins(stored))
