@@ -24,7 +24,8 @@ from invariants import violations
 from scenario import Scenario
 
 SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
-KEY = {"VAULT_ENCRYPTION_KEY": "12" * 32}
+# Without a rate limit, which the load would exceed.
+KEY = {"VAULT_ENCRYPTION_KEY": "12" * 32, "MAINSTAY_RATE_LIMIT": "0"}
 SCHEMA = {
     "ip": {"type": "string", "generator": {"type": "pool", "config": {"poolType": "ip"}}},
     "key": {"type": "string", "secret": {"type": "persistent"}},

@@ -19,7 +19,7 @@ from control_plane import Client, Server, running
 from invariants import violations
 from scenario import Scenario, unique
 
-ENVIRONMENT = {"VAULT_ENCRYPTION_KEY": "34" * 32, "MAINSTAY_LOG_LEVEL": "error"}
+ENVIRONMENT = {"VAULT_ENCRYPTION_KEY": "34" * 32, "MAINSTAY_LOG_LEVEL": "error", "MAINSTAY_RATE_LIMIT": "0"}
 THREADS = 16
 ORDERS = 1000
 ADDRESSES = 256

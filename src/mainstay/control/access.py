@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 
@@ -24,9 +25,18 @@ class Caller:
     token_id: str
     participant_id: str | None = None
     agent_id: str | None = None
+    # May only read.
+    read_only: bool = False
+    # When the token expires; None: never.
+    expires_at: datetime | None = None
+    # Identifies the value of the token, which a regeneration changes.
+    token_hash: str = ""
 
     def id_of(self, whose: str) -> str | None:
         return self.participant_id if whose == "participant" else self.agent_id
+
+
+_OWNER_NAMES = {"provider_id": "provider", "consumer_id": "consumer", "agent_id": "agent"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +55,11 @@ class Relation:
             return self.by_tables or "all"
         offered = [] if self.offered is None else [f"{self.offered} and provider may serve own participant"]
         return " or ".join([*(f"{column} = own {whose}" for column, whose in self.owners), *offered])
+
+    @property
+    def owner_names(self) -> str:
+        """The parties that the relation grants access, for messages."""
+        return " or ".join(_OWNER_NAMES.get(column, "owner") for column, _ in self.owners)
 
     def holds(self, caller: Caller, row: object) -> bool:
         """Without `offered`."""
@@ -129,11 +144,20 @@ ACCESS: Mapping[tuple[str, str], Mapping[Role, Relation]] = {
 }
 
 
+def with_article(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeio' else 'a'} {noun.replace('_', ' ')}"
+
+
 class RoleRefused(Exception):
     """The access table does not allow the action for the caller's role on any row."""
 
     def __init__(self, role: Role, action: str, noun: str) -> None:
-        super().__init__(f"a token of role {role} may not {action} a {noun.replace('_', ' ')}")
+        super().__init__(f"a token of role {role} may not {action} {with_article(noun)}")
+
+
+def reading_relation(caller: Caller, noun: str) -> Relation | None:
+    """None: the role may read no row of the noun."""
+    return ACCESS.get((noun, "read"), {}).get(caller.role)
 
 
 def relation_of(caller: Caller, noun: str, action: str) -> Relation:

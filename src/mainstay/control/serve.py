@@ -24,7 +24,8 @@ from mainstay.control.api.application import make_application
 from mainstay.control.api.certificates import ReloadingCertificate, load_certificate
 from mainstay.control.api.connections import bounded_protocol
 from mainstay.control.api.contract import Dependencies, Readiness
-from mainstay.control.api.limits import Limits
+from mainstay.control.api.limits import FailedAttempts
+from mainstay.control.api.open_connections import watch
 from mainstay.control.api.prometheus import ServerMetrics
 from mainstay.control.background import all_tasks, run_task
 from mainstay.control.operations.machinery.definitions import Definitions
@@ -42,8 +43,6 @@ from mainstay.foundation.private_files import write_private_file
 KEEP_ALIVE_SECONDS = 75
 BACKLOG = 4096
 SHUTDOWN_SECONDS = 20
-ENROLMENTS_PER_SECOND = 0.2
-ENROLMENT_BURST = 10
 
 log = structlog.get_logger("mainstay.server")
 
@@ -180,7 +179,7 @@ async def _run_servers(
             tools,
             now,
             ServerMetrics(),
-            Limits(ENROLMENTS_PER_SECOND, ENROLMENT_BURST),
+            FailedAttempts(),
             Readiness(),
         )
         applications = [make_application(dependencies)]
@@ -193,6 +192,7 @@ async def _run_servers(
         _print_address(settings, servers[0], token)
         _stop_on_signals(servers, dependencies.readiness)
         tasks = [asyncio.create_task(run_task(task, store, tools, now)) for task in all_tasks()]
+        tasks.append(asyncio.create_task(watch(dependencies.open_connections, store, now)))
         if certificate is not None:
             tasks.append(asyncio.create_task(certificate.watch()))
         try:
@@ -254,6 +254,8 @@ class Server(uvicorn.Server):
                 backlog=BACKLOG,
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+                proxy_headers=bool(settings.trusted_proxies),
+                forwarded_allow_ips=settings.trusted_proxies,
             )
         )
         self.config.load()

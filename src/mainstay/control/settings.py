@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import tomllib
 from collections.abc import Mapping
@@ -65,8 +66,18 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     rate_limit: Annotated[
         int,
         Meta(ge=0),
-        Meta(description="requests per second of one token, with bursts of ten times as many; 0 for no limit"),
-    ] = 0
+        Meta(
+            description="requests per second of one agent, or of one participant with all its tokens,"
+            " with bursts of four times as many; 0 for no limit; admins are not limited"
+        ),
+    ] = 50
+    trusted_proxies: Annotated[
+        str,
+        Meta(
+            description="addresses and networks (10.0.0.0/8) of proxies whose X-Forwarded-For and X-Forwarded-Proto"
+            " headers count, separated by commas; empty for none"
+        ),
+    ] = ""
     tls_certificate: Annotated[
         str, Meta(description="certificate file, reloaded when it changes; empty for HTTP without TLS")
     ] = ""
@@ -104,7 +115,20 @@ def load_settings(
         if flags.get(name) is not None:
             given[name] = (flags[name], _flag_of(name))
     kinds = get_type_hints(ServerSettings, include_extras=True)
-    return ServerSettings(**{name: _checked(name, value, origin, kinds) for name, (value, origin) in given.items()})
+    settings = ServerSettings(
+        **{name: _checked(name, value, origin, kinds) for name, (value, origin) in given.items()}
+    )
+    if settings.trusted_proxies:
+        _check_networks(settings.trusted_proxies, given["trusted_proxies"][1])
+    return settings
+
+
+def _check_networks(text: str, origin: str) -> None:
+    for each in text.split(","):
+        try:
+            ipaddress.ip_network(each.strip())
+        except ValueError as error:
+            raise BadSettings(f"{origin}: must be addresses and networks separated by commas: {error}") from None
 
 
 def _checked(name: str, value: object, origin: str, kinds: Mapping[str, Any]) -> Any:

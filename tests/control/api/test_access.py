@@ -8,7 +8,7 @@ import pytest
 
 import seed_text
 from control_plane import Client, Server
-from mainstay.control.access import ACCESS, Role
+from mainstay.control.access import ACCESS, Relation, Role
 from mainstay.control.api.contract import Endpoint
 from mainstay.control.api.endpoints import all_endpoints
 from sample_rows import SampleRows
@@ -68,9 +68,16 @@ def expected(endpoint: Endpoint, caller: str) -> str:
     noun = endpoint.path.split("/")[3]
     if relation.everything or "{id}" not in endpoint.path:
         return "allowed"
+    if holds(relation, noun, caller):
+        return "allowed"
+    # A row that the caller may read is refused; any other is hidden.
+    readable = ACCESS.get((endpoint.access[0], "read"), {}).get(ROLES[caller])
+    return "refused" if readable is not None and holds(readable, noun, caller) else "hidden"
+
+
+def holds(relation: Relation, noun: str, caller: str) -> bool:
     own = OWN.get(caller, {})
-    owned = any(noun in own.get(column, set()) for column, _ in relation.owners)
-    return "allowed" if owned else "hidden"
+    return relation.everything or any(noun in own.get(column, set()) for column, _ in relation.owners)
 
 
 @pytest.mark.parametrize("endpoint", GUARDED, ids=named)

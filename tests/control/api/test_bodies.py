@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
+import msgspec
 import pytest
 
 import seed_text
 from control_plane import Client, Server
 from mainstay.control.api.contract import Endpoint
 from mainstay.control.api.endpoints import all_endpoints
-from mainstay.control.operations.machinery.bodies import AgentProtocolBody
+from mainstay.control.operations.machinery.bodies import PATTERN_FAULTS, AgentProtocolBody
 from sample_rows import SampleRows
 from scenario import Scenario, unique
 
@@ -187,3 +188,16 @@ def test_a_body_that_is_not_json_is_refused_with_its_reason(embedded: Server, ra
     reply = embedded.admin.call("POST", "/api/v1/participants", raw=raw, expect=400)
     assert reply.body["code"] == "invalid_json"
     assert text in reply.body["error"]
+
+
+def patterns(kind: Any) -> set[str]:
+    """The patterns in an annotation, at any depth."""
+    found = {each.pattern for each in getattr(kind, "__metadata__", ()) if getattr(each, "pattern", None)}
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return found.union(*(patterns(each) for each in get_type_hints(kind, include_extras=True).values()))
+    return found.union(*(patterns(each) for each in get_args(kind)))
+
+
+@pytest.mark.parametrize("endpoint", [each for each in WRITES if each.body is not None], ids=named)
+def test_every_pattern_of_a_body_has_a_message(endpoint: Endpoint) -> None:
+    assert patterns(endpoint.body) <= set(PATTERN_FAULTS)

@@ -141,6 +141,25 @@ def test_headers_that_are_too_large_are_refused(hasty: Server) -> None:
         assert answer[:12] in (b"HTTP/1.1 431", b"")
 
 
+@pytest.mark.parametrize("ending", [b"", b"\r\n\r\n"], ids=["unfinished", "complete"])
+@pytest.mark.parametrize("head", [b"X-Long: " + b"a" * 70_000, b"X-Many: 1\r\n" * 6400], ids=["long", "many"])
+def test_headers_of_70_kilobytes_are_refused_at_once(embedded: Server, head: bytes, ending: bytes) -> None:
+    with connect(embedded) as greedy:
+        started = time.monotonic()
+        greedy.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + head + ending)
+        answer = read_until_closed(greedy)
+    assert answer.startswith(b"HTTP/1.1 431 ")
+    assert code(answer) == "head_too_large"
+    assert time.monotonic() - started < 5
+
+
+def test_headers_within_the_limit_are_read_in_any_pieces(embedded: Server) -> None:
+    request = b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: " + b"a" * 60_000 + b"\r\n\r\n"
+    with connect(embedded) as client:
+        client.sendall(request * 3 + b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert read_until_closed(client).count(b"HTTP/1.1 200 ") == 4
+
+
 def test_trailers_after_a_body_are_not_headers(hasty: Server) -> None:
     with connect(hasty) as client:
         client.sendall(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 from jsonschema import Draft202012Validator
 
-from control_plane import PROGRAM, Client, Server, running
+from control_plane import PROGRAM, Client, Reply, Server, running
 from mainstay.control.access import ACCESS, Role
 from mainstay.control.api.endpoints import all_endpoints
 from scenario import Scenario
@@ -196,13 +197,71 @@ def test_settings_come_from_flags_the_environment_and_a_file(tmp_path: Path) -> 
     assert (tmp_path / "e" / "mainstay.db").exists()
 
 
-def test_a_rate_limited_response_has_retry_after(tmp_path: Path) -> None:
-    with running(tmp_path / "data", environment={"MAINSTAY_RATE_LIMIT": "2"}) as server:
-        replies = [server.admin.call("GET", "/api/v1/participants") for _ in range(30)]
-        refused = [reply for reply in replies if reply.status == 429]
-        assert refused
-        assert refused[0].headers["retry-after"] == "1"
-        assert refused[0].body["code"] == "rate_limited"
+@pytest.fixture(scope="module")
+def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that admits two requests per second and a burst of eight."""
+    with running(tmp_path_factory.mktemp("limited") / "data", environment={"MAINSTAY_RATE_LIMIT": "2"}) as server:
+        yield server
+
+
+def refused(client: Client, requests: int = 15) -> list[Reply]:
+    replies = [client.call("GET", "/api/v1/service-types") for _ in range(requests)]
+    return [reply for reply in replies if reply.status == 429]
+
+
+def test_the_requests_of_a_participant_are_limited_over_all_its_tokens(limited: Server) -> None:
+    scenario = Scenario(limited.admin)
+    tokens = [scenario.token("participant", scenario.provider_id) for _ in range(15)]
+    replies = [token.call("GET", "/api/v1/service-types") for token in tokens]
+    late = [reply for reply in replies if reply.status == 429]
+    assert late
+    assert late[0].headers["retry-after"] == "1"
+    assert late[0].body["code"] == "rate_limited"
+    assert refused(scenario.stranger, 5) == []
+
+
+def test_agents_are_limited_apart_from_their_provider_and_admins_not_at_all(limited: Server) -> None:
+    scenario = Scenario(limited.admin)
+    assert refused(scenario.agent)
+    assert refused(scenario.token("agent", scenario.new_agent()["id"]), 5) == []
+    assert refused(scenario.provider, 5) == []
+    assert refused(limited.admin, 100) == []
+
+
+def test_a_burst_of_200_requests_is_admitted_by_default(embedded: Server) -> None:
+    scenario = Scenario(embedded.admin)
+    assert refused(scenario.provider, 200) == []
+
+
+def test_a_long_poll_counts_once(limited: Server) -> None:
+    scenario = Scenario(limited.admin)
+    scenario.agent.get("/jobs/pending?wait=3")
+    assert refused(scenario.agent, 7) == []
+
+
+def test_every_response_forbids_caches_and_type_guessing(server: Server, scenario: Scenario) -> None:
+    anonymous = Client(server.url)
+    code = scenario.provider.post(f"/agents/{scenario.agent_id}/enrolment-codes")["code"]
+    body = {"name": "t", "role": "participant", "scopeId": scenario.consumer_id}
+    token = scenario.admin.post("/tokens", body)
+    stream = scenario.consumer.open_stream("/api/v1/events/stream")
+    stream.close()
+    for reply in (
+        anonymous.call("POST", "/api/v1/enrol", {"code": code}, expect=201),
+        scenario.admin.call("POST", "/api/v1/tokens", body, expect=201),
+        scenario.admin.call("POST", f"/api/v1/tokens/{token['id']}/regenerate", expect=200),
+        scenario.admin.call("GET", "/api/v1/services", expect=200),
+        scenario.admin.call("DELETE", f"/api/v1/tokens/{token['id']}", expect=204),
+        scenario.admin.call("GET", "/nothing", expect=404),
+        scenario.admin.call("PUT", "/api/v1/services", expect=405),
+        scenario.admin.call("POST", "/api/v1/services", raw=b"{", expect=400),
+        anonymous.call("GET", "/api/v1/services", expect=401),
+        anonymous.call("GET", "/healthz", expect=200),
+        anonymous.call("GET", "/docs", expect=200),
+        stream,
+    ):
+        assert reply.headers["cache-control"] == "no-store"
+        assert reply.headers["x-content-type-options"] == "nosniff"
 
 
 def test_the_health_port_serves_only_health_and_metrics(tmp_path: Path) -> None:
@@ -231,3 +290,42 @@ def test_the_log_contains_requests_and_no_tokens(server: Server, scenario: Scena
     text = server.log.read_text()
     assert "route=/api/v1/participants" in text or json.dumps("/api/v1/participants") in text
     assert str(scenario.admin.token) not in text
+
+
+def test_a_refused_duplicate_names_the_member(scenario: Scenario) -> None:
+    pools = scenario.provider.post("/service-pool-sets", {"name": "s", "providerId": scenario.provider_id})
+    pool = {"name": "p", "type": "t", "propertyType": "string", "generatorType": "list"}
+    made = scenario.provider.post("/service-pools", {**pool, "servicePoolSetId": pools["id"]})
+    value = {"servicePoolId": made["id"], "name": "v", "value": "v"}
+    scenario.provider.post("/service-pool-values", value)
+    refused = scenario.provider.post("/service-pool-values", value, expect=409)
+    assert refused["error"] == "another record already has this value"
+    refused = scenario.provider.post("/service-pools", {**pool, "servicePoolSetId": pools["id"]}, expect=409)
+    assert refused["error"] == "another record already has this type"
+    name = scenario.admin.get(f"/agent-types/{scenario.agent_type_id}")["name"]
+    assert scenario.admin.post("/agent-types", {"name": name}, expect=409)["error"].endswith("has this name")
+
+
+@pytest.mark.parametrize(
+    ("bucket", "limit"), [("minute", "24 hours"), ("hour", "7 days"), ("day", "90 days"), ("month", "a year")]
+)
+def test_a_range_that_is_too_long_is_refused_with_its_limit(embedded: Server, bucket: str, limit: str) -> None:
+    scenario = Scenario(embedded.admin)
+    service = scenario.order(scenario.service_type())
+    series = f"/metric-entries/aggregate/{service['id']}/r/{service['id']}?bucket={bucket}&start=2020-01-01T00:00:00Z"
+    refused = scenario.consumer.get(series, expect=400)
+    assert refused["error"] == f"with bucket={bucket} the time from start to end must not exceed {limit}"
+
+
+def test_a_zero_byte_is_refused_in_plain_words(scenario: Scenario) -> None:
+    service = scenario.order(scenario.service_type())
+    job = scenario.next_job(service)
+    refused = scenario.agent.post(f"/jobs/{job['id']}/fail", {"errorMessage": "a\0b"}, expect=400)
+    assert refused["errors"] == [{"path": "errorMessage", "message": "must not hold a zero byte"}]
+    condition = {"type": "t", "status": "True", "reason": "a\0b"}
+    refused = scenario.agent.put(f"/services/{service['id']}/conditions", [condition], expect=400)
+    assert "regex" not in refused["error"]
+    refused = scenario.provider.patch(f"/agents/{scenario.agent_id}", {"servicePoolSetId": "x"}, expect=400)
+    assert refused["errors"] == [{"path": "servicePoolSetId", "message": "must be a uuid"}]
+    refused = scenario.admin.post("/service-option-types", {"name": "o", "type": "a b"}, expect=400)
+    assert "regex" not in refused["error"]

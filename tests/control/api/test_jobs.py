@@ -101,8 +101,8 @@ def test_a_lease_is_renewed_and_lost(scenario: Scenario) -> None:
     assert renewed["cancelRequested"] is False
     assert renewed["leaseExpiresAt"] > lease["leaseExpiresAt"]
     assert scenario.agent.get(path)["progress"] == progress
-    for verb in ("complete", "fail", "release"):
-        assert scenario.agent.post(f"{path}/{verb}", {"errorMessage": "x"}, expect=409)["code"] == "lease_lost"
+    for verb, body in (("complete", {}), ("fail", {"errorMessage": "x"}), ("release", {})):
+        assert scenario.agent.post(f"{path}/{verb}", body, expect=409)["code"] == "lease_lost"
     scenario.agent.post(f"{path}/renew", {"leaseToken": "wrong"}, expect=409)
     version = scenario.service(service["id"])["version"]
     scenario.agent.post(f"{path}/release", {"leaseToken": lease["leaseToken"]}, expect=204)

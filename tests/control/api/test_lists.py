@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 import seed_text
 from control_plane import Client, Server
+from mainstay.control.api.endpoints import all_endpoints
+from mainstay.control.store.engine.records import ColumnKind, Table, wire_names
 from scenario import Scenario, unique
 
 SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
@@ -135,3 +138,68 @@ def test_a_list_contains_all_rows_of_the_caller_and_no_others(market: Market, no
                 assert foreign == [], (query, paging)
                 # Rows that the caller may not read are not counted either.
                 assert page.get("totalItems", 0) <= len(seen)
+
+
+LISTS = {endpoint.path: endpoint.lists for endpoint in all_endpoints() if isinstance(endpoint.lists, Table)}
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_a_filter_value_that_no_row_can_have_is_refused(embedded: Server, path: str) -> None:
+    table = LISTS[path]
+    for wire, column in wire_names(table.record).items():
+        if column in table.choices:
+            refused = embedded.admin.call("GET", f"{path}?{wire}=Bogus", expect=400).body
+            assert refused["code"] == "bad_query"
+            assert ", ".join(table.choices[column]) in refused["error"]
+            for value in table.choices[column]:
+                embedded.admin.call("GET", f"{path}?{wire}={value}", expect=200)
+        if column in table.ids:
+            for value in ("x", "1", "null", "0" * 36, f"{{{uuid4()}}}", str(uuid4()).replace("-", "")):
+                refused = embedded.admin.call("GET", f"{path}?{wire}={value}", expect=400).body
+                assert refused["error"] == f"{wire} must be a uuid"
+            embedded.admin.call("GET", f"{path}?{wire}={str(uuid4()).upper()}", expect=200)
+            embedded.admin.call("GET", f"{path}?{wire}={uuid4()}&{wire}=x", expect=400)
+
+
+def test_the_status_of_a_service_is_defined_by_its_type(scenario: Scenario) -> None:
+    assert scenario.admin.get("/services?status=Bogus")["items"] == []
+    assert scenario.admin.get("/services?currentStatus=Bogus")["items"] == []
+    assert scenario.admin.get("/services?agentInstanceId=anything")["items"] == []
+
+
+def test_an_id_in_upper_case_finds_its_row(scenario: Scenario) -> None:
+    for path in (f"/participants?id={scenario.consumer_id.upper()}", f"/participants/{scenario.consumer_id.upper()}"):
+        assert scenario.consumer_id in str(scenario.admin.get(path))
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_an_empty_filter_is_not_given(embedded: Server, path: str) -> None:
+    table = LISTS[path]
+    names = [wire for wire, column in wire_names(table.record).items() if table.kinds[column] is not ColumnKind.JSON]
+    query = "&".join(f"{name}=" for name in (*names, "page", "pageSize", "sort"))
+    admin = embedded.admin
+    assert admin.call("GET", f"{path}?{query}", expect=200).body == admin.call("GET", path, expect=200).body
+    assert "unknown" in admin.call("GET", f"{path}?colour=", expect=400).body["error"]
+
+
+def test_metric_entries_are_found_by_a_part_of_the_resource_id(scenario: Scenario) -> None:
+    service = scenario.order(scenario.service_type(None, SIMPLE))
+    metric = scenario.admin.post("/metric-types", {"name": unique("m"), "entityType": "Resource"})
+    resources = ["disk/sda1", "disk/SDB_2", "net/\u00c9th0", "100%"]
+    for resource in resources:
+        entry = {"serviceId": service["id"], "resourceId": resource, "typeName": metric["name"], "value": 1}
+        scenario.agent.post("/metric-entries", entry)
+    for part, expected in {
+        "disk": resources[:2],
+        "Sda": resources[:1],
+        "sdb_": resources[1:2],
+        "sd_": [],
+        "\u00c9th": resources[2:3],
+        "%": resources[3:],
+        "disk/sda1": resources[:1],
+    }.items():
+        for query in ({"resourceId": part}, {"resourceId": part, "after": "", "sort": "resourceId"}):
+            found = scenario.consumer.get("/metric-entries", query={**query, "serviceId": service["id"]})["items"]
+            assert sorted(each["resourceId"] for each in found) == sorted(expected), part
+        ids = scenario.consumer.get("/metric-entries/resource-ids", query={"resourceId": part})["items"]
+        assert sorted(ids) == sorted(expected)

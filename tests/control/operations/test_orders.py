@@ -70,7 +70,16 @@ class OrderDesk:
 
     async def prepare(self) -> None:
         async with self.session().transaction() as work:
-            token = Token(id=ADMIN.token_id, created_at=self.now, updated_at=self.now, name="a", role="admin")
+            token = Token(
+                id=ADMIN.token_id,
+                created_at=self.now,
+                updated_at=self.now,
+                name="a",
+                role="admin",
+                read_only=False,
+                participant_id=None,
+                agent_id=None,
+            )
             await tokens.save(work, token)
             person = await participants.create(work, participants.NewParticipant(name="p"))
             kind = await service_types.create(work, service_types.NewServiceType(name="t", property_schema=SCHEMA))

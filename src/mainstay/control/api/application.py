@@ -24,12 +24,14 @@ from mainstay.control.api.contract import Answer, Call, Dependencies, Endpoint
 from mainstay.control.api.endpoints import all_endpoints
 from mainstay.control.api.endpoints.root import HEALTH_PATHS
 from mainstay.control.api.errors import PHRASES, HttpRefusal, bug_answer, refusal_answer
-from mainstay.control.api.limits import Limits
+from mainstay.control.api.limits import RequestLimits
 
 BASE = "/api/v1"
 # Limit without a token: such requests have small bodies.
 OPEN_BODY_BYTES = 16 * 2**10
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+# Responses contain tokens, secrets and data of tenants: no cache keeps them, and no browser guesses their type.
+SAFE_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 HttpRequest = Request[Any, Any, Any]
 
 log = structlog.get_logger("mainstay.api")
@@ -54,7 +56,7 @@ def make_application(dependencies: Dependencies, *, health_only: bool = False) -
 class RequestPipeline:
     def __init__(self, dependencies: Dependencies) -> None:
         self._dependencies = dependencies
-        self._limits = Limits(dependencies.settings.rate_limit)
+        self._limits = RequestLimits(dependencies.settings.rate_limit)
 
     def handler(self, endpoint: Endpoint) -> HTTPRouteHandler:
         route = re.sub(r"\{(\w+)\}", r"{\1:str}", endpoint.path)
@@ -74,7 +76,7 @@ class RequestPipeline:
             response = _respond(endpoint, answer)
         except Exception as error:  # noqa: BLE001 - a bug is logged with an id and answered with 500
             response = self._refuse(error, request_id)
-        response.set_header("X-Request-Id", request_id)
+        response.headers.update(SAFE_HEADERS, **{"X-Request-Id": request_id})
         status = response.status_code or endpoint.status
         seconds = time.perf_counter() - started
         self._dependencies.measures.count_request(endpoint.method, endpoint.path, status, seconds)
@@ -93,8 +95,10 @@ class RequestPipeline:
         caller = None
         if endpoint.access is not None:
             caller = await authenticate(self._dependencies, request.headers.get("authorization"))
-            self._limits.admit(caller.token_id)
+            self._limits.admit(caller)
             relation_of(caller, *endpoint.access)
+            if caller.read_only and not endpoint.admits_read_only:
+                raise HttpRefusal(403, "read_only", "this token may only read")
         path = {name: str(value) for name, value in request.path_params.items()}
         query = [(key, str(value)) for key, value in request.query_params.multi_items()]
         _refuse_zero_bytes(path, query)
@@ -144,7 +148,7 @@ class RequestPipeline:
         """Answers errors that occur before an endpoint is called: an unknown path or method."""
         request_id = _request_id_of(request)
         response = self._refuse(error, request_id)
-        response.set_header("X-Request-Id", request_id)
+        response.headers.update(SAFE_HEADERS, **{"X-Request-Id": request_id})
         return response
 
 

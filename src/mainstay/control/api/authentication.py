@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from mainstay.control.access import Caller, Role
+from mainstay.control.api.admission import refusal_of
 from mainstay.control.api.contract import Dependencies
 from mainstay.control.api.errors import HttpRefusal
 from mainstay.control.operations import agents
@@ -28,18 +29,18 @@ async def authenticate(dependencies: Dependencies, header: str | None) -> Caller
     now = dependencies.clock()
     async with dependencies.store.autocommit() as tx:
         found = await find_caller(tx, value)
-    if found is None:
-        raise HttpRefusal(401, "unauthorized", "unknown token")
+    refusal = refusal_of(found, now)
+    if found is None or refusal is not None:
+        raise refusal or HttpRefusal(401, "unauthorized", "unknown token")
     expire_at = found["expire_at"]
-    if isinstance(expire_at, int) and to_time(expire_at) <= now:
-        raise HttpRefusal(401, "token_expired", "this token has expired")
-    if "Disabled" in (found["participant_status"], found["agent_status"]):
-        raise HttpRefusal(403, "disabled", "the owner of this token is disabled")
     caller = Caller(
         Role(str(found["role"])),
         str(found["token_id"]),
         None if found["participant_id"] is None else str(found["participant_id"]),
         None if found["agent_id"] is None else str(found["agent_id"]),
+        read_only=bool(found["read_only"]),
+        expires_at=to_time(expire_at) if isinstance(expire_at, int) else None,
+        token_hash=str(found["hash"]),
     )
     if caller.agent_id is not None:
         await _note_heartbeat(dependencies, caller, str(found["agent_status"]), found["last_status_update"], now)

@@ -29,9 +29,10 @@ JSON_NAMES = {"str": "string", "int": "integer", "float": "number", "bool": "boo
 NAMES = re.compile(r"`?\b(str|int|float|bool)\b`?")
 
 B = TypeVar("B", bound=Body)
+S = TypeVar("S", bound=msgspec.Struct)
 
 
-def decode_json(raw: bytes) -> object:
+def _decode_json(raw: bytes) -> object:
     if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:
         _refuse_depth(raw)
     try:
@@ -92,8 +93,15 @@ def parse_change(raw: bytes, body: type[B], noun: type[msgspec.Struct]) -> tuple
     return _parse(raw, body, frozenset(noun.__struct_encode_fields__))
 
 
+def parse_list(raw: bytes, item: type[S]) -> list[S]:
+    try:
+        return msgspec.convert(_decode_json(raw) if raw.strip() else [], list[item])  # type: ignore[valid-type]
+    except msgspec.ValidationError as error:
+        raise InvalidProperties([_fault("", error)], code="invalid_body") from None
+
+
 def _parse(raw: bytes, body: type[B], noun: frozenset[str]) -> tuple[B, dict[str, object]]:
-    document = decode_json(raw) if raw.strip() else {}
+    document = _decode_json(raw) if raw.strip() else {}
     if document is None:
         document = {}
     if not isinstance(document, dict):
@@ -149,4 +157,4 @@ def _fault(wire: str, error: msgspec.ValidationError) -> PathFault:
         if message.endswith(f"matching regex {pattern!r}"):
             message = text
     message = NAMES.sub(lambda name: JSON_NAMES[name[1]], message).replace("`", "'")
-    return PathFault(f"{locate('', wire)}{inner}", message[:1].lower() + message[1:])
+    return PathFault(f"{locate('', wire) if wire else ''}{inner}", message[:1].lower() + message[1:])

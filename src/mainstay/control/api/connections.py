@@ -12,6 +12,9 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from mainstay.control.api.errors import PHRASES
 
 MAX_HEAD_BYTES = 64 * 2**10
+HEAD_PIECE_BYTES = 4 * 2**10
+# How long the rest of a refused request is read and discarded.
+LINGER_SECONDS = 1
 # Requests on one connection that wait for their response.
 MAX_PIPELINED = 100
 
@@ -21,6 +24,7 @@ class BoundedProtocol(HttpToolsProtocol):
     _stalled: TimerHandle | None = None
     _in_head = True
     _received = 0
+    _is_refused = False
     # Limit of a whole request.
     max_bytes = MAX_HEAD_BYTES
     # Time limit for the headers, for the rest of a refused body, and for a client that reads nothing of a response:
@@ -38,13 +42,23 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        # In pieces, because the count starts anew where a request begins within a piece.
+        start = 0
+        while self._in_head and len(data) - start > HEAD_PIECE_BYTES:
+            self._receive(data[start : start + HEAD_PIECE_BYTES])
+            start += HEAD_PIECE_BYTES
+        self._receive(data[start:] if start else data)
+
+    def _receive(self, data: bytes) -> None:
+        if self._is_refused or self.transport.is_closing():
+            return
         # Before the call of `super`, which resets the count where a part of the request ends within these bytes.
         self._received += len(data)
         super().data_received(data)
         if self.transport.is_closing():
             return
         if self._in_head and self._received > MAX_HEAD_BYTES:
-            self._refuse(431, "head_too_large", f"the headers are larger than {MAX_HEAD_BYTES} bytes")
+            self._refuse_rest(431, "head_too_large", f"the headers are larger than {MAX_HEAD_BYTES} bytes")
         elif self._received > self.max_bytes:
             self.transport.abort()
         elif self._timer is None and self._is_idle():
@@ -112,7 +126,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._timer = None
 
     def _time_out(self) -> None:
-        if self._in_head and self._received and not self.transport.is_closing():
+        if self._in_head and self._received and not (self._is_refused or self.transport.is_closing()):
             self._refuse(408, "slow_head", f"the headers did not arrive within {self.seconds} s")
         else:
             self._end()
@@ -127,15 +141,27 @@ class BoundedProtocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         self._refuse(400, "invalid_http", "the request is not valid HTTP")
 
+    def _refuse_rest(self, status: int, code: str, message: str) -> None:
+        """Refuses a request of which more may follow. Closing at once would discard the answer on its way."""
+        self._is_refused = True
+        self._answer(status, code, message)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._arm(LINGER_SECONDS)
+
     def _refuse(self, status: int, code: str, message: str) -> None:
+        self._answer(status, code, message)
+        self.transport.close()
+
+    def _answer(self, status: int, code: str, message: str) -> None:
         body = msgspec.json.encode({"status": PHRASES[status], "error": message, "code": code})
         self.transport.write(
             STATUS_LINE[status]
             + b"content-type: application/json\r\nconnection: close\r\n"
+            + b"cache-control: no-store\r\nx-content-type-options: nosniff\r\n"
             + f"content-length: {len(body)}\r\n\r\n".encode()
             + body
         )
-        self.transport.close()
 
 
 def bounded_protocol(max_body_bytes: int, seconds: int) -> type[BoundedProtocol]:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mainstay.control.access import Caller
 from mainstay.control.api.bodies import parse_body, parse_change
-from mainstay.control.api.limits import Limits
+from mainstay.control.api.limits import FailedAttempts
 from mainstay.control.api.long_poll import LongPollSlots, wait_until_found
+from mainstay.control.api.open_connections import OpenConnections
 from mainstay.control.api.prometheus import ServerMetrics
 from mainstay.control.operations.machinery.bodies import Body, NoFields, refuse_other_values
 from mainstay.control.operations.machinery.caller_session import CallerSession
@@ -45,11 +46,12 @@ class Dependencies:
     tools: OperationTools
     clock: Callable[[], datetime]
     measures: ServerMetrics
-    # Limits attempts, so that guessing a code takes longer than its lifetime.
-    enrolments: Limits
+    # Limits wrong enrolment codes by address.
+    enrolments: FailedAttempts
     # Reported by /ready.
     readiness: Readiness
     long_poll_slots: LongPollSlots = field(default_factory=LongPollSlots)
+    open_connections: OpenConnections = field(default_factory=OpenConnections)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,3 +161,9 @@ class Endpoint:
     lists: object = None
     refusals: tuple[int, ...] = ()
     media_type: str = "application/json"
+    # Whether a readOnly token may call it; None: if it is a GET.
+    only_reads: bool | None = None
+
+    @property
+    def admits_read_only(self) -> bool:
+        return self.method == "GET" if self.only_reads is None else self.only_reads

@@ -58,6 +58,8 @@ STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
 )
 
 Document = dict[str, object]
+# Columns that hold another form of a member.
+STORED_AS = {"value_key": "value"}
 
 
 def refusal_answer(error: Exception) -> tuple[int, Document, dict[str, str]] | None:
@@ -69,14 +71,20 @@ def refusal_answer(error: Exception) -> tuple[int, Document, dict[str, str]] | N
     if isinstance(error, domain.InvalidDefinition):
         return 400, _faults(error.faults, "invalid_definition"), {}
     if isinstance(error, Duplicate):
-        field = error.columns.split(", ")[-1].rpartition(".")[2]
-        return 409, _body(409, "duplicate", f"another record already has this {field}"), {}
+        return 409, _body(409, "duplicate", f"another record already has this {_member(error.columns)}"), {}
     for kind, status, code in STATUSES:
         if isinstance(error, kind):
             body = _body(status, getattr(error, "code", "") or code, _message(error))
             headers = {"Retry-After": "1"} if status == 503 else {}
             return status, body | getattr(error, "details", {}), headers
     return None
+
+
+def _member(columns: str) -> str:
+    """The JSON name of the member that is not unique, from the columns of the constraint."""
+    column = columns.rsplit(", ", maxsplit=1)[-1].rpartition(".")[2]
+    first, *others = STORED_AS.get(column, column).split("_")
+    return first + "".join(other.title() for other in others)
 
 
 def _message(error: Exception) -> str:

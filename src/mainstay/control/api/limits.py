@@ -1,34 +1,65 @@
-"""Rate limits: a token bucket per key. Callers and enrollments have separate limits."""
+"""Rate limits: requests by caller, and failed attempts by address."""
 
 from __future__ import annotations
 
 import time
 from collections import OrderedDict
 
+from mainstay.control.access import Caller, Role
 from mainstay.control.api.errors import HttpRefusal
 
 MAX_KEYS = 10_000
-BURST = 10
+BURST_SECONDS = 4
+FAILURES_PER_MINUTE = 10
 
 
-class Limits:
-    def __init__(self, per_second: float, burst: float | None = None) -> None:
+class TokenBuckets:
+    """A token bucket for each key. The least recently used ones are evicted."""
+
+    def __init__(self, per_second: float, burst: float) -> None:
         self._per_second = per_second
-        self._burst = burst if burst is not None else per_second * BURST
-        # Key → (tokens left, at which time), least recently used first; those are evicted.
+        self._burst = burst
+        # Key → (tokens left, at which time), least recently used first.
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def admit(self, key: str) -> None:
-        if self._per_second <= 0:
-            return
+    def take(self, key: str) -> float:
+        """Takes a token. Returns the seconds until there is one, if there is none."""
         now = time.monotonic()
         left, since = self._buckets.pop(key, (self._burst, now))
         left = min(self._burst, left + (now - since) * self._per_second)
-        self._buckets[key] = (max(left - 1, 0.0) if left >= 1 else left, now)
+        self._buckets[key] = (left - 1 if left >= 1 else left, now)
         if len(self._buckets) > MAX_KEYS:
             self._buckets.popitem(last=False)
-        if left < 1:
-            wait = int((1 - left) / self._per_second) + 1
-            raise HttpRefusal(
-                429, "rate_limited", f"too many requests; try again in {wait} s", headers={"Retry-After": str(wait)}
-            )
+        return 0.0 if left >= 1 else (1 - left) / self._per_second
+
+
+class RequestLimits:
+    """Limits an agent or a participant with all its tokens; an admin is not limited."""
+
+    def __init__(self, per_second: float) -> None:
+        self._buckets = TokenBuckets(per_second, per_second * BURST_SECONDS) if per_second > 0 else None
+
+    def admit(self, caller: Caller) -> None:
+        if self._buckets is None or caller.role is Role.ADMIN:
+            return
+        wait = self._buckets.take(str(caller.agent_id or caller.participant_id))
+        if wait:
+            raise _too_many("rate_limited", "too many requests", wait)
+
+
+class FailedAttempts:
+    """Limits the wrong codes of an address. A right code is never refused, whatever else comes from its address."""
+
+    def __init__(self) -> None:
+        self._buckets = TokenBuckets(FAILURES_PER_MINUTE / 60, FAILURES_PER_MINUTE)
+
+    def count(self, address: str) -> None:
+        """Counts a failure; raises if there were too many."""
+        wait = self._buckets.take(address)
+        if wait:
+            raise _too_many("too_many_failures", "too many wrong codes from your address", wait)
+
+
+def _too_many(code: str, message: str, wait_seconds: float) -> HttpRefusal:
+    wait = int(wait_seconds) + 1
+    return HttpRefusal(429, code, f"{message}; try again in {wait} s", headers={"Retry-After": str(wait)})

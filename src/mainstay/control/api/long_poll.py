@@ -51,20 +51,24 @@ def _name(caller: Caller) -> str:
 
 
 async def wait_until_found(call: Call, topic: str, check: Callable[[], Awaitable[T]], seconds: float) -> T:
-    """Calls `check` now and after each announcement, until it finds something or the time is up or the server stops."""
+    """Calls `check` now and after each announcement, until it finds something or the time is up or the server stops.
+    Raises the refusal if the token of the caller ends meanwhile."""
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
     dependencies = call.dependencies
     stopping = dependencies.readiness.stopping
-    while True:
-        with dependencies.store.bus.listening(topic) as news:
-            found = await check()
-            left = until - loop.time()
-            if found or left <= 0 or stopping.is_set():
-                return found
-            dependencies.long_poll_slots.refuse_if_full(call.required_caller)
-            with dependencies.long_poll_slots.taken(call.required_caller):
-                await first_of((news, stopping), left)
+    caller = call.required_caller
+    with dependencies.open_connections.opened(caller) as connection:
+        while True:
+            with dependencies.store.bus.listening(topic) as news:
+                connection.refuse_if_ended()
+                found = await check()
+                left = until - loop.time()
+                if found or left <= 0 or stopping.is_set():
+                    return found
+                dependencies.long_poll_slots.refuse_if_full(caller)
+                with dependencies.long_poll_slots.taken(caller):
+                    await first_of((news, stopping, connection.ended), left)
 
 
 async def first_of(events: Sequence[asyncio.Event], seconds: float) -> None:

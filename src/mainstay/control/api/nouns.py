@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from mainstay.control.access import with_article
 from mainstay.control.api.contract import Answer, Call, Endpoint
 from mainstay.control.operations.machinery.bodies import Body
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
-from mainstay.control.store.engine.paging import Page, parse_listing
+from mainstay.control.store.engine.paging import NAME_ONLY, Page, parse_listing
 from mainstay.control.store.engine.records import Record, Table
 
 R = TypeVar("R", bound=Record)
@@ -33,10 +34,10 @@ def noun_endpoints(
 
 
 def list_endpoint(
-    path: str, table: Table[R], *, aliases: Mapping[str, str] | None = None, plural: str | None = None
+    path: str, table: Table[R], *, plural: str | None = None, substrings: frozenset[str] = NAME_ONLY
 ) -> Endpoint:
     async def act(call: Call) -> Answer:
-        listing = parse_listing(table, call.query, aliases=aliases)
+        listing = parse_listing(table, call.query, substrings=substrings)
         async with call.reading() as work:
             return Answer(await work.page(table, listing))
 
@@ -85,7 +86,7 @@ def create_endpoint(
         path=path,
         act=act,
         access=(table.noun, "write"),
-        summary=f"Create {_with_article(table)}",
+        summary=f"Create {with_article(table.noun)}",
         status=201,
         body=body,
         answer=answer or table.record,
@@ -111,7 +112,7 @@ def change_endpoint(
         path=f"{path}/{{id}}",
         act=act,
         access=(table.noun, action),
-        summary=f"Change {_with_article(table)}",
+        summary=f"Change {with_article(table.noun)}",
         body=body,
         answer=table.record,
         refusals=(400, 404, 409),
@@ -130,7 +131,7 @@ def delete_endpoint(path: str, table: Table[R], delete: Callable[[UnitOfWork, R]
         path=f"{path}/{{id}}",
         act=act,
         access=(table.noun, "write"),
-        summary=f"Delete {_with_article(table)}",
+        summary=f"Delete {with_article(table.noun)}",
         status=204,
         refusals=(404, 409),
     )
@@ -138,7 +139,3 @@ def delete_endpoint(path: str, table: Table[R], delete: Callable[[UnitOfWork, R]
 
 def _spaced(table: Table[R]) -> str:
     return table.noun.replace("_", " ")
-
-
-def _with_article(table: Table[R]) -> str:
-    return f"{'an' if table.noun[0] in 'aeio' else 'a'} {_spaced(table)}"

@@ -278,6 +278,7 @@ async def enrol(work: UnitOfWork, wanted: EnrolmentRequest) -> Enrolled:
         updated_at=work.now,
         name=f"enrolled {agent.name}"[:255],
         role="agent",
+        read_only=False,
         participant_id=agent.provider_id,
         agent_id=agent.id,
     )

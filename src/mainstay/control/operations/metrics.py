@@ -33,6 +33,7 @@ RANGES = {
     "day": timedelta(days=90),
     "month": timedelta(days=366),
 }
+RANGE_WORDS = {"minute": "24 hours", "hour": "7 days", "day": "90 days", "month": "a year"}
 
 
 class NewMetricType(Body, frozen=True, kw_only=True):
@@ -136,7 +137,7 @@ async def aggregate(
         raise BadInput("start must be before end", code="bad_query")
     if end - start > RANGES[bucket]:
         raise BadInput(
-            f"a range in buckets of a {bucket} must not exceed {RANGES[bucket].days} days", code="bad_query"
+            f"with bucket={bucket} the time from start to end must not exceed {RANGE_WORDS[bucket]}", code="bad_query"
         )
     found: list[tuple[datetime, float]] = []
     if bucket == "month":

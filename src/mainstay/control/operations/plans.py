@@ -15,7 +15,7 @@ import msgspec
 
 from mainstay.control.domain.properties.traversal import SecretPlace, secrets_in
 from mainstay.control.operations.machinery import runs
-from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, Text
+from mainstay.control.operations.machinery.bodies import HEX_DIGEST, NO_ZERO, Body, Text
 from mainstay.control.operations.machinery.forecast import Forecast, HostForecast, OrderOutcome, forecast_outcome
 from mainstay.control.operations.machinery.refusals import BadInput, PlanFailed, PlanOutdated
 from mainstay.control.operations.machinery.secret_sealing import digest_of, read_secret
@@ -184,7 +184,7 @@ class PlanAnswer(Body, frozen=True, kw_only=True):
     # Why there is no forecast.
     error: Text | None = None
     # Computed by the agent over its forecast; the same as long as the host would answer the same.
-    digest: Annotated[str, msgspec.Meta(max_length=64, pattern="^[0-9a-f]{64}$")] | None = None
+    digest: Annotated[str, msgspec.Meta(max_length=64, pattern=HEX_DIGEST)] | None = None
     manifest: Annotated[str, msgspec.Meta(max_length=4096, pattern=NO_ZERO)] | None = None
     events: Annotated[list[dict[str, object]], msgspec.Meta(max_length=MAX_EVENTS)] = []
     summary: dict[str, object] = {}

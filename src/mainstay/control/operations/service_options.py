@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from mainstay.control.access import Role
-from mainstay.control.operations.machinery.bodies import Body, Id, Name, Text
+from mainstay.control.operations.machinery.bodies import WORD, Body, Id, Name, Text
 from mainstay.control.operations.machinery.bounds import MAX_VALUE_BYTES, refuse_large
 from mainstay.control.operations.machinery.refusals import BadInput, NotPermitted
 from mainstay.control.operations.machinery.removal import refuse_if_needed
@@ -20,7 +20,7 @@ from mainstay.control.store.service_options import (
     ServiceOptionType,
 )
 
-TypeName = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_]+$(?![\s\S])")]
+TypeName = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=WORD)]
 Order = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)]
 
 

@@ -1,4 +1,4 @@
-"""Tokens: shown once, stored as a hash. A caller cannot create a token with more rights than its own."""
+"""Tokens: shown once, stored as a hash. A caller cannot create a token with more rights or a longer life than its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from mainstay.control.access import Role
 from mainstay.control.operations.machinery.bodies import Body, Id, Name
-from mainstay.control.operations.machinery.refusals import BadInput, NotFound, NotPermitted
+from mainstay.control.operations.machinery.refusals import BadInput, Conflict, NotFound, NotPermitted
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.store import tokens as store
 from mainstay.control.store.agents import AGENTS
@@ -17,6 +17,7 @@ from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.tokens import TOKENS, Token, TokenWithValue, hash_token, with_value
 
 LIFETIME = timedelta(hours=24)
+ADMIN_LOCK = "admin tokens"
 LATEST = datetime.max.year - 1
 
 
@@ -25,6 +26,7 @@ class NewToken(Body, frozen=True, kw_only=True):
     role: store.Role
     scope_id: Id | None = None
     expire_at: datetime | None = None
+    read_only: bool = False
 
 
 class TokenChange(Body, frozen=True, kw_only=True):
@@ -38,13 +40,16 @@ def _new_value() -> str:
 
 async def create(work: UnitOfWork, wanted: NewToken) -> TokenWithValue:
     participant_id, agent_id = await _resolve_scope(work, wanted)
+    if wanted.read_only and wanted.role == "agent":
+        raise BadInput("a token of role agent cannot be readOnly: an agent reports to the server")
     token = Token(
         id=new_id(),
         created_at=work.now,
         updated_at=work.now,
         name=wanted.name,
         role=wanted.role,
-        expire_at=_check_time(wanted.expire_at) or work.now + LIFETIME,
+        read_only=wanted.read_only,
+        expire_at=_expiry(work, wanted.expire_at),
         participant_id=participant_id,
         agent_id=agent_id,
     )
@@ -55,6 +60,32 @@ async def save(work: UnitOfWork, token: Token) -> TokenWithValue:
     value = _new_value()
     await work.insert(TOKENS, token, hash=hash_token(value))
     return with_value(token, value)
+
+
+def _expiry(work: UnitOfWork, wanted: datetime | None) -> datetime:
+    """The expiry of a new token: not after that of the caller's token, unless the caller is an admin."""
+    expire_at = _check_time(wanted)
+    limit = _limit(work)
+    if expire_at is None:
+        expire_at = work.now + LIFETIME
+        return expire_at if limit is None else min(expire_at, limit)
+    if limit is not None and expire_at > limit:
+        raise _beyond(limit)
+    return expire_at
+
+
+def _limit(work: UnitOfWork) -> datetime | None:
+    """The latest expiry that the caller may give; None: any."""
+    caller = work.required_caller
+    return None if caller.role is Role.ADMIN else caller.expires_at
+
+
+def _beyond(limit: datetime) -> NotPermitted:
+    until = limit.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return NotPermitted(
+        f"expireAt must not be after {until}, when your own token expires; an admin can give a later one",
+        code="escalation",
+    )
 
 
 def _check_time(time: datetime | None) -> datetime | None:
@@ -100,18 +131,34 @@ async def find_own(work: UnitOfWork) -> Token:
 
 
 async def change(work: UnitOfWork, before: Token, wanted: TokenChange) -> Token:
-    after = msgspec.structs.replace(
-        before,
-        name=wanted.name or before.name,
-        expire_at=_check_time(wanted.expire_at) or before.expire_at,
-    )
+    expire_at = _check_time(wanted.expire_at) or before.expire_at
+    if expire_at != before.expire_at and expire_at is not None:
+        limit = _limit(work)
+        extended = before.expire_at is not None and expire_at > before.expire_at
+        if extended and limit is not None and expire_at > limit:
+            raise _beyond(limit)
+        if not extended:
+            await _refuse_last_admin(work, before, "shorten")
+    after = msgspec.structs.replace(before, name=wanted.name or before.name, expire_at=expire_at)
     return await work.update(TOKENS, before, after)
+
+
+async def _refuse_last_admin(work: UnitOfWork, token: Token, verb: str) -> None:
+    """Refuses to end the last token that can administer the server."""
+    if token.role != "admin" or token.read_only or (token.expire_at is not None and token.expire_at <= work.now):
+        return
+    # One after the other, so that two requests do not each count on the token of the other.
+    await work.tx.lock(ADMIN_LOCK)
+    if not await store.has_other_admin(work.tx, work.now, token.id):
+        raise Conflict(f"cannot {verb} the last admin token; create another one first", code="last_admin")
 
 
 async def regenerate(work: UnitOfWork, before: Token) -> TokenWithValue:
     """Gives the token a new value. The old value is invalid from the commit on."""
     value = _new_value()
-    expire_at = None if before.expire_at is None else max(before.expire_at, work.now + LIFETIME)
+    expire_at = before.expire_at
+    if expire_at is not None and work.required_caller.role is Role.ADMIN:
+        expire_at = max(expire_at, work.now + LIFETIME)
     after = msgspec.structs.replace(before, updated_at=work.now, expire_at=expire_at)
     await TOKENS.update(work.tx, after, hash=hash_token(value))
     await work.record_event("token.regenerate", before, after)
@@ -119,13 +166,23 @@ async def regenerate(work: UnitOfWork, before: Token) -> TokenWithValue:
 
 
 async def delete(work: UnitOfWork, token: Token) -> None:
+    await _refuse_last_admin(work, token, "delete")
     await work.delete(TOKENS, token)
 
 
 async def make_first_admin(work: UnitOfWork) -> str | None:
-    """Creates the first admin token of a new database, once for all replicas. None: an admin token exists."""
-    await work.tx.lock("first admin")
-    if await store.has_admin(work.tx):
+    """Creates the first admin token of a new database, once for all replicas. None: one is alive and may write."""
+    await work.tx.lock(ADMIN_LOCK)
+    if await store.has_other_admin(work.tx, work.now):
         return None
-    token = Token(id=new_id(), created_at=work.now, updated_at=work.now, name="first admin", role="admin")
+    token = Token(
+        id=new_id(),
+        created_at=work.now,
+        updated_at=work.now,
+        name="first admin",
+        role="admin",
+        read_only=False,
+        participant_id=None,
+        agent_id=None,
+    )
     return (await save(work, token)).value

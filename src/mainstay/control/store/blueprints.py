@@ -8,13 +8,13 @@ from datetime import datetime
 import msgspec
 
 from mainstay.control.store.engine.contract import Transaction
-from mainstay.control.store.engine.records import Record, Table, fold, to_microseconds
+from mainstay.control.store.engine.records import ForeignId, Record, Table, fold, to_microseconds
 from mainstay.control.store.jobs import ACTIVE_STATUSES
 
 
 class BlueprintVersion(Record, frozen=True, kw_only=True):
-    """The id equals the digest."""
-
+    # The digest.
+    id: ForeignId
     digest: str
     name: str
     version: str

@@ -7,7 +7,7 @@ from typing import Literal
 
 from mainstay.control.store.engine.contract import Transaction, Value
 from mainstay.control.store.engine.paging import SqlCondition
-from mainstay.control.store.engine.records import Record, Table, to_microseconds
+from mainstay.control.store.engine.records import ForeignId, Record, Table, to_microseconds
 
 EntityType = Literal["Agent", "Service", "Resource"]
 Aggregate = Literal["min", "max", "sum", "avg", "diff"]
@@ -20,7 +20,7 @@ class MetricType(Record, frozen=True, kw_only=True):
 
 
 class MetricEntry(Record, frozen=True, kw_only=True):
-    resource_id: str
+    resource_id: ForeignId
     value: float
     type_id: str
     agent_id: str

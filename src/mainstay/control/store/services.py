@@ -10,7 +10,7 @@ import msgspec
 
 from mainstay.control.store.engine.contract import Row, Transaction, Value
 from mainstay.control.store.engine.paging import SqlCondition
-from mainstay.control.store.engine.records import Record, Table, to_microseconds, to_time
+from mainstay.control.store.engine.records import ForeignId, Record, Table, to_microseconds, to_time
 from mainstay.control.store.jobs import ACTIVE_STATUSES
 
 
@@ -18,7 +18,7 @@ class ServiceRow(Record, frozen=True, kw_only=True):
     name: str
     status: str
     properties: dict[str, object]
-    agent_instance_id: str | None = None
+    agent_instance_id: ForeignId | None = None
     agent_instance_data: object | None = None
     provider_id: str
     consumer_id: str

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal
 
 import msgspec
 
 from mainstay.control.store.engine.contract import Row, Transaction
-from mainstay.control.store.engine.records import Record, Table
+from mainstay.control.store.engine.records import Record, Table, to_microseconds
 
 Role = Literal["admin", "participant", "agent"]
 
 
-class Token(Record, frozen=True, kw_only=True):
+class Token(Record, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     role: Role
-    # None: never expires.
+    # May only read; never an agent's.
+    read_only: bool
+    # None: never expires; then responses leave it out.
     expire_at: datetime | None = None
     # For an agent's token: the provider of the agent.
-    participant_id: str | None = None
-    agent_id: str | None = None
+    participant_id: str | None
+    agent_id: str | None
 
 
 class TokenWithValue(Token, frozen=True, kw_only=True):
@@ -37,22 +40,39 @@ def hash_token(value: str) -> str:
     return hashlib.sha256(value.encode(errors="surrogatepass")).hexdigest()
 
 
+_CALLERS = (
+    "SELECT tokens.id AS token_id, tokens.hash, tokens.role, tokens.read_only, tokens.expire_at, tokens.agent_id,"
+    " tokens.participant_id, participants.status AS participant_status, agents.status AS agent_status,"
+    " agents.last_status_update"
+    " FROM tokens LEFT JOIN agents ON agents.id = tokens.agent_id"
+    " LEFT JOIN participants ON participants.id = tokens.participant_id"
+)
+
+
 async def find_caller(tx: Transaction, value: str) -> Row | None:
     """The owner of the token, with everything that decides whether the request is admitted."""
-    rows = await tx.fetch(
-        "SELECT tokens.id AS token_id, tokens.role, tokens.expire_at, tokens.agent_id,"
-        " tokens.participant_id, participants.status AS participant_status, agents.status AS agent_status,"
-        " agents.last_status_update"
-        " FROM tokens LEFT JOIN agents ON agents.id = tokens.agent_id"
-        " LEFT JOIN participants ON participants.id = tokens.participant_id"
-        " WHERE tokens.hash = :hash",
-        hash=hash_token(value),
-    )
+    rows = await tx.fetch(f"{_CALLERS} WHERE tokens.hash = :hash", hash=hash_token(value))
     return rows[0] if rows else None
 
 
-async def has_admin(tx: Transaction) -> bool:
-    return bool(await tx.fetch("SELECT 1 AS found FROM tokens WHERE role = 'admin' LIMIT 1"))
+async def find_callers(tx: Transaction, hashes: Sequence[str]) -> Mapping[str, Row]:
+    """The same for many tokens, by hash, in one query. A token that was deleted or regenerated is missing."""
+    rows = await tx.fetch(
+        f"{_CALLERS} WHERE tokens.hash IN (SELECT value FROM {tx.json_items}(:hashes))",
+        hashes=msgspec.json.encode(hashes).decode(),
+    )
+    return {str(row["hash"]): row for row in rows}
+
+
+async def has_other_admin(tx: Transaction, now: datetime, token_id: str = "") -> bool:
+    """Whether an admin token besides this one is alive and may write."""
+    rows = await tx.fetch(
+        "SELECT 1 AS found FROM tokens WHERE role = 'admin' AND read_only = 0 AND id <> :id"
+        " AND (expire_at IS NULL OR expire_at > :now) LIMIT 1",
+        id=token_id,
+        now=to_microseconds(now),
+    )
+    return bool(rows)
 
 
 def with_value(token: Token, value: str) -> TokenWithValue:

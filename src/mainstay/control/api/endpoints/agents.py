@@ -6,6 +6,7 @@ from mainstay.control.api.contract import Answer, Call, Endpoint
 from mainstay.control.api.nouns import noun_endpoints
 from mainstay.control.operations import agents
 from mainstay.control.operations.agents import Enrolled, EnrolmentCode, EnrolmentRequest, OwnStatus
+from mainstay.control.operations.machinery.refusals import NotPermitted
 from mainstay.control.store.agents import AGENTS, AgentRow
 
 PATH = "/api/v1/agents"
@@ -30,10 +31,13 @@ async def _create_enrolment_code(call: Call) -> Answer:
 
 
 async def _enrol(call: Call) -> Answer:
-    call.dependencies.enrolments.admit(call.client)
     wanted = call.read(EnrolmentRequest)
-    async with call.transaction() as work:
-        return Answer(await agents.enrol(work, wanted))
+    try:
+        async with call.transaction() as work:
+            return Answer(await agents.enrol(work, wanted))
+    except NotPermitted:
+        call.dependencies.enrolments.count(call.client)
+        raise
 
 
 ENDPOINTS = (

@@ -6,9 +6,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from mainstay.control.api.authentication import authenticate
 from mainstay.control.api.contract import Answer, Call, Endpoint
-from mainstay.control.api.errors import HttpRefusal
 from mainstay.control.api.long_poll import first_of
 from mainstay.control.operations import events, subscriptions
 from mainstay.control.operations.machinery.refusals import BadInput
@@ -53,39 +51,36 @@ async def _stream(call: Call) -> Answer:
     await events.number(call.dependencies.store)
     async with call.reading() as work:
         last = await last_number(work.tx) if number is None else number
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    headers = {"X-Accel-Buffering": "no"}
     return Answer(stream=_send_events(call, last), media_type="text/event-stream", headers=headers)
 
 
 async def _send_events(call: Call, last: int) -> AsyncIterator[bytes]:
-    """Events as they are committed. A periodic comment keeps the connection open, once the token is checked again."""
+    """Events as they are committed, until the token of the caller ends. A periodic comment keeps the connection open."""
     yield b": connected\n\n"
-    store, stopping = call.dependencies.store, call.dependencies.readiness.stopping
-    while not stopping.is_set():
-        with (
-            call.dependencies.long_poll_slots.taken(call.required_caller),
-            store.bus.listening(EVENT_TOPIC) as committed,
-        ):
-            await events.number(store)
-            async with call.reading() as work:
-                found = await subscriptions.events_after(work, last, STREAMED_AT_ONCE)
-                newest = await last_number(work.tx)
-            for event in found:
-                number = event.sequence_number or last
-                text = msgspec.json.encode(event)
-                yield f"id: {number}\nevent: {event.type}\ndata: ".encode() + text + b"\n\n"
-                last = number
-            if found:
-                continue
-            # Skips events that the caller may not read.
-            last = max(last, newest)
-            await first_of((committed, stopping), HEARTBEAT_SECONDS)
-            if not committed.is_set():
-                try:
-                    await authenticate(call.dependencies, call.headers.get("authorization"))
-                except HttpRefusal:
-                    return
-                yield b": still here\n\n"
+    dependencies, caller = call.dependencies, call.required_caller
+    store, stopping = dependencies.store, dependencies.readiness.stopping
+    with dependencies.long_poll_slots.taken(caller), dependencies.open_connections.opened(caller) as connection:
+        while not (stopping.is_set() or connection.ended.is_set()):
+            with store.bus.listening(EVENT_TOPIC) as committed:
+                await events.number(store)
+                async with call.reading() as work:
+                    found = await subscriptions.events_after(work, last, STREAMED_AT_ONCE)
+                    newest = await last_number(work.tx)
+                for event in found:
+                    if connection.ended.is_set():
+                        return
+                    number = event.sequence_number or last
+                    text = msgspec.json.encode(event)
+                    yield f"id: {number}\nevent: {event.type}\ndata: ".encode() + text + b"\n\n"
+                    last = number
+                if found:
+                    continue
+                # Skips events that the caller may not read.
+                last = max(last, newest)
+                await first_of((committed, stopping, connection.ended), HEARTBEAT_SECONDS)
+                if not committed.is_set():
+                    yield b": still here\n\n"
 
 
 ENDPOINTS = (

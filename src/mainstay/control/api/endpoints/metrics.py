@@ -14,11 +14,12 @@ from mainstay.control.store.engine.paging import Page, parse_listing, parse_time
 from mainstay.control.store.metrics import METRIC_ENTRIES, METRIC_TYPES, Aggregate
 
 PATH = "/api/v1/metric-entries"
+SUBSTRINGS = frozenset({"resource_id"})
 TIME = {"type": "string", "format": "date-time"}
 
 
 async def _list_resource_ids(call: Call) -> Answer:
-    listing = parse_listing(METRIC_ENTRIES, call.query)
+    listing = parse_listing(METRIC_ENTRIES, call.query, substrings=SUBSTRINGS)
     async with call.reading() as work:
         return Answer(await metrics.resource_ids(work, listing.page, listing.page_size, list(listing.conditions)))
 
@@ -62,7 +63,7 @@ ENDPOINTS = (
         (metrics.MetricTypeChange, metrics.change_type),
         metrics.delete_type,
     ),
-    list_endpoint(PATH, METRIC_ENTRIES, plural="metric entries"),
+    list_endpoint(PATH, METRIC_ENTRIES, plural="metric entries", substrings=SUBSTRINGS),
     create_endpoint(PATH, METRIC_ENTRIES, NewMetricEntry, metrics.add),
     Endpoint(
         method="GET",

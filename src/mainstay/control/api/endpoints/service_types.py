@@ -86,6 +86,7 @@ ENDPOINTS = (
         access=("service_type", "read"),
         summary="Check whether an order with these properties would be accepted",
         body=OrderCheck,
+        only_reads=True,
         answer=Verdict,
         refusals=(400, 404),
     ),

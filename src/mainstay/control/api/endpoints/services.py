@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from mainstay.control.api.bodies import decode_json, parse_change
+from mainstay.control.api.bodies import parse_change, parse_list
 from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
 from mainstay.control.operations import orders, services
 from mainstay.control.operations.machinery.forecast import Forecast
@@ -130,10 +130,7 @@ def _plan_wait(call: Call) -> int:
 
 
 def _conditions(raw: bytes) -> list[ServiceCondition]:
-    try:
-        found = msgspec.convert(decode_json(raw or b"[]"), list[ServiceCondition])
-    except msgspec.ValidationError as error:
-        raise BadInput(f"invalid conditions: {error}", code="invalid_body") from None
+    found = parse_list(raw, ServiceCondition)
     if len(found) > MAX_CONDITIONS:
         raise BadInput(f"at most {MAX_CONDITIONS} conditions")
     return found

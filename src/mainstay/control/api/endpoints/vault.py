@@ -10,7 +10,7 @@ from mainstay.control.operations.vault import Revealed
 async def _reveal(call: Call) -> Answer:
     async with call.transaction() as work:
         found = await vault.reveal(work, call.path["reference"])
-    return Answer(found, headers={"Cache-Control": "no-store"})
+    return Answer(found)
 
 
 ENDPOINTS = (

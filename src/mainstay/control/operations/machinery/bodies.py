@@ -22,15 +22,19 @@ Tag = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=PLAIN_NA
 # An id that an agent or a subscriber chooses, or a reference to a stored name.
 ShortText = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=NO_ZERO)]
 Text = Annotated[str, msgspec.Meta(max_length=100_000, pattern=NO_ZERO)]
+UUID = "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
 # The lengths of ids and digests are given as well: `$` also matches before a line feed at the end.
-Id = Annotated[
-    str,
-    msgspec.Meta(
-        max_length=36, pattern="^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
-    ),
-]
+Id = Annotated[str, msgspec.Meta(max_length=36, pattern=UUID)]
+WORD = r"^[A-Za-z0-9_]+$(?![\s\S])"
+HEX_DIGEST = "^[0-9a-f]{64}$"
 # A pattern is not a message: the fault that a mismatch of each one reports.
-PATTERN_FAULTS = {NO_ZERO: "must not hold a zero byte", PLAIN_NAME: NOT_PLAIN}
+PATTERN_FAULTS = {
+    NO_ZERO: "must not hold a zero byte",
+    PLAIN_NAME: NOT_PLAIN,
+    UUID: "must be a uuid",
+    WORD: "must consist of letters, digits and underscores",
+    HEX_DIGEST: "must be 64 hexadecimal digits in lower case",
+}
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -11,11 +11,11 @@ from typing import TypeVar
 
 import msgspec
 
-from mainstay.control.access import Caller, Relation, relation_of
+from mainstay.control.access import Caller, Relation, reading_relation, relation_of
 from mainstay.control.domain.event_types import EVENT_TYPES
 from mainstay.control.operations.machinery.definitions import Definitions
 from mainstay.control.operations.machinery.diff import diff
-from mainstay.control.operations.machinery.refusals import NotFound
+from mainstay.control.operations.machinery.refusals import NotFound, NotPermitted
 from mainstay.control.store.agents import AgentRow
 from mainstay.control.store.engine.contract import Transaction, Value
 from mainstay.control.store.engine.paging import CursorPage, Listing, Page, SqlCondition, list_page, owned_by
@@ -84,14 +84,21 @@ class UnitOfWork:
         return relation_of(self.required_caller, noun, action)
 
     async def find(self, table: Table[R], record_id: str, action: str = "read", *, lock: bool = False) -> R:
-        """The row with this id. A row without a relation to the caller is reported as not found."""
+        """The row with this id. A row that the caller may not read is reported as not found."""
         relation = self.relation(table.noun, action)
         found = await table.find(self.tx, record_id.lower(), lock=lock)
-        if found is None or not (
-            relation.holds(self.required_caller, found) or await self._is_offered(relation, found)
-        ):
+        if found is None:
             raise NotFound(table.noun, record_id)
-        return found
+        if await self._admits(relation, found):
+            return found
+        reading = reading_relation(self.required_caller, table.noun)
+        if reading is None or not await self._admits(reading, found):
+            raise NotFound(table.noun, record_id)
+        noun = table.noun.replace("_", " ")
+        raise NotPermitted(f"you may read {noun} {record_id}; only its {relation.owner_names} may do this")
+
+    async def _admits(self, relation: Relation, record: Record) -> bool:
+        return relation.holds(self.required_caller, record) or await self._is_offered(relation, record)
 
     async def _is_offered(self, relation: Relation, record: Record) -> bool:
         consumer_id = self.required_caller.participant_id

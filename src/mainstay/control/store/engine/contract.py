@@ -37,6 +37,8 @@ class Transaction(Protocol):
     skip_locked: str
     # Whether the name index is a table to query; if not, the planner of the database uses the index.
     asks_name_index: bool
+    # The function that returns the items of a JSON array as rows with the column `value`.
+    json_items: str
 
     async def fetch(self, statement: str, *, slow: bool = False, **parameters: Value) -> Sequence[Row]: ...
 

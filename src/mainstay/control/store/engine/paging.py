@@ -12,10 +12,12 @@ from typing import Generic, TypeVar
 import msgspec
 
 from mainstay.control.access import Caller, Relation
+from mainstay.control.domain.values import is_uuid
 from mainstay.control.store.engine import trigrams
 from mainstay.control.store.engine.contract import Row, Transaction, Value
 from mainstay.control.store.engine.records import ColumnKind, Record, Table, encode_value, fold, wire_names
 from mainstay.foundation.numbers import parse_count
+from mainstay.foundation.suggestions import did_you_mean
 
 MAX_PAGE_SIZE = 100
 DEFAULT_PAGE_SIZE = 10
@@ -75,6 +77,8 @@ class Listing:
     by_cursor: bool = False
 
 
+# The fields that lists match by substring, unless they declare others.
+NAME_ONLY = frozenset({"name"})
 PAGING = frozenset({"page", "pageSize", "sort", "after"})
 
 
@@ -83,7 +87,7 @@ def parse_listing(
     query: Sequence[tuple[str, str]],
     *,
     aliases: Mapping[str, str] | None = None,
-    substrings: frozenset[str] = frozenset({"name"}),
+    substrings: frozenset[str] = NAME_ONLY,
 ) -> Listing:
     """`aliases` are additional names of fields; `substrings` are fields matched by substring instead of equality."""
     names = {**wire_names(table.record), **(aliases or {})}
@@ -92,6 +96,9 @@ def parse_listing(
     for key, value in query:
         if key in PAGING:
             single[key] = value
+        elif not value and key in names:
+            # An empty value means not given.
+            continue
         elif key in names and table.kinds[names[key]] is not ColumnKind.JSON:
             filters.setdefault(key, []).append(value)
         else:
@@ -114,7 +121,7 @@ def parse_listing(
 
 def _number(single: Mapping[str, str], key: str, default: int, least: int, most: int) -> int:
     text = single.get(key)
-    if text is None:
+    if not text:
         return default
     number = parse_count(text, least, most)
     if number is None:
@@ -139,24 +146,40 @@ def _condition(table: Table[R], key: str, column: str, values: list[str], *, sub
     if any("\0" in value for value in values):
         raise BadQuery(f"{key} contains a zero byte")
     if substring:
-        searched = "name_folded" if column == "name" else column
-        parts = [fold(value) for value in values]
+        # Of other texts only ASCII letters match in any case: that is what both databases can fold.
+        searched = "name_folded" if column == "name" else f"lower({column})"
+        parts = [fold(value) if column == "name" else _ascii_lower(value) for value in values]
         parameters = {f"f_{column}_{index}": f"%{_escaped(part)}%" for index, part in enumerate(parts)}
         return SqlCondition(
             "(" + " OR ".join(f"{searched} LIKE :{name} ESCAPE '!'" for name in parameters) + ")",
             parameters,
             name_parts=tuple(parts) if column == "name" else (),
         )
-    kind = table.kinds[column]
-    given = {f"f_{column}_{index}": _parse_value(kind, key, value) for index, value in enumerate(values)}
+    _refuse_impossible(table, key, column, values)
+    given = {f"f_{column}_{index}": _parse_value(table, column, key, value) for index, value in enumerate(values)}
     return SqlCondition(f"{column} IN ({', '.join(f':{name}' for name in given)})", given)
+
+
+def _refuse_impossible(table: Table[R], key: str, column: str, values: list[str]) -> None:
+    """A value that no row can have is a mistake, and an empty list would hide it."""
+    choices = table.choices.get(column)
+    for value in values:
+        if choices is not None and value not in choices:
+            raise BadQuery(f"{key} must be one of {', '.join(choices)}{did_you_mean(value, choices)}")
+        if column in table.ids and not is_uuid(value):
+            raise BadQuery(f"{key} must be a uuid")
+
+
+def _ascii_lower(text: str) -> str:
+    return text.encode().lower().decode()
 
 
 def _escaped(text: str) -> str:
     return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
 
 
-def _parse_value(kind: ColumnKind, key: str, text: str) -> Value:
+def _parse_value(table: Table[R], column: str, key: str, text: str) -> Value:
+    kind = table.kinds[column]
     try:
         if kind is ColumnKind.TIME:
             return encode_value(kind, parse_time(text))
@@ -168,12 +191,16 @@ def _parse_value(kind: ColumnKind, key: str, text: str) -> Value:
         if kind is ColumnKind.REAL:
             return float(text)
     except (ValueError, OverflowError):
-        raise BadQuery(f"{key} has the value '{text[:100]}', which is not a {kind.value}") from None
+        raise BadQuery(f"{key} has the value '{text[:100]}', which is not {_IN_WORDS[kind]}") from None
     if kind is ColumnKind.BOOLEAN:
         if text not in ("true", "false"):
             raise BadQuery(f"{key} must be true or false")
         return int(text == "true")
-    return text
+    # Ids are stored in lower case.
+    return text.lower() if column in table.ids else text
+
+
+_IN_WORDS = {ColumnKind.TIME: "a time", ColumnKind.INTEGER: "an integer", ColumnKind.REAL: "a number"}
 
 
 def parse_time(text: str) -> datetime:

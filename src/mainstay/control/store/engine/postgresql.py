@@ -77,6 +77,7 @@ class PostgresqlTransaction:
     for_key_share = " FOR KEY SHARE"
     skip_locked = " FOR UPDATE SKIP LOCKED"
     asks_name_index = False
+    json_items = "json_array_elements_text"
 
     def __init__(self, connection: PoolConnectionProxy[Any], *, custom_plans: bool = False) -> None:
         self._connection = connection

@@ -5,14 +5,18 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from enum import Enum
-from typing import Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from enum import Enum, StrEnum
+from typing import Annotated, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from mainstay.control.store.engine.contract import Row, Transaction, Value
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+# The id of something that this server does not name: it need not be a uuid.
+ForeignId = Annotated[str, "foreign"]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -68,6 +72,31 @@ def _kinds_of(record: type[msgspec.Struct]) -> Mapping[str, ColumnKind]:
     return {name: _kind_of(hints[name]) for name in record.__struct_fields__}
 
 
+def _choices_of(record: type[msgspec.Struct]) -> Mapping[str, tuple[str, ...]]:
+    """The values of the columns that have a fixed list of them."""
+    hints = get_type_hints(record)
+    found = {name: _literals(hints[name]) for name in record.__struct_fields__}
+    return {name: values for name, values in found.items() if values}
+
+
+def _literals(annotation: object) -> tuple[str, ...]:
+    if get_origin(annotation) is Literal:
+        return tuple(map(str, get_args(annotation)))
+    if isinstance(annotation, type) and issubclass(annotation, StrEnum):
+        return tuple(annotation)
+    return ()
+
+
+def _ids_of(record: type[msgspec.Struct]) -> frozenset[str]:
+    """The columns that hold a uuid. An id that an agent chooses is a `ForeignId`."""
+    hints = get_type_hints(record, include_extras=True)
+    return frozenset(
+        name
+        for name in record.__struct_fields__
+        if (name == "id" or name.endswith("_id")) and ForeignId not in (hints[name], *get_args(hints[name]))
+    )
+
+
 def wire_names(record: type[msgspec.Struct]) -> Mapping[str, str]:
     """JSON name → name of the field and of its column."""
     return dict(zip(record.__struct_encode_fields__, record.__struct_fields__, strict=True))
@@ -105,6 +134,8 @@ class Table(Generic[R]):
         self.noun = noun
         self.record = record
         self.kinds = _kinds_of(record)
+        self.choices = _choices_of(record)
+        self.ids = _ids_of(record)
         self.columns = tuple(self.kinds)
         self.searched = "name" in self.kinds
         # The trigram index of names, for tables too large to scan.

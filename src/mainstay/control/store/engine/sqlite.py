@@ -56,6 +56,7 @@ class SqliteTransaction:
     for_key_share = ""
     skip_locked = ""
     asks_name_index = True
+    json_items = "json_each"
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection

@@ -1,0 +1,78 @@
+"""Long polls and streams end when their token does. One query per pass checks the tokens of all open connections."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from datetime import datetime
+
+import structlog
+
+from mainstay.control.access import Caller
+from mainstay.control.api.admission import refusal_of
+from mainstay.control.api.errors import HttpRefusal
+from mainstay.control.store.engine.contract import Store, Unavailable
+from mainstay.control.store.tokens import find_callers
+
+# With the query of a busy database still less than the promised 5 s.
+INTERVAL_SECONDS = 2.0
+
+log = structlog.get_logger("mainstay.api")
+
+
+class OpenConnection:
+    def __init__(self, token_hash: str) -> None:
+        self.token_hash = token_hash
+        # Set once the token no longer admits the caller.
+        self.ended = asyncio.Event()
+        self._refusal: HttpRefusal | None = None
+
+    def end(self, refusal: HttpRefusal) -> None:
+        self._refusal = refusal
+        self.ended.set()
+
+    def refuse_if_ended(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+
+
+class OpenConnections:
+    """The open connections of this process."""
+
+    def __init__(self) -> None:
+        self._open: set[OpenConnection] = set()
+
+    @contextlib.contextmanager
+    def opened(self, caller: Caller) -> Iterator[OpenConnection]:
+        connection = OpenConnection(caller.token_hash)
+        self._open.add(connection)
+        try:
+            yield connection
+        finally:
+            self._open.discard(connection)
+
+    async def end_refused(self, store: Store, now: datetime) -> None:
+        checked = list(self._open)
+        hashes = sorted({each.token_hash for each in checked})
+        if not hashes:
+            return
+        async with store.autocommit() as tx:
+            found = await find_callers(tx, hashes)
+        refusals = {each: refusal_of(found.get(each), now) for each in hashes}
+        for connection in checked:
+            refusal = refusals[connection.token_hash]
+            if refusal is not None:
+                connection.end(refusal)
+
+
+async def watch(connections: OpenConnections, store: Store, clock: Callable[[], datetime]) -> None:
+    """Runs until cancelled. A failure is logged; the next pass tries again."""
+    while True:
+        try:
+            await connections.end_refused(store, clock())
+        except Unavailable as error:
+            log.warning("database unavailable", task="open connections", reason=str(error))
+        except Exception:
+            log.exception("bug", task="open connections")
+        await asyncio.sleep(INTERVAL_SECONDS)
