@@ -15,10 +15,13 @@ if TYPE_CHECKING:
 
 PRESENT, ABSENT, LATEST = "present", "absent", "latest"
 INSTALL, REMOVE = "install", "remove"
-# A name may contain an architecture: libc6:amd64, glibc.x86_64. A minus at the end means removal to apt, so names
-# and versions must not end with a minus.
-NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.+_:-]*[A-Za-z0-9.+_])?")
-VERSION = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.+~^_:-]*[A-Za-z0-9.+~^_:])?")
+# A name may contain an architecture: libc6:amd64, glibc.x86_64.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_:-]*")
+# At the end of an argument `-` means removal to apt and `+` installation, also when packages are removed. Real names end
+# with `++` (g++) or with `+` after a digit (memtest86+): apt prefers a package of that name, and the providers pass only
+# names that the package database contains.
+INSTRUCTION = re.compile(r".*(?:[-:]|(?<![0-9+])\+|:.*\+)", re.DOTALL)
+VERSION = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.+~^_:-]*[A-Za-z0-9.~^_:])?")
 LONGEST_NAME = LONGEST_VERSION = 200
 
 
@@ -68,6 +71,8 @@ class PackageType(ResourceType):
     def check_name(self, name: str) -> Iterator[str]:
         if not NAME.fullmatch(name):
             yield f'package name contains dangerous characters: "{shorten(ascii(name)[1:-1])}"'
+        elif INSTRUCTION.fullmatch(name):
+            yield f'package name ends with "{name[-1]}", which a package manager reads as an instruction: "{shorten(name)}"'
         elif len(name) > LONGEST_NAME:
             yield f"package name is longer than {LONGEST_NAME} characters"
 
