@@ -90,6 +90,32 @@ def test_an_order_becomes_files_and_outputs_become_properties(bridge: Bridge, ro
         assert not path.is_file() or b"canary-Zx81" not in path.read_bytes(), path
 
 
+def test_a_stored_name_with_a_line_break_reaches_no_file_and_the_service_can_be_renamed(
+    bridge: Bridge, root: Path
+) -> None:
+    unit = """
+- file:
+    - "{{ lookup('service.root') }}/unit": {ensure: present, content: "Description={{ lookup('service.name') }}\\n", owner: USER, group: GROUP, mode: "0600"}
+"""
+    blueprint = write_blueprint(
+        bridge.folder / "blueprint",
+        type_name=new_type_name(),
+        manifests={"create": own(unit), "update": own(unit), "delete": REMOVED},
+        property_schema={"motd": {"type": "string"}},
+    )
+    pushed = bridge.push(blueprint)
+    order = bridge.scenario.order(pushed["serviceType"], {}, name="shop")
+    bridge.server.store_name("services", order["id"], "shop\n[Service]\nExecStart=/bin/evil")
+    bridge.start_agent("--root", str(root))
+    service = bridge.wait_for(order, "Broken")
+    (job,) = bridge.scenario.jobs(order)
+    assert "the name of the service contains a line break U+000A at position 5" in job["errorMessage"]
+    assert "rename the service" in job["errorMessage"]
+    assert not list(root.iterdir())
+    bridge.scenario.consumer.patch(f"/services/{service['id']}", {"name": "shop"})
+    assert bridge.scenario.consumer.get(f"/services/{service['id']}")["name"] == "shop"
+
+
 def test_a_service_stays_on_its_version_until_an_action_moves_it(bridge: Bridge, root: Path) -> None:
     name = new_type_name()
     lifecycle = {**LIFECYCLE, "actions": [*LIFECYCLE["actions"], UPGRADE]}

@@ -112,9 +112,11 @@ class DriftWatch:
         agent = self._agent
         try:
             properties = open_secrets(agent.client, dict(service["properties"]), blueprint)
+            roots = translate.lookup_roots(service, properties, None, agent.work_area.root)
         except ServerRefusal as refusal:
             return DriftFinding(UNKNOWN, f"a secret cannot be opened: {refusal}")
-        roots = translate.lookup_roots(service, properties, None, agent.work_area.root)
+        except translate.UnsafeName as problem:
+            return DriftFinding(UNKNOWN, str(problem))
         path = blueprint.manifest_path(manifest)
 
         def apply(*, noop: bool) -> Report:

@@ -117,11 +117,11 @@ def run_job(
     try:
         blueprint, entry = find_manifest(blueprint_cache, job)
         properties = open_secrets(client, translate.desired_properties(job), blueprint)
-    except NoBlueprint as problem:
+        roots = translate.lookup_roots(service, properties, job, work_area.root)
+    except (NoBlueprint, translate.UnsafeName) as problem:
         return failed(str(problem))
     except ServerRefusal as refusal:
         return failed(f"a secret cannot be opened: {refusal}")
-    roots = translate.lookup_roots(service, properties, job, work_area.root)
     redactor = Redactor(secret_values(roots))
     manifest = blueprint.manifest_path(entry.manifest)
     marker = PlannedJobMarker(work_area, job)

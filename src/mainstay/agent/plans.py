@@ -111,7 +111,10 @@ def _dry_run_answer(plan: Mapping[str, Any], agent: AgentLoop, stop: StopFlag) -
     if not opened.keys() >= set(translate.secret_references(properties, paths)):
         return {"error": "a secret cannot be opened: the blueprint declares one that the service type does not"}
     properties = translate.insert_secrets(properties, paths, opened)
-    roots = translate.lookup_roots(job["service"], properties, job, agent.work_area.root)
+    try:
+        roots = translate.lookup_roots(job["service"], properties, job, agent.work_area.root)
+    except translate.UnsafeName as problem:
+        return {"error": str(problem)}
     manifest = blueprint.manifest_path(entry.manifest)
     try:
         session, report, digest = dry_run(manifest, job["serviceId"], roots, agent.work_area, stop, agent.client)

@@ -8,7 +8,7 @@ import math
 from mainstay.converge.manifest.expressions import SecretMembers, holds_secret, taint
 from mainstay.converge.report import FAILED, UNMET
 from mainstay.converge.resources.file import PRESENT, FileState
-from mainstay.foundation.text import Tainted, shorten
+from mainstay.foundation.text import Tainted, line_problem, shorten
 from mainstay.foundation.vault import VAULT_PREFIX
 
 TYPE_CHECKING = False
@@ -32,6 +32,10 @@ TAIL_LINES = 20
 
 class BadOutputs(Exception):
     """The outputs of the manifest cannot be sent; the message names the output and the reason."""
+
+
+class UnsafeName(Exception):
+    """The name of a service would become syntax in the files of a host."""
 
 
 # ---- jobs to manifest data ----
@@ -73,7 +77,12 @@ def insert_secrets(
 def lookup_roots(
     service: Mapping[str, Any], properties: Any, job: Mapping[str, Any] | None, root: str
 ) -> dict[str, Any]:
-    """The data behind `lookup('service.…')`, `'properties.…'`, `'job.…'` and `'instance.…'`."""
+    """The data behind `lookup('service.…')`, `'properties.…'`, `'job.…'` and `'instance.…'`.
+
+    Raises `UnsafeName`. The server refuses such names, but keeps those that an earlier version stored."""
+    problem = line_problem(service["name"])
+    if problem:
+        raise UnsafeName(f"the name of the service {problem}, which manifests write into files; rename the service")
     known = {name: service[name] for name in ("id", "name", "status")}
     seen: dict[str, Any] = {
         "service": {**known, "root": root, "type": service["serviceType"]["name"]},
