@@ -100,6 +100,26 @@ def test_a_pulled_blueprint_equals_the_pushed_one(bridge: Bridge, directory: Pat
     assert again == {**pushed, "created": False}
 
 
+def test_push_refuses_what_check_refuses_and_sends_nothing(bridge: Bridge, directory: Path) -> None:
+    here = {"MAINSTAY_URL": bridge.server.url, "MAINSTAY_TOKEN": str(bridge.admin.token)}
+    manifest = directory / "manifests/present.yaml"
+    command = "echo {{ lookup('properties.greeting') }}"
+    resource = f'  - exec:\n      - say: {{provider: shell, command: "{command}"}}\n\noutputs:'
+    manifest.write_text(manifest.read_text().replace("outputs:", resource))
+    checked = blueprint("check", str(directory))
+    for options in ((), ("--force",), ("--dry-run",)):
+        refused = blueprint("push", str(directory), *options, **here)
+        assert refused.returncode == checked.returncode == 1
+        assert "properties.greeting is free text of the order, and a shell would run it here" in refused.stderr
+    as_json = blueprint("push", str(directory), "--json", **here)
+    assert (
+        json.loads(as_json.stdout)["faults"]
+        == json.loads(blueprint("check", str(directory), "--json").stdout)["faults"]
+    )
+    name = json.loads(blueprint("check", str(directory), "--json").stdout)["name"]
+    assert bridge.admin.get(f"/blueprints?name={name}")["items"] == []
+
+
 def test_changed_content_of_a_version_needs_force_and_a_missing_blueprint_is_named(
     bridge: Bridge, directory: Path, tmp_path: Path
 ) -> None:

@@ -61,6 +61,22 @@ def test_the_type_of_a_blueprint_has_a_plain_name(scenario: Scenario) -> None:
     assert refused["errors"] == [{"path": "blueprint.service_type", "message": message}]
 
 
+@pytest.mark.parametrize(
+    ("manifest", "message"),
+    [
+        ("resources: [", "manifests/all.yaml"),
+        ("a: 1\na: 2\n", "manifests/all.yaml"),
+        ("text", "must be a map with `resources`, or a list of resources"),
+        ("", "must be a map with `resources`, or a list of resources"),
+    ],
+)
+def test_a_manifest_that_is_no_document_is_refused(scenario: Scenario, manifest: str, message: str) -> None:
+    files = {**blueprint(unique("web")), "manifests/all.yaml": manifest}
+    refused = push(scenario.admin, files, expect=400)
+    assert refused["code"] == "invalid_definition"
+    assert message in json.dumps(refused["errors"])
+
+
 def test_a_push_creates_the_type_and_stores_the_bundle(scenario: Scenario) -> None:
     name = unique("web")
     files = blueprint(name)

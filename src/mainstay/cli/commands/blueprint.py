@@ -1,7 +1,7 @@
 """Creates, checks, tests, pushes and pulls blueprints. A blueprint defines what a service type means on a host.
 
 `new NAME` creates a working example; `check DIR…` reports every fault with its line; `test DIR` starts a server and an
-agent, orders the examples and runs every action; `push DIR` uploads the blueprint to a control plane, and `pull`
+agent, orders the examples and runs every action; `push DIR` checks the blueprint and uploads it to a control plane, and `pull`
 downloads one by digest or NAME@VERSION, with the saved login or --server and --token-file.
 Exit code: 0 success, 1 faults were found or the server is unreachable, 2 the request was refused."""
 
@@ -46,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     test.add_argument("--shown-as", default="this host", help=argparse.SUPPRESS)
     test.add_argument("--json", action="store_true", help="print one JSON document")
-    push = verbs.add_parser("push", help="upload to a control plane", allow_abbrev=False)
+    push = verbs.add_parser("push", help="check, and upload to a control plane", allow_abbrev=False)
     push.add_argument("directory", metavar="DIR")
     push.add_argument(
         "--force", action="store_true", help="replace the same version; change the type even if services do not fit"
@@ -225,13 +225,17 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _push(arguments: argparse.Namespace) -> int:
-    from mainstay.agent.blueprint import read_blueprint
     from mainstay.blueprints.bundle import pack
-    from mainstay.cli.local_run import exit_on_faults, print_json
+    from mainstay.blueprints.check import check_blueprint
+    from mainstay.cli.local_run import exit_on_faults, print_json, show_faults
+    from mainstay.foundation.faults import DoesNotLoad
 
     directory = _require_directory(arguments.directory)
+    _, found = check_blueprint(directory)
+    if found.faults:
+        show_faults(DoesNotLoad(found.faults), as_json=arguments.json)
+        return EXIT_FAULTS
     with exit_on_faults(as_json=arguments.json):
-        read_blueprint(directory)
         bundle = pack(directory)
     query = {"force": str(arguments.force).lower(), "dryRun": str(arguments.dry_run).lower()}
     with _connected(arguments) as client:

@@ -77,6 +77,13 @@ def parse_blueprint(
     )
 
 
+def manifests_of(blueprint: object) -> list[str]:
+    """The paths of the manifests that a valid blueprint names, each once."""
+    given = blueprint if isinstance(blueprint, dict) else {}
+    entries = [entry["manifest"] if isinstance(entry, dict) else entry for entry in given["actions"].values()]
+    return list(dict.fromkeys(posixpath.normpath(path) for path in (*entries, *(given.get("keeps") or {}).values())))
+
+
 def undeclared_names(lifecycle: Lifecycle, actions: Collection[str], keeps: Collection[str]) -> Iterator[PathFault]:
     """Faults for actions and states of a blueprint that the lifecycle does not declare."""
     for action in actions:

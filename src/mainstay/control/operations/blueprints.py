@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from mainstay.control.domain.blueprints import BlueprintDefinition, parse_blueprint
+from mainstay.control.domain.blueprints import BlueprintDefinition, manifests_of, parse_blueprint
 from mainstay.control.domain.faults import PathFault
 from mainstay.control.domain.properties.contract import Rulebook
 from mainstay.control.domain.refusals import InvalidDefinition
@@ -56,7 +56,12 @@ class Bundle:
 def read_bundle(content: bytes, rulebook: Rulebook) -> Bundle:
     """Pure, so that it can run in a thread."""
     files = open_bundle(content)
-    definition = parse_blueprint(_document(files, DEFINITION), _document(files, SERVICE_TYPE), files.keys(), rulebook)
+    blueprint = _document(files, DEFINITION)
+    definition = parse_blueprint(blueprint, _document(files, SERVICE_TYPE), files.keys(), rulebook)
+    for name in manifests_of(blueprint):
+        # The server does not know resources; `blueprint push` and the agent check what a manifest contains.
+        if not isinstance(_document(files, name), (dict, list)):
+            raise InvalidDefinition([PathFault(name, "must be a map with `resources`, or a list of resources")])
     return Bundle(content, f"sha256:{hashlib.sha256(content).hexdigest()}", definition)
 
 
