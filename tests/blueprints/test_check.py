@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,6 @@ def test_a_new_blueprint_has_no_findings(tmp_path: Path) -> None:
 
 PRESENT, TYPE, DEFINITION = "manifests/present.yaml", "service-type.yaml", "blueprint.yaml"
 GREETING = "lookup('properties.greeting')"
-EXEC_IN_A_SHELL = "  - exec:\n      - say:\n          provider: shell\n"
 KEY = "\"{{ lookup('properties.key') }}\""
 FAULTS: dict[str, tuple[tuple[str, str, str], str]] = {
     "an unknown key": ((DEFINITION, "drift:", "drfit:"), "blueprint.yaml:12:1: unknown key 'drfit' (did you mean"),
@@ -198,22 +198,6 @@ WARNINGS: dict[str, tuple[tuple[str, str, str], str]] = {
         (PRESENT, KEY, f"{KEY}\n          validate: check {{{{ lookup('properties.key') }}}} %"),
         "manifests/present.yaml:18:21: warning: file#/srv/demo-00000000-0000-4000-8000-000000000000/key: validate carries a secret",
     ),
-    "free text of the order in a shell": (
-        (
-            PRESENT,
-            "outputs:",
-            EXEC_IN_A_SHELL + "          command: echo {{ lookup('properties.greeting') }}\n\noutputs:",
-        ),
-        "manifests/present.yaml:23:20: warning: exec#say: properties.greeting is free text of the order",
-    ),
-    "the name of the service in a shell": (
-        (
-            PRESENT,
-            "outputs:",
-            EXEC_IN_A_SHELL + "          command: echo {{ lookup('service.name') }}\n\noutputs:",
-        ),
-        "manifests/present.yaml:23:20: warning: exec#say: service.name is free text of the order",
-    ),
     "a timeout that the lifecycle cuts short": (
         (DEFINITION, "timeout: 1m", "timeout: 10m"),
         "blueprint.yaml:5:55: warning: create may take 600s here, but its job times out after 300s",
@@ -239,11 +223,135 @@ def test_a_probable_mistake_is_a_warning(tmp_path: Path, change: tuple[str, str,
     assert [line for line in warnings if line.startswith(expected)], "\n".join(warnings)
 
 
-def test_a_text_with_a_pattern_may_go_to_a_shell(tmp_path: Path) -> None:
-    pattern = "    default: hello\n    validators: [{type: pattern, pattern: '^[a-z]+$'}]\n"
-    command = "  - exec:\n      - say:\n          provider: shell\n          command: echo {{ lookup('properties.greeting') }}\n"
-    folder = make(tmp_path, (TYPE, "    default: hello\n", pattern), (PRESENT, "outputs:", f"{command}\noutputs:"))
-    assert findings_of(folder) == ([], [])
+def with_exec(folder: Path, properties: dict[str, Any], *changes: tuple[str, str, str]) -> Path:
+    resource = f"  - exec:\n      - say: {json.dumps(properties)}\n\noutputs:"
+    return make(folder, (PRESENT, "outputs:", resource), *changes)
+
+
+def with_pattern(pattern: str) -> tuple[str, str, str]:
+    rule = json.dumps({"type": "pattern", "pattern": pattern})
+    return TYPE, "    default: hello\n", f"    default: hello\n    validators: [{rule}]\n"
+
+
+def in_a_shell(command: str, **others: str) -> dict[str, Any]:
+    return {"provider": "shell", "command": command, **others}
+
+
+RUN_BY_A_SHELL: dict[str, dict[str, Any]] = {
+    "as it is": in_a_shell(f"echo {{{{ {GREETING} }}}}"),
+    "another filter": in_a_shell(f"echo {{{{ {GREETING} | upper }}}}"),
+    "a filter after quote": in_a_shell(f"echo {{{{ {GREETING} | quote | replace('a', '') }}}}"),
+    "the filter line": in_a_shell(f"echo {{{{ {GREETING} | line }}}}"),
+    "one branch": in_a_shell(f"echo {{{{ 'a' if data.home else {GREETING} }}}}"),
+    "joined": in_a_shell(f"echo {{{{ 'a' ~ {GREETING} }}}}"),
+    "quoted inside single quotes": in_a_shell(f"echo '{{{{ {GREETING} | quote }}}}'"),
+    "quoted inside double quotes": in_a_shell(f'echo "{{{{ {GREETING} | quote }}}}"'),
+    "quoted inside backquotes": in_a_shell(f"echo `ls {{{{ {GREETING} | quote }}}}`"),
+    "quoted in a comment": in_a_shell(f"ls # {{{{ {GREETING} | quote }}}}"),
+    "quoted in a here-document": in_a_shell(f"cat <<E\n{{{{ {GREETING} | quote }}}}\nE"),
+    "in onlyif": in_a_shell("ls", onlyif=f"test {{{{ {GREETING} }}}}"),
+    "in unless": in_a_shell("ls", unless=f"test {{{{ {GREETING} }}}}"),
+    "the name of the service": in_a_shell("echo {{ lookup('service.name') }}"),
+    "the parameters of the job": in_a_shell("echo {{ lookup('job.params.greeting') }}"),
+    "as an object": in_a_shell("echo {{ properties['greeting'] }}"),
+    "with all properties": in_a_shell("echo {{ properties }}"),
+    "through a template": in_a_shell("{{ template('../files/greeting.j2') }}"),
+    "in an argument of sh -c": {"command": f"sh -c 'echo {{{{ {GREETING} }}}}'"},
+    "as the argument of sh -c": {"command": f"sh -c {{{{ {GREETING} }}}}"},
+    "in an argument of bash -ec": {"command": f"/usr/bin/env bash -ec 'echo {{{{ {GREETING} }}}}'"},
+    "in an argument of su -c": {"command": f"su - app -c 'echo {{{{ {GREETING} }}}}'"},
+    "in a guard with sh -c": {"command": "ls", "onlyif": f"sh -c 'test {{{{ {GREETING} }}}}'"},
+    "in a health check": {"command": "ls", "health_checks": [{"command": f"sh -c 'test {{{{ {GREETING} }}}}'"}]},
+}
+
+
+@pytest.mark.parametrize("properties", RUN_BY_A_SHELL.values(), ids=RUN_BY_A_SHELL.keys())
+def test_free_text_that_a_shell_would_run_is_a_fault(tmp_path: Path, properties: dict[str, Any]) -> None:
+    faults, _ = findings_of(with_exec(tmp_path, properties))
+    assert faults
+    assert all("is free text of the order, and a shell would run it here" in fault for fault in faults)
+    assert faults[0].startswith("manifests/present.yaml:21:")
+
+
+def test_free_text_is_found_behind_data_and_in_the_name_of_a_command(tmp_path: Path) -> None:
+    data = (PRESENT, "data:\n", f'data:\n  text: {{deep: ["{{{{ {GREETING} }}}}"]}}\n')
+    command = in_a_shell("echo {{ lookup('data.text.deep.0') }}")
+    faults, _ = findings_of(with_exec(tmp_path / "data", command, data))
+    assert len(faults) == 1
+    assert "data.text.deep.0 is free text" in faults[0]
+    name = f'  - exec:\n      - "echo {{{{ {GREETING} }}}}": {{provider: shell}}\n\noutputs:'
+    faults, _ = findings_of(make(tmp_path / "name", (PRESENT, "outputs:", name)))
+    assert len(faults) == 1
+    assert "properties.greeting is free text" in faults[0]
+
+
+NOT_RUN_BY_A_SHELL: dict[str, dict[str, Any]] = {
+    "quoted": in_a_shell(f"echo {{{{ {GREETING} | quote }}}} 'x' \\' $(ls {{{{ {GREETING} | quote }}}})"),
+    "a quoted branch": in_a_shell(f"echo {{{{ ({GREETING} | quote) if data.home else 'b' }}}}"),
+    "only compared": in_a_shell(f"echo {{{{ 'a' if {GREETING} == 'x' else 'b' }}}}"),
+    "a number": in_a_shell(f"head -c {{{{ {GREETING} | length }}}} x"),
+    "the id of the service": in_a_shell("echo {{ lookup('service.id') }}"),
+    "one argument": {"command": f"echo {{{{ {GREETING} }}}} '{{{{ {GREETING} }}}}'"},
+    "an argument after the script": {"command": f"sh -c 'echo \"$1\"' - {{{{ {GREETING} }}}}"},
+    "quoted in a script": {"command": f"sh -c 'echo {{{{ {GREETING} | quote }}}}'"},
+}
+
+
+@pytest.mark.parametrize("properties", NOT_RUN_BY_A_SHELL.values(), ids=NOT_RUN_BY_A_SHELL.keys())
+def test_free_text_that_no_shell_reads_as_code_is_valid(tmp_path: Path, properties: dict[str, Any]) -> None:
+    assert findings_of(with_exec(tmp_path, properties)) == ([], [])
+
+
+def test_a_text_with_a_pattern_of_plain_characters_may_go_to_a_shell(tmp_path: Path) -> None:
+    command = in_a_shell(f"echo {{{{ {GREETING} }}}}")
+    assert findings_of(with_exec(tmp_path / "plain", command, with_pattern("^[a-z]+$"))) == ([], [])
+    faults, _ = findings_of(with_exec(tmp_path / "any", command, with_pattern("^.*$")))
+    assert len(faults) == 1
+    assert "properties.greeting is free text" in faults[0]
+
+
+# ---- lines of files ----
+LINES = (PRESENT, "content: \"{{ template('../files/greeting.j2') }}\"")
+
+
+@pytest.mark.parametrize(
+    ("content", "count"),
+    [
+        (f"a={{{{ {GREETING} }}}}", 1),
+        (f"a={{{{ {GREETING} | upper }}}}", 1),
+        (f"a={{{{ {GREETING} | default('x') }}}} b={{{{ properties.greeting }}}}", 1),
+        (f"a={{{{ {GREETING} | line }}}}", 0),
+        (f"a={{{{ {GREETING} | quote }}}} {{{{ {GREETING} | tojson }}}}", 0),
+        (f"{{{{ {GREETING} }}}}", 0),
+        ("a={{ lookup('service.name') }}", 0),
+        ("a={{ lookup('properties.path', '') }}", 0),
+    ],
+)
+def test_free_text_that_may_add_lines_to_a_file_is_a_warning(tmp_path: Path, content: str, count: int) -> None:
+    faults, warnings = findings_of(make(tmp_path, (*LINES, f"content: {json.dumps(content)}")))
+    assert faults == []
+    assert len(warnings) == count
+    assert all(
+        "properties.greeting is free text of the order and may contain line breaks" in each for each in warnings
+    )
+
+
+def test_lines_are_found_in_templates_with_loops_and_assignments(tmp_path: Path) -> None:
+    text = "{% set x = properties.greeting %}{{ x }}\n{% for y in [properties.greeting] %}\n{{ y }}\n{{ y | line }}{% endfor %}"
+    (faults, warnings) = findings_of(make(tmp_path, ("files/greeting.j2", f"{{{{ {GREETING} | line }}}}", text)))
+    assert faults == []
+    assert [warning.partition(": warning")[0] for warning in warnings] == [
+        "files/greeting.j2:1",
+        "files/greeting.j2:2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "count"), [("^[^[:cntrl:]]*$", 1), ("^[ -~]*$", 0), ("^.*$", 1), (r"^[^\x00-\x1f]*$", 1)]
+)
+def test_a_pattern_without_control_characters_makes_text_one_line(tmp_path: Path, pattern: str, count: int) -> None:
+    content = (*LINES, f'content: "a={{{{ {GREETING} }}}}"')
+    assert len(findings_of(make(tmp_path, content, with_pattern(pattern)))[1]) == count
 
 
 def test_a_lookup_with_a_default_is_valid(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from mainstay.converge.command_words import join_words, split_words
 from mainstay.converge.manifest.command_templates import render_words
 from mainstay.converge.manifest.expressions import Template, TemplateScope, Unresolved
 from mainstay.converge.manifest.rendering import render_manifest
+from mainstay.converge.manifest.shell_warnings import shell_warnings
 from mainstay.converge.value_kinds import Unfit
 from mainstay.foundation.text import Tainted
 from torture import count_of
@@ -336,6 +337,39 @@ resources:
     assert vars(first.resources[0])["command"] == ("true", INJECTION, "{{")
     second = load_text(json.dumps(render_manifest(first)), root)
     assert words_of((second.resources[0].deferred or {})["command"].text) == ["true", INJECTION, "{{"]
+
+
+def test_validate_warns_about_values_that_a_shell_reads_as_code(root: Path) -> None:
+    text = """
+data: {x: y}
+resources:
+  - exec:
+      - "echo {{ data.x }}": {provider: shell}
+      - plain: {provider: shell, command: "echo {{ lookup('data.x') }} {{ data.x | quote }}"}
+      - branch: {provider: shell, command: "echo {{ 'a' if data.x else data.x | quote }}", onlyif: "test {{ data.x | upper }}"}
+      - half: {provider: shell, command: "echo {{ data.x if data.x else data.x | quote }}"}
+      - quoted: {provider: shell, command: "echo {{ data.x | quote }} {{ 'a' ~ (data.x | quote) }}", cwd: "/{{ data.x }}"}
+      - hidden: {provider: shell, command: "echo {{ data.x }}", sensitive: true}
+      - posix: {command: "echo {{ data.x }}"}
+"""
+    assert [warning.partition(" as code")[0] for warning in shell_warnings(load_text(text, root))] == [
+        "exec#echo y: name: the shell reads the value of {{ data.x }}",
+        "exec#plain: command: the shell reads the value of {{ lookup('data.x') }}",
+        "exec#branch: onlyif: the shell reads the value of {{ data.x | upper }}",
+        "exec#half: command: the shell reads the value of {{ data.x if data.x else data.x | quote }}",
+        "exec#hidden: command: the shell reads the value of an expression",
+    ]
+
+
+def test_validate_shows_the_warnings(mainstay: Any, tmp_path: Path) -> None:
+    manifest = tmp_path / "manifest.yaml"
+    manifest.write_text("- exec:\n    - x: {provider: shell, command: \"echo {{ lookup('facts.hostname') }}\"}\n")
+    done = mainstay("validate", manifest)
+    assert done.returncode == 0
+    assert (
+        "warning: exec#x: command: the shell reads the value of {{ lookup('facts.hostname') }} as code" in done.stdout
+    )
+    assert len(json.loads(mainstay("validate", "--json", manifest).stdout)["warnings"]) == 1
 
 
 def test_the_arguments_of_a_shell_command_are_quoted_by_the_filter(root: Path, apply: Any) -> None:

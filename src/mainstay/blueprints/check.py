@@ -13,7 +13,8 @@ from mainstay.agent.blueprint import DEFINITION, SERVICE_TYPE, read_blueprint
 from mainstay.agent.translate import OUTPUT_KEYS
 from mainstay.blueprints.bundle import pack
 from mainstay.blueprints.example_orders import FOLDER, read_orders
-from mainstay.blueprints.expressions import Reader, texts_in
+from mainstay.blueprints.expressions import FlowReader, Reader, Text, texts_in
+from mainstay.blueprints.free_text import allows_only_lines, allows_only_words, scripts_in, shell_places
 from mainstay.control.domain.blueprints import undeclared_names
 from mainstay.control.domain.properties.contract import (
     ASSUMED,
@@ -27,11 +28,20 @@ from mainstay.control.domain.properties.engine import Rejected, decide
 from mainstay.control.domain.refusals import InvalidDefinition
 from mainstay.control.domain.service_types import parse_service_type
 from mainstay.control.rulebook import installed_rulebook
+from mainstay.converge.command_words import split_template
 from mainstay.converge.contract import Failure
 from mainstay.converge.host.sources import read_bytes
-from mainstay.converge.manifest.expressions import Template, Unresolved, holds_secret, step
+from mainstay.converge.manifest.expressions import (
+    BadExpression,
+    Expression,
+    Template,
+    Unresolved,
+    holds_secret,
+    split,
+    step,
+)
 from mainstay.converge.run import RunRequest, load
-from mainstay.converge.value_kinds import COMMAND, describe
+from mainstay.converge.value_kinds import COMMAND, Unfit, describe
 from mainstay.foundation.documents import read_yaml
 from mainstay.foundation.faults import DoesNotLoad, Fault
 from mainstay.foundation.suggestions import did_you_mean
@@ -39,11 +49,11 @@ from mainstay.foundation.text import Tainted
 from mainstay.foundation.yaml.document import decode, locate, nearest_place, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
     from mainstay.agent.blueprint import Blueprint
-    from mainstay.blueprints.expressions import Text, Use
+    from mainstay.blueprints.expressions import Use
     from mainstay.control.domain.properties.declaration import PropertyDeclaration
     from mainstay.control.domain.service_types import ServiceTypeDefinition
     from mainstay.converge.contract import Property, Resource
@@ -56,6 +66,8 @@ SERVICE_NAMES = ("id", "name", "status", "root", "type")
 JOB_NAMES = ("action", "attempt", "params")
 SAMPLE_ID = "00000000-0000-4000-8000-000000000000"
 READABLE_BY_OTHERS, READABLE_BY_GROUP = 0o004, 0o040
+# Limit for values of `data` that are computed from other values.
+DEEPEST_DATA = 10
 
 
 class Findings:
@@ -396,8 +408,11 @@ class ManifestCheck:
         for name, entry in manifest.types[resource.type].properties.items():
             if self._has_secret(resource, name):
                 self._check_secret(resource, name, entry)
-            if entry.kind is COMMAND and resource.provider == "shell":
-                self._check_shell(resource, name)
+            if entry.kind.name == COMMAND.name:
+                self._check_command(resource, self._text_of(resource, name), (*resource.place, name))
+        self._check_command(resource, resource.name_template, resource.place)
+        if resource.type == "file":
+            self._check_content(resource)
         for index, check in enumerate(resource.health_checks):
             for name, entry in check.kind.properties.items():
                 if entry.kind.name == COMMAND.name and self._carries_secret(check.values.get(name)):
@@ -406,6 +421,9 @@ class ManifestCheck:
                         f"{resource.id}: the health check carries a secret, and every user of the host can see command"
                         " lines; let the check read it from a file",
                     )
+                place = (*resource.place, "health_checks", index, name)
+                if entry.kind.name == COMMAND.name:
+                    self._check_command(resource, self._written(place), place, is_split=True)
 
     def _check_secret(self, resource: Resource, name: str, entry: Property) -> None:
         """Warns if a secret is in a property that other users can see."""
@@ -429,23 +447,106 @@ class ManifestCheck:
                 " other users of the host may see it",
             )
 
-    def _check_shell(self, resource: Resource, name: str) -> None:
-        """A consumer must not be able to inject shell commands."""
+    # ---- free text ----
+    def _written(self, path: DocumentPath) -> str:
+        """The text at a path of the manifest; empty if there is none."""
+        node: Any = self.node
+        for part in path:
+            try:
+                node = node[part]
+            except (KeyError, IndexError, TypeError):
+                return ""
+        return node if isinstance(node, str) else ""
+
+    def _text_of(self, resource: Resource, name: str) -> str:
+        """A property of a resource as written, also in `defaults`."""
         template = (resource.deferred or {}).get(name)
-        for use in self.reader.uses(template.text) if isinstance(template, Template) else ():
-            if self._is_free_text(use):
-                self.file_findings.warn(
-                    (*resource.place, name),
-                    f"{resource.id}: {'.'.join(use.path)} is free text of the order, and a shell would run it here;"
-                    " pass it in `environment` and quote it, or give the property a pattern or an enum",
+        if isinstance(template, Template):
+            return template.text
+        written = self._written((*resource.place, name))
+        if written or getattr(resource, name, None) is None:
+            return written
+        siblings: Any = self.node
+        for part in resource.place[:-2]:
+            siblings = siblings[part]
+        defaults = [item["defaults"] for item in siblings if isinstance(item, dict) and "defaults" in item]
+        found = defaults[0].get(name) if defaults and isinstance(defaults[0], dict) else None
+        return found if isinstance(found, str) else ""
+
+    def _check_command(self, resource: Resource, text: str, path: DocumentPath, *, is_split: bool = False) -> None:
+        """Refuses free text where a shell would run it. Without a shell a value is one argument."""
+        if "{{" not in text or self.manifest is None:
+            return
+        try:
+            parts = split(text)
+            scripts: list[list[Any]] = [parts]
+            if is_split or self.manifest.types[resource.type].splits_commands(resource):
+                scripts = list(scripts_in(split_template(parts, text)))
+        except (BadExpression, Unfit):
+            # Reported when the manifest is loaded.
+            return
+        for script in scripts:
+            for expression, place in shell_places(script):
+                self._check_shell_expression(resource, path, expression, place)
+
+    def _check_shell_expression(
+        self, resource: Resource, path: DocumentPath, expression: Expression, place: str | None
+    ) -> None:
+        for flow in FlowReader(self.reader, self._read_template).flows(expression.source):
+            if not self._is_free_text(flow.use, allows_only_words):
+                continue
+            shown = (
+                f"{resource.id}: {'.'.join(flow.use.path)} is free text of the order, and a shell would run it here"
+            )
+            if flow.escape != "quote":
+                self.file_findings.fault(
+                    path,
+                    f"{shown}; end the expression with `| quote`, or give the property an enum or a pattern of plain"
+                    " characters",
+                )
+            elif place is not None:
+                self.file_findings.fault(
+                    path, f"{shown}: `| quote` does not protect inside {place}; write the expression outside"
                 )
 
-    def _is_free_text(self, use: Use) -> bool:
+    def _check_content(self, resource: Resource) -> None:
+        """Warns about free text that may add lines to a file. A file that is only this text has no other lines."""
+        text = self._text_of(resource, "content") or self._text_of(resource, "contents")
+        try:
+            parts = split(text)
+        except BadExpression:
+            return
+        for part in parts:
+            if not isinstance(part, Expression):
+                continue
+            for flow in FlowReader(self.reader, self._read_template).flows(part.source):
+                is_whole = len(parts) == 1 and flow.use.template is None
+                is_named = flow.use.path == ("service", "name")
+                if is_whole or flow.escape or is_named or not self._is_free_text(flow.use, allows_only_lines):
+                    continue
+                self._add(
+                    Text((*resource.place, "content"), text),
+                    flow.use,
+                    f"{resource.id}: {'.'.join(flow.use.path)} is free text of the order and may contain line breaks,"
+                    " which add lines to the file; end the expression with `| line`, `| quote` or `| tojson`",
+                    is_warning=True,
+                )
+
+    def _is_free_text(self, use: Use, is_restricted: Callable[[object], bool], depth: int = 0) -> bool:
+        """Whether the consumer chooses the text and no enum or pattern restricts its characters."""
         root, *rest = use.path
         if root == "service":
-            return rest == ["name"]
-        if root != "properties" or self.members is None:
-            return root == "properties"
+            return rest in ([], ["name"])
+        if root == "data":
+            return depth < DEEPEST_DATA and any(
+                self._is_free_text(below, is_restricted, depth + 1) for below in self._uses_in_data(rest)
+            )
+        if root == "job" and rest[:1] in ([], ["params"]):
+            rest = rest[1:]
+        elif root != "properties":
+            return False
+        if self.members is None:
+            return True
         declared: PropertyDeclaration | None = None
         for part in rest:
             below = self.members if declared is None else declared.members or ()
@@ -453,12 +554,21 @@ class ManifestCheck:
             declared = next((each for each in below if each.name == part), items if part.isdigit() else None)
             if declared is None:
                 return True
-        return (
-            declared is not None
-            and declared.type in (PropertyType.STRING, PropertyType.JSON, PropertyType.ARRAY, PropertyType.OBJECT)
-            and Actor.USER in declared.actors
-            and not {"enum", "pattern"} & declared.keywords.keys()
-        )
+        if declared is None:
+            return any(_is_free(each, is_restricted) for each in self.members)
+        return _is_free(declared, is_restricted)
+
+    def _uses_in_data(self, path: list[str]) -> Iterator[Use]:
+        """The lookups behind a value of `data`, also in overrides."""
+        root = self.node if isinstance(self.node, dict) else {}
+        for section in (root, root.get("ccm")):
+            if not isinstance(section, dict):
+                continue
+            overrides = section.get("overrides")
+            values = list(overrides.values()) if isinstance(overrides, dict) else []
+            for node in [section.get("data"), *values]:
+                for text in texts_in(_below(node, path)):
+                    yield from self.reader.uses(text.text)
 
     def _check_control(self, resource: Resource) -> None:
         """`control` must evaluate to true or false, which is only known after evaluation."""
@@ -554,6 +664,32 @@ class ManifestCheck:
                 if use.path[0] == "properties" and len(use.path) > 1:
                     _nest(found, use.path[1:])
         return found
+
+
+def _below(node: Any, path: list[str]) -> Any:
+    """The value at a path, or the text above it whose expression gives that value."""
+    for part in path:
+        if isinstance(node, str):
+            return node
+        node = node.get(part) if isinstance(node, dict) else node[int(part)] if _has_item(node, part) else None
+    return node
+
+
+def _has_item(node: Any, part: str) -> bool:
+    return isinstance(node, list) and part.isdigit() and int(part) < len(node)
+
+
+def _is_free(declared: PropertyDeclaration, is_restricted: Callable[[object], bool]) -> bool:
+    """Whether the consumer can put text with any characters into a property or below it."""
+    if Actor.USER not in declared.actors or "enum" in declared.keywords:
+        return False
+    if declared.members is not None:
+        return any(_is_free(each, is_restricted) for each in declared.members)
+    if declared.items is not None:
+        return _is_free(declared.items, is_restricted)
+    if declared.type is PropertyType.STRING:
+        return not is_restricted(declared.keywords.get("pattern"))
+    return declared.type in (PropertyType.JSON, PropertyType.ARRAY, PropertyType.OBJECT)
 
 
 def _nest(found: dict[str, Any], path: tuple[str, ...]) -> None:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 ROOTS = ("properties", "service", "job", "instance", "data", "facts", "environ")
 # Spellings of the roots in expressions.
 NAMES = {name: name for name in ROOTS} | {name.capitalize(): name for name in ROOTS}
+# Filters after which a value has no syntax of its own in the text around it.
+ESCAPES = frozenset(("quote", "line", "tojson"))
+NUMBERS = frozenset(("abs", "count", "float", "int", "length", "round", "wordcount"))
 # Limit for templates that include templates.
 DEEPEST_INCLUDE = 10
 
@@ -31,6 +34,14 @@ class Use(NamedTuple):
     line: int
     # The template that contains it; None is the manifest itself.
     template: str | None = None
+
+
+class Flow(NamedTuple):
+    """A lookup whose value reaches the text that an expression gives."""
+
+    use: Use
+    # The filter that makes the value safe; None if the value is written as it is.
+    escape: str | None
 
 
 class Text(NamedTuple):
@@ -88,6 +99,9 @@ class Reader:
             return
         yield from self._visit(tree, template, depth, guarded=False)
 
+    def uses_below(self, node: nodes.Node, template: str | None, depth: int) -> list[Use]:
+        return list(self._visit(node, template, depth, guarded=False))
+
     def _visit(self, node: nodes.Node, template: str | None, depth: int, *, guarded: bool) -> Iterator[Use]:
         found = _path_of(node)
         if found is not None and found[0][0] in ROOTS:
@@ -109,6 +123,79 @@ class Reader:
                 yield from self._parsed(content, name, depth + 1)
         for child in node.iter_child_nodes():
             yield from self._visit(child, template, depth, guarded=guarded)
+
+
+class FlowReader:
+    """Finds the lookups whose values reach a text. A condition or comparison uses a value without showing it."""
+
+    def __init__(self, reader: Reader, read: Callable[[str], str | None]) -> None:
+        self._reader = reader
+        self._read = read
+        # Lookups behind the variables of loops and assignments in a template.
+        self._bound: dict[str, list[Use]] = {}
+
+    def flows(self, source: str) -> list[Flow]:
+        """The flows of one expression, without its braces."""
+        return list(self._parsed(f"{{{{{source}}}}}", None, 0))
+
+    def _parsed(self, source: str, template: str | None, depth: int) -> Iterator[Flow]:
+        try:
+            tree = environment().parse(source)
+        except jinja2.TemplateSyntaxError:
+            return
+        yield from self._walk(tree, template, depth)
+
+    def _walk(self, node: nodes.Node, template: str | None, depth: int) -> Iterator[Flow]:
+        """The flows of statements."""
+        if isinstance(node, nodes.Output):
+            for expression in node.nodes:
+                yield from self._flow(expression, template, depth)
+            return
+        if isinstance(node, nodes.For):
+            self._bind(node.target, node.iter, template, depth)
+        elif isinstance(node, nodes.Assign):
+            self._bind(node.target, node.node, template, depth)
+        elif isinstance(node, nodes.Include):
+            yield from self._included(node, depth)
+        for child in node.iter_child_nodes():
+            if isinstance(child, (nodes.Stmt, nodes.Template)):
+                yield from self._walk(child, template, depth)
+
+    def _bind(self, target: nodes.Node, value: nodes.Node, template: str | None, depth: int) -> None:
+        uses = self._uses(value, template, depth)
+        names = [target] if isinstance(target, nodes.Name) else list(target.find_all(nodes.Name))
+        for name in names:
+            self._bound[name.name] = [*self._bound.get(name.name, []), *uses]
+
+    def _included(self, node: nodes.Node, depth: int) -> Iterator[Flow]:
+        for name in _included(node):
+            content = self._read(name) if depth < DEEPEST_INCLUDE else None
+            if content is not None:
+                yield from self._parsed(content, name, depth + 1)
+
+    def _flow(self, node: nodes.Node, template: str | None, depth: int) -> Iterator[Flow]:
+        if isinstance(node, (nodes.Const, nodes.TemplateData, nodes.Compare, nodes.Test, nodes.Not)):
+            return
+        if isinstance(node, nodes.Filter) and node.node is not None and node.name in ESCAPES:
+            yield from (Flow(use, node.name) for use in self._uses(node.node, template, depth))
+        elif isinstance(node, nodes.Filter) and node.name in NUMBERS:
+            return
+        elif isinstance(node, (nodes.CondExpr, nodes.Concat, nodes.And, nodes.Or)) or (
+            isinstance(node, nodes.Filter) and node.name in ("default", "d")
+        ):
+            test = node.test if isinstance(node, nodes.CondExpr) else None
+            for child in node.iter_child_nodes():
+                if child is not test:
+                    yield from self._flow(child, template, depth)
+        elif list(_included(node)):
+            yield from self._included(node, depth)
+        else:
+            yield from (Flow(use, None) for use in self._uses(node, template, depth))
+
+    def _uses(self, node: nodes.Node, template: str | None, depth: int) -> list[Use]:
+        found = self._reader.uses_below(node, template, depth)
+        names = [node] if isinstance(node, nodes.Name) else node.find_all(nodes.Name)
+        return found + [use for name in names for use in self._bound.get(name.name, [])]
 
 
 def _included(node: nodes.Node) -> Iterator[str]:

@@ -89,7 +89,7 @@ resources:
           ensure: absent
           force: true
 """,
-    "files/greeting.j2": "{{ lookup('properties.greeting') }} from {{ lookup('service.name') }}\n",
+    "files/greeting.j2": "{{ lookup('properties.greeting') | line }} from {{ lookup('service.name') }}\n",
     "orders/small.yaml": """\
 # An example order for `mainstay blueprint test`, and the change of its update.
 properties:

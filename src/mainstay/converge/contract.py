@@ -131,6 +131,8 @@ class Resource:
     health_checks: tuple[HealthCheck, ...] = ()
     tags: tuple[str, ...] = ()
     sensitive: bool = False
+    # The name as written, if it has expressions and is also the command.
+    name_template: str = ""
     # Properties whose templates are rendered when the resource is reached: name → template.
     deferred: Mapping[str, Any] | None = None
 

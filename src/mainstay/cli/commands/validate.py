@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mainstay.cli.local_run import add_value_options, load_or_exit, print_json, value_layers
+from mainstay.converge.manifest.shell_warnings import shell_warnings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,12 +21,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     manifest = load_or_exit(arguments.manifest, lambda: value_layers(arguments), as_json=arguments.json)
     count = len(manifest.resources)
+    warnings = [*manifest.warnings, *shell_warnings(manifest)]
     if arguments.json:
-        print_json({"faults": [], "warnings": manifest.warnings, "resources": count})
+        print_json({"faults": [], "warnings": warnings, "resources": count})
         return 0
     from mainstay.cli.views.run_display import printable
 
-    for warning in manifest.warnings:
+    for warning in warnings:
         print(f"{printable(manifest.file)}: warning: {printable(warning)}")
     print(f"{printable(manifest.file)}: valid, {count} resource{'' if count == 1 else 's'}")
     return 0

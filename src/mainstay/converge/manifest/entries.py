@@ -317,11 +317,10 @@ class ResourceReader:
     ) -> None:
         """Splits the template of a name that is a command: the rendered name would be split inside values."""
         key = resource_type.name_property or ""
-        if (
-            key in (resource.deferred or {})
-            or key in resource.__dict__
-            or not resource_type.splits_commands(resource)
-        ):
+        if key in (resource.deferred or {}) or key in resource.__dict__:
+            return
+        resource.name_template = template
+        if not resource_type.splits_commands(resource):
             return
         words = self.values.typed(WORDS, template, path, f"{_prefix(resource.id)}{key}: ", self.manifest.scope)
         if words is not None:

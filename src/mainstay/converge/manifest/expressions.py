@@ -235,6 +235,14 @@ class Expression:
         self._compiled = compiled
         return _evaluate(compiled, scope, self.source)
 
+    def ends_in_quote(self) -> bool:
+        """Whether the filter `quote` is applied to the whole value."""
+        if self.constant is not None:
+            return False
+        from mainstay.converge.manifest.sandbox import is_quoted
+
+        return is_quoted(self.source)
+
     def _look_up(self, scope: TemplateScope) -> Any:
         try:
             return scope.lookup(self.constant or "")

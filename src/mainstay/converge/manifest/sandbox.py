@@ -11,7 +11,7 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Literal
 
 import jinja2
-from jinja2 import utils
+from jinja2 import nodes, utils
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import SandboxedEnvironment
 from jinja2.utils import missing
@@ -24,6 +24,7 @@ from mainstay.converge.manifest.expressions import (
     Budget,
     RootView,
     TemplateFunction,
+    environment,
     hint,
     holds_secret,
     measure,
@@ -339,9 +340,23 @@ def _measured_join(join: Callable[..., Any]) -> Callable[..., Any]:
     return measured
 
 
+def is_quoted(source: str) -> bool:
+    """Whether every part of the text that an expression gives is constant or ends in the filter `quote`."""
+    output = environment().parse(f"{{{{{source}}}}}").body[0]
+    return all(_is_quoted_node(node) for node in output.iter_child_nodes())
+
+
+def _is_quoted_node(node: nodes.Node) -> bool:
+    if isinstance(node, nodes.CondExpr):
+        return _is_quoted_node(node.expr1) and (node.expr2 is None or _is_quoted_node(node.expr2))
+    if isinstance(node, nodes.Concat):
+        return all(_is_quoted_node(child) for child in node.nodes)
+    return isinstance(node, nodes.Const) or (isinstance(node, nodes.Filter) and node.name == "quote")
+
+
 def render_file(source: str, name: str, scope: TemplateScope, read: Callable[[str], str]) -> str:
     """Renders a file for `template()`: full Jinja2, with includes from the working directory."""
-    from mainstay.converge.manifest.expressions import Unresolved, environment
+    from mainstay.converge.manifest.expressions import Unresolved
 
     def load(wanted: str) -> tuple[str, str, Callable[[], bool]]:
         return source if wanted == name else read(wanted), wanted, lambda: True
