@@ -25,6 +25,8 @@ from mainstay.control.store.engine.records import fold
 
 PROGRAM = Path(sys.executable).with_name("mainstay")
 START_SECONDS = 30
+# PostgreSQL needs a key that all replicas share.
+SHARED_KEY = "cd" * 32
 
 
 @dataclass
@@ -164,13 +166,14 @@ def start(
     data_dir.parent.mkdir(parents=True, exist_ok=True)
     log = data_dir.with_name(f"{data_dir.name}.{uuid4().hex[:6]}.log")
     command = [str(PROGRAM), "server", "--port", str(port), "--data-dir", str(data_dir)]
+    environment = dict(environment or {})
     if database_url:
         command += ["--database-url", database_url]
+        if "MAINSTAY_VAULT" not in environment:
+            environment.setdefault("VAULT_ENCRYPTION_KEY", SHARED_KEY)
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MAINSTAY_", "VAULT_"))}
     with log.open("wb") as out:
-        process = subprocess.Popen(
-            command, stdout=out, stderr=subprocess.STDOUT, env={**inherited, **(environment or {})}
-        )
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env={**inherited, **environment})
     until = time.monotonic() + START_SECONDS
     while True:
         text = log.read_text(errors="replace")

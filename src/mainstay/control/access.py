@@ -31,6 +31,8 @@ class Caller:
     expires_at: datetime | None = None
     # Identifies the value of the token, which a regeneration changes.
     token_hash: str = ""
+    # Of the agent, the participant or the admin token.
+    name: str = ""
 
     def id_of(self, whose: str) -> str | None:
         return self.participant_id if whose == "participant" else self.agent_id

@@ -1,6 +1,8 @@
 """Lists the latest events. With --follow, also prints new events, in order and without gaps.
 
---service selects the events of a service and of its jobs. With --follow, --json prints one document per line."""
+--service selects the events of a service and of its jobs. With --follow, --json prints one document per line.
+`events verify` (admin) recomputes the hash chain of all events, and compares it with the last event that it saw on this
+server: exit code 0 intact, 1 changed, inserted or missing events, with the number of the first."""
 
 from __future__ import annotations
 
@@ -40,6 +42,9 @@ IGNORED = (
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "verb", metavar="verify", nargs="?", choices=("verify",), help="check the hash chain instead of listing"
+    )
     parser.add_argument("--follow", "-f", action="store_true", help="also print new events, until Ctrl-C")
     parser.add_argument(
         "--type", metavar="TEXT", default="", help="only event types that contain this text, such as job."
@@ -57,6 +62,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     with connected(arguments) as client:
+        if arguments.verb == "verify":
+            from mainstay.cli.remote.event_chain import verify
+
+            return verify(client, as_json=arguments.json)
         entity_ids = _entity_ids(client, arguments.service) if arguments.service else None
         query: dict[str, object] = {"sort": "-sequenceNumber"}
         newest = client.get("/events", query={**query, "pageSize": 1})["items"]
@@ -150,13 +159,18 @@ def _changes(event: Mapping[str, Any]) -> list[Any]:
     return [each for each in diff if isinstance(each, dict)] if isinstance(diff, list) else []
 
 
+def _member(change: Mapping[str, Any]) -> str:
+    return str(change.get("path", "")).lstrip("/").replace("/", ".")
+
+
 def _summary(event: Mapping[str, Any]) -> str:
     """The changed fields; for a created or deleted entity its name or action."""
-    changes = {str(each.get("path", "")).lstrip("/").replace("/", "."): each for each in _changes(event)}
+    changes = {_member(each): each for each in _changes(event) if each.get("op") != "test"}
     if event["type"].endswith((".created", ".deleted")):
         found = changes.get("name") or changes.get("action") or {}
         return format_value(found["value"]) if "value" in found else ""
     parts = []
+    old = {_member(each): each.get("value") for each in _changes(event) if each.get("op") == "test"}
     for name, change in changes.items():
         if name in IGNORED or name.endswith("Id"):
             continue
@@ -165,5 +179,6 @@ def _summary(event: Mapping[str, Any]) -> str:
             parts += [f"{each.get('type')}={each.get('reason') or each.get('status')}" for each in value]
         else:
             is_removed = change.get("op") == "remove" or value is None
-            parts.append(f"{name} removed" if is_removed else f"{name}={format_value(value)}")
+            was = f" (was {format_value(old[name])})" if old.get(name) is not None else ""
+            parts.append(f"{name} removed{was}" if is_removed else f"{name}={format_value(value)}{was}")
     return ", ".join(parts)

@@ -108,7 +108,7 @@ def _show(client: Client, arguments: argparse.Namespace) -> int:
 
         print_json({**job, "report": report})
         return 0
-    print_fields(_fields(job))
+    print_fields(_fields(job, _requested_by(client, job)))
     if isinstance(report, dict) and isinstance(report.get("events"), list):
         from mainstay.cli.views.reports import print_report
 
@@ -121,7 +121,19 @@ def _show(client: Client, arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _fields(job: Mapping[str, Any]) -> list[tuple[str, Cell]]:
+def _requested_by(client: Client, job: Mapping[str, Any]) -> str:
+    """The initiator of the run: later steps are queued when an agent completes the step before."""
+    first = client.get("/jobs", query={"runId": job["runId"], "sort": "createdAt", "pageSize": 1})["items"]
+    query = {"entityId": first[0]["id"] if first else job["id"], "type": "job.created", "pageSize": 1}
+    created = client.get("/events", query=query)["items"]
+    role = created[0].get("initiatorRole") if created else None
+    if role is None:
+        return ""
+    name = created[0].get("initiatorName") or (job["consumer"]["name"] if role == "participant" else "")
+    return f" by {role} {name}".rstrip()
+
+
+def _fields(job: Mapping[str, Any], requested_by: str) -> list[tuple[str, Cell]]:
     return [
         ("job", job["id"]),
         ("service", f"{job['service']['name']} ({job['service']['status']})"),
@@ -130,7 +142,7 @@ def _fields(job: Mapping[str, Any]) -> list[tuple[str, Cell]]:
         ("message", job.get("errorMessage") or ""),
         ("agent", job["agent"]["name"]),
         ("attempt", str(job["attempt"])),
-        ("requested", f"{local_time(job['createdAt'])} by {job['consumer']['name']}"),
+        ("requested", local_time(job["createdAt"]) + requested_by),
         ("started", local_time(job.get("claimedAt"))),
         ("finished", local_time(job.get("completedAt"))),
         ("duration", elapsed(job.get("claimedAt"), job.get("completedAt"))),

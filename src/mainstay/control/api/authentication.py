@@ -41,6 +41,7 @@ async def authenticate(dependencies: Dependencies, header: str | None) -> Caller
         read_only=bool(found["read_only"]),
         expires_at=to_time(expire_at) if isinstance(expire_at, int) else None,
         token_hash=str(found["hash"]),
+        name=str(found["name"]),
     )
     if caller.agent_id is not None:
         await _note_heartbeat(dependencies, caller, str(found["agent_status"]), found["last_status_update"], now)

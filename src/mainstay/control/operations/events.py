@@ -1,4 +1,5 @@
-"""Events for readers: numbered without gaps after the commit, so that a reader never skips an event."""
+"""Events for readers: numbered without gaps after the commit, so that a reader never skips an event, and chained by
+hashes, so that a changed or missing event is noticed."""
 
 from __future__ import annotations
 
@@ -6,11 +7,36 @@ from collections.abc import Sequence
 
 import msgspec
 
+from mainstay.control.access import Caller, Role
+from mainstay.control.domain.event_chain import FIRST, next_hash
 from mainstay.control.operations.machinery.consumer_view import consumer_event, sees_host
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
-from mainstay.control.store.engine.contract import Store
+from mainstay.control.operations.machinery.views import Named
+from mainstay.control.store.engine.contract import Store, Transaction
 from mainstay.control.store.engine.paging import CursorPage, Listing, Page, list_page, owned_by
-from mainstay.control.store.events import EVENTS, NUMBERED, EventRow, has_unnumbered, number_events
+from mainstay.control.store.events import (
+    EVENTS,
+    NUMBERED,
+    EventParties,
+    EventRow,
+    has_unnumbered,
+    hash_of,
+    number_events,
+    read_parties,
+    read_unhashed,
+    set_hashes,
+)
+
+HASHED_AT_ONCE = 500
+
+
+class EventView(EventRow, frozen=True, kw_only=True, omit_defaults=False):
+    # For admins and for the initiator's own participant.
+    initiator_name: str | None = None
+    # None: no such owner, or it was deleted.
+    provider: Named | None = None
+    consumer: Named | None = None
+    agent: Named | None = None
 
 
 async def number(store: Store) -> None:
@@ -22,13 +48,48 @@ async def number(store: Store) -> None:
         await number_events(tx)
 
 
-async def page(work: UnitOfWork, listing: Listing) -> Page[EventRow] | CursorPage[EventRow]:
+async def hash_next(tx: Transaction) -> bool:
+    """Numbers and hashes committed events in order. Returns whether there may be more."""
+    if await has_unnumbered(tx):
+        await number_events(tx)
+    waiting = await read_unhashed(tx, HASHED_AT_ONCE)
+    if not waiting:
+        return False
+    # Another replica may have hashed them since.
+    await tx.lock("events")
+    waiting = await read_unhashed(tx, HASHED_AT_ONCE)
+    hashes: dict[str, str] = {}
+    last = FIRST if not waiting else await hash_of(tx, (waiting[0].sequence_number or 0) - 1) or FIRST
+    for event in waiting:
+        last = hashes[event.id] = next_hash(last, msgspec.to_builtins(event))
+    await set_hashes(tx, hashes)
+    return len(waiting) == HASHED_AT_ONCE
+
+
+async def page(work: UnitOfWork, listing: Listing) -> Page[EventView] | CursorPage[EventView]:
     own = owned_by(work.relation("event", "read"), work.required_caller)
     found = await list_page(work.tx, EVENTS, listing, [*own, NUMBERED])
-    return msgspec.structs.replace(found, items=shown_to(work, found.items))
+    return msgspec.structs.replace(found, items=await show_events(work, found.items))  # type: ignore[return-value]
 
 
-def shown_to(work: UnitOfWork, events: Sequence[EventRow]) -> list[EventRow]:
-    """The events as the caller may see them."""
-    caller = work.required_caller
-    return [event if sees_host(caller, event.provider_id) else consumer_event(event) for event in events]
+async def show_events(work: UnitOfWork, rows: Sequence[EventRow]) -> list[EventView]:
+    parties = await read_parties(work.tx, [row.id for row in rows])
+    return [_show(work.required_caller, row, parties[row.id]) for row in rows]
+
+
+def _show(caller: Caller, row: EventRow, parties: EventParties) -> EventView:
+    sees_name = caller.role is Role.ADMIN or (
+        caller.participant_id is not None and caller.participant_id == parties.initiator_participant_id
+    )
+    shown = row if sees_host(caller, row.provider_id) else consumer_event(row)
+    return EventView(
+        **msgspec.structs.asdict(shown),
+        initiator_name=parties.initiator_name if sees_name else None,
+        provider=_named(row.provider_id, parties.provider),
+        consumer=_named(row.consumer_id, parties.consumer),
+        agent=_named(row.agent_id, parties.agent),
+    )
+
+
+def _named(record_id: str | None, name: str | None) -> Named | None:
+    return None if record_id is None or name is None else Named(record_id, name)

@@ -7,13 +7,12 @@ from typing import Annotated
 
 import msgspec
 
-from mainstay.control.operations.events import shown_to
+from mainstay.control.operations.events import EventView, show_events
 from mainstay.control.operations.machinery.bodies import AgentProtocolBody, ShortText
 from mainstay.control.operations.machinery.refusals import Conflict
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store import subscriptions as store
 from mainstay.control.store.engine.paging import owned_by
-from mainstay.control.store.events import EventRow
 
 Sequence = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 
@@ -33,7 +32,7 @@ class Acknowledgement(AgentProtocolBody, frozen=True, kw_only=True):
 
 
 class LeasedEvents(msgspec.Struct, frozen=True, rename="camel"):
-    events: list[EventRow]
+    events: list[EventView]
     lease_expires_at: datetime
     last_event_sequence_processed: int
 
@@ -49,7 +48,7 @@ async def lease(work: UnitOfWork, wanted: LeaseRequest) -> LeasedEvents:
     if last is None:
         raise Conflict("another instance of this subscriber has the lease", code="leased_by_another")
     events = await store.events_after(work.tx, last, min(max(wanted.limit, 1), 1000), [])
-    return LeasedEvents(events, until, last)
+    return LeasedEvents(await show_events(work, events), until, last)
 
 
 async def acknowledge(work: UnitOfWork, wanted: Acknowledgement) -> Acknowledged:
@@ -62,7 +61,7 @@ async def acknowledge(work: UnitOfWork, wanted: Acknowledgement) -> Acknowledged
     return Acknowledged(number)
 
 
-async def events_after(work: UnitOfWork, sequence: int, limit: int) -> list[EventRow]:
+async def events_after(work: UnitOfWork, sequence: int, limit: int) -> list[EventView]:
     """The events after this number that the caller may read."""
     own = owned_by(work.relation("event", "read"), work.required_caller)
-    return shown_to(work, await store.events_after(work.tx, sequence, limit, own))
+    return await show_events(work, await store.events_after(work.tx, sequence, limit, own))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
-from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.contract import Transaction, Value
 from mainstay.control.store.engine.paging import SqlCondition
 from mainstay.control.store.engine.records import Record, Table
 
@@ -15,12 +17,27 @@ class EventRow(Record, frozen=True, kw_only=True):
     type: str
     initiator_type: Literal["user", "system"]
     initiator_id: str
+    # None: the system, or an event of a release that did not record it.
+    initiator_role: Literal["admin", "participant", "agent"] | None = None
     entity_id: str
     properties: dict[str, object]
     provider_id: str | None = None
     consumer_id: str | None = None
     agent_id: str | None = None
     participant_id: str | None = None
+    # None until the background task has hashed it.
+    hash: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EventParties:
+    """The names of an event's initiator and owners. None: unknown or deleted."""
+
+    initiator_name: str | None
+    initiator_participant_id: str | None
+    provider: str | None
+    consumer: str | None
+    agent: str | None
 
 
 EVENTS = Table("events", "event", EventRow)
@@ -42,3 +59,42 @@ async def number_events(tx: Transaction) -> None:
 
 async def has_unnumbered(tx: Transaction) -> bool:
     return bool(await tx.fetch("SELECT 1 AS found FROM events WHERE sequence_number IS NULL LIMIT 1"))
+
+
+async def read_unhashed(tx: Transaction, limit: int) -> list[EventRow]:
+    """The first numbered events without a hash, in order."""
+    rows = await tx.fetch(
+        f"SELECT {EVENTS.select()} FROM events WHERE hash IS NULL AND sequence_number IS NOT NULL"
+        f" ORDER BY sequence_number LIMIT {int(limit)}"
+    )
+    return [EVENTS.decode(row) for row in rows]
+
+
+async def hash_of(tx: Transaction, number: int) -> str | None:
+    rows = await tx.fetch("SELECT hash FROM events WHERE sequence_number = :number", number=number)
+    return None if not rows or rows[0]["hash"] is None else str(rows[0]["hash"])
+
+
+async def set_hashes(tx: Transaction, hashes: Mapping[str, str]) -> None:
+    for event_id, value in hashes.items():
+        await tx.defer("UPDATE events SET hash = :hash WHERE id = :id", hash=value, id=event_id)
+
+
+async def read_parties(tx: Transaction, ids: Sequence[str]) -> dict[str, EventParties]:
+    marks: dict[str, Value] = {f"id_{index}": event_id for index, event_id in enumerate(ids)}
+    if not marks:
+        return {}
+    rows = await tx.fetch(
+        "SELECT events.id, initiator_name, initiator_participant_id,"
+        " provider.name AS provider, consumer.name AS consumer, agents.name AS agent FROM events"
+        " LEFT JOIN participants AS provider ON provider.id = events.provider_id"
+        " LEFT JOIN participants AS consumer ON consumer.id = events.consumer_id"
+        " LEFT JOIN agents ON agents.id = events.agent_id"
+        f" WHERE events.id IN ({', '.join(f':{name}' for name in marks)})",
+        **marks,  # type: ignore[arg-type]
+    )
+    names = ("initiator_name", "initiator_participant_id", "provider", "consumer", "agent")
+    return {
+        str(row["id"]): EventParties(*(None if row[name] is None else str(row[name]) for name in names))
+        for row in rows
+    }

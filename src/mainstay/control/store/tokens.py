@@ -43,7 +43,7 @@ def hash_token(value: str) -> str:
 _CALLERS = (
     "SELECT tokens.id AS token_id, tokens.hash, tokens.role, tokens.read_only, tokens.expire_at, tokens.agent_id,"
     " tokens.participant_id, participants.status AS participant_status, agents.status AS agent_status,"
-    " agents.last_status_update"
+    " agents.last_status_update, coalesce(agents.name, participants.name, tokens.name) AS name"
     " FROM tokens LEFT JOIN agents ON agents.id = tokens.agent_id"
     " LEFT JOIN participants ON participants.id = tokens.participant_id"
 )

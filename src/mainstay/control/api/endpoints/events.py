@@ -9,11 +9,12 @@ import msgspec
 from mainstay.control.api.contract import Answer, Call, Endpoint
 from mainstay.control.api.long_poll import first_of
 from mainstay.control.operations import events, subscriptions
+from mainstay.control.operations.events import EventView
 from mainstay.control.operations.machinery.refusals import BadInput
 from mainstay.control.operations.machinery.unit_of_work import EVENT_TOPIC
 from mainstay.control.operations.subscriptions import Acknowledged, Acknowledgement, LeasedEvents, LeaseRequest
 from mainstay.control.store.engine.paging import Page, parse_listing
-from mainstay.control.store.events import EVENTS, EventRow
+from mainstay.control.store.events import EVENTS
 from mainstay.control.store.subscriptions import last_number
 from mainstay.foundation.numbers import LARGEST_NUMBER, parse_count
 
@@ -120,7 +121,7 @@ ENDPOINTS = (
         act=_list_events,
         access=("event", "read"),
         summary="List events",
-        answer=Page[EventRow],
+        answer=Page[EventView],
         lists=EVENTS,
         refusals=(400,),
     ),

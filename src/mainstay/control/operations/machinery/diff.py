@@ -1,4 +1,4 @@
-"""The difference between two documents as an RFC 6902 patch. Pure."""
+"""The difference between two documents as an RFC 6902 patch, with the old value as a `test` operation. Pure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ def diff(before: object, after: object, path: str = "") -> list[dict[str, object
         patch: list[dict[str, object]] = []
         for name in before:
             if name not in after:
-                patch.append({"op": "remove", "path": _join(path, name)})
+                place = _join(path, name)
+                patch += [{"op": "test", "path": place, "value": before[name]}, {"op": "remove", "path": place}]
         for name, value in after.items():
             if name not in before:
                 patch.append({"op": "add", "path": _join(path, name), "value": value})
             else:
                 patch += diff(before[name], value, _join(path, name))
         return patch
-    return [] if equal(before, after) else [{"op": "replace", "path": path, "value": after}]
+    if equal(before, after):
+        return []
+    return [{"op": "test", "path": path, "value": before}, {"op": "replace", "path": path, "value": after}]
 
 
 def _join(path: str, name: object) -> str:

@@ -153,11 +153,18 @@ class UnitOfWork:
             type=event_type,
             initiator_type="system" if caller is None else "user",
             initiator_id=SYSTEM_ID if caller is None else caller.token_id,
+            initiator_role=None if caller is None else caller.role.value,
             entity_id=row.id,
             properties={"diff": diff(_document(before), _document(after)), **more},
             **owners,
         )
-        await EVENTS.insert(self.tx, event, ordinal=self.recorded_events)
+        await EVENTS.insert(
+            self.tx,
+            event,
+            ordinal=self.recorded_events,
+            initiator_name=None if caller is None else caller.name,
+            initiator_participant_id=None if caller is None else caller.participant_id,
+        )
         self.recorded_events += 1
         self.tx.announce(EVENT_TOPIC)
 

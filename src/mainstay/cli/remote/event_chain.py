@@ -1,0 +1,104 @@
+"""Verifies the hash chain of a server's events against the server and against the last verification."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from mainstay.cli.main import CommandRefused
+from mainstay.cli.remote.connection import EXIT_FAILED, write_private
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+    from typing import Any
+
+    from mainstay.agent.client import Client
+
+HEADS_FILE = "event-heads.json"
+
+
+class BrokenChain(Exception):
+    """`number` is the first event that is not as it was recorded."""
+
+    def __init__(self, number: int, reason: str) -> None:
+        super().__init__(reason)
+        self.number = number
+
+
+def verify(client: Client, *, as_json: bool) -> int:
+    if client.get("/tokens/me")["role"] != "admin":
+        raise CommandRefused("`events verify` needs an admin token: other callers do not see every event")
+    path = _heads_path()
+    heads = _read_heads(path)
+    known = heads.get(client.url)
+    try:
+        number, value = _check(client.pages("/events", {"sort": "sequenceNumber"}), known)
+    except BrokenChain as broken:
+        return _report(as_json, broken.number, str(broken))
+    if number:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_private(path, json.dumps({**heads, client.url: {"sequenceNumber": number, "hash": value}}, indent=1))
+    return _report(as_json, number, None)
+
+
+def _check(events: Iterator[Mapping[str, Any]], known: Mapping[str, Any] | None) -> tuple[int, str]:
+    """Returns number and hash of the last hashed event. Events after it are seconds old and have no hash yet."""
+    from mainstay.control.domain.event_chain import FIRST, next_hash
+
+    number, value = 0, FIRST
+    for event in events:
+        if event["sequenceNumber"] != number + 1:
+            raise BrokenChain(number + 1, "the event is missing")
+        expected = next_hash(value, event)
+        if event.get("hash") is None:
+            break
+        if event["hash"] != expected:
+            raise BrokenChain(number + 1, "the event does not have the recorded hash")
+        number, value = number + 1, expected
+        if known is not None and number == known["sequenceNumber"] and value != known["hash"]:
+            raise BrokenChain(number, "the event, or one before it, was changed since the last verification")
+    if known is not None and number < known["sequenceNumber"]:
+        raise BrokenChain(
+            number + 1, f"the last verification saw events up to {known['sequenceNumber']}, which are missing now"
+        )
+    return number, value
+
+
+def _report(as_json: bool, number: int, problem: str | None) -> int:  # noqa: FBT001  # one caller
+    if as_json:
+        from mainstay.cli.local_run import print_json
+
+        print_json({"intact": problem is None, "sequenceNumber": number, "reason": problem})
+    elif problem is None:
+        print(f"The chain of {number} events is intact.")
+    else:
+        print(f"The chain of events is broken at {number}: {problem}.")
+    return 0 if problem is None else EXIT_FAILED
+
+
+def _heads_path() -> Path:
+    from pathlib import Path
+
+    directory = os.environ.get("MAINSTAY_STATE_DIR")
+    if directory:
+        return Path(directory) / HEADS_FILE
+    base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    return Path(base) / "mainstay" / HEADS_FILE
+
+
+def _read_heads(path: Path) -> dict[str, Any]:
+    """By the address of the server. A damaged file is refused: without it a removed tail would go unnoticed."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+        for head in found.values():
+            if not isinstance(head["sequenceNumber"], int) or not isinstance(head["hash"], str):
+                raise ValueError
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        raise CommandRefused(
+            f"cannot read {path}, which holds the last verified event; restore or remove it"
+        ) from None
+    return found

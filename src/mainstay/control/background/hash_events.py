@@ -1,0 +1,12 @@
+"""Chains committed events by hashes, also those of releases without hashes."""
+
+from __future__ import annotations
+
+from mainstay.control.operations.events import hash_next
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
+
+INTERVAL_SECONDS = 0.8
+
+
+async def run_once(work: UnitOfWork) -> bool:
+    return await hash_next(work.tx)

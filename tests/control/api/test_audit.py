@@ -1,0 +1,186 @@
+"""The audit trail: every event names its initiator and the old values, and a changed event breaks the chain."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from control_plane import PROGRAM, Client, Server, running
+from scenario import Scenario, unique
+
+
+def events_of(client: Client, entity_id: str) -> list[Any]:
+    found: list[Any] = client.get("/events", query={"entityId": entity_id, "sort": "sequenceNumber"})["items"]
+    return found
+
+
+def test_events_name_the_role_and_name_of_the_initiator(scenario: Scenario) -> None:
+    service = scenario.order(scenario.service_type())
+    scenario.complete(service)
+    job = scenario.jobs(service)[0]
+    by_type = {event["type"]: event for event in events_of(scenario.admin, job["id"])}
+    assert by_type["job.created"]["initiatorRole"] == "participant"
+    assert by_type["job.created"]["initiatorName"].startswith("consumer-")
+    assert by_type["job.completed"]["initiatorRole"] == "agent"
+    assert by_type["job.completed"]["initiatorName"].startswith("agent")
+    made = scenario.admin.post("/participants", {"name": unique("x")})
+    (event,) = events_of(scenario.admin, made["id"])
+    assert (event["initiatorRole"], event["initiatorType"]) == ("admin", "user")
+    assert event["initiatorName"]
+
+
+def test_the_name_of_the_initiator_is_shown_to_its_own_participant_only(scenario: Scenario) -> None:
+    service = scenario.order(scenario.service_type())
+    scenario.complete(service)
+    job = scenario.jobs(service)[0]
+    seen = {
+        who: {event["type"]: event.get("initiatorName") for event in events_of(client, job["id"])}
+        for who, client in (("consumer", scenario.consumer), ("provider", scenario.provider))
+    }
+    assert seen["consumer"]["job.created"]
+    assert seen["consumer"]["job.completed"] is None
+    assert seen["provider"]["job.created"] is None
+    assert seen["provider"]["job.completed"]
+    for name in ("initiatorName", "initiatorParticipantId"):
+        scenario.consumer.get("/events", query={name: "x"}, expect=400)
+        scenario.consumer.get("/events", query={"sort": name}, expect=400)
+
+
+def test_a_diff_tests_the_old_value_before_it_is_replaced_or_removed(scenario: Scenario) -> None:
+    before, after = unique("before"), unique("after")
+    made = scenario.admin.post("/participants", {"name": before})
+    scenario.admin.patch(f"/participants/{made['id']}", {"name": after})
+    scenario.admin.delete(f"/participants/{made['id']}")
+    _, updated, deleted = events_of(scenario.admin, made["id"])
+    change = [each for each in updated["properties"]["diff"] if each["path"] == "/name"]
+    assert change == [
+        {"op": "test", "path": "/name", "value": before},
+        {"op": "replace", "path": "/name", "value": after},
+    ]
+    change = [each for each in deleted["properties"]["diff"] if each["path"] == "/name"]
+    assert change == [{"op": "test", "path": "/name", "value": after}, {"op": "remove", "path": "/name"}]
+
+
+def test_the_hash_of_an_event_is_computed_from_the_documented_members(scenario: Scenario) -> None:
+    """Independent of the product's own code, for plain values whose canonical form is sorted compact JSON."""
+    made = [scenario.admin.post("/participants", {"name": f"p{number}"})["id"] for number in range(2)]
+    until = time.monotonic() + 10
+    while any(event["hash"] is None for each in made for event in events_of(scenario.admin, each)):
+        assert time.monotonic() < until, "events are hashed within a second"
+        time.sleep(0.1)
+    (event,) = events_of(scenario.admin, made[1])
+    query = {"sequenceNumber": event["sequenceNumber"] - 1}
+    (previous,) = scenario.admin.get("/events", query=query)["items"]
+    names = "id sequenceNumber type initiatorType initiatorId initiatorRole entityId properties providerId consumerId"
+    names += " agentId participantId createdAt"
+    members = {name: event[name] for name in names.split() if event.get(name) is not None}
+    text = json.dumps(members, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert event["hash"] == hashlib.sha256((previous["hash"] + text).encode()).hexdigest()
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> Callable[..., None]:
+    """Changes the database while no server runs."""
+
+    def change(statement: str) -> None:
+        with sqlite3.connect(tmp_path / "data" / "mainstay.db") as database:
+            assert database.execute(statement).rowcount > 0
+
+    return change
+
+
+def make_events(server: Server) -> None:
+    for number in range(20):
+        server.admin.post("/participants", {"name": f"p{number}"})
+
+
+def verify(server: Server, tmp_path: Path, code: int) -> str:
+    token = (server.data_dir / "admin.token").read_text().strip()
+    done = subprocess.run(
+        [PROGRAM, "events", "verify"],
+        env={"MAINSTAY_URL": server.url, "MAINSTAY_TOKEN": token, "MAINSTAY_STATE_DIR": str(tmp_path / "state")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
+
+
+def wait_until_hashed(server: Server) -> None:
+    until = time.monotonic() + 20
+    while server.admin.get("/events?sort=-sequenceNumber&pageSize=1")["items"][0]["hash"] is None:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("tamper", "number"),
+    [
+        ("UPDATE events SET properties = '{}' WHERE sequence_number = 7", 7),
+        ("UPDATE events SET initiator_id = 'x' WHERE sequence_number = 3", 3),
+        ("UPDATE events SET created_at = created_at + 1 WHERE sequence_number = 9", 9),
+        ("DELETE FROM events WHERE sequence_number = 5", 5),
+        ("DELETE FROM events WHERE sequence_number > 12", 13),
+        ("UPDATE events SET properties = '{}', hash = NULL WHERE sequence_number = 7", 8),
+    ],
+)
+def test_a_changed_or_missing_event_breaks_the_chain(
+    tmp_path: Path, stopped: Callable[..., None], tamper: str, number: int
+) -> None:
+    port_settings = {"VAULT_ENCRYPTION_KEY": "ab" * 32}
+    with running(tmp_path / "data", environment=port_settings) as server:
+        make_events(server)
+        wait_until_hashed(server)
+        assert "is intact" in verify(server, tmp_path, 0)
+        heads = json.loads((tmp_path / "state" / "event-heads.json").read_text())
+        assert server.stop() == 0
+    stopped(tamper)
+    with running(tmp_path / "data", environment=port_settings) as server:
+        # The address has another port after the restart.
+        (head,) = heads.values()
+        (tmp_path / "state" / "event-heads.json").write_text(json.dumps({server.url: head}))
+        wait_until_hashed(server)
+        assert f"broken at {number}: " in verify(server, tmp_path, 1)
+
+
+def test_a_chain_that_was_rewritten_as_a_whole_differs_from_the_last_verification(
+    tmp_path: Path, stopped: Callable[..., None]
+) -> None:
+    with running(tmp_path / "data") as server:
+        make_events(server)
+        wait_until_hashed(server)
+        verify(server, tmp_path, 0)
+        (head,) = json.loads((tmp_path / "state" / "event-heads.json").read_text()).values()
+        assert server.stop() == 0
+    stopped("UPDATE events SET properties = '{}' WHERE sequence_number = 2")
+    stopped("UPDATE events SET hash = NULL")
+    with running(tmp_path / "data") as server:
+        (tmp_path / "state" / "event-heads.json").write_text(json.dumps({server.url: head}))
+        wait_until_hashed(server)
+        assert "was changed since the last verification" in verify(server, tmp_path, 1)
+        (tmp_path / "state" / "event-heads.json").unlink()
+        assert "is intact" in verify(server, tmp_path, 0)
+
+
+def test_only_an_admin_verifies(scenario: Scenario, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [PROGRAM, "events", "verify"],
+        env={
+            "MAINSTAY_URL": scenario.admin.url,
+            "MAINSTAY_TOKEN": str(scenario.consumer.token),
+            "HOME": str(tmp_path),
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, "needs an admin token" in done.stderr) == (2, True)
