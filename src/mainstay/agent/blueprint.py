@@ -27,6 +27,8 @@ SERVICE_TYPE = "service-type.yaml"
 KEYS = ("name", "version", "service_type", "description", "actions", "keeps", "drift")
 ACTION_KEYS = ("manifest", "timeout", "moves")
 TYPE_KEYS = ("name", "propertySchema", "lifecycleSchema")
+# Names of files and directories that do not belong to a blueprint.
+LEFT_OUT = frozenset({".git", "__pycache__", ".DS_Store"})
 DRIFT_POLICIES = ("report", "repair")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+(?:[-+][0-9A-Za-z.+-]+)?")

@@ -10,7 +10,15 @@ import tarfile
 import threading
 import zlib
 
-from mainstay.agent.blueprint import digest_of, read_blueprint
+from mainstay.agent.blueprint import LEFT_OUT, digest_of, read_blueprint
+from mainstay.agent.signatures import (
+    SIGNATURE,
+    SignedFile,
+    Untrusted,
+    read_files,
+    require_signature,
+    statement,
+)
 from mainstay.converge.host.bundles import BundleRefused, tar_entries, write_entries
 from mainstay.converge.host.state import list_names
 from mainstay.foundation.faults import DoesNotLoad, Fault
@@ -18,7 +26,7 @@ from mainstay.foundation.private_files import remove
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from mainstay.agent.blueprint import Blueprint
     from mainstay.agent.client import Client
@@ -26,6 +34,8 @@ if TYPE_CHECKING:
 
 MOST_KEPT = 100
 LARGEST_UNPACKED_BYTES = 100 * 1024 * 1024
+LOCAL_PREFIX = "local-"
+NO_FILE = SignedFile(b"", executable=False)
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -33,20 +43,41 @@ class NoBlueprint(Exception):
     """The blueprint of a job is not available; the message names it and the way out."""
 
 
+class UntrustedBlueprint(NoBlueprint):
+    """The blueprint exists, but no trusted key signed it."""
+
+
 class BlueprintCache:
-    def __init__(self, state: StateDirectory, client: Client, local: Sequence[str] = ()) -> None:
+    def __init__(
+        self, state: StateDirectory, client: Client, local: Sequence[str] = (), trust: str | None = None
+    ) -> None:
         self._client = client
         self._state = state
         self._folder = state.directory("agent", "blueprints")
         self._local = {read_blueprint(directory).type_name: os.path.abspath(directory) for directory in local}
+        # File with the trusted keys; None: blueprints need no signature.
+        self._trust = trust
         self._lock = threading.Lock()
         self._loaded: dict[str, Blueprint] = {}
+        # Made again once per process: a power cut may have damaged them.
+        for copy in self._copies():
+            shutil.rmtree(copy, ignore_errors=True)
 
     def find(self, type_name: str, digest: str | None) -> Blueprint:
         """A local directory takes precedence and is read at every call. Raises `NoBlueprint`."""
+        blueprint = self._find(type_name, digest)
+        if self._trust is not None:
+            try:
+                require_signature(blueprint.directory, blueprint.name, blueprint.version, self._trust)
+            except Untrusted as problem:
+                raise UntrustedBlueprint(str(problem)) from None
+        return blueprint
+
+    def _find(self, type_name: str, digest: str | None) -> Blueprint:
         try:
             if type_name in self._local:
-                return read_blueprint(self._local[type_name])
+                directory = self._local[type_name]
+                return read_blueprint(directory if self._trust is None else self._copy(directory))
             if digest is None:
                 raise NoBlueprint(
                     f"there is no blueprint for service type {type_name}: push one, or start the agent with --blueprint"
@@ -55,6 +86,28 @@ class BlueprintCache:
                 return self._load(digest)
         except DoesNotLoad as refusal:
             raise NoBlueprint(f"the blueprint of {type_name} does not load: {refusal}") from None
+
+    def _copy(self, directory: str) -> str:
+        """Copies a local directory to where only the agent writes, so that what is verified is what runs."""
+        try:
+            files = read_files(directory, LEFT_OUT)
+        except Untrusted as problem:
+            raise UntrustedBlueprint(str(problem)) from None
+        content = digest_of(statement("", "", files) + files.get(SIGNATURE, NO_FILE).content)
+        target = os.path.join(self._folder, f"{LOCAL_PREFIX}{content.replace(':', '-')}")
+        with self._lock:
+            if not os.path.isdir(target):
+                for copy in sorted(self._copies(), key=os.path.getmtime, reverse=True)[MOST_KEPT:]:
+                    shutil.rmtree(copy, ignore_errors=True)
+                fresh = f"{target}.new"
+                shutil.rmtree(fresh, ignore_errors=True)
+                _write_files(files, fresh)
+                os.rename(fresh, target)
+        return target
+
+    def _copies(self) -> list[str]:
+        names = [name for name in list_names(self._folder) if name.startswith(LOCAL_PREFIX)]
+        return [os.path.join(self._folder, name) for name in names]
 
     def _load(self, digest: str) -> Blueprint:
         """Unpacks the cached bundle again once per process: a power cut may have damaged the unpacked files."""
@@ -103,6 +156,15 @@ class BlueprintCache:
             self._loaded = {digest: each for digest, each in self._loaded.items() if each.directory != directory}
             remove(bundle)
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def _write_files(files: Mapping[str, SignedFile], directory: str) -> None:
+    for path, file in files.items():
+        place = os.path.join(directory, path)
+        os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
+        descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700 if file.executable else 0o600)
+        with open(descriptor, "wb") as copy:
+            copy.write(file.content)
 
 
 def _read_or_empty(path: str) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from mainstay.agent import translate
-from mainstay.agent.blueprint_cache import NoBlueprint
+from mainstay.agent.blueprint_cache import NoBlueprint, UntrustedBlueprint
 from mainstay.agent.client import ServerRefusal, Unreachable
 from mainstay.agent.job_runner import open_secrets, run_request
 from mainstay.agent.log import origin_of
@@ -89,6 +89,9 @@ class DriftWatch:
             return
         try:
             blueprint = agent.blueprint_cache.find(service["serviceType"]["name"], service.get("blueprintDigest"))
+        except UntrustedBlueprint as problem:
+            self._report(service, DriftFinding(UNKNOWN, str(problem)))
+            return
         except (NoBlueprint, ServerRefusal):
             return
         manifest = blueprint.keeps.get(service["status"])

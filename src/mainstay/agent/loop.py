@@ -48,13 +48,21 @@ class AlreadyRunning(Exception):
 
 class AgentSettings:
     def __init__(
-        self, *, jobs: int = 4, lease_seconds: int = 60, drift_seconds: float = 300.0, blueprints: Sequence[str] = ()
+        self,
+        *,
+        jobs: int = 4,
+        lease_seconds: int = 60,
+        drift_seconds: float = 300.0,
+        blueprints: Sequence[str] = (),
+        trust: str | None = None,
     ) -> None:
         self.jobs = jobs
         self.lease_seconds = lease_seconds
         # 0: no drift checks.
         self.drift_seconds = drift_seconds
         self.blueprints = blueprints
+        # File with the keys that sign blueprints; None: blueprints need no signature.
+        self.trust = trust
 
 
 class AgentLoop:
@@ -84,7 +92,9 @@ class AgentLoop:
         except Busy as busy:
             raise AlreadyRunning(f"another agent uses {self.state.path}: {busy}") from None
         try:
-            self.blueprint_cache = BlueprintCache(self.state, self.client, self.settings.blueprints)
+            self.blueprint_cache = BlueprintCache(
+                self.state, self.client, self.settings.blueprints, self.settings.trust
+            )
             self.journal = JobJournal(self.state)
             preload_engine()
             signals = Signals()

@@ -8,11 +8,11 @@ import os
 import tarfile
 from collections.abc import Iterator
 
+from mainstay.agent.blueprint import LEFT_OUT
 from mainstay.converge.host.sources import read_bytes
 from mainstay.foundation.faults import DoesNotLoad, Fault
 
 LARGEST_BUNDLE_BYTES = 3 * 1024 * 1024
-LEFT_OUT = {".git", "__pycache__", ".DS_Store"}
 
 
 def pack(directory: str) -> bytes:

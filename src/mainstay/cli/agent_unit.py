@@ -37,7 +37,8 @@ WantedBy=multi-user.target
 
 def install(arguments: argparse.Namespace) -> int:
     from mainstay.agent.enrolment import NotEnrolled, default_path, read_enrolment
-    from mainstay.cli.local_run import catch_signals, run_and_report
+    from mainstay.cli.commands.agent import check_trust
+    from mainstay.cli.local_run import catch_signals, exit_on_faults, run_and_report
     from mainstay.cli.views.run_display import RunDisplay
     from mainstay.converge.apply import Options
     from mainstay.converge.run import RunRequest
@@ -48,6 +49,8 @@ def install(arguments: argparse.Namespace) -> int:
         read_enrolment(place)
     except NotEnrolled as problem:
         raise CommandRefused(str(problem)) from None
+    with exit_on_faults(as_json=False):
+        check_trust(arguments.trust)
     if os.geteuid() != 0:
         raise CommandRefused("`mainstay agent install` creates a systemd system unit: run it as root")
     content = UNIT.format(command=" ".join(_quoted(word) for word in _command(arguments, place)))
@@ -101,6 +104,8 @@ def _command(arguments: argparse.Namespace, place: str) -> list[str]:
     words += ["--log-format", arguments.log_format]
     for directory in arguments.blueprint:
         words += ["--blueprint", os.path.abspath(directory)]
+    if arguments.trust:
+        words += ["--trust", os.path.abspath(arguments.trust)]
     if arguments.root:
         words += ["--root", os.path.abspath(arguments.root)]
     if arguments.metrics_port is not None:

@@ -55,6 +55,12 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
         help="use this directory for its service type instead of the pushed blueprint",
     )
     parser.add_argument(
+        "--trust",
+        metavar="KEYS",
+        help="run only blueprints that a key of this file signed: one public key per line; `min NAME VERSION`"
+        " refuses older versions",
+    )
+    parser.add_argument(
         "--root", metavar="DIR", default="", help="value of service.root in manifests (default empty)"
     )
     parser.add_argument(
@@ -112,6 +118,7 @@ def _work(arguments: argparse.Namespace) -> int:
         lease_seconds=_lease_seconds(arguments.lease),
         drift_seconds=_drift_seconds(arguments.drift_interval),
         blueprints=arguments.blueprint,
+        trust=os.path.abspath(arguments.trust) if arguments.trust else None,
     )
     try:
         enrolment = read_enrolment(arguments.config or default_path(os.environ))
@@ -121,6 +128,7 @@ def _work(arguments: argparse.Namespace) -> int:
         raise CommandRefused(str(problem)) from None
     with exit_on_faults(as_json=False):
         check_local(arguments.blueprint)
+        check_trust(settings.trust)
         state = StateDirectory(state_path(os.environ))
         root = os.path.abspath(arguments.root) if arguments.root else ""
         log = Log(as_json=arguments.log_format == "json")
@@ -133,6 +141,19 @@ def _work(arguments: argparse.Namespace) -> int:
         except AlreadyRunning as problem:
             raise CommandRefused(str(problem), exit_code=3) from None
     return 0
+
+
+def check_trust(path: str | None) -> None:
+    """Refuses a file that would fail every job. Raises `DoesNotLoad`."""
+    if path is None:
+        return
+    from importlib.util import find_spec
+
+    from mainstay.agent.signatures import read_trusted_keys
+
+    if find_spec("cryptography") is None:
+        raise CommandRefused("--trust needs the package `cryptography`: install Mainstay with its extra `trust`")
+    read_trusted_keys(path)
 
 
 def _job_count(jobs: int) -> int:

@@ -1,7 +1,8 @@
-"""Creates, checks, tests, pushes and pulls blueprints. A blueprint defines what a service type means on a host.
+"""Creates, checks, tests, signs, pushes and pulls blueprints. A blueprint defines what a service type means on a host.
 
 `new NAME` creates a working example; `check DIR…` reports every fault with its line; `test DIR` starts a server and an
-agent, orders the examples and runs every action; `push DIR` checks the blueprint and uploads it to a control plane, and `pull`
+agent, orders the examples and runs every action; `keygen FILE` creates a key and `sign DIR` signs the blueprint with it,
+for agents that run only signed blueprints; `push DIR` checks the blueprint and uploads it to a control plane, and `pull`
 downloads one by digest or NAME@VERSION, with the saved login or --server and --token-file.
 Exit code: 0 success, 1 faults were found or the server is unreachable, 2 the request was refused."""
 
@@ -19,16 +20,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from mainstay.agent.blueprint import Blueprint
     from mainstay.agent.client import Client
 
-SUMMARY = "create, check, test, push and pull blueprints"
+SUMMARY = "create, check, test, sign, push and pull blueprints"
 EXIT_FAULTS, EXIT_UNREACHABLE = 1, 1
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     import argparse
 
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="new|check|test|push|pull")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="new|check|test|keygen|sign|push|pull")
     new = verbs.add_parser("new", help="create a working example", allow_abbrev=False)
     new.add_argument("name", metavar="NAME")
     new.add_argument("--dir", metavar="DIR", help="directory to create (default ./NAME)")
@@ -46,6 +48,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     test.add_argument("--shown-as", default="this host", help=argparse.SUPPRESS)
     test.add_argument("--json", action="store_true", help="print one JSON document")
+    keygen = verbs.add_parser("keygen", help="create a key that signs blueprints", allow_abbrev=False)
+    keygen.add_argument("file", metavar="FILE", help="new file for the private key; FILE.pub gets the public key")
+    sign = verbs.add_parser("sign", help="sign a blueprint for agents with --trust", allow_abbrev=False)
+    sign.add_argument("directory", metavar="DIR")
+    sign.add_argument("--key", metavar="FILE", required=True, help="private key of `blueprint keygen`")
     push = verbs.add_parser("push", help="check, and upload to a control plane", allow_abbrev=False)
     push.add_argument("directory", metavar="DIR")
     push.add_argument(
@@ -63,7 +70,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return {"new": _new, "check": _check, "test": _test, "push": _push, "pull": _pull}[arguments.verb](arguments)
+    verbs = {
+        "new": _new,
+        "check": _check,
+        "test": _test,
+        "keygen": _create_key,
+        "sign": _sign,
+        "push": _push,
+        "pull": _pull,
+    }
+    return verbs[arguments.verb](arguments)
 
 
 def _new(arguments: argparse.Namespace) -> int:
@@ -224,6 +240,59 @@ def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def _create_key(arguments: argparse.Namespace) -> int:
+    from mainstay.blueprints.signing import SigningRefused, create_key
+
+    _require_cryptography()
+    try:
+        public = create_key(arguments.file)
+    except SigningRefused as problem:
+        raise CommandRefused(str(problem)) from None
+    print(f"Created {arguments.file}, which must stay private, and {arguments.file}.pub.")
+    print("Agents with `--trust KEYS` run what it signs once the file KEYS contains this line:")
+    print(public)
+    return 0
+
+
+def _sign(arguments: argparse.Namespace) -> int:
+    from mainstay.blueprints.signing import SigningRefused, sign
+    from mainstay.cli.local_run import exit_on_faults
+
+    _require_cryptography()
+    directory = _require_directory(arguments.directory)
+    try:
+        with exit_on_faults(as_json=False):
+            blueprint, count = sign(directory, arguments.key)
+    except SigningRefused as problem:
+        raise CommandRefused(str(problem)) from None
+    print(f"Signed {blueprint.name} {blueprint.version}, {_counted(count, 'file')}: {directory}/blueprint.sig")
+    return 0
+
+
+def _require_cryptography() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("cryptography") is None:
+        raise CommandRefused("signatures need the package `cryptography`: install Mainstay with its extra `trust`")
+
+
+def _refuse_outdated_signature(directory: str, blueprint: Blueprint) -> None:
+    from mainstay.agent.signatures import SIGNATURE
+    from mainstay.blueprints.signing import SigningRefused, is_outdated
+
+    if not os.path.lexists(os.path.join(directory, SIGNATURE)):
+        return
+    _require_cryptography()
+    try:
+        outdated = is_outdated(directory, blueprint)
+    except SigningRefused as problem:
+        raise CommandRefused(str(problem)) from None
+    if outdated:
+        raise CommandRefused(
+            f"{directory}/{SIGNATURE} does not sign these files: run `mainstay blueprint sign` again, or remove it"
+        )
+
+
 def _push(arguments: argparse.Namespace) -> int:
     from mainstay.blueprints.bundle import pack
     from mainstay.blueprints.check import check_blueprint
@@ -231,12 +300,13 @@ def _push(arguments: argparse.Namespace) -> int:
     from mainstay.foundation.faults import DoesNotLoad
 
     directory = _require_directory(arguments.directory)
-    _, found = check_blueprint(directory)
-    if found.faults:
+    blueprint, found = check_blueprint(directory)
+    if blueprint is None or found.faults:
         show_faults(DoesNotLoad(found.faults), as_json=arguments.json)
         return EXIT_FAULTS
     with exit_on_faults(as_json=arguments.json):
         bundle = pack(directory)
+    _refuse_outdated_signature(directory, blueprint)
     query = {"force": str(arguments.force).lower(), "dryRun": str(arguments.dry_run).lower()}
     with _connected(arguments) as client:
         pushed = client.call(
