@@ -61,7 +61,7 @@ class Faulty:
 def faulty(postgresql: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Faulty]:
     url = postgresql.new_database()
     data: Path = tmp_path_factory.mktemp("faults") / "data"
-    with running(data, database_url=url) as server:
+    with running(data, database_url=url, environment={"VAULT_ENCRYPTION_KEY": "ab" * 32}) as server:
         made = Faulty(server, Scenario(server.admin), url)
         _ = (made.scenario.agent, made.scenario.consumer, made.scenario.group_id)
         made.scenario.agent.get("/jobs/pending")

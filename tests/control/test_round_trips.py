@@ -59,7 +59,11 @@ class Counted:
 @pytest.fixture(scope="module")
 def counted(postgresql: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Counted]:
     data: Path = tmp_path_factory.mktemp("round-trips") / "data"
-    with counting_proxy(postgresql.new_database()) as (url, proxy), running(data, database_url=url) as server:
+    key = {"VAULT_ENCRYPTION_KEY": "ab" * 32}
+    with (
+        counting_proxy(postgresql.new_database()) as (url, proxy),
+        running(data, database_url=url, environment=key) as server,
+    ):
         yield Counted(Scenario(server.admin), proxy)
 
 
