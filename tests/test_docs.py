@@ -109,3 +109,16 @@ def test_paths_in_the_architecture_and_contributing_pages_exist() -> None:
                 else:
                     folder = found.parent if found.is_file() else found
     assert not missing, missing
+
+
+def test_every_promise_of_the_security_guide_names_an_existing_test() -> None:
+    guide = (ROOT / "docs/guide/security.md").read_text()
+    proofs = re.findall(r"`([\w/]+\.py)::(\w+)`", guide)
+    assert len(proofs) > 30
+    missing = [
+        f"{file}::{name}" for file, name in proofs if f"def {name}(" not in (ROOT / "tests" / file).read_text()
+    ]
+    assert missing == []
+    rows = [line for line in guide.splitlines() if line.startswith("| ") and line.count("|") == 3]
+    without_proof = [line for line in rows if "::" not in line and not line.startswith("| promise")]
+    assert without_proof == []
