@@ -23,14 +23,25 @@ QUERIES = {
     ),
     "a pool value that belongs to a terminal service": (
         "SELECT service_pool_values.id AS what FROM service_pool_values JOIN services"
-        " ON services.id = service_pool_values.service_id WHERE services.is_terminal = 1"
+        " ON services.id = service_pool_values.service_id WHERE services.is_terminal = 1 AND services.orphan = 0"
     ),
     "a duplicate pool value": (
         "SELECT value_key AS what FROM service_pool_values GROUP BY service_pool_id, value_key HAVING count(*) > 1"
     ),
     "a secret without a living owner": (
         "SELECT reference AS what FROM vault_secrets WHERE owner_kind = 'service' AND NOT EXISTS"
-        " (SELECT 1 FROM services WHERE services.id = vault_secrets.owner_id AND services.is_terminal = 0)"
+        " (SELECT 1 FROM services WHERE services.id = vault_secrets.owner_id"
+        " AND (services.is_terminal = 0 OR services.orphan = 1))"
+    ),
+    "an orphan flag without an open orphan, or the reverse": (
+        "SELECT services.id AS what FROM services WHERE services.orphan <> (CASE WHEN EXISTS (SELECT 1 FROM orphans"
+        " WHERE orphans.service_id = services.id AND orphans.closed_at IS NULL) THEN 1 ELSE 0 END)"
+    ),
+    "a claimed service that ended by force without an orphan": (
+        "SELECT services.id AS what FROM services JOIN jobs ON jobs.service_id = services.id AND jobs.was_claimed = 1"
+        " JOIN events ON events.entity_id = services.id AND events.type = 'service.transitioned'"
+        " AND events.properties LIKE '%\"forced\":true%' WHERE NOT EXISTS (SELECT 1 FROM orphans"
+        " WHERE orphans.service_id = services.id)"
     ),
     "a terminal service with an active job": (
         "SELECT services.id AS what FROM services JOIN jobs ON jobs.service_id = services.id"

@@ -49,6 +49,12 @@ class SampleRows:
                 "enabled": False,
             },
         )
+        removed = scenario.order(kind, {"key": "k"})
+        scenario.complete(removed)
+        admin.delete(f"/services/{removed['id']}?force=true")
+        (orphan,) = scenario.agent.get("/orphans")["items"]
+        failure = {"errorMessage": "x", "report": {"changed": 0}}
+        scenario.agent.post(f"/orphans/{orphan['id']}/fail", failure, expect=204)
         metric = scenario.admin.post("/metric-types", {"name": unique("m"), "entityType": "Service"})
         other = Scenario(admin)
         self.clients = {
@@ -74,6 +80,7 @@ class SampleRows:
             "service-pools": pool["id"],
             "service-pool-values": value["id"],
             "metric-types": metric["id"],
+            "orphans": orphan["id"],
         }
         # Values for references to other rows, in bodies and filters.
         self.named = {

@@ -46,6 +46,8 @@ DOCUMENTS = {
     "Completion.properties": "MAX_PROPERTIES_BYTES",
     "Completion.report": "the size of the request",
     "FailureReport.report": "the size of the request",
+    "CleanUpConfirmation.report": "the size of the request",
+    "CleanUpFailure.report": "the size of the request",
     "NewAgent.configuration": "MAX_PROPERTIES_BYTES",
     "NewAgentType.configurationSchema": "MAX_DEFINITION_BYTES",
     "NewPool.generatorConfig": "parse_subnet, which refuses unknown keys",

@@ -845,6 +845,9 @@ def end_by(scenario: Scenario, service: Any, path: str) -> str:
     if path == "force":
         scenario.consumer.delete(f"/services/{service['id']}")
         scenario.admin.delete(f"/services/{service['id']}?force=true")
+        # An agent had claimed a job, so the service holds everything until the clean-up is confirmed.
+        (orphan,) = scenario.agent.get(f"/orphans?serviceId={service['id']}")["items"]
+        scenario.agent.post(f"/orphans/{orphan['id']}/confirm", expect=204)
         return "Cancelled"
     if path == "complete":
         remove(scenario, service)

@@ -39,13 +39,14 @@ OWN = {
             "service-pool-sets",
             "service-pools",
             "service-pool-values",
+            "orphans",
         },
         "participant_id": {"tokens"},
         "id": set(),
     },
     "consumer": {"consumer_id": {"services", "jobs", "service-groups"}, "id": {"participants"}},
     "agent": {
-        "agent_id": {"services", "jobs"},
+        "agent_id": {"services", "jobs", "orphans"},
         "provider_id": {"service-options", "service-pool-sets", "service-pools", "service-pool-values"},
     },
 }

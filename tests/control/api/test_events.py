@@ -258,7 +258,7 @@ def test_a_stuck_service_can_be_deleted_without_its_agent(scenario: Scenario) ->
     }
     kind = scenario.service_type(schema, SIMPLE)
     service = scenario.order(kind, {"key": "canary-f"})
-    job = scenario.next_job(service)
+    job = scenario.next_job_seen(service)
     scenario.consumer.delete(f"/services/{service['id']}?force=true")
     ended = scenario.service(service["id"])
     assert (ended["status"], ended["activeJob"]) == ("Deleted", None)

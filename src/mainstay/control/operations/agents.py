@@ -23,6 +23,7 @@ from mainstay.control.store import agents as store
 from mainstay.control.store import secrets as secret_store
 from mainstay.control.store.agent_types import AGENT_TYPES, AgentType, link_provider
 from mainstay.control.store.agents import AGENTS, AgentRow, AgentStatus
+from mainstay.control.store.orphans import open_ids
 from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.secrets import SecretOwner
 from mainstay.control.store.service_pools import SERVICE_POOL_SETS
@@ -252,8 +253,9 @@ async def delete(work: UnitOfWork, agent: AgentRow) -> None:
     if work.required_caller.role is not Role.ADMIN:
         _refuse_disabled_by_admin(agent)
     living = await living_ids(work.tx, "agent_id", agent.id)
-    if living:
-        raise InUse(f"agent {agent.id}", {"services": living})
+    owed = await open_ids(work.tx, "orphans.agent_id", agent.id)
+    if living or owed:
+        raise InUse(f"agent {agent.id}", {"services": living, "orphans": owed})
     await delete_terminal(work.tx, "agent_id", agent.id)
     await secret_store.delete_of(work.tx, "agent", agent.id)
     await work.delete(AGENTS, agent)

@@ -11,6 +11,7 @@ from mainstay.control.operations.machinery import pool_allocation
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store import doctor as store
 from mainstay.control.store.agent_types import granted_by_migration
+from mainstay.control.store.engine.contract import Row
 from mainstay.control.store.service_pools import count_values
 from mainstay.control.store.service_types import SERVICE_TYPES
 
@@ -32,6 +33,7 @@ async def examine(work: UnitOfWork) -> list[DoctorFinding]:
         *await _empty_pools(work),
         *await _lost_secrets(work),
         *await _unconfirmed_grants(work),
+        *await _orphans(work),
     ]
 
 
@@ -92,3 +94,23 @@ async def _unconfirmed_grants(work: UnitOfWork) -> list[DoctorFinding]:
         )
         for agent_type, provider in await granted_by_migration(work.tx, MAX_FINDINGS)
     ]
+
+
+async def _orphans(work: UnitOfWork) -> list[DoctorFinding]:
+    return [
+        DoctorFinding(
+            "orphan",
+            f"orphan {row['id']}",
+            f"service {row['service_name']} ({row['service_id']}) was deleted with force; agent {row['agent_name']},"
+            f" which is {row['agent_status']}, has not cleaned up its host yet ({_attempts_text(row)}); start the"
+            " agent, or clean up by hand and forget the orphan with `mainstay orphans forget`",
+        )
+        for row in await store.open_orphans(work.tx, MAX_FINDINGS)
+    ]
+
+
+def _attempts_text(row: Row) -> str:
+    if not row["attempts"]:
+        return "no attempt so far"
+    first_line = str(row["last_error"] or "").split("\n")[0]
+    return f"failed attempts: {row['attempts']}, the last one: {first_line}"

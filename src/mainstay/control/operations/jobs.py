@@ -19,11 +19,13 @@ from mainstay.control.domain import jobs as decide
 from mainstay.control.domain.faults import PathFault, locate
 from mainstay.control.domain.jobs import Advance, EndJob, JobFacts, JobStatus, NotDue, RequestCancel, Requeue
 from mainstay.control.domain.lifecycle.schema import Lifecycle
+from mainstay.control.domain.orphans import LeaveOrphan, on_forced_delete
 from mainstay.control.domain.properties.compile import PLAIN_REFERENCE
 from mainstay.control.domain.properties.contract import Operation, PropertyTarget
 from mainstay.control.domain.refusals import NotPending, TerminalState
 from mainstay.control.domain.service_types import ServiceTypeDefinition
 from mainstay.control.domain.values import Properties
+from mainstay.control.operations import orphans
 from mainstay.control.operations.machinery import pool_allocation, runs, secret_sealing
 from mainstay.control.operations.machinery.bodies import NO_ZERO, AgentProtocolBody, ShortText, Text
 from mainstay.control.operations.machinery.bounds import MAX_INSTANCE_DATA_BYTES, refuse_large
@@ -37,6 +39,7 @@ from mainstay.control.operations.machinery.refusals import (
     NotPermitted,
 )
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
+from mainstay.control.operations.machinery.views import JobView, show_jobs
 from mainstay.control.store import jobs as store
 from mainstay.control.store.engine.records import to_microseconds, to_optional_microseconds
 from mainstay.control.store.jobs import JOBS, RUNS, JobHold, JobRow, RunRow
@@ -427,8 +430,14 @@ async def time_out_overdue(work: UnitOfWork) -> bool:
     return len(ids) > 1
 
 
-async def pending(work: UnitOfWork, limit: int, service_id: str | None) -> list[JobRow]:
-    return await store.pending_jobs(work.tx, str(work.required_caller.agent_id), limit, service_id)
+async def pending(work: UnitOfWork, limit: int, service_id: str | None) -> list[JobView]:
+    """The jobs that the calling agent may claim now."""
+    found = await store.pending_jobs(work.tx, str(work.required_caller.agent_id), limit, service_id)
+    blocked = {job.id: orphan_id for job, orphan_id in found if orphan_id is not None}
+    views = await show_jobs(work, [job for job, _ in found])
+    if not blocked:
+        return views
+    return [msgspec.structs.replace(view, orphan_id=blocked.get(view.id, msgspec.UNSET)) for view in views]
 
 
 async def read_report(work: UnitOfWork, job: JobRow) -> object:
@@ -440,7 +449,9 @@ async def read_report(work: UnitOfWork, job: JobRow) -> object:
 
 
 async def force_delete(work: UnitOfWork, service: ServiceRow) -> None:
-    """Cancels the active job and moves the service to its first terminal state, without the agent."""
+    """Cancels the active job and moves the service to its first terminal state, without the agent.
+
+    If an agent ever claimed a job of the service, it leaves an orphan, which keeps what the service holds."""
     definition = await runs.definition_of(work, service)
     lifecycle = definition.lifecycle
     if service.status in lifecycle.terminal_states:
@@ -454,12 +465,20 @@ async def force_delete(work: UnitOfWork, service: ServiceRow) -> None:
     if referrers:
         raise InUse(f"service {service.id}", {"services": referrers})
     active = await store.active_job(work.tx, service.id)
-    if active is not None:
-        held = await _lock_job(work, active.id, service.id)
+    held = None if active is None else await _lock_job(work, active.id, service.id)
+    # Under the lock of the active job: no agent can claim it now.
+    remains = on_forced_delete(was_claimed=await store.ever_claimed(work.tx, service.id))
+    orphaned = isinstance(remains, LeaveOrphan)
+    properties = service.properties
+    if held is not None:
         await _end_job(work, held, "Cancelled", None, None, None)
-        await runs.abandon_run(work, await runs.find_run(work, held.job))
-    after = msgspec.structs.replace(service, status=end)
+        # The host may already have the pool values of the run, so an orphan keeps them.
+        await runs.abandon_run(work, await runs.find_run(work, held.job), keep_values=orphaned)
+        properties = await runs.drop_ephemeral(work, service.id, definition.properties, properties)
+    after = msgspec.structs.replace(service, status=end, properties=properties, orphan=orphaned)
     await runs.save_service(work, service, after, lifecycle, schema=definition.properties, forced=True)
+    if isinstance(remains, LeaveOrphan):
+        await orphans.open_orphan(work, after, remains.reason)
 
 
 def _first_terminal(lifecycle: Lifecycle) -> str | None:

@@ -8,6 +8,7 @@ from mainstay.control.access import Role
 from mainstay.control.operations.machinery.bodies import Body, Id, Name
 from mainstay.control.operations.machinery.refusals import BadInput, InUse, NotPermitted
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
+from mainstay.control.store.orphans import open_ids
 from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.service_groups import SERVICE_GROUPS, ServiceGroup
 from mainstay.control.store.services import delete_terminal, living_ids
@@ -40,7 +41,8 @@ async def change(work: UnitOfWork, before: ServiceGroup, wanted: ServiceGroupCha
 
 async def delete(work: UnitOfWork, group: ServiceGroup) -> None:
     living = await living_ids(work.tx, "group_id", group.id)
-    if living:
-        raise InUse(f"service group {group.id}", {"services": living})
+    owed = await open_ids(work.tx, "services.group_id", group.id)
+    if living or owed:
+        raise InUse(f"service group {group.id}", {"services": living, "orphans": owed})
     await delete_terminal(work.tx, "group_id", group.id)
     await work.delete(SERVICE_GROUPS, group)

@@ -9,9 +9,10 @@ from mainstay.control.domain.values import integer_problem, is_integer, is_numbe
 from mainstay.control.operations.machinery import pool_allocation
 from mainstay.control.operations.machinery.bodies import Body, Id, Name, Tag
 from mainstay.control.operations.machinery.bounds import MAX_VALUE_BYTES, refuse_large
-from mainstay.control.operations.machinery.refusals import BadInput, Conflict, NotPermitted
+from mainstay.control.operations.machinery.refusals import BadInput, InUse, NotPermitted
 from mainstay.control.operations.machinery.removal import refuse_if_needed
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
+from mainstay.control.store.orphans import open_ids_of_services
 from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.service_pools import (
     SERVICE_POOL_SETS,
@@ -142,11 +143,7 @@ async def change_pool(work: UnitOfWork, before: ServicePool, wanted: PoolChange)
 async def delete_pool(work: UnitOfWork, pool: ServicePool) -> None:
     allocated = await holding_service_ids(work.tx, pool.id)
     if allocated:
-        raise Conflict(
-            f"service pool {pool.id} has allocated values; delete the services that hold them first",
-            code="in_use",
-            details={"dependants": {"services": allocated}},
-        )
+        raise InUse(f"service pool {pool.id}", await _holders(work, allocated))
     await work.delete(SERVICE_POOLS, pool)
 
 
@@ -193,12 +190,12 @@ async def change_value(work: UnitOfWork, before: ServicePoolValue, wanted: PoolV
 
 async def delete_value(work: UnitOfWork, value: ServicePoolValue) -> None:
     if value.service_id is not None:
-        raise Conflict(
-            f"{value.name} is allocated to service {value.service_id}",
-            code="in_use",
-            details={"dependants": {"services": [value.service_id]}},
-        )
+        raise InUse(f"{value.name} of pool {value.service_pool_id}", await _holders(work, [value.service_id]))
     await work.delete(SERVICE_POOL_VALUES, value)
+
+
+async def _holders(work: UnitOfWork, service_ids: list[str]) -> dict[str, list[str]]:
+    return {"services": service_ids, "orphans": await open_ids_of_services(work.tx, service_ids)}
 
 
 async def usage(work: UnitOfWork, pool: ServicePool) -> Usage:

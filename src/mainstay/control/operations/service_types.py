@@ -23,6 +23,7 @@ from mainstay.control.operations.machinery.secrecy_changes import SecrecyChange,
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.store.agent_types import serving_types
 from mainstay.control.store.agents import AgentRow
+from mainstay.control.store.orphans import open_ids
 from mainstay.control.store.secrets import held_by
 from mainstay.control.store.service_groups import SERVICE_GROUPS, ServiceGroup
 from mainstay.control.store.service_types import SERVICE_TYPES, ServiceTypeRow
@@ -218,8 +219,11 @@ async def apply_change(
 
 
 async def delete(work: UnitOfWork, service_type: ServiceTypeRow) -> None:
-    living = await living_ids(work.tx, "service_type_id", service_type.id)
-    blocking = {"services": living, "agentTypes": await serving_types(work.tx, service_type.id)}
+    blocking = {
+        "services": await living_ids(work.tx, "service_type_id", service_type.id),
+        "orphans": await open_ids(work.tx, "services.service_type_id", service_type.id),
+        "agentTypes": await serving_types(work.tx, service_type.id),
+    }
     if any(blocking.values()):
         raise InUse(f"service type {service_type.id}", blocking)
     await delete_terminal(work.tx, "service_type_id", service_type.id)

@@ -68,7 +68,8 @@ async def _find_reading(work: UnitOfWork, owner: SecretOwner, reference: str) ->
     if service is None or service.agent_id != work.required_caller.agent_id:
         return None
     definition = await runs.definition_of(work, service)
-    if service.status in definition.lifecycle.terminal_states:
+    # The agent needs the secrets of an orphan to clean up.
+    if service.status in definition.lifecycle.terminal_states and not service.orphan:
         return None
     job = await active_job(work.tx, service.id)
     place = await _find_in_service(work, service, job, definition.properties, reference)

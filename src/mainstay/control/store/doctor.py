@@ -21,6 +21,17 @@ async def waiting_jobs(tx: Transaction, before: datetime, limit: int) -> list[Ro
     )
 
 
+async def open_orphans(tx: Transaction, limit: int) -> list[Row]:
+    return list(
+        await tx.fetch(
+            "SELECT orphans.id, orphans.service_id, orphans.service_name, orphans.attempts, orphans.last_error,"
+            " agents.name AS agent_name, agents.status AS agent_status FROM orphans"
+            " JOIN agents ON agents.id = orphans.agent_id WHERE orphans.closed_at IS NULL"
+            f" ORDER BY orphans.created_at LIMIT {limit}"
+        )
+    )
+
+
 async def used_types(tx: Transaction) -> list[str]:
     rows = await tx.fetch("SELECT DISTINCT service_type_id FROM services WHERE is_terminal = 0")
     return [str(row["service_type_id"]) for row in rows]
@@ -44,7 +55,8 @@ async def secrets_without_owner(tx: Transaction, limit: int) -> list[tuple[str, 
     rows = await tx.fetch(
         "SELECT reference, owner_kind, owner_id FROM vault_secrets WHERE"
         " (owner_kind = 'service' AND NOT EXISTS"
-        " (SELECT 1 FROM services WHERE services.id = vault_secrets.owner_id AND services.is_terminal = 0))"
+        " (SELECT 1 FROM services WHERE services.id = vault_secrets.owner_id"
+        " AND (services.is_terminal = 0 OR services.orphan = 1)))"
         " OR (owner_kind = 'agent' AND NOT EXISTS (SELECT 1 FROM agents WHERE agents.id = vault_secrets.owner_id))"
         f" LIMIT {limit}"
     )

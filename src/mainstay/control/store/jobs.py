@@ -106,7 +106,7 @@ async def claim(
     expires, lease_hash, claim_id = lease if lease is not None else (None, None, None)
     rows = await tx.fetch(
         "UPDATE jobs SET status = 'Processing', claimed_at = :now, updated_at = :now, lease_expires_at = :expires,"
-        " lease_hash = :lease_hash, claim_id = :claim_id, deadline_at = :deadline, progress = NULL"
+        " was_claimed = 1, lease_hash = :lease_hash, claim_id = :claim_id, deadline_at = :deadline, progress = NULL"
         f" WHERE id = :id AND status = 'Pending' RETURNING {JOBS.select()}",
         id=job_id,
         now=to_microseconds(now),
@@ -118,11 +118,19 @@ async def claim(
     return JOBS.decode(rows[0]) if rows else None
 
 
-async def pending_jobs(tx: Transaction, agent_id: str, limit: int, service_id: str | None) -> list[JobRow]:
-    """Jobs that the agent may claim now: one per service group, none of a group with a job in progress."""
+async def pending_jobs(
+    tx: Transaction, agent_id: str, limit: int, service_id: str | None
+) -> list[tuple[JobRow, str | None]]:
+    """Jobs that the agent may claim now: one per service group, none of a group with a job in progress.
+
+    Each with the open orphan of the agent that has the service's type and name, if there is one."""
     wanted = "" if service_id is None else " AND service_id = :service_id"
     rows = await tx.fetch(
-        f"SELECT {JOBS.select()} FROM (SELECT {JOBS.select()}, row_number() OVER"
+        f"SELECT {JOBS.select()}, (SELECT min(orphans.id) FROM orphans"
+        " JOIN services AS ended ON ended.id = orphans.service_id"
+        " JOIN services AS own ON own.id = placed.service_id AND own.service_type_id = ended.service_type_id"
+        " AND own.name = orphans.service_name WHERE orphans.agent_id = :agent_id AND orphans.closed_at IS NULL)"
+        f" AS orphan_id FROM (SELECT {JOBS.select()}, row_number() OVER"
         " (PARTITION BY group_id ORDER BY priority DESC, created_at, id) AS place FROM jobs"
         f" WHERE agent_id = :agent_id AND status = 'Pending'{wanted} AND NOT EXISTS"
         " (SELECT 1 FROM jobs AS others WHERE others.agent_id = :agent_id AND others.status = 'Processing'"
@@ -131,7 +139,7 @@ async def pending_jobs(tx: Transaction, agent_id: str, limit: int, service_id: s
         agent_id=agent_id,
         service_id=service_id,
     )
-    return [JOBS.decode(row) for row in rows]
+    return [(JOBS.decode(row), None if row["orphan_id"] is None else str(row["orphan_id"])) for row in rows]
 
 
 async def agents_with_pending_jobs(tx: Transaction, before: datetime, limit: int) -> list[str]:
@@ -149,6 +157,14 @@ async def overdue_ids(tx: Transaction, now: datetime, limit: int) -> list[str]:
         now=to_microseconds(now),
     )
     return [str(row["id"]) for row in rows]
+
+
+async def ever_claimed(tx: Transaction, service_id: str) -> bool:
+    """Whether an agent ever claimed a job of the service, also one that was released or requeued."""
+    rows = await tx.fetch(
+        "SELECT 1 AS found FROM jobs WHERE service_id = :id AND was_claimed = 1 LIMIT 1", id=service_id
+    )
+    return bool(rows)
 
 
 async def ever_completed(tx: Transaction, service_id: str) -> bool:

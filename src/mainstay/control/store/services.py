@@ -27,6 +27,8 @@ class ServiceRow(Record, frozen=True, kw_only=True):
     service_type_id: str
     conditions: list[dict[str, object]]
     blueprint_digest: str | None = None
+    # Deleted with force after an agent had claimed a job of it, and the clean-up is not confirmed yet.
+    orphan: bool = False
     version: int
 
 
@@ -181,8 +183,10 @@ async def serves_group(tx: Transaction, agent_id: str, group_id: str) -> bool:
 
 
 async def delete_terminal(tx: Transaction, column: str, value: str) -> None:
-    """Deletes terminal services before the record they belong to is deleted; their events stay."""
-    await tx.execute(f"DELETE FROM services WHERE {column} = :value AND is_terminal = 1", value=value)
+    """Deletes terminal services before the record they belong to is deleted; their events stay.
+
+    Services with an open orphan stay: the database then refuses to delete the record."""
+    await tx.execute(f"DELETE FROM services WHERE {column} = :value AND is_terminal = 1 AND orphan = 0", value=value)
 
 
 async def set_references(tx: Transaction, service_id: str, references: Sequence[tuple[str, str]]) -> None:

@@ -53,7 +53,7 @@ async def list_pending(call: Call) -> Answer:
     async def check() -> list[JobView]:
         # Without a snapshot: a change between the two queries is as harmless as one after the response.
         async with call.autocommit() as work:
-            return await show_jobs(work, await jobs.pending(work, limit, service_id))
+            return await jobs.pending(work, limit, service_id)
 
     return Answer(await wait_until_found(call, agent_topic(str(call.required_caller.agent_id)), check, wait))
 

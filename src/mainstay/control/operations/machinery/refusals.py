@@ -100,4 +100,7 @@ class InUse(Conflict):
     def __init__(self, what: str, dependants: Mapping[str, Sequence[str]]) -> None:
         named = {noun: list(ids) for noun, ids in dependants.items() if ids}
         listed = "; ".join(f"{noun}: {', '.join(ids)}" for noun, ids in named.items())
-        super().__init__(f"{what} is in use by {listed}; delete those first", details={"dependants": named})
+        ways = ["delete those first"] if named.keys() - {"orphans"} else []
+        if "orphans" in named:
+            ways.append("an orphan ends when its agent confirms the clean-up, or an admin forgets it")
+        super().__init__(f"{what} is in use by {listed}; {'; '.join(ways)}", details={"dependants": named})

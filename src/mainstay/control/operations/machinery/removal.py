@@ -10,6 +10,7 @@ from mainstay.control.operations.machinery.refusals import InUse
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store.agent_types import AGENT_TYPES, types_of_provider
 from mainstay.control.store.engine.records import Record, Table, referring_ids
+from mainstay.control.store.orphans import open_ids
 from mainstay.control.store.participants import PARTICIPANTS, Participant
 from mainstay.control.store.service_groups import SERVICE_GROUPS
 from mainstay.control.store.services import delete_terminal, living_ids
@@ -32,7 +33,11 @@ async def remove_participant(work: UnitOfWork, participant: Participant) -> None
         "services": [
             *await living_ids(work.tx, "consumer_id", participant.id),
             *await living_ids(work.tx, "provider_id", participant.id),
-        ]
+        ],
+        "orphans": [
+            *await open_ids(work.tx, "services.consumer_id", participant.id),
+            *await open_ids(work.tx, "orphans.provider_id", participant.id),
+        ],
     }
     if any(living.values()):
         raise InUse(f"participant {participant.id}", living)

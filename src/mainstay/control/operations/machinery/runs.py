@@ -138,11 +138,13 @@ async def save_service(
     schema: PropertySchema | None = None,
     forced: bool = False,
 ) -> ServiceRow:
-    """Saves the service, records the event, and cleans up when it reaches a terminal state."""
+    """Saves the service, records the event, and releases its holdings when it reaches a terminal state.
+
+    An orphan keeps them: `operations/orphans.py` releases them when it is closed."""
     ended = after.status in lifecycle.terminal_states
     moved = after.status != before.status
-    if ended and moved:
-        after = await _clean_up(work, after, schema)
+    if ended and moved and not after.orphan:
+        after = await release_holdings(work, after, schema)
     if after == before:
         return before
     after = msgspec.structs.replace(after, updated_at=work.now, version=before.version + 1)
@@ -171,7 +173,7 @@ async def _merged_origins(
     return msgspec.json.encode(known).decode()
 
 
-async def _clean_up(work: UnitOfWork, service: ServiceRow, schema: PropertySchema | None) -> ServiceRow:
+async def release_holdings(work: UnitOfWork, service: ServiceRow, schema: PropertySchema | None) -> ServiceRow:
     """Gives back pool values, deletes secrets, and frees the instance id."""
     await pool_allocation.give_back(work, await values_of_service(work.tx, service.id))
     await secret_store.delete_of(work.tx, "service", service.id)
@@ -217,9 +219,10 @@ async def finish_run(work: UnitOfWork, run: RunRow) -> None:
     await secret_sealing.forget_recorded(work, secrets_owner(run.service_id), run.retired_secrets)
 
 
-async def abandon_run(work: UnitOfWork, run: RunRow) -> None:
+async def abandon_run(work: UnitOfWork, run: RunRow, *, keep_values: bool = False) -> None:
     """After any other end: gives back the pool values and secrets taken for the run."""
-    await pool_allocation.give_back_by_id(work, run.taken_values)
+    if not keep_values:
+        await pool_allocation.give_back_by_id(work, run.taken_values)
     await secret_sealing.forget_recorded(work, secrets_owner(run.service_id), run.new_secrets)
 
 

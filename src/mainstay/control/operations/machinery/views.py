@@ -43,6 +43,9 @@ class JobView(JobRow, frozen=True, kw_only=True):
     agent: Named
     provider: Named
     consumer: Named
+    # Only in the list of pending jobs: the open orphan with the type and name of this service. An agent that knows
+    # orphans cleans it up before it takes the job.
+    orphan_id: str | msgspec.UnsetType = msgspec.UNSET
 
 
 async def show_services(work: UnitOfWork, rows: Sequence[ServiceRow]) -> list[ServiceView]:
