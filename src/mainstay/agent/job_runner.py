@@ -72,7 +72,7 @@ class WorkArea:
 class ProgressObserver(Observer):
     """Passes the progress of a run to the lease, and marks a planned job when its run starts."""
 
-    def __init__(self, lease: Lease, redactor: Redactor, marker: PlannedJobMarker, stop: StopFlag) -> None:
+    def __init__(self, lease: Lease | None, redactor: Redactor, marker: PlannedJobMarker, stop: StopFlag) -> None:
         self._lease = lease
         self._redactor = redactor
         self._marker = marker
@@ -85,12 +85,14 @@ class ProgressObserver(Observer):
     def resource_started(self, index: int, resource: Resource) -> None:
         if index == 0 and self._stop.reason is None:
             self._marker.write()
+        if self._lease is None:
+            return
         name = self._redactor.clean(resource.id)
         percent = 100 * index / max(self._total, 1)
         self._lease.report_progress(percent, f"resource {index + 1} of {self._total}: {name}")
 
     def event(self, index: int, event: Event) -> None:
-        if index + 1 == self._total:
+        if self._lease is not None and index + 1 == self._total:
             self._lease.report_progress(100, f"{self._total} of {self._total} resources done")
 
 
@@ -109,10 +111,15 @@ def run_job(
     client: Client,
     blueprint_cache: BlueprintCache,
     work_area: WorkArea,
-    lease: Lease,
+    lease: Lease | None,
     stop: StopFlag,
+    *,
+    default_timeout_seconds: float | None = None,
 ) -> Outcome:
-    """Runs the job to its outcome. Raises `Unreachable` if the server is needed and not reachable."""
+    """Runs the job to its outcome. Raises `Unreachable` if the server is needed and not reachable.
+
+    `lease` None: the clean-up of an orphan, which no other agent can get. `default_timeout_seconds` applies if the
+    blueprint has no timeout; None: no limit, because the server has one."""
     service = job["service"]
     try:
         blueprint, entry = find_manifest(blueprint_cache, job)
@@ -128,7 +135,8 @@ def run_job(
     request = run_request(
         manifest, service["id"], roots, work_area, stop, observer=ProgressObserver(lease, redactor, marker, stop)
     )
-    timer = start_timeout(entry.timeout_seconds, stop)
+    timeout_seconds = entry.timeout_seconds or default_timeout_seconds
+    timer = start_timeout(timeout_seconds, stop)
     try:
         if marker.must_check_plan():
             *_, digest = dry_run(manifest, service["id"], roots, work_area, stop, client)
@@ -145,7 +153,7 @@ def run_job(
     finally:
         if timer is not None:
             timer.cancel()
-    return _outcome_of(session, report, blueprint, stop, entry.timeout_seconds)
+    return _outcome_of(session, report, blueprint, stop, timeout_seconds)
 
 
 def find_manifest(blueprint_cache: BlueprintCache, job: Mapping[str, Any]) -> tuple[Blueprint, ActionEntry]:

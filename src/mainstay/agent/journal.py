@@ -1,4 +1,4 @@
-"""The job journal: one small file per started job, replaced atomically. The agent writes it before the claim, whose id
+"""The job journal: one small file per started job or finished clean-up, replaced atomically. The agent writes it before the claim, whose id
 returns the same lease again, and with the result before delivery. Only the result is synced to disk: claims are on the
 critical path, and a claim lost in a power cut only delays its job until the lease ends.
 
@@ -40,9 +40,9 @@ class JobJournalEntry:
 
 
 class JobJournal:
-    def __init__(self, state: StateDirectory) -> None:
+    def __init__(self, state: StateDirectory, folder: str = "jobs") -> None:
         self._state = state
-        self._folder = state.directory("agent", "jobs")
+        self._folder = state.directory("agent", folder)
 
     def write(self, entry: JobJournalEntry, *, durable: bool) -> None:
         document = {**vars(entry), "result": None if holds_secret(entry.result) else entry.result}

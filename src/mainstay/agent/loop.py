@@ -19,8 +19,9 @@ from mainstay.agent.journal import JobJournal, JobJournalEntry
 from mainstay.agent.lease import CANCELLED, Lease, LeaseStopFlag, now
 from mainstay.agent.log import origin_of
 from mainstay.agent.metrics import AgentMetrics
+from mainstay.agent.orphans import OrphanCleaner
 from mainstay.agent.responses import JOB, LEASED, RENEWED, require_items, require_shape
-from mainstay.agent.translate import bounded_message
+from mainstay.agent.translate import bounded_message, service_key
 from mainstay.converge.contract import StopFlag
 from mainstay.converge.host.state import Busy, Lock, StateDirectory
 
@@ -38,6 +39,9 @@ FIRST_BACKOFF_SECONDS = 0.5
 LONGEST_BACKOFF_SECONDS = 60.0
 JOB_END_WAIT_SECONDS = 2.0
 STOP_POLL_SECONDS = 0.05
+# Pause between polls while every pending job waits for a clean-up: the server returns those jobs at once.
+BLOCKED_POLL_SECONDS = 1.0
+LARGEST_POLL = 100
 # Refusal codes of a job that this agent does not hold (any more): its result is dropped.
 GONE = frozenset({"lease_lost", "not_processing", "not_pending"})
 
@@ -53,6 +57,7 @@ class AgentSettings:
         jobs: int = 4,
         lease_seconds: int = 60,
         drift_seconds: float = 300.0,
+        orphan_seconds: float = 60.0,
         blueprints: Sequence[str] = (),
         trust: str | None = None,
     ) -> None:
@@ -60,6 +65,7 @@ class AgentSettings:
         self.lease_seconds = lease_seconds
         # 0: no drift checks.
         self.drift_seconds = drift_seconds
+        self.orphan_seconds = orphan_seconds
         self.blueprints = blueprints
         # File with the keys that sign blueprints; None: blueprints need no signature.
         self.trust = trust
@@ -81,7 +87,12 @@ class AgentLoop:
         self._holders: dict[str, LeaseStopFlag] = {}
         # Services with a claimed job.
         self._jobs: dict[str, threading.Thread] = {}
+        # Type and name of the services with a claimed job, by id, and those of running clean-ups.
+        self._job_keys: dict[str, tuple[str, str]] = {}
+        self._clean_up_keys: set[tuple[str, str]] = set()
         self._claiming = False
+        # Pending jobs at the last poll that wait for a clean-up.
+        self._blocked = 0
 
     # ---- start and stop ----
     def run(self) -> None:
@@ -96,6 +107,7 @@ class AgentLoop:
                 self.state, self.client, self.settings.blueprints, self.settings.trust
             )
             self.journal = JobJournal(self.state)
+            self.cleaner = OrphanCleaner(self)
             preload_engine()
             signals = Signals()
             self.log.info("agent started", server=self.client.url, pid=os.getpid())
@@ -114,6 +126,7 @@ class AgentLoop:
         from mainstay.agent.drift import DriftWatch
         from mainstay.agent.plans import Planner
 
+        yield self.cleaner.run
         yield self._poll
         yield Planner(self).run
         if self.settings.drift_seconds > 0:
@@ -151,6 +164,7 @@ class AgentLoop:
         finally:
             with self._changed:
                 self._jobs.pop(service_id, None)
+                self._job_keys.pop(service_id, None)
                 self.release(service_id)
 
     def _acquire_for_job(self, service_id: str) -> LeaseStopFlag:
@@ -171,6 +185,26 @@ class AgentLoop:
                 return None
             return self._add_holder(service_id)
 
+    def start_clean_up(self, key: tuple[str, str]) -> bool:
+        """Whether no job of a service with this type and name runs; then none is claimed until `end_clean_up`."""
+        with self._changed:
+            if key in self._job_keys.values():
+                return False
+            self._clean_up_keys.add(key)
+            return True
+
+    def end_clean_up(self, key: tuple[str, str]) -> None:
+        with self._changed:
+            self._clean_up_keys.discard(key)
+
+    def _register_job(self, service: Mapping[str, Any]) -> bool:
+        """Whether the job may run: no clean-up of the same type and name is running."""
+        with self._changed:
+            if service_key(service) in self._clean_up_keys:
+                return False
+            self._job_keys[service["id"]] = service_key(service)
+            return True
+
     def _add_holder(self, service_id: str) -> LeaseStopFlag:
         self._holders[service_id] = stop = LeaseStopFlag()
         if self.stopping.is_set():
@@ -187,6 +221,8 @@ class AgentLoop:
     def _poll(self) -> None:
         backoff = Backoff()
         while not self.stopping.is_set():
+            if not self.cleaner.was_tried.wait(BLOCKED_POLL_SECONDS):
+                continue
             with self._changed:
                 free = self.settings.jobs - len(self._jobs)
                 if free <= 0:
@@ -209,12 +245,20 @@ class AgentLoop:
         """Whether to poll again at once: the long poll ended without jobs, or a job was claimed."""
         found = self.client.get(
             "/jobs/pending",
-            query={"limit": free, "wait": POLL_SECONDS},
+            # More than is free, so that jobs that wait for a clean-up do not hide the others.
+            query={"limit": min(free + self._blocked, LARGEST_POLL), "wait": POLL_SECONDS},
             timeout_seconds=POLL_SECONDS + POLL_GRACE_SECONDS,
         )
         jobs = require_items(found, JOB)
         self.metrics.server_answered()
-        claimed = [job for job in jobs if self._claim(job)]
+        claimable = [job for job in jobs if job.get("orphanId") is None]
+        self._blocked = len(jobs) - len(claimable)
+        claimed = [job for job in claimable[:free] if self._claim(job)]
+        if self._blocked and not claimable:
+            for job in jobs:
+                self.cleaner.notice(job["orphanId"])
+            self.stopping.wait(BLOCKED_POLL_SECONDS)
+            return True
         return bool(claimed) or not jobs
 
     def _claim(self, job: Mapping[str, Any]) -> bool:
@@ -222,12 +266,17 @@ class AgentLoop:
         with self._changed:
             if self.stopping.is_set() or not self._wait_for_last_job(job["serviceId"]):
                 return False
+            if not self._register_job(job["service"]):
+                return False
             # A stopping agent waits for the claim, to release the job it may get.
             self._claiming = True
         try:
             return self._try_to_claim(JobJournalEntry(job["id"], job["serviceId"], str(uuid.uuid4())))
         finally:
-            self._claiming = False
+            with self._changed:
+                self._claiming = False
+                if job["serviceId"] not in self._jobs:
+                    self._job_keys.pop(job["serviceId"], None)
 
     def _try_to_claim(self, entry: JobJournalEntry) -> bool:
         self.journal.write(entry, durable=False)
@@ -278,9 +327,20 @@ class AgentLoop:
                 backoff.wait(self.stopping)
                 continue
             if job is not None:
-                self.log.info("job resumed", job=entry.job_id)
-                self._run_claimed(entry, job, sent_at, stop)
+                self._run_resumed(entry, job, sent_at, stop)
             return
+
+    def _run_resumed(
+        self, entry: JobJournalEntry, job: Mapping[str, Any], sent_at: float, stop: LeaseStopFlag
+    ) -> None:
+        """Returns the job to the queue if a clean-up of the same type and name must come first."""
+        self.cleaner.was_read.wait(self.settings.lease_seconds / 4)
+        if self.cleaner.blocks(job["service"]) or not self._register_job(job["service"]):
+            self.log.info("job waits for a clean-up", job=entry.job_id)
+            self._deliver(entry, Outcome("release"))
+            return
+        self.log.info("job resumed", job=entry.job_id)
+        self._run_claimed(entry, job, sent_at, stop)
 
     def _renew_claim(self, entry: JobJournalEntry) -> Mapping[str, Any] | None:
         """The job with a renewed lease, since the old one may end soon. None: the job is held by another agent or over."""
@@ -319,6 +379,8 @@ class AgentLoop:
         )
         if outcome.verb is None:
             self.journal.remove(entry.job_id)
+            # The service may have been deleted with force.
+            self.cleaner.notice()
             return
         if outcome.verb != "release":
             entry.result = (outcome.verb, outcome.body)

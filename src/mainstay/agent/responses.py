@@ -31,6 +31,7 @@ JOB: Mapping[str, Any] = {"id": _is_id, "serviceId": _is_id, "action": str, "att
 LEASED: Mapping[str, Any] = {"leaseToken": str, "job": JOB}
 RENEWED: Mapping[str, Any] = {"leaseExpiresAt": str, "cancelRequested": bool}
 PLAN: Mapping[str, Any] = {"id": _is_id, "seconds": float, "job": JOB, "secrets": dict}
+ORPHAN: Mapping[str, Any] = {"id": _is_id, "serviceId": _is_id, "attempts": int, "service": SERVICE}
 SECRET: Mapping[str, Any] = {"value": object}
 
 

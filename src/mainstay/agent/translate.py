@@ -97,6 +97,11 @@ def lookup_roots(
     return seen
 
 
+def service_key(service: Mapping[str, Any]) -> tuple[str, str]:
+    """Type and name. Manifests name files and units after them, so services that share both touch the same host."""
+    return service["serviceType"]["name"], service["name"]
+
+
 def run_identity(service_id: str) -> str:
     """The identity of all runs of a service, whatever manifest they use."""
     return f"service/{service_id}"
