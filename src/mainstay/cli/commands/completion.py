@@ -238,6 +238,13 @@ def _job_ids(client: Client, _values: list[str], _current: str) -> list[str]:
     return [f"{short_id(job['id'])}\t{job['action']} of {job['service']['name']}, {job['status']}" for job in found]
 
 
+def _orphan_ids(client: Client, _values: list[str], _current: str) -> list[str]:
+    from mainstay.cli.remote.connection import short_id
+
+    found = client.get("/orphans", query={"pageSize": 50}, timeout_seconds=TIMEOUT_SECONDS)["items"]
+    return [f"{short_id(each['id'])}\t{each['serviceName']}, {each['attempts']} attempts" for each in found]
+
+
 SOURCES: dict[str, Callable[[Client, list[str], str], list[str]]] = {
     "TYPE": _named("/service-types"),
     "SERVICE": _service_names,
@@ -248,4 +255,5 @@ SOURCES: dict[str, Callable[[Client, list[str], str], list[str]]] = {
     "GROUP": _named("/service-groups"),
     "POOL": _named("/service-pools"),
     "JOB": _job_ids,
+    "ORPHAN": _orphan_ids,
 }

@@ -22,6 +22,7 @@ from mainstay.cli.remote.plan_options import (
 )
 from mainstay.cli.remote.property_options import add_property_options, has_properties, read_properties, set_nested
 from mainstay.cli.remote.service_types import members_of
+from mainstay.cli.views.run_display import printable
 from mainstay.foundation.suggestions import did_you_mean
 
 TYPE_CHECKING = False
@@ -45,7 +46,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--unset", metavar="NAME", action="append", default=[], help="update: clear an optional property"
     )
     parser.add_argument("--rename", metavar="NAME", help="update: new name of the service")
-    parser.add_argument("--force", action="store_true", help="delete: only in the control plane, without the agent")
+    parser.add_argument(
+        "--force", action="store_true", help="delete: at once, without the agent, which owes the clean-up"
+    )
     add_forecast_options(parser)
     parser.add_argument(
         "--wait", action=BooleanOptionalAction, default=True, help="wait until the job finishes (default)"
@@ -70,6 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
             raise CommandRefused(text + _hint(refusal, service, arguments.action)) from refusal
         if is_forecast(arguments):
             return show_forecast(arguments, answer, members)
+        if arguments.force:
+            return _report_forced(answer, as_json=arguments.json)
         return follow_or_report(client, answer, arguments.action, arguments)
 
 
@@ -112,6 +117,23 @@ def _after_deletion(client: Client, service_id: str, *, forced: bool) -> Any:
     query = {"serviceId": service_id, "action": "delete", "sort": "-createdAt", "pageSize": 1}
     (job,) = client.get("/jobs", query=query)["items"]
     return {**job["service"], "activeJob": job}
+
+
+def _report_forced(service: Any, *, as_json: bool) -> int:
+    """Never claims that the host is clean: only the agent can know."""
+    if as_json:
+        from mainstay.cli.local_run import print_json
+
+        print_json({**service, "lastJob": None})
+        return 0
+    head = f"{service['name']}: {service['status']} in the control plane"
+    if not service.get("orphan"):
+        print(printable(f"{head}. No agent had claimed a job of it."))
+        return 0
+    agent = service["agent"]
+    print(printable(f"{head}, not on its host: agent {agent['name']} ({agent['status']}) owes the clean-up."))
+    print("Until then it may still run, and it keeps its pool values. `mainstay orphans` shows the progress.")
+    return 0
 
 
 def _hint(refusal: ServerRefusal, service: Any, action: str) -> str:

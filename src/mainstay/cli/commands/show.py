@@ -78,10 +78,19 @@ def _fields(service: Mapping[str, Any]) -> list[tuple[str, Cell]]:
         ("status", (service["status"], BOLD)),
         ("actions", _actions_text(service)),
         ("agent", (f"{agent['name']} ({agent['status']})", GOOD if agent["status"] == "Connected" else BUSY)),
+        (
+            "orphan",
+            (f"{agent['name']} owes the clean-up; see `mainstay orphans`", BUSY) if _is_orphan(service) else "",
+        ),
         ("instance", service.get("agentInstanceId") or ""),
         ("blueprint", service.get("blueprintDigest") or ""),
         ("created", f"{local_time(service['createdAt'])} ({age(service['createdAt'])} ago)"),
     ]
+
+
+def _is_orphan(service: Mapping[str, Any]) -> bool:
+    # Servers of older releases have no orphans.
+    return bool(service.get("orphan"))
 
 
 def _actions_text(service: Mapping[str, Any]) -> str:

@@ -332,6 +332,17 @@ def _offered_agents(catalogue: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def find_orphan(client: Client, name_or_id: str) -> Any:
+    """Finds an orphan by id, id prefix or the name of its service."""
+    found = list_items(client, "/orphans")
+    named = [each for each in found if name_or_id in (each["id"], each["serviceName"])]
+    if not named and len(name_or_id) >= 4:
+        named = [each for each in found if each["id"].startswith(name_or_id.lower())]
+    if not named:
+        raise CommandRefused(f"there is no orphan {name_or_id!r}; `mainstay orphans` lists them")
+    return _single(name_or_id, "orphan", named, list)
+
+
 def find_job(client: Client, name_or_id: str) -> Any:
     if is_id(name_or_id):
         return client.get(f"/jobs/{name_or_id}")

@@ -1,0 +1,144 @@
+"""Lists orphans: services that were deleted with force and that their agent has not removed from its host yet.
+`orphans show ORPHAN` prints the last error and report, `orphans forget ORPHAN` closes an orphan without a clean-up.
+
+The agent runs the `delete` manifest of each orphan at its start and then with growing pauses. Until it confirms, the
+orphan keeps its pool values, its instance id and its secrets."""
+
+from __future__ import annotations
+
+import sys
+
+from mainstay.agent.client import ServerRefusal
+from mainstay.cli.main import CommandRefused
+from mainstay.cli.remote.connection import connected, find_orphan, list_items, short_id
+from mainstay.cli.views.run_display import printable
+from mainstay.cli.views.tables import BAD, age, local_time, print_fields, print_table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+    from typing import Any
+
+    from mainstay.agent.client import Client
+    from mainstay.cli.views.tables import Cell
+
+SUMMARY = "list what forced deletes left on hosts, show or forget one"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "verb", metavar="show|forget", nargs="?", choices=("show", "forget"), help="show or forget one orphan"
+    )
+    parser.add_argument("orphan", metavar="ORPHAN", nargs="?", help="id, id prefix or name of the service")
+    parser.add_argument("--yes", action="store_true", help="forget: do not ask for a confirmation")
+    parser.add_argument("-v", "--verbose", action="store_true", help="show: also show stable resources")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.verb and not arguments.orphan:
+        raise CommandRefused(f"name the orphan: mainstay orphans {arguments.verb} ORPHAN")
+    with connected(arguments) as client:
+        if arguments.verb == "show":
+            return _show(client, arguments)
+        if arguments.verb == "forget":
+            return _forget(client, arguments)
+        return _list_orphans(client, arguments)
+
+
+def _list_orphans(client: Client, arguments: argparse.Namespace) -> int:
+    found = list_items(client, "/orphans")
+    if arguments.json:
+        from mainstay.cli.local_run import print_json
+
+        print_json(found)
+    elif found:
+        agents = _agent_names(client)
+        print_table(
+            ("ORPHAN", "SERVICE", "AGENT", "AGE", "FAILED", "MESSAGE"), [_row(each, agents) for each in found]
+        )
+    else:
+        print("There are no orphans. Only admins and the provider of an agent see its orphans.")
+    return 0
+
+
+def _agent_names(client: Client) -> dict[str, str]:
+    return {each["id"]: f"{each['name']} ({each['status']})" for each in list_items(client, "/agents")}
+
+
+def _row(orphan: Mapping[str, Any], agents: Mapping[str, str]) -> list[Cell]:
+    message = str(orphan.get("lastError") or "").split("\n")[0]
+    return [
+        short_id(orphan["id"]),
+        orphan["serviceName"],
+        agents.get(orphan["agentId"], orphan["agentId"]),
+        age(orphan["createdAt"]),
+        str(orphan["attempts"]),
+        (message, BAD) if message else "",
+    ]
+
+
+def _show(client: Client, arguments: argparse.Namespace) -> int:
+    orphan = find_orphan(client, arguments.orphan)
+    try:
+        report = client.get(f"/orphans/{orphan['id']}/report")
+    except ServerRefusal as refusal:
+        if refusal.status != 404:
+            raise
+        report = None
+    if arguments.json:
+        from mainstay.cli.local_run import print_json
+
+        print_json({**orphan, "report": report})
+        return 0
+    print_fields(
+        [
+            ("orphan", orphan["id"]),
+            ("service", f"{orphan['serviceName']} ({orphan['serviceId']})"),
+            ("agent", _agent_names(client).get(orphan["agentId"], orphan["agentId"])),
+            ("since", local_time(orphan["createdAt"])),
+            ("reason", orphan["reason"].replace("_", " ")),
+            ("failed", f"{orphan['attempts']} attempts"),
+            ("message", orphan.get("lastError") or ""),
+        ]
+    )
+    if isinstance(report, dict) and isinstance(report.get("events"), list):
+        from mainstay.cli.views.reports import print_report
+
+        print()
+        print_report(report, verbose=arguments.verbose)
+    return 0
+
+
+def _forget(client: Client, arguments: argparse.Namespace) -> int:
+    orphan = find_orphan(client, arguments.orphan)
+    if not arguments.yes:
+        _confirm(orphan)
+    client.post(f"/orphans/{orphan['id']}/forget")
+    if arguments.json:
+        from mainstay.cli.local_run import print_json
+
+        print_json(orphan)
+        return 0
+    print(
+        printable(
+            f"Forgot {orphan['serviceName']}: its pool values, instance id and secrets are released. "
+            "What is left on the host is not removed."
+        )
+    )
+    return 0
+
+
+def _confirm(orphan: Mapping[str, Any]) -> None:
+    """Raises `CommandRefused` unless the user types the name of the service."""
+    name = orphan["serviceName"]
+    warning = (
+        f"Forgetting {name} removes nothing from the host. Its pool values go to the next order, which fails if the "
+        "unit still uses them. Make sure that the host is clean."
+    )
+    if not sys.stdin.isatty():
+        raise CommandRefused(f"{printable(warning)}\nTo forget it without a terminal, use --yes.")
+    print(printable(warning))
+    if input(f"Type {printable(name)} to forget it: ").strip() != name:
+        raise CommandRefused("nothing was forgotten: the name does not match")
