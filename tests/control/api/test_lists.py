@@ -203,3 +203,10 @@ def test_metric_entries_are_found_by_a_part_of_the_resource_id(scenario: Scenari
             assert sorted(each["resourceId"] for each in found) == sorted(expected), part
         ids = scenario.consumer.get("/metric-entries/resource-ids", query={"resourceId": part})["items"]
         assert sorted(ids) == sorted(expected)
+
+
+def test_pending_jobs_take_an_empty_or_well_formed_service_id(scenario: Scenario) -> None:
+    service = scenario.order(scenario.service_type(None, SIMPLE))
+    for query in (f"serviceId={service['id'].upper()}", "serviceId=&limit=&wait="):
+        assert [job["service"]["id"] for job in scenario.agent.get(f"/jobs/pending?{query}")] == [service["id"]]
+    assert scenario.agent.get("/jobs/pending?serviceId=x", expect=400)["error"] == "serviceId must be a uuid"

@@ -15,6 +15,7 @@ from mainstay.control.api.limits import FailedAttempts
 from mainstay.control.api.long_poll import LongPollSlots, wait_until_found
 from mainstay.control.api.open_connections import OpenConnections
 from mainstay.control.api.prometheus import ServerMetrics
+from mainstay.control.domain.values import is_uuid
 from mainstay.control.operations.machinery.bodies import Body, NoFields, refuse_other_values
 from mainstay.control.operations.machinery.caller_session import CallerSession
 from mainstay.control.operations.machinery.refusals import BadInput
@@ -107,12 +108,21 @@ class Call:
 
     def number(self, name: str, default: int, least: int, most: int) -> int:
         text = next((value for key, value in reversed(self.query) if key == name), None)
-        if text is None:
+        if not text:
             return default
         number = parse_count(text, least, most)
         if number is None:
             raise BadInput(f"{name} must be an integer from {least} to {most}", code="bad_query")
         return number
+
+    def uuid(self, name: str) -> str | None:
+        """None: not given."""
+        text = next((value for key, value in reversed(self.query) if key == name), None)
+        if not text:
+            return None
+        if not is_uuid(text):
+            raise BadInput(f"{name} must be a uuid", code="bad_query")
+        return text.lower()
 
     def transaction(self) -> AbstractAsyncContextManager[UnitOfWork]:
         return self.session.transaction()

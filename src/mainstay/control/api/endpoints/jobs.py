@@ -48,7 +48,7 @@ async def _show_report(call: Call) -> Answer:
 async def list_pending(call: Call) -> Answer:
     limit = call.number("limit", 10, 1, 100)
     wait = call.number("wait", 0, 0, MAX_WAIT_SECONDS)
-    service_id = next((value.lower() for key, value in call.query if key == "serviceId"), None)
+    service_id = call.uuid("serviceId")
 
     async def check() -> list[JobView]:
         # Without a snapshot: a change between the two queries is as harmless as one after the response.
