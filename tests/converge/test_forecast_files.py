@@ -132,3 +132,18 @@ def test_attributes_on_a_read_only_disk_fail_in_a_dry_run_too(root: Path) -> Non
     assert done.returncode == 1
     assert "its file system is read-only" in done.stdout
     assert f"error: Read-only file system: {root}/a\n" in done.stdout
+
+
+def test_a_dry_run_reports_the_checksum_of_a_file_whose_directory_would_be_removed(
+    apply: Callable[..., Applied], root: Path
+) -> None:
+    (root / "directory").mkdir()
+    (root / "directory" / "file").write_text("x")
+    text = """
+    - file:
+        - ROOT/directory/file: {ensure: present, owner: USER, group: GROUP, mode: "0644"}
+        - ROOT/directory: {ensure: absent, force: true}
+    """
+    applied = apply(text, noop=True)
+    assert applied.outcomes == ["stable", "changed"]
+    assert applied.as_json()["events"][0]["state"]["checksum"] is not None

@@ -234,6 +234,16 @@ def test_sources_below_the_working_directory_are_trusted_as_the_manifest_is(scen
     assert scene.apply(text).outcomes == ["stable"] * 4
 
 
+def test_a_directory_where_anyone_may_place_files_is_not_trusted(scene: Scene) -> None:
+    """As in `cd /tmp; mainstay apply -`."""
+    scene.work.chmod(0o1777)
+    scene.plant(lambda: (scene.work / "planted").symlink_to(scene.outside / "victim"))
+    (scene.work / "own").symlink_to("files/new")
+    refuse_everywhere(scene, "HOME/copy: {ensure: present, source: planted}", f"{scene.work}/planted is a link")
+    refuse_everywhere(scene, "HOME/copy: {ensure: present, source: WORK/planted}", f"{scene.work}/planted is a link")
+    assert scene.apply("    - HOME/copy: {ensure: present, source: own}\n").outcomes == ["changed"]
+
+
 def test_creates_accepts_a_link_that_leads_nowhere(scene: Scene) -> None:
     (scene.work / "mark").symlink_to("missing")
     assert scene.apply("- exec:\n    - 'true': {creates: WORK/mark}\n").outcomes == ["stable"]
@@ -323,6 +333,40 @@ def test_validate_gets_a_private_copy_where_others_could_replace_the_file(
     refusing = text.replace('"new"', '"newer"').replace("chmod 666 $0", "exit 3")
     assert scene.apply(refusing).outcomes == ["failed"]
     assert Path(scene.fill_in(path)).read_text() == "new"
+
+
+def test_the_access_list_of_a_stranger_is_not_kept(scene: Scene) -> None:
+    """The hostile user would read the secret that replaces its file."""
+    setfacl = need_program("setfacl")
+    for name, owner in (("theirs", USER_ID), ("own", 0)):
+        (scene.home / name).write_text("old")
+        os.chown(scene.home / name, owner, owner)
+        subprocess.run([setfacl, "-m", "u:12345:r", scene.home / name], check=True)
+    text = "".join(
+        f'    - HOME/{name}: {{ensure: present, content: secret, mode: "0640"}}\n' for name in ("theirs", "own")
+    )
+    assert scene.apply(text).outcomes == ["changed", "changed"]
+    assert "system.posix_acl_access" not in os.listxattr(scene.home / "theirs")
+    assert "system.posix_acl_access" in os.listxattr(scene.home / "own")
+
+
+def test_a_tree_that_is_filled_while_it_is_removed_does_not_hold_the_run(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = scene.home / "tree"
+    tree.mkdir()
+    (tree / "first").touch()
+    unlink = os.unlink
+
+    def refill(name: str, *, dir_fd: int) -> None:
+        unlink(name, dir_fd=dir_fd)
+        (tree / f"{len(name) % 100}{name[:90]}").touch()
+
+    files = Files("run-1", StateDirectory(os.environ["MAINSTAY_STATE_DIR"]))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", refill)
+        with pytest.raises(OSError, match="Directory not empty"):
+            files.remove_tree(str(tree))
 
 
 def test_restore_does_not_follow_a_planted_link(scene: Scene) -> None:

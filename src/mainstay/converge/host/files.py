@@ -14,7 +14,7 @@ import stat as modes
 from contextlib import suppress
 
 from mainstay.converge.contract import Failure, Missing
-from mainstay.converge.host.parents import ACCESS_ACL, ENTRY_FLAGS, LinkRefused, Parents
+from mainstay.converge.host.parents import ACCESS_ACL, ENTRY_FLAGS, ROOT, LinkRefused, Parents
 from mainstay.converge.host.state import TEMP_PREFIX
 from mainstay.foundation.digests import sha256_of_pieces
 from mainstay.foundation.private_files import write_all
@@ -38,11 +38,13 @@ LOOK_BYTES = 256 * 1024
 FSYNC_EACH_UP_TO = 256
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 TEMP_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-SECURITY_LABELS = ("security.selinux", "security.SMACK64")
+PRIVILEGED_ATTRIBUTES = ("security.selinux", "security.SMACK64", ACCESS_ACL)
 ACL_GROUP, ACL_MASK, ACL_OTHERS = 0x04, 0x10, 0x20
 DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # The number of directories that are open at once while a tree is removed.
 DEEPEST_OPEN = 200
+# Another process may create entries in it as fast as they are removed.
+MOST_PASSES = 1000
 MOST_SOURCE_DIRECTORIES = 256
 
 
@@ -173,7 +175,11 @@ class Files:
 
     def readlink(self, path: str) -> str:
         place, name = self._at(path)
-        return os.readlink(name, dir_fd=place.handle)
+        try:
+            return os.readlink(name, dir_fd=place.handle)
+        except OSError as error:
+            error.filename = path
+            raise
 
     def names_in(self, path: str) -> list[str]:
         """Returns the sorted names in a directory, which must not be a link."""
@@ -191,7 +197,8 @@ class Files:
     def content_chunks(self, path: str) -> Iterator[bytes]:
         descriptor = self._open(path)
         try:
-            yield from _read_all(descriptor)
+            while chunk := os.read(descriptor, LOOK_BYTES):
+                yield chunk
         finally:
             os.close(descriptor)
 
@@ -228,9 +235,9 @@ class Files:
         finally:
             os.close(descriptor)
 
-    def same(self, path: str, found: Any, source: str) -> bool:
-        """Whether two files have the same content, compared in pieces."""
-        now = self.lstat(source)
+    def same(self, path: str, found: Any, source: str, now: Any = None) -> bool:
+        """Whether two files have the same content, compared in pieces; `now` is the status of the source, if known."""
+        now = self.lstat(source) if now is None else now
         copied, self._copied = self._copied, None
         if found.st_size != now.st_size:
             # Files that the kernel generates, as below /proc, have no blocks and no true size.
@@ -267,31 +274,37 @@ class Files:
 
         Below the trusted directory all links are followed, elsewhere those that the parents rule allows.
         """
-        real, found = self._find_source(path)
+        directory, _, name = path.rpartition("/")
+        real = self._source_directories.get(directory)
+        if real is not None:
+            real = f"{real}/{name}"
+            found = self.lstat(real)
+            if found.st_nlink == 1 and not modes.S_ISLNK(found.st_mode):
+                return real, found
+        trusting = self._is_trusted(path)
+        place, rest = self._find(path, trusting=trusting)
+        real = place.below(rest)
+        found = self.lstat(real)
         self.refuse_linked_source(real, found)
+        self._keep_source_directory(directory, trusting=trusting)
         return real, found
 
-    def _find_source(self, path: str) -> tuple[str, Any]:
-        directory, _, name = path.rpartition("/")
-        trusting = self._is_trusted(path)
-        if name not in ("", ".", ".."):
-            real = self._source_directories.get(directory)
-            if real is None:
-                place, rest = self._find(f"{directory}/.", trusting=trusting)
-                real = place.path if rest == "." else place.below(rest)
-                if len(self._source_directories) >= MOST_SOURCE_DIRECTORIES:
-                    self._source_directories.clear()
-                self._source_directories[directory] = real
-            found = self.lstat(f"{real}/{name}")
-            if not modes.S_ISLNK(found.st_mode):
-                return f"{real}/{name}", found
-        place, name = self._find(path, trusting=trusting)
-        real = place.below(name)
-        return real, self.lstat(real)
+    def _keep_source_directory(self, directory: str, *, trusting: bool) -> None:
+        """Remembers where a directory leads, because neighbouring files share it."""
+        place, rest = self._find(f"{directory}/.", trusting=trusting)
+        if len(self._source_directories) >= MOST_SOURCE_DIRECTORIES:
+            self._source_directories.clear()
+        self._source_directories[directory] = place.path if rest == "." else place.below(rest)
 
     def read_source(self, path: str, limit: int) -> bytes | None:
         """Returns the whole content of a source, or None if it is larger than `limit`."""
         return self.content(self.find_source(path)[0], limit)
+
+    def trust(self, directory: str) -> None:
+        """Trusts sources below a directory as the manifest is, unless anyone may place files in it, as in /tmp."""
+        mode = os.stat(directory).st_mode if os.path.isdir(directory) else 0
+        is_common = mode & modes.S_ISVTX and mode & (modes.S_IWGRP | modes.S_IWOTH)
+        self.trusted_directory = "" if is_common else directory.rstrip("/")
 
     def _is_trusted(self, path: str) -> bool:
         trusted = self.trusted_directory
@@ -351,7 +364,7 @@ class Files:
                 elif content:
                     write_all(descriptor, content)
                 if old is not None:
-                    self._keep_attributes(place, name, descriptor)
+                    self._keep_attributes(place, name, descriptor, uid)
                 found = os.fstat(descriptor)
                 if found.st_uid != uid or found.st_gid != gid:
                     self._give_away(descriptor, path, uid, gid)
@@ -373,7 +386,7 @@ class Files:
                 if error.errno not in (errno.EBUSY, errno.EXDEV):
                     error.filename, error.filename2 = path, None
                     raise
-                self._write_in_place(path, temp, found, uid, gid, mode)
+                self._write_in_place(path, place, temp, found, uid=uid, gid=gid, mode=mode)
                 os.unlink(temp, dir_fd=place.handle)
                 self.touched.append(path)
                 return f"{path} cannot be renamed over ({error.strerror}): written in place"
@@ -494,9 +507,11 @@ class Files:
         try:
             mount = _mount_of(top)
             # Directories that are too deep are moved up to here, so more than one pass may be needed.
-            while names := os.listdir(top):
-                for entry in names:
+            for _ in range(MOST_PASSES):
+                for entry in os.listdir(top):
                     self._remove_below(top, entry, mount, top, 0)
+                if not os.listdir(top):
+                    break
         finally:
             os.close(top)
         os.rmdir(name, dir_fd=place.handle)
@@ -634,15 +649,19 @@ class Files:
         except PermissionError:
             raise Failure(cannot_give_away(path)) from None
 
-    def _keep_attributes(self, place: Place, name: str, descriptor: int) -> None:
-        """Copies user attributes, security label and access list of a replaced file."""
+    def _keep_attributes(self, place: Place, name: str, descriptor: int, uid: int) -> None:
+        """Copies user attributes, security label and access list of a replaced file.
+
+        The list of a stranger is not kept: with it, a user could read what replaces its file.
+        """
         try:
             old, target = self._open_for_attributes(place, name)
         except OSError:
             return
         try:
+            is_own = os.fstat(old).st_uid in (ROOT, self.effective_uid, uid)
             for attribute in os.listxattr(target):
-                if attribute.startswith("user.") or attribute in SECURITY_LABELS or attribute == ACCESS_ACL:
+                if attribute.startswith("user.") or (is_own and attribute in PRIVILEGED_ATTRIBUTES):
                     self._copy_attribute(attribute, target, descriptor)
         except OSError as error:
             if error.errno not in (errno.ENOTSUP, errno.EPERM, errno.EACCES):
@@ -658,8 +677,10 @@ class Files:
             if error.errno not in (errno.ENOTSUP, errno.EPERM, errno.ENODATA):
                 raise
 
-    def _write_in_place(self, path: str, temp: str, written: Any, uid: int, gid: int, mode: int) -> None:
-        place, name = self._at(path)
+    def _write_in_place(
+        self, path: str, place: Place, temp: str, written: Any, *, uid: int, gid: int, mode: int
+    ) -> None:
+        name = os.path.basename(path)
         descriptor = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=place.handle)
         try:
             old = os.fstat(descriptor)

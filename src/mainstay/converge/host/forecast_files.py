@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat as modes
+from contextlib import suppress
 
 from mainstay.converge.contract import Failure, NotYetThere
 from mainstay.converge.host.files import (
@@ -286,7 +287,10 @@ class ForecastFiles(Files):
 
     def checksum_of(self, path: str, found: Any) -> str | None:
         if not isinstance(found, ForecastEntry):
-            return super().checksum_of(self._key(path) if self.entries else path, found)
+            # Also of a file in a directory that a later resource would remove.
+            with suppress(OSError, Failure):
+                path = self._key(path)
+            return super().checksum_of(path, found)
         try:
             return sha256_of_pieces(self._chunks_of(found))
         except OSError:

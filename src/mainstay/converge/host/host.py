@@ -54,7 +54,7 @@ class Host:
     def work_in(self, directory: str) -> None:
         """Sets the directory of relative sources, which are trusted as the manifest is."""
         self.working_directory = directory
-        self.files.trusted_directory = directory.rstrip("/")
+        self.files.trust(directory)
 
     @property
     def commands(self) -> Commands:

@@ -108,7 +108,7 @@ class TreeComparison:
         elif modes.S_ISREG(kind):
             self.files.refuse_linked_source(source, wanted)
             mode = _file_mode(self.mode, wanted.st_mode)
-            if old is None or not self.files.same(target, old, source):
+            if old is None or not self.files.same(target, old, source, wanted):
                 self.found.append(TreeDifference("file", target, source=source, mode=mode, old=old))
             else:
                 self._attributes(target, old, mode, modes.S_IMODE(old.st_mode))

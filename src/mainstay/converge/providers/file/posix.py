@@ -72,7 +72,7 @@ class PosixFiles(Provider):
         except FileNotFoundError:
             # The source must exist only if it is going to be copied.
             if wanted.source is not None:
-                self._real_source(wanted, host)
+                self._find_source(wanted, host)
             return state
         self._fill(state, found, wanted, path, host)
         return state
@@ -140,11 +140,11 @@ class PosixFiles(Provider):
         if content is not None:
             return host.files.holds(path, found, _encoded(content))
         if wanted.source is not None:
-            return host.files.same(path, found, self._real_source(wanted, host))
+            return host.files.same(path, found, *self._find_source(wanted, host))
         return None
 
-    def _real_source(self, wanted: File, host: Host) -> str:
-        """Returns the path of the source without links; raises `Failure` if it cannot be copied."""
+    def _find_source(self, wanted: File, host: Host) -> tuple[str, Any]:
+        """Returns the path of the source without links, and its status; raises `Failure` if it cannot be copied."""
         source = host.resolve_source(wanted.source or "")
         try:
             real, found = host.files.find_source(source)
@@ -155,12 +155,12 @@ class PosixFiles(Provider):
                 raise Failure(f"source {source} is not a directory")
         elif not modes.S_ISREG(found.st_mode):
             raise Failure(f"source {source} is not a regular file")
-        return real
+        return real, found
 
     def _tree(self, wanted: File, state: FileState, host: Host) -> tuple[TreeDifference, ...]:
         return compare_trees(
             host.files,
-            self._real_source(wanted, host),
+            self._find_source(wanted, host)[0],
             state.real_path,
             uid=state.wanted_uid,
             gid=state.wanted_gid,
@@ -239,7 +239,7 @@ class PosixFiles(Provider):
 
     def _new_content(self, wanted: File, host: Host) -> tuple[bytes | None, str | None]:
         if wanted.source is not None:
-            return None, self._real_source(wanted, host)
+            return None, self._find_source(wanted, host)[0]
         return _encoded(wanted.content or ""), None
 
     def _missing_levels(self, path: str, host: Host) -> list[str]:
