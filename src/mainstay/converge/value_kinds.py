@@ -121,10 +121,9 @@ def _json_value(value: Any) -> Any:
         return {key: value[key] for key in value}
     if hasattr(value, "__iter__"):
         return list(value)
-    if callable(value) or value.__class__.__repr__ is object.__repr__:
-        # The text of such an object is an address in memory.
-        raise TypeError(getattr(value, "problem", lambda: "expected a value, got an internal object")())
-    return str(value)
+    # The text of an internal object is its class, and often an address in memory.
+    refuse = getattr(value, "problem", None)
+    raise TypeError(refuse() if refuse else f"expected a value, got an object of type {value.__class__.__name__}")
 
 
 # ---- text ----

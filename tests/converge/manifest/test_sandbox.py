@@ -48,6 +48,39 @@ def test_maps_are_json_and_nothing_is_escaped_for_html(apply: Callable[..., Appl
 
 
 @pytest.mark.parametrize(
+    "template",
+    [
+        *(
+            "{{ lookup }}",
+            "{{ lookup ~ '' }}",
+            "{{ self }}",
+            "{{ namespace() }}",
+            "{{ Data.names | map('upper') | string }}",
+        ),
+        *(
+            "{% macro f() %}{% endmacro %}{{ f }}",
+            "{% for x in Data.names %}{{ loop }}{% endfor %}",
+            "{{ 'a'.upper }}",
+        ),
+        *("{{ cycler('a') }}", "{{ joiner() | string }}", "{{ [template] | string }}", "{{ {'a': result} ~ '' }}"),
+    ],
+)
+def test_an_object_without_a_value_is_not_written_as_text(
+    apply: Callable[..., Applied], root: Path, template: str
+) -> None:
+    assert " at 0x" not in refused(apply, root, template)
+
+
+def test_functions_loops_and_macros_work_in_a_template(apply: Callable[..., Applied], root: Path) -> None:
+    template = (
+        "{% set ns = namespace(n=0) %}{% macro m(x) %}<{{ x }}>{% endmacro %}{% set j = joiner(',') %}"
+        "{% for x in Data.names | map('upper') %}{% set ns.n = ns.n + 1 %}{{ j() }}{{ m(x) }}{{ loop.cycle('p', 'q') }}"
+        "{% endfor %} {{ ns.n }} {{ Data.map.keys() | list }} {{ dict(a=1) }} {{ range(2) | list }} {{ 'a b' | quote }}"
+    )
+    assert rendered(apply, root, template) == """<A>p,<B>q 2 ["k"] {"a": 1} [0, 1] 'a b'"""
+
+
+@pytest.mark.parametrize(
     "template", ["a\n", "a", "a\n\n", "a\r\nb\r\n", "{{ 'x' }}\r\n", "é\r\n{% if true %}\r\n{% endif %}"]
 )
 def test_line_ends_are_kept(apply: Callable[..., Applied], root: Path, template: str) -> None:
