@@ -213,12 +213,18 @@ def test_an_agent_refuses_to_start_with_a_malformed_or_missing_file_of_keys(brid
         keys.write_text("# none\n" if "cannot" in wanted else "no key\n")
 
 
-def test_push_refuses_an_outdated_signature(bridge: Bridge, blueprint: Path, tmp_path: Path) -> None:
+def test_push_refuses_an_outdated_signature(bridge: Bridge, key: Path, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(bridge.admin.token or "")
-    (blueprint / "files" / "readme").write_text("edited\n")
-    done = mainstay("blueprint", "push", blueprint, "--server", bridge.server.url, "--token-file", tmp_path / "token")
+    folder, connection = tmp_path / "greeter", ("--server", bridge.server.url, "--token-file", tmp_path / "token")
+    mainstay("blueprint", "new", new_type_name(), "--dir", folder)
+    sign(folder, key)
+    definition = (folder / "blueprint.yaml").read_text()
+    (folder / "blueprint.yaml").write_text(f"{definition}# edited\n")
+    done = mainstay("blueprint", "push", folder, *connection)
     assert done.returncode == 2
     assert "sign` again" in done.stderr
+    sign(folder, key)
+    assert mainstay("blueprint", "push", folder, *connection).returncode == 0
 
 
 def test_jobs_plans_and_drift_checks_run_only_signed_blueprints(
