@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import urllib3
 
+from bridge import wait_until
 from control_plane import Client
 from planning_agent import ANSWER, with_agent
 from scenario import Scenario
@@ -119,6 +120,20 @@ def test_a_consumer_sees_the_first_line_of_the_error_message_of_a_job(scenario: 
     for client in trusted(scenario):
         assert OUTPUT in client.get(f"/jobs/{job['id']}")["errorMessage"]
     assert OUTPUT in json.dumps(scenario.provider.get("/events?pageSize=100"))
+
+
+def test_a_consumer_cannot_confirm_guesses_of_what_it_does_not_see(scenario: Scenario, service: Any) -> None:
+    scenario.fail(service, f"exec#register: exit code is 3\n  | {OUTPUT}")
+    consumer = scenario.consumer
+    for query in ("errorMessage=x", "sort=errorMessage", "sort=-errorMessage", "sort=+errorMessage"):
+        consumer.get(f"/jobs?{query}", expect=403)
+        scenario.admin.get(f"/jobs?{query}")
+    for query in (f"hash={'0' * 64}", "sort=hash", "after=&sort=-hash"):
+        consumer.get(f"/events?{query}", expect=403)
+        scenario.admin.get(f"/events?{query}")
+    newest = "/events?sort=-sequenceNumber&pageSize=1"
+    wait_until(lambda: scenario.admin.get(newest)["items"][0]["hash"] is not None, "events are hashed")
+    assert not [event["hash"] for event in consumer.get("/events?pageSize=100")["items"] if event.get("hash")]
 
 
 CONDITION = {"type": "InSync", "status": "False", "reason": "Drifted"}

@@ -82,6 +82,9 @@ def _show(caller: Caller, row: EventRow, parties: EventParties) -> EventView:
         caller.participant_id is not None and caller.participant_id == parties.initiator_participant_id
     )
     shown = row if sees_host(caller, row.provider_id) else consumer_event(row)
+    if caller.role is not Role.ADMIN:
+        # It covers what a consumer does not see, and would confirm guesses.
+        shown = msgspec.structs.replace(shown, hash=None)
     return EventView(
         **msgspec.structs.asdict(shown),
         initiator_name=parties.initiator_name if sees_name else None,

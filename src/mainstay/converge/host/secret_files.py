@@ -90,11 +90,12 @@ class SecretFiles:
     def _apply(self, line: bytes) -> None:
         try:
             verb, path, seconds = json.loads(line)
-        except ValueError:
+            recorded = int(seconds)
+        except (TypeError, ValueError):
             # Damaged by a power cut.
             return
         if verb == HOLDS:
-            self._holding[path] = int(seconds)
+            self._holding[path] = recorded
             self._ended = {other for other in self._ended if other != path and not _is_below(other, path)}
             return
         self._holding.pop(path, None)

@@ -26,7 +26,7 @@ class WrittenFiles:
             self._lines += 1
             try:
                 written, digest = json.loads(line)
-            except ValueError:
+            except (TypeError, ValueError):
                 # Damaged by a power cut.
                 continue
             self._note(str(written), str(digest))
@@ -47,9 +47,9 @@ class WrittenFiles:
             return
 
     def close(self, state: StateDirectory) -> None:
-        """Rewrites the file once most of its lines are superseded."""
+        """Rewrites the file once most of its lines are superseded, or it has too many."""
         self._file.close()
-        if self._lines <= 2 * len(self._digests) + 100:
+        if self._lines <= 2 * len(self._digests) + 100 and len(self._digests) <= MOST_FILES:
             return
         kept = list(self._digests.items())[-MOST_FILES:]
         try:

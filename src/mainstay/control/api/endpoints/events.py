@@ -10,6 +10,7 @@ from mainstay.control.api.contract import Answer, Call, Endpoint
 from mainstay.control.api.long_poll import first_of
 from mainstay.control.operations import events, subscriptions
 from mainstay.control.operations.events import EventView
+from mainstay.control.operations.machinery.consumer_view import refuse_as_criterion
 from mainstay.control.operations.machinery.refusals import BadInput
 from mainstay.control.operations.machinery.unit_of_work import EVENT_TOPIC
 from mainstay.control.operations.subscriptions import Acknowledged, Acknowledgement, LeasedEvents, LeaseRequest
@@ -24,6 +25,7 @@ HEARTBEAT_SECONDS = 15.0
 
 
 async def _list_events(call: Call) -> Answer:
+    refuse_as_criterion(call.required_caller, "hash", call.query)
     listing = parse_listing(EVENTS, call.query, substrings=frozenset({"type"}))
     await events.number(call.dependencies.store)
     async with call.reading() as work:

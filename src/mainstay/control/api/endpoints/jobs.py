@@ -10,6 +10,7 @@ from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
 from mainstay.control.api.long_poll import wait_until_found
 from mainstay.control.operations import jobs
 from mainstay.control.operations.jobs import Claim, Completion, FailureReport, Release, Renewal, Renewed
+from mainstay.control.operations.machinery.consumer_view import refuse_as_criterion
 from mainstay.control.operations.machinery.runs import agent_topic
 from mainstay.control.operations.machinery.views import JobView, show_jobs
 from mainstay.control.store.engine.paging import Page, parse_listing
@@ -26,6 +27,7 @@ class LeasedJob(msgspec.Struct, frozen=True, rename="camel"):
 
 
 async def _list_jobs(call: Call) -> Answer:
+    refuse_as_criterion(call.required_caller, "errorMessage", call.query)
     listing = parse_listing(JOBS, call.query)
     async with call.reading() as work:
         page = await work.page(JOBS, listing)

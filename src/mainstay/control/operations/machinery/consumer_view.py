@@ -5,12 +5,13 @@ what a service itself wrote with `own: true`; everything else counts as written 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from mainstay.control.access import Caller, Role
 from mainstay.control.operations.machinery.forecast import HostForecast
+from mainstay.control.operations.machinery.refusals import NotPermitted
 from mainstay.control.store.events import EventRow
 from mainstay.foundation.text import without_removed_lines
 
@@ -24,6 +25,13 @@ OUTPUT_MARK = "  | "
 def sees_host(caller: Caller | None, provider_id: str | None) -> bool:
     """Admins, agents and the provider see everything. None: the server itself."""
     return caller is None or caller.role is not Role.PARTICIPANT or caller.participant_id == provider_id
+
+
+def refuse_as_criterion(caller: Caller, field: str, query: Sequence[tuple[str, str]]) -> None:
+    """Refuses participants a list by a field that they do not see whole: it would confirm guesses."""
+    named = {value.lstrip("+- ") if key == "sort" else key for key, value in query}
+    if caller.role is Role.PARTICIPANT and field in named:
+        raise NotPermitted(f"only an admin may filter or sort by {field}, which participants may not see whole")
 
 
 def consumer_report(report: object) -> object:
