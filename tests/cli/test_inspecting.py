@@ -101,8 +101,11 @@ def test_services_show_agent_condition_and_job(shell: Shell, scenario: Scenario)
     assert [row[0] for row in lines(only)[1:]] == ["drifted"]
     documents = json.loads(shell.run(scenario.consumer, "services", "--json").stdout)
     assert documents[0]["activeJob"]["progress"] == {"percent": 50, "text": "file 1 of 2"}
-    shown = shell.run(scenario.consumer, "show", "drifted")
+    shown = shell.run(scenario.provider, "show", "drifted")
     assert "  InSync  False  Drifted  file#/etc/x differs\n    -a\n    +b\n" in shown.stdout
+    shown = shell.run(scenario.consumer, "show", "drifted")
+    assert "  InSync  False  Drifted  file#/etc/x differs\n" in shown.stdout
+    assert "-a\n" not in shown.stdout
     assert "actions  start, update, delete\n" in shown.stdout
 
 
