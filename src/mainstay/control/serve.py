@@ -13,6 +13,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from mainstay.control.api.prometheus import ServerMetrics
 from mainstay.control.background import all_tasks, run_task
 from mainstay.control.operations.machinery.definitions import Definitions
 from mainstay.control.operations.machinery.secret_sealing import check_key_of_newest, check_keys
+from mainstay.control.operations.machinery.server_clock import start_clock
 from mainstay.control.operations.machinery.unit_of_work import OperationTools, UnitOfWork
 from mainstay.control.operations.tokens import make_first_admin
 from mainstay.control.rulebook import installed_rulebook
@@ -171,13 +173,15 @@ async def _run_servers(
     sockets: Sequence[socket.socket],
     certificate: ReloadingCertificate | None,
 ) -> None:
-    async with opened(settings, environment) as (store, tools):
-        token = await _make_admin_token(store, tools, settings)
+    async with opened(settings, environment) as (store, tools_without_clock):
+        token = await _make_admin_token(store, tools_without_clock, settings)
+        clock = await start_clock(store)
+        tools = replace(tools_without_clock, clock=clock)
         dependencies = Dependencies(
             store,
             settings,
             tools,
-            now,
+            clock,
             ServerMetrics(),
             FailedAttempts(),
             Readiness(),
@@ -191,8 +195,8 @@ async def _run_servers(
         ]
         _print_address(settings, servers[0], token)
         _stop_on_signals(servers, dependencies.readiness)
-        tasks = [asyncio.create_task(run_task(task, store, tools, now)) for task in all_tasks()]
-        tasks.append(asyncio.create_task(watch(dependencies.open_connections, store, now)))
+        tasks = [asyncio.create_task(run_task(task, store, tools, clock)) for task in all_tasks()]
+        tasks.append(asyncio.create_task(watch(dependencies.open_connections, store, clock)))
         if certificate is not None:
             tasks.append(asyncio.create_task(certificate.watch()))
         try:

@@ -55,4 +55,6 @@ async def _note_heartbeat(
     if isinstance(last, int) and to_time(last) > now - HEARTBEAT_EVERY and status not in agents.RECONNECTS_FROM:
         return
     async with dependencies.store.transaction() as tx:
-        await agents.record_heartbeat(UnitOfWork(tx, now, dependencies.tools, caller), str(caller.agent_id))
+        # Read again inside: the clock may have stepped, and the sign of life must not be moved or missed.
+        work = UnitOfWork(tx, dependencies.clock(), dependencies.tools, caller)
+        await agents.record_heartbeat(work, str(caller.agent_id))

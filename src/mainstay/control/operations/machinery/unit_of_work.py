@@ -16,6 +16,7 @@ from mainstay.control.domain.event_types import EVENT_TYPES
 from mainstay.control.operations.machinery.definitions import Definitions
 from mainstay.control.operations.machinery.diff import diff
 from mainstay.control.operations.machinery.refusals import NotFound, NotPermitted
+from mainstay.control.operations.machinery.server_clock import ServerClock
 from mainstay.control.store.agents import AgentRow
 from mainstay.control.store.engine.contract import Transaction, Value
 from mainstay.control.store.engine.paging import CursorPage, Listing, Page, SqlCondition, list_page, owned_by
@@ -40,6 +41,8 @@ class OperationTools:
 
     definitions: Definitions
     vault: Vault | None = None
+    # None: the caller sets the times, outside of a server.
+    clock: ServerClock | None = None
 
 
 @dataclass(frozen=True, slots=True)

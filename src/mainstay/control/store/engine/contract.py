@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Protocol
 
@@ -65,9 +65,19 @@ async def ping(tx: Transaction) -> None:
     await tx.fetch("SELECT 1 AS one")
 
 
+class ClockWatch:
+    """Which step of the clock this process has adopted. A store calls `follow` in the first transaction after another
+    one, before the transaction reads the clock. `follow` None: no clock is followed."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.follow: Callable[[Transaction], Awaitable[None]] | None = None
+
+
 class Store(Protocol):
     dialect: str
     bus: Bus
+    clock_watch: ClockWatch
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...
 

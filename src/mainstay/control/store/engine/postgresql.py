@@ -15,6 +15,7 @@ import structlog
 
 from mainstay.control.store.engine.contract import (
     Bus,
+    ClockWatch,
     Duplicate,
     Row,
     StillReferenced,
@@ -38,6 +39,7 @@ STATEMENT_SECONDS = 60
 MIGRATION_SECONDS = 3600
 # A generic plan ignores the values: for a caller without rows it would scan the rows of all other callers.
 CUSTOM_PLANS = "SET LOCAL plan_cache_mode = force_custom_plan"
+CLOCK_CHECK = "SELECT 1 WHERE (SELECT coalesce(max(number), 0) FROM clock_steps) = {}"
 KEY = re.compile(r"Key \((.*?)\)=")
 GONE = (
     OSError,
@@ -124,6 +126,7 @@ class PostgresqlStore:
 
     def __init__(self, url: str, *, pool_size: int = POOL_SIZE) -> None:
         self.bus = Bus()
+        self.clock_watch = ClockWatch()
         self._url = url
         # Identifies our own notices: listeners of this process were already notified.
         self._name = secrets.token_hex(8)
@@ -154,15 +157,32 @@ class PostgresqlStore:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Transaction]:
         with _NamedErrors():
-            async with self.pool.acquire() as connection, connection.transaction():
-                transaction = PostgresqlTransaction(connection)
-                yield transaction
-                await transaction.flush()
+            async with self.pool.acquire() as connection:
+                is_current = await self._begin(connection)
+                try:
+                    transaction = PostgresqlTransaction(connection)
+                    if self.clock_watch.follow is not None and not is_current:
+                        await self.clock_watch.follow(transaction)
+                    yield transaction
+                    await transaction.flush()
+                except BaseException:
+                    with suppress(*GONE, TimeoutError):
+                        await connection.execute("ROLLBACK")
+                    raise
+                await connection.execute("COMMIT")
         if transaction.topics:
             # Sent after the commit: NOTIFY inside a transaction serializes commits.
             self.bus.publish(frozenset(transaction.topics))
             self._unsent |= transaction.topics
             self._has_unsent.set()
+
+    async def _begin(self, connection: PoolConnectionProxy[Any]) -> bool:
+        """Begins a transaction; returns whether this process has adopted the last step of the clock. One round trip for
+        both: the status of the last command tells how many rows it found."""
+        if self.clock_watch.follow is None:
+            await connection.execute("BEGIN")
+            return True
+        return await connection.execute(f"BEGIN; {CLOCK_CHECK.format(int(self.clock_watch.number))}") == "SELECT 1"
 
     @asynccontextmanager
     async def autocommit(self) -> AsyncIterator[Transaction]:

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from mainstay.control.store.engine.contract import (
     Bus,
+    ClockWatch,
     Duplicate,
     Row,
     StillReferenced,
@@ -105,6 +106,7 @@ class SqliteStore:
     def __init__(self, path: Path, *, synchronous: str = "FULL") -> None:
         self.path = path
         self.bus = Bus()
+        self.clock_watch = ClockWatch()
         self._synchronous = synchronous
         self._writing = asyncio.Lock()
         self._group: CommitGroup | None = None
@@ -139,6 +141,8 @@ class SqliteStore:
             transaction = SqliteTransaction(self._writer)
             self._writer.execute("SAVEPOINT own")
             try:
+                if self.clock_watch.follow is not None and self._last_clock_step() != self.clock_watch.number:
+                    await self.clock_watch.follow(transaction)
                 yield transaction
                 self._finish()
             except BaseException:
@@ -146,6 +150,9 @@ class SqliteStore:
                 raise
             group.topics |= transaction.topics
         await asyncio.shield(group.committed)
+
+    def _last_clock_step(self) -> int:
+        return int(self._writer.execute("SELECT coalesce(max(number), 0) FROM clock_steps").fetchone()[0])
 
     def _join_group(self) -> CommitGroup:
         """The open group, or a new one. Its commit queues behind the transactions that already wait for the writer."""
