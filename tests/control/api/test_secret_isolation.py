@@ -408,6 +408,28 @@ def test_secrets_follow_reordered_items(scenario: Scenario) -> None:
     scenario.consumer.patch(path, {"properties": {"users": [a]}}, expect=400)
 
 
+@pytest.mark.parametrize("succeeds", [True, False])
+def test_a_run_that_an_earlier_release_started_ends_as_usual(place: Place, succeeds: bool) -> None:
+    scenario = Scenario(place.server.admin)
+    service = scenario.order(scenario.service_type({"a": SECRET}, SIMPLE), {"a": "canary-old"})
+    scenario.complete(service)
+    scenario.consumer.patch(f"/services/{service['id']}", {"properties": {"a": "canary-new"}})
+    job = scenario.next_job_seen(service)
+    old, new = service["properties"]["a"], job["params"]["a"]
+    place.sql(
+        f"""UPDATE runs SET retired_secrets = '["{old}"]', new_secrets = '["{new}"]' WHERE id = '{job["runId"]}'"""
+    )
+    if succeeds:
+        scenario.complete(service)
+    else:
+        scenario.fail(service, "no")
+    kept, gone = (new, old) if succeeds else (old, new)
+    assert read(scenario.agent, kept)["value"] in ("canary-new", "canary-old")
+    left = place.sql(f"SELECT reference FROM vault_secrets WHERE owner_id = '{service['id']}'")
+    assert left.split() == [kept[8:]]
+    read(scenario.agent, gone, expect=404)
+
+
 def test_of_concurrent_updates_one_wins_and_leaves_no_secret_of_the_others(place: Place) -> None:
     scenario = Scenario(place.server.admin)
     service = scenario.order(scenario.service_type({"a": SECRET}, SIMPLE), {"a": "canary-0"})

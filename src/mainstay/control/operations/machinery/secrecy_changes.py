@@ -181,7 +181,7 @@ async def _apply_to_service(
     before = msgspec.structs.replace(
         service,
         properties=without_plain(change.after, service.properties)[0],
-        conditions=eraser.erase(service.conditions),
+        conditions=[_erase_condition(each, eraser) for each in service.conditions],
         agent_instance_data=eraser.erase(service.agent_instance_data),
     )
     left = without_lost(change.before, service.properties, found.lost)
@@ -190,6 +190,11 @@ async def _apply_to_service(
         after = msgspec.structs.replace(after, updated_at=work.now, version=service.version + 1)
         await SERVICES.update(work.tx, after)
         await work.record_event("service.updated", before, after)
+
+
+def _erase_condition(condition: dict[str, object], eraser: Eraser) -> dict[str, object]:
+    """Only its texts: type and status are names, not values."""
+    return condition | {name: eraser.erase(condition[name]) for name in ("reason", "message") if name in condition}
 
 
 def _replaced(
