@@ -187,6 +187,18 @@ def test_ended_services_lose_what_became_secret(scenario: Scenario) -> None:
     assert PLAIN not in str(scenario.jobs(service))
 
 
+def test_an_orphan_keeps_what_became_secret_for_its_clean_up(scenario: Scenario) -> None:
+    kind = scenario.service_type({"a": TEXT}, SIMPLE)
+    service = scenario.order(kind, {"a": PLAIN})
+    scenario.complete(service)
+    scenario.admin.delete(f"/services/{service['id']}?force=true")
+    orphan = scenario.service(service["id"])
+    assert orphan["orphan"] is True
+    change(scenario, kind, {"a": SECRET}, "?force=true")
+    sealed = scenario.service(service["id"])["properties"]["a"]
+    assert read(scenario, sealed)["value"] == PLAIN
+
+
 def test_an_order_that_races_with_the_change_stores_no_plain_value(scenario: Scenario) -> None:
     kind = scenario.service_type({"a": TEXT}, SIMPLE)
     body = {

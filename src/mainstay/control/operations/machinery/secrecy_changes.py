@@ -123,7 +123,9 @@ async def apply_secrecy(work: UnitOfWork, service_type_id: str, change: SecrecyC
             erased = await _erase_runs(work, change, planned.get(service.id, {}))
             erased += [slot.plain for slot in found.plain]
             eraser = await _erase_jobs(work, change, past.get(service.id, []), erased)
-            await _apply_to_service(work, change, service, found, eraser, is_terminal=is_terminal)
+            # An orphan keeps its secrets: its agent still cleans up with them.
+            has_ended = is_terminal and not service.orphan
+            await _apply_to_service(work, change, service, found, eraser, has_ended=has_ended)
         last = ids[-1] if len(ids) == SERVICES_AT_ONCE else None
     await _erase_answers(work, service_type_id, change)
 
@@ -171,12 +173,12 @@ async def _apply_to_service(
     found: ServiceSecrecy,
     eraser: Eraser,
     *,
-    is_terminal: bool,
+    has_ended: bool,
 ) -> None:
     owner = runs.secrets_owner(service.id)
     await secret_sealing.forget(work, owner, found.lost)
     # A service in a terminal state keeps no secrets.
-    sealed = {} if is_terminal else await secret_sealing.seal_slots(work, found.plain, owner)
+    sealed = {} if has_ended else await secret_sealing.seal_slots(work, found.plain, owner)
     # The event shows the change without the plain values.
     before = msgspec.structs.replace(
         service,
