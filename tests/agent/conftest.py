@@ -13,7 +13,9 @@ from control_plane import Server, running
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with running(tmp_path_factory.mktemp("bridge") / "data") as server:
+    # Tests poll faster than the default rate limit admits.
+    unlimited = {"MAINSTAY_RATE_LIMIT": "0"}
+    with running(tmp_path_factory.mktemp("bridge") / "data", environment=unlimited) as server:
         yield server
 
 

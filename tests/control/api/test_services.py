@@ -234,7 +234,7 @@ def test_a_service_is_visible_to_consumer_provider_and_agent_only(scenario: Scen
         assert service["id"] in [each["id"] for each in client.get(f"/services?id={service['id']}")["items"]]
     scenario.stranger.get(f"/services/{service['id']}", expect=404)
     assert scenario.stranger.get("/services?currentStatus=New")["items"] == []
-    scenario.provider.patch(f"/services/{service['id']}", {"name": "x"}, expect=404)
+    scenario.provider.patch(f"/services/{service['id']}", {"name": "x"}, expect=403)
     scenario.agent.patch(f"/services/{service['id']}", {"name": "x"}, expect=403)
     other = scenario.token("agent", scenario.new_agent()["id"])
     other.get(f"/services/{service['id']}", expect=404)
