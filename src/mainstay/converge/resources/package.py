@@ -72,7 +72,8 @@ class PackageType(ResourceType):
         if not NAME.fullmatch(name):
             yield f'package name contains dangerous characters: "{shorten(ascii(name)[1:-1])}"'
         elif INSTRUCTION.fullmatch(name):
-            yield f'package name ends with "{name[-1]}", which a package manager reads as an instruction: "{shorten(name)}"'
+            shown = shorten(name)
+            yield f'package name contains dangerous characters: "{shown}" (apt reads "{name[-1]}" at the end as an instruction)'
         elif len(name) > LONGEST_NAME:
             yield f"package name is longer than {LONGEST_NAME} characters"
 
