@@ -52,7 +52,11 @@ def test_structure_has_no_white_space() -> None:
     assert canonical_json(value) == b'{"a":{},"b":[1,2,{"c":null}],"d":[],"e":[true,false]}'
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, 10**400, "\ud800", {1: 2}, object(), (1,)])
+def test_an_integer_beyond_the_range_of_a_double_keeps_its_digits() -> None:
+    assert canonical_json([10**400, -(10**309)]).decode() == f"[{10**400},-{10**309}]"
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, "\ud800", {1: 2}, object(), (1,)])
 def test_values_outside_of_json_are_refused(value: object) -> None:
     with pytest.raises((ValueError, OverflowError, AttributeError)):
         canonical_json(value)

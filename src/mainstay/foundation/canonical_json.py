@@ -6,7 +6,8 @@ from math import isfinite
 
 
 def canonical_json(value: object) -> bytes:
-    """Raises ValueError for a number that JSON does not have, or half of a surrogate pair."""
+    """Raises ValueError for a number that JSON does not have, or half of a surrogate pair. An integer beyond the range
+    of a double is written with all its digits."""
     from json.encoder import encode_basestring
 
     parts: list[str] = []
@@ -41,7 +42,11 @@ def _number(value: float) -> str:
     """As ECMAScript prints a double: no point in whole numbers below 1e21, an exponent without leading zeros."""
     if isinstance(value, int) and abs(value) <= 2**53:
         return str(value)
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        # RFC 8785 has no form for it. Earlier releases stored such integers, and a chain over them must not stop.
+        return str(value)
     if not isfinite(number):
         raise ValueError(f"{number} is not a JSON number")
     if number == 0:

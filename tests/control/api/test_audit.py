@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -169,6 +170,31 @@ def test_a_chain_that_was_rewritten_as_a_whole_differs_from_the_last_verificatio
         assert "was changed since the last verification" in verify(server, tmp_path, 1)
         (tmp_path / "state" / "event-heads.json").unlink()
         assert "is intact" in verify(server, tmp_path, 0)
+
+
+def test_a_number_of_an_earlier_release_does_not_stop_the_chain(tmp_path: Path, stopped: Callable[..., None]) -> None:
+    with running(tmp_path / "data") as server:
+        scenario = Scenario(server.admin)
+        scenario.order(scenario.service_type(), {"port": 123454321})
+        wait_until_hashed(server)
+        assert server.stop() == 0
+    stopped(f"UPDATE events SET hash = NULL, properties = replace(properties, '123454321', '{-(10**4000)}')")
+    with running(tmp_path / "data") as server:
+        wait_until_hashed(server)
+        assert "is intact" in verify(server, tmp_path, 0)
+
+
+def test_values_without_a_schema_contain_no_number_that_clients_cannot_read(scenario: Scenario) -> None:
+    option_type = scenario.admin.post("/service-option-types", {"name": unique("o"), "type": f"o_{uuid4().hex}"})
+    option = {"providerId": scenario.provider_id, "name": "o", "serviceOptionTypeId": option_type["id"]}
+    refused = scenario.provider.post("/service-options", {**option, "value": {"a": [10**400]}}, expect=400)
+    assert refused["errors"] == [{"path": "value", "message": "expected JSON, got a number that is too large"}]
+    made = scenario.provider.post("/service-options", {**option, "value": 1})
+    scenario.provider.patch(f"/service-options/{made['id']}", {"value": -(10**400)}, expect=400)
+    job = scenario.next_job(scenario.order(scenario.service_type()))
+    complete = f"/jobs/{job['id']}/complete"
+    scenario.agent.post(complete, {"agentInstanceData": {"a": 10**400}}, expect=400)
+    scenario.agent.post(complete, {"agentInstanceData": {"a": 10**300}}, expect=204)
 
 
 def test_only_an_admin_verifies(scenario: Scenario, tmp_path: Path) -> None:

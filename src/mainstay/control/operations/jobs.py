@@ -28,7 +28,7 @@ from mainstay.control.domain.values import Properties
 from mainstay.control.operations import orphans
 from mainstay.control.operations.machinery import pool_allocation, runs, secret_sealing
 from mainstay.control.operations.machinery.bodies import NO_ZERO, AgentProtocolBody, ShortText, Text
-from mainstay.control.operations.machinery.bounds import MAX_INSTANCE_DATA_BYTES, refuse_large
+from mainstay.control.operations.machinery.bounds import MAX_INSTANCE_DATA_BYTES, refuse_unusable
 from mainstay.control.operations.machinery.consumer_view import consumer_report, sees_host
 from mainstay.control.operations.machinery.property_decisions import accept_properties
 from mainstay.control.operations.machinery.refusals import (
@@ -247,7 +247,7 @@ async def complete(work: UnitOfWork, job: JobRow, wanted: Completion) -> None:
     outcome = secret_sealing.digest_of(work, "complete", *reported)
     if decide.on_completion(held.facts, _lease_hash(wanted.lease_token), outcome) is not None:
         return
-    refuse_large("agentInstanceData", wanted.agent_instance_data, MAX_INSTANCE_DATA_BYTES)
+    refuse_unusable("agentInstanceData", wanted.agent_instance_data, MAX_INSTANCE_DATA_BYTES)
     _refuse_references(wanted.agent_instance_data)
     run = await runs.find_run(work, held.job)
     advance = decide.advance(held.facts, run.visited)

@@ -8,7 +8,7 @@ import msgspec
 
 from mainstay.control.access import Role
 from mainstay.control.operations.machinery.bodies import WORD, Body, Id, Name, Text
-from mainstay.control.operations.machinery.bounds import MAX_VALUE_BYTES, refuse_large
+from mainstay.control.operations.machinery.bounds import MAX_VALUE_BYTES, refuse_unusable
 from mainstay.control.operations.machinery.refusals import BadInput, NotPermitted
 from mainstay.control.operations.machinery.removal import refuse_if_needed
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
@@ -88,7 +88,7 @@ async def create(work: UnitOfWork, wanted: NewServiceOption) -> ServiceOption:
     provider_id = wanted.provider_id.lower()
     if work.required_caller.role is not Role.ADMIN and provider_id != work.required_caller.participant_id:
         raise NotPermitted("you can create options only for your own participant")
-    refuse_large("value", wanted.value, MAX_VALUE_BYTES)
+    refuse_unusable("value", wanted.value, MAX_VALUE_BYTES)
     if await PARTICIPANTS.find(work.tx, provider_id) is None:
         raise BadInput(f"there is no participant {provider_id}")
     option = ServiceOption(
@@ -119,7 +119,7 @@ async def _find_type(work: UnitOfWork, wanted: NewServiceOption) -> ServiceOptio
 
 
 async def change(work: UnitOfWork, before: ServiceOption, wanted: ServiceOptionChange) -> ServiceOption:
-    refuse_large("value", wanted.value, MAX_VALUE_BYTES)
+    refuse_unusable("value", wanted.value, MAX_VALUE_BYTES)
     after = msgspec.structs.replace(
         before,
         name=wanted.name or before.name,

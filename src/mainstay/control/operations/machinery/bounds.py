@@ -6,6 +6,7 @@ from __future__ import annotations
 import msgspec
 
 from mainstay.control.domain.faults import PathFault
+from mainstay.control.domain.values import json_problem
 from mainstay.control.operations.machinery.refusals import InvalidProperties
 from mainstay.foundation.vault import VAULT_PREFIX
 
@@ -44,3 +45,10 @@ def excess(what: str, found: int, limit: int) -> PathFault:
 def refuse_large(what: str, value: object, limit: int) -> None:
     if (found := size(value)) > limit:
         raise InvalidProperties([excess(what, found, limit)], code="too_large")
+
+
+def refuse_unusable(what: str, value: object, limit: int) -> None:
+    """For values without a schema: also refuses numbers that other clients cannot read."""
+    refuse_large(what, value, limit)
+    if (problem := json_problem(value)) is not None:
+        raise InvalidProperties([PathFault(what, f"expected JSON, got {problem}")], code="invalid_body")
