@@ -55,6 +55,19 @@ class SampleRows:
         (orphan,) = scenario.agent.get("/orphans")["items"]
         failure = {"errorMessage": "x", "report": {"changed": 0}}
         scenario.agent.post(f"/orphans/{orphan['id']}/fail", failure, expect=204)
+        config_pool = scenario.provider.post(
+            "/config-pools",
+            {
+                "name": "c",
+                "type": unique("c"),
+                "propertyType": "string",
+                "generatorType": "list",
+                "participantId": scenario.provider_id,
+            },
+        )
+        config_value = scenario.provider.post(
+            "/config-pool-values", {"configPoolId": config_pool["id"], "name": "v", "value": "v"}
+        )
         metric = scenario.admin.post("/metric-types", {"name": unique("m"), "entityType": "Service"})
         other = Scenario(admin)
         self.clients = {
@@ -79,6 +92,8 @@ class SampleRows:
             "service-pool-sets": pool_set["id"],
             "service-pools": pool["id"],
             "service-pool-values": value["id"],
+            "config-pools": config_pool["id"],
+            "config-pool-values": config_value["id"],
             "metric-types": metric["id"],
             "orphans": orphan["id"],
         }
@@ -97,6 +112,7 @@ class SampleRows:
             "entityId": service["id"],
             "servicePoolSetId": pool_set["id"],
             "servicePoolId": pool["id"],
+            "configPoolId": config_pool["id"],
             "serviceOptionTypeId": option_type["id"],
             "typeId": metric["id"],
             "typeName": metric["name"],

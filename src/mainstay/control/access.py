@@ -51,12 +51,15 @@ class Relation:
     everything: bool = False
     # The name of a relation that only the tables decide. None: the columns decide.
     by_tables: str | None = None
+    # Whether a row of others is refused (403) instead of hidden (404).
+    shows_existence: bool = False
 
     def __str__(self) -> str:
         if self.everything or self.by_tables is not None:
             return self.by_tables or "all"
         offered = [] if self.offered is None else [f"{self.offered} and provider may serve own participant"]
-        return " or ".join([*(f"{column} = own {whose}" for column, whose in self.owners), *offered])
+        rows = " or ".join([*(f"{column} = own {whose}" for column, whose in self.owners), *offered])
+        return f"{rows}, others 403" if self.shows_existence else rows
 
     @property
     def owner_names(self) -> str:
@@ -94,6 +97,11 @@ ADMIN_ONLY: Mapping[Role, Relation] = {A: ALL}
 PROVIDERS: Mapping[Role, Relation] = {A: ALL, P: AS_PROVIDER}
 CONSUMERS: Mapping[Role, Relation] = {A: ALL, P: AS_CONSUMER}
 OWN_TOKENS: Mapping[Role, Relation] = {A: ALL, P: _own("participant_id")}
+# The API family refuses config pools of others and global ones instead of hiding them.
+OWN_CONFIG_POOLS: Mapping[Role, Relation] = {
+    A: ALL,
+    P: Relation((("participant_id", "participant"),), shows_existence=True),
+}
 
 ACCESS: Mapping[tuple[str, str], Mapping[Role, Relation]] = {
     ("participant", "read"): {A: ALL, P: ITSELF},
@@ -132,6 +140,10 @@ ACCESS: Mapping[tuple[str, str], Mapping[Role, Relation]] = {
     ("service_pool", "write"): PROVIDERS,
     ("service_pool_value", "read"): {A: ALL, P: AS_PROVIDER, G: AS_PROVIDER},
     ("service_pool_value", "write"): PROVIDERS,
+    ("config_pool", "read"): OWN_CONFIG_POOLS,
+    ("config_pool", "write"): OWN_CONFIG_POOLS,
+    ("config_pool_value", "read"): OWN_CONFIG_POOLS,
+    ("config_pool_value", "write"): OWN_CONFIG_POOLS,
     # Depends on the owner of the secret: see operations/vault.py.
     ("secret", "read"): {G: ALL},
     ("metric_type", "read"): EVERYONE,

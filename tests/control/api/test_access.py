@@ -41,7 +41,7 @@ OWN = {
             "service-pool-values",
             "orphans",
         },
-        "participant_id": {"tokens"},
+        "participant_id": {"tokens", "config-pools", "config-pool-values"},
         "id": set(),
     },
     "consumer": {"consumer_id": {"services", "jobs", "service-groups"}, "id": {"participants"}},
@@ -71,6 +71,8 @@ def expected(endpoint: Endpoint, caller: str) -> str:
         return "allowed"
     if holds(relation, noun, caller):
         return "allowed"
+    if relation.shows_existence:
+        return "refused"
     # A row that the caller may read is refused; any other is hidden.
     readable = ACCESS.get((endpoint.access[0], "read"), {}).get(ROLES[caller])
     return "refused" if readable is not None and holds(readable, noun, caller) else "hidden"

@@ -46,10 +46,9 @@ def test_a_configuration_is_validated_by_the_schema_of_the_agent_type(scenario: 
     assert "canary" not in str(scenario.admin.get(f"/events?entityId={agent['id']}"))
 
 
-def test_a_configuration_schema_refuses_pools_states_and_references(scenario: Scenario) -> None:
+def test_a_configuration_schema_refuses_states_and_references(scenario: Scenario) -> None:
     for definition in (
         {"type": "reference"},
-        {"type": "string", "generator": {"type": "pool", "config": {"poolType": "x"}}},
         {"type": "string", "authorizers": [{"type": "state", "config": {"allowedStates": ["New"]}}]},
     ):
         body = {"name": unique("t"), "configurationSchema": {"x": definition}}

@@ -29,6 +29,8 @@ PARTICIPANT_OWNS = {
     "service-pool-sets": ("providerId",),
     "service-pools": ("providerId",),
     "service-pool-values": ("providerId",),
+    "config-pools": ("participantId",),
+    "config-pool-values": ("participantId",),
     "events": ("providerId", "consumerId", "participantId"),
     "metric-entries": ("providerId", "consumerId"),
 }
@@ -69,6 +71,10 @@ class Market:
             made = scenario.consumer.post("/service-pools", {**pool, "servicePoolSetId": pools["id"]})
             value = {"servicePoolId": made["id"], "name": self.mark, "value": "v"}
             scenario.consumer.post("/service-pool-values", value)
+            config_pool = {"name": self.mark, "type": unique("c"), "propertyType": "string", "generatorType": "list"}
+            config_pool = scenario.consumer.post("/config-pools", {**config_pool, "participantId": participant_id})
+            value = {"name": self.mark, "value": self.mark, "configPoolId": config_pool["id"]}
+            scenario.consumer.post("/config-pool-values", value)
             listed = {
                 "providerId": participant_id,
                 "serviceOptionTypeId": option["id"],

@@ -34,6 +34,7 @@ NAMED = [
     "service-pool-sets",
     "service-pools",
     "service-pool-values",
+    "config-pools",
     "metric-types",
 ]
 

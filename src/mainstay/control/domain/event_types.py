@@ -28,6 +28,9 @@ def _changes(noun: str) -> Iterator[EventType]:
 _ROWS = (
     *_changes("agent"),
     *_changes("agent_type"),
+    *_changes("config_pool"),
+    EventType("config_pool_value.created", "config_pool_value", "The value was added to the config pool."),
+    EventType("config_pool_value.deleted", "config_pool_value", "The value was removed from the config pool."),
     EventType("job.created", "job", "The job was queued."),
     EventType("job.claimed", "job", "An agent claimed the job."),
     EventType("job.released", "job", "The agent returned the job unfinished; the attempt does not count."),

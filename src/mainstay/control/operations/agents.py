@@ -14,7 +14,7 @@ from mainstay.control.domain.faults import PathFault
 from mainstay.control.domain.properties.contract import Operation, PropertyTarget
 from mainstay.control.domain.serving import ADMIN_TAG_PREFIX, admin_tags
 from mainstay.control.operations import tokens
-from mainstay.control.operations.machinery import secret_sealing
+from mainstay.control.operations.machinery import pool_allocation, secret_sealing
 from mainstay.control.operations.machinery.bodies import NO_ZERO, AgentProtocolBody, Body, Id, Name, Tag
 from mainstay.control.operations.machinery.property_decisions import accept_properties
 from mainstay.control.operations.machinery.refusals import BadInput, InUse, InvalidProperties, NotPermitted
@@ -153,7 +153,11 @@ async def _configure(
     if given is None and (stored is not None or schema.members is None):
         return stored
     target = PropertyTarget(
-        operation=Operation.CREATE if stored is None else Operation.UPDATE, agent_id=agent_id, provider_id=provider_id
+        operation=Operation.CREATE if stored is None else Operation.UPDATE,
+        agent_id=agent_id,
+        provider_id=provider_id,
+        configures_agent=True,
+        global_pools=work.required_caller.role is Role.ADMIN or provider_id in agent_type.provider_ids,
     )
     owner = SecretOwner("agent", agent_id)
     try:
@@ -162,6 +166,7 @@ async def _configure(
     except InvalidProperties as refusal:
         raise InvalidProperties([_in_configuration(fault) for fault in refusal.faults]) from None
     await secret_sealing.forget(work, owner, decided.accepted.retired_secrets)
+    await pool_allocation.give_back_replaced(work, agent_id, decided.accepted.pool_releases, decided.taken_values)
     return configuration
 
 
@@ -258,6 +263,7 @@ async def delete(work: UnitOfWork, agent: AgentRow) -> None:
         raise InUse(f"agent {agent.id}", {"services": living, "orphans": owed})
     await delete_terminal(work.tx, "agent_id", agent.id)
     await secret_store.delete_of(work.tx, "agent", agent.id)
+    await pool_allocation.give_back_of_agent(work, agent.id)
     await work.delete(AGENTS, agent)
 
 

@@ -43,7 +43,7 @@ from mainstay.control.operations.machinery.views import JobView, show_jobs
 from mainstay.control.store import jobs as store
 from mainstay.control.store.engine.records import to_microseconds, to_optional_microseconds
 from mainstay.control.store.jobs import JOBS, RUNS, JobHold, JobRow, RunRow
-from mainstay.control.store.service_pools import values_of_service
+from mainstay.control.store.service_pools import SERVICE_VALUES
 from mainstay.control.store.services import ServiceRow, find_for_update, living_referrers
 from mainstay.control.store.tokens import hash_token
 from mainstay.foundation.vault import reference_path
@@ -357,7 +357,7 @@ async def _give_back_replaced(
     if not leaving:
         return
     paths = {getattr(take, "path", None) for take in leaving}
-    values = await values_of_service(work.tx, service.id)
+    values = await SERVICE_VALUES.held_by(work.tx, service.id)
     await pool_allocation.give_back(
         work, [value for value in values if value.property_name in paths and value.id not in taken]
     )

@@ -5,10 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from mainstay.control.access import Role
-from mainstay.control.domain.values import integer_problem, is_integer, is_number, json_problem, number_problem
 from mainstay.control.operations.machinery import pool_allocation
 from mainstay.control.operations.machinery.bodies import Body, Id, Name, Tag
-from mainstay.control.operations.machinery.bounds import MAX_VALUE_BYTES, refuse_large
 from mainstay.control.operations.machinery.refusals import BadInput, InUse, NotPermitted
 from mainstay.control.operations.machinery.removal import refuse_if_needed
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
@@ -18,13 +16,13 @@ from mainstay.control.store.service_pools import (
     SERVICE_POOL_SETS,
     SERVICE_POOL_VALUES,
     SERVICE_POOLS,
+    SERVICE_VALUES,
     GeneratorType,
     PoolPropertyType,
     ServicePool,
     ServicePoolSet,
     ServicePoolValue,
     count_values,
-    holding_service_ids,
 )
 
 
@@ -141,7 +139,7 @@ async def change_pool(work: UnitOfWork, before: ServicePool, wanted: PoolChange)
 
 
 async def delete_pool(work: UnitOfWork, pool: ServicePool) -> None:
-    allocated = await holding_service_ids(work.tx, pool.id)
+    allocated = await SERVICE_VALUES.holders(work.tx, pool.id)
     if allocated:
         raise InUse(f"service pool {pool.id}", await _holders(work, allocated))
     await work.delete(SERVICE_POOLS, pool)
@@ -157,10 +155,7 @@ async def create_value(work: UnitOfWork, wanted: NewPoolValue) -> ServicePoolVal
         raise BadInput(f"there is no service pool {wanted.service_pool_id}")
     if pool.generator_type == "subnet":
         raise BadInput("a subnet pool generates its values; values can be added only to a list pool")
-    refuse_large("value", wanted.value, MAX_VALUE_BYTES)
-    if not _fits(pool.property_type, wanted.value):
-        found = integer_problem(wanted.value) if pool.property_type == "integer" else number_problem(wanted.value)
-        raise BadInput(f"pool {pool.type} contains values of type {pool.property_type}, got {found}")
+    pool_allocation.check_value(pool, wanted.value)
     value = ServicePoolValue(
         id=new_id(),
         created_at=work.now,
@@ -171,16 +166,6 @@ async def create_value(work: UnitOfWork, wanted: NewPoolValue) -> ServicePoolVal
         provider_id=pool.provider_id,
     )
     return await work.insert(SERVICE_POOL_VALUES, value, value_key=pool_allocation.value_key(wanted.value))
-
-
-def _fits(kind: PoolPropertyType, value: object) -> bool:
-    if kind == "string":
-        return isinstance(value, str)
-    if kind == "boolean":
-        return isinstance(value, bool)
-    if kind == "integer":
-        return is_integer(value)
-    return json_problem(value) is None if kind == "json" else is_number(value)
 
 
 async def change_value(work: UnitOfWork, before: ServicePoolValue, wanted: PoolValueChange) -> ServicePoolValue:

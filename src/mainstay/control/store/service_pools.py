@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import Literal
 
 from mainstay.control.store.engine.contract import Transaction
-from mainstay.control.store.engine.records import Record, Table, to_microseconds
+from mainstay.control.store.engine.records import Record, Table
+from mainstay.control.store.list_pools import ListedValues
 
 PoolPropertyType = Literal["string", "integer", "number", "boolean", "json"]
 GeneratorType = Literal["list", "subnet"]
@@ -42,6 +43,7 @@ class ServicePoolValue(Record, frozen=True, kw_only=True):
 SERVICE_POOL_SETS = Table("service_pool_sets", "service_pool_set", ServicePoolSet)
 SERVICE_POOLS = Table("service_pools", "service_pool", ServicePool)
 SERVICE_POOL_VALUES = Table("service_pool_values", "service_pool_value", ServicePoolValue)
+SERVICE_VALUES = ListedValues(SERVICE_POOL_VALUES, "service_pool_id", "service_id")
 
 
 async def find_pool(tx: Transaction, pool_set_id: str, pool_type: str) -> ServicePool | None:
@@ -51,38 +53,6 @@ async def find_pool(tx: Transaction, pool_set_id: str, pool_type: str) -> Servic
         type=pool_type,
     )
     return SERVICE_POOLS.decode(rows[0]) if rows else None
-
-
-async def take_listed(
-    tx: Transaction, pool_id: str, service_id: str, path: str, now: datetime, value_key: str | None
-) -> ServicePoolValue | None:
-    """Allocates the oldest free value, or the one with this key, in one guarded UPDATE. None: no value is free."""
-    wanted = "" if value_key is None else " AND value_key = :value_key"
-    rows = await tx.fetch(
-        "UPDATE service_pool_values SET service_id = :service_id, property_name = :path, allocated_at = :now,"
-        " updated_at = :now WHERE id = (SELECT id FROM service_pool_values WHERE service_pool_id = :pool_id"
-        f" AND service_id IS NULL{wanted} ORDER BY created_at, id LIMIT 1{tx.skip_locked})"
-        f" AND service_id IS NULL RETURNING {SERVICE_POOL_VALUES.select()}",
-        service_id=service_id,
-        path=path,
-        now=to_microseconds(now),
-        pool_id=pool_id,
-        value_key=value_key,
-    )
-    return SERVICE_POOL_VALUES.decode(rows[0]) if rows else None
-
-
-async def values_of_service(tx: Transaction, service_id: str) -> list[ServicePoolValue]:
-    return await SERVICE_POOL_VALUES.all_by(tx, "service_id", service_id, lock=True, limit=10_000)
-
-
-async def free_value(tx: Transaction, value_id: str, now: datetime) -> None:
-    await tx.execute(
-        "UPDATE service_pool_values SET service_id = NULL, property_name = NULL, allocated_at = NULL,"
-        " updated_at = :now WHERE id = :id",
-        id=value_id,
-        now=to_microseconds(now),
-    )
 
 
 def _address_bytes(number: int) -> bytes:
@@ -146,13 +116,3 @@ async def count_values(tx: Transaction, pool_id: str) -> tuple[int, int]:
         pool_id=pool_id,
     )
     return int(str(rows[0]["total"])), int(str(rows[0]["allocated"]))
-
-
-async def holding_service_ids(tx: Transaction, pool_id: str) -> list[str]:
-    """Some of the services that hold values of the pool."""
-    rows = await tx.fetch(
-        "SELECT DISTINCT service_id FROM service_pool_values"
-        " WHERE service_pool_id = :pool_id AND service_id IS NOT NULL LIMIT 10",
-        pool_id=pool_id,
-    )
-    return [str(row["service_id"]) for row in rows]

@@ -46,7 +46,7 @@ class Operation(StrEnum):
 
 
 class Purpose(Enum):
-    """What a schema describes. An agent's configuration has no lifecycle, no consumer and no pools."""
+    """What a schema describes. An agent's configuration has no lifecycle and no consumer."""
 
     SERVICE = "service"
     AGENT_CONFIGURATION = "agent configuration"
@@ -76,6 +76,9 @@ class PropertyTarget:
     provider_id: str | None = None
     consumer_id: str | None = None
     group_id: str | None = None
+    # The configuration of an agent: its pools are config pools, with `global_pools` also global ones.
+    configures_agent: bool = False
+    global_pools: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +112,7 @@ class ReferencedService:
 class PoolProblem(Enum):
     NO_POOL_SET = "agent does not have a pool set configured"
     NO_POOL = "no pool found with type {pool_type} in pool set"
+    NO_CONFIG_POOL = "no config pool found with type {pool_type}"
     EXHAUSTED = "failed to allocate from pool {pool_type}"
 
 

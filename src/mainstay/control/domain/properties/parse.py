@@ -378,6 +378,8 @@ class _Reader:
         if written is None:
             return None, None
         entry, path = written
+        if definition.get("servicePoolType") is not None and self.purpose is not Purpose.SERVICE:
+            self.fault(path, f"servicePoolType cannot be used in an {self.purpose.value}; use generator pool")
         read = self.read_rule(entry, path, "generator")
         if read is None:
             return None, None

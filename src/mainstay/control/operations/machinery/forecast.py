@@ -13,7 +13,7 @@ from mainstay.control.domain.values import Properties
 from mainstay.control.operations.machinery import runs
 from mainstay.control.operations.machinery.runs import RunPlan
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
-from mainstay.control.store.service_pools import SERVICE_POOL_VALUES, ServicePoolValue, values_of_service
+from mainstay.control.store.service_pools import SERVICE_POOL_VALUES, SERVICE_VALUES, ServicePoolValue
 from mainstay.control.store.services import ServiceRow
 from mainstay.foundation.vault import VAULT_PREFIX
 
@@ -67,7 +67,7 @@ async def _forecast_creation(work: UnitOfWork, service: ServiceRow) -> Forecast:
     definition = await runs.definition_of(work, service)
     sealed = secrets_in(definition.properties, service.properties)
     path = transitions.run_path(definition.lifecycle, "create", service.status)
-    return _masked_forecast(service.properties, sealed, path, await values_of_service(work.tx, service.id))
+    return _masked_forecast(service.properties, sealed, path, await SERVICE_VALUES.held_by(work.tx, service.id))
 
 
 async def _forecast_action(work: UnitOfWork, service: ServiceRow, action: str, plan: RunPlan | None) -> Forecast:

@@ -6,24 +6,57 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from mainstay.control.domain.properties.contract import PoolAnswer, PoolProblem, PoolQuestion, Unknown
+from mainstay.control.domain.properties.evaluation import PoolTake
+from mainstay.control.domain.values import integer_problem, is_integer, is_number, json_problem, number_problem
+from mainstay.control.operations.machinery.bounds import MAX_VALUE_BYTES, refuse_large
 from mainstay.control.operations.machinery.refusals import BadInput, Conflict
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
+from mainstay.control.store import config_pools
 from mainstay.control.store import service_pools as store
+from mainstay.control.store.config_pools import AGENT_VALUES, ConfigPool, ConfigPoolValue
 from mainstay.control.store.service_pools import (
     SERVICE_POOL_VALUES,
     SERVICE_POOLS,
+    SERVICE_VALUES,
+    PoolPropertyType,
     ServicePool,
     ServicePoolValue,
 )
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 CONFIG_KEYS = {"cidr", "excludeFirst", "excludeLast"}
+PoolAnswers = dict[str, PoolAnswer | PoolProblem]
+
+
+class _Pool(Protocol):
+    """A pool of services or of configurations."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def type(self) -> str: ...
+
+    @property
+    def property_type(self) -> PoolPropertyType: ...
+
+
+class _PoolValue(Protocol):
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def value(self) -> object: ...
+
+
+P = TypeVar("P", bound=_Pool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +102,24 @@ def _count(config: dict[str, object], key: str) -> int:
     return int(value)
 
 
+def check_value(pool: _Pool, value: object) -> None:
+    """Refuses a value that the pool cannot contain."""
+    refuse_large("value", value, MAX_VALUE_BYTES)
+    if not _fits(pool.property_type, value):
+        found = integer_problem(value) if pool.property_type == "integer" else number_problem(value)
+        raise BadInput(f"pool {pool.type} contains values of type {pool.property_type}, got {found}")
+
+
+def _fits(kind: PoolPropertyType, value: object) -> bool:
+    if kind == "string":
+        return isinstance(value, str)
+    if kind == "boolean":
+        return isinstance(value, bool)
+    if kind == "integer":
+        return is_integer(value)
+    return json_problem(value) is None if kind == "json" else is_number(value)
+
+
 def value_key(value: object) -> str:
     """Equal for equal JSON values. A digest, because index entries are limited in size."""
     return hashlib.sha256(msgspec.json.encode(_normalize(value), order="sorted")).hexdigest()
@@ -86,39 +137,66 @@ def _normalize(value: object) -> object:
 
 async def answer(
     work: UnitOfWork, pool_set_id: str | None, questions: Sequence[PoolQuestion], service_id: str | None
-) -> tuple[dict[str, PoolAnswer | PoolProblem], tuple[str, ...]]:
-    """Allocates a value for each question and returns the ids of the rows. Without a service it only checks the pools.
-
-    Questions are answered in the order of pool ids, so that two orders cannot deadlock."""
-    answers: dict[str, PoolAnswer | PoolProblem] = {}
-    taken: list[str] = []
+) -> tuple[PoolAnswers, tuple[str, ...]]:
+    """Allocates a value for each question and returns the ids of the rows. Without a service it only checks the pools."""
     if pool_set_id is None:
         return {question.path: PoolProblem.NO_POOL_SET for question in questions}, ()
-    asked: list[tuple[ServicePool, PoolQuestion]] = []
-    for question in questions:
-        pool = await store.find_pool(work.tx, pool_set_id, question.pool_type)
-        if pool is None:
-            answers[question.path] = PoolProblem.NO_POOL
-        else:
-            asked.append((pool, question))
-    for pool, question in sorted(asked, key=lambda each: each[0].id):
-        if service_id is None or pool.property_type != question.property_type:
+    pools = {question.path: await store.find_pool(work.tx, pool_set_id, question.pool_type) for question in questions}
+
+    async def take(pool: ServicePool, question: PoolQuestion) -> ServicePoolValue | None:
+        return await _take(work, pool, str(service_id), question)
+
+    return await _allocate(questions, pools, None if service_id is None else take, PoolProblem.NO_POOL)
+
+
+async def answer_for_agent(
+    work: UnitOfWork, agent_id: str, provider_id: str, questions: Sequence[PoolQuestion], *, or_global: bool
+) -> tuple[PoolAnswers, tuple[str, ...]]:
+    """The same for the configuration of an agent, from the provider's pools or, with `or_global`, global ones."""
+    pools = {
+        question.path: await config_pools.find_pool(work.tx, provider_id, question.pool_type, or_global=or_global)
+        for question in questions
+    }
+
+    async def take(pool: ConfigPool, question: PoolQuestion) -> ConfigPoolValue | None:
+        return await AGENT_VALUES.take(work.tx, pool.id, agent_id, question.path, work.now, _wanted_key(question))
+
+    return await _allocate(questions, pools, take, PoolProblem.NO_CONFIG_POOL)
+
+
+async def _allocate(
+    questions: Sequence[PoolQuestion],
+    pools: Mapping[str, P | None],
+    take: Callable[[P, PoolQuestion], Awaitable[_PoolValue | None]] | None,
+    no_pool: PoolProblem,
+) -> tuple[PoolAnswers, tuple[str, ...]]:
+    """Questions are answered in the order of pool ids, so that two requests cannot deadlock. `take` None: only checks."""
+    found = [(pool, question) for question in questions if (pool := pools[question.path]) is not None]
+    answers: PoolAnswers = {question.path: no_pool for question in questions if pools[question.path] is None}
+    taken: list[str] = []
+    for pool, question in sorted(found, key=lambda each: each[0].id):
+        if take is None or pool.property_type != question.property_type:
             answers[question.path] = PoolAnswer(pool.property_type, Unknown.COUNTED)
+            continue
+        value = await take(pool, question)
+        if value is None:
+            answers[question.path] = PoolProblem.EXHAUSTED
         else:
-            value = await _take(work, pool, service_id, question)
-            answers[question.path] = (
-                PoolProblem.EXHAUSTED if value is None else PoolAnswer(pool.property_type, value.value)
-            )
-            taken += [] if value is None else [value.id]
+            answers[question.path] = PoolAnswer(pool.property_type, value.value)
+            taken.append(value.id)
     return answers, tuple(taken)
+
+
+def _wanted_key(question: PoolQuestion) -> str | None:
+    return None if question.wanted is None else value_key(question.wanted)
 
 
 async def _take(
     work: UnitOfWork, pool: ServicePool, service_id: str, question: PoolQuestion
 ) -> ServicePoolValue | None:
     if pool.generator_type == "list":
-        key = None if question.wanted is None else value_key(question.wanted)
-        return await store.take_listed(work.tx, pool.id, service_id, question.path, work.now, key)
+        key = _wanted_key(question)
+        return await SERVICE_VALUES.take(work.tx, pool.id, service_id, question.path, work.now, key)
     # The lock on the pool protects its ranges.
     await SERVICE_POOLS.find(work.tx, pool.id, lock=True)
     subnet = parse_subnet(pool.generator_config)
@@ -169,7 +247,7 @@ async def give_back(work: UnitOfWork, values: Sequence[ServicePoolValue]) -> Non
     for value in sorted(values, key=lambda value: value.service_pool_id):
         pool = await SERVICE_POOLS.find(work.tx, value.service_pool_id, lock=True)
         if pool is None or pool.generator_type == "list":
-            await store.free_value(work.tx, value.id, work.now)
+            await SERVICE_VALUES.free(work.tx, value.id, work.now)
             continue
         await SERVICE_POOL_VALUES.delete(work.tx, value.id)
         number = _parse_address(value.value, parse_subnet(pool.generator_config))
@@ -194,6 +272,22 @@ async def _free_address(work: UnitOfWork, pool_id: str, number: int) -> None:
 async def give_back_by_id(work: UnitOfWork, ids: Sequence[str]) -> None:
     found = [await SERVICE_POOL_VALUES.find(work.tx, value_id, lock=True) for value_id in ids]
     await give_back(work, [value for value in found if value is not None])
+
+
+async def give_back_replaced(
+    work: UnitOfWork, agent_id: str, leaving: Sequence[PoolTake], taken: Sequence[str]
+) -> None:
+    """Gives back values that are no longer in the configuration of the agent."""
+    paths = {take.path for take in leaving}
+    if paths:
+        for value in await AGENT_VALUES.held_by(work.tx, agent_id):
+            if value.property_name in paths and value.id not in taken:
+                await AGENT_VALUES.free(work.tx, value.id, work.now)
+
+
+async def give_back_of_agent(work: UnitOfWork, agent_id: str) -> None:
+    for value in await AGENT_VALUES.held_by(work.tx, agent_id):
+        await AGENT_VALUES.free(work.tx, value.id, work.now)
 
 
 async def lay_out_ranges(work: UnitOfWork, pool: ServicePool) -> None:

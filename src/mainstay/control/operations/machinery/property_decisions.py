@@ -29,7 +29,7 @@ from mainstay.control.store.services import find_living
 class DecidedProperties:
     accepted: Accepted
     actor: Actor
-    # Ids of pool values that now belong to the service.
+    # Ids of pool values that now belong to the service or the agent.
     taken_values: tuple[str, ...] = ()
 
 
@@ -68,14 +68,25 @@ async def accept_properties(
 
 
 async def _answer(work: UnitOfWork, questions: Questions, target: PropertyTarget) -> tuple[Answers, tuple[str, ...]]:
-    taken_for = None if target.dry else target.service_id
-    found, taken = await pool_allocation.answer(work, target.pool_set_id, questions.pools, taken_for)
+    found, taken = await _pool_values(work, questions, target)
     answers = Answers(
         services=await _services(work, questions, target),
         options=await _options(work, questions, target.provider_id),
         pools=found,
     )
     return answers, taken
+
+
+async def _pool_values(
+    work: UnitOfWork, questions: Questions, target: PropertyTarget
+) -> tuple[pool_allocation.PoolAnswers, tuple[str, ...]]:
+    if target.configures_agent:
+        agent_id, provider_id = str(target.agent_id), str(target.provider_id)
+        return await pool_allocation.answer_for_agent(
+            work, agent_id, provider_id, questions.pools, or_global=target.global_pools
+        )
+    taken_for = None if target.dry else target.service_id
+    return await pool_allocation.answer(work, target.pool_set_id, questions.pools, taken_for)
 
 
 async def _services(work: UnitOfWork, questions: Questions, target: PropertyTarget) -> dict[str, ReferencedService]:

@@ -49,6 +49,7 @@ async def remove_participant(work: UnitOfWork, participant: Participant) -> None
             "agents": ("agents", "provider_id"),
             "serviceOptions": ("service_options", "provider_id"),
             "servicePoolSets": ("service_pool_sets", "provider_id"),
+            "configPools": ("config_pools", "participant_id"),
         },
     )
     await delete_terminal(work.tx, "consumer_id", participant.id)

@@ -32,7 +32,7 @@ from mainstay.control.store.engine.contract import Value
 from mainstay.control.store.engine.records import to_optional_microseconds
 from mainstay.control.store.jobs import JOBS, RUNS, JobRow, RunRow
 from mainstay.control.store.secrets import SecretOwner
-from mainstay.control.store.service_pools import values_of_service
+from mainstay.control.store.service_pools import SERVICE_VALUES
 from mainstay.control.store.service_types import find_version
 from mainstay.control.store.services import SERVICES, ServiceRow
 
@@ -97,7 +97,7 @@ async def _replaced_values(work: UnitOfWork, service: ServiceRow, decided: Decid
     leaving = {take.path: take.value for take in decided.accepted.pool_releases}
     return [
         value.id
-        for value in await values_of_service(work.tx, service.id)
+        for value in await SERVICE_VALUES.held_by(work.tx, service.id)
         if value.id not in decided.taken_values
         and value.property_name in leaving
         and equal(value.value, leaving[value.property_name])
@@ -175,7 +175,7 @@ async def _merged_origins(
 
 async def release_holdings(work: UnitOfWork, service: ServiceRow, schema: PropertySchema | None) -> ServiceRow:
     """Gives back pool values, deletes secrets, and frees the instance id."""
-    await pool_allocation.give_back(work, await values_of_service(work.tx, service.id))
+    await pool_allocation.give_back(work, await SERVICE_VALUES.held_by(work.tx, service.id))
     await secret_store.delete_of(work.tx, "service", service.id)
     properties = service.properties
     if schema is not None:

@@ -94,6 +94,8 @@ class UnitOfWork:
             raise NotFound(table.noun, record_id)
         if await self._admits(relation, found):
             return found
+        if relation.shows_existence:
+            raise NotPermitted(f"{table.noun.replace('_', ' ')} {record_id} belongs to another owner")
         reading = reading_relation(self.required_caller, table.noun)
         if reading is None or not await self._admits(reading, found):
             raise NotFound(table.noun, record_id)

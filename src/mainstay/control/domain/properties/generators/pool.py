@@ -1,4 +1,4 @@
-"""`pool {poolType}`: a value that belongs to one service at a time, taken from the agent's pool set."""
+"""`pool {poolType}`: a value that belongs to one service at a time, from the agent's pool set; in a configuration, to one agent, from a config pool."""
 
 from __future__ import annotations
 
@@ -60,6 +60,5 @@ RULE = Generator(
     fits=frozenset(
         {PropertyType.STRING, PropertyType.INTEGER, PropertyType.NUMBER, PropertyType.BOOLEAN, PropertyType.JSON}
     ),
-    service_only=True,
     pool_type=_pool_type_of,
 )
