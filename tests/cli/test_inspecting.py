@@ -48,6 +48,7 @@ REPORT = {
             "outcome": "changed",
             "reason": "content differs",
             "diff": "-old\n+new",
+            "own": True,
         },
         {"type": "service", "name": "shop", "outcome": "stable", "errors": [], "warnings": []},
     ],

@@ -97,8 +97,8 @@ def test_ended_jobs_conditions_and_instance_data_forget_what_became_secret(scena
     scenario.complete(service)
     scenario.consumer.patch(path, {"properties": {"a": None}})
     scenario.complete(service)
-    condition = [{"type": "InSync", "status": "False", "reason": "Drifted", "message": f"was {PLAIN}-third"}]
-    scenario.agent.put(f"{path}/conditions", condition)
+    condition = {"type": "InSync", "status": "False", "reason": "Drifted", "message": f"was {PLAIN}-third"}
+    scenario.agent.put(f"{path}/conditions", [{**condition, "consumerMessage": f"is {PLAIN}-third"}])
     assert "sealedSecrets" not in change(scenario, kind, {"a": SECRET, "b": TEXT})
     jobs = scenario.jobs(service)
     reports = [scenario.consumer.get(f"/jobs/{job['id']}/report", expect=200) for job in jobs[:1]]

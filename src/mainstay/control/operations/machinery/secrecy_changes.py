@@ -196,7 +196,8 @@ async def _apply_to_service(
 
 def _erase_condition(condition: dict[str, object], eraser: Eraser) -> dict[str, object]:
     """Only its texts: type and status are names, not values."""
-    return condition | {name: eraser.erase(condition[name]) for name in ("reason", "message") if name in condition}
+    texts = ("reason", "message", "consumerMessage")
+    return condition | {name: eraser.erase(condition[name]) for name in texts if name in condition}
 
 
 def _replaced(
