@@ -272,9 +272,20 @@ def test_complete_timeout_cancel_and_force_have_exactly_one_outcome(replicas: Re
         events = scenario.admin.get(f"/events?entityId={job}&pageSize=100")["items"]
         ends = [each["type"] for each in events if each["type"] in ("job.completed", "job.failed", "job.cancelled")]
         assert ends == [f"job.{ended['status'].lower()}"]
-        is_living = now["status"] == "Stopped"
-        assert ("key" in now["properties"], "once" in now["properties"]) == (is_living, False)
-    living = sum(scenario.service(service["id"])["status"] == "Stopped" for service in services)
+        # Every job was claimed, so a forced delete leaves an orphan.
+        assert now["orphan"] == (now["status"] == "Deleted")
+        holds = now["orphan"] or now["status"] == "Stopped"
+        assert ("key" in now["properties"], "once" in now["properties"]) == (holds, False)
+    found = [scenario.service(service["id"]) for service in services]
+    living = sum(service["status"] == "Stopped" for service in found)
+    holding = living + sum(service["orphan"] for service in found)
+    assert [allocated for _, allocated in load.usage()] == [holding, holding]
+    orphans = scenario.agent.get("/orphans?pageSize=100")["items"]
+    confirmed = concurrently(
+        lambda orphan: replicas.spread(scenario.agent).call("POST", f"/api/v1/orphans/{orphan['id']}/confirm").status,
+        [*orphans, *orphans],
+    )
+    assert set(confirmed) == {204}
     assert [allocated for _, allocated in load.usage()] == [living, living]
 
 
