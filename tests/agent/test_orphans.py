@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import signal
 import socket
@@ -223,6 +224,19 @@ def test_a_clean_up_that_was_killed_in_the_middle_runs_again(lab: OrphanLab) -> 
     lab.wait_until_clean()
     assert not is_taken(service["properties"]["port"])
     assert lab.lines().count(f"cleans {service['name']}") == 2
+
+
+def test_a_clean_up_runs_only_a_signed_blueprint_on_an_agent_with_trusted_keys(lab: OrphanLab) -> None:
+    agent = lab.start()
+    service = lab.created()
+    agent.stop()
+    lab.force_delete(service)
+    keys = lab.bridge.folder / "keys"
+    keys.write_text(f"{base64.b64encode(bytes(32)).decode()}\n")
+    lab.start("--trust", str(keys))
+    wait_until(lambda: lab.orphans()[0]["attempts"] == 1, "the clean-up has failed", lab.bridge.logs)
+    assert lab.orphans()[0]["lastError"].startswith("blueprint is not signed by a trusted key")
+    assert is_taken(service["properties"]["port"])
 
 
 def test_a_stopped_clean_up_counts_as_no_attempt(lab: OrphanLab) -> None:

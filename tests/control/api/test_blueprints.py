@@ -116,6 +116,19 @@ def test_an_agent_reads_only_bundles_that_it_serves(scenario: Scenario) -> None:
     foreign.call("GET", paths[1], expect=404)
 
 
+def test_an_agent_reads_the_bundle_of_its_orphan_until_the_clean_up_is_confirmed(scenario: Scenario) -> None:
+    pushed = push(scenario.admin, blueprint(unique("web")))
+    service = scenario.order(serve_type(scenario, pushed), {"size": 1})
+    scenario.complete(service)
+    scenario.admin.delete(f"/services/{service['id']}?force=true")
+    scenario.admin.patch(f"/agent-types/{scenario.agent_type_id}", {"serviceTypeIds": []})
+    path = f"/api/v1/blueprints/{pushed['digest']}"
+    scenario.agent.call("GET", path, expect=200)
+    (orphan,) = scenario.agent.get("/orphans")["items"]
+    scenario.agent.post(f"/orphans/{orphan['id']}/confirm", expect=204)
+    scenario.agent.call("GET", path, expect=404)
+
+
 def test_participants_neither_list_nor_read_bundles(scenario: Scenario) -> None:
     pushed = push(scenario.admin, blueprint(unique("web")))
     serve_type(scenario, pushed)

@@ -92,15 +92,16 @@ async def find(tx: Transaction, digest: str) -> bytes | None:
 
 
 async def find_served(tx: Transaction, digest: str, agent_id: str) -> bytes | None:
-    """The bundle, if it belongs to a service type that the agent's type lists, or if a living service or an active job
-    of the agent names it."""
+    """The bundle, if it belongs to a service type that the agent's type lists, or if a living service, an orphan or an
+    active job of the agent names it."""
     rows = await tx.fetch(
         "SELECT content FROM blueprints WHERE digest = :digest AND ("
         "EXISTS (SELECT 1 FROM agents JOIN agent_type_service_types AS served"
         " ON served.agent_type_id = agents.agent_type_id"
         " JOIN service_types ON service_types.id = served.service_type_id WHERE agents.id = :agent_id"
         " AND (service_types.id = blueprints.service_type_id OR service_types.blueprint_digest = :digest))"
-        " OR EXISTS (SELECT 1 FROM services WHERE agent_id = :agent_id AND is_terminal = 0 AND blueprint_digest = :digest)"
+        " OR EXISTS (SELECT 1 FROM services WHERE agent_id = :agent_id AND (is_terminal = 0 OR orphan = 1)"
+        " AND blueprint_digest = :digest)"
         " OR EXISTS (SELECT 1 FROM jobs WHERE agent_id = :agent_id AND blueprint_digest = :digest"
         f" AND status IN {ACTIVE_STATUSES}))",
         digest=digest,
