@@ -287,6 +287,18 @@ def test_an_agent_is_chosen_by_its_tags(scenario: Scenario) -> None:
     assert refused["error"].endswith(f"does not support service type {other['name']}")
 
 
+def test_a_reference_of_another_participant_does_not_keep_a_service_alive(scenario: Scenario) -> None:
+    """A provider may read the services of its consumers, and so refer to them."""
+    plain = scenario.service_type(None, SIMPLE)
+    kind = scenario.service_type({"disk": {"type": "reference"}}, SIMPLE)
+    disk = scenario.order(plain)
+    scenario.complete(disk)
+    vm = {"serviceTypeId": kind["id"], "name": "vm", "agentId": scenario.agent_id, "properties": {"disk": disk["id"]}}
+    scenario.provider.post("/services", vm)
+    scenario.consumer.delete(f"/services/{disk['id']}")
+    assert "deleted" in str(scenario.complete(disk)["status"]).lower()
+
+
 def test_a_referenced_service_cannot_be_deleted(scenario: Scenario) -> None:
     plain = scenario.service_type(None, SIMPLE)
     rule = {"type": "reference", "validators": [{"type": "serviceType", "config": {"value": plain["name"]}}]}

@@ -202,9 +202,12 @@ async def set_references(tx: Transaction, service_id: str, references: Sequence[
 
 
 async def living_referrers(tx: Transaction, service_id: str, limit: int = 10) -> list[str]:
+    """Those of the same consumer. A provider may refer to services of its consumers, but must not keep them alive."""
     rows = await tx.fetch(
         "SELECT DISTINCT services.id FROM service_references"
         " JOIN services ON services.id = service_references.service_id AND services.is_terminal = 0"
+        " JOIN services AS target ON target.id = service_references.target_id"
+        " AND target.consumer_id = services.consumer_id"
         f" WHERE service_references.target_id = :id AND services.id <> :id LIMIT {limit}",
         id=service_id,
     )
