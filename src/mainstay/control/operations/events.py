@@ -4,6 +4,7 @@ hashes, so that a changed or missing event is noticed."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import monotonic
 
 import msgspec
 
@@ -27,7 +28,9 @@ from mainstay.control.store.events import (
     set_hashes,
 )
 
-HASHED_AT_ONCE = 500
+# Events may be large: a transaction blocks other writers, and hashing blocks the process.
+HASHED_AT_ONCE = 25
+HASHING_SECONDS = 0.05
 
 
 class EventView(EventRow, frozen=True, kw_only=True, omit_defaults=False):
@@ -52,18 +55,20 @@ async def hash_next(tx: Transaction) -> bool:
     """Numbers and hashes committed events in order. Returns whether there may be more."""
     if await has_unnumbered(tx):
         await number_events(tx)
-    waiting = await read_unhashed(tx, HASHED_AT_ONCE)
-    if not waiting:
+    if not await read_unhashed(tx, 1):
         return False
     # Another replica may have hashed them since.
     await tx.lock("events")
     waiting = await read_unhashed(tx, HASHED_AT_ONCE)
     hashes: dict[str, str] = {}
+    until = monotonic() + HASHING_SECONDS
     last = FIRST if not waiting else await hash_of(tx, (waiting[0].sequence_number or 0) - 1) or FIRST
     for event in waiting:
         last = hashes[event.id] = next_hash(last, msgspec.to_builtins(event))
+        if monotonic() >= until:
+            break
     await set_hashes(tx, hashes)
-    return len(waiting) == HASHED_AT_ONCE
+    return len(hashes) < len(waiting) or len(waiting) == HASHED_AT_ONCE
 
 
 async def page(work: UnitOfWork, listing: Listing) -> Page[EventView] | CursorPage[EventView]:
