@@ -68,6 +68,9 @@ class SampleRows:
         config_value = scenario.provider.post(
             "/config-pool-values", {"configPoolId": config_pool["id"], "name": "v", "value": "v"}
         )
+        templates = {"configTemplate": "c", "cmdTemplate": "{{.configUrl}} {{.authToken}}"}
+        admin.patch(f"/agent-types/{scenario.agent_type_id}", templates)
+        installed = admin.post(f"/agents/{scenario.agent_id}/install-command")
         metric = scenario.admin.post("/metric-types", {"name": unique("m"), "entityType": "Service"})
         other = Scenario(admin)
         self.clients = {
@@ -118,6 +121,7 @@ class SampleRows:
             "typeName": metric["name"],
             "agentInstanceId": "i-1",
         }
+        self.install_token = installed["url"].split("/")[-2]
         self.reference = service["properties"]["key"].removeprefix("vault://")
 
     def path(self, endpoint: Endpoint) -> str:
@@ -130,6 +134,7 @@ class SampleRows:
         return {
             "id": self.ids.get(noun, ""),
             "action": "fly",
+            "token": self.install_token,
             "reference": self.reference,
             "digest": "sha256:0",
             "planId": self.ids["services"],

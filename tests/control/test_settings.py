@@ -30,6 +30,15 @@ def test_precedence_is_flags_then_environment_then_file(tmp_path: Path) -> None:
             "",
             "MAINSTAY_LOG_LEVEL: must be one of debug, info, warning, error, not 'loud'",
         ),
+        (
+            {},
+            {"MAINSTAY_PUBLIC_URL": "https://a;id"},
+            "",
+            (
+                "MAINSTAY_PUBLIC_URL: must be an address such as https://plane.example.org or https://example.org/plane,"
+                " not 'https://a;id'"
+            ),
+        ),
         ({}, {}, "host = 5", "host in FILE: must be text, not '5'"),
         ({}, {}, "prot = 5", "prot in FILE: there is no such setting (did you mean 'port'?)"),
         ({}, {}, "port =", "FILE is not TOML: Invalid value (at end of document)"),

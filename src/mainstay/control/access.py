@@ -119,6 +119,8 @@ ACCESS: Mapping[tuple[str, str], Mapping[Role, Relation]] = {
     ("agent", "read"): {A: ALL, P: AS_PROVIDER},
     ("agent", "write"): PROVIDERS,
     ("agent", "be"): {G: AGENT_ITSELF},
+    # With the token of an install command of the agent; the operation checks both.
+    ("agent", "install"): {A: ALL, P: AS_PROVIDER, G: AGENT_ITSELF},
     ("service_group", "read"): CONSUMERS,
     ("service_group", "write"): CONSUMERS,
     # Consumers choose among the enabled options of providers that may serve them.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from msgspec import Meta
 from mainstay.foundation.suggestions import did_you_mean
 
 PREFIX = "MAINSTAY_"
+# Part of a command for a shell, so only characters that a shell reads as plain text.
+PUBLIC_URL = re.compile(r"https?://[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?(/[A-Za-z0-9._%/-]*)?")
 Port = Annotated[int, Meta(ge=0, le=65535)]
 
 
@@ -78,6 +81,13 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             " headers count, separated by commas; empty for none"
         ),
     ] = ""
+    public_url: Annotated[
+        str,
+        Meta(
+            description="address of this server in install commands, such as https://plane.example.org;"
+            " default: scheme and Host header of the request"
+        ),
+    ] = ""
     tls_certificate: Annotated[
         str, Meta(description="certificate file, reloaded when it changes; empty for HTTP without TLS")
     ] = ""
@@ -120,6 +130,11 @@ def load_settings(
     )
     if settings.trusted_proxies:
         _check_networks(settings.trusted_proxies, given["trusted_proxies"][1])
+    if settings.public_url and not PUBLIC_URL.fullmatch(settings.public_url):
+        raise BadSettings(
+            f"{given['public_url'][1]}: must be an address such as https://plane.example.org or"
+            f" https://example.org/plane, not {settings.public_url!r}"
+        )
     return settings
 
 

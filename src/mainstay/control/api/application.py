@@ -110,6 +110,8 @@ class RequestPipeline:
             await self._read(request, is_open=caller is None),
             caller,
             client,
+            # Not from the URL: that contains the Host header, which may be invalid.
+            request.scope["scheme"],
         )
         return await endpoint.act(call)
 

@@ -78,6 +78,8 @@ class Call:
     # None: the endpoint needs no token.
     caller: Caller | None
     client: str
+    # Of the request as the client sent it: http or https.
+    scheme: str = "http"
 
     @property
     def required_caller(self) -> Caller:

@@ -31,6 +31,7 @@ _ROWS = (
     *_changes("config_pool"),
     EventType("config_pool_value.created", "config_pool_value", "The value was added to the config pool."),
     EventType("config_pool_value.deleted", "config_pool_value", "The value was removed from the config pool."),
+    *_changes("install_command"),
     EventType("job.created", "job", "The job was queued."),
     EventType("job.claimed", "job", "An agent claimed the job."),
     EventType("job.released", "job", "The agent returned the job unfinished; the attempt does not count."),
@@ -60,7 +61,8 @@ _ROWS = (
     EventType(
         "vault.read",
         "secret",
-        "An agent read a secret; recorded once per job or plan, otherwise at most once per hour.",
+        "An agent read a secret, recorded once per job or plan, otherwise at most once per hour; or it was opened for an"
+        " install command.",
     ),
 )
 

@@ -7,8 +7,9 @@ from typing import Annotated
 import msgspec
 
 from mainstay.control.domain.faults import PathFault
+from mainstay.control.domain.install_templates import template_faults
 from mainstay.control.domain.refusals import InvalidDefinition
-from mainstay.control.operations.machinery.bodies import Body, Id, Name, Text
+from mainstay.control.operations.machinery.bodies import Body, Id, MediaType, Name, Text
 from mainstay.control.operations.machinery.bounds import MAX_DEFINITION_BYTES, refuse_large
 from mainstay.control.operations.machinery.refusals import BadInput, Conflict
 from mainstay.control.operations.machinery.removal import refuse_if_needed
@@ -19,6 +20,8 @@ from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.service_types import SERVICE_TYPES
 from mainstay.control.store.services import living_served_by
 
+TEMPLATES = {"config_template", "cmd_template", "config_content_type"}
+CHECKED_TOGETHER = {"config_template", "cmd_template", "configuration_schema"}
 Ids = Annotated[list[Id], msgspec.Meta(max_length=1000)]
 
 
@@ -30,7 +33,7 @@ class NewAgentType(Body, frozen=True, kw_only=True):
     configuration_schema: dict[str, object] | None = None
     config_template: Text | None = None
     cmd_template: Text | None = None
-    config_content_type: Name | None = None
+    config_content_type: MediaType | None = None
 
 
 class AgentTypeChange(Body, frozen=True, kw_only=True):
@@ -40,7 +43,7 @@ class AgentTypeChange(Body, frozen=True, kw_only=True):
     configuration_schema: dict[str, object] | None = None
     config_template: Text | None = None
     cmd_template: Text | None = None
-    config_content_type: Name | None = None
+    config_content_type: MediaType | None = None
 
 
 async def create(work: UnitOfWork, wanted: NewAgentType) -> AgentType:
@@ -53,10 +56,11 @@ async def create(work: UnitOfWork, wanted: NewAgentType) -> AgentType:
         service_type_ids=await _service_types(work, wanted.service_type_ids),
         provider_ids=await _providers(work, wanted.provider_ids),
         configuration_schema=wanted.configuration_schema,
-        config_template=wanted.config_template,
-        cmd_template=wanted.cmd_template,
-        config_content_type=wanted.config_content_type,
+        config_template=wanted.config_template or None,
+        cmd_template=wanted.cmd_template or None,
+        config_content_type=wanted.config_content_type or None,
     )
+    _check_templates(work, agent_type)
     await work.insert(AGENT_TYPES, agent_type)
     await link_service_types(work.tx, agent_type)
     await link_providers(work.tx, agent_type)
@@ -72,6 +76,13 @@ def _check_schema(work: UnitOfWork, schema: dict[str, object] | None) -> None:
             PathFault(f"configurationSchema.{fault.path}".rstrip("."), fault.message) for fault in refusal.faults
         ]
         raise InvalidDefinition(faults) from None
+
+
+def _check_templates(work: UnitOfWork, agent_type: AgentType) -> None:
+    schema = work.tools.definitions.parse_configuration_schema(agent_type.configuration_schema)
+    faults = list(template_faults(agent_type.config_template, agent_type.cmd_template, schema))
+    if faults:
+        raise InvalidDefinition(faults)
 
 
 async def _service_types(work: UnitOfWork, ids: list[str]) -> list[str]:
@@ -98,7 +109,11 @@ async def change(work: UnitOfWork, before: AgentType, wanted: AgentTypeChange) -
         for name in AgentTypeChange.__struct_fields__
         if (value := getattr(wanted, name)) is not None and name not in ("service_type_ids", "provider_ids")
     }
+    # An empty text removes a template.
+    given |= {name: given[name] or None for name in TEMPLATES & given.keys()}
     after = msgspec.structs.replace(before, **given)
+    if CHECKED_TOGETHER & given.keys():
+        _check_templates(work, after)
     await _seal_configurations(work, before, after)
     if wanted.service_type_ids is not None:
         after = msgspec.structs.replace(after, service_type_ids=await _service_types(work, wanted.service_type_ids))

@@ -56,8 +56,9 @@ async def create(work: UnitOfWork, wanted: NewToken) -> TokenWithValue:
     return await save(work, token)
 
 
-async def save(work: UnitOfWork, token: Token) -> TokenWithValue:
-    value = _new_value()
+async def save(work: UnitOfWork, token: Token, value: str | None = None) -> TokenWithValue:
+    """`value` None: a new random one."""
+    value = value or _new_value()
     await work.insert(TOKENS, token, hash=hash_token(value))
     return with_value(token, value)
 
@@ -65,13 +66,19 @@ async def save(work: UnitOfWork, token: Token) -> TokenWithValue:
 def _expiry(work: UnitOfWork, wanted: datetime | None) -> datetime:
     """The expiry of a new token: not after that of the caller's token, unless the caller is an admin."""
     expire_at = _check_time(wanted)
-    limit = _limit(work)
     if expire_at is None:
-        expire_at = work.now + LIFETIME
-        return expire_at if limit is None else min(expire_at, limit)
+        return expiry_after(work, LIFETIME)
+    limit = _limit(work)
     if limit is not None and expire_at > limit:
         raise _beyond(limit)
     return expire_at
+
+
+def expiry_after(work: UnitOfWork, lifetime: timedelta) -> datetime:
+    """The end of the lifetime, or the expiry of the caller's token if that is earlier and the caller is not an admin."""
+    limit = _limit(work)
+    expire_at = work.now + lifetime
+    return expire_at if limit is None else min(expire_at, limit)
 
 
 def _limit(work: UnitOfWork) -> datetime | None:

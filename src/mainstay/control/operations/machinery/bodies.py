@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 
 from mainstay.control.domain.faults import PathFault
+from mainstay.control.domain.media_types import MEDIA_TYPE, NOT_A_MEDIA_TYPE
 from mainstay.control.domain.names import NOT_PLAIN, PLAIN_NAME
 from mainstay.control.domain.values import equal
 from mainstay.control.operations.machinery.refusals import InvalidProperties
@@ -25,12 +26,15 @@ Text = Annotated[str, msgspec.Meta(max_length=100_000, pattern=NO_ZERO)]
 UUID = "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
 # The lengths of ids and digests are given as well: `$` also matches before a line feed at the end.
 Id = Annotated[str, msgspec.Meta(max_length=36, pattern=UUID)]
+# Empty: none.
+MediaType = Annotated[str, msgspec.Meta(max_length=255, pattern=MEDIA_TYPE)]
 WORD = r"^[A-Za-z0-9_]+$(?![\s\S])"
 HEX_DIGEST = "^[0-9a-f]{64}$"
 # A pattern is not a message: the fault that a mismatch of each one reports.
 PATTERN_FAULTS = {
     NO_ZERO: "must not hold a zero byte",
     PLAIN_NAME: NOT_PLAIN,
+    MEDIA_TYPE: NOT_A_MEDIA_TYPE,
     UUID: "must be a uuid",
     WORD: "must consist of letters, digits and underscores",
     HEX_DIGEST: "must be 64 hexadecimal digits in lower case",
