@@ -350,6 +350,53 @@ def test_the_access_list_of_a_stranger_is_not_kept(scene: Scene) -> None:
     assert "system.posix_acl_access" in os.listxattr(scene.home / "own")
 
 
+def test_new_entries_do_not_inherit_the_access_list_of_a_stranger(scene: Scene) -> None:
+    """A default list of the directory would let the hostile user read what root writes there."""
+    setfacl = need_program("setfacl")
+    scene.plant(lambda: subprocess.run([setfacl, "-d", "-m", f"u:{USER_ID}:rwx", scene.home], check=True))
+    text = (
+        '    - HOME/file: {ensure: present, content: secret, mode: "0660"}\n'
+        '    - HOME/dir: {ensure: directory, mode: "0770"}\n'
+        '    - HOME/dir/file: {ensure: present, content: secret, mode: "0660"}\n'
+        '    - HOME/tree: {ensure: directory, source: files, recurse: true, mode: "0770"}\n'
+        f'    - HOME/own: {{ensure: present, content: x, owner: "{USER_ID}", mode: "0660"}}\n'
+    )
+    assert scene.apply(text).outcomes == ["changed"] * 5
+    for name in ("file", "dir", "dir/file", "tree", "tree/new"):
+        assert os.listxattr(scene.home / name) == [], name
+    assert "system.posix_acl_access" in os.listxattr(scene.home / "own")
+
+
+def test_entries_that_are_taken_from_a_stranger_lose_its_access_lists(scene: Scene) -> None:
+    """Otherwise the hostile user reads what root writes into a directory that it created first."""
+    setfacl = need_program("setfacl")
+    (scene.work / "sticky").mkdir()
+    (scene.work / "sticky").chmod(0o1777)
+
+    def create_first() -> None:
+        (scene.work / "sticky" / "dir").mkdir()
+        (scene.work / "sticky" / "file").write_text("x")
+        for options in (["-m"], ["-d", "-m"]):
+            subprocess.run([setfacl, *options, f"u:{USER_ID}:rwx", scene.work / "sticky" / "dir"], check=True)
+        subprocess.run([setfacl, "-m", f"u:{USER_ID}:rw", scene.work / "sticky" / "file"], check=True)
+
+    scene.plant(create_first)
+    text = (
+        '    - WORK/sticky/dir: {ensure: directory, mode: "0770"}\n'
+        '    - WORK/sticky/dir/file: {ensure: present, content: secret, mode: "0660"}\n'
+        '    - WORK/sticky/file: {ensure: present, content: x, mode: "0660"}\n'
+    )
+    assert scene.apply(text).outcomes == ["changed"] * 3
+    for name in ("dir", "dir/file", "file"):
+        assert os.listxattr(scene.work / "sticky" / name) == [], name
+
+
+def test_default_access_lists_of_root_are_inherited(scene: Scene) -> None:
+    subprocess.run([need_program("setfacl"), "-d", "-m", "u:12345:r", scene.outside], check=True)
+    assert scene.apply('    - OUTSIDE/file: {ensure: present, content: x, mode: "0640"}\n').outcomes == ["changed"]
+    assert "system.posix_acl_access" in os.listxattr(scene.outside / "file")
+
+
 def test_a_tree_that_is_filled_while_it_is_removed_does_not_hold_the_run(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

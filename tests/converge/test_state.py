@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from applying import GROUP, USER, Applied
+from required_parts import need_root
 
 PROGRAM = Path(sys.executable).with_name("mainstay")
 MANIFEST = """
@@ -154,3 +155,46 @@ def test_a_line_that_does_not_fit_on_the_disk_damages_no_other_line(tmp_path: Pa
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     file.append("third", durable=True)
     assert file.lines() == ["first", "third"]
+
+
+@pytest.mark.parametrize("kind", ["owner", "mode", "group", "link", "common", "hard link"])
+def test_a_state_directory_that_other_users_can_change_is_refused(kind: str, tmp_path: Path) -> None:
+    """Another user could place a link there, and the run would empty or overwrite what it leads to."""
+    need_root()
+    state, other = tmp_path / "state", tmp_path / "other"
+    other.mkdir()
+    if kind == "link":
+        state.symlink_to(other)
+        os.chown(state, 65534, 65534, follow_symlinks=False)
+    else:
+        state.mkdir()
+        os.chown(state, 65534 if kind == "owner" else 0, 65534)
+        state.chmod({"mode": 0o757, "group": 0o775, "common": 0o1777, "hard link": 0o1777}.get(kind, 0o755))
+        (tmp_path / "victim").touch()
+        if kind == "hard link":
+            os.link(tmp_path / "victim", state / "systemctl.lock")
+        else:
+            (state / "manifests").mkdir()
+            os.chown(state / "manifests", 65534, 65534)
+    (tmp_path / "m.yaml").write_text(f"- file:\n    - {tmp_path}/new: {{ensure: link, target: x}}\n")
+    done = subprocess.run(
+        [PROGRAM, "apply", tmp_path / "m.yaml"],
+        env={**os.environ, "MAINSTAY_STATE_DIR": str(state)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert f"the state directory {state} cannot be used" in done.stderr
+    assert "MAINSTAY_STATE_DIR" in done.stderr
+    assert not os.path.lexists(tmp_path / "new")
+    assert list(other.iterdir()) == []
+
+
+def test_an_open_state_directory_without_entries_of_others_becomes_private(
+    apply: Callable[..., Applied], tmp_path: Path
+) -> None:
+    (tmp_path / "state").mkdir(exist_ok=True)
+    (tmp_path / "state").chmod(0o1777)
+    assert apply("- exec:\n    - 'true': {}\n").outcomes == ["changed"]
+    assert (tmp_path / "state").stat().st_mode & 0o7777 == 0o700

@@ -8,6 +8,7 @@ import random
 import shutil
 import stat
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -297,6 +298,7 @@ def open_descriptors() -> int:
 def test_at_most_256_directories_stay_open_and_all_are_closed(tmp_path: Path) -> None:
     before = open_descriptors()
     parents = Parents(os.geteuid())
+    parents.most_kept = MOST_KEPT
     for number in range(2 * MOST_KEPT):
         (tmp_path / str(number)).mkdir()
         parents.reach(f"{tmp_path}/{number}")
@@ -337,3 +339,22 @@ def test_an_access_list_makes_a_directory_of_group_root_unsafe(tmp_path: Path) -
     subprocess.run([need_program("setfacl"), "-m", "u:1001:rwx", tmp_path / "directory"], check=True)
     with pytest.raises(LinkRefused, match=f"other users may change {tmp_path}/directory"):
         Parents(0).reach(f"{tmp_path}/directory/link")
+
+
+def test_a_run_leaves_most_descriptors_of_a_small_limit_free(tmp_path: Path) -> None:
+    """A service manager may allow few; parallel runs of an agent share them."""
+    entries = []
+    for number in range(100):
+        (tmp_path / str(number)).mkdir()
+        entries.append(f"    - {tmp_path}/{number}/f: {{content: x}}\n")
+    defaults = f'{{ensure: present, owner: "{os.geteuid()}", group: "{os.getegid()}", mode: "0644"}}'
+    (tmp_path / "m.yaml").write_text(f"- file:\n    - defaults: {defaults}\n{''.join(entries)}")
+    program = Path(sys.executable).with_name("mainstay")
+    done = subprocess.run(
+        ["/bin/sh", "-c", 'ulimit -n 40; exec "$0" apply "$1"', program, tmp_path / "m.yaml"],
+        env={**os.environ, "MAINSTAY_STATE_DIR": str(tmp_path / "state")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "100 changed" in done.stdout, done.stdout + done.stderr

@@ -14,7 +14,7 @@ import stat as modes
 from contextlib import suppress
 
 from mainstay.converge.contract import Failure, Missing
-from mainstay.converge.host.parents import ACCESS_ACL, ENTRY_FLAGS, ROOT, LinkRefused, Parents
+from mainstay.converge.host.parents import ACCESS_ACL, DEFAULT_ACL, ENTRY_FLAGS, ROOT, LinkRefused, Parents
 from mainstay.converge.host.state import TEMP_PREFIX
 from mainstay.foundation.digests import sha256_of_pieces
 from mainstay.foundation.private_files import write_all
@@ -359,6 +359,7 @@ class Files:
         descriptor = self._open_temp(temp, place, path)
         try:
             try:
+                self._drop_inherited_lists(descriptor, place, uid)
                 if source is not None:
                     before = self._copy_source(source, descriptor)
                 elif content:
@@ -418,6 +419,9 @@ class Files:
                 narrow = modes.S_IMODE(old.st_mode) & wanted_mode
                 if narrow != modes.S_IMODE(old.st_mode):
                     os.chmod(target, narrow)
+                if now.st_uid not in (ROOT, self.effective_uid, uid):
+                    # Chosen by the stranger to whom the entry belonged.
+                    _drop_access_lists(target)
                 os.chown(target, uid, gid)
             if changes_owner or modes.S_IMODE(old.st_mode) != wanted_mode:
                 os.chmod(target, wanted_mode)
@@ -445,6 +449,7 @@ class Files:
             if place.is_shared and (found.st_uid != self.effective_uid or os.listdir(descriptor)):
                 # Another directory took its place; an empty one of ours is as good as the new one.
                 raise _was_replaced(path)
+            self._drop_inherited_lists(descriptor, place, uid)
             if found.st_uid != uid or found.st_gid != gid:
                 os.fchown(descriptor, uid, gid)
             os.fchmod(descriptor, mode | (found.st_mode & modes.S_ISGID))
@@ -649,6 +654,11 @@ class Files:
         except PermissionError:
             raise Failure(cannot_give_away(path)) from None
 
+    def _drop_inherited_lists(self, descriptor: int, place: Place, uid: int) -> None:
+        """Removes what a new entry inherits from the directory of a stranger, who could read it by such a list."""
+        if place.is_shared and os.fstat(place.handle).st_uid not in (ROOT, self.effective_uid, uid):
+            _drop_access_lists(descriptor)
+
     def _keep_attributes(self, place: Place, name: str, descriptor: int, uid: int) -> None:
         """Copies user attributes, security label and access list of a replaced file.
 
@@ -762,6 +772,15 @@ def closed_list(value: bytes) -> bytes:
         if entries[start] in (ACL_MASK, ACL_OTHERS) or (entries[start] == ACL_GROUP and not has_mask):
             entries[start + 2] = 0
     return bytes(entries)
+
+
+def _drop_access_lists(target: int | str) -> None:
+    for attribute in (ACCESS_ACL, DEFAULT_ACL):
+        try:
+            os.removexattr(target, attribute)
+        except OSError as error:
+            if error.errno not in (errno.ENODATA, errno.ENOTSUP):
+                raise
 
 
 def cannot_write_in(directory: str) -> str:

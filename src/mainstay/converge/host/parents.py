@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 ROOT = 0
 MOST_LINKS = 40
 MOST_KEPT = 256
+# Of the descriptors that the process may open: several runs of an agent share them.
+KEPT_SHARE = 8
 ACCESS_ACL = "system.posix_acl_access"
+DEFAULT_ACL = "system.posix_acl_default"
 # With O_DIRECTORY, because the kernel mounts on demand only then.
 DIRECTORY_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 ENTRY_FLAGS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -92,6 +95,7 @@ class Walk(ABC):
         self.user = user
         # By path as given; the root by an empty one.
         self.kept: dict[str, Place] = {}
+        self.most_kept = MOST_KEPT
 
     @abstractmethod
     def open_root(self) -> Place:
@@ -143,7 +147,7 @@ class Walk(ABC):
         return kept
 
     def _keep(self, directory: str, place: Place) -> None:
-        if len(self.kept) >= MOST_KEPT:
+        if len(self.kept) >= self.most_kept:
             del self.kept[next(iter(self.kept))]
         self.kept[directory] = place
 
@@ -218,6 +222,12 @@ class OpenDirectory(Place):
 
 class Parents(Walk):
     """The directories of the host, by descriptor."""
+
+    def __init__(self, user: int) -> None:
+        super().__init__(user)
+        limit = os.sysconf("SC_OPEN_MAX")
+        if limit > 0:
+            self.most_kept = max(1, min(MOST_KEPT, limit // KEPT_SHARE))
 
     def open_root(self) -> Place:
         handle = os.open("/", DIRECTORY_FLAGS)

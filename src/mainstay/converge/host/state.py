@@ -49,10 +49,13 @@ def _place(environ: Mapping[str, str], own: str, system: str, base: str, fallbac
 class StateDirectory:
     def __init__(self, path: str) -> None:
         self.path = path
+        self._is_checked = False
 
     def directory(self, *parts: str) -> str:
         """Returns a directory below the state directory; creates it if it is missing."""
         path = os.path.join(self.path, *parts)
+        if parts and not self._is_checked:
+            self._require_private()
         try:
             if not os.path.isdir(path):
                 os.makedirs(path, mode=DIRECTORY_MODE, exist_ok=True)
@@ -62,6 +65,42 @@ class StateDirectory:
         except OSError as error:
             raise self._unusable(error) from None
         return path
+
+    def _require_private(self) -> None:
+        """Raises `Unusable` if other users could plant links in the directory, through which a run would write."""
+        try:
+            statuses = (os.lstat(self.path), os.stat(self.path))
+        except OSError:
+            # Missing, or reported when it is used.
+            return
+        for found in statuses:
+            if found.st_uid not in (0, os.geteuid()):
+                raise self._unusable_by_others(f"it belongs to user {found.st_uid}")
+        is_group_foreign = found.st_gid not in (0, os.getegid())
+        if found.st_mode & modes.S_IWOTH or (found.st_mode & modes.S_IWGRP and is_group_foreign):
+            self._close_to_others()
+        self._is_checked = True
+
+    def _close_to_others(self) -> None:
+        """Makes an open directory private, as a new tmpfs, unless another user already placed something in it."""
+        self._refuse_foreign_entries()
+        try:
+            os.chmod(self.path, DIRECTORY_MODE)
+        except OSError as error:
+            raise self._unusable(error) from None
+        self._refuse_foreign_entries()
+
+    def _refuse_foreign_entries(self) -> None:
+        for entry in os.scandir(self.path):
+            found = entry.stat(follow_symlinks=False)
+            if found.st_uid not in (0, os.geteuid()) or (found.st_nlink > 1 and not modes.S_ISDIR(found.st_mode)):
+                raise self._unusable_by_others(f"other users may write to it, and {entry.name} may be of one")
+
+    def _unusable_by_others(self, reason: str) -> Unusable:
+        return Unusable(
+            f"the state directory {self.path} cannot be used: {reason}; change its owner and mode, or set"
+            " MAINSTAY_STATE_DIR to a private one"
+        )
 
     def _unusable(self, error: OSError) -> Unusable:
         return Unusable(
