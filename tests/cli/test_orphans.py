@@ -55,6 +55,7 @@ def test_orphans_are_listed_with_their_agent_and_last_error(shell: Shell, scenar
     assert json.loads(shell.run(scenario.provider, "orphans", "--json").stdout) == [orphan_of(scenario, shop)]
     shown = shell.run(scenario.provider, "orphans", "show", shop["name"]).stdout
     assert "more" in shown
+    assert "failed   once\n" in shown
     assert "There are no orphans." in shell.run(scenario.stranger, "orphans").stdout
 
 
@@ -79,7 +80,7 @@ def test_forget_asks_before_it_releases_the_values(shell: Shell, scenario: Scena
 def test_orphans_complete_in_a_shell(shell: Shell, scenario: Scenario, shop: Any) -> None:
     shell.run(scenario.admin, "do", shop["id"], "delete", "--force")
     words = shell.run(scenario.admin, "completion", "--words", "orphans", "forget", "").stdout
-    assert f"{orphan_of(scenario, shop)['id'][:8]}\t{shop['name']}, 0 attempts" in words.splitlines()
+    assert f"{orphan_of(scenario, shop)['id'][:8]}\t{shop['name']}, failed attempts: 0" in words.splitlines()
 
 
 def test_doctor_names_each_orphan(shell: Shell, scenario: Scenario, shop: Any) -> None:

@@ -28,6 +28,7 @@ CALLS = {
     "jobs": [],
     "login": [REMOTE, "--token-file", os.devnull],
     "order": ["x", "y"],
+    "orphans": [],
     "participants": [],
     "pools": [],
     "services": [],

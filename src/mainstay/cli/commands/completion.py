@@ -242,7 +242,7 @@ def _orphan_ids(client: Client, _values: list[str], _current: str) -> list[str]:
     from mainstay.cli.remote.connection import short_id
 
     found = client.get("/orphans", query={"pageSize": 50}, timeout_seconds=TIMEOUT_SECONDS)["items"]
-    return [f"{short_id(each['id'])}\t{each['serviceName']}, {each['attempts']} attempts" for each in found]
+    return [f"{short_id(each['id'])}\t{each['serviceName']}, failed attempts: {each['attempts']}" for each in found]
 
 
 SOURCES: dict[str, Callable[[Client, list[str], str], list[str]]] = {

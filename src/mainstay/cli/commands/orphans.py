@@ -11,6 +11,7 @@ import sys
 from mainstay.agent.client import ServerRefusal
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.remote.connection import connected, find_orphan, list_items, short_id
+from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import BAD, age, local_time, print_fields, print_table
 
@@ -33,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("orphan", metavar="ORPHAN", nargs="?", help="id, id prefix or name of the service")
     parser.add_argument("--yes", action="store_true", help="forget: do not ask for a confirmation")
     parser.add_argument("-v", "--verbose", action="store_true", help="show: also show stable resources")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_remote_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -99,7 +100,7 @@ def _show(client: Client, arguments: argparse.Namespace) -> int:
             ("agent", _agent_names(client).get(orphan["agentId"], orphan["agentId"])),
             ("since", local_time(orphan["createdAt"])),
             ("reason", orphan["reason"].replace("_", " ")),
-            ("failed", f"{orphan['attempts']} attempts"),
+            ("failed", "once" if orphan["attempts"] == 1 else f"{orphan['attempts']} times"),
             ("message", orphan.get("lastError") or ""),
         ]
     )
