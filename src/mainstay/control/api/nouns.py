@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mainstay.control.access import with_article
 from mainstay.control.api.contract import Answer, Call, Endpoint
 from mainstay.control.operations.machinery.bodies import Body
+from mainstay.control.operations.machinery.embedded_names import EmbeddedNames
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store.engine.paging import NAME_ONLY, Page, parse_listing
 from mainstay.control.store.engine.records import Record, Table
@@ -20,26 +21,34 @@ C = TypeVar("C", bound=Body)
 def noun_endpoints(
     path: str,
     table: Table[R],
-    new: tuple[type[N], Callable[[UnitOfWork, N], Awaitable[object]]],
+    new: tuple[type[N], Callable[[UnitOfWork, N], Awaitable[Record]]],
     change: tuple[type[C], Callable[[UnitOfWork, R, C], Awaitable[R]]],
     delete: Callable[[UnitOfWork, R], Awaitable[None]],
+    *,
+    names: EmbeddedNames[Any] | None = None,
 ) -> tuple[Endpoint, ...]:
+    """`names` adds the names of related rows to every answer."""
     return (
-        list_endpoint(path, table),
-        show_endpoint(path, table),
-        create_endpoint(path, table, *new),
-        change_endpoint(path, table, *change),
+        list_endpoint(path, table, names=names),
+        show_endpoint(path, table, names=names),
+        create_endpoint(path, table, *new, names=names),
+        change_endpoint(path, table, *change, names=names),
         delete_endpoint(path, table, delete),
     )
 
 
 def list_endpoint(
-    path: str, table: Table[R], *, plural: str | None = None, substrings: frozenset[str] = NAME_ONLY
+    path: str,
+    table: Table[R],
+    *,
+    plural: str | None = None,
+    substrings: frozenset[str] = NAME_ONLY,
+    names: EmbeddedNames[Any] | None = None,
 ) -> Endpoint:
     async def act(call: Call) -> Answer:
         listing = parse_listing(table, call.query, substrings=substrings)
         async with call.reading() as work:
-            return Answer(await work.page(table, listing))
+            return Answer(await (work.page(table, listing) if names is None else names.page(work, listing)))
 
     return Endpoint(
         method="GET",
@@ -47,16 +56,25 @@ def list_endpoint(
         act=act,
         access=(table.noun, "read"),
         summary=f"List {plural or _spaced(table) + 's'}",
-        answer=Page[table.record],  # type: ignore[name-defined]
+        answer=Page[_shown_type(table, names)],  # type: ignore[misc]
         lists=table,
         refusals=(400,),
     )
 
 
-def show_endpoint(path: str, table: Table[R]) -> Endpoint:
+def _shown_type(table: Table[R], names: EmbeddedNames[Any] | None) -> type[Record]:
+    return table.record if names is None else names.view
+
+
+async def _show(work: UnitOfWork, names: EmbeddedNames[Any] | None, row: Record) -> Record:
+    return row if names is None else await names.show(work, row)
+
+
+def show_endpoint(path: str, table: Table[R], *, names: EmbeddedNames[Any] | None = None) -> Endpoint:
     async def act(call: Call) -> Answer:
         async with call.reading() as work:
-            return Answer(await work.find(table, call.path["id"]))
+            found = await work.find(table, call.path["id"])
+            return Answer(await _show(work, names, found))
 
     return Endpoint(
         method="GET",
@@ -64,7 +82,7 @@ def show_endpoint(path: str, table: Table[R]) -> Endpoint:
         act=act,
         access=(table.noun, "read"),
         summary=f"Show one {_spaced(table)}",
-        answer=table.record,
+        answer=_shown_type(table, names),
         refusals=(404,),
     )
 
@@ -73,13 +91,14 @@ def create_endpoint(
     path: str,
     table: Table[R],
     body: type[N],
-    create: Callable[[UnitOfWork, N], Awaitable[object]],
-    answer: object = None,
+    create: Callable[[UnitOfWork, N], Awaitable[Record]],
+    *,
+    names: EmbeddedNames[Any] | None = None,
 ) -> Endpoint:
     async def act(call: Call) -> Answer:
         wanted = call.read(body)
         async with call.transaction() as work:
-            return Answer(await create(work, wanted))
+            return Answer(await _show(work, names, await create(work, wanted)))
 
     return Endpoint(
         method="POST",
@@ -89,7 +108,7 @@ def create_endpoint(
         summary=f"Create {with_article(table.noun)}",
         status=201,
         body=body,
-        answer=answer or table.record,
+        answer=_shown_type(table, names),
         refusals=(400, 409),
     )
 
@@ -101,11 +120,13 @@ def change_endpoint(
     change: Callable[[UnitOfWork, R, C], Awaitable[R]],
     *,
     action: str = "write",
+    names: EmbeddedNames[Any] | None = None,
 ) -> Endpoint:
     async def act(call: Call) -> Answer:
         async with call.transaction() as work:
             before = await work.find(table, call.path["id"], action, lock=True)
-            return Answer(await change(work, before, call.read_change(body, before)))
+            wanted = call.read_change(body, await _show(work, names, before))
+            return Answer(await _show(work, names, await change(work, before, wanted)))
 
     return Endpoint(
         method="PATCH",
@@ -114,7 +135,7 @@ def change_endpoint(
         access=(table.noun, action),
         summary=f"Change {with_article(table.noun)}",
         body=body,
-        answer=table.record,
+        answer=_shown_type(table, names),
         refusals=(400, 404, 409),
     )
 

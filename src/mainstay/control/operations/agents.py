@@ -16,9 +16,11 @@ from mainstay.control.domain.serving import ADMIN_TAG_PREFIX, admin_tags
 from mainstay.control.operations import tokens
 from mainstay.control.operations.machinery import pool_allocation, secret_sealing
 from mainstay.control.operations.machinery.bodies import NO_ZERO, AgentProtocolBody, Body, Id, Name, Tag
+from mainstay.control.operations.machinery.embedded_names import EmbeddedNames, RelatedRow
 from mainstay.control.operations.machinery.property_decisions import accept_properties
 from mainstay.control.operations.machinery.refusals import BadInput, InUse, InvalidProperties, NotPermitted
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
+from mainstay.control.operations.machinery.views import Named
 from mainstay.control.store import agents as store
 from mainstay.control.store import secrets as secret_store
 from mainstay.control.store.agent_types import AGENT_TYPES, AgentType, link_provider
@@ -73,6 +75,18 @@ class EnrolmentRequest(Body, frozen=True, kw_only=True):
 class Enrolled(msgspec.Struct, frozen=True, rename="camel"):
     agent_id: str
     token: str
+
+
+class AgentView(AgentRow, frozen=True, kw_only=True):
+    participant: Named | None
+    agent_type: Named | None
+
+
+AGENT_NAMES = EmbeddedNames(
+    AGENTS,
+    AgentView,
+    {"participant": RelatedRow("provider_id", PARTICIPANTS), "agent_type": RelatedRow("agent_type_id", AGENT_TYPES)},
+)
 
 
 async def create(work: UnitOfWork, wanted: NewAgent) -> AgentRow:

@@ -8,10 +8,13 @@ from typing import Literal
 import msgspec
 
 from mainstay.control.operations.machinery.bodies import AgentProtocolBody, Body, Id, Name, ShortText
+from mainstay.control.operations.machinery.embedded_names import EmbeddedNames, RelatedRow
 from mainstay.control.operations.machinery.refusals import BadInput, NotPermitted
 from mainstay.control.operations.machinery.removal import refuse_if_needed
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
+from mainstay.control.operations.machinery.views import Named
 from mainstay.control.store import metrics as store
+from mainstay.control.store.agents import AGENTS
 from mainstay.control.store.engine.paging import Page, SqlCondition, owned_by
 from mainstay.control.store.metrics import (
     METRIC_ENTRIES,
@@ -59,6 +62,23 @@ class Series(msgspec.Struct, frozen=True):
     bucket: Bucket
     start: datetime
     end: datetime
+
+
+class MetricEntryView(MetricEntry, frozen=True, kw_only=True):
+    agent: Named | None
+    service: Named | None
+    type: Named | None
+
+
+ENTRY_NAMES = EmbeddedNames(
+    METRIC_ENTRIES,
+    MetricEntryView,
+    {
+        "agent": RelatedRow("agent_id", AGENTS),
+        "service": RelatedRow("service_id", SERVICES),
+        "type": RelatedRow("type_id", METRIC_TYPES),
+    },
+)
 
 
 async def create_type(work: UnitOfWork, wanted: NewMetricType) -> MetricType:

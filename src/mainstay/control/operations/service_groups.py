@@ -6,8 +6,10 @@ import msgspec
 
 from mainstay.control.access import Role
 from mainstay.control.operations.machinery.bodies import Body, Id, Name
+from mainstay.control.operations.machinery.embedded_names import EmbeddedNames, RelatedRow
 from mainstay.control.operations.machinery.refusals import BadInput, InUse, NotPermitted
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
+from mainstay.control.operations.machinery.views import Named
 from mainstay.control.store.orphans import open_ids
 from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.service_groups import SERVICE_GROUPS, ServiceGroup
@@ -21,6 +23,13 @@ class NewServiceGroup(Body, frozen=True, kw_only=True):
 
 class ServiceGroupChange(Body, frozen=True, kw_only=True):
     name: Name | None = None
+
+
+class ServiceGroupView(ServiceGroup, frozen=True, kw_only=True):
+    consumer: Named | None
+
+
+GROUP_NAMES = EmbeddedNames(SERVICE_GROUPS, ServiceGroupView, {"consumer": RelatedRow("consumer_id", PARTICIPANTS)})
 
 
 async def create(work: UnitOfWork, wanted: NewServiceGroup) -> ServiceGroup:

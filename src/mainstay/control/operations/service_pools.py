@@ -7,9 +7,11 @@ import msgspec
 from mainstay.control.access import Role
 from mainstay.control.operations.machinery import pool_allocation
 from mainstay.control.operations.machinery.bodies import Body, Id, Name, Tag
+from mainstay.control.operations.machinery.embedded_names import EmbeddedNames, RelatedRow
 from mainstay.control.operations.machinery.refusals import BadInput, InUse, NotPermitted
 from mainstay.control.operations.machinery.removal import refuse_if_needed
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
+from mainstay.control.operations.machinery.views import Named
 from mainstay.control.store.orphans import open_ids_of_services
 from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.service_pools import (
@@ -24,6 +26,7 @@ from mainstay.control.store.service_pools import (
     ServicePoolValue,
     count_values,
 )
+from mainstay.control.store.services import SERVICES
 
 
 class NewPoolSet(Body, frozen=True, kw_only=True):
@@ -65,6 +68,38 @@ class Usage(msgspec.Struct, frozen=True):
     total: int
     allocated: int
     free: int
+
+
+class ServicePoolSetView(ServicePoolSet, frozen=True, kw_only=True):
+    provider: Named | None
+
+
+class ServicePoolView(ServicePool, frozen=True, kw_only=True):
+    service_pool_set_name: str | None
+
+
+class ServicePoolValueView(ServicePoolValue, frozen=True, kw_only=True):
+    # None: the value is free, or the caller is an agent, which must not learn of services of others.
+    service: Named | None
+    service_pool: Named | None
+
+
+SET_NAMES = EmbeddedNames(
+    SERVICE_POOL_SETS, ServicePoolSetView, {"provider": RelatedRow("provider_id", PARTICIPANTS)}
+)
+POOL_NAMES = EmbeddedNames(
+    SERVICE_POOLS,
+    ServicePoolView,
+    {"service_pool_set_name": RelatedRow("service_pool_set_id", SERVICE_POOL_SETS, name_only=True)},
+)
+VALUE_NAMES = EmbeddedNames(
+    SERVICE_POOL_VALUES,
+    ServicePoolValueView,
+    {
+        "service": RelatedRow("service_id", SERVICES, hidden_from=frozenset({Role.AGENT})),
+        "service_pool": RelatedRow("service_pool_id", SERVICE_POOLS),
+    },
+)
 
 
 async def create_set(work: UnitOfWork, wanted: NewPoolSet) -> ServicePoolSet:

@@ -9,8 +9,10 @@ import msgspec
 
 from mainstay.control.access import Role
 from mainstay.control.operations.machinery.bodies import Body, Id, Name
+from mainstay.control.operations.machinery.embedded_names import EmbeddedNames, RelatedRow
 from mainstay.control.operations.machinery.refusals import BadInput, Conflict, NotFound, NotPermitted
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
+from mainstay.control.operations.machinery.views import Named
 from mainstay.control.store import tokens as store
 from mainstay.control.store.agents import AGENTS
 from mainstay.control.store.participants import PARTICIPANTS
@@ -32,6 +34,20 @@ class NewToken(Body, frozen=True, kw_only=True):
 class TokenChange(Body, frozen=True, kw_only=True):
     name: Name | None = None
     expire_at: datetime | None = None
+
+
+class TokenView(Token, frozen=True, kw_only=True):
+    participant: Named | None
+    agent: Named | None
+
+
+class TokenWithValueView(TokenView, frozen=True, kw_only=True):
+    value: str
+
+
+RELATED = {"participant": RelatedRow("participant_id", PARTICIPANTS), "agent": RelatedRow("agent_id", AGENTS)}
+TOKEN_NAMES = EmbeddedNames(TOKENS, TokenView, RELATED)
+NEW_TOKEN_NAMES = EmbeddedNames(TOKENS, TokenWithValueView, RELATED)
 
 
 def _new_value() -> str:

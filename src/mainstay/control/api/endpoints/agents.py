@@ -5,22 +5,29 @@ from __future__ import annotations
 from mainstay.control.api.contract import Answer, Call, Endpoint
 from mainstay.control.api.nouns import noun_endpoints
 from mainstay.control.operations import agents
-from mainstay.control.operations.agents import Enrolled, EnrolmentCode, EnrolmentRequest, OwnStatus
+from mainstay.control.operations.agents import (
+    AGENT_NAMES,
+    AgentView,
+    Enrolled,
+    EnrolmentCode,
+    EnrolmentRequest,
+    OwnStatus,
+)
 from mainstay.control.operations.machinery.refusals import NotPermitted
-from mainstay.control.store.agents import AGENTS, AgentRow
+from mainstay.control.store.agents import AGENTS
 
 PATH = "/api/v1/agents"
 
 
 async def _show_me(call: Call) -> Answer:
     async with call.reading() as work:
-        return Answer(await agents.find_own(work))
+        return Answer(await AGENT_NAMES.show(work, await agents.find_own(work)))
 
 
 async def _set_my_status(call: Call) -> Answer:
     wanted = call.read(OwnStatus)
     async with call.transaction() as work:
-        return Answer(await agents.set_own_status(work, wanted))
+        return Answer(await AGENT_NAMES.show(work, await agents.set_own_status(work, wanted)))
 
 
 async def _create_enrolment_code(call: Call) -> Answer:
@@ -47,7 +54,7 @@ ENDPOINTS = (
         act=_show_me,
         access=("agent", "be"),
         summary="Show the agent whose token this is",
-        answer=AgentRow,
+        answer=AgentView,
     ),
     Endpoint(
         method="PUT",
@@ -56,11 +63,16 @@ ENDPOINTS = (
         access=("agent", "be"),
         summary="Report the status of the agent",
         body=OwnStatus,
-        answer=AgentRow,
+        answer=AgentView,
         refusals=(400,),
     ),
     *noun_endpoints(
-        PATH, AGENTS, (agents.NewAgent, agents.create), (agents.AgentChange, agents.change), agents.delete
+        PATH,
+        AGENTS,
+        (agents.NewAgent, agents.create),
+        (agents.AgentChange, agents.change),
+        agents.delete,
+        names=AGENT_NAMES,
     ),
     Endpoint(
         method="POST",

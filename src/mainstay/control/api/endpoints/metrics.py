@@ -63,8 +63,8 @@ ENDPOINTS = (
         (metrics.MetricTypeChange, metrics.change_type),
         metrics.delete_type,
     ),
-    list_endpoint(PATH, METRIC_ENTRIES, plural="metric entries", substrings=SUBSTRINGS),
-    create_endpoint(PATH, METRIC_ENTRIES, NewMetricEntry, metrics.add),
+    list_endpoint(PATH, METRIC_ENTRIES, plural="metric entries", substrings=SUBSTRINGS, names=metrics.ENTRY_NAMES),
+    create_endpoint(PATH, METRIC_ENTRIES, NewMetricEntry, metrics.add, names=metrics.ENTRY_NAMES),
     Endpoint(
         method="GET",
         path=f"{PATH}/resource-ids",

@@ -12,4 +12,5 @@ ENDPOINTS = noun_endpoints(
     (service_groups.NewServiceGroup, service_groups.create),
     (service_groups.ServiceGroupChange, service_groups.change),
     service_groups.delete,
+    names=service_groups.GROUP_NAMES,
 )

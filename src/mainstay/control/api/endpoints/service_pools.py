@@ -21,6 +21,7 @@ ENDPOINTS = (
         (service_pools.NewPoolSet, service_pools.create_set),
         (service_pools.PoolSetChange, service_pools.change_set),
         service_pools.delete_set,
+        names=service_pools.SET_NAMES,
     ),
     *noun_endpoints(
         "/api/v1/service-pools",
@@ -28,6 +29,7 @@ ENDPOINTS = (
         (service_pools.NewPool, service_pools.create_pool),
         (service_pools.PoolChange, service_pools.change_pool),
         service_pools.delete_pool,
+        names=service_pools.POOL_NAMES,
     ),
     *noun_endpoints(
         "/api/v1/service-pool-values",
@@ -35,6 +37,7 @@ ENDPOINTS = (
         (service_pools.NewPoolValue, service_pools.create_value),
         (service_pools.PoolValueChange, service_pools.change_value),
         service_pools.delete_value,
+        names=service_pools.VALUE_NAMES,
     ),
     Endpoint(
         method="GET",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from mainstay.control.api.contract import Answer, Call, Endpoint
 from mainstay.control.api.nouns import change_endpoint, create_endpoint, delete_endpoint, list_endpoint, show_endpoint
 from mainstay.control.operations import tokens
-from mainstay.control.store.tokens import TOKENS, Token, TokenWithValue
+from mainstay.control.operations.tokens import NEW_TOKEN_NAMES, TOKEN_NAMES, TokenView, TokenWithValueView
+from mainstay.control.store.tokens import TOKENS
 
 PATH = "/api/v1/tokens"
 
@@ -14,12 +15,12 @@ async def _regenerate(call: Call) -> Answer:
     async with call.transaction() as work:
         before = await work.find(TOKENS, call.path["id"], "write", lock=True)
         call.refuse_body()
-        return Answer(await tokens.regenerate(work, before))
+        return Answer(await NEW_TOKEN_NAMES.show(work, await tokens.regenerate(work, before)))
 
 
 async def _show_me(call: Call) -> Answer:
     async with call.reading() as work:
-        return Answer(await tokens.find_own(work))
+        return Answer(await TOKEN_NAMES.show(work, await tokens.find_own(work)))
 
 
 ENDPOINTS = (
@@ -29,12 +30,12 @@ ENDPOINTS = (
         act=_show_me,
         access=("token", "be"),
         summary="Show the token of this request: owner, role and expiry",
-        answer=Token,
+        answer=TokenView,
     ),
-    list_endpoint(PATH, TOKENS),
-    show_endpoint(PATH, TOKENS),
-    create_endpoint(PATH, TOKENS, tokens.NewToken, tokens.create, TokenWithValue),
-    change_endpoint(PATH, TOKENS, tokens.TokenChange, tokens.change),
+    list_endpoint(PATH, TOKENS, names=TOKEN_NAMES),
+    show_endpoint(PATH, TOKENS, names=TOKEN_NAMES),
+    create_endpoint(PATH, TOKENS, tokens.NewToken, tokens.create, names=NEW_TOKEN_NAMES),
+    change_endpoint(PATH, TOKENS, tokens.TokenChange, tokens.change, names=TOKEN_NAMES),
     delete_endpoint(PATH, TOKENS, tokens.delete),
     Endpoint(
         method="POST",
@@ -42,7 +43,7 @@ ENDPOINTS = (
         act=_regenerate,
         access=("token", "write"),
         summary="Give a token a new value; the old value becomes invalid",
-        answer=TokenWithValue,
+        answer=TokenWithValueView,
         refusals=(400, 404),
     ),
 )
