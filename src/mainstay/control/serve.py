@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import gc
 import ipaddress
 import logging
 import os
@@ -302,7 +303,17 @@ def run_server(settings: ServerSettings, environment: Mapping[str, str]) -> None
     import uvloop
 
     raise_file_limit()
+    collect_garbage_rarely()
     uvloop.run(_serve(settings, environment))
+
+
+def collect_garbage_rarely() -> None:
+    """A body of 4 MiB may hold a million lists. With the default threshold the collector runs for every 700 of them, and
+    parsing the body blocks the server for 1.8 s instead of 0.3 s."""
+    gc.collect()
+    # Modules and definitions live as long as the process.
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 def raise_file_limit() -> None:

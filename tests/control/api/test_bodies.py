@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import time
+from collections.abc import Iterator
 from typing import Any, get_args, get_type_hints
 
 import msgspec
@@ -10,9 +13,13 @@ import pytest
 
 import seed_text
 from control_plane import Client, Server
+from mainstay.control.api.bodies import parse_body
 from mainstay.control.api.contract import Endpoint
 from mainstay.control.api.endpoints import all_endpoints
 from mainstay.control.operations.machinery.bodies import PATTERN_FAULTS, AgentProtocolBody
+from mainstay.control.operations.machinery.refusals import InvalidProperties
+from mainstay.control.operations.services import NewService
+from mainstay.control.serve import collect_garbage_rarely
 from sample_rows import SampleRows
 from scenario import Scenario, unique
 
@@ -201,3 +208,37 @@ def patterns(kind: Any) -> set[str]:
 @pytest.mark.parametrize("endpoint", [each for each in WRITES if each.body is not None], ids=named)
 def test_every_pattern_of_a_body_has_a_message(endpoint: Endpoint) -> None:
     assert patterns(endpoint.body) <= set(PATTERN_FAULTS)
+
+
+@pytest.fixture
+def default_collector() -> Iterator[None]:
+    """The server process tunes the collector; the tests of this process keep their own settings."""
+    before = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*before)
+
+
+def parsing_seconds(raw: bytes) -> float:
+    before = time.process_time()
+    with pytest.raises(InvalidProperties):
+        parse_body(raw, NewService)
+    return time.process_time() - before
+
+
+@pytest.mark.usefixtures("default_collector")
+def test_many_unknown_fields_cost_little_more_than_reading_them() -> None:
+    raw = json.dumps({f"field{number}": 1 for number in range(200_000)}).encode()
+    before = time.process_time()
+    msgspec.json.decode(raw)
+    reading = time.process_time() - before
+    assert parsing_seconds(raw) < 5 * reading
+
+
+@pytest.mark.usefixtures("default_collector")
+def test_a_body_of_a_million_lists_is_parsed_without_frequent_garbage_collection() -> None:
+    raw = b'{"a":[' + b"[]," * 1_000_000 + b"0]}"
+    slow = parsing_seconds(raw)
+    collect_garbage_rarely()
+    assert parsing_seconds(raw) < slow / 2

@@ -135,12 +135,13 @@ def _known(body: type[Body]) -> tuple[str, ...]:
 
 def _unknown_fields(document: dict[str, object], body: type[Body], noun: frozenset[str]) -> list[PathFault]:
     known = _known(body)
-    unknown = [name for name in document if name not in known and name not in noun]
-    # Beyond the faults that are listed a suggestion would only cost time.
-    return [
-        PathFault(locate("", name), f"unknown field{_suggestion(name, known) if index < MAX_LISTED else ''}")
-        for index, name in enumerate(unknown)
+    expected = noun.union(known)
+    unknown = [name for name in document if name not in expected]
+    faults = [
+        PathFault(locate("", name), f"unknown field{_suggestion(name, known)}") for name in unknown[:MAX_LISTED]
     ]
+    # The others are only counted: a body may have hundreds of thousands.
+    return faults + [PathFault("", "unknown field")] * (len(unknown) - MAX_LISTED)
 
 
 def _suggestion(name: str, known: tuple[str, ...]) -> str:
