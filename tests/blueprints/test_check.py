@@ -260,6 +260,21 @@ RUN_BY_A_SHELL: dict[str, dict[str, Any]] = {
     "as the argument of sh -c": {"command": f"sh -c {{{{ {GREETING} }}}}"},
     "in an argument of bash -ec": {"command": f"/usr/bin/env bash -ec 'echo {{{{ {GREETING} }}}}'"},
     "in an argument of su -c": {"command": f"su - app -c 'echo {{{{ {GREETING} }}}}'"},
+    "with options after c": {"command": f"bash -ce 'echo {{{{ {GREETING} }}}}'"},
+    "with options between c and the script": {"command": f"bash -c -e -o nounset 'echo {{{{ {GREETING} }}}}'"},
+    "after the end of the options": {"command": f"bash -c -- 'echo {{{{ {GREETING} }}}}'"},
+    "in --command=": {"command": f"su app --command='echo {{{{ {GREETING} }}}}'"},
+    "in the word of -c": {"command": f"su app '-cecho {{{{ {GREETING} }}}}'"},
+    "in an argument of fish": {"command": f"fish -c 'echo {{{{ {GREETING} }}}}'"},
+    "in an argument of flock -c": {"command": f"flock lock -c 'echo {{{{ {GREETING} }}}}'"},
+    "in an argument of ssh": {"command": f"ssh host echo {{{{ {GREETING} }}}}"},
+    "in a list of arguments": {"command": f"{{{{ ['/bin/sh', '-c', {GREETING}] }}}}"},
+    "in a list of the last arguments": {"command": f"sh {{{{ ['-c', {GREETING}] }}}}"},
+    "quoted after a backslash": in_a_shell(f"echo \\{{{{ {GREETING} | quote }}}}"),
+    "quoted as the script of another shell": in_a_shell(f"cd / && sudo sh -ec {{{{ {GREETING} | quote }}}}"),
+    "quoted and evaluated": in_a_shell(f"eval ls {{{{ {GREETING} | quote }}}}"),
+    "in place of a number": in_a_shell(f"head -c {{{{ 'x' | int(default={GREETING}) }}}} x"),
+    "by a computed path": in_a_shell("echo {{ lookup('properties.' ~ 'greeting') }}"),
     "in a guard with sh -c": {"command": "ls", "onlyif": f"sh -c 'test {{{{ {GREETING} }}}}'"},
     "in a health check": {"command": "ls", "health_checks": [{"command": f"sh -c 'test {{{{ {GREETING} }}}}'"}]},
 }
@@ -293,6 +308,11 @@ NOT_RUN_BY_A_SHELL: dict[str, dict[str, Any]] = {
     "the id of the service": in_a_shell("echo {{ lookup('service.id') }}"),
     "one argument": {"command": f"echo {{{{ {GREETING} }}}} '{{{{ {GREETING} }}}}'"},
     "an argument after the script": {"command": f"sh -c 'echo \"$1\"' - {{{{ {GREETING} }}}}"},
+    "an argument after the script of another shell": in_a_shell(
+        f"sh -c 'echo \"$1\"' - {{{{ {GREETING} | quote }}}}; eval ls; ls {{{{ {GREETING} | quote }}}}"
+    ),
+    "an argument of a shell without a script": {"command": f"bash run.sh -c {{{{ {GREETING} | quote }}}}"},
+    "a list without a shell": {"command": f"{{{{ ['echo', '-c', {GREETING}] }}}}"},
     "quoted in a script": {"command": f"sh -c 'echo {{{{ {GREETING} | quote }}}}'"},
 }
 
@@ -300,6 +320,15 @@ NOT_RUN_BY_A_SHELL: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("properties", NOT_RUN_BY_A_SHELL.values(), ids=NOT_RUN_BY_A_SHELL.keys())
 def test_free_text_that_no_shell_reads_as_code_is_valid(tmp_path: Path, properties: dict[str, Any]) -> None:
     assert findings_of(with_exec(tmp_path, properties)) == ([], [])
+
+
+def test_the_output_of_a_command_may_be_free_text(tmp_path: Path) -> None:
+    for name, count in (("result('exec#say').stdout", 1), ("result('exec#say').stdout | quote", 0)):
+        second = {"provider": "shell", "command": f"echo {{{{ {name} }}}}"}
+        entries = f'  - exec:\n      - say: {{command: "true"}}\n      - second: {json.dumps(second)}\n\noutputs:'
+        faults, _ = findings_of(make(tmp_path / str(count), (PRESENT, "outputs:", entries)))
+        assert len(faults) == count
+        assert all("result may contain free text of the order" in fault for fault in faults)
 
 
 def test_a_text_with_a_pattern_of_plain_characters_may_go_to_a_shell(tmp_path: Path) -> None:
@@ -337,12 +366,16 @@ def test_free_text_that_may_add_lines_to_a_file_is_a_warning(tmp_path: Path, con
 
 
 def test_lines_are_found_in_templates_with_loops_and_assignments(tmp_path: Path) -> None:
-    text = "{% set x = properties.greeting %}{{ x }}\n{% for y in [properties.greeting] %}\n{{ y }}\n{{ y | line }}{% endfor %}"
+    text = (
+        "{% set x = properties.greeting %}{{ x }}\n{% for y in [properties.greeting] %}\n{{ y }}\n{{ y | line }}"
+        "{% endfor %}\n{% with z = properties['greeting'] %}{{ z }}{% endwith %}"
+    )
     (faults, warnings) = findings_of(make(tmp_path, ("files/greeting.j2", f"{{{{ {GREETING} | line }}}}", text)))
     assert faults == []
     assert [warning.partition(": warning")[0] for warning in warnings] == [
         "files/greeting.j2:1",
         "files/greeting.j2:2",
+        "files/greeting.j2:5",
     ]
 
 

@@ -68,6 +68,8 @@ SAMPLE_ID = "00000000-0000-4000-8000-000000000000"
 READABLE_BY_OTHERS, READABLE_BY_GROUP = 0o004, 0o040
 # Limit for values of `data` that are computed from other values.
 DEEPEST_DATA = 10
+# What commands and earlier runs reported: it may repeat what a consumer wrote.
+INDIRECT = ("instance", "result")
 
 
 class Findings:
@@ -493,11 +495,11 @@ class ManifestCheck:
         self, resource: Resource, path: DocumentPath, expression: Expression, place: str | None
     ) -> None:
         for flow in FlowReader(self.reader, self._read_template).flows(expression.source):
-            if not self._is_free_text(flow.use, allows_only_words):
+            is_indirect = flow.use.path[0] in INDIRECT
+            if not is_indirect and not self._is_free_text(flow.use, allows_only_words):
                 continue
-            shown = (
-                f"{resource.id}: {'.'.join(flow.use.path)} is free text of the order, and a shell would run it here"
-            )
+            verb = "may contain" if is_indirect else "is"
+            shown = f"{resource.id}: {'.'.join(flow.use.path)} {verb} free text of the order, and a shell would run it here"
             if flow.escape != "quote":
                 self.file_findings.fault(
                     path,

@@ -155,6 +155,9 @@ class FlowReader:
             self._bind(node.target, node.iter, template, depth)
         elif isinstance(node, nodes.Assign):
             self._bind(node.target, node.node, template, depth)
+        elif isinstance(node, nodes.With):
+            for target, value in zip(node.targets, node.values, strict=True):
+                self._bind(target, value, template, depth)
         elif isinstance(node, nodes.Include):
             yield from self._included(node, depth)
         for child in node.iter_child_nodes():
@@ -179,7 +182,9 @@ class FlowReader:
         if isinstance(node, nodes.Filter) and node.node is not None and node.name in ESCAPES:
             yield from (Flow(use, node.name) for use in self._uses(node.node, template, depth))
         elif isinstance(node, nodes.Filter) and node.name in NUMBERS:
-            return
+            # An argument is the value for a text that is not a number.
+            for argument in (*node.args, *(pair.value for pair in node.kwargs)):
+                yield from self._flow(argument, template, depth)
         elif isinstance(node, (nodes.CondExpr, nodes.Concat, nodes.And, nodes.Or)) or (
             isinstance(node, nodes.Filter) and node.name in ("default", "d")
         ):
@@ -194,6 +199,11 @@ class FlowReader:
 
     def _uses(self, node: nodes.Node, template: str | None, depth: int) -> list[Use]:
         found = self._reader.uses_below(node, template, depth)
+        calls = [node] if isinstance(node, nodes.Call) else []
+        for call in (*calls, *node.find_all(nodes.Call)):
+            root = _computed_root(call)
+            if root is not None:
+                found.append(Use((root,), has_default=False, line=call.lineno - 1, template=template))
         names = [node] if isinstance(node, nodes.Name) else node.find_all(nodes.Name)
         return found + [use for name in names for use in self._bound.get(name.name, [])]
 
@@ -206,6 +216,16 @@ def _included(node: nodes.Node) -> Iterator[str]:
                 yield str(argument.value)
     elif isinstance(node, nodes.Include) and isinstance(node.template, nodes.Const):
         yield str(node.template.value)
+
+
+def _computed_root(call: nodes.Call) -> str | None:
+    """What a call may read that no constant path names: any property, or the output of a command."""
+    if not isinstance(call.node, nodes.Name) or not call.args:
+        return None
+    if call.node.name == "result":
+        return "result"
+    is_computed = call.node.name == "lookup" and not isinstance(call.args[0], nodes.Const)
+    return "properties" if is_computed else None
 
 
 def _path_of(node: nodes.Node) -> tuple[tuple[str, ...], bool, bool] | None:

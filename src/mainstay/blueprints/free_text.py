@@ -11,7 +11,7 @@ from mainstay.converge.command_words import UNQUOTED_CHARACTERS, Slot
 from mainstay.foundation.text import line_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
 # Characters that decide whether a text is safe: a shell gives no meaning to other ones, and none of them ends a line.
@@ -21,8 +21,19 @@ PATTERN_TOKEN = re.compile(
     r"|(?P<repeat>[*+?]\??|\{\d+(?:,\d*)?\}\??)|(?P<one>\\.|[^\\])",
     re.DOTALL,
 )
-SHELLS = frozenset(("sh", "ash", "bash", "dash", "ksh", "mksh", "zsh", "busybox", "su", "runuser"))
-TAKES_A_SCRIPT = re.compile(r"-[A-Za-z]*c|--command")
+# Programs that run the argument of `-c`.
+SHELLS = frozenset(
+    (
+        *("sh", "ash", "bash", "rbash", "dash", "ksh", "mksh", "oksh", "yash", "posh", "zsh", "fish", "csh", "tcsh"),
+        *("busybox", "toybox", "su", "runuser", "flock", "script"),
+    )
+)
+# Programs that join their arguments and have a shell run them.
+JOINING = frozenset(("eval", "ssh", "watch"))
+TAKES_A_SCRIPT = re.compile(r"-[A-Za-z]*c[A-Za-z]*|--command")
+STARTS_A_SCRIPT = re.compile(r"--command=|-c(?=.)", re.DOTALL)
+CONSTANT = re.compile(r"""'([^'\\]*)'|"([^"\\]*)\"""")
+COMMAND_END = frozenset(";&|()\n`{}")
 
 
 def allows_only_lines(pattern: object) -> bool:
@@ -74,16 +85,22 @@ class _ShellText:
         self.quote = ""
         self.is_comment = False
         self.has_here_document = False
+        self.is_escaped = False
         self.before = " "
+        # Of the command at hand, with its quotes.
+        self.command = ""
 
     def read(self, text: str) -> None:
         index = 0
+        self.is_escaped = False
         while index < len(text):
             character = text[index]
+            self.command = "" if character in COMMAND_END and not self.quote else self.command + character
             if self.is_comment:
                 self.is_comment = character != "\n"
             elif character == "\\" and self.quote != "'":
                 index += 1
+                self.is_escaped = index == len(text)
             elif self.quote:
                 if character == self.quote:
                     self.quote = ""
@@ -102,6 +119,10 @@ class _ShellText:
             return "a comment"
         if self.has_here_document:
             return "a here-document"
+        if self.is_escaped:
+            return "an escape"
+        if not self.quote and _is_run_again(self.command.split()):
+            return "the script of another shell"
         return {"'": "single quotes", '"': "double quotes", "`": "backquotes"}.get(self.quote)
 
 
@@ -113,14 +134,70 @@ def shell_places(parts: Iterable[Any]) -> Iterator[tuple[Any, str | None]]:
             shell.read(part)
         else:
             yield part, shell.place()
+            shell.is_escaped = False
             shell.before = "x"
+            shell.command += "x"
+
+
+def _is_run_again(words: list[str]) -> bool:
+    """Whether the next word of a command is code for another shell, as after `sh -c`."""
+    names = [posixpath.basename(word) for word in words]
+    if not JOINING.isdisjoint(names):
+        return True
+    shell = next((index for index, name in enumerate(names) if name in SHELLS), len(names))
+    return any(
+        TAKES_A_SCRIPT.fullmatch(word) and _script_after(words, index) == len(words)
+        for index, word in enumerate(words)
+        if index > shell
+    )
+
+
+def _script_after(texts: Sequence[str | None], flag: int) -> int:
+    """The index of the script after `-c`: other options may be between them. None is a word with an expression."""
+    index = flag + 1
+    while index < len(texts):
+        text = texts[index]
+        if text is None or text[:1] not in ("-", "+"):
+            break
+        # `-o` and `+o` have an argument.
+        index += 2 if text[-1:] == "o" and not text.startswith("--") else 1
+        if text == "--":
+            break
+    return index
 
 
 def scripts_in(words: list[list[str | Slot]]) -> Iterator[list[Any]]:
     """The parts of the arguments that a shell runs, as in `sh -c '…'`: texts and expressions."""
     texts = [None if any(isinstance(piece, Slot) for piece in word) else "".join(map(str, word)) for word in words]
-    has_shell = False
-    for index, text in enumerate(texts[:-1]):
-        has_shell = has_shell or (text is not None and posixpath.basename(text) in SHELLS)
+    has_shell = joins = False
+    script = -1
+    for index, (word, text) in enumerate(zip(words, texts, strict=True)):
+        constants = _constants_of(word)
+        if joins or index == script or (has_shell and text is None and STARTS_A_SCRIPT.match(_start_of(word))):
+            yield [piece.expression if isinstance(piece, Slot) else piece for piece in word]
+        elif any(map(TAKES_A_SCRIPT.fullmatch, constants)) and (has_shell or not SHELLS.isdisjoint(constants)):
+            # A list of arguments.
+            yield [piece.expression for piece in word if isinstance(piece, Slot)]
+        name = "" if text is None else posixpath.basename(text)
+        has_shell = has_shell or name in SHELLS
+        joins = joins or name in JOINING
         if has_shell and text is not None and TAKES_A_SCRIPT.fullmatch(text):
-            yield [piece.expression if isinstance(piece, Slot) else piece for piece in words[index + 1]]
+            script = _script_after(texts, index)
+
+
+def _start_of(word: list[str | Slot]) -> str:
+    """The text of a word before its first expression, which is shown as one character."""
+    found = ""
+    for piece in word:
+        if isinstance(piece, Slot):
+            return f"{found}x"
+        found += piece
+    return found
+
+
+def _constants_of(word: list[str | Slot]) -> set[str]:
+    """The last parts of all constant texts in an expression that is a whole word, and may be a list."""
+    if len(word) != 1 or not isinstance(word[0], Slot) or word[0].is_quoted:
+        return set()
+    found = CONSTANT.findall(word[0].expression.source)
+    return {posixpath.basename(single or double) for single, double in found}
