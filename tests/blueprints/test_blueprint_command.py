@@ -120,6 +120,28 @@ def test_push_refuses_what_check_refuses_and_sends_nothing(bridge: Bridge, direc
     assert bridge.admin.get(f"/blueprints?name={name}")["items"] == []
 
 
+def test_a_push_that_makes_a_property_secret_reports_the_sealed_values(bridge: Bridge, directory: Path) -> None:
+    here = {"MAINSTAY_URL": bridge.server.url, "MAINSTAY_TOKEN": str(bridge.admin.token)}
+    pushed = json.loads(blueprint("push", str(directory), "--json", **here).stdout)
+    scenario = bridge.scenario
+    known = bridge.admin.get(f"/agent-types/{scenario.agent_type_id}")["serviceTypeIds"]
+    kinds = {"serviceTypeIds": [*known, pushed["serviceType"]["id"]]}
+    bridge.admin.patch(f"/agent-types/{scenario.agent_type_id}", kinds)
+    scenario.complete(scenario.order(pushed["serviceType"], {"greeting": "hi", "key": "a-key"}))
+    for file, old, new in (
+        ("blueprint.yaml", "0.1.0", "0.2.0"),
+        ("service-type.yaml", "required: true\n    default: hello", "secret: {type: persistent}"),
+    ):
+        (directory / file).write_text((directory / file).read_text().replace(old, new))
+    forecast = blueprint("push", str(directory), "--dry-run", **here)
+    assert "\nWould seal 1 plain value of living services.\n" in forecast.stdout
+    assert forecast.stdout.endswith("\nWithout --force the server refuses this push.\n")
+    assert blueprint("push", str(directory), **here).returncode == 2
+    done = blueprint("push", str(directory), "--force", **here)
+    assert "\nSealed 1 plain value of living services.\n" in done.stdout
+    assert "--force" not in done.stdout
+
+
 def test_changed_content_of_a_version_needs_force_and_a_missing_blueprint_is_named(
     bridge: Bridge, directory: Path, tmp_path: Path
 ) -> None:

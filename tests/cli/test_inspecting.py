@@ -334,6 +334,30 @@ def test_a_participant_gets_a_token_that_is_shown_once(shell: Shell, scenario: S
     assert name in [each["name"] for each in listed]
 
 
+@pytest.mark.parametrize("days", ["0", "-3", "99999999", "soon"])
+def test_a_token_of_an_impossible_length_is_refused_before_the_participant_exists(
+    shell: Shell, scenario: Scenario, days: str
+) -> None:
+    name = unique("acme")
+    done = shell.run(scenario.admin, "participants", "add", name, "--days", days, code=2)
+    assert f"argument --days: must be a whole number from 1 to 36500, not '{days}'" in done.stderr
+    assert scenario.admin.get(f"/participants?name={name}")["items"] == []
+
+
+def test_a_read_only_token_is_shown_as_such_and_a_refusal_names_the_account(
+    shell: Shell, scenario: Scenario, tmp_path: Path
+) -> None:
+    name, file = unique("acme"), tmp_path / "token"
+    words = ("--token-file", str(file), "--read-only", "--days", "2")
+    done = shell.run(scenario.admin, "participants", "add", name, *words)
+    assert f"Token of {name}, read-only, valid until " in done.stdout
+    token = scenario.admin.as_token(file.read_text().strip())
+    assert f" as participant {name}, read-only, until " in shell.run(token, "login").stdout
+    shell.run(token, "services")
+    refused = shell.run(token, "participants", "token", name, code=2)
+    assert refused.stderr == "mainstay: this token may only read\n`mainstay login` shows the account in use.\n"
+
+
 @pytest.mark.parametrize(
     ("value", "expanded"),
     [

@@ -92,6 +92,13 @@ def test_a_secret_from_standard_input_or_a_file_is_never_shown(
         assert reference not in shown.stdout
 
 
+def test_an_empty_standard_input_is_no_secret(shell: Shell, scenario: Scenario, kind: str) -> None:
+    words = ("order", kind, unique("shop"), "--agent", scenario.agent_id, "-p", "cpu=1", "-p", "password=-")
+    for nothing in ("", "\n"):
+        done = shell.run(scenario.consumer, *words, code=2, stdin=nothing)
+        assert done.stderr == "mainstay: password: no value was entered; -p password= sets an empty text\n"
+
+
 def test_a_secret_on_the_command_line_causes_a_warning(shell: Shell, scenario: Scenario, kind: str) -> None:
     name = unique("shop")
     words = ["order", kind, name, "--agent", scenario.agent_id, "-p", "cpu=1", "-p", "password=canary", "--no-wait"]
@@ -296,6 +303,8 @@ def test_a_plan_that_would_fail_exits_1(shell: Shell, server: Server, scenario: 
     with faulty_proxy_to(server, spoil) as proxy:
         done = shell.run(scenario.consumer, "order", kind, "shop", "-p", "cpu=1", "--plan", code=1, url=proxy.url)
     assert "failed    exec#x" in done.stdout
+    assert done.stdout.endswith("\nThe run would fail. Correct the cause, then plan again.\n")
+    assert "--plan-digest" not in done.stdout
 
 
 def test_a_similar_name_is_suggested(shell: Shell, scenario: Scenario, kind: str) -> None:

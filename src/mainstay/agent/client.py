@@ -229,6 +229,9 @@ def _describe(error: Exception) -> str:
     cause: BaseException | None = error
     for _ in range(4):
         cause = getattr(cause, "reason", None) or (None if cause is None else cause.__cause__ or cause.__context__)
+        verification = getattr(cause, "verify_message", None)
+        if verification:
+            return f"certificate verify failed: {verification}; --ca-file FILE trusts a private authority"
         if isinstance(cause, OSError) and cause.strerror:
             return cause.strerror
     if isinstance(error, urllib3.exceptions.ReadTimeoutError):

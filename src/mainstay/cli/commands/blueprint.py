@@ -324,13 +324,16 @@ def _push(arguments: argparse.Namespace) -> int:
         f"New services of type {pushed['serviceType']['name']} use it; "
         "existing services move to it with an action that has `moves: true`."
     )
-    for count, done in ((pushed["sealedSecrets"], "sealed"), (pushed["deletedSecrets"], "deleted")):
+    for count, verbs, noun in (
+        (pushed["sealedSecrets"], ("Sealed", "Would seal"), "plain value"),
+        (pushed["deletedSecrets"], ("Deleted", "Would delete"), "secret"),
+    ):
         if count:
-            print(
-                f"{'would be ' if arguments.dry_run else ''}{done}: {count} {'values' if done == 'sealed' else 'secrets'}"
-            )
+            print(f"{verbs[arguments.dry_run]} {count} {noun}{'' if count == 1 else 's'} of living services.")
     for misfit in pushed["misfits"]:
         print(f"warning: service {misfit['serviceId']} does not fit: {misfit['message']}")
+    if pushed["misfits"] and not arguments.force:
+        print("Without --force the server refuses this push.")
     return 0
 
 

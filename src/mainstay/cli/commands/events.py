@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from mainstay.agent.client import Client
 
-SUMMARY = "list or follow events"
+SUMMARY = "list, follow or verify events"
 DEFAULT_LIMIT = 20
 MAX_IDS = 100
 TYPE_WIDTH = 22

@@ -81,6 +81,7 @@ def _print_account(client: Client) -> int:
         account = me["role"]
         if me.get("participantId") and me["role"] == "participant":
             account += " " + client.get(f"/participants/{me['participantId']}")["name"]
-    until = f", until {local_time(me['expireAt'])}" if me.get("expireAt") else ""
-    print(f"Logged in to {printable(client.url)} as {printable(account)}{until}.")
+    limits = ", read-only" if me.get("readOnly") else ""
+    limits += f", until {local_time(me['expireAt'])}" if me.get("expireAt") else ""
+    print(f"Logged in to {printable(client.url)} as {printable(account)}{limits}.")
     return 0

@@ -1,5 +1,6 @@
 """Lists participants: the customers and providers of services. `participants add NAME` creates a participant and a
-token; `participants token NAME` creates another token. A token is shown once; --token-file writes it to a file instead."""
+token; `participants token NAME` creates another token. A token is shown once; --token-file writes it to a file instead.
+With --read-only the token only reads and validates: for dashboards and checks."""
 
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "list participants, or add one with its token"
 DAYS = 365
+MAX_DAYS = 36_500
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,16 +34,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--token-file", metavar="FILE", help="write the token to this file (mode 0600) instead of printing it"
     )
     parser.add_argument(
-        "--days", metavar="N", type=int, default=DAYS, help=f"validity of the token in days (default {DAYS})"
+        "--days", metavar="N", type=_days_option, default=DAYS, help=f"validity of the token in days (default {DAYS})"
     )
+    parser.add_argument("--read-only", action="store_true", help="the token may only read and validate")
     add_remote_options(parser)
+
+
+def _days_option(text: str) -> int:
+    from argparse import ArgumentTypeError
+
+    from mainstay.foundation.numbers import parse_count
+
+    days = parse_count(text, 1, MAX_DAYS)
+    if days is None:
+        raise ArgumentTypeError(f"must be a whole number from 1 to {MAX_DAYS}, not {text!r}")
+    return days
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.verb and not arguments.name:
         raise CommandRefused(f"name the participant: mainstay participants {arguments.verb} NAME")
-    if arguments.verb is None and arguments.token_file:
-        raise CommandRefused("--token-file is an option of `add` and `token`")
+    if arguments.verb is None and (arguments.token_file or arguments.read_only):
+        option = "--token-file" if arguments.token_file else "--read-only"
+        raise CommandRefused(f"{option} is an option of `add` and `token`")
     with connected(arguments) as client:
         if arguments.verb is None:
             return _list_participants(client, arguments)
@@ -49,8 +64,10 @@ def run(arguments: argparse.Namespace) -> int:
             participant = find_named(client, "/participants", "participant", arguments.name)
         else:
             participant = _add(client, arguments.name)
-        until = datetime.now(UTC) + timedelta(days=max(1, arguments.days))
+        until = datetime.now(UTC) + timedelta(days=arguments.days)
         body = {"role": "participant", "scopeId": participant["id"], "expireAt": until.isoformat()}
+        if arguments.read_only:
+            body["readOnly"] = True
         token = client.post("/tokens", {"name": participant["name"], **body})
         return _print_token(arguments, client.url, participant, token)
 
@@ -95,12 +112,12 @@ def _print_token(arguments: argparse.Namespace, url: str, participant: Any, toke
         shown = {} if arguments.token_file else {"value": value}
         print_json({**participant, "token": {**token, **shown}})
         return 0
-    until = local_time(token["expireAt"])
+    limits = f"{'read-only, ' if token.get('readOnly') else ''}valid until {local_time(token['expireAt'])}"
     name = printable(participant["name"])
     if arguments.token_file:
-        print(f"Token of {name}, valid until {until}, saved to {printable(arguments.token_file)}.")
+        print(f"Token of {name}, {limits}, saved to {printable(arguments.token_file)}.")
         print(f"Log in with: mainstay login {url} --token-file {printable(arguments.token_file)}")
     else:
-        print(f"Token of {name}, valid until {until}, shown only once:\n\n  {value}\n")
+        print(f"Token of {name}, {limits}, shown only once:\n\n  {value}\n")
         print(f"Log in with: mainstay login {url}")
     return 0

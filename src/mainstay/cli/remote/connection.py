@@ -39,6 +39,7 @@ HINTS = {
     "active_job": "Follow it with `mainstay watch`, or cancel it with `mainstay jobs cancel`.",
     "bad_plan_digest": "--plan-digest takes the digest that the same command printed with --plan.",
     "forbidden": "`mainstay login` shows the account in use.",
+    "read_only": "`mainstay login` shows the account in use.",
     "disabled": "An admin disabled this participant or agent.",
 }
 

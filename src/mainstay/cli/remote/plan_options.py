@@ -79,8 +79,11 @@ def show_forecast(arguments: argparse.Namespace, document: Mapping[str, Any], me
     expiry = local_time(document.get("expiresAt")) or "the plan expires"
     print(bold("on the host", BOLD))
     print_report({"noop": True, **host}, verbose=arguments.verbose)
+    if failed:
+        print("The run would fail. Correct the cause, then plan again.")
+        return EXIT_FAILED
     print(
         f"To make exactly these changes, run the same command before {expiry} with\n"
         f"  --plan-digest {printable(str(document.get('planDigest')))}\ninstead of --plan."
     )
-    return EXIT_FAILED if failed else 0
+    return 0

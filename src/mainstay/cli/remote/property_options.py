@@ -92,7 +92,10 @@ def _split(text: str, option: str, members: Members | None) -> tuple[list[str], 
 
 def _read_value(name: str, raw: str) -> str:
     if raw == "-":
-        return prompt_secret(name)
+        value = prompt_secret(name)
+        if not value:
+            raise CommandRefused(f"{name}: no value was entered; -p {name}= sets an empty text")
+        return value
     if raw.startswith("@@"):
         return raw[1:]
     return without_last_newline(read_text(raw[1:])) if raw.startswith("@") else raw
