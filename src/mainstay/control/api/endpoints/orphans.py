@@ -47,7 +47,9 @@ async def _fail(call: Call) -> Answer:
 
 async def _forget(call: Call) -> Answer:
     async with call.transaction() as work:
-        await orphans.forget(work, await work.find(ORPHANS, call.path["id"], "forget"))
+        orphan = await work.find(ORPHANS, call.path["id"], "forget")
+        call.refuse_body()
+        await orphans.forget(work, orphan)
     return Answer()
 
 
