@@ -416,6 +416,45 @@ def test_a_tree_that_is_filled_while_it_is_removed_does_not_hold_the_run(
             files.remove_tree(str(tree))
 
 
+@pytest.mark.parametrize("case", ["at the path", "parent", "sticky directory", "pipe"])
+def test_a_report_is_not_written_through_what_a_user_planted(case: str, scene: Scene) -> None:
+    path, planted = scene.home / "report", scene.home / "report"
+    if case == "sticky directory":
+        path = planted = scene.work / "sticky" / "report"
+        path.parent.mkdir()
+        path.parent.chmod(0o1777)
+    elif case == "parent":
+        path, planted = scene.home / "dir" / "victim", scene.home / "dir"
+    if case == "pipe":
+        scene.plant(lambda: os.mkfifo(planted))
+    else:
+        scene.plant(lambda: planted.symlink_to(scene.outside if case == "parent" else scene.outside / "victim"))
+    before = fingerprint(scene.outside)
+    done = scene.apply("- exec:\n    - 'true': {}\n")
+    if case == "pipe":
+        done.session.write_report(str(path), done.report)
+        assert json.loads(path.read_text())["events"]
+    else:
+        with pytest.raises(OSError, match=f"{planted} is a link"):
+            done.session.write_report(str(path), done.report)
+    assert fingerprint(scene.outside) == before
+
+
+def test_a_report_goes_through_links_and_pipes_of_root(scene: Scene) -> None:
+    done = scene.apply("- exec:\n    - 'true': {}\n")
+    (scene.work / "link").symlink_to(scene.outside / "report")
+    (scene.outside / "report").touch()
+    inode = (scene.outside / "report").stat().st_ino
+    done.session.write_report(str(scene.work / "link"), done.report)
+    assert json.loads((scene.outside / "report").read_text())["events"]
+    assert (scene.outside / "report").stat().st_ino == inode
+    os.mkfifo(scene.work / "pipe")
+    reader = os.open(scene.work / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    done.session.write_report(str(scene.work / "pipe"), done.report)
+    assert json.loads(os.read(reader, 1 << 16))["events"]
+    os.close(reader)
+
+
 def test_restore_does_not_follow_a_planted_link(scene: Scene) -> None:
     scene.plant((scene.home / "dir").mkdir)
     scene.plant(lambda: (scene.home / "dir" / "victim").write_text("old"))

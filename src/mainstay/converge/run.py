@@ -17,10 +17,9 @@ from mainstay.converge.host.state import (
     StateDirectory,
     Unusable,
     configuration_path,
-    is_replaceable,
     new_run_id,
     state_path,
-    write_through,
+    write_report_file,
 )
 from mainstay.converge.json_lines import report_pieces
 from mainstay.converge.manifest.expressions import Unresolved, taint
@@ -145,8 +144,7 @@ class Session:
 
     def write_report(self, path: str, report: Report) -> None:
         report.complete(self.host.files)
-        write = self.state.write if is_replaceable(path) else write_through
-        write(path, report_pieces(report))
+        write_report_file(path, report_pieces(report))
 
     # ---- functions of expressions ----
     def _read_file(self, path: str) -> str:

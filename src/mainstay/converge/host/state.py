@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat as modes
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 DIRECTORY_MODE = 0o700
 TEMP_PREFIX = ".mainstay-"
+# Streams of this process, wherever they lead.
+OWN_STREAMS = ("/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/self/fd/")
 
 
 class Busy(Exception):
@@ -231,15 +234,36 @@ class AppendOnly:
             self._descriptor = None
 
 
-def is_replaceable(path: str) -> bool:
-    """Whether the path is free or a regular file, not a pipe, a device or a link."""
+def write_report_file(path: str, pieces: Iterable[bytes]) -> None:
+    """Replaces a file that the caller named, or writes to a pipe or device there; follows the parents rule."""
+    from mainstay.converge.host.parents import LinkRefused, Parents
+
+    path = os.path.abspath(path)
+    if path.startswith(OWN_STREAMS):
+        _write_through(path, pieces)
+        return
+    user = os.geteuid()
     try:
-        return modes.S_ISREG(os.lstat(path).st_mode)
+        place, name = Parents(user).find(path)
+    except LinkRefused as refusal:
+        raise OSError(errno.ELOOP, str(refusal), path) from None
+    if place.unsafe is None and _is_own_stream(path, user):
+        _write_through(path, pieces)
+    else:
+        # Also in place of the pipe of another user, who would receive the report or hold the run.
+        write_private_file(f"/proc/self/fd/{place.handle}/{name}", pieces)
+
+
+def _is_own_stream(path: str, user: int) -> bool:
+    """Whether the path is a pipe, a device or a link that belongs to root or the user."""
+    try:
+        found = os.lstat(path)
     except FileNotFoundError:
-        return True
+        return False
+    return found.st_uid in (0, user) and not modes.S_ISREG(found.st_mode)
 
 
-def write_through(path: str, pieces: Iterable[bytes]) -> None:
+def _write_through(path: str, pieces: Iterable[bytes]) -> None:
     """Writes to an existing path, such as /dev/stdout."""
     descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOCTTY | os.O_CLOEXEC)
     try:
