@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -315,3 +316,13 @@ def test_the_public_url_precedes_the_host(tmp_path: Path) -> None:
         path = f"/api/v1/agents/{agent_id}/install-command"
         command = scenario.provider.call("POST", path, headers={"Host": "evil;"}, expect=201).body
         assert command["url"].startswith("https://plane.example.org/x/api/v1/agents/install/")
+
+
+def test_of_many_requests_at_once_one_creates_the_command(scenario: Scenario) -> None:
+    agent_id = agent_of(scenario, kind(scenario))
+    path = f"/api/v1/agents/{agent_id}/install-command"
+    with ThreadPoolExecutor(6) as threads:
+        replies = list(threads.map(lambda _: scenario.provider.call("POST", path), range(6)))
+    assert sorted(reply.status for reply in replies) == [201, 409, 409, 409, 409, 409]
+    tokens = scenario.provider.get(f"/tokens?name=install&agentId={agent_id}")
+    assert tokens["totalItems"] == 1
