@@ -191,6 +191,9 @@ def test_values_without_a_schema_contain_no_number_that_clients_cannot_read(scen
     assert refused["errors"] == [{"path": "value", "message": "expected JSON, got a number that is too large"}]
     made = scenario.provider.post("/service-options", {**option, "value": 1})
     scenario.provider.patch(f"/service-options/{made['id']}", {"value": -(10**400)}, expect=400)
+    pool: dict[str, Any] = {"name": "c", "type": unique("c"), "propertyType": "string", "generatorType": "list"}
+    pool |= {"participantId": scenario.provider_id, "generatorConfig": {"a": 10**400}}
+    scenario.provider.post("/config-pools", pool, expect=400)
     job = scenario.next_job(scenario.order(scenario.service_type()))
     complete = f"/jobs/{job['id']}/complete"
     scenario.agent.post(complete, {"agentInstanceData": {"a": 10**400}}, expect=400)

@@ -7,7 +7,7 @@ import msgspec
 from mainstay.control.access import Role
 from mainstay.control.operations.machinery import pool_allocation
 from mainstay.control.operations.machinery.bodies import Body, Id, Name, Tag
-from mainstay.control.operations.machinery.bounds import MAX_VALUE_BYTES, refuse_large
+from mainstay.control.operations.machinery.bounds import MAX_VALUE_BYTES, refuse_unusable
 from mainstay.control.operations.machinery.refusals import BadInput, InUse, NotPermitted
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.store.config_pools import (
@@ -54,7 +54,7 @@ async def create_pool(work: UnitOfWork, wanted: NewConfigPool) -> ConfigPool:
         )
     if participant_id is not None and await PARTICIPANTS.find(work.tx, participant_id) is None:
         raise BadInput(f"there is no participant {participant_id}")
-    refuse_large("generatorConfig", wanted.generator_config, MAX_VALUE_BYTES)
+    refuse_unusable("generatorConfig", wanted.generator_config, MAX_VALUE_BYTES)
     await _refuse_other_scope(work, wanted.type, participant_id)
     pool = ConfigPool(
         id=new_id(),
@@ -81,7 +81,7 @@ async def _refuse_other_scope(work: UnitOfWork, pool_type: str, participant_id: 
 
 
 async def change_pool(work: UnitOfWork, before: ConfigPool, wanted: ConfigPoolChange) -> ConfigPool:
-    refuse_large("generatorConfig", wanted.generator_config, MAX_VALUE_BYTES)
+    refuse_unusable("generatorConfig", wanted.generator_config, MAX_VALUE_BYTES)
     config = before.generator_config if wanted.generator_config is None else wanted.generator_config
     after = msgspec.structs.replace(before, name=wanted.name or before.name, generator_config=config)
     return await work.update(CONFIG_POOLS, before, after)
