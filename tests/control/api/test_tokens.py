@@ -290,3 +290,16 @@ def test_the_last_admin_token_cannot_be_ended(lonely: tuple[Server, str | None],
     server.stop()
     with running(tmp_path / "data", database_url=url, environment={"VAULT_ENCRYPTION_KEY": "ab" * 32}) as again:
         assert again.admin.get("/tokens/me")["name"] == "first admin"
+
+
+def test_a_token_shows_when_it_was_last_used(scenario: Scenario) -> None:
+    made = scenario.admin.post("/tokens", {"name": "x", "role": "participant", "scopeId": scenario.consumer_id})
+    assert "lastUsedAt" not in scenario.admin.get(f"/tokens/{made['id']}")
+    events = scenario.admin.get("/events", query={"entityId": made["id"]})["totalItems"]
+    Client(scenario.admin.url, made["value"]).get("/services")
+    used = scenario.admin.get(f"/tokens/{made['id']}")
+    assert used["lastUsedAt"] >= made["createdAt"]
+    Client(scenario.admin.url, made["value"]).get("/services")
+    # Stored at intervals, and no event of its own.
+    assert scenario.admin.get(f"/tokens/{made['id']}") == used
+    assert scenario.admin.get("/events", query={"entityId": made["id"]})["totalItems"] == events

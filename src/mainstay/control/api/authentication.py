@@ -11,10 +11,11 @@ from mainstay.control.api.errors import HttpRefusal
 from mainstay.control.operations import agents
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store.engine.records import to_time
-from mainstay.control.store.tokens import find_caller
+from mainstay.control.store.tokens import find_caller, note_use
 
 MAX_TOKEN = 512
 HEARTBEAT_EVERY = timedelta(seconds=15)
+USE_EVERY = timedelta(minutes=10)
 
 
 def _bearer(header: str | None) -> str:
@@ -45,7 +46,15 @@ async def authenticate(dependencies: Dependencies, header: str | None) -> Caller
     )
     if caller.agent_id is not None:
         await _note_heartbeat(dependencies, caller, str(found["agent_status"]), found["last_status_update"], now)
+    await _note_use(dependencies, caller, found["last_used_at"], now)
     return caller
+
+
+async def _note_use(dependencies: Dependencies, caller: Caller, last: object, now: datetime) -> None:
+    if isinstance(last, int) and to_time(last) > now - USE_EVERY:
+        return
+    async with dependencies.store.transaction() as tx:
+        await note_use(tx, caller.token_id, now)
 
 
 async def _note_heartbeat(

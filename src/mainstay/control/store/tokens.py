@@ -25,6 +25,8 @@ class Token(Record, frozen=True, kw_only=True, omit_defaults=True):
     # For an agent's token: the provider of the agent.
     participant_id: str | None
     agent_id: str | None
+    # To within minutes. None: never used; then responses leave it out.
+    last_used_at: datetime | None = None
 
 
 class TokenWithValue(Token, frozen=True, kw_only=True):
@@ -43,7 +45,8 @@ def hash_token(value: str) -> str:
 _CALLERS = (
     "SELECT tokens.id AS token_id, tokens.hash, tokens.role, tokens.read_only, tokens.expire_at, tokens.agent_id,"
     " tokens.participant_id, participants.status AS participant_status, agents.status AS agent_status,"
-    " agents.last_status_update, coalesce(agents.name, participants.name, tokens.name) AS name"
+    " agents.last_status_update, coalesce(agents.name, participants.name, tokens.name) AS name,"
+    " tokens.last_used_at"
     " FROM tokens LEFT JOIN agents ON agents.id = tokens.agent_id"
     " LEFT JOIN participants ON participants.id = tokens.participant_id"
 )
@@ -77,3 +80,7 @@ async def has_other_admin(tx: Transaction, now: datetime, token_id: str = "") ->
 
 def with_value(token: Token, value: str) -> TokenWithValue:
     return TokenWithValue(**msgspec.structs.asdict(token), value=value)
+
+
+async def note_use(tx: Transaction, token_id: str, now: datetime) -> None:
+    await tx.execute("UPDATE tokens SET last_used_at = :now WHERE id = :id", now=to_microseconds(now), id=token_id)
