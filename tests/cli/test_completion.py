@@ -36,6 +36,7 @@ def candidates(shell: Shell, scenario: Scenario, *words: str) -> list[str]:
 def test_commands_options_and_choices_are_completed(shell: Shell, scenario: Scenario) -> None:
     assert candidates(shell, scenario, "wa") == ["watch"]
     assert candidates(shell, scenario, "order", "--d") == ["--dry-run"]
+    assert candidates(shell, scenario, "orphans", "--")[-3:] == ["--ca-file", "--insecure", "--json"]
     assert candidates(shell, scenario, "jobs", "") == ["show", "cancel"]
     assert candidates(shell, scenario, "jobs", "--status", "F") == ["Failed"]
     assert candidates(shell, scenario, "type", "ch") == ["check"]

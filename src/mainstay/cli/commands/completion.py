@@ -6,6 +6,8 @@ The script calls `mainstay completion --words …`, which prints nothing if the 
 
 from __future__ import annotations
 
+import sys
+
 from mainstay.cli.main import command_names, load_command, make_parser
 
 TYPE_CHECKING = False
@@ -73,8 +75,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.shell is not None:
         print(SCRIPTS[arguments.shell], end="")
         return 0
+    # argparse drops a final `--`, with which the completion of options begins.
+    words = [*arguments.words, "--"] if sys.argv[-1] == "--" else arguments.words
     try:
-        print("".join(f"{line}\n" for line in _candidates(arguments.words)), end="")
+        print("".join(f"{line}\n" for line in _candidates(words)), end="")
     except (Exception, SystemExit):  # noqa: BLE001 (an error message would appear in the command line being typed)
         return 1
     return 0
