@@ -205,17 +205,18 @@ def test_a_violated_deferred_foreign_key_fails_only_its_own_transaction(tmp_path
     asyncio.run(main())
 
 
-def test_only_one_foreign_key_is_deferred(tmp_path: Path) -> None:
-    """A second one would need the same check before the end of each transaction."""
+def test_every_deferred_foreign_key_is_checked_before_the_end_of_a_transaction(tmp_path: Path) -> None:
+    """Several transactions share a commit, where SQLite would check it. Another one needs triggers in DEFERRED_CHECKS."""
 
     async def main() -> None:
         store = await open_store(f"sqlite:///{tmp_path}/store.db")
         await store.migrate()
         async with store.reading() as tx:
             tables = await tx.fetch("SELECT name, sql FROM sqlite_master WHERE sql LIKE '% DEFERRED%'")
-        assert [(row["name"], str(row["sql"]).count("INITIALLY DEFERRED")) for row in tables] == [
-            ("service_pool_values", 1)
-        ]
+        assert {row["name"]: str(row["sql"]).count("INITIALLY DEFERRED") for row in tables} == {
+            "service_pool_values": 1,
+            "config_pool_values": 1,
+        }
         await store.close()
 
     asyncio.run(main())

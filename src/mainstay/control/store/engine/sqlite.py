@@ -33,21 +33,30 @@ STATEMENT_SECONDS = 60
 # Virtual machine instructions between two checks of the time; a few milliseconds.
 INSTRUCTIONS_BETWEEN_CHECKS = 1_000_000
 ROLLED_BACK = "the database rolled back uncommitted changes"
-# A pool value may be allocated before its service is inserted. SQLite checks such a deferred foreign key only at the
-# commit, which several transactions share. Triggers therefore note the affected services, and each transaction checks
+# A pool value may be allocated before its service or agent is inserted. SQLite checks such a deferred foreign key only at
+# the commit, which several transactions share. Triggers therefore note the affected owners, and each transaction checks
 # its own before it ends.
 DEFERRED_CHECKS = """
-CREATE TEMP TABLE IF NOT EXISTS unchecked_services (service_id TEXT PRIMARY KEY);
-CREATE TEMP TRIGGER IF NOT EXISTS check_after_insert AFTER INSERT ON main.service_pool_values
-WHEN new.service_id IS NOT NULL BEGIN INSERT OR IGNORE INTO unchecked_services VALUES (new.service_id); END;
-CREATE TEMP TRIGGER IF NOT EXISTS check_after_update AFTER UPDATE OF service_id ON main.service_pool_values
-WHEN new.service_id IS NOT NULL BEGIN INSERT OR IGNORE INTO unchecked_services VALUES (new.service_id); END;
-CREATE TEMP TRIGGER IF NOT EXISTS check_after_delete AFTER DELETE ON main.services
-BEGIN INSERT OR IGNORE INTO unchecked_services VALUES (old.id); END;
+CREATE TEMP TABLE IF NOT EXISTS unchecked_owners (id TEXT PRIMARY KEY);
+CREATE TEMP TRIGGER IF NOT EXISTS check_service_after_insert AFTER INSERT ON main.service_pool_values
+WHEN new.service_id IS NOT NULL BEGIN INSERT OR IGNORE INTO unchecked_owners VALUES (new.service_id); END;
+CREATE TEMP TRIGGER IF NOT EXISTS check_service_after_update AFTER UPDATE OF service_id ON main.service_pool_values
+WHEN new.service_id IS NOT NULL BEGIN INSERT OR IGNORE INTO unchecked_owners VALUES (new.service_id); END;
+CREATE TEMP TRIGGER IF NOT EXISTS check_service_after_delete AFTER DELETE ON main.services
+BEGIN INSERT OR IGNORE INTO unchecked_owners VALUES (old.id); END;
+CREATE TEMP TRIGGER IF NOT EXISTS check_agent_after_insert AFTER INSERT ON main.config_pool_values
+WHEN new.agent_id IS NOT NULL BEGIN INSERT OR IGNORE INTO unchecked_owners VALUES (new.agent_id); END;
+CREATE TEMP TRIGGER IF NOT EXISTS check_agent_after_update AFTER UPDATE OF agent_id ON main.config_pool_values
+WHEN new.agent_id IS NOT NULL BEGIN INSERT OR IGNORE INTO unchecked_owners VALUES (new.agent_id); END;
+CREATE TEMP TRIGGER IF NOT EXISTS check_agent_after_delete AFTER DELETE ON main.agents
+BEGIN INSERT OR IGNORE INTO unchecked_owners VALUES (old.id); END;
 """
-MISSING_SERVICE = """
-SELECT 1 FROM unchecked_services JOIN service_pool_values USING (service_id)
-WHERE NOT EXISTS (SELECT 1 FROM services WHERE services.id = unchecked_services.service_id) LIMIT 1
+MISSING_OWNER = """
+SELECT 1 FROM unchecked_owners AS owner
+WHERE (EXISTS (SELECT 1 FROM service_pool_values WHERE service_id = owner.id)
+  AND NOT EXISTS (SELECT 1 FROM services WHERE services.id = owner.id))
+OR (EXISTS (SELECT 1 FROM config_pool_values WHERE agent_id = owner.id)
+  AND NOT EXISTS (SELECT 1 FROM agents WHERE agents.id = owner.id)) LIMIT 1
 """
 T = TypeVar("T")
 
@@ -171,11 +180,11 @@ class SqliteStore:
         with _NamedErrors():
             if (
                 self._has_deferred_checks
-                and self._writer.execute("SELECT 1 FROM unchecked_services LIMIT 1").fetchone()
+                and self._writer.execute("SELECT 1 FROM unchecked_owners LIMIT 1").fetchone()
             ):
-                if self._writer.execute(MISSING_SERVICE).fetchone():
-                    raise StillReferenced("a pool value refers to a service that does not exist")
-                self._writer.execute("DELETE FROM unchecked_services")
+                if self._writer.execute(MISSING_OWNER).fetchone():
+                    raise StillReferenced("a pool value refers to a service or agent that does not exist")
+                self._writer.execute("DELETE FROM unchecked_owners")
             self._writer.execute("RELEASE own")
 
     def _undo(self, group: CommitGroup) -> None:
