@@ -138,6 +138,14 @@ class Server:
             connection.execute(statement, (name, fold(name), row_id))
 
 
+def wait_until_hashed(server: Server) -> None:
+    """Waits for the background task that chains events."""
+    until = time.monotonic() + 20
+    while server.admin.get("/events?sort=-sequenceNumber&pageSize=1")["items"][0]["hash"] is None:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
 @contextmanager
 def running(
     data_dir: Path,

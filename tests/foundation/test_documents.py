@@ -29,6 +29,7 @@ from mainstay.foundation.faults import DoesNotLoad
 
 # Writes a document with the given YAML value, reads it, and returns the value.
 Reader = Callable[[Path, str], Any]
+MANIFEST = "resources: [{file: [{/x: {ensure: absent}}]}]\n"
 BLUEPRINT = "name: demo\nversion: 1.0.0\nactions: {create: m.yaml, update: m.yaml, delete: m.yaml}\n"
 
 
@@ -103,7 +104,7 @@ def command(*words: str) -> str:
 def push(files: dict[str, str]) -> Any:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-        for name, text in {**files, "m.yaml": ""}.items():
+        for name, text in {**files, "m.yaml": MANIFEST}.items():
             entry = tarfile.TarInfo(name)
             entry.size = len(text.encode())
             archive.addfile(entry, io.BytesIO(text.encode()))

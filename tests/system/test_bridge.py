@@ -108,7 +108,7 @@ def install_agent(host: ManagedHost, server: Server, scenario: Scenario) -> str:
     """Enrolls the host and installs the agent as a unit, so that it also starts after a reboot."""
     agent_id: str = scenario.new_agent()["id"]
     code = server.admin.post(f"/agents/{agent_id}/enrolment-codes")["code"]
-    host.machine.run(str(PROGRAM), "agent", "enroll", server.url, code, check=True)
+    host.machine.run(str(PROGRAM), "agent", "enroll", server.url, code, "--insecure", check=True)
     host.machine.run(str(PROGRAM), "agent", "install", "--lease", "10s", "--drift-interval", "1s", check=True)
     return agent_id
 

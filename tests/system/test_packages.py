@@ -238,12 +238,17 @@ def test_an_unreadable_package_database_is_a_failure(clean: ManagedHost) -> None
 
 
 def test_a_name_is_never_a_pattern_or_an_option(clean: ManagedHost) -> None:
-    for name in ("tin.", "ti.y", "tiny+"):
+    for name in ("tin.", "ti.y"):
         foreseen = clean.apply(packages(**{name: "present"}), "--noop")
         assert messages(foreseen) == [f"Unknown until applied: apt has no package {name}"]
         done = clean.apply(packages(**{name: "latest"}))
         assert done.events[f"package#{name}"]["errors"] == [f"apt has no package {name}"]
         assert done.commands == [UPDATE]
+    for suffix in ("+", "-"):
+        # apt would install or remove `tiny`.
+        refused = clean.apply(packages(**{f"tiny{suffix}": "present"}))
+        assert refused.exit_code == 2
+        assert "as an instruction" in refused.document["faults"][0]["message"]
     assert installed(clean) == {}
 
 

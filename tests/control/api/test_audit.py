@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from control_plane import PROGRAM, Client, Server, running
+from control_plane import PROGRAM, Client, Server, running, wait_until_hashed
 from scenario import Scenario, unique
 
 
@@ -114,13 +114,6 @@ def verify(server: Server, tmp_path: Path, code: int) -> str:
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout
-
-
-def wait_until_hashed(server: Server) -> None:
-    until = time.monotonic() + 20
-    while server.admin.get("/events?sort=-sequenceNumber&pageSize=1")["items"][0]["hash"] is None:
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from uuid import uuid4
 import pytest
 
 import seed_text
-from control_plane import Client, Cluster, Reply, Server, running
+from control_plane import Client, Cluster, Reply, Server, running, wait_until_hashed
 from planning_agent import ANSWER, DIGEST, all_rows, with_agent
 from scenario import Scenario, unique
 
@@ -95,6 +95,7 @@ def test_a_plan_changes_nothing_in_the_database(separate_server: tuple[Server, s
     planner = Planner(Scenario(server.admin))
     service = planner.scenario.order(planner.kind, {"key": "first-Zq1-key"})
     planner.scenario.complete(service)
+    wait_until_hashed(server)
     *before, _ = all_rows(server.data_dir, url, tmp_path / "before")
     assert CANARY not in str(before)
     plan = planner.plan()

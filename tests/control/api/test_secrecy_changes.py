@@ -21,7 +21,7 @@ SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
 TEXT = {"type": "string"}
 SECRET = {"type": "string", "secret": {"type": "persistent"}}
 ONCE = {"type": "string", "secret": {"type": "ephemeral"}}
-PLAIN = "canary-Xw41"
+PLAIN = "plain-Xw41"
 
 
 def users(password: dict[str, Any]) -> dict[str, Any]:

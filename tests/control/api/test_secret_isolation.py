@@ -118,13 +118,13 @@ def test_plain_values_that_an_earlier_release_left_in_secret_properties_are_seal
     kind = scenario.service_type(schema, SIMPLE)
     service = scenario.order(kind, {})
     scenario.complete(service)
-    implant(place, service, f'{{"a": "canary-left", "b": "{copied}"}}')
+    implant(place, service, f'{{"a": "plain-left", "b": "{copied}"}}')
     path = f"/service-types/{kind['id']}"
     scenario.admin.patch(path, {"propertySchema": schema}, expect=409)
     assert scenario.admin.patch(f"{path}?force=true", {"propertySchema": schema})["sealedSecrets"] == 2
     after = scenario.service(service["id"])["properties"]
     # The copied reference is only a text.
-    assert [read(scenario.agent, after[name])["value"] for name in ("a", "b")] == ["canary-left", copied]
+    assert [read(scenario.agent, after[name])["value"] for name in ("a", "b")] == ["plain-left", copied]
     assert read(victim.agent, copied)["value"] == VICTIM
 
 

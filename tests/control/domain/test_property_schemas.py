@@ -143,14 +143,15 @@ def test_a_uuid_becomes_a_reference_by_a_validator() -> None:
 def test_the_configuration_of_an_agent_may_have_secrets_but_no_references() -> None:
     secret = {"token": {**STRING, "secret": {"type": "persistent"}}}
     assert schema_faults(secret, purpose=Purpose.AGENT_CONFIGURATION) == {}
+    pool = {"ip": {**STRING, "generator": rule("pool", poolType="ip")}}
+    assert schema_faults(pool, purpose=Purpose.AGENT_CONFIGURATION) == {}
     refused = {
         "a": {"type": "reference"},
         "b": {**STRING, "authorizers": [rule("state", allowedStates=["A"])]},
-        "c": {**STRING, "generator": rule("pool", poolType="ip")},
-        "d": {"type": "uuid", "validators": [rule("serviceReference")]},
+        "c": {"type": "uuid", "validators": [rule("serviceReference")]},
     }
     found = schema_faults(refused, purpose=Purpose.AGENT_CONFIGURATION)
-    assert list(found) == ["a.type", "b.authorizers[0].type", "c.generator", "d.validators[0].type"]
+    assert list(found) == ["a.type", "b.authorizers[0].type", "c.validators[0].type"]
     assert all(message.endswith("cannot be used in an agent configuration") for message in found.values())
 
 

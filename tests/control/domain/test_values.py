@@ -63,15 +63,21 @@ def test_enum_and_unique_items_compare_as_json() -> None:
     assert faults(one("array", {"type": "uniqueItems", "value": False}), {"p": [1, 1]}) == {}
 
 
-@pytest.mark.parametrize("value", [10**400, -(10**5000), 1e308, 2**53 + 1, -0.0, 5e-324], ids="abcdef")
+@pytest.mark.parametrize("value", [1e308, 2**53 + 1, -0.0, 5e-324], ids="abcd")
 def test_huge_and_tiny_numbers_are_stored_unchanged(value: float) -> None:
     assert create(one("number"), {"p": value}) == {"p": value}
     assert equal(create(one("json"), {"p": value})["p"], value)
 
 
-def test_a_message_shortens_a_huge_number() -> None:
-    found = faults(one("integer", {"type": "max", "value": 10}), {"p": 10**6000})
-    assert found == {"p": "value about 10^6000 exceeds maximum 10"}
+@pytest.mark.parametrize("value", [10**400, -(10**5000), 10**6000], ids="abc")
+def test_a_number_beyond_a_double_is_refused_without_quoting_it(value: int) -> None:
+    for kind in ("integer", "number"):
+        assert faults(one(kind), {"p": value}) == {"p": f"expected {kind}, got a number that is too large"}
+
+
+def test_a_message_shortens_a_large_number() -> None:
+    found = faults(one("number", {"type": "max", "value": 10}), {"p": 10**300})
+    assert found == {"p": "value about 10^300 exceeds maximum 10"}
     assert faults(one("integer", {"type": "max", "value": 2**53}), {"p": 2**53 + 1}) != {}
 
 
