@@ -29,7 +29,7 @@ from mainstay.control.store.events import (
 )
 
 # Events may be large: a transaction blocks other writers, and hashing blocks the process.
-HASHED_AT_ONCE = 25
+HASHED_AT_ONCE = 500
 HASHING_SECONDS = 0.05
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
+
 from mainstay.control.store.engine.contract import Transaction, Value
 from mainstay.control.store.engine.paging import SqlCondition
 from mainstay.control.store.engine.records import Record, Table
@@ -40,6 +42,7 @@ class EventParties:
     agent: str | None
 
 
+HASH_LENGTH = 64
 EVENTS = Table("events", "event", EventRow)
 NUMBERED = SqlCondition("sequence_number IS NOT NULL")
 
@@ -61,11 +64,14 @@ async def has_unnumbered(tx: Transaction) -> bool:
     return bool(await tx.fetch("SELECT 1 AS found FROM events WHERE sequence_number IS NULL LIMIT 1"))
 
 
-async def read_unhashed(tx: Transaction, limit: int) -> list[EventRow]:
-    """The first numbered events without a hash, in order."""
+async def read_unhashed(tx: Transaction, limit: int, limit_characters: int = 1_000_000) -> list[EventRow]:
+    """The first numbered events without a hash, in order; no more than the one with which they exceed the size."""
+    columns = EVENTS.select()
     rows = await tx.fetch(
-        f"SELECT {EVENTS.select()} FROM events WHERE hash IS NULL AND sequence_number IS NOT NULL"
-        f" ORDER BY sequence_number LIMIT {int(limit)}"
+        f"SELECT {columns} FROM (SELECT {columns}, sum(length(properties)) OVER (ORDER BY sequence_number)"
+        f" - length(properties) AS before FROM (SELECT {columns} FROM events WHERE hash IS NULL"
+        f" AND sequence_number IS NOT NULL ORDER BY sequence_number LIMIT {int(limit)}) AS waiting) AS sized"
+        f" WHERE before < {int(limit_characters)} ORDER BY sequence_number"
     )
     return [EVENTS.decode(row) for row in rows]
 
@@ -76,8 +82,13 @@ async def hash_of(tx: Transaction, number: int) -> str | None:
 
 
 async def set_hashes(tx: Transaction, hashes: Mapping[str, str]) -> None:
-    for event_id, value in hashes.items():
-        await tx.defer("UPDATE events SET hash = :hash WHERE id = :id", hash=value, id=event_id)
+    """In one statement: a statement for each event costs more than the hash."""
+    await tx.execute(
+        f"UPDATE events SET hash = substr(hashed.value, 1, {HASH_LENGTH}) FROM"
+        f" (SELECT value FROM {tx.json_items}(:hashes)) AS hashed"
+        f" WHERE events.id = substr(hashed.value, {HASH_LENGTH + 1})",
+        hashes=msgspec.json.encode([value + event_id for event_id, value in hashes.items()]).decode(),
+    )
 
 
 async def read_parties(tx: Transaction, ids: Sequence[str]) -> dict[str, EventParties]:
