@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from certificates import make_certificate
 from control_plane import running
 from mainstay.agent.client import is_unencrypted
 from mainstay.cli.main import command_names, load_command, make_parser
 
 Program = Callable[..., subprocess.CompletedProcess[str]]
 REMOTE = "http://plane.invalid:8420"
-OPENSSL = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=plane"
 # A complete command line for each command that sends a token or code.
 CALLS = {
     "agent": ["enroll", REMOTE, "code"],
@@ -124,11 +124,8 @@ def test_an_agent_enrolled_over_plain_http_refuses_to_run(mainstay: Program, tmp
 
 
 def test_a_private_certificate_authority_is_saved_with_the_login(mainstay: Program, tmp_path: Path) -> None:
-    address = ["-addext", "subjectAltName=IP:127.0.0.1"]
+    make_certificate(tmp_path)
     certificate, key = tmp_path / "tls.pem", tmp_path / "tls.key"
-    subprocess.run(
-        ["openssl", *OPENSSL.split(), *address, "-keyout", key, "-out", certificate], check=True, capture_output=True
-    )
     settings = {"MAINSTAY_TLS_CERTIFICATE": str(certificate), "MAINSTAY_TLS_KEY": str(key)}
     with running(tmp_path / "data", environment=settings, ca_file=certificate) as server:
         data = ["--data-dir", server.data_dir]

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from certificates import make_certificate
 from command_line import on_terminal
 from control_plane import PROGRAM, Cluster, running
 from scenario import Scenario
 
 KEY = "5a" * 32
-OPENSSL = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
 
 
 def start_refused(tmp_path: Path, *arguments: object, **environment: str) -> str:
@@ -129,26 +129,6 @@ def test_a_password_in_an_argument_is_warned_about(tmp_path: Path, command: str)
         )
         assert ("can read the password of --database-url" in done.stderr) == warned
         assert "canary" not in done.stdout + done.stderr
-
-
-def make_certificate(folder: Path, name: str) -> None:
-    """A self-signed certificate `tls.pem` with its key `tls.key`, replaced by rename as certbot does."""
-    subprocess.run(
-        [
-            "openssl",
-            *OPENSSL.split(),
-            "-subj",
-            f"/CN={name}",
-            "-keyout",
-            folder / "new.key",
-            "-out",
-            folder / "new.pem",
-        ],
-        check=True,
-        capture_output=True,
-    )
-    (folder / "new.key").rename(folder / "tls.key")
-    (folder / "new.pem").rename(folder / "tls.pem")
 
 
 def served_certificate(url: str) -> str:

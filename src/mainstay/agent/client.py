@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import json
 from urllib.parse import urlencode, urlsplit
 
 import urllib3
 
 from mainstay.agent.connections import plain_pools, timed_pools
+from mainstay.foundation.addresses import is_loopback_host
 from mainstay.foundation.numbers import parse_count
 
 TYPE_CHECKING = False
@@ -189,11 +189,7 @@ class Client:
 
 
 def is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return is_loopback_host(urlsplit(url).hostname or "")
 
 
 def is_unencrypted(url: str) -> bool:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import fcntl
 import gc
-import ipaddress
 import logging
 import os
 import signal
@@ -40,6 +39,7 @@ from mainstay.control.settings import BadSettings, ServerSettings
 from mainstay.control.store.engine.contract import Store
 from mainstay.control.store.engine.open import open_store
 from mainstay.control.vault.keys import find_vault, load_vault
+from mainstay.foundation.addresses import is_loopback_host
 from mainstay.foundation.private_files import write_private_file
 
 # Longer than the longest long poll of an agent, which is a minute.
@@ -289,14 +289,8 @@ def _print_address(settings: ServerSettings, server: Server, token: str | None) 
             lines.append(f"Admin token, shown only once: {token}")
         lines.append(f"The admin token is in {settings.data_path / 'admin.token'}.")
     print("\n".join(lines), flush=True)
-    if not _is_loopback(settings.host) and not settings.tls_certificate:
+    if not is_loopback_host(settings.host) and not settings.tls_certificate:
         log.warning("tokens are sent unencrypted: the address is not loopback and TLS is off")
-
-
-def _is_loopback(host: str) -> bool:
-    with contextlib.suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return host == "localhost"
 
 
 def run_server(settings: ServerSettings, environment: Mapping[str, str]) -> None:

@@ -90,7 +90,7 @@ class RunRequest:
         self.lock_wait_seconds = lock_wait_seconds
         # Whether the report is kept for `mainstay history`.
         self.keep_history = keep_history
-        # Whether the host remembers the files that runs of this identity write, so that reports can tell them apart.
+        # Whether the host remembers the files that runs of this identity write, so that reports distinguish them from files of others.
         self.remember_files = remember_files
 
 

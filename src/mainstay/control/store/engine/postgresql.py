@@ -178,7 +178,7 @@ class PostgresqlStore:
 
     async def _begin(self, connection: PoolConnectionProxy[Any]) -> bool:
         """Begins a transaction; returns whether this process has adopted the last step of the clock. One round trip for
-        both: the status of the last command tells how many rows it found."""
+        both: the status of the last command contains how many rows it found."""
         if self.clock_watch.follow is None:
             await connection.execute("BEGIN")
             return True
