@@ -34,6 +34,7 @@ os.environ.pop("PYTHONUNBUFFERED", None)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files anew instead of failing")
+    parser.addoption("--update-screenshots", action="store_true", help="write the pictures of pages in docs/pictures")
 
 
 @pytest.fixture

@@ -25,3 +25,8 @@ def need_program(name: str) -> str:
     path = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     need(present=path is not None, what=f"the program {name}")
     return path or name
+
+
+def need_part(*, present: bool, what: str) -> None:
+    """Like `need`, for a part that a script installs."""
+    need(present=present, what=f"{what}; scripts/install-test-parts installs it")
