@@ -25,7 +25,7 @@ from mainstay.control.api.application import make_application
 from mainstay.control.api.certificates import ReloadingCertificate, load_certificate
 from mainstay.control.api.connections import bounded_protocol
 from mainstay.control.api.contract import Dependencies, Readiness
-from mainstay.control.api.limits import FailedAttempts
+from mainstay.control.api.limits import FailedAttempts, RequestLimits
 from mainstay.control.api.open_connections import watch
 from mainstay.control.api.prometheus import ServerMetrics
 from mainstay.control.background import all_tasks, run_task
@@ -39,6 +39,7 @@ from mainstay.control.settings import BadSettings, ServerSettings
 from mainstay.control.store.engine.contract import Store
 from mainstay.control.store.engine.open import open_store
 from mainstay.control.vault.keys import find_vault, load_vault
+from mainstay.control.web.pipeline import WebPipeline
 from mainstay.foundation.addresses import is_loopback_host
 from mainstay.foundation.private_files import write_private_file
 
@@ -184,10 +185,13 @@ async def _run_servers(
             tools,
             clock,
             ServerMetrics(),
-            FailedAttempts(),
+            RequestLimits(settings.rate_limit),
+            FailedAttempts("codes"),
+            FailedAttempts("tokens"),
             Readiness(),
         )
-        applications = [make_application(dependencies)]
+        web = WebPipeline(dependencies)
+        applications = [make_application(dependencies, pages=web.handlers(), error_page=web.error_page)]
         if settings.health_port:
             applications.append(make_application(dependencies, health_only=True))
         servers = [
@@ -283,7 +287,7 @@ class Server(uvicorn.Server):
 
 def _print_address(settings: ServerSettings, server: Server, token: str | None) -> None:
     """The only output on stdout. The admin token is printed only on a terminal: a journal keeps what it receives."""
-    lines = [f"Mainstay listens on {server.address} (documentation: {server.address}/docs)"]
+    lines = [f"Mainstay listens on {server.address} (open it in a browser; API documentation: {server.address}/docs)"]
     if token is not None:
         if sys.stdout.isatty():
             lines.append(f"Admin token, shown only once: {token}")

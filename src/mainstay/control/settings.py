@@ -93,6 +93,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     ] = ""
     tls_key: Annotated[str, Meta(description="private key file; default: the key is in the certificate file")] = ""
 
+    insecure: Annotated[
+        Literal["on", "off"], Meta(description="on: browsers may sign in over HTTP without TLS from other hosts")
+    ] = "off"
+
     @property
     def data_path(self) -> Path:
         return Path(self.data_dir)

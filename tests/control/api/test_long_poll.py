@@ -11,7 +11,7 @@ from pathlib import Path
 from mainstay.control.access import Caller, Role
 from mainstay.control.api.contract import Call, Dependencies, Readiness
 from mainstay.control.api.endpoints.jobs import list_pending
-from mainstay.control.api.limits import FailedAttempts
+from mainstay.control.api.limits import FailedAttempts, RequestLimits
 from mainstay.control.api.prometheus import ServerMetrics
 from mainstay.control.operations.machinery.definitions import Definitions
 from mainstay.control.operations.machinery.runs import agent_topic
@@ -44,7 +44,15 @@ def test_a_long_poll_queries_once_and_again_only_when_notified(tmp_path: Path) -
         readiness = Readiness()
         tools = OperationTools(Definitions(installed_rulebook()))
         dependencies = Dependencies(
-            store, ServerSettings(), tools, lambda: datetime.now(UTC), ServerMetrics(), FailedAttempts(), readiness
+            store,
+            ServerSettings(),
+            tools,
+            lambda: datetime.now(UTC),
+            ServerMetrics(),
+            RequestLimits(0),
+            FailedAttempts("codes"),
+            FailedAttempts("tokens"),
+            readiness,
         )
         caller = Caller(Role.AGENT, "token", "provider", "agent")
         poll = asyncio.create_task(list_pending(Call(dependencies, {}, [("wait", "60")], {}, b"", caller, "")))

@@ -10,6 +10,7 @@ from mainstay.control.api.contract import Dependencies
 from mainstay.control.api.errors import HttpRefusal
 from mainstay.control.operations import agents
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
+from mainstay.control.store.engine.contract import Row
 from mainstay.control.store.engine.records import to_time
 from mainstay.control.store.tokens import find_caller, note_use
 
@@ -33,8 +34,16 @@ async def authenticate(dependencies: Dependencies, header: str | None) -> Caller
     refusal = refusal_of(found, now)
     if found is None or refusal is not None:
         raise refusal or HttpRefusal(401, "unauthorized", "unknown token")
+    caller = caller_of(found)
+    if caller.agent_id is not None:
+        await _note_heartbeat(dependencies, caller, str(found["agent_status"]), found["last_status_update"], now)
+    await note_token_use(dependencies, caller, found["last_used_at"], now)
+    return caller
+
+
+def caller_of(found: Row) -> Caller:
     expire_at = found["expire_at"]
-    caller = Caller(
+    return Caller(
         Role(str(found["role"])),
         str(found["token_id"]),
         None if found["participant_id"] is None else str(found["participant_id"]),
@@ -44,13 +53,9 @@ async def authenticate(dependencies: Dependencies, header: str | None) -> Caller
         token_hash=str(found["hash"]),
         name=str(found["name"]),
     )
-    if caller.agent_id is not None:
-        await _note_heartbeat(dependencies, caller, str(found["agent_status"]), found["last_status_update"], now)
-    await _note_use(dependencies, caller, found["last_used_at"], now)
-    return caller
 
 
-async def _note_use(dependencies: Dependencies, caller: Caller, last: object, now: datetime) -> None:
+async def note_token_use(dependencies: Dependencies, caller: Caller, last: object, now: datetime) -> None:
     if isinstance(last, int) and to_time(last) > now - USE_EVERY:
         return
     async with dependencies.store.transaction() as tx:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mainstay.control.access import Caller
 from mainstay.control.api.bodies import parse_body, parse_change
-from mainstay.control.api.limits import FailedAttempts
+from mainstay.control.api.limits import FailedAttempts, RequestLimits
 from mainstay.control.api.long_poll import LongPollSlots, wait_until_found
 from mainstay.control.api.open_connections import OpenConnections
 from mainstay.control.api.prometheus import ServerMetrics
@@ -47,8 +47,11 @@ class Dependencies:
     tools: OperationTools
     clock: Callable[[], datetime]
     measures: ServerMetrics
-    # Limits wrong enrolment codes by address.
+    # Limits requests by caller.
+    limits: RequestLimits
+    # Limits wrong enrolment codes and wrong tokens at the sign-in, by address.
     enrolments: FailedAttempts
+    sign_ins: FailedAttempts
     # Reported by /ready.
     readiness: Readiness
     long_poll_slots: LongPollSlots = field(default_factory=LongPollSlots)

@@ -48,16 +48,17 @@ class RequestLimits:
 
 
 class FailedAttempts:
-    """Limits the wrong codes of an address. A right code is never refused, whatever else comes from its address."""
+    """Limits the wrong codes or tokens of an address. A right one is never refused, whatever else comes from there."""
 
-    def __init__(self) -> None:
+    def __init__(self, what: str) -> None:
+        self._what = what
         self._buckets = TokenBuckets(FAILURES_PER_MINUTE / 60, FAILURES_PER_MINUTE)
 
     def count(self, address: str) -> None:
         """Counts a failure; raises if there were too many."""
         wait = self._buckets.take(address)
         if wait:
-            raise _too_many("too_many_failures", "too many wrong codes from your address", wait)
+            raise _too_many("too_many_failures", f"too many wrong {self._what} from your address", wait)
 
 
 def _too_many(code: str, message: str, wait_seconds: float) -> HttpRefusal:

@@ -1,4 +1,4 @@
-"""Long polls and streams end when their token does. One query per pass checks the tokens of all open connections."""
+"""Long polls and streams end with their token or browser session. One query per pass checks all open connections."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import structlog
 from mainstay.control.access import Caller
 from mainstay.control.api.admission import refusal_of
 from mainstay.control.api.errors import HttpRefusal
+from mainstay.control.operations import browser_sessions
 from mainstay.control.store.engine.contract import Store, Unavailable
 from mainstay.control.store.tokens import find_callers
 
@@ -22,8 +23,10 @@ log = structlog.get_logger("mainstay.api")
 
 
 class OpenConnection:
-    def __init__(self, token_hash: str) -> None:
+    def __init__(self, token_hash: str, session_id: str | None) -> None:
         self.token_hash = token_hash
+        # None: not of a browser.
+        self.session_id = session_id
         # Set once the token no longer admits the caller.
         self.ended = asyncio.Event()
         self._refusal: HttpRefusal | None = None
@@ -44,8 +47,8 @@ class OpenConnections:
         self._open: set[OpenConnection] = set()
 
     @contextlib.contextmanager
-    def opened(self, caller: Caller) -> Iterator[OpenConnection]:
-        connection = OpenConnection(caller.token_hash)
+    def opened(self, caller: Caller, session_id: str | None = None) -> Iterator[OpenConnection]:
+        connection = OpenConnection(caller.token_hash, session_id)
         self._open.add(connection)
         try:
             yield connection
@@ -57,11 +60,15 @@ class OpenConnections:
         hashes = sorted({each.token_hash for each in checked})
         if not hashes:
             return
+        session_ids = sorted({each.session_id for each in checked if each.session_id is not None})
         async with store.autocommit() as tx:
             found = await find_callers(tx, hashes)
+            living = await browser_sessions.living(tx, session_ids, now) if session_ids else frozenset()
         refusals = {each: refusal_of(found.get(each), now) for each in hashes}
         for connection in checked:
             refusal = refusals[connection.token_hash]
+            if refusal is None and connection.session_id not in (None, *living):
+                refusal = HttpRefusal(401, "session_ended", "this session has ended; sign in again")
             if refusal is not None:
                 connection.end(refusal)
 

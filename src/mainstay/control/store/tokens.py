@@ -42,14 +42,18 @@ def hash_token(value: str) -> str:
     return hashlib.sha256(value.encode(errors="surrogatepass")).hexdigest()
 
 
-_CALLERS = (
-    "SELECT tokens.id AS token_id, tokens.hash, tokens.role, tokens.read_only, tokens.expire_at, tokens.agent_id,"
+# Tokens with everything that decides whether a request is admitted.
+CALLER_COLUMNS = (
+    "tokens.id AS token_id, tokens.hash, tokens.role, tokens.read_only, tokens.expire_at, tokens.agent_id,"
     " tokens.participant_id, participants.status AS participant_status, agents.status AS agent_status,"
     " agents.last_status_update, coalesce(agents.name, participants.name, tokens.name) AS name,"
     " tokens.last_used_at"
-    " FROM tokens LEFT JOIN agents ON agents.id = tokens.agent_id"
+)
+CALLER_TABLES = (
+    "tokens LEFT JOIN agents ON agents.id = tokens.agent_id"
     " LEFT JOIN participants ON participants.id = tokens.participant_id"
 )
+_CALLERS = f"SELECT {CALLER_COLUMNS} FROM {CALLER_TABLES}"
 
 
 async def find_caller(tx: Transaction, value: str) -> Row | None:

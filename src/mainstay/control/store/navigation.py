@@ -1,0 +1,23 @@
+"""The counts in the side bar of the pages, in one query."""
+
+from __future__ import annotations
+
+from mainstay.control.store.engine.contract import Row, Transaction
+
+_OFFLINE = "SELECT count(*) FROM agents WHERE status IN ('Disconnected', 'Error')"
+_ACTIVE = "SELECT count(*) FROM jobs WHERE status IN ('Pending', 'Processing')"
+
+
+async def count_for_admin(tx: Transaction) -> Row:
+    return (await tx.fetch(f"SELECT 1 AS provides, ({_OFFLINE}) AS offline, ({_ACTIVE}) AS active"))[0]
+
+
+async def count_for_participant(tx: Transaction, participant_id: str) -> Row:
+    """`provides`: whether the participant has an agent."""
+    rows = await tx.fetch(
+        "SELECT EXISTS (SELECT 1 FROM agents WHERE provider_id = :id) AS provides,"
+        f" ({_OFFLINE} AND provider_id = :id) AS offline,"
+        f" ({_ACTIVE} AND (provider_id = :id OR consumer_id = :id)) AS active",
+        id=participant_id,
+    )
+    return rows[0]

@@ -1,0 +1,233 @@
+"""The way of a browser's request: session, rights, form, page, template. Errors become pages, too."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from urllib.parse import parse_qsl, quote
+
+import msgspec
+from litestar import Response
+from litestar.datastructures import Cookie
+from litestar.handlers import HTTPRouteHandler
+from litestar.response import Stream
+
+from mainstay.control.api.admission import refuse_role
+from mainstay.control.api.application import (
+    SAFE_HEADERS,
+    HttpRequest,
+    read_call,
+    record_request,
+    refusal_or_bug,
+    request_id_of,
+    route_handler,
+)
+from mainstay.control.api.contract import Call, Dependencies
+from mainstay.control.api.errors import HttpRefusal
+from mainstay.control.web import sessions
+from mainstay.control.web.contract import ApiRefusal, BrowserSession, PageAnswer, PageCall, WebPage
+from mainstay.control.web.navigation import read_navigation
+from mainstay.control.web.pages import all_pages
+from mainstay.control.web.rendering import render, render_block
+from mainstay.control.web.sessions import Cookies
+from mainstay.control.web.static_files import files_by_served_name
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
+    " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+PAGE_HEADERS = {
+    **SAFE_HEADERS,
+    "Content-Security-Policy": POLICY,
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+HTML = "text/html"
+FORM = "application/x-www-form-urlencoded"
+MAX_FIELDS = 5000
+FOR_EVER = "public, max-age=31536000, immutable"
+# Sent by script with requests that no person made.
+AUTOMATIC = "x-mainstay-live"
+ERROR_TITLES = {
+    403: "You may not do this",
+    404: "There is no such page",
+    409: "This cannot be done now",
+    429: "Too many requests",
+    500: "The server has a defect",
+    503: "The database is not available",
+    504: "The agent does not answer",
+}
+
+
+class WebPipeline:
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
+
+    def handlers(self) -> Sequence[HTTPRouteHandler]:
+        return [*(self._handler(page) for page in all_pages()), route_handler("GET", "/static/{name}", _serve_static)]
+
+    def _handler(self, page: WebPage) -> HTTPRouteHandler:
+        async def serve(request: HttpRequest) -> Response[Any]:
+            return await self._serve(page, request)
+
+        return route_handler(page.method, page.path, serve)
+
+    async def _serve(self, page: WebPage, request: HttpRequest) -> Response[Any]:
+        started = time.perf_counter()
+        request_id = request_id_of(request)
+        cookies = Cookies(request.headers, request.scope["scheme"])
+        try:
+            response = await self._act(page, request, cookies)
+        except Exception as error:  # noqa: BLE001 - a bug is logged with an id and answered with 500
+            response = await self._refuse(request, error, request_id, cookies)
+        response.headers.update(PAGE_HEADERS, **{"X-Request-Id": request_id})
+        record_request(self._dependencies, request_id, page.method, page.path, response.status_code or 200, started)
+        return response
+
+    async def _act(self, page: WebPage, request: HttpRequest, cookies: Cookies) -> Response[Any]:
+        if page.as_json is not None and _prefers_json(request):
+            open_call = PageCall(await read_call(self._dependencies, request, None), None, page.path)
+            return await self._respond(open_call, await page.as_json(open_call), cookies)
+        caller, session = None, None
+        cookie = cookies.get(sessions.SESSION)
+        if page.access is not None:
+            in_use = AUTOMATIC not in request.headers
+            caller, session = await sessions.find_session(self._dependencies, cookie, in_use=in_use)
+            self._dependencies.limits.admit(caller)
+            refuse_role(caller, page)
+        call = await read_call(self._dependencies, request, caller)
+        page_call = PageCall(call, session, _url_of(request), _read_form(page, call))
+        if page.method == "POST":
+            purpose = sessions.SIGN_IN if session is None else sessions.SESSION
+            sessions.refuse_foreign_form(call.headers, call.scheme, cookies.get(purpose), page_call.posted("csrf"))
+        answer = await page.act(page_call)
+        return await self._respond(page_call, answer, cookies)
+
+    async def _respond(self, call: PageCall, answer: PageAnswer, cookies: Cookies) -> Response[Any]:
+        set_cookies = list(answer.cookies)
+        if answer.stream is not None:
+            return Stream(answer.stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        if answer.redirect is not None:
+            if answer.notice:
+                set_cookies.append(cookies.set(sessions.NOTICE, answer.notice[: sessions.MAX_NOTICE]))
+            return _with_cookies(Response(b"", status_code=303, headers={"Location": answer.redirect}), set_cookies)
+        if not answer.template:
+            body = msgspec.json.encode(answer.document)
+            return _with_cookies(
+                Response(body, status_code=answer.status, media_type="application/json"), set_cookies
+            )
+        if call.fragment is not None:
+            text = render_block(answer.template, call.fragment, await self._frame_values(call) | dict(answer.values))
+            if text is None:
+                raise HttpRefusal(404, "not_found", f"this page has no region {call.fragment[:100]!r}")
+            return Response(text.encode(), status_code=answer.status, media_type=HTML)
+        notice = cookies.get(sessions.NOTICE)
+        if notice:
+            set_cookies.append(cookies.set(sessions.NOTICE, ""))
+        values = await self._frame_values(call) | {"notice": notice} | dict(answer.values)
+        text = render(answer.template, values)
+        return _with_cookies(Response(text.encode(), status_code=answer.status, media_type=HTML), set_cookies)
+
+    async def _frame_values(self, call: PageCall) -> dict[str, Any]:
+        """What `frame.html` shows on every page."""
+        caller = call.call.caller
+        navigation = None
+        if caller is not None and call.fragment is None:
+            navigation = await read_navigation(self._dependencies.store, caller)
+        return {
+            "viewer": caller,
+            "navigation": navigation,
+            "csrf": "" if call.session is None else call.session.csrf_token,
+            "url": call.url,
+            "page_path": call.url.partition("?")[0],
+            "notice": "",
+            "host": call.call.headers.get("host", ""),
+        }
+
+    async def _refuse(
+        self, request: HttpRequest, error: Exception, request_id: str, cookies: Cookies
+    ) -> Response[Any]:
+        if isinstance(error, ApiRefusal):
+            status, document, headers = error.status, error.document, dict[str, str]()
+        else:
+            status, document, headers = refusal_or_bug(error, request_id)
+        if status == 401 and request.method == "GET" and AUTOMATIC not in request.headers:
+            where = _url_of(request)
+            target = "/signin" if where == "/" else f"/signin?next={quote(where, safe='')}"
+            return Response(b"", status_code=303, headers={"Location": target})
+        session: BrowserSession | None = None
+        caller = None
+        try:
+            cookie = cookies.get(sessions.SESSION)
+            caller, session = await sessions.find_session(self._dependencies, cookie, in_use=False)
+        except Exception:  # noqa: BLE001 - without a session, or without a database, the error has no side bar
+            caller = None
+        call = PageCall(Call(self._dependencies, {}, (), request.headers, b"", caller, ""), session, _url_of(request))
+        values = {"status": status, "document": document, "title": _error_title(status)}
+        if status == 503:
+            call = replace(call, call=replace(call.call, caller=None))
+        text = render("error.html", await self._frame_values(call) | values)
+        return Response(text.encode(), status_code=status, headers=headers, media_type=HTML)
+
+    def error_page(self, request: HttpRequest, status: int, document: Mapping[str, object]) -> Response[Any] | None:
+        """For paths that are neither a page nor an endpoint. None: the client did not ask for HTML."""
+        if request.url.path.startswith("/api/") or "text/html" not in request.headers.get("accept", ""):
+            return None
+        values = {
+            "viewer": None,
+            "navigation": None,
+            "csrf": "",
+            "url": "/",
+            "page_path": "/",
+            "notice": "",
+            "host": "",
+        }
+        text = render("error.html", values | {"status": status, "document": document, "title": _error_title(status)})
+        return Response(text.encode(), status_code=status, headers=dict(PAGE_HEADERS), media_type=HTML)
+
+
+def _prefers_json(request: HttpRequest) -> bool:
+    accept = request.headers.get("accept", "")
+    return "application/json" in accept and "text/html" not in accept
+
+
+def _error_title(status: int) -> str:
+    return ERROR_TITLES.get(status, "This request is not valid")
+
+
+def _url_of(request: HttpRequest) -> str:
+    query = request.scope["query_string"].decode("latin-1")
+    path = quote(request.scope["path"], safe="/:@!$&'()*+,;=~-._")
+    return f"{path}?{query}" if query else path
+
+
+def _read_form(page: WebPage, call: Call) -> Sequence[tuple[str, str]]:
+    if page.method != "POST":
+        return ()
+    kind = call.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if call.raw_body and kind != FORM:
+        raise HttpRefusal(400, "bad_request", f"a form must be sent as {FORM}")
+    try:
+        form = parse_qsl(
+            call.raw_body.decode("ascii"), keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict"
+        )
+    except (UnicodeDecodeError, ValueError):
+        raise HttpRefusal(400, "bad_request", f"the form is damaged or has more than {MAX_FIELDS} fields") from None
+    # Browsers send line breaks of text areas as CR LF.
+    return [(name, value.replace("\r\n", "\n")) for name, value in form]
+
+
+def _with_cookies(response: Response[Any], cookies: Sequence[Cookie]) -> Response[Any]:
+    response.cookies.extend(cookies)
+    return response
+
+
+async def _serve_static(request: HttpRequest) -> Response[Any]:
+    found = files_by_served_name().get(str(request.path_params["name"]))
+    headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'"}
+    if found is None:
+        return Response(b"", status_code=404, headers=headers)
+    return Response(found.content, headers=headers | {"Cache-Control": FOR_EVER}, media_type=found.media_type)
