@@ -299,6 +299,44 @@ def test_replicas_move_the_deadlines_once_and_write_no_time_from_before_the_step
     asyncio.run(main())
 
 
+class LateLock:
+    """A transaction that waits for its lock while another replica moves the deadlines and a request adopts the step."""
+
+    def __init__(self, tx: Transaction, other: Replica, own: Plane) -> None:
+        self._tx, self._other, self._own = tx, other, own
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tx, name)
+
+    async def lock(self, name: str) -> None:
+        await self._other.follow()
+        await self._own.job(self._own.plain)
+        await self._tx.lock(name)
+
+
+def test_a_step_that_a_request_adopts_meanwhile_moves_the_deadlines_once(postgresql: Any) -> None:
+    async def main() -> None:
+        url = postgresql.new_database()
+        first_store, second_store = await open_store(url), await open_store(url)
+        try:
+            await first_store.migrate()
+            host = Host()
+            first, second = Plane(first_store, host), Replica(second_store, host)
+            await first.prepare()
+            await second.start()
+            before = await first.job(first.leased)
+            host.wall += HOUR
+            async with first.work(None) as work:
+                await first.clock.follow(LateLock(work.tx, second, first))
+            assert before.lease_expires_at is not None
+            assert (await first.job(first.leased)).lease_expires_at == before.lease_expires_at + HOUR
+        finally:
+            await first_store.close()
+            await second_store.close()
+
+    asyncio.run(main())
+
+
 def test_the_clock_of_a_server_shows_the_time(play: Play) -> None:
     async def test(plane: Plane, _host: Host) -> None:
         clock = await start_clock(plane.store)

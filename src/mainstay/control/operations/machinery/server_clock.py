@@ -49,17 +49,19 @@ class ServerClock:
 
     async def follow(self, tx: Transaction) -> None:
         """Follows drift. After a step moves the deadlines, once for all replicas; the next transaction adopts it."""
+        # Before the reading: a request may adopt the step of another replica while this waits for the lock.
+        known = self._watch.number
         reading = await self._read(tx)
         step = step_of(reading)
         if step is None:
             self._offset += reading.actual - reading.latest
             return
         await tx.lock("clock")
-        if await store.last_step(tx) != self._watch.number:
+        if await store.last_step(tx) != known:
             # Another replica has just moved the deadlines.
             return
         log.warning("the clock has stepped, deadlines are moved", seconds=round(step.total_seconds(), 1))
-        await store.move_times(tx, self._watch.number + 1, step, reading.actual)
+        await store.move_times(tx, known + 1, step, reading.actual)
 
     async def _read(self, tx: Transaction) -> ClockReading:
         earliest = self()
