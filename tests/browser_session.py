@@ -38,7 +38,7 @@ class WebSession:
     cookies: dict[str, str] = field(default_factory=dict)
     pool: urllib3.PoolManager = field(default_factory=lambda: urllib3.PoolManager(maxsize=8))
 
-    def _request(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> PageReply:
+    def send(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> PageReply:
         sent = {"Accept": "text/html", **headers}
         if self.cookies:
             sent["Cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
@@ -53,7 +53,7 @@ class WebSession:
         return PageReply(reply.status, reply.data.decode(), reply.headers)
 
     def get(self, path: str, *, expect: int | None = 200, **headers: str) -> PageReply:
-        reply = self._request("GET", path, None, {name.replace("_", "-"): value for name, value in headers.items()})
+        reply = self.send("GET", path, None, {name.replace("_", "-"): value for name, value in headers.items()})
         assert expect in (None, reply.status), f"GET {path} → {reply.status} {reply.location}: {reply.text[:2000]}"
         return reply
 
@@ -71,7 +71,7 @@ class WebSession:
         headers = {"Content-Type": "application/x-www-form-urlencoded"}
         if origin is not None:
             headers["Origin"] = origin or self.url
-        reply = self._request("POST", path, urlencode(pairs, doseq=True).encode(), headers)
+        reply = self.send("POST", path, urlencode(pairs, doseq=True).encode(), headers)
         assert expect in (None, reply.status), f"POST {path} → {reply.status}: {html.unescape(reply.text)[:2000]}"
         return reply
 

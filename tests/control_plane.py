@@ -122,6 +122,8 @@ class Server:
     url: str
     data_dir: Path
     log: Path
+    # None: the embedded database.
+    database_url: str | None = None
 
     @property
     def admin(self) -> Client:
@@ -200,7 +202,7 @@ def start(
             assert process.poll() is None, log.read_text(errors="replace")
         assert time.monotonic() < until, "the server is not ready in time"
         time.sleep(0.02)
-    return Server(process, url, data_dir, log)
+    return Server(process, url, data_dir, log, database_url)
 
 
 def missing(part: str, why: str) -> None:
