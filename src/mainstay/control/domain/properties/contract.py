@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, StrEnum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from mainstay.control.domain.faults import PathFault, locate
 from mainstay.control.domain.values import Properties, hidden, is_integer, is_number, json_problem, shown, whole
@@ -202,6 +202,13 @@ class Permission:
     authorize: Authorize
     actors: tuple[Actor, ...] | None = None
     states: tuple[str, ...] | None = None
+
+
+class NamedRule(NamedTuple):
+    """A rule as a schema writes it, for readers that show the rule instead of applying it."""
+
+    name: str
+    config: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from mainstay.control.domain.properties.contract import (
     Check,
     Generate,
     NamedProperty,
+    NamedRule,
     Permission,
     PropertyType,
     SecretKind,
@@ -41,6 +42,9 @@ class PropertyDeclaration:
     authorizations: tuple[Authorize, ...]
     secret: SecretKind | None
     generate: Generate | None
+    # As written. `generate` and `checks` are their compiled forms.
+    generator: NamedRule | None
+    validators: tuple[NamedRule, ...]
     pool_type: str | None
     checks: tuple[Check, ...]
     keywords: Properties = field(repr=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from mainstay.control.domain.faults import PathFault, locate
 from mainstay.control.domain.properties import old_keys
@@ -13,6 +14,7 @@ from mainstay.control.domain.properties.contract import (
     Check,
     Config,
     Generate,
+    NamedRule,
     Permission,
     Placement,
     PropertyType,
@@ -106,6 +108,18 @@ class _Rules:
     keywords: Properties = field(default_factory=dict)
     limits: dict[str, tuple[object, str]] = field(default_factory=dict)
     refers: bool = False
+    written: list[NamedRule] = field(default_factory=list)
+
+
+class _Generation(NamedTuple):
+    """The generator of a property. None: there is none, and a generator without pools has no pool type."""
+
+    generate: Generate | None = None
+    written: NamedRule | None = None
+    pool_type: str | None = None
+
+
+NOT_GENERATED = _Generation()
 
 
 class _Reader:
@@ -169,9 +183,7 @@ class _Reader:
         secret = self.read_secret(definition, declared_type, path)
         rules = self.read_validators(definition, Placement(declared_type, secret=secret is not None), path)
         permissions = self.read_permissions(definition, path)
-        generate, pool_type = self.read_generator(
-            definition, Placement(declared_type, secret=secret is not None), place
-        )
+        made = self.read_generator(definition, Placement(declared_type, secret=secret is not None), place)
         explicit = _explicit_actors(permissions)
         inherited = place.inherited if explicit is None else explicit
         members = self.read_nested(definition, declared_type, place, inherited)
@@ -191,8 +203,10 @@ class _Reader:
             actors=actors,
             authorizations=tuple(permission.authorize for permission in effective),
             secret=secret,
-            generate=generate,
-            pool_type=pool_type,
+            generate=made.generate,
+            generator=made.written,
+            validators=tuple(rules.written),
+            pool_type=made.pool_type,
             checks=tuple(rules.checks),
             keywords=rules.keywords,
             members=members,
@@ -327,6 +341,7 @@ class _Reader:
         config.fault_unread()
         if len(self.faults) > before:
             return
+        rules.written.append(NamedRule(name, values))
         rules.refers = rules.refers or name == "serviceReference"
         rules.limits[name] = (values.get("value"), locate(config_path, "value"))
         if check is not None:
@@ -370,24 +385,22 @@ class _Reader:
             if self.states is not None and state not in self.states:
                 self.fault(locate(path, index), f"state '{state}' is not in the lifecycle")
 
-    def read_generator(
-        self, definition: Properties, placement: Placement, place: _Place
-    ) -> tuple[Generate | None, str | None]:
+    def read_generator(self, definition: Properties, placement: Placement, place: _Place) -> _Generation:
         path = place.definition_path
         written = old_keys.generator(definition, path, self.faults)
         if written is None:
-            return None, None
+            return NOT_GENERATED
         entry, path = written
         if definition.get("servicePoolType") is not None and self.purpose is not Purpose.SERVICE:
             self.fault(path, f"servicePoolType cannot be used in an {self.purpose.value}; use generator pool")
         read = self.read_rule(entry, path, "generator")
         if read is None:
-            return None, None
+            return NOT_GENERATED
         name, values, config_path = read
         rule = self.rulebook.generators.get(name)
         if rule is None:
             self.fault(locate(path, "type"), f"unknown generator '{name}'")
-            return None, None
+            return NOT_GENERATED
         if definition.get("default") is not None:
             self.fault(path, "default and generator exclude each other")
         if rule.fits is not None and placement.type not in rule.fits:
@@ -402,8 +415,8 @@ class _Reader:
         generate = rule.compile(config, placement)
         config.fault_unread()
         if len(self.faults) > before or generate is None:
-            return None, None
-        return generate, None if rule.pool_type is None else rule.pool_type(values)
+            return NOT_GENERATED
+        return _Generation(generate, NamedRule(name, values), rule.pool_type(values) if rule.pool_type else None)
 
     def read_nested(
         self, definition: Properties, declared: PropertyType, place: _Place, inherited: tuple[Actor, ...]

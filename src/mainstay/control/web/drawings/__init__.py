@@ -1,1 +1,0 @@
-"""Drawings of the pages, one file each: pure functions from values to SVG as `Markup`."""
