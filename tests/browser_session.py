@@ -57,6 +57,20 @@ class WebSession:
         assert expect in (None, reply.status), f"GET {path} → {reply.status} {reply.location}: {reply.text[:2000]}"
         return reply
 
+    def open_stream(self, path: str, **headers: str) -> urllib3.BaseHTTPResponse:
+        """A response whose body is not read yet, on its own connection."""
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        sent["Cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        return urllib3.PoolManager(maxsize=1).request(
+            "GET",
+            f"{self.url}{path}",
+            headers=sent,
+            preload_content=False,
+            redirect=False,
+            retries=False,
+            timeout=30,
+        )
+
     def post(
         self,
         path: str,

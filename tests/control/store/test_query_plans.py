@@ -20,7 +20,7 @@ from mainstay.control.store.engine.contract import Row, Transaction, Value
 from mainstay.control.store.engine.open import open_store
 from mainstay.control.store.engine.paging import list_page, owned_by, parse_listing
 from mainstay.control.store.engine.postgresql import PostgresqlStore
-from mainstay.control.store.events import EVENTS, has_unnumbered
+from mainstay.control.store.events import EVENTS, has_unnumbered, read_summaries
 from mainstay.control.store.jobs import JOBS
 from mainstay.control.store.services import SERVICES
 from mainstay.control.store.tokens import find_caller
@@ -117,6 +117,11 @@ def events_after(tx: Transaction) -> Awaitable[object]:
     return subscriptions.events_after(tx, 5, 100, own)
 
 
+def summaries_after(tx: Transaction) -> Awaitable[object]:
+    own = owned_by(relation_of(CALLER, "event", "read"), CALLER)
+    return read_summaries(tx, 5, 500, 100, own)
+
+
 def everything_after(tx: Transaction) -> Awaitable[object]:
     return list_page(tx, SERVICES, parse_listing(SERVICES, [("after", DEEP)]), [])
 
@@ -147,6 +152,11 @@ FREQUENT: dict[str, tuple[Query, tuple[str, ...]]] = {
     ),
     "events for a participant": (
         events_after,
+        ("events_by_provider", "events_by_consumer", "events_by_participant"),
+    ),
+    "events for all live pages": (lambda tx: read_summaries(tx, 5, None, 100, []), ("sequence_number",)),
+    "missed events of a live page": (
+        summaries_after,
         ("events_by_provider", "events_by_consumer", "events_by_participant"),
     ),
     "a page of events": (events_listed, ("events_by_provider", "events_by_consumer", "events_by_participant")),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 import msgspec
 
 from mainstay.control.store.engine.contract import Transaction, Value
-from mainstay.control.store.engine.paging import SqlCondition
+from mainstay.control.store.engine.paging import SqlCondition, walk
 from mainstay.control.store.engine.records import Record, Table
 
 
@@ -42,9 +42,24 @@ class EventParties:
     agent: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class EventSummary:
+    """What an event concerns, without its content. `service_id`: of the job or the orphan in `entity_id`."""
+
+    sequence_number: int
+    type: str
+    entity_id: str
+    provider_id: str | None
+    consumer_id: str | None
+    agent_id: str | None
+    participant_id: str | None
+    service_id: str | None
+
+
 HASH_LENGTH = 64
 EVENTS = Table("events", "event", EventRow)
 NUMBERED = SqlCondition("sequence_number IS NOT NULL")
+SUMMARY_COLUMNS = tuple(field.name for field in fields(EventSummary) if field.name != "service_id")
 
 
 async def number_events(tx: Transaction) -> None:
@@ -109,3 +124,27 @@ async def read_parties(tx: Transaction, ids: Sequence[str]) -> dict[str, EventPa
         str(row["id"]): EventParties(*(None if row[name] is None else str(row[name]) for name in names))
         for row in rows
     }
+
+
+async def read_summaries(
+    tx: Transaction, after: int, until: int | None, limit: int, scope: Sequence[SqlCondition]
+) -> list[EventSummary]:
+    """Numbered events in order, from behind `after` up to `until`; None: up to the newest."""
+    parameters: dict[str, Value] = {"after": after}
+    position = "sequence_number > :after"
+    if until is not None:
+        parameters["until"] = until
+        position += " AND sequence_number <= :until"
+    for condition in scope:
+        parameters |= condition.parameters
+    ending = f"ORDER BY sequence_number LIMIT {int(limit)}"
+    found = walk(EVENTS, EVENTS.name, scope, position, ending, columns=", ".join(SUMMARY_COLUMNS))
+    rows = await tx.fetch(
+        f"SELECT found.*, coalesce(jobs.service_id, orphans.service_id) AS service_id"
+        f" FROM (SELECT * FROM ({found}) AS ways {ending}) AS found"
+        " LEFT JOIN jobs ON jobs.id = found.entity_id LEFT JOIN orphans ON orphans.id = found.entity_id"
+        " ORDER BY sequence_number",
+        slow=True,
+        **parameters,
+    )
+    return [EventSummary(**{name: row[name] for name in (*SUMMARY_COLUMNS, "service_id")}) for row in rows]  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from mainstay.control.api.contract import Call
 from mainstay.control.api.errors import refusal_answer
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.web.api_calls import call_endpoint
+from mainstay.control.web.live import LiveHub
 
 Audience = Literal["everyone", "provider", "admin"]
 
@@ -64,6 +65,9 @@ class PageCall:
     session: BrowserSession | None
     # Path and query, as the browser sent them.
     url: str
+    hub: LiveHub
+    # The newest event before the page is read; the stream of the page starts after it.
+    live_after: int = 0
     form: Sequence[tuple[str, str]] = ()
 
     @property

@@ -28,6 +28,7 @@ from mainstay.control.api.contract import Call, Dependencies
 from mainstay.control.api.errors import HttpRefusal
 from mainstay.control.web import sessions
 from mainstay.control.web.contract import ApiRefusal, BrowserSession, PageAnswer, PageCall, WebPage
+from mainstay.control.web.live import LiveHub
 from mainstay.control.web.navigation import read_navigation
 from mainstay.control.web.pages import all_pages
 from mainstay.control.web.rendering import render, render_block
@@ -65,6 +66,7 @@ ERROR_TITLES = {
 class WebPipeline:
     def __init__(self, dependencies: Dependencies) -> None:
         self._dependencies = dependencies
+        self._hub = LiveHub(dependencies.store, dependencies.readiness.stopping)
 
     def handlers(self) -> Sequence[HTTPRouteHandler]:
         return [*(self._handler(page) for page in all_pages()), route_handler("GET", "/static/{name}", _serve_static)]
@@ -89,7 +91,8 @@ class WebPipeline:
 
     async def _act(self, page: WebPage, request: HttpRequest, cookies: Cookies) -> Response[Any]:
         if page.as_json is not None and _prefers_json(request):
-            open_call = PageCall(await read_call(self._dependencies, request, None), None, page.path)
+            call = await read_call(self._dependencies, request, None)
+            open_call = PageCall(call, None, page.path, self._hub)
             return await self._respond(open_call, await page.as_json(open_call), cookies)
         caller, session = None, None
         cookie = cookies.get(sessions.SESSION)
@@ -99,7 +102,8 @@ class WebPipeline:
             self._dependencies.limits.admit(caller)
             refuse_role(caller, page)
         call = await read_call(self._dependencies, request, caller)
-        page_call = PageCall(call, session, _url_of(request), _read_form(page, call))
+        live_after = 0 if session is None else await self._hub.position()
+        page_call = PageCall(call, session, _url_of(request), self._hub, live_after, _read_form(page, call))
         if page.method == "POST":
             purpose = sessions.SIGN_IN if session is None else sessions.SESSION
             sessions.refuse_foreign_form(call.headers, call.scheme, cookies.get(purpose), page_call.posted("csrf"))
@@ -145,6 +149,9 @@ class WebPipeline:
             "page_path": call.url.partition("?")[0],
             "notice": "",
             "host": call.call.headers.get("host", ""),
+            "live_after": call.live_after,
+            # Names the stream that the tabs of a session share.
+            "live_session": "" if call.session is None else call.session.id[:16],
         }
 
     async def _refuse(
@@ -165,7 +172,8 @@ class WebPipeline:
             caller, session = await sessions.find_session(self._dependencies, cookie, in_use=False)
         except Exception:  # noqa: BLE001 - without a session, or without a database, the error has no side bar
             caller = None
-        call = PageCall(Call(self._dependencies, {}, (), request.headers, b"", caller, ""), session, _url_of(request))
+        inner = Call(self._dependencies, {}, (), request.headers, b"", caller, "")
+        call = PageCall(inner, session, _url_of(request), self._hub)
         values = {"status": status, "document": document, "title": _error_title(status)}
         if status == 503:
             call = replace(call, call=replace(call.call, caller=None))
@@ -184,6 +192,8 @@ class WebPipeline:
             "page_path": "/",
             "notice": "",
             "host": "",
+            "live_after": 0,
+            "live_session": "",
         }
         text = render("error.html", values | {"status": status, "document": document, "title": _error_title(status)})
         return Response(text.encode(), status_code=status, headers=dict(PAGE_HEADERS), media_type=HTML)

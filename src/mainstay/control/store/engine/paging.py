@@ -308,14 +308,17 @@ async def _source(
     )
 
 
-def walk(table: Table[R], source: str, conditions: Sequence[SqlCondition], position: str, ending: str) -> str:
+def walk(
+    table: Table[R], source: str, conditions: Sequence[SqlCondition], position: str, ending: str, *, columns: str = ""
+) -> str:
     """Rows from a position on, unordered. Each alternative of a condition is read along its own index up to the limit
-    in `ending`; UNION combines the results."""
+    in `ending`; UNION combines the results. `columns` "": all of the table."""
+    selected = columns or table.select()
     ways: list[list[str]] = [[position]]
     for condition in conditions:
         ways = [[*way, each] for way in ways for each in condition.alternatives or (condition.sql,)]
     parts = [
-        f"SELECT * FROM (SELECT {table.select()} FROM {source} WHERE {' AND '.join(way)} {ending}) AS part_{number}"
+        f"SELECT * FROM (SELECT {selected} FROM {source} WHERE {' AND '.join(way)} {ending}) AS part_{number}"
         for number, way in enumerate(ways)
     ]
     return " UNION ".join(parts)
