@@ -1,0 +1,1 @@
+"""Drawings of the pages, one file each: pure functions from values to SVG as `Markup`."""
