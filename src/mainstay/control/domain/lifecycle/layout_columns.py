@@ -124,6 +124,9 @@ def _port_rank(columns: Columns, route: Route, state: str) -> tuple[int, float]:
     distance = sum(order[other] for other in others) / len(others) - order[state]
     if columns.rows.row[route.to] is Row.END and state != route.to:
         return 0, distance
+    if route.zone in (Zone.INTO_LEFT, Zone.INTO_RIGHT):
+        # Deeper than every level, so outside of the lines that turn before it.
+        distance *= len(order)
     return (1, -distance) if distance < 0 else (2, -distance)
 
 

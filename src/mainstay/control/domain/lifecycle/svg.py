@@ -76,6 +76,6 @@ def _state(box: StateBox, kind: StateKind) -> str:
 def _label(trunk: ActionTrunk) -> str:
     return (
         f'<text x="{number(trunk.label.x)}" y="{number(trunk.label.y + 4)}" text-anchor="middle" font-size="12"'
-        f' fill="{ERROR_INK if trunk.on_error else LABEL_INK}" stroke="#ffffff" stroke-width="4" paint-order="stroke">'
+        f' fill="{ERROR_INK if trunk.on_error else LABEL_INK}" stroke="#ffffff" stroke-width="6" paint-order="stroke">'
         f"{_text(trunk.label.text)}</text>"
     )

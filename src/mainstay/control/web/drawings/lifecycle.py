@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from markupsafe import Markup
@@ -13,6 +13,7 @@ from mainstay.control.domain.lifecycle.path_data import Point, head_path, number
 from mainstay.control.domain.lifecycle.schema import Action, Lifecycle
 from mainstay.control.domain.lifecycle.state_kind import StateKind, kind_of_state
 from mainstay.control.domain.refusals import TooLargeToDraw
+from mainstay.control.web.drawings.elements import join, tooltip
 
 # A narrower drawing keeps its text size, because the style sheet scales the view box to the width of the card.
 LEAST_WIDTH = 760.0
@@ -60,16 +61,12 @@ def draw_lifecycle(
         id=element_id,
         title=printable(title),
         description=description,
-        edges=_join(_edges(layout, moves)),
-        states=_join(
+        edges=join(_edges(layout, moves)),
+        states=join(
             _state(box, kind_of_state(lifecycle, box.state), lit=box.state == moves.state) for box in layout.boxes
         ),
-        labels=_join(_label(lifecycle, trunk, moves) for trunk in layout.trunks),
+        labels=join(_label(lifecycle, trunk, moves) for trunk in layout.trunks),
     )
-
-
-def _join(parts: Iterable[Markup]) -> Markup:
-    return Markup("").join(parts)
 
 
 def _size(layout: LifecycleLayout) -> Markup:
@@ -111,7 +108,7 @@ def _state(box: StateBox, kind: StateKind, *, lit: bool) -> Markup:
         if lit
         else Markup()
     )
-    full = Markup("<title>{}</title>").format(printable(box.state)) if name != box.state else Markup()
+    full = tooltip(box.state if name != box.state else "")
     return Markup('{}<g class="node {}">{}{}{}<text x="{}" y="{}">{}</text></g>').format(
         halo,
         f"{kind} lit" if lit else kind,
@@ -173,7 +170,7 @@ def _chip(trunk: ActionTrunk) -> Markup:
 def _tooltip(trunk: ActionTrunk) -> Markup:
     """The whole text of a label that is cut."""
     whole = printable(trunk.action if trunk.pattern is None else trunk.pattern)
-    return Markup("<title>{}</title>").format(whole) if whole not in trunk.label.text else Markup()
+    return tooltip("" if whole in trunk.label.text else whole)
 
 
 def _as_list(lifecycle: Lifecycle, moves: ServiceMoves) -> Markup:
@@ -182,7 +179,7 @@ def _as_list(lifecycle: Lifecycle, moves: ServiceMoves) -> Markup:
     listed = sentences[:MAX_LISTED_ACTIONS]
     if len(sentences) > len(listed):
         listed.append(f"{len(sentences) - len(listed):,} more actions.")
-    return Markup('<ul class="stack">{}</ul>').format(_join(Markup("<li>{}</li>").format(each) for each in listed))
+    return Markup('<ul class="stack">{}</ul>').format(join(Markup("<li>{}</li>").format(each) for each in listed))
 
 
 def _sentences(lifecycle: Lifecycle, moves: ServiceMoves) -> Iterator[str]:
