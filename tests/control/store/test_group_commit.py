@@ -8,7 +8,7 @@ import random
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import msgspec
@@ -60,6 +60,30 @@ def test_a_transaction_returns_only_after_the_commit(tmp_path: Path) -> None:
                 assert await PARTICIPANTS.find(tx, f"p{number}") is not None
 
         await asyncio.gather(*(write(number) for number in range(50)))
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_transaction_writes_no_temporary_file(tmp_path: Path) -> None:
+    """SQLite moves the undo data of a savepoint to a file once it exceeds 64 KiB, which an order does."""
+
+    def temporary_files() -> list[str]:
+        found = []
+        for descriptor in Path("/proc/self/fd").iterdir():
+            with suppress(OSError):
+                found.append(str(descriptor.readlink()))
+        return [name for name in found if "etilqs" in name]
+
+    async def main() -> None:
+        store = await open_store(f"sqlite:///{tmp_path}/store.db")
+        await store.migrate()
+        async with store.transaction() as tx:
+            for number in range(300):
+                await PARTICIPANTS.insert(tx, participant(f"{number} {'x' * 1000}"))
+        async with store.transaction() as tx:
+            assert await tx.execute("UPDATE participants SET status = 'Disabled'") == 300
+            assert temporary_files() == []
         await store.close()
 
     asyncio.run(main())

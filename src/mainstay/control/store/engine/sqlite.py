@@ -259,6 +259,9 @@ class SqliteStore:
         finally:
             if self._writer.in_transaction:
                 self._writer.rollback()
+        # A savepoint keeps the former content of changed pages, about 100 KiB for an order: more than SQLite keeps in
+        # memory by default. Set after the migrations, which may sort the rows of large tables.
+        self._writer.execute("PRAGMA temp_store=MEMORY")
         self._writer.executescript(DEFERRED_CHECKS)
         self._has_deferred_checks = True
         return [migration.name for migration in waiting]
