@@ -1,0 +1,96 @@
+"""Hostile content of rows is shown as text, on every page and as every role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from browser import assert_fits, browser_user
+from browser_session import WebSession, signed_in
+from control_plane import Server, running
+from hostile_rows import RENDERED, HostileRows
+from mainstay.control.web.contract import WebPage
+from web_markup import HOSTILE, unsafe_markup
+from web_samples import page_name, readable_pages, sample_urls
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+PAGES = [page for page in readable_pages() if page.access is not None]
+# Pages list and cut; a page that shows everything of a large row would be of no use.
+MAX_PAGE_BYTES = 3_000_000
+
+
+@dataclass
+class HostilePlane:
+    """A server of its own, since other tests must not meet these rows."""
+
+    server: Server
+    rows: HostileRows
+    sessions: dict[str, WebSession]
+
+
+class HostilePlanes:
+    """At most one for each database, started when a test needs it."""
+
+    def __init__(self, request: pytest.FixtureRequest, folder: Path, stack: ExitStack) -> None:
+        self._request, self._folder, self._stack = request, folder, stack
+        self._started: dict[str, HostilePlane] = {}
+
+    def on(self, database: str) -> HostilePlane:
+        if database not in self._started:
+            url = None
+            if database == "postgresql":
+                url = self._request.getfixturevalue("postgresql").new_database()
+            server = self._stack.enter_context(running(self._folder / database, database_url=url))
+            rows = HostileRows(server)
+            sessions = {
+                name: signed_in(server.url, str(rows.clients[name].token))
+                for name in ("admin", "provider", "consumer")
+            }
+            self._started[database] = HostilePlane(server, rows, sessions)
+        return self._started[database]
+
+
+@pytest.fixture(scope="module")
+def planes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostilePlanes]:
+    with ExitStack() as stack:
+        yield HostilePlanes(request, tmp_path_factory.mktemp("hostile"), stack)
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_a_page_shows_hostile_content_as_text(planes: HostilePlanes, database: str, page: WebPage) -> None:
+    plane = planes.on(database)
+    for url in sample_urls(page, plane.rows):
+        for name, session in plane.sessions.items():
+            reply = session.get(url, expect=200 if name == "admin" else None)
+            assert reply.status in (200, 303, 403, 404), (name, url, reply.text[:2000])
+            assert unsafe_markup(reply.text) == [], (name, url)
+            assert RENDERED not in reply.text, (name, url)
+            assert len(reply.text) < MAX_PAGE_BYTES, (name, url)
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_the_list_of_services_shows_the_hostile_name(planes: HostilePlanes, database: str) -> None:
+    """Without it the tests of this module would check pages that show nothing."""
+    text = planes.on(database).sessions["admin"].get("/services").text
+    assert "&lt;x-hostile onclick=alert(1)&gt;" in text
+    assert HOSTILE not in text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_a_browser_runs_nothing_of_it(browser: Browser, planes: HostilePlanes, page: WebPage) -> None:
+    plane = planes.on("sqlite")
+    with browser_user(browser, plane.server.url) as user:
+        user.adopt(plane.sessions["admin"])
+        for url in sample_urls(page, plane.rows):
+            shown = user.new_page()
+            shown.goto(f"{plane.server.url}{url}")
+            assert shown.locator("x-hostile").count() == 0
+            assert_fits(shown)
