@@ -27,7 +27,7 @@ def canonical_json(value: object) -> bytes:
         elif each is None or isinstance(each, bool):
             parts.append({None: "null", True: "true", False: "false"}[each])
         elif isinstance(each, (int, float)):
-            parts.append(_number(each))
+            parts.append(canonical_number(each))
         elif isinstance(each, dict):
             # By UTF-16 code units: a character beyond the first plane sorts before U+E000.
             members = sorted(each.items(), key=lambda member: member[0].encode("utf-16-be", "surrogatepass"))
@@ -65,7 +65,7 @@ def _has_other_numbers(value: object) -> bool:
     return False
 
 
-def _number(value: float) -> str:
+def canonical_number(value: float) -> str:
     """As ECMAScript prints a double: no point in whole numbers below 1e21, an exponent without leading zeros."""
     if isinstance(value, int) and abs(value) <= LARGEST_EXACT:
         return str(value)

@@ -70,21 +70,73 @@ def test_a_diff_tests_the_old_value_before_it_is_replaced_or_removed(scenario: S
     assert change == [{"op": "test", "path": "/name", "value": after}, {"op": "remove", "path": "/name"}]
 
 
-def test_the_hash_of_an_event_is_computed_from_the_documented_members(scenario: Scenario) -> None:
-    """Independent of the product's own code, for plain values whose canonical form is sorted compact JSON."""
-    made = [scenario.admin.post("/participants", {"name": f"p{number}"})["id"] for number in range(2)]
+HASHED = (
+    "id sequenceNumber type initiatorType initiatorId initiatorRole entityId properties providerId consumerId agentId"
+    " participantId createdAt"
+)
+
+
+def chained(client: Client, entity_id: str) -> list[tuple[Any, str]]:
+    """The events of the entity, once they are hashed, each with the hash of the event before it."""
     until = time.monotonic() + 10
-    while any(event["hash"] is None for each in made for event in events_of(scenario.admin, each)):
+    while any(event["hash"] is None for event in events_of(client, entity_id)):
         assert time.monotonic() < until, "events are hashed within a second"
         time.sleep(0.1)
-    (event,) = events_of(scenario.admin, made[1])
-    query = {"sequenceNumber": event["sequenceNumber"] - 1}
-    (previous,) = scenario.admin.get("/events", query=query)["items"]
-    names = "id sequenceNumber type initiatorType initiatorId initiatorRole entityId properties providerId consumerId"
-    names += " agentId participantId createdAt"
-    members = {name: event[name] for name in names.split() if event.get(name) is not None}
-    text = json.dumps(members, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    assert event["hash"] == hashlib.sha256((previous["hash"] + text).encode()).hexdigest()
+    found = []
+    for event in events_of(client, entity_id):
+        (previous,) = client.get("/events", query={"sequenceNumber": event["sequenceNumber"] - 1})["items"]
+        found.append((event, previous["hash"]))
+    return found
+
+
+def sorted_json(event: Any) -> str:
+    """Independent of the product's own code; the canonical form of plain values."""
+    members = {name: event[name] for name in HASHED.split() if event.get(name) is not None}
+    return json.dumps(members, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def test_the_hash_of_an_event_is_computed_from_the_documented_members(scenario: Scenario) -> None:
+    made = [scenario.admin.post("/participants", {"name": f"p{number}"})["id"] for number in range(2)]
+    ((event, previous),) = chained(scenario.admin, made[1])
+    assert event["hash"] == hashlib.sha256((previous + sorted_json(event)).encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("sent", "canonical"),
+    [
+        ("[1.0,-0.0,-0,1e21,1E20,0.1,1e-7,5e-324,100]", "[1,0,0,1e+21,100000000000000000000,0.1,1e-7,5e-324,100]"),
+        (
+            "[9007199254740992,9007199254740993,-9007199254740995,1234567890123456]",
+            "[9007199254740992,9007199254740992,-9007199254740996,1234567890123456]",
+        ),
+        (
+            r'"\u00e9 \u0001\u007f\u2028 \/ \" \\ \n\t\b\f\r \ud83d\ude00 ,1.5 :2.5 12345678901234567890"',
+            '"é \\u0001\x7f\u2028 / \\" \\\\ \\n\\t\\b\\f\\r 😀 ,1.5 :2.5 12345678901234567890"',
+        ),
+        (
+            '{"\ufb33":1,"😀":[{"z":null,"a":true}],"é":2.50,"b":{},"B":[]}',
+            '{"B":[],"b":{},"é":2.5,"😀":[{"a":true,"z":null}],"\ufb33":1}',
+        ),
+    ],
+)
+def test_the_hash_of_an_event_covers_the_canonical_form_of_every_value(
+    scenario: Scenario, sent: str, canonical: str
+) -> None:
+    """RFC 8785: numbers as ECMAScript prints them, the shortest escapes, names in the order of UTF-16."""
+    service = scenario.order(scenario.service_type())
+    job = scenario.next_job(service)
+    path = f"/api/v1/jobs/{job['id']}/complete"
+    scenario.agent.call("POST", path, raw=f'{{"agentInstanceData":{sent}}}'.encode(), expect=204)
+    place = "/agentInstanceData"
+    changed = 0
+    for event, previous in chained(scenario.admin, service["id"]):
+        for operation in event["properties"]["diff"]:
+            if operation["path"] == place and operation.get("value") is not None:
+                operation["value"] = "CANONICAL"
+                changed += 1
+        text = sorted_json(event).replace('"CANONICAL"', canonical)
+        assert event["hash"] == hashlib.sha256((previous + text).encode()).hexdigest()
+    assert changed == 1
 
 
 @pytest.fixture

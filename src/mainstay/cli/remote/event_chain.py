@@ -45,13 +45,14 @@ def verify(client: Client, *, as_json: bool) -> int:
 
 def _check(events: Iterator[Mapping[str, Any]], known: Mapping[str, Any] | None) -> tuple[int, str]:
     """Returns number and hash of the last hashed event. Events after it are seconds old and have no hash yet."""
-    from mainstay.control.domain.event_chain import FIRST, next_hash
+    from mainstay.control.domain.event_chain import FIRST, hashed_members, next_hash
+    from mainstay.foundation.canonical_json import canonical_json
 
     number, value = 0, FIRST
     for event in events:
         if event["sequenceNumber"] != number + 1:
             raise BrokenChain(number + 1, "the event is missing")
-        expected = next_hash(value, event)
+        expected = next_hash(value, canonical_json(hashed_members(event)))
         if event.get("hash") is None:
             break
         if event["hash"] != expected:

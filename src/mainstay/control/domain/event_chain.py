@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
-from mainstay.foundation.canonical_json import canonical_json
-
 FIRST = "0" * 64
 # The members of an event that its hash covers; absent and null members are left out.
 HASHED = (
@@ -26,7 +24,11 @@ HASHED = (
 )
 
 
-def next_hash(previous: str, event: Mapping[str, object]) -> str:
+def hashed_members(event: Mapping[str, object]) -> dict[str, object]:
     """`event` is the JSON document of the API."""
-    members = {name: event[name] for name in HASHED if event.get(name) is not None}
-    return hashlib.sha256(previous.encode() + canonical_json(members)).hexdigest()
+    return {name: event[name] for name in HASHED if event.get(name) is not None}
+
+
+def next_hash(previous: str, canonical: bytes) -> str:
+    """`canonical` is the canonical JSON of the hashed members."""
+    return hashlib.sha256(previous.encode() + canonical).hexdigest()

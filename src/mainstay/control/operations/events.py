@@ -10,6 +10,7 @@ import msgspec
 
 from mainstay.control.access import Caller, Role
 from mainstay.control.domain.event_chain import FIRST, next_hash
+from mainstay.control.domain.event_encoding import canonical_event
 from mainstay.control.operations.machinery.consumer_view import consumer_event, sees_host
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import Named
@@ -62,9 +63,9 @@ async def hash_next(tx: Transaction) -> bool:
     waiting = await read_unhashed(tx, HASHED_AT_ONCE)
     hashes: dict[str, str] = {}
     until = monotonic() + HASHING_SECONDS
-    last = FIRST if not waiting else await hash_of(tx, (waiting[0].sequence_number or 0) - 1) or FIRST
+    last = FIRST if not waiting else await hash_of(tx, waiting[0]["sequenceNumber"] - 1) or FIRST
     for event in waiting:
-        last = hashes[event.id] = next_hash(last, msgspec.to_builtins(event))
+        last = hashes[event["id"]] = next_hash(last, canonical_event(event))
         if monotonic() >= until:
             break
     await set_hashes(tx, hashes)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
-from mainstay.control.store.engine.contract import Transaction, Value
+from mainstay.control.domain.event_chain import HASHED
+from mainstay.control.store.engine.contract import Row, Transaction, Value
 from mainstay.control.store.engine.paging import SqlCondition, walk
-from mainstay.control.store.engine.records import Record, Table
+from mainstay.control.store.engine.records import Record, Table, to_time, wire_names
 
 
 class EventRow(Record, frozen=True, kw_only=True):
@@ -60,6 +61,7 @@ HASH_LENGTH = 64
 EVENTS = Table("events", "event", EventRow)
 NUMBERED = SqlCondition("sequence_number IS NOT NULL")
 SUMMARY_COLUMNS = tuple(field.name for field in fields(EventSummary) if field.name != "service_id")
+_HASHED_COLUMNS = {name: column for name, column in wire_names(EventRow).items() if name in HASHED}
 
 
 async def number_events(tx: Transaction) -> None:
@@ -79,16 +81,27 @@ async def has_unnumbered(tx: Transaction) -> bool:
     return bool(await tx.fetch("SELECT 1 AS found FROM events WHERE sequence_number IS NULL LIMIT 1"))
 
 
-async def read_unhashed(tx: Transaction, limit: int, limit_characters: int = 1_000_000) -> list[EventRow]:
-    """The first numbered events without a hash, in order; no more than the one with which they exceed the size."""
-    columns = EVENTS.select()
+async def read_unhashed(tx: Transaction, limit: int, limit_characters: int = 1_000_000) -> list[dict[str, Any]]:
+    """The first numbered events without a hash, in order; no more than the one with which they exceed the size. With the
+    members that the hash covers; `properties` is the stored text, because the caller only encodes it."""
+    unhashed = "hash IS NULL AND sequence_number IS NOT NULL"
     rows = await tx.fetch(
-        f"SELECT {columns} FROM (SELECT {columns}, sum(length(properties)) OVER (ORDER BY sequence_number)"
-        f" - length(properties) AS before FROM (SELECT {columns} FROM events WHERE hash IS NULL"
-        f" AND sequence_number IS NOT NULL ORDER BY sequence_number LIMIT {int(limit)}) AS waiting) AS sized"
-        f" WHERE before < {int(limit_characters)} ORDER BY sequence_number"
+        f"SELECT {', '.join(_HASHED_COLUMNS.values())} FROM events WHERE {unhashed} AND sequence_number <="
+        " (SELECT max(sequence_number) FROM (SELECT sequence_number,"
+        " sum(size) OVER (ORDER BY sequence_number) - size AS before"
+        f" FROM (SELECT sequence_number, length(properties) AS size FROM events WHERE {unhashed}"
+        f" ORDER BY sequence_number LIMIT {int(limit)}) AS waiting) AS sized"
+        f" WHERE before < {int(limit_characters)}) ORDER BY sequence_number"
     )
-    return [EVENTS.decode(row) for row in rows]
+    return [_hashed_document(row) for row in rows]
+
+
+def _hashed_document(row: Row) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        name: value for name, column in _HASHED_COLUMNS.items() if (value := row[column]) is not None
+    }
+    document["createdAt"] = to_time(document["createdAt"])
+    return document
 
 
 async def hash_of(tx: Transaction, number: int) -> str | None:
