@@ -15,7 +15,7 @@ from mainstay.control.access import Caller, Relation
 from mainstay.control.domain.values import is_uuid
 from mainstay.control.store.engine import trigrams
 from mainstay.control.store.engine.contract import Row, Transaction, Value
-from mainstay.control.store.engine.records import ColumnKind, Record, Table, encode_value, fold, wire_names
+from mainstay.control.store.engine.records import ColumnKind, Record, Table, fold, to_microseconds, wire_names
 from mainstay.foundation.numbers import parse_count
 from mainstay.foundation.suggestions import did_you_mean
 
@@ -182,7 +182,7 @@ def _parse_value(table: Table[R], column: str, key: str, text: str) -> Value:
     kind = table.kinds[column]
     try:
         if kind is ColumnKind.TIME:
-            return encode_value(kind, parse_time(text))
+            return to_microseconds(parse_time(text))
         if kind is ColumnKind.INTEGER:
             number = int(text)
             if abs(number) > MAX_INTEGER:

@@ -6,6 +6,7 @@ import types
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import Enum, StrEnum
+from functools import lru_cache
 from typing import Annotated, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -102,20 +103,16 @@ def wire_names(record: type[msgspec.Struct]) -> Mapping[str, str]:
     return dict(zip(record.__struct_encode_fields__, record.__struct_fields__, strict=True))
 
 
-def encode_value(kind: ColumnKind, value: object) -> Value:
-    if value is None:
-        return None
-    if kind is ColumnKind.TIME:
-        return to_microseconds(value)  # type: ignore[arg-type]
-    if kind is ColumnKind.JSON:
-        return msgspec.json.encode(value).decode()
-    if kind is ColumnKind.BOOLEAN:
-        return int(bool(value))
-    if isinstance(value, Enum):
-        return str(value.value)
-    return value  # type: ignore[return-value]
+def _encode_json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
+# Text needs no encoder: an enum of texts is a text for both databases.
+_ENCODERS: dict[ColumnKind, Callable[..., Value]] = {
+    ColumnKind.TIME: to_microseconds,
+    ColumnKind.JSON: _encode_json,
+    ColumnKind.BOOLEAN: int,
+}
 _DECODERS: dict[ColumnKind, Callable[..., object]] = {
     ColumnKind.TIME: to_time,
     ColumnKind.JSON: msgspec.json.decode,
@@ -123,6 +120,12 @@ _DECODERS: dict[ColumnKind, Callable[..., object]] = {
 }
 
 R = TypeVar("R", bound=Record)
+
+
+@lru_cache(maxsize=200)
+def _insert_statement(table: str, columns: tuple[str, ...]) -> str:
+    marks = ", ".join(f":{column}" for column in columns)
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"
 
 
 class Table(Generic[R]):
@@ -142,6 +145,7 @@ class Table(Generic[R]):
         self.name_index = name_index
         self._selected = ", ".join(self.columns)
         self._decoders = tuple((name, _DECODERS.get(kind)) for name, kind in self.kinds.items())
+        self._encoders = tuple((name, _ENCODERS[kind]) for name, kind in self.kinds.items() if kind in _ENCODERS)
 
     def decode(self, row: Row) -> R:
         values: dict[str, object] = {}
@@ -151,7 +155,10 @@ class Table(Generic[R]):
         return self.record(**values)  # type: ignore[arg-type]
 
     def encode(self, record: R) -> dict[str, Value]:
-        row = {name: encode_value(kind, getattr(record, name)) for name, kind in self.kinds.items()}
+        row = msgspec.structs.asdict(record)
+        for name, encoder in self._encoders:
+            if row[name] is not None:
+                row[name] = encoder(row[name])
         if self.searched:
             row["name_folded"] = fold(str(row["name"]))
         return row
@@ -161,9 +168,7 @@ class Table(Generic[R]):
 
     async def insert(self, tx: Transaction, record: R, **hidden: Value) -> None:
         row = self.encode(record) | hidden
-        names = ", ".join(row)
-        marks = ", ".join(f":{name}" for name in row)
-        await tx.defer(f"INSERT INTO {self.name} ({names}) VALUES ({marks})", **row)
+        await tx.defer(_insert_statement(self.name, tuple(row)), **row)
 
     async def update(self, tx: Transaction, record: R, **hidden: Value) -> None:
         row = self.encode(record) | hidden
