@@ -1,0 +1,197 @@
+"""Live pages in Chromium: updates without a reload, one stream for all tabs, a lost connection, an ended session."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+
+import seed_text
+from browser import BrowserUser, browser_user
+from browser_session import signed_in
+from control_plane import Cluster, Server, running, start
+from scenario import Scenario, unique
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
+LIVE = ".side [data-live-state][data-state=live]"
+
+
+@pytest.fixture
+def user(browser: Browser, embedded: Server) -> Iterator[BrowserUser]:
+    with browser_user(browser, embedded.url) as found:
+        found.adopt(signed_in(embedded.url, str(embedded.admin.token)))
+        yield found
+
+
+@pytest.fixture
+def plane(embedded: Server) -> Scenario:
+    return Scenario(embedded.admin)
+
+
+def open_live(user: BrowserUser, path: str) -> Page:
+    page = user.new_page()
+    page.goto(f"{user.url}{path}")
+    page.locator(LIVE).wait_for()
+    return page
+
+
+def order_named(plane: Scenario, prefix: str) -> tuple[str, Any]:
+    """A filter that shows one service, and the service."""
+    name = unique(prefix)
+    return f"/services?name={name}", plane.order(plane.service_type(None, SIMPLE), name=name)
+
+
+def mark(page: Page) -> None:
+    """A reload loses the mark."""
+    page.evaluate("window.isTheSame = true")
+
+
+def is_marked(page: Page) -> bool:
+    return bool(page.evaluate("window.isTheSame === true"))
+
+
+def test_an_update_arrives_without_a_reload(user: BrowserUser, plane: Scenario) -> None:
+    path, service = order_named(plane, "shown")
+    page = open_live(user, path)
+    mark(page)
+    row = page.locator("tbody tr", has_text=service["name"])
+    before = row.inner_text()
+    plane.complete(service)
+    page.wait_for_function("([row, before]) => row.innerText !== before", arg=[row.element_handle(), before])
+    assert is_marked(page)
+
+
+def test_a_change_between_the_page_and_its_stream_is_shown(user: BrowserUser, plane: Scenario) -> None:
+    path, service = order_named(plane, "between")
+    page = user.new_page()
+
+    def late(route: Any) -> None:
+        plane.complete(service)
+        route.continue_()
+
+    page.route("**/live", late)
+    page.goto(f"{user.url}{path}")
+    state = plane.service(service["id"])["status"]
+    page.locator("tbody tr", has_text=state).wait_for()
+
+
+def test_ten_tabs_share_one_stream_and_survive_its_reader(user: BrowserUser, plane: Scenario) -> None:
+    streams: list[str] = []
+    user.context.on("request", lambda request: streams.append(request.url) if request.url.endswith("/live") else None)
+    path, service = order_named(plane, "tabs")
+    pages = [open_live(user, path) for _ in range(10)]
+    assert len(streams) == 1
+    plane.complete(service)
+    state = plane.service(service["id"])["status"]
+    for page in pages:
+        page.bring_to_front()
+        page.locator("tbody tr", has_text=state).wait_for()
+    # The first tab reads the stream. What happens while no tab reads it is not lost.
+    pages[0].close()
+    plane.do(service, "start")
+    plane.complete(service)
+    state = plane.service(service["id"])["status"]
+    for page in pages[1:]:
+        page.bring_to_front()
+        page.locator("tbody tr", has_text=state).wait_for()
+    assert len(streams) == 2
+
+
+def test_a_region_is_fetched_at_most_every_five_seconds(user: BrowserUser, plane: Scenario) -> None:
+    path, _ = order_named(plane, "often")
+    page = open_live(user, path)
+    fetched: list[float] = []
+    page.on("request", lambda request: fetched.append(time.monotonic()) if "fragment=" in request.url else None)
+    until = time.monotonic() + 7
+    while time.monotonic() < until:
+        order_named(plane, "noise")
+        page.wait_for_timeout(200)
+    assert fetched
+    assert len(fetched) <= 2
+    assert all(later - earlier >= 4.9 for earlier, later in pairwise(fetched))
+
+
+def test_a_lost_connection_is_shown_and_regained(browser: Browser, tmp_path: Path) -> None:
+    server = start(tmp_path / "data")
+    port = urlsplit(server.url).port or 0
+    try:
+        plane = Scenario(server.admin)
+        path, service = order_named(plane, "lost")
+        with browser_user(browser, server.url) as user:
+            user.watch.expects_interruption = True
+            user.adopt(signed_in(server.url, str(server.admin.token)))
+            page = open_live(user, path)
+            mark(page)
+            server.stop()
+            state = page.locator(".side [data-live-state][data-state=lost]")
+            state.wait_for()
+            assert re.fullmatch(r"Not live since \d\d:\d\d:\d\d", state.inner_text())
+            note = page.locator(".page > .note", has_text="Not live since")
+            note.wait_for()
+            assert service["name"] in page.inner_text("main")
+            server = start(tmp_path / "data", port=port)
+            plane.complete(service)
+            page.locator(LIVE).wait_for(timeout=40_000)
+            note.wait_for(state="detached")
+            page.locator("tbody tr", has_text=plane.service(service["id"])["status"]).wait_for()
+            assert is_marked(page)
+    finally:
+        server.process.kill()
+        server.process.wait(timeout=30)
+
+
+def test_a_page_shows_within_five_seconds_that_its_session_was_revoked(
+    browser: Browser, embedded: Server, plane: Scenario
+) -> None:
+    token = plane.admin.post("/tokens", {"name": unique("t"), "role": "participant", "scopeId": plane.consumer_id})
+    path, _ = order_named(plane, "revoked")
+    with browser_user(browser, embedded.url) as user:
+        user.adopt(signed_in(embedded.url, token["value"]))
+        first, second = open_live(user, path), open_live(user, path)
+        requests: list[str] = []
+        plane.admin.delete(f"/tokens/{token['id']}")
+        started = time.monotonic()
+        for page in (first, second):
+            page.locator(".page > .note", has_text="You are signed out").wait_for(timeout=5000)
+        assert time.monotonic() - started < 5
+        user.context.on("request", lambda request: requests.append(request.url))
+        order_named(plane, "after")
+        first.wait_for_timeout(2000)
+        assert requests == []
+        first.get_by_role("link", name="Sign in").click()
+        first.fill("input[type=password]", str(plane.consumer.token))
+        first.keyboard.press("Enter")
+        first.wait_for_url(f"**{path}")
+
+
+def test_a_page_of_one_replica_shows_what_the_other_commits(
+    browser: Browser, postgresql: Cluster, tmp_path: Path
+) -> None:
+    url = postgresql.new_database()
+    with running(tmp_path / "a", database_url=url) as one, running(tmp_path / "b", database_url=url) as two:
+        plane = Scenario(one.admin)
+        path, service = order_named(plane, "replica")
+        with browser_user(browser, two.url) as user:
+            user.adopt(signed_in(two.url, str(one.admin.token)))
+            page = open_live(user, path)
+            plane.complete(service)
+            page.locator("tbody tr", has_text=plane.service(service["id"])["status"]).wait_for()
+
+
+def test_a_tab_without_locks_has_a_stream_of_its_own(user: BrowserUser, plane: Scenario) -> None:
+    user.context.add_init_script("Object.defineProperty(navigator, 'locks', { value: undefined })")
+    path, service = order_named(plane, "alone")
+    pages = [open_live(user, path) for _ in range(2)]
+    plane.complete(service)
+    for page in pages:
+        page.bring_to_front()
+        page.locator("tbody tr", has_text=plane.service(service["id"])["status"]).wait_for()
