@@ -45,7 +45,7 @@ CONSTANTS: dict[tuple[str, str], str] = {}
 # Queries that show more of a page than its bare address; `{noun}` is the id of the sample row.
 QUERIES: dict[str, tuple[str, ...]] = {}
 # Answers that never end.
-STREAMS = {"/stream", "/events/stream", "/live"}
+STREAMS = {"/live"}
 
 
 def sample_path(page: WebPage, rows: SampleRows) -> str:

@@ -131,6 +131,8 @@ class PageAnswer:
     # Shown once, on the page that the redirect leads to.
     notice: str = ""
     cookies: Sequence[Cookie] = ()
+    # Beside those of every page, such as `Retry-After`.
+    headers: Mapping[str, str] = field(default_factory=dict)
     stream: AsyncIterator[bytes] | None = None
     # Instead of a template.
     document: object = None

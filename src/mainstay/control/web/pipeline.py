@@ -133,7 +133,8 @@ class WebPipeline:
             set_cookies.append(cookies.set(sessions.NOTICE, ""))
         values = await self._frame_values(call) | {"notice": notice} | dict(answer.values)
         text = render(answer.template, values)
-        return _with_cookies(Response(text.encode(), status_code=answer.status, media_type=HTML), set_cookies)
+        response = Response(text.encode(), status_code=answer.status, headers=dict(answer.headers), media_type=HTML)
+        return _with_cookies(response, set_cookies)
 
     async def _frame_values(self, call: PageCall) -> dict[str, Any]:
         """What `frame.html` shows on every page."""

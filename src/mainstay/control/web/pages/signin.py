@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mainstay.control.api.errors import HttpRefusal
 from mainstay.control.web import sessions
 from mainstay.control.web.contract import PageAnswer, PageCall, WebPage
@@ -37,7 +39,8 @@ async def _sign_in(call: PageCall) -> PageAnswer:
         sessions.refuse_plain_http(dependencies, call.call.scheme, call.call.client)
         cookie = await sessions.sign_in(dependencies, call.posted("token"), call.call.client)
     except HttpRefusal as refusal:
-        return _form(call, fault=str(refusal), status=refusal.status, next_page=next_page)
+        form = _form(call, fault=str(refusal), status=refusal.status, next_page=next_page)
+        return replace(form, headers=refusal.headers)
     cookies = Cookies(call.call.headers, call.call.scheme)
     changed = [cookies.set(sessions.SESSION, cookie), cookies.set(sessions.SIGN_IN, "")]
     return PageAnswer(redirect=next_page, cookies=changed)
