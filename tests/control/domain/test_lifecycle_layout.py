@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import combinations, pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,8 +17,15 @@ from mainstay.control.domain.lifecycle.parse import parse_lifecycle
 from mainstay.control.domain.lifecycle.schema import Lifecycle
 from mainstay.control.domain.refusals import TooLargeToDraw
 from mainstay.control.domain.service_types import DEFAULT_LIFECYCLE
+from seed_text import block
 
 Rectangle = tuple[float, float, float, float]
+EXAMPLES = sorted((Path(__file__).parents[3] / "examples" / "blueprints").glob("*/service-type.yaml"))
+SEEDS = (
+    "Example 1: Simple VM Lifecycle",
+    "Example 2: Advanced Lifecycle with Error Handling",
+    "Example 3: Database Lifecycle with Maintenance States",
+)
 LONG = "a name of exactly forty characters, yes!"
 
 
@@ -115,6 +124,18 @@ def test_boxes_and_labels_never_overlap_and_no_line_runs_through_a_box(drawn: Li
     shown = {(trunk.action, branch.origin, trunk.to) for trunk in layout.trunks for branch in trunk.branches}
     assert shown == {(act.name, each.origin, each.to) for act, each in drawn.transitions()}
     check(layout)
+
+
+def test_the_default_lifecycle_and_every_example_have_space_for_all_labels() -> None:
+    assert len(EXAMPLES) >= 3
+    documents = [yaml.safe_load(path.read_text())["lifecycleSchema"] for path in EXAMPLES] + [
+        block(each) for each in SEEDS
+    ]
+    for drawn in (DEFAULT_LIFECYCLE, *map(parse_lifecycle, documents)):
+        layout = lay_out(drawn)
+        check(layout)
+        # The success path of a usual lifecycle fits on a screen.
+        assert layout.width < 1200
 
 
 def test_the_success_path_is_one_row_with_failures_below_and_ends_at_the_bottom_right() -> None:

@@ -53,7 +53,7 @@ class UnansweredQuestion(Refusal):
 
 class TooLargeToDraw(Refusal):
     def __init__(self) -> None:
-        super().__init__("the lifecycle has too many transitions for a diagram; read its report")
+        super().__init__("the lifecycle has too many states or transitions for a diagram; read its report")
 
 
 class UnknownAction(Refusal):
