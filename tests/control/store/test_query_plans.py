@@ -54,6 +54,7 @@ class RecordingTransaction:
     def __init__(self, tx: Transaction, dialect: str) -> None:
         self.asks_name_index = tx.asks_name_index
         self.json_items = tx.json_items
+        self.as_json = tx.as_json
         self.tx = tx
         self.explain = "EXPLAIN QUERY PLAN" if dialect == "sqlite" else "EXPLAIN"
         self.column = "detail" if dialect == "sqlite" else "QUERY PLAN"

@@ -14,7 +14,8 @@ from mainstay.control.access import Role
 from mainstay.control.domain.lifecycle import transitions
 from mainstay.control.domain.lifecycle.schema import Action, Lifecycle
 from mainstay.control.domain.lifecycle.uptime import StateEntry, uptime
-from mainstay.control.domain.properties.contract import Operation, PropertyTarget
+from mainstay.control.domain.properties.contract import Actor, Operation, PropertyTarget
+from mainstay.control.domain.properties.evaluation import ValueSource
 from mainstay.control.domain.properties.schema import PropertySchema
 from mainstay.control.domain.properties.traversal import references_in
 from mainstay.control.domain.refusals import TerminalState
@@ -23,6 +24,7 @@ from mainstay.control.domain.serving import SeveralProviders, choose_agent
 from mainstay.control.operations.machinery import runs, secret_sealing
 from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, Id, Name, ShortText, Tag, Text
 from mainstay.control.operations.machinery.bounds import MAX_CONDITIONS_BYTES, refuse_large
+from mainstay.control.operations.machinery.initiators import initiator_words
 from mainstay.control.operations.machinery.property_decisions import accept_properties
 from mainstay.control.operations.machinery.refusals import (
     AgentNotAvailable,
@@ -37,16 +39,20 @@ from mainstay.control.operations.machinery.runs import RunPlan
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.store import services as store
 from mainstay.control.store.agents import AGENTS, AgentRow
-from mainstay.control.store.jobs import JobRow, active_job
+from mainstay.control.store.engine.paging import parse_time
+from mainstay.control.store.jobs import JobName, JobRow, active_job, find_by_times
 from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.service_groups import SERVICE_GROUPS, ServiceGroup
 from mainstay.control.store.service_types import find_version
 from mainstay.control.store.services import SERVICES, ServiceRow
 from mainstay.control.store.serving import find_serving, serving_agents
+from mainstay.control.store.tokens import TokenOwner, read_owners
 
 DEFAULT_GROUP = "default"
 CANDIDATES = 10_000
 LISTED_PROVIDERS = 100
+# The origins of a service's properties name at most so many tokens and jobs.
+MAX_ORIGINS = 200
 MAX_WINDOW = timedelta(days=366 * 5)
 Short = Annotated[str, msgspec.Meta(max_length=1000, pattern=NO_ZERO)]
 # Executes the order only if its outcome is still the planned one.
@@ -374,6 +380,48 @@ async def measure_uptime(
     history = [StateEntry(at, state) for at, state in await store.state_history(work.tx, service.id)]
     found = uptime(lifecycle, history, start, end)
     return UptimeView(start, end, found.running.total_seconds(), found.total.total_seconds(), found.share)
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyOrigin:
+    set_by: str
+    at: datetime
+    # The job that set the value, or that was queued to apply it. None: no such job, or it was deleted.
+    job: JobName | None
+
+
+async def read_origins(
+    work: UnitOfWork, service: ServiceRow, documents: Mapping[str, Mapping[str, object]], parties: Mapping[str, str]
+) -> dict[str, PropertyOrigin]:
+    """Provenance in words, by path. `documents` is the stored provenance, `parties` id → name of the participants."""
+    times = {path: parse_time(str(each["at"])) for path, each in documents.items()}
+    tokens = {str(each["tokenId"]) for each in documents.values() if each.get("tokenId")}
+    job_ids = {str(each["jobId"]) for each in documents.values() if each.get("jobId")}
+    owners = await read_owners(work.tx, sorted(tokens)[:MAX_ORIGINS])
+    # The value and the job of an order have the same time.
+    jobs = await find_by_times(
+        work.tx, service.id, sorted(set(times.values()))[-MAX_ORIGINS:], sorted(job_ids)[:MAX_ORIGINS]
+    )
+    by_id, by_time = {job.id: job for job in jobs}, {job.created_at: job for job in jobs}
+    return {
+        path: PropertyOrigin(
+            _origin_words(work, each, owners, parties),
+            times[path],
+            by_id.get(str(each.get("jobId"))) or by_time.get(times[path]),
+        )
+        for path, each in documents.items()
+    }
+
+
+def _origin_words(
+    work: UnitOfWork, origin: Mapping[str, object], owners: Mapping[str, TokenOwner], parties: Mapping[str, str]
+) -> str:
+    if origin.get("actor") == Actor.SYSTEM:
+        return "default of the type" if origin.get("how") == ValueSource.DEFAULT else "the server"
+    owner = owners.get(str(origin.get("tokenId")))
+    if owner is None:
+        return "the agent" if origin.get("actor") == Actor.AGENT else "a deleted token"
+    return initiator_words(work.required_caller, owner.role, owner.name, owner.participant_id, parties)
 
 
 async def read_provenance(work: UnitOfWork, service: ServiceRow) -> dict[str, dict[str, object]]:

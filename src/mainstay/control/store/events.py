@@ -119,6 +119,30 @@ async def set_hashes(tx: Transaction, hashes: Mapping[str, str]) -> None:
     )
 
 
+async def newest_of(
+    tx: Transaction, entity_ids: Sequence[str], own: Sequence[SqlCondition], limit: int
+) -> list[EventRow]:
+    """The newest events of these records, newest first. Each record is read along the index, up to the limit."""
+    parameters: dict[str, Value] = {f"entity_{index}": each for index, each in enumerate(entity_ids)}
+    marks = list(parameters)
+    if not marks:
+        return []
+    for condition in own:
+        parameters |= condition.parameters
+    where = " AND ".join(["", *(condition.sql for condition in own)])
+    columns = EVENTS.select()
+    parts = " UNION ALL ".join(
+        f"SELECT * FROM (SELECT {columns}, ordinal FROM events WHERE entity_id = :{mark}{where}"
+        f" ORDER BY created_at DESC LIMIT {int(limit)}) AS {mark}_events"
+        for mark in marks
+    )
+    rows = await tx.fetch(
+        f"SELECT {columns} FROM ({parts}) AS found ORDER BY created_at DESC, ordinal DESC, id LIMIT {int(limit)}",
+        **parameters,  # type: ignore[arg-type]
+    )
+    return [EVENTS.decode(row) for row in rows]
+
+
 async def read_parties(tx: Transaction, ids: Sequence[str]) -> dict[str, EventParties]:
     marks: dict[str, Value] = {f"id_{index}": event_id for index, event_id in enumerate(ids)}
     if not marks:

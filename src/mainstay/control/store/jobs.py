@@ -174,10 +174,82 @@ async def ever_completed(tx: Transaction, service_id: str) -> bool:
     return bool(rows)
 
 
-async def report_of(tx: Transaction, job_id: str) -> object | None:
-    rows: list[Row] = list(await tx.fetch("SELECT report FROM jobs WHERE id = :id", id=job_id))
+async def report_of(tx: Transaction, job_id: str, max_characters: int | None = None) -> object | None:
+    """None: there is no report, or it has more characters."""
+    limit = "" if max_characters is None else f" AND length(report) <= {int(max_characters)}"
+    rows: list[Row] = list(await tx.fetch(f"SELECT report FROM jobs WHERE id = :id{limit}", id=job_id))
     text = rows[0]["report"] if rows else None
     return None if text is None else msgspec.json.decode(str(text))
+
+
+class JobNotes(msgspec.Struct, frozen=True):
+    """What lists of jobs show beyond their rows."""
+
+    # Of the request that started the run. None: unknown.
+    role: str | None
+    name: str | None
+    participant_id: str | None
+    # Of the report: outcome → number of resources. None: no report, or one that is too large to read in a list.
+    summary: object
+
+
+async def read_notes(tx: Transaction, ids: Sequence[str], max_report: int = 200_000) -> dict[str, JobNotes]:
+    """Later steps of a run are queued by the agent; the request is the one of the first step."""
+    marks: dict[str, Value] = {f"id_{index}": job_id for index, job_id in enumerate(ids)}
+    if not marks:
+        return {}
+    rows = await tx.fetch(
+        "SELECT jobs.id, events.initiator_role, events.initiator_name, events.initiator_participant_id,"
+        f" CASE WHEN length(jobs.report) <= {int(max_report)} THEN jobs.report{tx.as_json} -> 'summary' END"
+        " AS summary FROM jobs LEFT JOIN jobs AS first ON first.run_id = jobs.run_id AND first.step = 1"
+        " LEFT JOIN events ON events.entity_id = first.id AND events.type = 'job.created'"
+        f" WHERE jobs.id IN ({', '.join(f':{name}' for name in marks)})",
+        **marks,  # type: ignore[arg-type]
+    )
+    return {
+        str(row["id"]): JobNotes(
+            role=_optional_text(row["initiator_role"]),
+            name=_optional_text(row["initiator_name"]),
+            participant_id=_optional_text(row["initiator_participant_id"]),
+            summary=_decode_json(row["summary"]),
+        )
+        for row in rows
+    }
+
+
+def _optional_text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+class JobName(msgspec.Struct, frozen=True):
+    id: str
+    action: str
+    created_at: datetime
+
+
+async def find_by_times(
+    tx: Transaction, service_id: str, times: Sequence[datetime], ids: Sequence[str]
+) -> list[JobName]:
+    """The jobs of the service that were created at one of these times, and those with one of these ids."""
+    at: dict[str, Value] = {f"at_{index}": to_microseconds(time) for index, time in enumerate(times)}
+    by_id: dict[str, Value] = {f"id_{index}": job_id for index, job_id in enumerate(ids)}
+    conditions = [
+        f"{column} IN ({', '.join(f':{name}' for name in marks)})"
+        for column, marks in (("created_at", at), ("id", by_id))
+        if marks
+    ]
+    if not conditions:
+        return []
+    rows = await tx.fetch(
+        " UNION ".join(
+            f"SELECT id, action, created_at FROM jobs WHERE service_id = :service_id AND {condition}"
+            for condition in conditions
+        ),
+        service_id=service_id,
+        **at,  # type: ignore[arg-type]
+        **by_id,  # type: ignore[arg-type]
+    )
+    return [JobName(str(row["id"]), str(row["action"]), to_time(int(str(row["created_at"])))) for row in rows]
 
 
 async def latest_job_id(tx: Transaction, service_id: str, *, other_than: str) -> str | None:

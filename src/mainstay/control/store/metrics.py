@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
+import msgspec
+
 from mainstay.control.store.engine.contract import Transaction, Value
 from mainstay.control.store.engine.paging import SqlCondition
-from mainstay.control.store.engine.records import ForeignId, Record, Table, to_microseconds
+from mainstay.control.store.engine.records import ForeignId, Record, Table, to_microseconds, to_time
 
 EntityType = Literal["Agent", "Service", "Resource"]
 Aggregate = Literal["min", "max", "sum", "avg", "diff"]
@@ -72,6 +74,47 @@ async def aggregate(
         )
     rows = await tx.fetch(statement, slow=True, **parameters)
     return [(int(str(row["bucket"])), float(str(row["value"]))) for row in rows]
+
+
+class RecentSeries(msgspec.Struct, frozen=True):
+    resource_id: str
+    type_name: str
+    # (start of the interval, average)
+    points: list[tuple[datetime, float]]
+
+
+# The distinct series of a service, each found by one step along the index. A uuid has 36 characters.
+_SERIES_OF_SERVICE = (
+    "WITH RECURSIVE found (key, number) AS (SELECT (SELECT resource_id || '/' || type_id FROM metric_entries"
+    " WHERE service_id = :service_id ORDER BY resource_id, type_id LIMIT 1), 1"
+    " UNION ALL SELECT (SELECT resource_id || '/' || type_id FROM metric_entries WHERE service_id = :service_id"
+    " AND (resource_id, type_id) > (substr(key, 1, length(key) - 37), substr(key, length(key) - 35))"
+    " ORDER BY resource_id, type_id LIMIT 1), number + 1 FROM found WHERE key IS NOT NULL AND number < {limit}),"
+    " series AS (SELECT substr(key, 1, length(key) - 37) AS resource_id, substr(key, length(key) - 35) AS type_id"
+    " FROM found WHERE key IS NOT NULL)"
+)
+
+
+async def read_recent_series(
+    tx: Transaction, service_id: str, since: datetime, seconds: int, limit: int
+) -> list[RecentSeries]:
+    """The first series of a service with entries since a time, averaged over intervals of so many seconds."""
+    length = seconds * MICROSECONDS
+    rows = await tx.fetch(
+        f"{_SERIES_OF_SERVICE.format(limit=int(limit))} SELECT series.resource_id, metric_types.name AS type_name,"
+        f" metric_entries.created_at / {length} AS interval_number, avg(metric_entries.value) AS value FROM series"
+        " JOIN metric_types ON metric_types.id = series.type_id"
+        " JOIN metric_entries ON metric_entries.service_id = :service_id"
+        " AND metric_entries.resource_id = series.resource_id AND metric_entries.type_id = series.type_id"
+        " AND metric_entries.created_at >= :since GROUP BY 1, 2, 3 ORDER BY 2, 1, 3",
+        service_id=service_id,
+        since=to_microseconds(since),
+    )
+    found: dict[tuple[str, str], list[tuple[datetime, float]]] = {}
+    for row in rows:
+        at = to_time(int(str(row["interval_number"])) * length)
+        found.setdefault((str(row["resource_id"]), str(row["type_name"])), []).append((at, float(str(row["value"]))))
+    return [RecentSeries(resource_id, type_name, points) for (resource_id, type_name), points in found.items()]
 
 
 async def resource_ids(tx: Transaction, scope: list[SqlCondition], limit: int, offset: int) -> tuple[list[str], int]:

@@ -231,6 +231,18 @@ async def state_history(tx: Transaction, service_id: str) -> list[tuple[datetime
     return [(to_time(int(str(row["entered_at"]))), str(row["state"])) for row in rows]
 
 
+async def recent_states(tx: Transaction, service_id: str, since: datetime, limit: int) -> list[tuple[datetime, str]]:
+    """The states since a time, beginning with the one that the service had then; the newest `limit` of them."""
+    rows = await tx.fetch(
+        "SELECT entered_at, state FROM service_states WHERE service_id = :id AND ordinal >= coalesce((SELECT max(ordinal)"
+        " FROM service_states WHERE service_id = :id AND entered_at <= :since), 0)"
+        f" ORDER BY ordinal DESC LIMIT {int(limit)}",
+        id=service_id,
+        since=to_microseconds(since),
+    )
+    return [(to_time(int(str(row["entered_at"]))), str(row["state"])) for row in reversed(rows)]
+
+
 async def living_with_jobs(
     tx: Transaction, service_type_id: str, after_id: str, limit: int
 ) -> list[tuple[ServiceRow, str | None]]:
@@ -275,6 +287,100 @@ async def services_of_type(
 async def read_provenance(tx: Transaction, service_id: str) -> dict[str, dict[str, object]]:
     rows = await tx.fetch("SELECT provenance FROM services WHERE id = :id", id=service_id)
     return msgspec.json.decode(str(rows[0]["provenance"]), type=dict[str, dict[str, object]]) if rows else {}
+
+
+class ServiceDetails(msgspec.Struct, frozen=True):
+    """What the page of a service shows beyond its view."""
+
+    provider_name: str
+    consumer_name: str
+    group_name: str
+    agent_last_seen: datetime
+    # `updated_at` of its service type: identifies the definition.
+    type_version: datetime
+    # None: no blueprint, or a bundle whose version now points to another one.
+    blueprint_version: str | None
+    # The version that new services get.
+    current_version: str | None
+    # Path → origin.
+    provenance: dict[str, dict[str, object]]
+
+
+async def read_details(tx: Transaction, service_id: str) -> ServiceDetails:
+    (row,) = await tx.fetch(
+        "SELECT services.provenance, providers.name AS provider_name, consumers.name AS consumer_name,"
+        " service_groups.name AS group_name, agents.last_status_update, used.version AS used_version,"
+        " newest.version AS current_version, service_types.updated_at AS type_version FROM services"
+        " JOIN participants AS providers ON providers.id = services.provider_id"
+        " JOIN participants AS consumers ON consumers.id = services.consumer_id"
+        " JOIN service_groups ON service_groups.id = services.group_id"
+        " JOIN agents ON agents.id = services.agent_id"
+        " JOIN service_types ON service_types.id = services.service_type_id"
+        " LEFT JOIN blueprints AS used ON used.digest = services.blueprint_digest"
+        " LEFT JOIN blueprints AS newest ON newest.digest = service_types.blueprint_digest"
+        " WHERE services.id = :id",
+        id=service_id,
+    )
+    return ServiceDetails(
+        str(row["provider_name"]),
+        str(row["consumer_name"]),
+        str(row["group_name"]),
+        to_time(int(str(row["last_status_update"]))),
+        to_time(int(str(row["type_version"]))),
+        None if row["used_version"] is None else str(row["used_version"]),
+        None if row["current_version"] is None else str(row["current_version"]),
+        msgspec.json.decode(str(row["provenance"]), type=dict[str, dict[str, object]]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RelatedService:
+    """A service that this one refers to, or that refers to it."""
+
+    # Whether this service refers to it.
+    outgoing: bool
+    # Of the property that refers.
+    path: str
+    id: str
+    name: str
+    status: str
+    service_type_id: str
+    type_name: str
+    type_version: datetime
+
+
+async def read_references(
+    tx: Transaction, service_id: str, own: Sequence[SqlCondition], limit: int
+) -> list[RelatedService]:
+    """References in both directions to services that satisfy `own`; at most `limit` in each."""
+    readable = " AND ".join(condition.sql for condition in own) or "1 = 1"
+    parameters: dict[str, Value] = {}
+    for condition in own:
+        parameters |= condition.parameters
+    parts = [
+        f"SELECT * FROM (SELECT {number} AS outgoing, service_references.path, other.id, other.name, other.status,"
+        " other.service_type_id, service_types.name AS type_name, service_types.updated_at AS type_version"
+        f" FROM service_references JOIN (SELECT * FROM services WHERE {readable}) AS other"
+        f" ON other.id = service_references.{there}"
+        " JOIN service_types ON service_types.id = other.service_type_id"
+        f" WHERE service_references.{here} = :service_id ORDER BY service_references.path, other.name, other.id"
+        f" LIMIT {int(limit)}) AS part_{number}"
+        for number, here, there in ((1, "service_id", "target_id"), (0, "target_id", "service_id"))
+    ]
+    rows = await tx.fetch(" UNION ALL ".join(parts), service_id=service_id, **parameters)  # type: ignore[arg-type]
+    return [
+        RelatedService(
+            bool(row["outgoing"]),
+            str(row["path"]),
+            str(row["id"]),
+            str(row["name"]),
+            str(row["status"]),
+            str(row["service_type_id"]),
+            str(row["type_name"]),
+            to_time(int(str(row["type_version"]))),
+        )
+        for row in rows
+    ]
 
 
 async def find_instance(tx: Transaction, agent_id: str, instance_id: str) -> ServiceRow | None:

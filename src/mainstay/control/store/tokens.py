@@ -56,6 +56,29 @@ CALLER_TABLES = (
 _CALLERS = f"SELECT {CALLER_COLUMNS} FROM {CALLER_TABLES}"
 
 
+class TokenOwner(msgspec.Struct, frozen=True):
+    role: str
+    # Of the agent, the participant or the admin token.
+    name: str
+    participant_id: str | None
+
+
+async def read_owners(tx: Transaction, ids: Sequence[str]) -> dict[str, TokenOwner]:
+    """The owners of existing tokens, by id of the token."""
+    marks = {f"id_{index}": token_id for index, token_id in enumerate(ids)}
+    if not marks:
+        return {}
+    rows = await tx.fetch(f"{_CALLERS} WHERE tokens.id IN ({', '.join(f':{name}' for name in marks)})", **marks)  # type: ignore[arg-type]
+    return {
+        str(row["token_id"]): TokenOwner(
+            str(row["role"]),
+            str(row["name"]),
+            None if row["participant_id"] is None else str(row["participant_id"]),
+        )
+        for row in rows
+    }
+
+
 async def find_caller(tx: Transaction, value: str) -> Row | None:
     """The owner of the token, with everything that decides whether the request is admitted."""
     rows = await tx.fetch(f"{_CALLERS} WHERE tokens.hash = :hash", hash=hash_token(value))

@@ -28,6 +28,7 @@ def _environment() -> Environment:
     made.filters.update(
         ago=_ago,
         clock=_clock,
+        day=_day,
         duration=words.duration,
         running_time=words.running_time,
         thousands=words.thousands,
@@ -71,6 +72,11 @@ def _clock(value: datetime | str) -> Markup:
     """The time of the day alone, for logs and live pages."""
     time = _as_time(value).astimezone(UTC)
     return _time_element(time, f"{time:%H:%M:%S}")
+
+
+def _day(value: datetime | str) -> Markup:
+    time = _as_time(value).astimezone(UTC)
+    return _time_element(time, f"{time.day} {time:%b}")
 
 
 def _time_element(time: datetime, text: str) -> Markup:

@@ -9,6 +9,8 @@ from itertools import pairwise
 
 from mainstay.control.domain.lifecycle.schema import Lifecycle
 
+DAY = timedelta(days=1)
+
 
 @dataclass(frozen=True, slots=True)
 class StateEntry:
@@ -40,6 +42,41 @@ def uptime(lifecycle: Lifecycle, history: Sequence[StateEntry], start: datetime,
         if entry.state in lifecycle.running_states:
             running += length
     return Uptime(running, total)
+
+
+@dataclass(frozen=True, slots=True)
+class UptimeOfDay:
+    # Midnight UTC.
+    day: datetime
+    uptime: Uptime
+    # The states of the service on this day, in the order of their names.
+    states: tuple[str, ...]
+
+
+def uptime_by_day(
+    lifecycle: Lifecycle, history: Sequence[StateEntry], end: datetime, days: int
+) -> tuple[UptimeOfDay, ...]:
+    """The last days up to `end`, oldest first."""
+    last = end.replace(hour=0, minute=0, second=0, microsecond=0)
+    first = last - (days - 1) * DAY
+    running, total = [timedelta()] * days, [timedelta()] * days
+    states: list[set[str]] = [set() for _ in range(days)]
+    for entry, until in _spans(history, end):
+        if entry.state in lifecycle.terminal_states:
+            continue
+        start = max(entry.at, first)
+        while start < until:
+            index = (start - first) // DAY
+            stop = min(until, first + (index + 1) * DAY)
+            total[index] += stop - start
+            states[index].add(entry.state)
+            if entry.state in lifecycle.running_states:
+                running[index] += stop - start
+            start = stop
+    return tuple(
+        UptimeOfDay(first + index * DAY, Uptime(running[index], total[index]), tuple(sorted(states[index])))
+        for index in range(days)
+    )
 
 
 def _spans(history: Sequence[StateEntry], end: datetime) -> list[tuple[StateEntry, datetime]]:

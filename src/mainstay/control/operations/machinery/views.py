@@ -79,7 +79,8 @@ async def _show(work: UnitOfWork, row: ServiceRow, context: ServiceContext) -> S
     )
 
 
-def _visible_part(work: UnitOfWork, row: JobRow) -> JobRow:
+def visible_part(work: UnitOfWork, row: JobRow) -> JobRow:
+    """The row as far as the caller may see it."""
     if row.error_message is None or sees_host(work.caller, row.provider_id):
         return row
     return msgspec.structs.replace(row, error_message=first_line(row.error_message))
@@ -91,7 +92,7 @@ async def show_jobs(work: UnitOfWork, rows: Sequence[JobRow]) -> list[JobView]:
     services = {each.service.id: await _show(work, each.service, each.context) for each in found.values()}
     return [
         JobView(
-            **msgspec.structs.asdict(_visible_part(work, row)),
+            **msgspec.structs.asdict(visible_part(work, row)),
             service=services[row.service_id],
             agent=Named(row.agent_id, whole.context.agent_name),
             provider=Named(row.provider_id, whole.provider_name),

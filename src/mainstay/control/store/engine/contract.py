@@ -39,6 +39,8 @@ class Transaction(Protocol):
     asks_name_index: bool
     # The function that returns the items of a JSON array as rows with the column `value`.
     json_items: str
+    # Appended to a column of JSON text, before `-> 'member'`.
+    as_json: str
 
     async def fetch(self, statement: str, *, slow: bool = False, **parameters: Value) -> Sequence[Row]: ...
 

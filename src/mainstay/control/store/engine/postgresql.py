@@ -80,6 +80,7 @@ class PostgresqlTransaction:
     skip_locked = " FOR UPDATE SKIP LOCKED"
     asks_name_index = False
     json_items = "json_array_elements_text"
+    as_json = "::json"
 
     def __init__(self, connection: PoolConnectionProxy[Any], *, custom_plans: bool = False) -> None:
         self._connection = connection

@@ -67,6 +67,7 @@ class SqliteTransaction:
     skip_locked = ""
     asks_name_index = True
     json_items = "json_each"
+    as_json = ""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection

@@ -1,0 +1,241 @@
+"""One service: state, running job, lifecycle, drift, properties with their origin, jobs, references and events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import quote
+
+from mainstay.control.access import Caller, Role, relation_of
+from mainstay.control.domain.lifecycle.schema import Lifecycle
+from mainstay.control.domain.lifecycle.state_kind import kind_of_state
+from mainstay.control.domain.lifecycle.transitions import run_path
+from mainstay.control.domain.lifecycle.uptime import StateEntry, uptime_by_day
+from mainstay.control.operations import events, jobs, services
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
+from mainstay.control.operations.machinery.views import ServiceView, show_service, visible_part
+from mainstay.control.store.engine.paging import owned_by, parse_listing
+from mainstay.control.store.events import newest_of
+from mainstay.control.store.jobs import JOBS
+from mainstay.control.store.metrics import read_recent_series
+from mainstay.control.store.services import (
+    SERVICES,
+    RelatedService,
+    ServiceRow,
+    read_details,
+    read_references,
+    recent_states,
+)
+from mainstay.control.web.contract import PageAnswer, PageCall, WebPage
+from mainstay.control.web.diffs import DiffBudget
+from mainstay.control.web.drawings.lifecycle import ServiceMoves, draw_lifecycle
+from mainstay.control.web.drawings.metric_chart import MetricPoint, draw_metric_chart
+from mainstay.control.web.drawings.uptime_bar import UptimeDay, draw_uptime_bar, percent
+from mainstay.control.web.event_words import event_words, initiator_of
+from mainstay.control.web.job_views import ShownJob, progress_word, shown_job
+from mainstay.control.web.property_rows import MAX_ROWS, property_rows
+from mainstay.control.web.reports import read_drift, read_report
+
+SHOWN_JOBS = 10
+SHOWN_EVENTS = 10
+SHOWN_REFERENCES = 50
+SHOWN_STATES = 2000
+UPTIME_DAYS = 90
+SHOWN_SERIES = 8
+METRIC_SECONDS = 86_400
+METRIC_INTERVAL_SECONDS = 900
+# Characters of a report that is shown whole beside the service; larger ones have a page of their own.
+MAX_INLINE_REPORT = 200_000
+DRIFT = "InSync"
+
+
+@dataclass(frozen=True, slots=True)
+class PossibleAction:
+    name: str
+    href: str
+    # Where a successful run ends.
+    to: str
+    is_dangerous: bool
+
+
+async def _show(call: PageCall) -> PageAnswer:
+    async with call.reading() as work:
+        row = await work.find(SERVICES, call.path["id"])
+        values = await _read(work, row)
+    return PageAnswer("service.html", values)
+
+
+async def _read(work: UnitOfWork, row: ServiceRow) -> dict[str, Any]:
+    caller = work.required_caller
+    view = await show_service(work, row)
+    details = await read_details(work.tx, row.id)
+    parties = {row.provider_id: details.provider_name, row.consumer_id: details.consumer_name}
+    definition = await work.tools.definitions.read(work.tx, row.service_type_id, details.type_version)
+    lifecycle = definition.lifecycle
+    shown = await _read_jobs(work, row, view, parties)
+    active = next((job for job in shown if job.is_active), None)
+    states = await recent_states(work.tx, row.id, work.now - timedelta(days=UPTIME_DAYS), SHOWN_STATES)
+    actions = _actions(caller, view, lifecycle)
+    budget = DiffBudget()
+    references = await _read_references(work, row)
+    return {
+        "service": view,
+        "details": details,
+        "kind": kind_of_state(lifecycle, row.status),
+        "uptime": _uptime(lifecycle, states, work.now),
+        "metrics": await _read_metrics(work, row),
+        "since": states[-1][0] if states else row.created_at,
+        "actions": actions,
+        "sees_agent": caller.role is Role.ADMIN or caller.participant_id == row.provider_id,
+        "may_order": _may(caller, "service", "order", row),
+        "may_cancel": _may(caller, "job", "cancel", row),
+        "drawing": _draw(lifecycle, view, actions),
+        "drift": _drift(view, budget),
+        "active": active,
+        "active_word": progress_word(active) if active is not None else "",
+        "jobs": shown,
+        "last": await _read_last_report(work, shown, budget) if active is None else None,
+        "properties": property_rows(view.properties, None if active is None else active.row.params),
+        "max_rows": MAX_ROWS,
+        "origins": await services.read_origins(work, row, details.provenance, parties),
+        "references": references,
+        "reference_names": {each.service.id: each.service.name for each in references if each.outgoing},
+        "events": await _read_events(work, row, shown),
+        "now": work.now,
+    }
+
+
+async def _read_jobs(
+    work: UnitOfWork, row: ServiceRow, view: ServiceView, parties: Mapping[str, str]
+) -> list[ShownJob]:
+    query = [("serviceId", row.id), ("sort", "-createdAt"), ("after", ""), ("pageSize", str(SHOWN_JOBS))]
+    page = await work.page(JOBS, parse_listing(JOBS, query))
+    contexts = await jobs.read_contexts(work, page.items, parties)
+    return [
+        shown_job(visible_part(work, job), contexts.get(job.id), view.agent.status, work.now) for job in page.items
+    ]
+
+
+async def _read_last_report(work: UnitOfWork, shown: Sequence[ShownJob], budget: DiffBudget) -> dict[str, Any] | None:
+    """The newest job with what it changed on the host. None: no job has ended, or it has no report."""
+    last = next((job for job in shown if not job.is_active), None)
+    if last is None:
+        return None
+    report = await jobs.find_report(work, last.row, MAX_INLINE_REPORT)
+    return None if report is None else {"job": last, "report": read_report(report, budget)}
+
+
+@dataclass(frozen=True, slots=True)
+class ShownReference:
+    service: RelatedService
+    kind: str
+
+    @property
+    def outgoing(self) -> bool:
+        return self.service.outgoing
+
+
+async def _read_references(work: UnitOfWork, row: ServiceRow) -> list[ShownReference]:
+    """Services that the caller may not read are left out."""
+    caller = work.required_caller
+    own = owned_by(relation_of(caller, "service", "read"), caller)
+    found = await read_references(work.tx, row.id, own, SHOWN_REFERENCES)
+    read = work.tools.definitions.read
+    types = {(each.service_type_id, each.type_version) for each in found}
+    lifecycles = {key: (await read(work.tx, *key)).lifecycle for key in types}
+    return [
+        ShownReference(each, kind_of_state(lifecycles[each.service_type_id, each.type_version], each.status))
+        for each in found
+    ]
+
+
+async def _read_events(work: UnitOfWork, row: ServiceRow, shown: Sequence[ShownJob]) -> list[dict[str, Any]]:
+    """Of the service and of its newest jobs."""
+    caller = work.required_caller
+    own = owned_by(relation_of(caller, "event", "read"), caller)
+    found = await newest_of(work.tx, [row.id, *(job.row.id for job in shown)], own, SHOWN_EVENTS)
+    return [
+        {"event": event, "by": initiator_of(event), "words": event_words(event)}
+        for event in await events.show_events(work, found)
+    ]
+
+
+def _may(caller: Caller, noun: str, action: str, row: ServiceRow) -> bool:
+    return not caller.read_only and relation_of(caller, noun, action).holds(caller, row)
+
+
+def _actions(caller: Caller, view: ServiceView, lifecycle: Lifecycle) -> list[PossibleAction]:
+    if not _may(caller, "service", "order", view):
+        return []
+    return [
+        PossibleAction(
+            name,
+            _plan_address(view.id, name),
+            run_path(lifecycle, name, view.status)[-1],
+            is_dangerous=run_path(lifecycle, name, view.status)[-1] in lifecycle.terminal_states,
+        )
+        for name in view.available_actions
+    ]
+
+
+def _plan_address(service_id: str, action: str) -> str:
+    base = f"/services/{service_id}"
+    return f"{base}/update" if action == "update" else f"{base}/do/{quote(action, safe='')}"
+
+
+def _draw(lifecycle: Lifecycle, view: ServiceView, actions: Sequence[PossibleAction]) -> str:
+    running = None if view.active_job is None else view.active_job.action
+    links = {} if running else {action.name: action.href for action in actions}
+    return draw_lifecycle(
+        lifecycle, f"Lifecycle of {view.service_type.name}", ServiceMoves(view.status, links, running)
+    )
+
+
+def _uptime(lifecycle: Lifecycle, states: Sequence[tuple[datetime, str]], now: datetime) -> dict[str, Any] | None:
+    """None: the lifecycle has no running state, so nothing is up or down."""
+    if not lifecycle.running_states:
+        return None
+    days = uptime_by_day(lifecycle, [StateEntry(at, state) for at, state in states], now, UPTIME_DAYS)
+    running = sum((each.uptime.running for each in days), timedelta())
+    total = sum((each.uptime.total for each in days), timedelta())
+    bars = [
+        UptimeDay(
+            each.day.date(),
+            each.uptime.share if each.uptime.total else None,
+            failed=any(kind_of_state(lifecycle, state) == "bad" for state in each.states),
+        )
+        for each in days
+    ]
+    share = running / total if total else 0.0
+    return {"bar": draw_uptime_bar(bars, share), "share": percent(share), "days": [each.day for each in days]}
+
+
+async def _read_metrics(work: UnitOfWork, row: ServiceRow) -> list[dict[str, Any]]:
+    since = work.now - timedelta(seconds=METRIC_SECONDS)
+    found = await read_recent_series(work.tx, row.id, since, METRIC_INTERVAL_SECONDS, SHOWN_SERIES)
+    charts = []
+    for series in found:
+        points = [MetricPoint(at.timestamp(), value) for at, value in series.points]
+        name = f"{series.type_name} of {series.resource_id}"
+        charts.append(
+            {
+                "series": series,
+                "last": points[-1].value,
+                "chart": draw_metric_chart(points, name, 3 * METRIC_INTERVAL_SECONDS),
+            }
+        )
+    return charts
+
+
+def _drift(view: ServiceView, budget: DiffBudget) -> dict[str, Any] | None:
+    """None: the service is in sync, or its agent has not compared it."""
+    found = next((each for each in view.conditions if each.get("type") == DRIFT), None)
+    if found is None or found.get("status") == "True":
+        return None
+    resources = read_drift(str(found.get("message") or ""), budget)
+    return {"condition": found, "resources": resources, "is_known": found.get("status") == "False"}
+
+
+PAGES = (WebPage(method="GET", path="/services/{id}", act=_show, access=("service", "read")),)

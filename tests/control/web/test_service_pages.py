@@ -1,0 +1,304 @@
+"""The page of a service, the list of jobs and the page of a job, over HTTP."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any
+
+import pytest
+
+from browser_session import WebSession, signed_in
+from control_plane import Client, Server
+from scenario import Scenario, unique
+
+LIFECYCLE: Any = {
+    "states": [{"name": name} for name in ("New", "Stopped", "Started", "Failed", "Deleted")],
+    "initialState": "New",
+    "terminalStates": ["Deleted"],
+    "runningStates": ["Started"],
+    "actions": [
+        {
+            "name": "create",
+            "requestSchemaType": "properties",
+            "transitions": [
+                {"from": "New", "to": "Stopped"},
+                {"from": "New", "to": "Failed", "onError": True},
+            ],
+        },
+        {"name": "start", "transitions": [{"from": "Stopped", "to": "Started"}]},
+        {"name": "stop", "transitions": [{"from": "Started", "to": "Stopped"}]},
+        {
+            "name": "update",
+            "requestSchemaType": "properties",
+            "transitions": [{"from": "Stopped", "to": "Stopped"}, {"from": "Started", "to": "Started"}],
+        },
+        {
+            "name": "delete",
+            "transitions": [
+                {"from": "Stopped", "to": "Deleted"},
+                {"from": "Started", "to": "Deleted"},
+                {"from": "Failed", "to": "Deleted"},
+            ],
+        },
+    ],
+}
+SCHEMA: Any = {
+    "size": {"type": "integer", "default": 50},
+    "password": {"type": "string", "secret": {"type": "persistent"}},
+    "backup": {"type": "object", "properties": {"schedule": {"type": "string"}, "keepDays": {"type": "integer"}}},
+    "allow": {"type": "array", "items": {"type": "string"}},
+    "url": {"type": "string"},
+}
+DIFF = "--- a\n+++ b\n@@ -1,3 +1,3 @@\n port = 5441\n-max_connections = 50\n+max_connections = 200\n"
+REPORT: Any = {
+    "run_id": "r",
+    "manifest": "update.yaml",
+    "events": [
+        {"type": "package", "name": "postgresql", "outcome": "stable", "duration_seconds": 0.1},
+        {"type": "file", "name": "/srv/db/settings.conf", "outcome": "changed", "diff": DIFF, "own": True},
+        {"type": "exec", "name": "make", "outcome": "failed", "errors": ["exit code 1"], "output": "cluster output"},
+    ],
+    "summary": {"total": 3, "stable": 1, "changed": 1, "failed": 1},
+}
+
+
+def browser_of(server: Server, client: Client) -> WebSession:
+    return signed_in(server.url, str(client.token))
+
+
+def text_of(page: str) -> str:
+    """The words of a page, without its elements and the icons."""
+    body = page[page.index("<main") : page.index("</main>")]
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", body)).split())
+
+
+@pytest.fixture
+def kind(scenario: Scenario) -> Any:
+    return scenario.service_type(SCHEMA, LIFECYCLE)
+
+
+@pytest.fixture
+def service(scenario: Scenario, kind: Any) -> Any:
+    """Started, with each form of property."""
+    ordered = scenario.order(
+        kind,
+        {
+            "password": "canary-secret",
+            "backup": {"schedule": "0 3 * * *", "keepDays": 14},
+            "allow": ["10.0.0.0/8", "::1"],
+        },
+    )
+    scenario.complete(ordered)
+    scenario.do(ordered, "start")
+    return scenario.complete(ordered)
+
+
+def leased(scenario: Scenario, service: Any, **progress: Any) -> tuple[Any, str]:
+    """The next job, claimed with a lease."""
+    job = scenario.next_job_seen(service)
+    lease = scenario.agent.post(f"/jobs/{job['id']}/claim", {"leaseSeconds": 60}, expect=200)
+    if progress:
+        body = {"leaseToken": lease["leaseToken"], "progress": progress}
+        scenario.agent.post(f"/jobs/{job['id']}/renew", body, expect=200)
+    return job, lease["leaseToken"]
+
+
+def test_a_service_shows_its_state_owner_agent_and_properties(
+    server: Server, scenario: Scenario, service: Any
+) -> None:
+    page = browser_of(server, server.admin).get(f"/services/{service['id']}").text
+    text = text_of(page)
+    assert service["name"] in text
+    assert "Started" in text
+    assert scenario.consumer.get("/participants")["items"][0]["name"] in text
+    for value in ("50", "0 3 * * *", "14", "10.0.0.0/8", "::1"):
+        assert value in text
+    assert "set, never shown" in text
+    assert "canary-secret" not in page
+    assert "vault://" not in page
+
+
+def test_a_property_names_its_origin_and_its_job(server: Server, scenario: Scenario, service: Any) -> None:
+    text = text_of(browser_of(server, scenario.consumer).get(f"/services/{service['id']}").text)
+    assert "default of the type" in text
+    name = scenario.consumer.get("/participants")["items"][0]["name"]
+    assert re.search(rf"keepDays 14 {name}[^A-Z]* {name} create", text), text
+
+
+def test_coming_values_are_shown_while_a_job_runs(server: Server, scenario: Scenario, service: Any) -> None:
+    scenario.consumer.patch(f"/services/{service['id']}", {"properties": {"size": 200}})
+    text = text_of(browser_of(server, scenario.consumer).get(f"/services/{service['id']}").text)
+    assert "50 → 200 when update completes" in text
+
+
+def test_the_running_job_shows_its_progress_and_can_be_cancelled(
+    server: Server, scenario: Scenario, service: Any
+) -> None:
+    scenario.do(service, "stop")
+    job, _ = leased(scenario, service, percent=62.5, text="resource 9 of 14: service#db")
+    browser = browser_of(server, scenario.consumer)
+    page = browser.get(f"/services/{service['id']}").text
+    assert "resource 9 of 14: service#db" in text_of(page)
+    assert 'value="62"' in page
+    assert '<noscript><meta http-equiv="refresh" content="5"></noscript>' in page
+    assert 'data-poll="5"' in page
+    reply = browser.post(f"/jobs/{job['id']}/cancel", {"service": service["id"]}, csrf=browser.csrf)
+    assert reply.location == f"/services/{service['id']}"
+    assert scenario.consumer.get(f"/jobs/{job['id']}")["cancelRequested"] is True
+    assert "Cancel requested" in text_of(browser.get(f"/services/{service['id']}").text)
+
+
+def test_a_page_at_rest_does_not_refresh_itself(server: Server, scenario: Scenario, service: Any) -> None:
+    page = browser_of(server, scenario.consumer).get(f"/services/{service['id']}").text
+    assert "http-equiv" not in page
+    assert "data-poll" not in page
+
+
+def test_possible_actions_lead_to_their_plans(server: Server, scenario: Scenario, service: Any) -> None:
+    page = browser_of(server, scenario.consumer).get(f"/services/{service['id']}").text
+    for action in ("stop", "delete"):
+        assert f'href="/services/{service["id"]}/do/{action}"' in page
+    assert f'href="/services/{service["id"]}/update"' in page
+    assert "/do/start" not in page
+
+
+def test_actions_wait_while_a_job_runs(server: Server, scenario: Scenario, service: Any) -> None:
+    scenario.do(service, "stop")
+    page = browser_of(server, scenario.consumer).get(f"/services/{service['id']}").text
+    assert f'href="/services/{service["id"]}/do/stop"' not in page
+    assert 'aria-disabled="true"' in page
+
+
+def read_only(scenario: Scenario, participant_id: str) -> Client:
+    body = {"name": unique("reader"), "role": "participant", "scopeId": participant_id, "readOnly": True}
+    return scenario.admin.as_token(scenario.admin.post("/tokens", body)["value"])
+
+
+def test_only_those_who_may_act_see_actions(server: Server, scenario: Scenario, service: Any) -> None:
+    scenario.do(service, "stop")
+    address = f"/services/{service['id']}"
+    reader = browser_of(server, read_only(scenario, scenario.consumer_id)).get(address).text
+    assert "/do/" not in reader
+    assert "/update" not in reader
+    assert "/cancel" not in reader
+    # A provider may cancel jobs, but only the consumer orders.
+    provider = browser_of(server, scenario.provider).get(address).text
+    assert "/do/" not in provider
+    assert "/cancel" in provider
+
+
+def test_a_foreign_participant_sees_no_service_and_no_job(server: Server, scenario: Scenario, service: Any) -> None:
+    browser = browser_of(server, scenario.stranger)
+    browser.get(f"/services/{service['id']}", expect=404)
+    job = scenario.jobs(service)[0]
+    browser.get(f"/jobs/{job['id']}", expect=404)
+    assert service["name"] not in browser.get("/jobs").text
+    browser.post(f"/jobs/{job['id']}/cancel", {}, csrf=browser.csrf, expect=404)
+
+
+def test_drift_is_shown_with_its_diff(server: Server, scenario: Scenario, service: Any) -> None:
+    message = f"file#/srv/db/settings.conf: would change content\n{DIFF}\nfile#/etc/unit: would remove"
+    condition = {"type": "InSync", "status": "False", "reason": "Drifted", "message": message}
+    scenario.agent.call("PUT", f"/api/v1/services/{service['id']}/conditions", [condition], expect=200)
+    page = browser_of(server, scenario.provider).get(f"/services/{service['id']}").text
+    text = text_of(page)
+    assert "Drifted" in text
+    assert "in 2 resources" in text
+    assert "<del>max_connections = <b>50</b>" in page
+    assert "<ins>max_connections = <b>200</b>" in page
+
+
+def test_a_job_shows_its_report_and_its_error(server: Server, scenario: Scenario, service: Any) -> None:
+    scenario.do(service, "stop")
+    job = scenario.next_job(service)
+    error = "exec#make: exit code 1\n  | host output"
+    scenario.agent.post(f"/jobs/{job['id']}/fail", {"errorMessage": error, "report": REPORT}, expect=204)
+    page = browser_of(server, scenario.provider).get(f"/jobs/{job['id']}").text
+    text = text_of(page)
+    assert "host output" in text
+    assert "cluster output" in text
+    assert "1 failed, 1 changed, 1 stable" in text
+    assert "<ins>max_connections = <b>200</b>" in page
+    assert text.index("exec# make") < text.index("/srv/db/settings.conf")
+    # Of commands, a consumer sees the exit code and the first line of the failure.
+    seen = text_of(browser_of(server, scenario.consumer).get(f"/jobs/{job['id']}").text)
+    assert "exec#make: exit code 1" in seen
+    assert "host output" not in seen
+    assert "cluster output" not in seen
+
+
+def test_the_page_of_a_service_shows_the_report_of_its_last_job(
+    server: Server, scenario: Scenario, service: Any
+) -> None:
+    scenario.do(service, "stop")
+    scenario.complete(service, report=REPORT)
+    text = text_of(browser_of(server, scenario.consumer).get(f"/services/{service['id']}").text)
+    assert "Last job: stop" in text
+    assert "/srv/db/settings.conf" in text
+
+
+def test_jobs_are_listed_newest_first_with_filters_in_the_url(
+    server: Server, scenario: Scenario, service: Any
+) -> None:
+    other = scenario.order(scenario.service_type(), {})
+    browser = browser_of(server, scenario.consumer)
+    text = text_of(browser.get("/jobs").text)
+    assert text.index(other["name"]) < text.index(service["name"])
+    only = text_of(browser.get(f"/jobs?serviceId={service['id']}").text)
+    assert service["name"] in only
+    assert other["name"] not in only
+    named = text_of(browser.get(f"/jobs?service={other['name'][-8:]}").text)
+    assert other["name"] in named
+    assert service["name"] not in named
+    waiting = text_of(browser.get("/jobs?status=Pending&status=Processing").text)
+    assert other["name"] in waiting
+    assert service["name"] not in waiting
+    assert "No job matches" in browser.get("/jobs?service=no-such-name").text
+    browser.get("/jobs?status=Sleeping", expect=400)
+
+
+def test_older_jobs_follow_by_cursor(server: Server, scenario: Scenario, service: Any) -> None:
+    for _ in range(26):
+        scenario.do(service, "stop")
+        scenario.complete(service)
+        scenario.do(service, "start")
+        scenario.complete(service)
+    browser = browser_of(server, scenario.consumer)
+    first = browser.get(f"/jobs?serviceId={service['id']}").text
+    older = re.search(r'href="(/jobs\?[^"]*after=[^"]*)"', first)
+    assert older is not None
+    second = browser.get(html.unescape(older[1])).text
+    found = [set(re.findall(r"/jobs/([0-9a-f-]{36})", each)) for each in (first, second)]
+    assert [len(each) for each in found] == [50, 4]
+    assert not found[0] & found[1]
+
+
+def test_references_are_shown_in_both_directions(server: Server, scenario: Scenario, service: Any) -> None:
+    schema = {"database": {"type": "reference"}}
+    user = scenario.order(scenario.service_type(schema), {"database": service["id"]})
+    browser = browser_of(server, scenario.consumer)
+    page = browser.get(f"/services/{user['id']}").text
+    assert f"Uses {service['name']}" in text_of(page)
+    assert f'<a href="/services/{service["id"]}"><bdi>{service["name"]}</bdi></a>' in page
+    assert f"Used by {user['name']}" in text_of(browser.get(f"/services/{service['id']}").text)
+
+
+def test_a_deletion_by_force_says_that_the_host_may_not_be_clean(
+    server: Server, scenario: Scenario, service: Any
+) -> None:
+    scenario.admin.delete(f"/services/{service['id']}?force=true")
+    text = text_of(browser_of(server, scenario.consumer).get(f"/services/{service['id']}").text)
+    assert "The host may not be clean" in text
+
+
+def test_each_region_of_the_pages_can_be_fetched_alone(server: Server, scenario: Scenario, service: Any) -> None:
+    browser = browser_of(server, scenario.consumer)
+    job = scenario.jobs(service)[0]
+    for address in (f"/services/{service['id']}", "/jobs", f"/jobs/{job['id']}"):
+        regions = re.findall(r'data-region="(\w+)"', browser.get(address).text)
+        assert regions
+        for region in regions:
+            text = browser.get(f"{address}?fragment={region}").text
+            assert text.strip()
+            assert "<main" not in text
