@@ -255,7 +255,7 @@ async def complete(work: UnitOfWork, job: JobRow, wanted: Completion) -> None:
     advance = decide.advance(held.facts, run.visited)
     merged = await _merge_report(work, held, run, wanted, advance)
     # The job first: while it is active no other may be queued for the service.
-    await _end_job(work, held, "Completed", None, outcome, wanted.report)
+    ended = await _end_job(work, held, "Completed", None, outcome, wanted.report)
     service = await runs.save_service(
         work,
         held.service,
@@ -263,6 +263,7 @@ async def complete(work: UnitOfWork, job: JobRow, wanted: Completion) -> None:
         held.definition.lifecycle,
         origins=merged.service_origins,
         schema=held.definition.properties,
+        ended_job=ended,
     )
     if advance.next_step is not None:
         await _queue_next(work, held, service, run, advance, merged)
@@ -367,7 +368,7 @@ async def _give_back_replaced(
 
 async def _end_job(
     work: UnitOfWork, held: LockedJob, status: JobStatus, message: str | None, outcome: str | None, report: object
-) -> None:
+) -> JobRow:
     after = msgspec.structs.replace(
         held.job, status=status, error_message=message, completed_at=work.now, updated_at=work.now
     )
@@ -376,6 +377,7 @@ async def _end_job(
     await work.record_event(decide.ended_event_type(status), held.job, after)
     # The next job of the same group may start now.
     work.tx.announce(runs.agent_topic(held.job.agent_id))
+    return after
 
 
 async def fail(work: UnitOfWork, job: JobRow, wanted: FailureReport) -> None:
@@ -390,12 +392,12 @@ async def _end_unsuccessfully(
     work: UnitOfWork, held: LockedJob, decision: EndJob, *, outcome: str | None = None, report: object = None
 ) -> None:
     """Ends the job and its run; the run's pool values and secrets are given back."""
-    await _end_job(work, held, decision.status, decision.message, outcome, report)
+    ended = await _end_job(work, held, decision.status, decision.message, outcome, report)
     await runs.abandon_run(work, await runs.find_run(work, held.job))
     schema, lifecycle = held.definition.properties, held.definition.lifecycle
     properties = await runs.drop_ephemeral(work, held.service.id, schema, held.service.properties)
     after = msgspec.structs.replace(held.service, properties=properties, status=decision.next_state)
-    await runs.save_service(work, held.service, after, lifecycle, schema=schema)
+    await runs.save_service(work, held.service, after, lifecycle, schema=schema, ended_job=ended)
 
 
 async def cancel(work: UnitOfWork, job: JobRow) -> None:

@@ -109,3 +109,23 @@ async def find_served(tx: Transaction, digest: str, agent_id: str) -> bytes | No
     )
     content = rows[0]["content"] if rows else None
     return content if isinstance(content, bytes) else None
+
+
+async def versions_of(tx: Transaction, digests: Sequence[str]) -> dict[str, str]:
+    """Digest → version, for bundles that have one."""
+    rows = await tx.fetch(
+        f"SELECT digest, version FROM blueprints WHERE version IS NOT NULL"
+        f" AND digest IN (SELECT value FROM {tx.json_items}(:digests))",
+        digests=msgspec.json.encode(digests).decode(),
+    )
+    return {str(row["digest"]): str(row["version"]) for row in rows}
+
+
+async def versions_of_type(tx: Transaction, service_type_id: str, limit: int) -> list[tuple[str, str]]:
+    """(digest, version) of a service type, the newest first."""
+    rows = await tx.fetch(
+        "SELECT digest, version FROM blueprints WHERE service_type_id = :id AND version IS NOT NULL"
+        f" ORDER BY created_at DESC LIMIT {int(limit)}",
+        id=service_type_id,
+    )
+    return [(str(row["digest"]), str(row["version"])) for row in rows]

@@ -21,3 +21,7 @@ async def count_for_participant(tx: Transaction, participant_id: str) -> Row:
         id=participant_id,
     )
     return rows[0]
+
+
+async def has_agents(tx: Transaction, participant_id: str) -> bool:
+    return bool(await tx.fetch("SELECT 1 AS found FROM agents WHERE provider_id = :id LIMIT 1", id=participant_id))

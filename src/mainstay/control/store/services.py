@@ -34,6 +34,10 @@ class ServiceRow(Record, frozen=True, kw_only=True):
 
 SERVICES = Table("services", "service", ServiceRow, name_index="service_names")
 LIVING_ONLY = SqlCondition("is_terminal = 0")
+ENDED_ONLY = SqlCondition("is_terminal = 1")
+DRIFTED_ONLY = SqlCondition("drifted = 1")
+FAILED_ONLY = SqlCondition("failed_job_id IS NOT NULL")
+WITH_JOB_ONLY = SqlCondition(f"id IN (SELECT service_id FROM jobs WHERE status IN {ACTIVE_STATUSES})")
 
 
 class ServiceContext(msgspec.Struct, frozen=True):
@@ -187,6 +191,22 @@ async def delete_terminal(tx: Transaction, column: str, value: str) -> None:
 
     Services with an open orphan stay: the database then refuses to delete the record."""
     await tx.execute(f"DELETE FROM services WHERE {column} = :value AND is_terminal = 1 AND orphan = 0", value=value)
+
+
+async def last_failures(tx: Transaction, ids: Sequence[str]) -> dict[str, Row]:
+    """The last job of each of these services, if it failed: `job_id`, `action`, `error_message`."""
+    rows = await tx.fetch(
+        "SELECT services.id, jobs.id AS job_id, jobs.action, jobs.error_message FROM services"
+        " JOIN jobs ON jobs.id = services.failed_job_id"
+        f" WHERE services.id IN (SELECT value FROM {tx.json_items}(:ids))",
+        ids=msgspec.json.encode(ids).decode(),
+    )
+    return {str(row["id"]): row for row in rows}
+
+
+async def note_failure(tx: Transaction, service_id: str, failed_job_id: str | None) -> None:
+    """The last job, if it failed; None: it did not."""
+    await tx.defer("UPDATE services SET failed_job_id = :job WHERE id = :id", id=service_id, job=failed_job_id)
 
 
 async def set_references(tx: Transaction, service_id: str, references: Sequence[tuple[str, str]]) -> None:

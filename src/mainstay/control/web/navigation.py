@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mainstay.control.access import ACCESS, Caller, Role
 from mainstay.control.store import navigation as store
-from mainstay.control.store.engine.contract import Store
+from mainstay.control.store.engine.contract import Store, Transaction
 from mainstay.control.web.contract import NavigationEntry, WebPage
 from mainstay.control.web.pages import all_pages
 
@@ -52,6 +52,11 @@ async def read_navigation(tables: Store, caller: Caller) -> Navigation:
         if links:
             groups.append((group, links))
     return Navigation(tuple(groups), provides)
+
+
+async def is_provider(tx: Transaction, caller: Caller) -> bool:
+    """Whether the caller offers services: an admin, or a participant that has an agent."""
+    return caller.participant_id is None or await store.has_agents(tx, caller.participant_id)
 
 
 def _entries(group: str) -> list[tuple[WebPage, NavigationEntry]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -137,18 +137,27 @@ async def save_service(
     origins: Mapping[str, object] | None = None,
     schema: PropertySchema | None = None,
     forced: bool = False,
+    ended_job: JobRow | None = None,
 ) -> ServiceRow:
-    """Saves the service, records the event, and releases its holdings when it reaches a terminal state.
+    """Saves the service, records the event, and releases its holdings when it reaches a terminal state. `ended_job` is
+    the job whose end causes this; None: none.
 
     An orphan keeps them: `operations/orphans.py` releases them when it is closed."""
     ended = after.status in lifecycle.terminal_states
     moved = after.status != before.status
     if ended and moved and not after.orphan:
         after = await release_holdings(work, after, schema)
+    failure = {} if ended_job is None else {"failed_job_id": ended_job.id if ended_job.status == "Failed" else None}
     if after == before:
+        if failure:
+            await service_store.note_failure(work.tx, before.id, failure["failed_job_id"])
         return before
     after = msgspec.structs.replace(after, updated_at=work.now, version=before.version + 1)
-    hidden: dict[str, Value] = {"is_terminal": int(ended)}
+    hidden: dict[str, Value] = {
+        "is_terminal": int(ended),
+        "drifted": int(not ended and _is_drifted(after.conditions)),
+        **failure,
+    }
     if not equal(after.properties, before.properties) or origins:
         hidden["provenance"] = await _merged_origins(work, after, origins or {}, schema)
         if schema is not None:
@@ -160,6 +169,10 @@ async def save_service(
     more = {"forced": True} if forced else {}
     await work.record_event("service.transitioned" if moved else "service.updated", before, after, **more)
     return after
+
+
+def _is_drifted(conditions: Sequence[Mapping[str, object]]) -> bool:
+    return any(each.get("type") == "InSync" and each.get("status") == "False" for each in conditions)
 
 
 async def _merged_origins(

@@ -2,13 +2,73 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Any
+
+from markupsafe import Markup
+
 from mainstay import __version__
+from mainstay.control.operations.overview import SLOT_SECONDS, WINDOW, AgentSummary, Overview, read_overview
 from mainstay.control.web.contract import NavigationEntry, PageAnswer, PageCall, WebPage
+from mainstay.control.web.drawings.agent_squares import (
+    AgentActivity,
+    AgentSquare,
+    count_activities,
+    draw_agent_squares,
+)
+from mainstay.control.web.drawings.job_bars import JobSlot, draw_job_bars
+from mainstay.control.web.drawings.state_bar import StateShare, draw_state_bar, legend_of
+from mainstay.control.web.navigation import is_provider
+
+# Kind of a finding → kind of its state, its word, the page that helps and the text of its button.
+FINDINGS = {
+    "failed": ("bad", "Failed", "/jobs/{job_id}", "See job"),
+    "offline": ("bad", "Offline", "/agents/{id}", "See agent"),
+    "drifted": ("warn", "Drifted", "/services/{id}", "See diff"),
+    "orphan": ("warn", "Not cleaned up", "/agents/{id}", "See agent"),
+    "nearly_full": ("warn", "Nearly full", "/pools/{id}", "See pool"),
+    "grant": ("warn", "Confirm", "/agent-types/{id}", "See agent type"),
+}
 
 
 async def _show(call: PageCall) -> PageAnswer:
-    services = await call.api("GET", "/api/v1/services", query=[("pageSize", "1"), ("living", "true")])
-    return PageAnswer("overview.html", {"living": services["totalItems"]})
+    async with call.reading() as work:
+        found = await read_overview(work, provides=await is_provider(work.tx, call.caller))
+    values = {
+        "overview": found,
+        "living": sum(each.number for each in found.states),
+        "running": sum(each.number for each in found.states if each.kind == "up"),
+        "finding_words": FINDINGS,
+        "may_act": not call.caller.read_only,
+        **_pictures(found),
+    }
+    return PageAnswer("overview.html", values)
+
+
+def _pictures(found: Overview) -> dict[str, Any]:
+    shares = [StateShare(each.state, each.kind, each.number) for each in found.states]
+    squares = [AgentSquare(each.name, _activity(each)) for each in found.agents]
+    starts = [found.now - WINDOW + timedelta(seconds=SLOT_SECONDS) * number for number in range(len(found.slots))]
+    slots = [
+        JobSlot(f"{start:%H:%M} UTC", done, failed) for start, (done, failed) in zip(starts, found.slots, strict=True)
+    ]
+    axis = [found.now - WINDOW, found.now - WINDOW / 2, found.now]
+    return {
+        "state_bar": draw_state_bar(shares),
+        "state_legend": legend_of(shares),
+        "agent_squares": draw_agent_squares(squares) if squares else Markup(),
+        "activities": count_activities(squares),
+        "job_bars": draw_job_bars(slots, "in the last 4 hours"),
+        "job_axis": [f"{each:%H:%M}" for each in axis],
+        "jobs_done": sum(done for done, _ in found.slots),
+        "jobs_failed": sum(failed for _, failed in found.slots),
+    }
+
+
+def _activity(agent: AgentSummary) -> AgentActivity:
+    if agent.status == "Connected":
+        return "at work" if agent.running else "idle"
+    return "not in use" if agent.status in ("Disabled", "New") else "offline"
 
 
 async def _describe(_call: PageCall) -> PageAnswer:

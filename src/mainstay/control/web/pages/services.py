@@ -1,21 +1,157 @@
-"""The list of services: search, filters and pages by cursor, all in the URL."""
+"""The list of services: views, search, filters and pages by cursor, all in the URL."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mainstay.control.access import Role
+from mainstay.control.domain.lifecycle.state_kind import StateKind, kind_of_state
+from mainstay.control.operations.machinery.consumer_view import first_line
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
+from mainstay.control.operations.machinery.views import ServiceView, show_services
+from mainstay.control.store.agents import AGENTS
+from mainstay.control.store.blueprints import versions_of, versions_of_type
+from mainstay.control.store.engine.paging import CursorPage, parse_listing
+from mainstay.control.store.participants import PARTICIPANTS
+from mainstay.control.store.service_types import SERVICE_TYPES
+from mainstay.control.store.services import (
+    DRIFTED_ONLY,
+    ENDED_ONLY,
+    FAILED_ONLY,
+    LIVING_ONLY,
+    SERVICES,
+    WITH_JOB_ONLY,
+    last_failures,
+)
 from mainstay.control.web.contract import NavigationEntry, PageAnswer, PageCall, WebPage
 
-PAGE_SIZE = "50"
+VIEWS = {
+    "": ("All", LIVING_ONLY),
+    "failed": ("Failed", FAILED_ONLY),
+    "drifted": ("Drifted", DRIFTED_ONLY),
+    "busy": ("With a job", WITH_JOB_ONLY),
+    "ended": ("Ended", ENDED_ONLY),
+}
+# Parameter of the URL → field of the list.
+FILTERS = {
+    "state": "status",
+    "type": "serviceTypeId",
+    "agent": "agentId",
+    "owner": "consumerId",
+    "version": "blueprintDigest",
+}
+PAGE_SIZES = ("50", "100")
+MAX_CHOICES = 50
+MAX_BULK_ACTIONS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceLine:
+    service: ServiceView
+    kind: StateKind
+    owner: str
+    # Of the blueprint; "": it has none.
+    version: str
+    # "", "True", "False" or "Unknown".
+    in_sync: str
+    # The action and the first line of the message, if the last job failed.
+    failure: tuple[str, str, str] | None
 
 
 async def _show(call: PageCall) -> PageAnswer:
-    query = [
-        ("name", call.asked("name")),
-        ("after", call.asked("after")),
-        ("sort", "-createdAt"),
-        ("pageSize", PAGE_SIZE),
-    ]
-    page = await call.api("GET", "/api/v1/services", query=query)
-    return PageAnswer("services.html", {"page": page, "name": call.asked("name"), "after": call.asked("after")})
+    view = call.asked("view") if call.asked("view") in VIEWS else ""
+    page_size = call.asked("rows") if call.asked("rows") in PAGE_SIZES else PAGE_SIZES[0]
+    chosen = {name: [value for key, value in call.query if key == name and value] for name in FILTERS}
+    wanted = [(FILTERS[name], value) for name, values in chosen.items() for value in values]
+    listing = parse_listing(
+        SERVICES,
+        [
+            *wanted,
+            ("name", call.asked("name")),
+            ("after", call.asked("after")),
+            ("sort", "-createdAt"),
+            ("pageSize", page_size),
+        ],
+    )
+    async with call.reading() as work:
+        page = await work.page(SERVICES, listing, VIEWS[view][1])
+        views = await show_services(work, page.items)
+        lines = await _lines(work, views)
+        choices = {} if call.fragment else await _choices(work, chosen)
+    actions = sorted({action for each in views for action in each.available_actions} - {"create"})
+    return PageAnswer(
+        "services.html",
+        {
+            "views": VIEWS,
+            "view": view,
+            "lines": lines,
+            "next": page.next if isinstance(page, CursorPage) else None,
+            "chosen": chosen,
+            "choices": choices,
+            "name": call.asked("name"),
+            "after": call.asked("after"),
+            "rows": page_size,
+            "kept": [(key, value) for key, value in call.query if key != "after"],
+            "filtered": bool(wanted or call.asked("name")),
+            "may_act": not call.caller.read_only,
+            "actions": actions[:MAX_BULK_ACTIONS],
+        },
+    )
+
+
+async def _lines(work: UnitOfWork, views: Sequence[ServiceView]) -> list[ServiceLine]:
+    if not views:
+        return []
+    owners = await PARTICIPANTS.many(work.tx, {each.consumer_id for each in views})
+    versions = await versions_of(work.tx, sorted({each.blueprint_digest for each in views if each.blueprint_digest}))
+    failures = await last_failures(work.tx, [each.id for each in views])
+    types = await SERVICE_TYPES.many(work.tx, {each.service_type_id for each in views})
+    lines = []
+    for each in views:
+        lifecycle = work.tools.definitions.of_service_type(types[each.service_type_id]).lifecycle
+        failed = failures.get(each.id)
+        lines.append(
+            ServiceLine(
+                each,
+                kind_of_state(lifecycle, each.status),
+                owners[each.consumer_id].name,
+                versions.get(each.blueprint_digest or "", ""),
+                next((str(found["status"]) for found in each.conditions if found.get("type") == "InSync"), ""),
+                None
+                if failed is None
+                else (str(failed["job_id"]), str(failed["action"]), first_line(str(failed["error_message"] or ""))),
+            )
+        )
+    return lines
+
+
+async def _choices(work: UnitOfWork, chosen: Mapping[str, Sequence[str]]) -> dict[str, list[tuple[str, str, str]]]:
+    """(value, label, kind of state) of each filter."""
+    listing = parse_listing(SERVICE_TYPES, [("sort", "name"), ("pageSize", str(MAX_CHOICES))])
+    types = (await work.page(SERVICE_TYPES, listing)).items
+    states: dict[str, str] = {}
+    for each in types:
+        if not chosen["type"] or each.id in chosen["type"]:
+            lifecycle = work.tools.definitions.of_service_type(each).lifecycle
+            states |= {state: kind_of_state(lifecycle, state) for state in lifecycle.states}
+    found = {
+        "state": [(state, state, kind) for state, kind in states.items()][:MAX_CHOICES],
+        "type": [(each.id, each.name, "") for each in types],
+        "agent": await _named(work, AGENTS),
+        "owner": await _named(work, PARTICIPANTS) if work.required_caller.role is Role.ADMIN else [],
+        "version": [],
+    }
+    if len(chosen["type"]) == 1:
+        versions = await versions_of_type(work.tx, chosen["type"][0], MAX_CHOICES)
+        found["version"] = [(digest, version, "") for digest, version in versions]
+    return {name: values for name, values in found.items() if values}
+
+
+async def _named(work: UnitOfWork, table: Any) -> list[tuple[str, str, str]]:
+    listing = parse_listing(table, [("sort", "name"), ("pageSize", str(MAX_CHOICES)), ("after", "")])
+    return [(each.id, each.name, "") for each in (await work.page(table, listing)).items]
 
 
 PAGES = (

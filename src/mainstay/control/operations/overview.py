@@ -1,0 +1,255 @@
+"""The overview: what needs attention, worst first, and the figures beside it. For the rows that a caller may read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+import msgspec
+
+from mainstay.control.domain.lifecycle.state_kind import StateKind, kind_of_state
+from mainstay.control.operations.doctor import NEARLY_EMPTY_SHARE
+from mainstay.control.operations.machinery import pool_allocation
+from mainstay.control.operations.machinery.consumer_view import consumer_conditions, first_line, sees_host
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
+from mainstay.control.operations.machinery.views import JobView, show_jobs
+from mainstay.control.store import overview as store
+from mainstay.control.store.agent_types import granted_by_migration
+from mainstay.control.store.engine.contract import Row
+from mainstay.control.store.engine.paging import owned_by
+from mainstay.control.store.engine.records import to_time
+from mainstay.control.store.overview import Scope
+from mainstay.control.store.service_types import SERVICE_TYPES
+
+MAX_FINDINGS = 20
+MAX_AGENTS = 400
+MAX_JOBS = 20
+MAX_POOLS = 500
+FULLEST_POOLS = 4
+WINDOW = timedelta(hours=4)
+SLOT_SECONDS = 300
+OFFLINE = ("Disconnected", "Error")
+
+FindingKind = Literal["failed", "offline", "drifted", "orphan", "nearly_full", "grant"]
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionFinding:
+    kind: FindingKind
+    # The id and name of the service, agent, pool or agent type.
+    id: str
+    name: str
+    # One sentence about the cause.
+    detail: str
+    # None: it has no beginning.
+    since: datetime | None = None
+    action: str = ""
+    job_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StateCount:
+    state: str
+    kind: StateKind
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSummary:
+    id: str
+    name: str
+    status: str
+    running: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolUsage:
+    id: str
+    name: str
+    used: int
+    total: int
+
+    @property
+    def is_nearly_full(self) -> bool:
+        return self.total - self.used <= self.total * NEARLY_EMPTY_SHARE
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    findings: Sequence[AttentionFinding]
+    # The number of findings may be larger than their list.
+    drifted: int
+    failed: int
+    states: Sequence[StateCount]
+    agents: Sequence[AgentSummary]
+    agent_counts: dict[str, int]
+    # Jobs that wait for an agent that is not connected.
+    waiting: int
+    jobs: Sequence[JobView]
+    job_counts: dict[str, int]
+    # (completed, failed) for each time slot, the oldest first.
+    slots: Sequence[tuple[int, int]]
+    pools: Sequence[PoolUsage]
+    now: datetime
+
+
+async def read_overview(work: UnitOfWork, *, provides: bool) -> Overview:
+    """`provides`: whether the caller has agents and pools."""
+    tx, services, jobs = work.tx, _scope(work, "service"), _scope(work, "job")
+    troubled = await store.count_troubled(tx, services)
+    agents = await store.read_agents(tx, _scope(work, "agent"), MAX_AGENTS) if provides else []
+    pools = _usages(await store.read_pools(tx, _scope(work, "service_pool"), MAX_POOLS)) if provides else []
+    findings = [
+        *_failed(work, await store.failed_services(tx, services, MAX_FINDINGS)),
+        *_offline(agents),
+        *_drifted(work, await store.drifted_services(tx, services, MAX_FINDINGS)),
+        *_orphans(await store.open_orphans(tx, _scope(work, "orphan"), MAX_FINDINGS) if provides else []),
+        *(_full(pool) for pool in pools if pool.is_nearly_full),
+        *await _grants(work),
+    ]
+    return Overview(
+        findings,
+        drifted=int(str(troubled["drifted"])),
+        failed=int(str(troubled["failed"])),
+        states=await _states(work, services),
+        agents=[
+            AgentSummary(str(row["id"]), str(row["name"]), str(row["status"]), int(str(row["running"])))
+            for row in agents
+        ],
+        agent_counts=await store.count_agents(tx, _scope(work, "agent")) if provides else {},
+        waiting=sum(int(str(row["queued"])) for row in agents if row["status"] in OFFLINE),
+        jobs=await show_jobs(work, await store.active_jobs(tx, jobs, MAX_JOBS)),
+        job_counts=await store.count_active_jobs(tx, jobs),
+        slots=await _slots(work, jobs),
+        pools=sorted(pools, key=lambda pool: -pool.used / max(pool.total, 1))[:FULLEST_POOLS],
+        now=work.now,
+    )
+
+
+def _scope(work: UnitOfWork, noun: str) -> Scope:
+    return owned_by(work.relation(noun, "read"), work.required_caller)
+
+
+def _failed(work: UnitOfWork, rows: Sequence[Row]) -> list[AttentionFinding]:
+    found = []
+    for row in rows:
+        message = str(row["error_message"] or "")
+        shown = message if sees_host(work.caller, str(row["provider_id"])) else first_line(message)
+        found.append(
+            AttentionFinding(
+                "failed",
+                str(row["id"]),
+                str(row["name"]),
+                first_line(shown),
+                since=None if row["completed_at"] is None else to_time(int(str(row["completed_at"]))),
+                action=str(row["action"]),
+                job_id=str(row["job_id"]),
+            )
+        )
+    return found
+
+
+def _offline(rows: Sequence[Row]) -> list[AttentionFinding]:
+    found = []
+    for row in rows:
+        if row["status"] not in OFFLINE:
+            continue
+        seen = row["last_status_update"]
+        services, queued = int(str(row["services"])), int(str(row["queued"]))
+        detail = f"{_counted(services, 'service')} on it, {_counted(queued, 'job') if queued else 'no job'} queued"
+        since = to_time(seen) if isinstance(seen, int) else None
+        found.append(AttentionFinding("offline", str(row["id"]), str(row["name"]), detail, since=since))
+    return found[:MAX_FINDINGS]
+
+
+def _drifted(work: UnitOfWork, rows: Sequence[Row]) -> list[AttentionFinding]:
+    found = []
+    for row in rows:
+        conditions: list[dict[str, object]] = msgspec.json.decode(str(row["conditions"]))
+        if not sees_host(work.caller, str(row["provider_id"])):
+            conditions = consumer_conditions(conditions)
+        condition = next((each for each in conditions if each.get("type") == "InSync"), {})
+        since = condition.get("since")
+        found.append(
+            AttentionFinding(
+                "drifted",
+                str(row["id"]),
+                str(row["name"]),
+                first_line(str(condition.get("message", ""))),
+                since=datetime.fromisoformat(since) if isinstance(since, str) else None,
+            )
+        )
+    return found
+
+
+def _orphans(rows: Sequence[Row]) -> list[AttentionFinding]:
+    return [
+        AttentionFinding(
+            "orphan",
+            str(row["agent_id"]),
+            str(row["service_name"]),
+            f"Agent {row['agent_name']} has not cleaned up its host yet;"
+            f" {_counted(int(str(row['attempts'])), 'attempt')} so far",
+            since=to_time(int(str(row["created_at"]))),
+        )
+        for row in rows
+    ]
+
+
+def _usages(rows: Sequence[Row]) -> list[PoolUsage]:
+    found = []
+    for row in rows:
+        total, free = int(str(row["total"])), int(str(row["free"]))
+        used = total - free
+        if row["generator_type"] == "subnet":
+            total = pool_allocation.parse_subnet(msgspec.json.decode(str(row["generator_config"]))).size
+        found.append(PoolUsage(str(row["id"]), str(row["name"]), used, total))
+    return found
+
+
+def _full(pool: PoolUsage) -> AttentionFinding:
+    left = pool.total - pool.used
+    detail = f"{left:,} of {_counted(pool.total, 'value')} left; add values or a larger network"
+    return AttentionFinding("nearly_full", pool.id, pool.name, detail)
+
+
+async def _grants(work: UnitOfWork) -> list[AttentionFinding]:
+    """Only admins confirm grants."""
+    if work.required_caller.participant_id is not None:
+        return []
+    return [
+        AttentionFinding(
+            "grant",
+            agent_type.id,
+            agent_type.name,
+            f"Since the upgrade, agents of {provider.name} may serve other participants: they already did",
+        )
+        for agent_type, provider in await granted_by_migration(work.tx, MAX_FINDINGS)
+    ]
+
+
+async def _states(work: UnitOfWork, scope: Scope) -> list[StateCount]:
+    """Most frequent first. States of the same name and kind are one, whatever their type."""
+    counted = await store.count_living(work.tx, scope)
+    types = await SERVICE_TYPES.many(work.tx, {type_id for type_id, _, _ in counted})
+    numbers: dict[tuple[str, StateKind], int] = {}
+    for type_id, state, number in counted:
+        lifecycle = work.tools.definitions.of_service_type(types[type_id]).lifecycle
+        key = state, kind_of_state(lifecycle, state)
+        numbers[key] = numbers.get(key, 0) + number
+    found = [StateCount(state, kind, number) for (state, kind), number in numbers.items()]
+    return sorted(found, key=lambda each: (-each.number, each.state))
+
+
+async def _slots(work: UnitOfWork, scope: Scope) -> list[tuple[int, int]]:
+    number = int(WINDOW.total_seconds()) // SLOT_SECONDS
+    slots = [[0, 0] for _ in range(number)]
+    for slot, status, jobs in await store.count_ended_jobs(work.tx, scope, work.now - WINDOW, SLOT_SECONDS):
+        slots[min(max(slot, 0), number - 1)][status == "Failed"] += jobs
+    return [(completed, failed) for completed, failed in slots]
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

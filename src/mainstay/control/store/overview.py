@@ -1,0 +1,160 @@
+"""Queries of the overview page: what needs attention and what is going on, for the rows that a caller may read.
+
+Each has a limit or reads an index of few rows. `scope` is the condition of `paging.owned_by`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from mainstay.control.store.engine.contract import Row, Transaction, Value
+from mainstay.control.store.engine.paging import SqlCondition
+from mainstay.control.store.engine.records import to_microseconds
+from mainstay.control.store.jobs import ACTIVE_STATUSES, JOBS, JobRow
+
+Scope = Sequence[SqlCondition]
+
+
+def _where(scope: Scope, *more: str) -> tuple[str, dict[str, Value]]:
+    parameters: dict[str, Value] = {}
+    for condition in scope:
+        parameters |= condition.parameters
+    return " AND ".join([*(condition.sql for condition in scope), *more]) or "1 = 1", parameters
+
+
+async def count_living(tx: Transaction, scope: Scope) -> list[tuple[str, str, int]]:
+    """(service type, state, number)."""
+    where, parameters = _where(scope, "is_terminal = 0")
+    rows = await tx.fetch(
+        f"SELECT service_type_id, status, count(*) AS number FROM services WHERE {where}"
+        " GROUP BY service_type_id, status",
+        slow=True,
+        **parameters,
+    )
+    return [(str(row["service_type_id"]), str(row["status"]), int(str(row["number"]))) for row in rows]
+
+
+async def count_troubled(tx: Transaction, scope: Scope) -> Row:
+    """`drifted` and `failed` services."""
+    drifted, parameters = _where(scope, "drifted = 1")
+    failed, _ = _where(scope, "failed_job_id IS NOT NULL")
+    rows = await tx.fetch(
+        f"SELECT (SELECT count(*) FROM services WHERE {drifted}) AS drifted,"
+        f" (SELECT count(*) FROM services WHERE {failed}) AS failed",
+        slow=True,
+        **parameters,
+    )
+    return rows[0]
+
+
+async def failed_services(tx: Transaction, scope: Scope, limit: int) -> list[Row]:
+    """The newest first, by the end of the job."""
+    where, parameters = _where(scope, "failed_job_id IS NOT NULL")
+    rows = await tx.fetch(
+        "SELECT services.id, services.name, services.provider_id, jobs.id AS job_id, jobs.action, jobs.error_message,"
+        f" jobs.completed_at FROM (SELECT id, name, provider_id, failed_job_id FROM services WHERE {where}) AS services"
+        f" JOIN jobs ON jobs.id = services.failed_job_id ORDER BY jobs.completed_at DESC, jobs.id LIMIT {int(limit)}",
+        slow=True,
+        **parameters,
+    )
+    return list(rows)
+
+
+async def drifted_services(tx: Transaction, scope: Scope, limit: int) -> list[Row]:
+    where, parameters = _where(scope, "drifted = 1")
+    rows = await tx.fetch(
+        f"SELECT id, name, provider_id, conditions, updated_at FROM services WHERE {where}"
+        f" ORDER BY created_at DESC, id DESC LIMIT {int(limit)}",
+        slow=True,
+        **parameters,
+    )
+    return list(rows)
+
+
+async def read_agents(tx: Transaction, scope: Scope, limit: int) -> list[Row]:
+    """Those in trouble first, with the numbers of their jobs; `services` only of those that are not connected."""
+    where, parameters = _where(scope)
+    rows = await tx.fetch(
+        "SELECT id, name, status, last_status_update,"
+        " (SELECT count(*) FROM jobs WHERE jobs.agent_id = agents.id AND jobs.status = 'Pending') AS queued,"
+        " (SELECT count(*) FROM jobs WHERE jobs.agent_id = agents.id AND jobs.status = 'Processing') AS running,"
+        " CASE WHEN status IN ('Disconnected', 'Error') THEN (SELECT count(*) FROM services"
+        " WHERE services.agent_id = agents.id AND services.is_terminal = 0) ELSE 0 END AS services"
+        f" FROM agents WHERE {where} ORDER BY CASE WHEN status IN ('Disconnected', 'Error') THEN 0 ELSE 1 END,"
+        f" created_at, id LIMIT {int(limit)}",
+        slow=True,
+        **parameters,
+    )
+    return list(rows)
+
+
+async def count_agents(tx: Transaction, scope: Scope) -> dict[str, int]:
+    """By status."""
+    where, parameters = _where(scope)
+    rows = await tx.fetch(
+        f"SELECT status, count(*) AS number FROM agents WHERE {where} GROUP BY status", slow=True, **parameters
+    )
+    return {str(row["status"]): int(str(row["number"])) for row in rows}
+
+
+async def active_jobs(tx: Transaction, scope: Scope, limit: int) -> list[JobRow]:
+    """Running ones first, then by age."""
+    where, parameters = _where(scope, f"status IN {ACTIVE_STATUSES}")
+    rows = await tx.fetch(
+        f"SELECT {JOBS.select()} FROM jobs WHERE {where}"
+        f" ORDER BY CASE status WHEN 'Processing' THEN 0 ELSE 1 END, created_at, id LIMIT {int(limit)}",
+        slow=True,
+        **parameters,
+    )
+    return [JOBS.decode(row) for row in rows]
+
+
+async def count_active_jobs(tx: Transaction, scope: Scope) -> dict[str, int]:
+    """By status."""
+    where, parameters = _where(scope, f"status IN {ACTIVE_STATUSES}")
+    rows = await tx.fetch(
+        f"SELECT status, count(*) AS number FROM jobs WHERE {where} GROUP BY status", slow=True, **parameters
+    )
+    return {str(row["status"]): int(str(row["number"])) for row in rows}
+
+
+async def count_ended_jobs(
+    tx: Transaction, scope: Scope, since: datetime, slot_seconds: int
+) -> list[tuple[int, str, int]]:
+    """(number of the time slot since `since`, status, number of jobs) of jobs created since then."""
+    where, parameters = _where(scope, "created_at >= :since", "status IN ('Completed', 'Failed')")
+    rows = await tx.fetch(
+        f"SELECT (created_at - :since) / {int(slot_seconds) * 1_000_000} AS slot, status, count(*) AS number FROM jobs"
+        f" WHERE {where} GROUP BY 1, status",
+        since=to_microseconds(since),
+        slow=True,
+        **parameters,
+    )
+    return [(int(str(row["slot"])), str(row["status"]), int(str(row["number"]))) for row in rows]
+
+
+async def read_pools(tx: Transaction, scope: Scope, limit: int) -> list[Row]:
+    """Pools with the numbers of their values; a subnet pool has rows only for values in use."""
+    where, parameters = _where(scope)
+    rows = await tx.fetch(
+        "SELECT id, name, type, generator_type, generator_config,"
+        " (SELECT count(*) FROM service_pool_values WHERE service_pool_id = service_pools.id) AS total,"
+        " (SELECT count(*) FROM service_pool_values WHERE service_pool_id = service_pools.id"
+        f" AND service_id IS NULL) AS free FROM service_pools WHERE {where} ORDER BY created_at, id LIMIT {int(limit)}",
+        slow=True,
+        **parameters,
+    )
+    return list(rows)
+
+
+async def open_orphans(tx: Transaction, scope: Scope, limit: int) -> list[Row]:
+    where, parameters = _where(scope, "closed_at IS NULL")
+    rows = await tx.fetch(
+        "SELECT orphans.id, orphans.service_name, orphans.attempts, orphans.created_at, agents.name AS agent_name,"
+        " agents.id AS agent_id, agents.status AS agent_status FROM"
+        f" (SELECT * FROM orphans WHERE {where} ORDER BY created_at LIMIT {int(limit)}) AS orphans"
+        " JOIN agents ON agents.id = orphans.agent_id ORDER BY orphans.created_at",
+        slow=True,
+        **parameters,
+    )
+    return list(rows)
