@@ -215,9 +215,11 @@ def assert_fits(page: Page, width: int = PHONE_WIDTH) -> None:
 START_FOCUS_RECORD = """() => {
   const wanted = "a[href], button, input, select, textarea, summary, iframe, [tabindex], [contenteditable], "
     + "[role=button], [role=link], [role=tab], [role=menuitem], [role=checkbox], [role=switch], [role=option]";
-  const looks = (each) => { const style = getComputedStyle(each);
+  const look = (each) => { const style = getComputedStyle(each);
     return [style.outlineStyle === "none" ? "" : style.outline, style.boxShadow, style.borderColor,
-      style.backgroundColor, style.textDecoration].join("|"); };
+      style.backgroundColor, style.textDecoration, style.stroke, style.strokeWidth].join("|"); };
+  // A link in a drawing shows the focus on its shape.
+  const looks = (each) => [each, ...(each instanceof SVGElement ? each.children : [])].map(look).join();
   const key = (each) => each.type === "radio" ? [...document.querySelectorAll("input[type=radio]")].find(
     (other) => other.name === each.name && other.form === each.form) : each;
   const usable = [...document.querySelectorAll(wanted)].filter((each) =>

@@ -18,7 +18,7 @@ NOUNS = {
     "jobs": "jobs",
     "metrics": "metric-types",
     "metric-types": "metric-types",
-    "options": "service-options",
+    "options": "service-option-types",
     "option-types": "service-option-types",
     "order": "service-types",
     "orphans": "orphans",
