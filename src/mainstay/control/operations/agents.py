@@ -23,8 +23,9 @@ from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_i
 from mainstay.control.operations.machinery.views import Named
 from mainstay.control.store import agents as store
 from mainstay.control.store import secrets as secret_store
-from mainstay.control.store.agent_types import AGENT_TYPES, AgentType, link_provider
-from mainstay.control.store.agents import AGENTS, AgentRow, AgentStatus
+from mainstay.control.store.agent_types import AGENT_TYPES, AgentType, link_provider, served_names
+from mainstay.control.store.agents import AGENTS, AgentLoad, AgentRow, AgentStatus
+from mainstay.control.store.engine.paging import owned_by
 from mainstay.control.store.orphans import open_ids
 from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.secrets import SecretOwner
@@ -87,6 +88,31 @@ AGENT_NAMES = EmbeddedNames(
     AgentView,
     {"participant": RelatedRow("provider_id", PARTICIPANTS), "agent_type": RelatedRow("agent_type_id", AGENT_TYPES)},
 )
+
+
+class AgentEstate(msgspec.Struct, frozen=True):
+    """An agent with what it serves and does."""
+
+    agent: AgentView
+    load: AgentLoad
+    serves: list[str]
+
+
+async def page_trouble_first(
+    work: UnitOfWork, statuses: Sequence[str], part: str, page: int, size: int
+) -> tuple[list[AgentEstate], bool]:
+    """A page of the agents that the caller may read, broken ones first, and whether there are more."""
+    scope = owned_by(work.relation("agent", "read"), work.required_caller)
+    rows = await store.page_trouble_first(work.tx, scope, statuses, part, size + 1, (page - 1) * size)
+    views = await AGENT_NAMES.show_all(work, rows[:size])
+    loads = await store.read_loads(work.tx, [each.id for each in views])
+    served = await served_names(work.tx, sorted({each.agent_type_id for each in views}))
+    found = [AgentEstate(each, loads[each.id], served.get(each.agent_type_id, [])) for each in views]
+    return found, len(rows) > size
+
+
+async def count_by_status(work: UnitOfWork) -> dict[str, int]:
+    return await store.count_by_status(work.tx, owned_by(work.relation("agent", "read"), work.required_caller))
 
 
 async def create(work: UnitOfWork, wanted: NewAgent) -> AgentRow:

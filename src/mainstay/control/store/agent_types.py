@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import msgspec
+
 from mainstay.control.store.engine.contract import Transaction
 from mainstay.control.store.engine.records import Record, Table
 from mainstay.control.store.participants import PARTICIPANTS, Participant
@@ -28,6 +32,21 @@ async def serving_types(tx: Transaction, service_type_id: str, limit: int = 10) 
         id=service_type_id,
     )
     return [str(row["id"]) for row in rows]
+
+
+async def served_names(tx: Transaction, agent_type_ids: Sequence[str]) -> dict[str, list[str]]:
+    """The names of the service types that each agent type lists."""
+    rows = await tx.fetch(
+        "SELECT served.agent_type_id, service_types.name FROM agent_type_service_types AS served"
+        " JOIN service_types ON service_types.id = served.service_type_id"
+        f" WHERE served.agent_type_id IN (SELECT value FROM {tx.json_items}(:ids))"
+        " ORDER BY service_types.name_folded LIMIT 5000",
+        ids=msgspec.json.encode(list(agent_type_ids)).decode(),
+    )
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        found.setdefault(str(row["agent_type_id"]), []).append(str(row["name"]))
+    return found
 
 
 async def link_service_types(tx: Transaction, agent_type: AgentType) -> None:

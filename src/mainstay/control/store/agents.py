@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from mainstay.control.store.engine.contract import Transaction
-from mainstay.control.store.engine.records import Record, Table, to_microseconds
+import msgspec
+
+from mainstay.control.store.engine.contract import Transaction, Value
+from mainstay.control.store.engine.paging import SqlCondition, escape_like
+from mainstay.control.store.engine.records import Record, Table, fold, to_microseconds
 
 AgentStatus = Literal["New", "Connected", "Disconnected", "Error", "Disabled"]
 
@@ -26,6 +31,8 @@ class AgentRow(Record, frozen=True, kw_only=True):
 
 
 AGENTS = Table("agents", "agent", AgentRow)
+# Of the services of an agent: counting more would read a large part of the table for a number that is large anyway.
+MOST_COUNTED = 10_000
 
 
 async def record_heartbeat(tx: Transaction, agent_id: str, now: datetime) -> bool:
@@ -66,3 +73,76 @@ async def use_code(tx: Transaction, code_hash: str, now: datetime) -> str | None
         now=to_microseconds(now),
     )
     return str(rows[0]["agent_id"]) if rows else None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentLoad:
+    """What an agent serves and does. `services` counts up to MOST_COUNTED."""
+
+    services: int
+    waiting: int
+    running: int
+    orphans: int
+
+
+async def page_trouble_first(
+    tx: Transaction, scope: Sequence[SqlCondition], statuses: Sequence[str], part: str, limit: int, offset: int
+) -> list[AgentRow]:
+    """Agents whose name or tags contain `part`: broken ones first, disabled ones last, then by name."""
+    parameters: dict[str, Value] = {f"status_{index}": each for index, each in enumerate(statuses)}
+    conditions = [each.sql for each in scope]
+    if statuses:
+        conditions.append(f"status IN ({', '.join(f':{name}' for name in parameters)})")
+    for each in scope:
+        parameters |= each.parameters
+    if part:
+        conditions.append("(name_folded LIKE :part ESCAPE '!' OR lower(tags) LIKE :part ESCAPE '!')")
+        parameters["part"] = f"%{escape_like(fold(part))}%"
+    rows = await tx.fetch(
+        f"SELECT {AGENTS.select()} FROM agents WHERE {' AND '.join(conditions) or '1 = 1'}"
+        " ORDER BY CASE status WHEN 'Error' THEN 0 WHEN 'Disconnected' THEN 1 WHEN 'New' THEN 2 WHEN 'Connected' THEN 3"
+        f" ELSE 4 END, name_folded, id LIMIT {int(limit)} OFFSET {int(offset)}",
+        **parameters,  # type: ignore[arg-type]
+    )
+    return [AGENTS.decode(row) for row in rows]
+
+
+async def count_by_status(tx: Transaction, scope: Sequence[SqlCondition]) -> dict[str, int]:
+    parameters: dict[str, Value] = {}
+    for each in scope:
+        parameters |= each.parameters
+    where = " AND ".join(each.sql for each in scope) or "1 = 1"
+    rows = await tx.fetch(
+        f"SELECT status, count(*) AS number FROM agents WHERE {where} GROUP BY status",
+        **parameters,  # type: ignore[arg-type]
+    )
+    return {str(row["status"]): int(str(row["number"])) for row in rows}
+
+
+async def read_loads(tx: Transaction, agent_ids: Sequence[str]) -> dict[str, AgentLoad]:
+    rows = await tx.fetch(
+        "SELECT id, (SELECT count(*) FROM (SELECT 1 AS one FROM services WHERE services.agent_id = agents.id"
+        f" AND is_terminal = 0 LIMIT {MOST_COUNTED}) AS living) AS services,"
+        " (SELECT count(*) FROM jobs WHERE jobs.agent_id = agents.id AND jobs.status = 'Pending') AS waiting,"
+        " (SELECT count(*) FROM jobs WHERE jobs.agent_id = agents.id AND jobs.status = 'Processing') AS running,"
+        " (SELECT count(*) FROM orphans WHERE orphans.agent_id = agents.id AND closed_at IS NULL) AS orphans"
+        f" FROM agents WHERE id IN (SELECT value FROM {tx.json_items}(:ids))",
+        ids=msgspec.json.encode(list(agent_ids)).decode(),
+    )
+    names = ("services", "waiting", "running", "orphans")
+    return {str(row["id"]): AgentLoad(*(int(str(row[name])) for name in names)) for row in rows}
+
+
+async def count_services_by_type(tx: Transaction, agent_id: str) -> list[tuple[str, str, int]]:
+    """(id, name, number of living services) of each service type that the agent's type lists, or that it serves."""
+    rows = await tx.fetch(
+        "SELECT service_types.id, service_types.name, coalesce(counted.number, 0) AS number FROM service_types"
+        " LEFT JOIN (SELECT service_type_id, count(*) AS number FROM (SELECT service_type_id FROM services"
+        f" WHERE agent_id = :id AND is_terminal = 0 LIMIT {MOST_COUNTED}) AS living GROUP BY service_type_id)"
+        " AS counted ON counted.service_type_id = service_types.id WHERE counted.number IS NOT NULL"
+        " OR service_types.id IN (SELECT served.service_type_id FROM agent_type_service_types AS served"
+        " JOIN agents ON agents.agent_type_id = served.agent_type_id WHERE agents.id = :id)"
+        " ORDER BY number DESC, service_types.name_folded LIMIT 1000",
+        id=agent_id,
+    )
+    return [(str(row["id"]), str(row["name"]), int(str(row["number"]))) for row in rows]

@@ -15,7 +15,7 @@ AGENT = "/api/v1/agents/{id}/install-command"
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252})(?::[0-9]{1,5})?")
 
 
-def _base_url(call: Call) -> str:
+def base_url(call: Call) -> str:
     public_url = call.dependencies.settings.public_url
     if public_url:
         return public_url.rstrip("/")
@@ -29,14 +29,14 @@ async def _create(call: Call) -> Answer:
     async with call.transaction() as work:
         agent = await work.find(AGENTS, call.path["id"], "write", lock=True)
         call.refuse_body()
-        return Answer(await install_commands.create(work, agent, _base_url(call)))
+        return Answer(await install_commands.create(work, agent, base_url(call)))
 
 
 async def _regenerate(call: Call) -> Answer:
     async with call.transaction() as work:
         agent = await work.find(AGENTS, call.path["id"], "write", lock=True)
         call.refuse_body()
-        return Answer(await install_commands.regenerate(work, agent, _base_url(call)))
+        return Answer(await install_commands.regenerate(work, agent, base_url(call)))
 
 
 async def _show(call: Call) -> Answer:

@@ -149,7 +149,7 @@ def _condition(table: Table[R], key: str, column: str, values: list[str], *, sub
         # Of other texts only ASCII letters match in any case: that is what both databases can fold.
         searched = "name_folded" if column == "name" else f"lower({column})"
         parts = [fold(value) if column == "name" else _ascii_lower(value) for value in values]
-        parameters = {f"f_{column}_{index}": f"%{_escaped(part)}%" for index, part in enumerate(parts)}
+        parameters = {f"f_{column}_{index}": f"%{escape_like(part)}%" for index, part in enumerate(parts)}
         return SqlCondition(
             "(" + " OR ".join(f"{searched} LIKE :{name} ESCAPE '!'" for name in parameters) + ")",
             parameters,
@@ -174,7 +174,7 @@ def _ascii_lower(text: str) -> str:
     return text.encode().lower().decode()
 
 
-def _escaped(text: str) -> str:
+def escape_like(text: str) -> str:
     return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
 
 

@@ -1,0 +1,431 @@
+"""Forms and lists of nouns that need no page of their own design: a noun declares its columns and fields.
+
+A form posts to its own address. What was typed is shown again beside the faults of the API; nothing is checked here but
+whether a text can be read as a value at all."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import msgspec
+
+from mainstay.control.access import ACCESS
+from mainstay.control.operations.machinery.bounds import exceeds
+from mainstay.control.web.contract import ApiRefusal, NavigationEntry, PageAnswer, PageCall, WebPage
+from mainstay.foundation.documents import read_yaml
+from mainstay.foundation.faults import DoesNotLoad
+
+PAGE_SIZE = "50"
+# More rows are not offered as choices: the field takes an id instead.
+MOST_CHOICES = 100
+IRREMOVABLE = "cannot be removed; give another value"
+MAX_EXPANDED_CHARACTERS = 4 * 1024 * 1024
+
+FieldKind = Literal["text", "code", "long", "document", "number", "flag", "choice", "choices", "words", "time"]
+Typed = dict[str, str | list[str]]
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class NounField:
+    """`name` is the member of the body. A `document` is JSON or YAML; `words` are separated by commas or lines."""
+
+    name: str
+    label: str
+    kind: FieldKind = "text"
+    hint: str = ""
+    required: bool = False
+    # (value, label) of a choice.
+    choices: Sequence[tuple[str, str]] = ()
+    # What a text area shows at once.
+    lines: int = 6
+    # Whether an empty field is sent as null, which unsets the member; otherwise it is not sent.
+    unsets: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NounFault:
+    path: str
+    message: str
+    # The id of the field in the page; "": the fault belongs to no field.
+    anchor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NounForm:
+    title: str
+    button: str
+    fields: Sequence[NounField]
+    # (href, label) of the pages above.
+    crumbs: Sequence[tuple[str, str]]
+    explanation: str = ""
+    # Members of the body that the user does not choose.
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    delete_href: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """Asks before something is done that cannot be undone. `effects` are sentences."""
+
+    title: str
+    button: str
+    effects: Sequence[str]
+    crumbs: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn:
+    """`read` returns what the kind of cell shows: a text, a time, a number, a list of texts, (kind, word) of a state,
+    or (address, text) of a link; None: an empty cell."""
+
+    label: str
+    read: Callable[[Row], Any]
+    kind: Literal["text", "code", "time", "number", "chips", "state", "link"] = "text"
+    style: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NounPages:
+    """A noun with a list, and with forms to create, change and delete. `noun` is its row of the access table."""
+
+    noun: str
+    word: str
+    plural: str
+    path: str
+    api: str
+    explanation: str
+    columns: Sequence[TableColumn]
+    # The fields of a form; without a row, of a new one.
+    fields: Callable[[PageCall, Row | None], Awaitable[Sequence[NounField]]]
+    # What a deletion does, in sentences.
+    effects: Callable[[Row], Sequence[str]]
+    navigation: NavigationEntry | None = None
+    # The action of the access table that changes a row.
+    change: str = "write"
+    # Of the list; the noun before the dot of its events.
+    topics: str = ""
+    sort: str = "name"
+    # Where the name of a row leads; "": to the form that changes it, if the caller may change it.
+    detail: bool = False
+    # Members of a new row that the user does not choose.
+    fixed: Callable[[PageCall], Mapping[str, Any]] = lambda _call: {}
+    # Links beside the title: (href, label).
+    related: Sequence[tuple[str, str]] = ()
+
+    @property
+    def title(self) -> str:
+        return self.plural[:1].upper() + self.plural[1:]
+
+    @property
+    def crumbs(self) -> Sequence[tuple[str, str]]:
+        return ((self.path, self.title),)
+
+
+def may(call: PageCall, noun: str, action: str = "write") -> bool:
+    """Whether the role of the caller may do this to some row. The API decides about each row."""
+    return not call.caller.read_only and call.caller.role in ACCESS[noun, action]
+
+
+async def reference_field(
+    call: PageCall, name: str, label: str, api: str, *, required: bool = False, query: Sequence[tuple[str, str]] = ()
+) -> NounField:
+    """A choice among rows of another noun; with more than MOST_CHOICES of them, a field for the id."""
+    wanted = [("pageSize", str(MOST_CHOICES)), ("sort", "name"), ("after", ""), *query]
+    page = await call.api("GET", api, query=wanted)
+    if page["hasNext"]:
+        return NounField(name, label, "code", f"The id of the {label.lower()}.", required)
+    rows = [(each["id"], each["name"]) for each in page["items"]]
+    return NounField(name, label, "choice", required=required, choices=rows)
+
+
+def typed_row(fields: Sequence[NounField], row: Row) -> Typed:
+    """A stored row as the texts of a form."""
+    return {each.name: _typed_value(each, row.get(each.name)) for each in fields}
+
+
+def _typed_value(wanted: NounField, value: Any) -> str | list[str]:
+    if wanted.kind == "choices":
+        return list(value or ())
+    if value is None:
+        return ""
+    if wanted.kind == "words":
+        return ", ".join(value)
+    if wanted.kind == "flag":
+        return "true" if value else ""
+    if wanted.kind == "document":
+        return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    if wanted.kind == "time":
+        return datetime.fromisoformat(value).astimezone(UTC).strftime("%Y-%m-%dT%H:%M")
+    return str(value)
+
+
+def typed_form(call: PageCall, fields: Sequence[NounField]) -> Typed:
+    return {
+        each.name: [value for name, value in call.form if name == each.name]
+        if each.kind == "choices"
+        else next((value for name, value in reversed(call.form) if name == each.name), "")
+        for each in fields
+    }
+
+
+def read_body(fields: Sequence[NounField], typed: Typed) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """The body of the request, and (field, message) of each text that cannot be read."""
+    body: dict[str, Any] = {}
+    faults: list[tuple[str, str]] = []
+    for each in fields:
+        text = typed[each.name]
+        try:
+            value = _read_value(each, text)
+        except ValueError as error:
+            faults.append((each.name, str(error)))
+            continue
+        if value is not None or each.unsets:
+            body[each.name] = value
+    return body, faults
+
+
+def _read_value(wanted: NounField, text: str | list[str]) -> Any:
+    """None: the field is empty, so that the member is not given."""
+    if isinstance(text, list):
+        return text
+    text = text if wanted.kind == "long" else text.strip()
+    if wanted.required and not text:
+        # The API names the fault.
+        return ""
+    if wanted.kind == "flag":
+        return text == "true"
+    if wanted.kind == "words":
+        return [word for line in text.splitlines() for part in line.split(",") if (word := part.strip())]
+    if wanted.kind == "long":
+        return text
+    if not text:
+        return None
+    if wanted.kind == "document":
+        return read_document(text)
+    if wanted.kind == "number":
+        return _read_number(text)
+    if wanted.kind == "time":
+        return f"{text}Z" if "T" in text and not text.endswith("Z") and "+" not in text else text
+    return text
+
+
+def _read_number(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def read_document(text: str) -> Any:
+    """JSON or YAML. Raises ValueError with the place of the first fault."""
+    try:
+        value = read_yaml(text, "line")
+    except DoesNotLoad as refusal:
+        first = refusal.faults[0]
+        raise ValueError(f"line {first.line}: {first.message}") from None
+    if exceeds(value, MAX_EXPANDED_CHARACTERS):
+        raise ValueError(f"is larger than {MAX_EXPANDED_CHARACTERS} characters once its aliases are expanded")
+    return value
+
+
+def located(fields: Sequence[NounField], faults: Sequence[tuple[str, str]]) -> list[NounFault]:
+    """Each fault at its field: a path such as `tags[2]` or `configuration.port` belongs to its first member."""
+    names = {each.name for each in fields}
+    found = []
+    for path, message in faults:
+        head = path.partition(".")[0].partition("[")[0]
+        found.append(NounFault(path, message, f"f-{head}" if head in names else ""))
+    return found
+
+
+def show_form(
+    call: PageCall,
+    form: NounForm,
+    typed: Typed,
+    *,
+    faults: Sequence[tuple[str, str]] = (),
+    refusal: str = "",
+    status: int = 200,
+) -> PageAnswer:
+    values = {"form": form, "typed": typed, "faults": located(form.fields, faults), "refusal": refusal}
+    return PageAnswer("noun_form.html", {**values, "action": call.url}, status=status)
+
+
+async def send_form(
+    call: PageCall,
+    form: NounForm,
+    method: str,
+    path: str,
+    done: Callable[[Any], PageAnswer],
+    *,
+    stored: Typed | None = None,
+) -> PageAnswer:
+    """Sends what was typed to the API; of a stored row, what differs. A refusal shows the form again, as typed."""
+    typed = typed_form(call, form.fields)
+    changed = [each for each in form.fields if stored is None or not _is_same(stored[each.name], typed[each.name])]
+    body, unreadable = read_body(changed, typed)
+    if stored is not None:
+        unreadable += [(each.name, IRREMOVABLE) for each in changed if _cannot_be_sent(each, typed, body)]
+    if unreadable:
+        return show_form(call, form, typed, faults=unreadable, status=400)
+    try:
+        answer = await call.api(method, path, {**body, **form.fixed})
+    except ApiRefusal as refusal:
+        if refusal.status in (401, 404, 429) or refusal.status >= 500:
+            raise
+        return show_form(
+            call,
+            form,
+            typed,
+            faults=refusal.faults,
+            refusal="" if refusal.faults else str(refusal),
+            status=refusal.status,
+        )
+    return done(answer)
+
+
+def _is_same(stored: str | list[str], typed: str | list[str]) -> bool:
+    if isinstance(stored, list) or isinstance(typed, list):
+        return sorted(stored) == sorted(typed)
+    return stored.strip() == typed.strip()
+
+
+def _cannot_be_sent(wanted: NounField, typed: Typed, body: Mapping[str, Any]) -> bool:
+    """In the body of a change null means not given."""
+    text = typed[wanted.name]
+    return isinstance(text, str) and not text.strip() and wanted.name not in body
+
+
+def show_confirmation(
+    call: PageCall, confirmation: Confirmation, *, refusal: str = "", status: int = 200
+) -> PageAnswer:
+    values = {"confirmation": confirmation, "refusal": refusal, "action": call.url}
+    return PageAnswer("noun_confirm.html", values, status=status)
+
+
+async def send_confirmed(
+    call: PageCall, confirmation: Confirmation, method: str, path: str, done: PageAnswer, body: object = None
+) -> PageAnswer:
+    try:
+        await call.api(method, path, body)
+    except ApiRefusal as refusal:
+        if refusal.status not in (400, 403, 409):
+            raise
+        return show_confirmation(call, confirmation, refusal=str(refusal), status=refusal.status)
+    return done
+
+
+def noun_pages(noun: NounPages) -> tuple[WebPage, ...]:
+    """The list and the forms of a noun. Forms are not shown to a token that may only read."""
+    return (
+        WebPage(
+            method="GET",
+            path=noun.path,
+            act=lambda call: _list(noun, call),
+            access=(noun.noun, "read"),
+            navigation=noun.navigation,
+        ),
+        *_form_pages(f"{noun.path}/new", (noun.noun, "write"), *_creation(noun)),
+        *_form_pages(f"{noun.path}/{{id}}/edit", (noun.noun, noun.change), *_change(noun)),
+        *_form_pages(f"{noun.path}/{{id}}/delete", (noun.noun, "write"), *_deletion(noun)),
+    )
+
+
+Act = Callable[[PageCall], Awaitable[PageAnswer]]
+
+
+def _form_pages(path: str, access: tuple[str, str], show: Act, send: Act) -> tuple[WebPage, WebPage]:
+    return (
+        WebPage(method="GET", path=path, act=show, access=access, only_reads=False),
+        WebPage(method="POST", path=path, act=send, access=access),
+    )
+
+
+async def _list(noun: NounPages, call: PageCall) -> PageAnswer:
+    name, after = call.asked("name"), call.asked("after")
+    query = [("name", name), ("after", after), ("sort", noun.sort), ("pageSize", PAGE_SIZE)]
+    page = await call.api("GET", noun.api, query=query)
+    values = {
+        "noun": noun,
+        "rows": [{"id": row["id"], "cells": [each.read(row) for each in noun.columns]} for row in page["items"]],
+        "older": page.get("next"),
+        "name": name,
+        "after": after,
+        "may_create": may(call, noun.noun),
+        "may_change": may(call, noun.noun, noun.change),
+    }
+    return PageAnswer("noun_list.html", values)
+
+
+def _creation(noun: NounPages) -> tuple[Act, Act]:
+    async def form(call: PageCall) -> NounForm:
+        title = f"New {noun.word}"
+        return NounForm(
+            title, f"Create the {noun.word}", await noun.fields(call, None), noun.crumbs, fixed=noun.fixed(call)
+        )
+
+    async def show(call: PageCall) -> PageAnswer:
+        wanted = await form(call)
+        asked: Typed = {each.name: _asked(call, each) for each in wanted.fields}
+        return show_form(call, wanted, asked)
+
+    async def send(call: PageCall) -> PageAnswer:
+        def done(row: Any) -> PageAnswer:
+            target = f"{noun.path}/{row['id']}" if noun.detail else noun.path
+            return PageAnswer(redirect=target, notice=f"{noun.word.capitalize()} {row['name']} is created")
+
+        return await send_form(call, await form(call), "POST", noun.api, done)
+
+    return show, send
+
+
+def _asked(call: PageCall, wanted: NounField) -> str | list[str]:
+    """A link may fill in a new form."""
+    return [] if wanted.kind == "choices" else call.asked(wanted.name, "true" if wanted.name == "enabled" else "")
+
+
+def _change(noun: NounPages) -> tuple[Act, Act]:
+    async def form(call: PageCall) -> tuple[Any, NounForm]:
+        row = await call.api("GET", f"{noun.api}/{call.path['id']}")
+        crumbs = [*noun.crumbs, *([(f"{noun.path}/{row['id']}", row["name"])] if noun.detail else [])]
+        deletion = f"{noun.path}/{row['id']}/delete" if may(call, noun.noun) else ""
+        fields = await noun.fields(call, row)
+        return row, NounForm(f"Change {row['name']}", "Save", fields, crumbs, delete_href=deletion)
+
+    async def show(call: PageCall) -> PageAnswer:
+        row, wanted = await form(call)
+        return show_form(call, wanted, typed_row(wanted.fields, row))
+
+    async def send(call: PageCall) -> PageAnswer:
+        row, wanted = await form(call)
+
+        def done(changed: Any) -> PageAnswer:
+            target = f"{noun.path}/{row['id']}" if noun.detail else noun.path
+            return PageAnswer(redirect=target, notice=f"{noun.word.capitalize()} {changed['name']} is saved")
+
+        stored = typed_row(wanted.fields, row)
+        return await send_form(call, wanted, "PATCH", f"{noun.api}/{row['id']}", done, stored=stored)
+
+    return show, send
+
+
+def _deletion(noun: NounPages) -> tuple[Act, Act]:
+    async def confirmation(call: PageCall) -> tuple[Any, Confirmation]:
+        row = await call.api("GET", f"{noun.api}/{call.path['id']}")
+        crumbs = [*noun.crumbs, *([(f"{noun.path}/{row['id']}", row["name"])] if noun.detail else [])]
+        title = f"Delete {noun.word} {row['name']}"
+        return row, Confirmation(title, f"Delete the {noun.word}", noun.effects(row), crumbs)
+
+    async def show(call: PageCall) -> PageAnswer:
+        return show_confirmation(call, (await confirmation(call))[1])
+
+    async def send(call: PageCall) -> PageAnswer:
+        row, wanted = await confirmation(call)
+        done = PageAnswer(redirect=noun.path, notice=f"{noun.word.capitalize()} {row['name']} is deleted")
+        return await send_confirmed(call, wanted, "DELETE", f"{noun.api}/{row['id']}", done)
+
+    return show, send

@@ -1,0 +1,319 @@
+"""Agents: those in trouble first; each with what it serves, how to enroll it, and the clean-ups it owes."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from mainstay.control.access import Role
+from mainstay.control.api.endpoints.install_commands import base_url
+from mainstay.control.operations import agents as operations
+from mainstay.control.store import agents as store
+from mainstay.control.web.contract import ApiRefusal, NavigationEntry, PageAnswer, PageCall, WebPage
+from mainstay.control.web.noun_pages import (
+    Confirmation,
+    NounField,
+    NounForm,
+    Typed,
+    may,
+    reference_field,
+    send_confirmed,
+    send_form,
+    show_confirmation,
+    show_form,
+    typed_row,
+)
+from mainstay.foundation.addresses import is_loopback_host
+from mainstay.foundation.numbers import parse_count
+
+API = "/api/v1/agents"
+PAGE_SIZE = 50
+MAX_PAGE = 10_000
+OWED = "10"
+CRUMBS = (("/agents", "Agents"),)
+# (parameter, label, statuses) of each view of the list.
+VIEWS = (
+    ("", "All", ()),
+    ("connected", "Connected", ("Connected",)),
+    ("offline", "Offline", ("Disconnected", "New")),
+    ("error", "Error", ("Error",)),
+    ("disabled", "Disabled", ("Disabled",)),
+)
+
+
+async def _list(call: PageCall) -> PageAnswer:
+    view = next((each for each in VIEWS if each[0] == call.asked("view")), VIEWS[0])
+    number = parse_count(call.asked("page") or "1", 1, MAX_PAGE) or 1
+    part = call.asked("name")
+    async with call.reading() as work:
+        counts = await operations.count_by_status(work)
+        found, more = await operations.page_trouble_first(work, view[2], part, number, PAGE_SIZE)
+    views = [(key, label, sum(counts.get(each, 0) for each in wanted or counts)) for key, label, wanted in VIEWS]
+    values = {
+        "agents": found,
+        "views": views,
+        "view": view[0],
+        "name": part,
+        "page": number,
+        "has_more": more,
+        "most_counted": store.MOST_COUNTED,
+        "may_create": may(call, "agent"),
+        "is_admin": call.caller.role is Role.ADMIN,
+    }
+    return PageAnswer("agents.html", values)
+
+
+async def _find(call: PageCall) -> Any:
+    return await call.api("GET", f"{API}/{call.path['id']}")
+
+
+async def _show(call: PageCall) -> PageAnswer:
+    agent = await _find(call)
+    agent_type = await call.api("GET", f"/api/v1/agent-types/{agent['agentTypeId']}")
+    owed = await call.api("GET", "/api/v1/orphans", query=[("agentId", agent["id"]), ("pageSize", OWED)])
+    async with call.reading() as work:
+        types = await store.count_services_by_type(work.tx, agent["id"])
+        load = (await store.read_loads(work.tx, [agent["id"]]))[agent["id"]]
+        pool_set = None
+        if agent.get("servicePoolSetId"):
+            pool_set = await call.api("GET", f"/api/v1/service-pool-sets/{agent['servicePoolSetId']}")
+    values = {
+        "agent": agent,
+        "agent_type": agent_type,
+        "granted": agent["providerId"] in agent_type["providerIds"],
+        "types": types,
+        "load": load,
+        "most_counted": store.MOST_COUNTED,
+        "pool_set": pool_set,
+        "orphans": owed["items"],
+        "orphan_count": owed["totalItems"],
+        "has_templates": bool(agent_type.get("cmdTemplate") and agent_type.get("configTemplate")),
+        "may_write": may(call, "agent"),
+        "may_enable": may(call, "agent") and (call.caller.role is Role.ADMIN or not agent["disabledByAdmin"]),
+        "is_admin": call.caller.role is Role.ADMIN and not call.caller.read_only,
+    }
+    return PageAnswer("agent.html", values)
+
+
+async def _pool_set_field(call: PageCall, provider_id: str | None) -> NounField:
+    query = [] if provider_id is None else [("providerId", provider_id)]
+    found = await reference_field(call, "servicePoolSetId", "Pool set", "/api/v1/service-pool-sets", query=query)
+    hint = "Of the same provider. Its services take pool values from it."
+    return NounField(found.name, found.label, found.kind, hint, choices=found.choices, unsets=True)
+
+
+NAME = NounField("name", "Name", hint="Usually the name of the host.", required=True)
+TAGS = NounField("tags", "Tags", "words", "Separated by commas. An order may ask for them, such as region:fra.")
+CONFIGURATION = NounField(
+    "configuration", "Configuration", "document", "JSON or YAML, checked by the schema of the agent type."
+)
+GRANT = NounField(
+    "grant",
+    "Let this provider’s agents of this type serve other participants",
+    "flag",
+    "Adds the provider to the agent type: its agents of this type may then take orders of every participant and see"
+    " what these order. Without it the agent serves its own participant only.",
+)
+
+
+async def _new_form(call: PageCall) -> NounForm:
+    own = call.caller.participant_id
+    agent_type = await reference_field(call, "agentTypeId", "Agent type", "/api/v1/agent-types", required=True)
+    fields = [NAME, agent_type]
+    if own is None:
+        provider = await reference_field(call, "providerId", "Provider", "/api/v1/participants", required=True)
+        fields += [provider, GRANT]
+    fields += [TAGS, await _pool_set_field(call, own), CONFIGURATION]
+    return NounForm(
+        "Add an agent",
+        "Add the agent",
+        fields,
+        CRUMBS,
+        "The next page shows the command that enrolls the host.",
+        fixed={} if own is None else {"providerId": own},
+    )
+
+
+async def _show_new(call: PageCall) -> PageAnswer:
+    form = await _new_form(call)
+    asked: Typed = {each.name: call.asked(each.name, "true" if each.name == "grant" else "") for each in form.fields}
+    return show_form(call, form, asked)
+
+
+async def _create(call: PageCall) -> PageAnswer:
+    def done(agent: Any) -> PageAnswer:
+        return PageAnswer(redirect=f"/agents/{agent['id']}/enrolment", notice=f"Agent {agent['name']} is added")
+
+    return await send_form(call, await _new_form(call), "POST", API, done)
+
+
+async def _change_form(call: PageCall) -> tuple[Any, NounForm]:
+    agent = await _find(call)
+    fields = [NAME, TAGS, await _pool_set_field(call, agent["providerId"]), CONFIGURATION]
+    crumbs = [*CRUMBS, (f"/agents/{agent['id']}", agent["name"])]
+    return agent, NounForm(f"Change {agent['name']}", "Save", fields, crumbs)
+
+
+async def _show_change(call: PageCall) -> PageAnswer:
+    agent, form = await _change_form(call)
+    return show_form(call, form, typed_row(form.fields, agent))
+
+
+async def _change(call: PageCall) -> PageAnswer:
+    agent, form = await _change_form(call)
+
+    def done(changed: Any) -> PageAnswer:
+        return PageAnswer(redirect=f"/agents/{agent['id']}", notice=f"Agent {changed['name']} is saved")
+
+    return await send_form(call, form, "PATCH", f"{API}/{agent['id']}", done, stored=typed_row(form.fields, agent))
+
+
+async def _set_status(call: PageCall) -> PageAnswer:
+    """Disabled, or Disconnected: an enabled agent is connected from its next request on."""
+    disabled = call.posted("status") == "Disabled"
+    agent = await call.api(
+        "PATCH", f"{API}/{call.path['id']}", {"status": "Disabled" if disabled else "Disconnected"}
+    )
+    done = "is disabled" if disabled else "is enabled; it connects with its next request"
+    return PageAnswer(redirect=f"/agents/{agent['id']}", notice=f"Agent {agent['name']} {done}")
+
+
+async def _deletion(call: PageCall) -> tuple[Any, Confirmation]:
+    agent = await _find(call)
+    effects = [
+        f"{agent['name']} and its tokens are deleted; its program can no longer connect.",
+        "Services that have ended go with it. While a service lives on it, or it owes a clean-up, this is refused.",
+        "Nothing is removed from its host.",
+    ]
+    crumbs = [*CRUMBS, (f"/agents/{agent['id']}", agent["name"])]
+    return agent, Confirmation(f"Delete agent {agent['name']}", "Delete the agent", effects, crumbs)
+
+
+async def _show_deletion(call: PageCall) -> PageAnswer:
+    return show_confirmation(call, (await _deletion(call))[1])
+
+
+async def _delete(call: PageCall) -> PageAnswer:
+    agent, wanted = await _deletion(call)
+    done = PageAnswer(redirect="/agents", notice=f"Agent {agent['name']} is deleted")
+    return await send_confirmed(call, wanted, "DELETE", f"{API}/{agent['id']}", done)
+
+
+async def _grant(call: PageCall) -> tuple[Any, list[str], Confirmation]:
+    """The change of the providers that may serve others: added if missing, removed if there."""
+    agent = await _find(call)
+    agent_type = await call.api("GET", f"/api/v1/agent-types/{agent['agentTypeId']}")
+    provider, kind = agent["participant"]["name"], agent_type["name"]
+    crumbs = [*CRUMBS, (f"/agents/{agent['id']}", agent["name"])]
+    others = [each for each in agent_type["providerIds"] if each != agent["providerId"]]
+    if len(others) < len(agent_type["providerIds"]):
+        effects = [
+            f"All agents of {provider} of the type {kind} get no new orders of other participants.",
+            "Services that live on them stay.",
+        ]
+        return agent, others, Confirmation(f"Withdraw the grant of {provider}", "Withdraw the grant", effects, crumbs)
+    effects = [
+        f"All agents of {provider} of the type {kind}, also later ones, may take orders of every participant.",
+        "They see the properties and the secrets of what they serve.",
+    ]
+    wanted = Confirmation(f"Let {provider} serve other participants", "Grant it", effects, crumbs)
+    return agent, [*others, agent["providerId"]], wanted
+
+
+async def _show_grant(call: PageCall) -> PageAnswer:
+    return show_confirmation(call, (await _grant(call))[2])
+
+
+async def _set_grant(call: PageCall) -> PageAnswer:
+    agent, provider_ids, wanted = await _grant(call)
+    done = PageAnswer(redirect=f"/agents/{agent['id']}", notice=f"{wanted.title}: done")
+    path = f"/api/v1/agent-types/{agent['agentTypeId']}"
+    return await send_confirmed(call, wanted, "PATCH", path, done, {"providerIds": provider_ids})
+
+
+def _enroll_command(call: PageCall, code: str) -> str:
+    address = base_url(call.call)
+    parts = urlsplit(address)
+    unencrypted = parts.scheme == "http" and not is_loopback_host(parts.hostname or "")
+    return f"mainstay agent enroll {address} {code}{' --insecure' if unencrypted else ''}"
+
+
+async def _enrolment_page(call: PageCall, code: Any = None) -> PageAnswer:
+    agent = await _find(call)
+    values = {
+        "agent": agent,
+        "expires_at": None if code is None else code["expiresAt"],
+        "command": "" if code is None else _enroll_command(call, code["code"]),
+        "is_loopback": is_loopback_host(urlsplit(base_url(call.call)).hostname or ""),
+    }
+    return PageAnswer("agent_enrolment.html", values)
+
+
+async def _enroll(call: PageCall) -> PageAnswer:
+    return await _enrolment_page(call, await call.api("POST", f"{API}/{call.path['id']}/enrolment-codes"))
+
+
+async def _show_enrolment(call: PageCall) -> PageAnswer:
+    return await _enrolment_page(call)
+
+
+async def _install_page(call: PageCall, command: Any = None, *, refusal: str = "", status: int = 200) -> PageAnswer:
+    agent = await _find(call)
+    state = None
+    try:
+        state = await call.api("GET", f"{API}/{agent['id']}/install-command")
+    except ApiRefusal as missing:
+        if missing.status != 404:
+            raise
+    return PageAnswer(
+        "agent_install.html", {"agent": agent, "state": state, "command": command, "refusal": refusal}, status=status
+    )
+
+
+async def _show_install(call: PageCall) -> PageAnswer:
+    return await _install_page(call)
+
+
+async def _change_install(call: PageCall) -> PageAnswer:
+    """Creates, replaces or withdraws the install command."""
+    wanted = call.posted("wanted")
+    path = f"{API}/{call.path['id']}/install-command"
+    # The address of the command is the one that this browser uses, unless a setting names another.
+    headers = {"host": call.call.headers.get("host", "")}
+    try:
+        if wanted == "withdraw":
+            await call.api("DELETE", path)
+            return PageAnswer(redirect=f"/agents/{call.path['id']}", notice="The install command is withdrawn")
+        command = await call.api("POST", f"{path}/regenerate" if wanted == "replace" else path, headers=headers)
+    except ApiRefusal as refusal:
+        if refusal.status not in (400, 403, 409):
+            raise
+        return await _install_page(call, refusal=str(refusal), status=refusal.status)
+    return await _install_page(call, command)
+
+
+WRITE = ("agent", "write")
+GRANT_ACCESS = ("agent_type", "write")
+PAGES = (
+    WebPage(
+        method="GET",
+        path="/agents",
+        act=_list,
+        access=("agent", "read"),
+        navigation=NavigationEntry("Agents", "i-agent", 1, "Estate", "provider"),
+    ),
+    WebPage(method="GET", path="/agents/{id}", act=_show, access=("agent", "read")),
+    WebPage(method="GET", path="/agents/new", act=_show_new, access=WRITE, only_reads=False),
+    WebPage(method="POST", path="/agents/new", act=_create, access=WRITE),
+    WebPage(method="GET", path="/agents/{id}/edit", act=_show_change, access=WRITE, only_reads=False),
+    WebPage(method="POST", path="/agents/{id}/edit", act=_change, access=WRITE),
+    WebPage(method="POST", path="/agents/{id}/status", act=_set_status, access=WRITE),
+    WebPage(method="GET", path="/agents/{id}/delete", act=_show_deletion, access=WRITE, only_reads=False),
+    WebPage(method="POST", path="/agents/{id}/delete", act=_delete, access=WRITE),
+    WebPage(method="GET", path="/agents/{id}/grant", act=_show_grant, access=GRANT_ACCESS, only_reads=False),
+    WebPage(method="POST", path="/agents/{id}/grant", act=_set_grant, access=GRANT_ACCESS),
+    WebPage(method="GET", path="/agents/{id}/enrolment", act=_show_enrolment, access=WRITE, only_reads=False),
+    WebPage(method="POST", path="/agents/{id}/enrolment", act=_enroll, access=WRITE),
+    WebPage(method="GET", path="/agents/{id}/install-command", act=_show_install, access=WRITE, only_reads=False),
+    WebPage(method="POST", path="/agents/{id}/install-command", act=_change_install, access=WRITE),
+)
