@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
+from mainstay.control.store.engine.contract import Transaction
 from mainstay.control.store.engine.records import Record, Table
 
 ParticipantStatus = Literal["Enabled", "Disabled"]
@@ -14,4 +16,35 @@ class Participant(Record, frozen=True, kw_only=True):
     status: ParticipantStatus
 
 
+# Of the services of a participant, as for an agent.
+MOST_COUNTED = 10_000
 PARTICIPANTS = Table("participants", "participant", Participant)
+
+
+@dataclass(frozen=True, slots=True)
+class ParticipantHoldings:
+    """What belongs to a participant. Services are counted up to MOST_COUNTED."""
+
+    consumed: int
+    provided: int
+    agents: int
+    groups: int
+    tokens: int
+
+
+async def count_holdings(tx: Transaction, participant_id: str) -> ParticipantHoldings:
+    def living(column: str) -> str:
+        return (
+            f"(SELECT count(*) FROM (SELECT 1 AS one FROM services WHERE {column} = :id AND is_terminal = 0"
+            f" LIMIT {MOST_COUNTED}) AS living)"
+        )
+
+    rows = await tx.fetch(
+        f"SELECT {living('consumer_id')} AS consumed, {living('provider_id')} AS provided,"
+        " (SELECT count(*) FROM agents WHERE provider_id = :id) AS agents,"
+        " (SELECT count(*) FROM service_groups WHERE consumer_id = :id) AS groups,"
+        " (SELECT count(*) FROM tokens WHERE participant_id = :id) AS tokens",
+        id=participant_id,
+    )
+    names = ("consumed", "provided", "agents", "groups", "tokens")
+    return ParticipantHoldings(*(int(str(rows[0][name])) for name in names))

@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from mainstay.control.access import ACCESS
+from mainstay.control.access import ACCESS, relation_of
+from mainstay.control.api.errors import HttpRefusal
 from mainstay.control.operations.machinery.bounds import exceeds
 from mainstay.control.web.contract import ApiRefusal, NavigationEntry, PageAnswer, PageCall, WebPage
 from mainstay.foundation.documents import read_yaml
@@ -42,6 +43,8 @@ class NounField:
     choices: Sequence[tuple[str, str]] = ()
     # What a text area shows at once.
     lines: int = 6
+    # Of a new row, unless a link fills in the field.
+    default: str = ""
     # Whether an empty field is sent as null, which unsets the member; otherwise it is not sent.
     unsets: bool = False
 
@@ -109,10 +112,18 @@ class NounPages:
     # Of the list; the noun before the dot of its events.
     topics: str = ""
     sort: str = "name"
-    # Where the name of a row leads; "": to the form that changes it, if the caller may change it.
+    # Whether a row has a page of its own; otherwise its name leads to the form that changes it.
     detail: bool = False
+    # Where a browser goes after a form. None: to the page of the row, or to the list.
+    home: Callable[[Row], str] | None = None
+    # Adds members to the rows of the list.
+    complete: Callable[[PageCall, list[Any]], Awaitable[list[Any]]] | None = None
     # Members of a new row that the user does not choose.
     fixed: Callable[[PageCall], Mapping[str, Any]] = lambda _call: {}
+    # Query parameters of the list that other pages link with.
+    filters: Sequence[str] = ()
+    # Above the form of a new row.
+    new_explanation: str = ""
     # Links beside the title: (href, label).
     related: Sequence[tuple[str, str]] = ()
 
@@ -120,14 +131,46 @@ class NounPages:
     def title(self) -> str:
         return self.plural[:1].upper() + self.plural[1:]
 
-    @property
-    def crumbs(self) -> Sequence[tuple[str, str]]:
-        return ((self.path, self.title),)
+    def crumbs(self, row: Row | None = None) -> Sequence[tuple[str, str]]:
+        above = ((self.path, self.title),)
+        if row is None:
+            return above
+        if self.home is not None:
+            return (*above, (self.home(row), "Back"))
+        return (*above, (f"{self.path}/{row['id']}", row["name"])) if self.detail else above
+
+    def target(self, row: Row) -> str:
+        if self.home is not None:
+            return self.home(row)
+        return f"{self.path}/{row['id']}" if self.detail else self.path
 
 
 def may(call: PageCall, noun: str, action: str = "write") -> bool:
     """Whether the role of the caller may do this to some row. The API decides about each row."""
     return not call.caller.read_only and call.caller.role in ACCESS[noun, action]
+
+
+def may_row(call: PageCall, noun: str, row: Row, action: str = "write") -> bool:
+    """Whether the access table lets the caller do this to a row of the API."""
+    if not may(call, noun, action):
+        return False
+    relation = relation_of(call.caller, noun, action)
+    return relation.everything or any(
+        row.get(_wire_name(column)) == call.caller.id_of(whose) for column, whose in relation.owners
+    )
+
+
+def _wire_name(column: str) -> str:
+    head, *rest = column.split("_")
+    return head + "".join(part.capitalize() for part in rest)
+
+
+async def choices_field(call: PageCall, name: str, label: str, api: str, hint: str = "") -> NounField:
+    """Ticks for rows of another noun; with more than MOST_CHOICES of them, a field for their ids."""
+    found = await reference_field(call, name, label, api)
+    if found.kind == "choice":
+        return NounField(name, label, "choices", hint, choices=found.choices)
+    return NounField(name, label, "words", f"{hint} Ids, separated by commas.".strip())
 
 
 async def reference_field(
@@ -163,7 +206,7 @@ def _typed_value(wanted: NounField, value: Any) -> str | list[str]:
     return str(value)
 
 
-def typed_form(call: PageCall, fields: Sequence[NounField]) -> Typed:
+def _typed_form(call: PageCall, fields: Sequence[NounField]) -> Typed:
     return {
         each.name: [value for name, value in call.form if name == each.name]
         if each.kind == "choices"
@@ -172,7 +215,7 @@ def typed_form(call: PageCall, fields: Sequence[NounField]) -> Typed:
     }
 
 
-def read_body(fields: Sequence[NounField], typed: Typed) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+def _read_body(fields: Sequence[NounField], typed: Typed) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """The body of the request, and (field, message) of each text that cannot be read."""
     body: dict[str, Any] = {}
     faults: list[tuple[str, str]] = []
@@ -205,7 +248,7 @@ def _read_value(wanted: NounField, text: str | list[str]) -> Any:
     if not text:
         return None
     if wanted.kind == "document":
-        return read_document(text)
+        return _read_document(text)
     if wanted.kind == "number":
         return _read_number(text)
     if wanted.kind == "time":
@@ -220,7 +263,7 @@ def _read_number(text: str) -> int | float:
         return float(text)
 
 
-def read_document(text: str) -> Any:
+def _read_document(text: str) -> Any:
     """JSON or YAML. Raises ValueError with the place of the first fault."""
     try:
         value = read_yaml(text, "line")
@@ -232,7 +275,7 @@ def read_document(text: str) -> Any:
     return value
 
 
-def located(fields: Sequence[NounField], faults: Sequence[tuple[str, str]]) -> list[NounFault]:
+def _located(fields: Sequence[NounField], faults: Sequence[tuple[str, str]]) -> list[NounFault]:
     """Each fault at its field: a path such as `tags[2]` or `configuration.port` belongs to its first member."""
     names = {each.name for each in fields}
     found = []
@@ -251,7 +294,7 @@ def show_form(
     refusal: str = "",
     status: int = 200,
 ) -> PageAnswer:
-    values = {"form": form, "typed": typed, "faults": located(form.fields, faults), "refusal": refusal}
+    values = {"form": form, "typed": typed, "faults": _located(form.fields, faults), "refusal": refusal}
     return PageAnswer("noun_form.html", {**values, "action": call.url}, status=status)
 
 
@@ -265,9 +308,9 @@ async def send_form(
     stored: Typed | None = None,
 ) -> PageAnswer:
     """Sends what was typed to the API; of a stored row, what differs. A refusal shows the form again, as typed."""
-    typed = typed_form(call, form.fields)
+    typed = _typed_form(call, form.fields)
     changed = [each for each in form.fields if stored is None or not _is_same(stored[each.name], typed[each.name])]
-    body, unreadable = read_body(changed, typed)
+    body, unreadable = _read_body(changed, typed)
     if stored is not None:
         unreadable += [(each.name, IRREMOVABLE) for each in changed if _cannot_be_sent(each, typed, body)]
     if unreadable:
@@ -347,54 +390,67 @@ def _form_pages(path: str, access: tuple[str, str], show: Act, send: Act) -> tup
 
 async def _list(noun: NounPages, call: PageCall) -> PageAnswer:
     name, after = call.asked("name"), call.asked("after")
-    query = [("name", name), ("after", after), ("sort", noun.sort), ("pageSize", PAGE_SIZE)]
+    filters = [(each, call.asked(each)) for each in noun.filters if call.asked(each)]
+    query = [("name", name), ("after", after), ("sort", noun.sort), ("pageSize", PAGE_SIZE), *filters]
     page = await call.api("GET", noun.api, query=query)
+    items = page["items"] if noun.complete is None else await noun.complete(call, page["items"])
     values = {
         "noun": noun,
-        "rows": [{"id": row["id"], "cells": [each.read(row) for each in noun.columns]} for row in page["items"]],
+        "rows": [_shown_row(noun, call, row) for row in items],
         "older": page.get("next"),
         "name": name,
         "after": after,
+        "filters": filters,
         "may_create": may(call, noun.noun),
-        "may_change": may(call, noun.noun, noun.change),
     }
     return PageAnswer("noun_list.html", values)
 
 
+def _shown_row(noun: NounPages, call: PageCall, row: Row) -> dict[str, Any]:
+    href = f"{noun.path}/{row['id']}"
+    if not noun.detail:
+        href = f"{href}/edit" if may_row(call, noun.noun, row, noun.change) else ""
+    return {"href": href, "cells": [each.read(row) for each in noun.columns]}
+
+
 def _creation(noun: NounPages) -> tuple[Act, Act]:
     async def form(call: PageCall) -> NounForm:
-        title = f"New {noun.word}"
-        return NounForm(
-            title, f"Create the {noun.word}", await noun.fields(call, None), noun.crumbs, fixed=noun.fixed(call)
-        )
+        fields = await noun.fields(call, None)
+        title, button = f"New {noun.word}", f"Create the {noun.word}"
+        return NounForm(title, button, fields, noun.crumbs(), noun.new_explanation, fixed=noun.fixed(call))
 
     async def show(call: PageCall) -> PageAnswer:
         wanted = await form(call)
-        asked: Typed = {each.name: _asked(call, each) for each in wanted.fields}
-        return show_form(call, wanted, asked)
+        return show_form(call, wanted, typed_link(call, wanted.fields))
 
     async def send(call: PageCall) -> PageAnswer:
         def done(row: Any) -> PageAnswer:
-            target = f"{noun.path}/{row['id']}" if noun.detail else noun.path
-            return PageAnswer(redirect=target, notice=f"{noun.word.capitalize()} {row['name']} is created")
+            notice = f"{noun.word.capitalize()} {row['name']} is created"
+            return PageAnswer(redirect=noun.target(row), notice=notice)
 
         return await send_form(call, await form(call), "POST", noun.api, done)
 
     return show, send
 
 
-def _asked(call: PageCall, wanted: NounField) -> str | list[str]:
-    """A link may fill in a new form."""
-    return [] if wanted.kind == "choices" else call.asked(wanted.name, "true" if wanted.name == "enabled" else "")
+def typed_link(call: PageCall, fields: Sequence[NounField]) -> Typed:
+    """A new form: a link may fill in its fields."""
+    return {each.name: [] if each.kind == "choices" else call.asked(each.name, each.default) for each in fields}
+
+
+async def _find_to_write(noun: NounPages, call: PageCall, action: str) -> Any:
+    row = await call.api("GET", f"{noun.api}/{call.path['id']}")
+    if not may_row(call, noun.noun, row, action):
+        raise HttpRefusal(403, "forbidden", f"you may read {noun.word} {row['name']}, but not change it")
+    return row
 
 
 def _change(noun: NounPages) -> tuple[Act, Act]:
     async def form(call: PageCall) -> tuple[Any, NounForm]:
-        row = await call.api("GET", f"{noun.api}/{call.path['id']}")
-        crumbs = [*noun.crumbs, *([(f"{noun.path}/{row['id']}", row["name"])] if noun.detail else [])]
-        deletion = f"{noun.path}/{row['id']}/delete" if may(call, noun.noun) else ""
+        row = await _find_to_write(noun, call, noun.change)
+        deletion = f"{noun.path}/{row['id']}/delete" if may_row(call, noun.noun, row) else ""
         fields = await noun.fields(call, row)
-        return row, NounForm(f"Change {row['name']}", "Save", fields, crumbs, delete_href=deletion)
+        return row, NounForm(f"Change {row['name']}", "Save", fields, noun.crumbs(row), delete_href=deletion)
 
     async def show(call: PageCall) -> PageAnswer:
         row, wanted = await form(call)
@@ -404,8 +460,8 @@ def _change(noun: NounPages) -> tuple[Act, Act]:
         row, wanted = await form(call)
 
         def done(changed: Any) -> PageAnswer:
-            target = f"{noun.path}/{row['id']}" if noun.detail else noun.path
-            return PageAnswer(redirect=target, notice=f"{noun.word.capitalize()} {changed['name']} is saved")
+            notice = f"{noun.word.capitalize()} {changed['name']} is saved"
+            return PageAnswer(redirect=noun.target(row), notice=notice)
 
         stored = typed_row(wanted.fields, row)
         return await send_form(call, wanted, "PATCH", f"{noun.api}/{row['id']}", done, stored=stored)
@@ -415,17 +471,17 @@ def _change(noun: NounPages) -> tuple[Act, Act]:
 
 def _deletion(noun: NounPages) -> tuple[Act, Act]:
     async def confirmation(call: PageCall) -> tuple[Any, Confirmation]:
-        row = await call.api("GET", f"{noun.api}/{call.path['id']}")
-        crumbs = [*noun.crumbs, *([(f"{noun.path}/{row['id']}", row["name"])] if noun.detail else [])]
+        row = await _find_to_write(noun, call, "write")
         title = f"Delete {noun.word} {row['name']}"
-        return row, Confirmation(title, f"Delete the {noun.word}", noun.effects(row), crumbs)
+        return row, Confirmation(title, f"Delete the {noun.word}", noun.effects(row), noun.crumbs(row))
 
     async def show(call: PageCall) -> PageAnswer:
         return show_confirmation(call, (await confirmation(call))[1])
 
     async def send(call: PageCall) -> PageAnswer:
         row, wanted = await confirmation(call)
-        done = PageAnswer(redirect=noun.path, notice=f"{noun.word.capitalize()} {row['name']} is deleted")
+        target = noun.path if noun.home is None else noun.home(row)
+        done = PageAnswer(redirect=target, notice=f"{noun.word.capitalize()} {row['name']} is deleted")
         return await send_confirmed(call, wanted, "DELETE", f"{noun.api}/{row['id']}", done)
 
     return show, send

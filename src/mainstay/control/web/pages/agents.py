@@ -14,13 +14,13 @@ from mainstay.control.web.noun_pages import (
     Confirmation,
     NounField,
     NounForm,
-    Typed,
     may,
     reference_field,
     send_confirmed,
     send_form,
     show_confirmation,
     show_form,
+    typed_link,
     typed_row,
 )
 from mainstay.foundation.addresses import is_loopback_host
@@ -113,6 +113,7 @@ GRANT = NounField(
     "flag",
     "Adds the provider to the agent type: its agents of this type may then take orders of every participant and see"
     " what these order. Without it the agent serves its own participant only.",
+    default="true",
 )
 
 
@@ -136,8 +137,7 @@ async def _new_form(call: PageCall) -> NounForm:
 
 async def _show_new(call: PageCall) -> PageAnswer:
     form = await _new_form(call)
-    asked: Typed = {each.name: call.asked(each.name, "true" if each.name == "grant" else "") for each in form.fields}
-    return show_form(call, form, asked)
+    return show_form(call, form, typed_link(call, form.fields))
 
 
 async def _create(call: PageCall) -> PageAnswer:

@@ -1,0 +1,92 @@
+"""Orphans: what forced deletes left on hosts, with the clean-ups that agents owe. Admins may forget an orphan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from mainstay.control.web.contract import ApiRefusal, PageAnswer, PageCall, WebPage
+from mainstay.control.web.noun_pages import Confirmation, may, send_confirmed, show_confirmation
+
+API = "/api/v1/orphans"
+PAGE_SIZE = "50"
+CRUMBS = (("/orphans", "Orphans"),)
+
+
+async def _agent_names(call: PageCall, orphans: list[Any]) -> dict[str, str]:
+    ids = sorted({each["agentId"] for each in orphans})
+    if not ids:
+        return {}
+    found = await call.api("GET", "/api/v1/agents", query=[("pageSize", "100"), *(("id", each) for each in ids)])
+    return {each["id"]: each["name"] for each in found["items"]}
+
+
+async def _list(call: PageCall) -> PageAnswer:
+    agent_id, after = call.asked("agentId"), call.asked("after")
+    query = [("agentId", agent_id), ("after", after), ("sort", "-createdAt"), ("pageSize", PAGE_SIZE)]
+    page = await call.api("GET", API, query=query)
+    values = {
+        "orphans": page["items"],
+        "agents": await _agent_names(call, page["items"]),
+        "older": page.get("next"),
+        "agent_id": agent_id,
+        "after": after,
+        "may_forget": may(call, "orphan", "forget"),
+    }
+    return PageAnswer("orphans.html", values)
+
+
+async def _find(call: PageCall) -> Any:
+    found = await call.api("GET", API, query=[("id", call.path["id"])])
+    if not found["items"]:
+        raise ApiRefusal(404, {"error": "there is no open orphan with this id", "code": "not_found"})
+    return found["items"][0]
+
+
+async def _show(call: PageCall) -> PageAnswer:
+    orphan = await _find(call)
+    report = ""
+    try:
+        found = await call.api("GET", f"{API}/{orphan['id']}/report")
+        report = msgspec.json.format(msgspec.json.encode(found), indent=2).decode()
+    except ApiRefusal as missing:
+        if missing.status != 404:
+            raise
+    values = {
+        "orphan": orphan,
+        "agents": await _agent_names(call, [orphan]),
+        "report": report,
+        "may_forget": may(call, "orphan", "forget"),
+    }
+    return PageAnswer("orphan.html", values)
+
+
+async def _forgetting(call: PageCall) -> tuple[Any, Confirmation]:
+    orphan = await _find(call)
+    effects = [
+        f"The agent no longer owes the clean-up of {orphan['serviceName']}.",
+        "What the service left on the host stays there: files, units, data.",
+        "Its pool values, instance id and secrets are released; another service may get the same address or port.",
+    ]
+    crumbs = [*CRUMBS, (f"/orphans/{orphan['id']}", orphan["serviceName"])]
+    return orphan, Confirmation(f"Forget {orphan['serviceName']}", "Forget the orphan", effects, crumbs)
+
+
+async def _show_forgetting(call: PageCall) -> PageAnswer:
+    return show_confirmation(call, (await _forgetting(call))[1])
+
+
+async def _forget(call: PageCall) -> PageAnswer:
+    orphan, wanted = await _forgetting(call)
+    done = PageAnswer(redirect="/orphans", notice=f"Orphan {orphan['serviceName']} is forgotten")
+    return await send_confirmed(call, wanted, "POST", f"{API}/{orphan['id']}/forget", done)
+
+
+FORGET = ("orphan", "forget")
+PAGES = (
+    WebPage(method="GET", path="/orphans", act=_list, access=("orphan", "read")),
+    WebPage(method="GET", path="/orphans/{id}", act=_show, access=("orphan", "read")),
+    WebPage(method="GET", path="/orphans/{id}/forget", act=_show_forgetting, access=FORGET, only_reads=False),
+    WebPage(method="POST", path="/orphans/{id}/forget", act=_forget, access=FORGET),
+)
