@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from mainstay.control.store.engine.contract import Transaction
+from collections.abc import Set as AbstractSet
+
+from mainstay.control.store.engine.contract import Transaction, Value
 from mainstay.control.store.engine.records import Record, Table
 
 
@@ -22,6 +24,10 @@ class ServiceOption(Record, frozen=True, kw_only=True):
     display_order: int
 
 
+# SQLite allows 32,766 parameters in a statement.
+MAX_PROVIDERS = 10_000
+MAX_OPTIONS = 10_000
+
 SERVICE_OPTION_TYPES = Table("service_option_types", "service_option_type", ServiceOptionType)
 SERVICE_OPTIONS = Table("service_options", "service_option", ServiceOption)
 
@@ -34,3 +40,17 @@ async def enabled_values(tx: Transaction, option_type_id: str, provider_id: str)
         type_id=option_type_id,
     )
     return tuple(SERVICE_OPTIONS.decode(row).value for row in rows)
+
+
+async def enabled_options(tx: Transaction, provider_ids: AbstractSet[str]) -> list[ServiceOption]:
+    """The enabled options of these providers, at most 10,000, in one query."""
+    marks: dict[str, Value] = {f"id_{index}": each for index, each in enumerate(sorted(provider_ids)[:MAX_PROVIDERS])}
+    if not marks:
+        return []
+    rows = await tx.fetch(
+        f"SELECT {SERVICE_OPTIONS.select()} FROM service_options WHERE enabled = 1"
+        f" AND provider_id IN ({', '.join(f':{name}' for name in marks)})"
+        f" ORDER BY provider_id, display_order, created_at, id LIMIT {MAX_OPTIONS}",
+        **marks,  # type: ignore[arg-type]
+    )
+    return [SERVICE_OPTIONS.decode(row) for row in rows]

@@ -92,9 +92,14 @@ async def offers_to(tx: Transaction, provider_id: str, consumer_id: str | None) 
     return bool(rows)
 
 
-async def catalogue_rows(tx: Transaction, consumer_id: str | None, limit: int) -> list[Row]:
-    """Each service type with each agent that may serve it for the consumer (None: for some consumer)."""
+async def catalogue_rows(
+    tx: Transaction, consumer_id: str | None, limit: int, *, type_id: str | None = None
+) -> list[Row]:
+    """Each service type with each agent that may serve it for the consumer (None: for some consumer).
+
+    `type_id` None: of all types."""
     consumer: dict[str, Value] = {} if consumer_id is None else {"consumer_id": consumer_id}
+    of_type: dict[str, Value] = {} if type_id is None else {"type_id": type_id}
     return list(
         await tx.fetch(
             "SELECT service_types.id AS type_id, service_types.name AS type_name, agents.id AS agent_id,"
@@ -103,7 +108,25 @@ async def catalogue_rows(tx: Transaction, consumer_id: str | None, limit: int) -
             " JOIN agent_type_service_types AS served ON served.agent_type_id = agents.agent_type_id"
             " JOIN service_types ON service_types.id = served.service_type_id"
             f" WHERE {_may_serve(':consumer_id' if consumer else None)}"
+            f"{' AND served.service_type_id = :type_id' if of_type else ''}"
             f" ORDER BY service_types.name, participants.name, participants.id, agents.name, agents.id LIMIT {limit}",
+            slow=True,
+            **consumer,
+            **of_type,
+        )
+    )
+
+
+async def offered_types(tx: Transaction, consumer_id: str | None, limit: int) -> list[Row]:
+    """Id and name of each service type that the consumer may order, with the number of agents that may serve it."""
+    consumer: dict[str, Value] = {} if consumer_id is None else {"consumer_id": consumer_id}
+    return list(
+        await tx.fetch(
+            f"SELECT service_types.id, service_types.name, count(*) AS agents FROM {_AGENTS}"
+            " JOIN agent_type_service_types AS served ON served.agent_type_id = agents.agent_type_id"
+            " JOIN service_types ON service_types.id = served.service_type_id"
+            f" WHERE {_may_serve(':consumer_id' if consumer else None)}"
+            f" GROUP BY service_types.id, service_types.name ORDER BY service_types.name, service_types.id LIMIT {limit}",
             slow=True,
             **consumer,
         )

@@ -117,7 +117,10 @@ class PageCall:
             if found is None:
                 raise
             raise ApiRefusal(found[0], found[1]) from error
-        return msgspec.to_builtins(answer.body)
+        # The stored answer to a repeated idempotency key is JSON.
+        return (
+            msgspec.json.decode(answer.body) if isinstance(answer.body, bytes) else msgspec.to_builtins(answer.body)
+        )
 
 
 @dataclass(frozen=True, slots=True)

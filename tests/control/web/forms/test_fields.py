@@ -201,7 +201,7 @@ def test_properties_that_exclude_each_other_are_chosen_by_segments() -> None:
     (group,) = form_of(document, {"other": "x"}, state="Started").fields
     assert (group.kind, group.text) == (ControlKind.ONE_OF, "other")
     assert [each.text for each in group.choices] == ["bucket", "other"]
-    assert [each.path for each in group.members] == ["bucket", "other"]
+    assert [(each.path, each.hints) for each in group.members] == [("bucket", ()), ("other", ())]
 
 
 def test_names_become_words_and_labels_win() -> None:

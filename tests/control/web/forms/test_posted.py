@@ -206,7 +206,8 @@ def test_a_searched_service_is_named_or_given_by_its_id() -> None:
     scope = reference_scope("db", "web")
     assert post(scope, p__a="web").document == {"a": UUIDS[1]}
     assert post(scope, p__a=UUIDS[0]).document == {"a": UUIDS[0]}
-    assert post(scope, p__a="nothing").document == {"a": "nothing"}
+    unknown = post(scope, p__a="nothing")
+    assert (unknown.document, unknown.unknown_references) == ({"a": "nothing"}, (("a", "nothing"),))
 
 
 def test_a_name_of_several_services_is_a_fault() -> None:

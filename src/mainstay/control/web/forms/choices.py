@@ -122,7 +122,7 @@ def _label(value: object) -> str:
 
 def _detail(offered: OfferedValue) -> str:
     shown = _label(offered.value)
-    return "" if shown == offered.name else shown
+    return "" if shown.casefold() == offered.name.casefold() else shown
 
 
 def service_choices(references: ReferenceChoices, current: object | None) -> tuple[ValueChoice, ...]:

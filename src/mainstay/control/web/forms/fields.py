@@ -277,7 +277,7 @@ class _Builder:
         return tuple(fields)
 
     def group(self, group: ExclusiveGroup) -> FormField:
-        members = tuple(self.field(place, grouped=True) for place in group.members)
+        members = tuple(self.field(place) for place in group.members)
         chosen = self.entries.get(group.name, "")
         choices = tuple(
             ValueChoice(None, segment_of(place.declared.name), member.label)
@@ -296,13 +296,13 @@ class _Builder:
             members=members,
         )
 
-    def field(self, place: FormPlace, *, grouped: bool = False) -> FormField:
+    def field(self, place: FormPlace) -> FormField:
         if place.access is not PlaceAccess.EDITABLE:
             return self.given(place)
         if place.hidden:
             return self.secret(place)
         if place.structure is Structure.OBJECT:
-            return self.object(place, grouped=grouped)
+            return self.object(place)
         if place.structure is Structure.ARRAY:
             return self.array(place)
         if place.structure is Structure.BOOLEAN:
@@ -352,7 +352,7 @@ class _Builder:
             monospaced=many_lines,
         )
 
-    def object(self, place: FormPlace, *, grouped: bool) -> FormField:
+    def object(self, place: FormPlace) -> FormField:
         marker = shown_name(place.name) if place.is_optional_object else ""
         faults = self.take_faults(place.name, place.path)
         return FormField(
@@ -364,7 +364,7 @@ class _Builder:
             checked=self.entries.get(place.name) == TICKED,
             shown_name=marker,
             shown=self.entries.get(marker, "0"),
-            has_toggle=place.is_optional_object and not grouped,
+            has_toggle=place.is_optional_object and not place.is_grouped,
             hints=hints_of(place),
             faults=faults,
             members=self.members(place.members()),
@@ -420,9 +420,9 @@ class _Builder:
         return self.leaf(place, ControlKind.SELECT, choices=self.with_typed(place, self.with_not_set(place, choices)))
 
     def with_not_set(self, place: FormPlace, choices: tuple[ValueChoice, ...]) -> tuple[ValueChoice, ...]:
-        """An optional choice can be left out."""
-        required = place.declared.required or place.is_row
-        return choices if required else (NOT_SET, *choices)
+        """An optional choice can be left out, unless the server would then fill in a default."""
+        has_default = place.declared.default is not None and place.new
+        return choices if place.declared.required or place.is_row or has_default else (NOT_SET, *choices)
 
     def with_typed(self, place: FormPlace, choices: tuple[ValueChoice, ...]) -> tuple[ValueChoice, ...]:
         """What was posted stays chosen, also if it is not offered any longer."""

@@ -23,6 +23,9 @@ RELATIONS = {
 
 
 def hints_of(place: FormPlace) -> tuple[str, ...]:
+    """Rows of an array have none: their rules are the same for all rows, and the array names them once."""
+    if place.in_row:
+        return ()
     if place.access is PlaceAccess.FIXED:
         return (_why_fixed(place),)
     if place.access is PlaceAccess.FILLED:
@@ -39,6 +42,8 @@ def _hints(place: FormPlace) -> Iterator[str]:
     if declared.generate is not None:
         yield f"Leave it empty. {describe_source(place)}"
     yield from _rule_hints(declared)
+    if declared.items is not None:
+        yield from (f"Each: {hint[:1].lower()}{hint[1:]}" for hint in _rule_hints(declared.items))
     yield from _relations(place)
     if declared.type is PropertyType.JSON and declared.secret is None:
         yield "JSON, kept as it is"
@@ -106,7 +111,8 @@ def _between(least: object, most: object) -> str:
 
 def _relations(place: FormPlace) -> Iterator[str]:
     for comparison in place.scope.schema.comparisons:
-        yield from _relation(comparison, place.declared.schema_path)
+        if comparison.rule.name not in GROUP_RULES or not place.is_grouped:
+            yield from _relation(comparison, place.declared.schema_path)
 
 
 def _relation(comparison: PropertyComparison, path: str) -> Iterator[str]:
@@ -162,6 +168,8 @@ def source_icon(place: FormPlace) -> str:
 
 
 def show_value(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return _short(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 

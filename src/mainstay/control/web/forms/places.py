@@ -4,7 +4,7 @@ Building the fields and reading a posted form walk the same places, so both agre
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from urllib.parse import quote
 
@@ -98,6 +98,8 @@ class FormPlace:
     # It is a row of an array, or below one.
     in_row: bool = False
     is_row: bool = False
+    # It is one of several properties that exclude each other, and the group says so.
+    is_grouped: bool = False
 
     @property
     def access(self) -> PlaceAccess:
@@ -222,6 +224,6 @@ def exclusive_groups(scope: FormScope, members: tuple[FormPlace, ...]) -> tuple[
             or not editable.keys() >= set(paths)
         ):
             continue
-        found = tuple(editable.pop(path) for path in dict.fromkeys(paths))
+        found = tuple(replace(editable.pop(path), is_grouped=True) for path in dict.fromkeys(paths))
         groups.append(ExclusiveGroup(comparison.rule.name == "exactlyOne", found))
     return tuple(groups)

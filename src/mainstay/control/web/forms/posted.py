@@ -11,7 +11,7 @@ from math import inf
 
 from mainstay.control.domain.faults import PathFault
 from mainstay.control.domain.properties.contract import PropertyType
-from mainstay.control.domain.values import Properties, canonical, json_problem
+from mainstay.control.domain.values import Properties, canonical, is_uuid, json_problem
 from mainstay.control.web.forms.choices import NO_REFERENCES, service_choices, value_choices
 from mainstay.control.web.forms.entries import (
     DOCUMENT,
@@ -42,6 +42,9 @@ MAX_NUMBER_LENGTH = 400
 LINE_BREAKS = re.compile(r"\r\n?")
 
 
+RETYPE = "type the secret again: it is part of the plan, and pages never contain secrets"
+
+
 class _Reading(Enum):
     # The user cannot set it here, or left a stored secret alone.
     UNTOUCHED = "untouched"
@@ -60,6 +63,8 @@ class PostedForm:
     numbered_entries: FormEntries
     retype: frozenset[str]
     faults: tuple[PathFault, ...]
+    # (schema path, text) of references that are neither an id nor the name of a listed service.
+    unknown_references: tuple[tuple[str, str], ...] = ()
 
 
 def read_posted(scope: FormScope, posted: Sequence[tuple[str, str]]) -> PostedForm:
@@ -72,7 +77,14 @@ def read_posted(scope: FormScope, posted: Sequence[tuple[str, str]]) -> PostedFo
     numbered = entries
     for row in reversed(reader.empty_rows):
         numbered = remove_row(numbered, row)
-    return PostedForm(document, entries, numbered, frozenset(reader.secrets), tuple(reader.faults))
+    return PostedForm(
+        document,
+        entries,
+        numbered,
+        frozenset(reader.secrets),
+        tuple(reader.faults),
+        tuple(reader.unknown_references),
+    )
 
 
 class _Reader:
@@ -82,6 +94,7 @@ class _Reader:
         self.secrets: set[str] = set()
         # Names of rows without a value.
         self.empty_rows: list[str] = []
+        self.unknown_references: list[tuple[str, str]] = []
         self.faults: list[PathFault] = []
 
     def read_document(self, scope: FormScope) -> Properties:
@@ -216,6 +229,8 @@ class _Reader:
         named = [each for each in choices if each.label == text]
         if len(named) > 1:
             self.faults.append(PathFault(place.path, f"{len(named)} services are named {text}; enter the id of one"))
+        if not named and not is_uuid(text):
+            self.unknown_references.append((place.declared.schema_path, text))
         return named[0].value if len(named) == 1 else text
 
     def read_json(self, text: str, path: str) -> object:
@@ -259,3 +274,8 @@ def _unique_members(members: list[tuple[str, object]]) -> Properties:
 
 def _refuse_constant(name: str) -> object:
     raise ValueError(f"{name} is not a JSON number")
+
+
+def missing_secrets(posted: PostedForm, form_secrets: Sequence[tuple[str, str]]) -> tuple[PathFault, ...]:
+    """A fault for each (name, path) of a secret that the plan was made with and that was not typed again."""
+    return tuple(PathFault(path, RETYPE) for name, path in form_secrets if name not in posted.retype)

@@ -1,0 +1,295 @@
+"""Change a service: update its properties, or run an action of its lifecycle, with the plan before anything happens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import quote
+
+from mainstay.control.domain.faults import PathFault
+from mainstay.control.domain.service_types import ServiceTypeDefinition
+from mainstay.control.operations.machinery.runs import definition_of
+from mainstay.control.operations.machinery.views import ServiceView, show_service
+from mainstay.control.store.services import SERVICES
+from mainstay.control.web.contract import ApiRefusal, PageAnswer, PageCall, WebPage
+from mainstay.control.web.forms.choices import FormChoices
+from mainstay.control.web.forms.entries import FormEntries, add_row, initial_entries, remove_row
+from mainstay.control.web.forms.fields import ControlKind, FormField, PlacedFault, build_form
+from mainstay.control.web.forms.places import FormScope
+from mainstay.control.web.forms.posted import PostedForm
+from mainstay.control.web.order_choices import read_form, read_offers, read_references
+from mainstay.control.web.order_pages import FormPage, PlanPage, untyped_secrets
+from mainstay.control.web.plan_view import PlannedOrder
+from mainstay.control.web.planned_requests import OrderForecast, PlannedRequest, dry_run, execute, forecast
+
+ACCESS = ("service", "order")
+UPDATE, DELETE = "update", "delete"
+FORCED = "the agent is not asked: the service ends at once, and what is left on the host becomes an orphan"
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAction:
+    """An action of one service. `name` and `version` are as posted; a form that was not posted has those stored."""
+
+    service: ServiceView
+    definition: ServiceTypeDefinition
+    action: str
+    name: str
+    version: str
+    force: bool = False
+
+    @property
+    def url(self) -> str:
+        base = f"/services/{self.service.id}"
+        return f"{base}/update" if self.action == UPDATE else f"{base}/do/{quote(self.action, safe='')}"
+
+    @property
+    def page(self) -> str:
+        return f"/services/{self.service.id}"
+
+    @property
+    def title(self) -> str:
+        return f"{self.action} {self.service.name}"
+
+    @property
+    def verb(self) -> str:
+        return f"{self.action[:1].upper()}{self.action[1:]} {self.service.name}"
+
+    @property
+    def takes_properties(self) -> bool:
+        action = self.definition.lifecycle.actions.get(self.action)
+        return self.action == UPDATE or (action is not None and action.takes_properties)
+
+    @property
+    def planned(self) -> PlannedOrder:
+        definition = self.definition
+        return PlannedOrder(self.action, definition.lifecycle, definition.properties, self.service.properties)
+
+    @property
+    def offline(self) -> str:
+        """Why the agent cannot be asked for its forecast. Empty: it can."""
+        if self.force:
+            return FORCED
+        agent = self.service.agent
+        return "" if agent.status == "Connected" else f"the agent {agent.name} is not connected"
+
+    def request(self, posted: PostedForm | None) -> PlannedRequest:
+        path = f"/api/v1/services/{self.service.id}"
+        headers = {"if-match": f'"{self.version}"'} if self.version else {}
+        if self.action == DELETE:
+            return PlannedRequest("DELETE", path, None, headers, (("force", "true"),) if self.force else ())
+        body: dict[str, Any] = {} if posted is None else {"properties": posted.document}
+        if self.action != UPDATE:
+            return PlannedRequest("POST", f"{path}/{quote(self.action, safe='')}", body, headers)
+        renamed = {"name": self.name} if self.name != self.service.name else {}
+        return PlannedRequest("PATCH", path, {**body, **renamed}, headers)
+
+    def carried(self) -> list[tuple[str, str]]:
+        named = [("name", self.name)] if self.action == UPDATE else []
+        return [*named, ("version", self.version), *([("force", "true")] if self.force else [])]
+
+
+async def _read_action(call: PageCall) -> ServiceAction:
+    action = call.path.get("action", UPDATE)
+    async with call.reading() as work:
+        row = await work.find(SERVICES, call.path["id"], "order")
+        definition = await definition_of(work, row)
+        service = await show_service(work, row)
+    if action not in definition.lifecycle.actions and action != UPDATE:
+        raise ApiRefusal(
+            404, {"error": f"the type of this service has no action {action[:100]}", "code": "not_found"}
+        )
+    name = next((value for key, value in reversed(call.form) if key == "name"), service.name)
+    force = action == DELETE and "true" in (call.asked("force"), call.posted("force"))
+    return ServiceAction(service, definition, action, name, call.posted("version"), force)
+
+
+async def _read_scope(call: PageCall, action: ServiceAction) -> FormScope:
+    service, schema = action.service, action.definition.properties
+    offers = await read_offers(call, service.service_type_id, service.consumer_id)
+    references = await read_references(call, schema, service.consumer_id, service.properties)
+    choices = FormChoices(offers.options(service.provider_id), references)
+    return FormScope(schema, service.properties, service.status, choices)
+
+
+async def _show(call: PageCall) -> PageAnswer:
+    action = await _read_action(call)
+    if action.takes_properties:
+        scope = await _read_scope(call, action)
+        return _form_page(action, scope, initial_entries(scope))
+    try:
+        found = await dry_run(call, action.request(None))
+    except ApiRefusal as refusal:
+        return _plan_page(action, None, refusal=refusal).answer()
+    return _plan_page(action, found, asked_later=True).answer()
+
+
+async def _post(call: PageCall) -> PageAnswer:
+    action = await _read_action(call)
+    if not action.takes_properties:
+        return await _post_action(call, action)
+    scope, posted = await read_form(call, await _read_scope(call, action))
+    if added := call.posted("add"):
+        return _form_page(action, scope, add_row(scope, posted.entries, added), retype=posted.retype)
+    if removed := call.posted("remove"):
+        return _form_page(action, scope, remove_row(posted.entries, removed), retype=posted.retype)
+    step = call.posted("step")
+    if step == "edit":
+        return _form_page(action, scope, posted.entries, retype=posted.retype)
+    if step == "place":
+        posted = replace(posted, faults=(*posted.faults, *untyped_secrets(call, scope, posted)))
+    if posted.faults:
+        return _form_page(action, scope, posted.numbered_entries, retype=posted.retype, faults=posted.faults)
+    try:
+        if step == "place":
+            return await _place(call, action, posted)
+        return await _plan(call, action, scope, posted)
+    except ApiRefusal as refusal:
+        if step == "place" and refusal.code == "plan_outdated":
+            return await _plan(call, action, scope, posted, outdated=str(refusal))
+        return _refused_form(action, scope, posted, refusal)
+
+
+async def _post_action(call: PageCall, action: ServiceAction) -> PageAnswer:
+    """An action without properties: the plan, then the action itself."""
+    step = call.posted("step")
+    confirmed = action.action != DELETE or call.posted("confirm") == action.service.name.strip()
+    outdated = ""
+    if step == "place" and confirmed:
+        try:
+            return await _place(call, action, None)
+        except ApiRefusal as refusal:
+            if refusal.code != "plan_outdated":
+                return _plan_page(action, None, refusal=refusal).answer()
+            outdated = str(refusal)
+    try:
+        found = await forecast(call, action.request(None), offline=action.offline)
+    except ApiRefusal as refusal:
+        return _plan_page(action, None, refusal=refusal).answer()
+    fault = "" if confirmed or step != "place" else f"This is not the name of the service: {action.service.name}"
+    page = _plan_page(action, found)
+    return replace(page, outdated=outdated, confirm_fault=fault, status=400 if fault else 200).answer()
+
+
+async def _place(call: PageCall, action: ServiceAction, posted: PostedForm | None) -> PageAnswer:
+    result = await execute(call, action.request(posted), call.posted("digest"))
+    has_job = result is None or result.get("activeJob") is not None
+    notice = f"{action.action} is queued" if has_job else f"{action.name} is changed; no job was needed"
+    return PageAnswer(redirect=action.page, notice="The service is deleted" if action.force else notice)
+
+
+async def _plan(
+    call: PageCall, action: ServiceAction, scope: FormScope, posted: PostedForm, outdated: str = ""
+) -> PageAnswer:
+    found = await forecast(call, action.request(posted), offline=action.offline)
+    form = build_form(scope, posted.entries, retype=posted.retype)
+    page = _plan_page(action, found)
+    return replace(
+        page,
+        carried=[*page.carried, *posted.entries.items()],
+        retype=[each for each in form.secrets if each.name in posted.retype],
+        edit="Change the order",
+        outdated=outdated,
+    ).answer()
+
+
+def _plan_page(
+    action: ServiceAction,
+    found: OrderForecast | None,
+    *,
+    refusal: ApiRefusal | None = None,
+    asked_later: bool = False,
+) -> PlanPage:
+    deletes = action.action == DELETE
+    return PlanPage(
+        title=f"Plan: {action.title}",
+        crumbs=(("Services", "/services"), (action.service.name, action.page)),
+        url=action.url,
+        verb=action.verb,
+        discard=action.page,
+        carried=action.carried(),
+        is_dangerous=deletes,
+        confirm_name=action.service.name if deletes and not asked_later else "",
+        refusal=refusal,
+        asked_later=asked_later,
+        order=action.planned,
+        forecast=found,
+    )
+
+
+def _refused_form(action: ServiceAction, scope: FormScope, posted: PostedForm, refusal: ApiRefusal) -> PageAnswer:
+    is_body = refusal.code == "invalid_body"
+    faults = [PathFault(path, message) for path, message in refusal.faults]
+    return _form_page(
+        action,
+        scope,
+        posted.numbered_entries,
+        retype=posted.retype,
+        faults=() if is_body else faults,
+        order_faults=faults if is_body else (),
+        refusal=refusal,
+    )
+
+
+def _form_page(
+    action: ServiceAction,
+    scope: FormScope,
+    entries: FormEntries,
+    *,
+    retype: frozenset[str] = frozenset(),
+    faults: Sequence[PathFault] = (),
+    order_faults: Sequence[PathFault] = (),
+    refusal: ApiRefusal | None = None,
+) -> PageAnswer:
+    service, lifecycle = action.service, action.definition.lifecycle
+    known = lifecycle.actions.get(action.action)
+    to = None if known is None else known.successes.get(service.status)
+    return FormPage(
+        heading=action.verb,
+        crumbs=(("Services", "/services"), (service.name, action.page)),
+        crumb=action.action,
+        url=action.url,
+        discard=action.page,
+        form=build_form(scope, entries, faults=faults, retype=retype),
+        fields=(_name_field(action, order_faults),) if action.action == UPDATE else (),
+        faults=tuple(PlacedFault(each.path, each.message, _field_of(each)) for each in order_faults),
+        # The version that the form shows: a change by others in between is refused instead of overwritten.
+        carried=[("version", str(service.version))],
+        facts=[
+            ("Service", service.name, action.page),
+            ("Type", service.service_type.name, f"/types/{service.service_type_id}"),
+            ("Agent", f"{service.agent.name} ({service.agent.status})", ""),
+            ("State", service.status, ""),
+        ],
+        aside_title="This change",
+        action=action.action,
+        lifecycle=lifecycle,
+        path=None if to is None else (service.status, to),
+        refusal=refusal,
+    ).answer()
+
+
+def _field_of(fault: PathFault) -> str | None:
+    return "name" if fault.path == "name" else None
+
+
+def _name_field(action: ServiceAction, faults: Sequence[PathFault]) -> FormField:
+    return FormField(
+        kind=ControlKind.TEXT,
+        name="name",
+        path="name",
+        label="Name",
+        text=action.name,
+        required=True,
+        hints=("A new name applies at once, without a job.",),
+        faults=tuple(each.message for each in faults if each.path == "name"),
+    )
+
+
+PAGES = (
+    WebPage(method="GET", path="/services/{id}/update", act=_show, access=ACCESS),
+    WebPage(method="POST", path="/services/{id}/update", act=_post, access=ACCESS),
+    WebPage(method="GET", path="/services/{id}/do/{action}", act=_show, access=ACCESS),
+    WebPage(method="POST", path="/services/{id}/do/{action}", act=_post, access=ACCESS),
+)
