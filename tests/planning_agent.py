@@ -20,6 +20,7 @@ ANSWER = {
     "manifest": "manifests/create.yaml",
     "events": [{"type": "file", "name": "/etc/x", "outcome": "changed", "diff": "+x"}],
     "summary": {"total": 1, "changed": 1},
+    "secretsHidden": True,
 }
 
 

@@ -14,7 +14,7 @@ from mainstay.agent import translate
 from mainstay.agent.blueprint import find_secrets, schema_members
 from mainstay.converge.manifest.expressions import holds_secret
 from mainstay.converge.report import Report
-from mainstay.foundation.text import Tainted
+from mainstay.foundation.text import KeptSecret, Tainted
 
 SCHEMA = {
     "plain": {"type": "string"},
@@ -45,7 +45,7 @@ def test_only_references_at_paths_of_secrets_are_replaced() -> None:
         "database": {"pin": "vault://b"},
         "users": [{"key": "vault://c"}, {"key": "vault://d", "name": "vault://e"}],
     }
-    assert sorted(translate.secret_references(properties, PATHS)) == [
+    assert sorted(reference for _, reference in translate.secret_references(properties, PATHS)) == [
         "vault://a",
         "vault://b",
         "vault://c",
@@ -59,6 +59,39 @@ def test_only_references_at_paths_of_secrets_are_replaced() -> None:
     assert found["users"] == [{"key": "x"}, {"key": "y", "name": "vault://e"}]
     for secret in (found["password"], found["database"]["pin"], found["users"][0]["key"]):
         assert isinstance(secret, Tainted)
+
+
+@pytest.mark.parametrize(
+    ("after", "new"),
+    [
+        ({"password": "vault://a", "users": [{"key": "vault://b"}, {"key": "vault://c"}]}, set()),
+        ({"password": "vault://x", "users": [{"key": "vault://b"}, {"key": "vault://c"}]}, {("password",)}),
+        ({"users": [{"key": "vault://b"}, {"key": "vault://x"}]}, {("password",), ("users", "1", "key")}),
+        (
+            {"password": "vault://a", "users": [{"key": "vault://c"}, {"key": "vault://b"}]},
+            {("users", "0", "key"), ("users", "1", "key")},
+        ),
+        ({"password": "vault://a", "plain": "vault://x"}, {("users", "0", "key"), ("users", "1", "key")}),
+    ],
+)
+def test_given_cleared_and_moved_secrets_are_new(after: dict[str, Any], new: set[tuple[str, ...]]) -> None:
+    before = {"password": "vault://a", "users": [{"key": "vault://b"}, {"key": "vault://c"}]}
+    job = {"action": "update", "params": after, "service": {"properties": before}}
+    assert translate.new_secrets(job, PATHS) == new
+    opened = {f"vault://{name}": name for name in "abcx"}
+    found = translate.insert_secrets(after, PATHS, opened, new)
+    for place, reference in translate.secret_references(after, PATHS):
+        value: Any = found
+        for part in place:
+            value = value[int(part) if part.isdigit() else part]
+        assert isinstance(value, KeptSecret) == (place not in new), reference
+
+
+def test_all_secrets_of_a_new_service_are_new_and_none_of_an_action_without_properties() -> None:
+    properties = {"password": "vault://a"}
+    job = {"action": "create", "params": properties, "service": {"properties": properties}}
+    assert translate.new_secrets(job, PATHS) == {("password",)}
+    assert translate.new_secrets({**job, "action": "start", "params": None}, PATHS) == set()
 
 
 def report_with(outputs: dict[str, Any]) -> Report:

@@ -210,3 +210,41 @@ def test_no_process_has_a_secret_in_its_arguments(root: Path) -> None:
     assert process.returncode == 0
     assert "sleep 0.7" in seen
     assert SECRET not in seen
+
+
+PLAIN = """
+- file:
+    - ROOT/shown: {ensure: present, owner: USER, group: GROUP, mode: "0600", content: "{{ lookup('given.text') }}"}
+    - ROOT/hidden:
+        ensure: present
+        owner: USER
+        group: GROUP
+        mode: "0600"
+        content: "{{ lookup('given.text') }}"
+        sensitive: true
+- exec:
+    - made: {command: "true", creates: "ROOT/{{ lookup('given.text') }}"}
+    - echoed: {command: "cat ROOT/echo", creates: "ROOT/never", logoutput: true}
+"""
+
+
+def test_a_plain_value_that_contains_a_secret_is_shown_and_the_secret_elsewhere_is_not(
+    apply: Apply, root: Path
+) -> None:
+    """If it were redacted, a caller could find the secret by giving guesses as plain values."""
+    (root / "echo").write_text(f"from elsewhere: {SECRET}\n")
+    roots = {"given": {"text": f"a guess: {SECRET}"}, "secrets": {"value": Tainted(SECRET)}}
+    done = apply(PLAIN, roots=roots, differences=True)
+    shown, hidden, made, echoed = done.report.as_json()["events"]
+    assert f"+a guess: {SECRET}" in shown["diff"]
+    assert made["reason"] == f"{root}/a guess: {SECRET} does not exist"
+    assert hidden["diff"] == "[redacted]"
+    assert SECRET not in str(hidden)
+    assert echoed["output"] == "from elsewhere: [redacted]\n"
+
+
+def test_removed_lines_do_not_show_a_secret_that_a_plain_value_guesses_in_part(apply: Apply, root: Path) -> None:
+    (root / "shown").write_text(f"old {SECRET}\n")
+    text = '- file: [{ROOT/shown: {ensure: present, owner: USER, group: GROUP, mode: "0600", content: "new"}}]\n'
+    done = apply(text, roots={"given": [f"another {SECRET}"], "s": Tainted(SECRET)}, differences=True)
+    assert "-old [redacted]" in done.report.as_json()["events"][0]["diff"]

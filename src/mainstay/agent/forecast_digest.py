@@ -9,8 +9,10 @@ from mainstay.converge.resources.file import FileState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
+    from mainstay.agent.translate import Place
     from mainstay.converge.host.files import Files
     from mainstay.converge.report import Event, Report
 
@@ -31,11 +33,16 @@ COMPARED_FIELDS = (
 PLAIN_TYPES = (str, int, float, bool, list, tuple, type(None))
 
 
-def forecast_digest(report: Report, files: Files, key: bytes) -> str:
-    """Includes secret values, which reports omit; the key prevents guessing them from the digest."""
+def forecast_digest(report: Report, files: Files, key: bytes, new_secrets: Iterable[Place]) -> str:
+    """Includes secret values, which reports omit; the key prevents guessing them from the digest.
+
+    It also includes where the request gives new secrets: otherwise a plan with the right guess of a secret would have the
+    digest of a plan that does not mention the secret."""
     report.complete(files)
     document = [_comparable(event) for event in report.events]
-    content = json.dumps([document, report.output_errors], sort_keys=True, default=_fields).encode()
+    content = json.dumps(
+        [document, report.output_errors, sorted(new_secrets)], sort_keys=True, default=_fields
+    ).encode()
     return hmac.digest(key, content, "sha256").hex()
 
 

@@ -16,7 +16,6 @@ from mainstay.converge import health_checks, providers, resources
 from mainstay.converge.apply import Options
 from mainstay.converge.contract import Stopped
 from mainstay.converge.host.state import StateDirectory, Unusable, read_text
-from mainstay.converge.redaction import Redactor, secret_values
 from mainstay.converge.report import Observer
 from mainstay.converge.run import Locked, RunRequest, run
 from mainstay.foundation.faults import DoesNotLoad
@@ -24,13 +23,14 @@ from mainstay.foundation.vault import VAULT_PREFIX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from typing import Any
 
     from mainstay.agent.blueprint import ActionEntry, Blueprint
     from mainstay.agent.blueprint_cache import BlueprintCache
     from mainstay.agent.client import Client
     from mainstay.agent.lease import Lease
+    from mainstay.agent.translate import Place
     from mainstay.converge.contract import Resource, StopFlag
     from mainstay.converge.report import Event, Report
     from mainstay.converge.run import Session
@@ -72,9 +72,8 @@ class WorkArea:
 class ProgressObserver(Observer):
     """Passes the progress of a run to the lease, and marks a planned job when its run starts."""
 
-    def __init__(self, lease: Lease | None, redactor: Redactor, marker: PlannedJobMarker, stop: StopFlag) -> None:
+    def __init__(self, lease: Lease | None, marker: PlannedJobMarker, stop: StopFlag) -> None:
         self._lease = lease
-        self._redactor = redactor
         self._marker = marker
         self._stop = stop
         self._total = 0
@@ -87,9 +86,9 @@ class ProgressObserver(Observer):
             self._marker.write()
         if self._lease is None:
             return
-        name = self._redactor.clean(resource.id)
         percent = 100 * index / max(self._total, 1)
-        self._lease.report_progress(percent, f"resource {index + 1} of {self._total}: {name}")
+        # No name contains a secret: the loader refuses it.
+        self._lease.report_progress(percent, f"resource {index + 1} of {self._total}: {resource.id}")
 
     def event(self, index: int, event: Event) -> None:
         if self._lease is not None and index + 1 == self._total:
@@ -123,23 +122,23 @@ def run_job(
     service = job["service"]
     try:
         blueprint, entry = find_manifest(blueprint_cache, job)
-        properties = open_secrets(client, translate.desired_properties(job), blueprint)
+        new_secrets = translate.new_secrets(job, blueprint.secret_paths)
+        properties = open_secrets(client, translate.desired_properties(job), blueprint, new_secrets)
         roots = translate.lookup_roots(service, properties, job, work_area.root)
     except (NoBlueprint, translate.UnsafeName) as problem:
         return failed(str(problem))
     except ServerRefusal as refusal:
         return failed(f"a secret cannot be opened: {refusal}")
-    redactor = Redactor(secret_values(roots))
     manifest = blueprint.manifest_path(entry.manifest)
     marker = PlannedJobMarker(work_area, job)
     request = run_request(
-        manifest, service["id"], roots, work_area, stop, observer=ProgressObserver(lease, redactor, marker, stop)
+        manifest, service["id"], roots, work_area, stop, observer=ProgressObserver(lease, marker, stop)
     )
     timeout_seconds = entry.timeout_seconds or default_timeout_seconds
     timer = start_timeout(timeout_seconds, stop)
     try:
         if marker.must_check_plan():
-            *_, digest = dry_run(manifest, service["id"], roots, work_area, stop, client)
+            *_, digest = plan_run(manifest, service["id"], roots, work_area, stop, client, new_secrets)
             # A dry run that was stopped has an incomplete digest.
             if stop.reason is None and digest != job["planDigest"]:
                 return failed(HOST_CHANGED)
@@ -186,12 +185,20 @@ class PlannedJobMarker:
             self._state.write(path, self._job_id.encode(), durable=True)
 
 
-def dry_run(
-    manifest: str, service_id: str, roots: Mapping[str, Any], work_area: WorkArea, stop: StopFlag, client: Client
+def plan_run(
+    manifest: str,
+    service_id: str,
+    roots: Mapping[str, Any],
+    work_area: WorkArea,
+    stop: StopFlag,
+    client: Client,
+    new_secrets: Collection[Place],
 ) -> tuple[Session, Report, str]:
-    """Makes a dry run and returns it with its digest."""
-    session, report = run(run_request(manifest, service_id, roots, work_area, stop, noop=True))
-    return session, report, forecast_digest(report, session.host.files, client.key_for("plans"))
+    """Makes the dry run of a plan and returns it with its digest. It does not confirm guesses of secrets."""
+    request = run_request(manifest, service_id, roots, work_area, stop, noop=True)
+    request.options = Options(noop=True, differences=True, is_plan=True, with_new_secrets=bool(new_secrets))
+    session, report = run(request)
+    return session, report, forecast_digest(report, session.host.files, client.key_for("plans"), new_secrets)
 
 
 def run_request(
@@ -220,13 +227,15 @@ def run_request(
     )
 
 
-def open_secrets(client: Client, properties: dict[str, Any], blueprint: Blueprint) -> Any:
+def open_secrets(
+    client: Client, properties: dict[str, Any], blueprint: Blueprint, new_secrets: Collection[Place] = ()
+) -> Any:
     """The properties with decrypted secrets as tainted values. Raises `ServerRefusal` or `Unreachable`."""
     paths = blueprint.secret_paths
-    references = set(translate.secret_references(properties, paths)) if paths else set()
+    references = {reference for _, reference in translate.secret_references(properties, paths)} if paths else set()
     addresses = {each: f"/vault/secrets/{each.removeprefix(VAULT_PREFIX)}" for each in sorted(references)}
     opened = {each: require_shape(client.get(address), SECRET)["value"] for each, address in addresses.items()}
-    return translate.insert_secrets(properties, paths, opened)
+    return translate.insert_secrets(properties, paths, opened, new_secrets)
 
 
 def start_timeout(seconds: float | None, stop: StopFlag) -> threading.Timer | None:

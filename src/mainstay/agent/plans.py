@@ -9,7 +9,7 @@ import threading
 from mainstay.agent import translate
 from mainstay.agent.blueprint_cache import NoBlueprint
 from mainstay.agent.client import ServerRefusal, Unreachable
-from mainstay.agent.job_runner import dry_run, find_manifest, start_timeout
+from mainstay.agent.job_runner import find_manifest, plan_run, start_timeout
 from mainstay.agent.log import origin_of
 from mainstay.agent.loop import Backoff
 from mainstay.agent.responses import PLAN, require_items
@@ -108,16 +108,19 @@ def _dry_run_answer(plan: Mapping[str, Any], agent: AgentLoop, stop: StopFlag) -
     except (NoBlueprint, ServerRefusal) as problem:
         return {"error": str(problem)}
     properties, paths = translate.desired_properties(job), blueprint.secret_paths
-    if not opened.keys() >= set(translate.secret_references(properties, paths)):
+    if not opened.keys() >= {reference for _, reference in translate.secret_references(properties, paths)}:
         return {"error": "a secret cannot be opened: the blueprint declares one that the service type does not"}
-    properties = translate.insert_secrets(properties, paths, opened)
+    new_secrets = translate.new_secrets(job, paths)
+    properties = translate.insert_secrets(properties, paths, opened, new_secrets)
     try:
         roots = translate.lookup_roots(job["service"], properties, job, agent.work_area.root)
     except translate.UnsafeName as problem:
         return {"error": str(problem)}
     manifest = blueprint.manifest_path(entry.manifest)
     try:
-        session, report, digest = dry_run(manifest, job["serviceId"], roots, agent.work_area, stop, agent.client)
+        session, report, digest = plan_run(
+            manifest, job["serviceId"], roots, agent.work_area, stop, agent.client, new_secrets
+        )
     except DoesNotLoad as refusal:
         return {"error": translate.fault_message(refusal, blueprint.directory)}
     except (Locked, Stopped):
@@ -129,4 +132,5 @@ def _dry_run_answer(plan: Mapping[str, Any], agent: AgentLoop, stop: StopFlag) -
     document = translate.report_document(
         translate.mark_own_files(report, session.host.written_files), blueprint.directory
     )
-    return {"digest": digest, **{name: document[name] for name in ("manifest", "events", "summary")}}
+    shown = {name: document[name] for name in ("manifest", "events", "summary")}
+    return {"digest": digest, "secretsHidden": True, **shown}

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from mainstay.foundation.faults import DoesNotLoad
 
     SchemaPath = tuple[str, ...]
+    # Like a schema path, with the numbers of items.
+    Place = tuple[str, ...]
 
+CREATE = "create"
 OUTPUT_KEYS = ("properties", "instance_id", "instance_data")
 LONGEST_MESSAGE = 8000
 LONGEST_FIRST_LINE = 200
@@ -46,31 +49,53 @@ def desired_properties(job: Mapping[str, Any]) -> dict[str, Any]:
     return dict(found or {})
 
 
-def secret_references(value: Any, secret_paths: Collection[SchemaPath], at: SchemaPath = ()) -> Iterator[str]:
+def secret_references(
+    value: Any, secret_paths: Collection[SchemaPath], at: SchemaPath = (), place: Place = ()
+) -> Iterator[tuple[Place, str]]:
     """References at the paths of secrets. Elsewhere a text that looks like a reference is only text."""
     if isinstance(value, str):
         if at in secret_paths and value.startswith(VAULT_PREFIX):
-            yield value
+            yield place, value
     elif isinstance(value, dict):
         for name, child in value.items():
-            yield from secret_references(child, secret_paths, (*at, name))
+            yield from secret_references(child, secret_paths, (*at, name), (*place, name))
     elif isinstance(value, list):
-        for child in value:
-            yield from secret_references(child, secret_paths, (*at, "[]"))
+        for index, child in enumerate(value):
+            yield from secret_references(child, secret_paths, (*at, "[]"), (*place, str(index)))
+
+
+def new_secrets(job: Mapping[str, Any], secret_paths: Collection[SchemaPath]) -> frozenset[Place]:
+    """Where the request of the job gives, clears or moves a secret."""
+    # A new service already has the properties of its first job.
+    known = {} if job["action"] == CREATE else job["service"]["properties"]
+    before = dict(secret_references(known, secret_paths))
+    after = dict(secret_references(desired_properties(job), secret_paths))
+    return frozenset(place for place in before.keys() | after.keys() if before.get(place) != after.get(place))
 
 
 def insert_secrets(
-    value: Any, secret_paths: Collection[SchemaPath], opened: Mapping[str, Any], at: SchemaPath = ()
+    value: Any,
+    secret_paths: Collection[SchemaPath],
+    opened: Mapping[str, Any],
+    new: Collection[Place] = (),
+    at: SchemaPath = (),
+    place: Place = (),
 ) -> Any:
-    """The properties with each reference replaced by its secret, as a tainted value."""
+    """The properties with each reference replaced by its secret, as a tainted value; `new`: places of new secrets."""
     if isinstance(value, str):
-        return taint(opened[value]) if at in secret_paths and value in opened else value
+        return taint(opened[value], kept=place not in new) if at in secret_paths and value in opened else value
     if isinstance(value, dict):
-        members = {name: insert_secrets(child, secret_paths, opened, (*at, name)) for name, child in value.items()}
+        members = {
+            name: insert_secrets(child, secret_paths, opened, new, (*at, name), (*place, name))
+            for name, child in value.items()
+        }
         secrets = frozenset(path[-1] for path in secret_paths if path[:-1] == at)
         return SecretMembers(members, secrets) if secrets else members
     if isinstance(value, list):
-        return [insert_secrets(child, secret_paths, opened, (*at, "[]")) for child in value]
+        return [
+            insert_secrets(child, secret_paths, opened, new, (*at, "[]"), (*place, str(index)))
+            for index, child in enumerate(value)
+        ]
     return value
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.converge.batching import Batching
-from mainstay.converge.contract import DesiredStateFailed, Failure, Missing, NotYetThere, Stopped
+from mainstay.converge.contract import NEW_SECRET, DesiredStateFailed, Failure, Missing, NotYetThere, Stopped
 from mainstay.converge.manifest.expressions import Unresolved
 from mainstay.converge.manifest.values import evaluate_condition, render_deferred, render_tree
 from mainstay.converge.report import CHANGED, FAILED, UNMET, Event, Report
@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from mainstay.converge.contract import Change, Provider, Resource, ResourceType, State, StopFlag
     from mainstay.converge.history import Ledger
     from mainstay.converge.host.host import Host
+    from mainstay.converge.manifest.expressions import Expression
     from mainstay.converge.manifest.resolve import Manifest
     from mainstay.converge.redaction import Redactor
     from mainstay.converge.report import Observer
 
 
 NOT_REACHED = "not reached"
+HEALTH_CHECKS = "health_checks"
+NOT_COMPARED = "the request gives a new secret, which a plan does not compare with the host"
 
 
 class Options:
@@ -34,11 +37,17 @@ class Options:
         differences: bool = False,
         tags: Sequence[str] = (),
         monitor_only: bool = False,
+        is_plan: bool = False,
+        with_new_secrets: bool = False,
     ) -> None:
         self.noop = noop
         self.differences = differences
         self.tags = frozenset(tags)
         self.monitor_only = monitor_only
+        # A dry run whose report answers a request: it must not confirm a guess of a secret.
+        self.is_plan = is_plan
+        # Whether that request gives or clears secrets.
+        self.with_new_secrets = with_new_secrets
 
 
 class Run:
@@ -155,23 +164,50 @@ class Run:
         return not unmet
 
     def _reason_to_skip(self, resource: Resource) -> str | None:
-        tags, scope = self.options.tags, self.manifest.scope
+        tags = self.options.tags
         if self.stop.reason is not None:
             return f"{NOT_REACHED}: {self.stop.reason}"
         if self._gave_up_after is not None:
             return f"{NOT_REACHED}: {self._gave_up_after} failed and fail_on_error is set"
         if tags and not tags.intersection(resource.tags):
             return f"has none of the tags {', '.join(sorted(tags))}"
-        is_sensitive = resource.sensitive
-        if resource.control_if is not None and not evaluate_condition(
-            resource.control_if, "control.if", scope, sensitive=is_sensitive
-        ):
+        if resource.control_if is not None and not self._is_met(resource, resource.control_if, "control.if"):
             return "control.if is false"
-        if resource.control_unless is not None and evaluate_condition(
-            resource.control_unless, "control.unless", scope, sensitive=is_sensitive
-        ):
+        if resource.control_unless is not None and self._is_met(resource, resource.control_unless, "control.unless"):
             return "control.unless is true"
         return None
+
+    def _is_met(self, resource: Resource, condition: Expression, name: str) -> bool:
+        try:
+            found = evaluate_condition(condition, name, self.manifest.scope, sensitive=resource.sensitive)
+        except Failure:
+            self._hide_touched_secret()
+            raise
+        self._hide_touched_secret()
+        return found
+
+    # ---- a plan does not answer guesses of secrets ----
+    def _hide_touched_secret(self) -> None:
+        """Call it after an evaluation that may have compared a new secret with the host."""
+        if self.options.with_new_secrets and self.manifest.scope.tainted == NEW_SECRET:
+            self._give_up_forecast()
+
+    def _give_up_forecast(self) -> None:
+        self.host.uncertain = True
+        raise NotYetThere(NOT_COMPARED)
+
+    def _new_secrets_in(self, resource: Resource) -> frozenset[str]:
+        """The properties that come from secrets that the request of a plan gives or clears."""
+        if not self.options.with_new_secrets:
+            return frozenset()
+        return frozenset(name for name, kind in resource.secrets.items() if kind == NEW_SECRET)
+
+    def _render(self, resource: Resource) -> Resource:
+        try:
+            return render_deferred(resource, self.manifest)
+        except Failure:
+            self._hide_touched_secret()
+            raise
 
     def _converge(self, resource: Resource, event: Event) -> None:
         resource_type = self.manifest.types[resource.type]
@@ -186,8 +222,11 @@ class Run:
             return
         if resource.deferred:
             # The event needs the rendered values for redaction, also if the resource is refused.
-            self.current = event.resource = resource = render_deferred(resource, self.manifest)
+            self.current = event.resource = resource = self._render(resource)
             resource_type.check_rendered(resource)
+        new_secrets = self._new_secrets_in(resource) - {HEALTH_CHECKS}
+        if new_secrets and resource_type.compares(resource, new_secrets):
+            self._give_up_forecast()
         refresh = bool(resource.subscribe) and self._is_refreshed(resource)
         changes = self._decide(event, resource_type, provider, refresh=refresh)
         if changes:
@@ -234,9 +273,20 @@ class Run:
                 self._batching.read_ahead(resource, provider)
             read = provider.read_forecast if self.options.noop else provider.read
             event.state = read(resource, self.host, refresh=refresh)
+            if self.options.is_plan:
+                self._hide_comparison(event, provider)
             changes = resource_type.decide(resource, event.state, refresh=refresh)
         self._before = event.state
         return changes
+
+    def _hide_comparison(self, event: Event, provider: Provider) -> None:
+        with_new_secrets = self.options.with_new_secrets
+        try:
+            provider.hide_comparison(event.resource, event.state, self.host, with_new_secrets=with_new_secrets)
+        except NotYetThere:
+            # Nor can later resources see what this one would do.
+            self.host.uncertain = True
+            raise
 
     # ---- a dry run describes ----
     def _describe(
@@ -323,6 +373,9 @@ class Run:
         if self.options.noop and (event.changed or self.host.would_change is not None):
             names = ", ".join(check.name for check in resource.health_checks)
             self.host.note(f"health checks not run in a dry run with changes: {names}")
+            return
+        if HEALTH_CHECKS in self._new_secrets_in(resource):
+            self.host.note(f"health checks not run: {NOT_COMPARED}")
             return
         hidden = self.redactor.has_hidden_values(resource)
         found = [check_health(check, self.host, self.stop, hide_output=hidden) for check in resource.health_checks]

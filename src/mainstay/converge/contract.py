@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from mainstay.foundation.faults import DocumentPath
 
 
+# Which secrets a value comes from: none, only kept ones (`KeptSecret`), or new ones too. Of several, the largest counts.
+NO_SECRET, KEPT_SECRET, NEW_SECRET = 0, 1, 2
+
+
 # ---- failures ----
 class Failure(Exception):
     """A resource cannot reach its desired state; the text names the thing and the reason."""
@@ -131,6 +135,8 @@ class Resource:
     health_checks: tuple[HealthCheck, ...] = ()
     tags: tuple[str, ...] = ()
     sensitive: bool = False
+    # Properties that come from secrets: name → `KEPT_SECRET` or `NEW_SECRET`.
+    secrets: Mapping[str, int] = {}
     # The name as written, if it has expressions and is also the command.
     name_template: str = ""
     # Properties whose templates are rendered when the resource is reached: name → template.
@@ -204,6 +210,11 @@ class ResourceType(ABC):
     def check_rendered(self, wanted: Any) -> None:  # noqa: B027  # most types have nothing to add
         """Raises `Failure` for an invalid value that a deferred template produced."""
 
+    def compares(self, wanted: Any, names: frozenset[str]) -> bool:
+        """Whether a dry run shows how these properties compare with the host, also if a provider assumes that they
+        differ. If unsure: yes."""
+        return True
+
     @abstractmethod
     def desired(self, wanted: Any, actual: Any) -> tuple[bool, str]:
         """Returns whether the actual state is the desired state, and if not, why."""
@@ -251,6 +262,11 @@ class Provider(ABC):
     def read_forecast(self, wanted: Any, host: Host, *, refresh: bool) -> Any:
         """Like `read`, for a dry run: changes nothing, and reads the host as earlier resources would leave it."""
         return self.read(wanted, host, refresh=refresh)
+
+    def hide_comparison(self, wanted: Any, actual: Any, host: Host, *, with_new_secrets: bool) -> None:  # noqa: B027  # most compare no secrets
+        """Changes the state of a plan as if secrets differed, where comparing them would answer a guess.
+
+        `with_new_secrets`: the request of the plan gives or clears secrets."""
 
     @abstractmethod
     def perform(self, wanted: Any, actual: Any, change: Change, host: Host) -> None:

@@ -26,15 +26,21 @@ LONGEST_QUOTED = 60
 
 
 class Redactor:
-    """Removes the caller's secrets, and the hidden values of resources of these types."""
+    """Removes the caller's secrets, and the hidden values of resources of these types.
 
-    def __init__(self, secrets: Iterable[str] = (), types: Mapping[str, ResourceType] | None = None) -> None:
+    A plain value that happens to contain a secret is shown: if it were redacted, a caller could find a secret by giving
+    guesses as plain values. `plain` is the caller's values; secrets in it stay secret."""
+
+    def __init__(
+        self, secrets: Iterable[str] = (), types: Mapping[str, ResourceType] | None = None, plain: Any = None
+    ) -> None:
         self.secrets = _longest_first(secrets)
+        self._plain = _containing(self.secrets, _plain_texts(plain)) if self.secrets else []
         self._types = types or {}
         self._secret_types = {name for name, found in self._types.items() if secret_names(found.properties)}
 
     def clean(self, text: str) -> str:
-        return _clean(text, self.secrets)
+        return _clean(text, self.secrets, self._plain)
 
     def has_hidden_values(self, resource: Resource) -> bool:
         return resource.sensitive or resource.type in self._secret_types
@@ -62,18 +68,62 @@ class Redactor:
             event.output = REDACTED if event.output else event.output
             event.diff = REDACTED if event.diff else event.diff
             event.consumer_diff = REDACTED if event.consumer_diff else event.consumer_diff
-        event.errors = tuple(_clean(text, secrets) for text in event.errors)
-        event.warnings = tuple(_clean(text, secrets) for text in event.warnings)
-        for key in ("reason", "noop_message", "output", "diff", "consumer_diff"):
+        event.errors = tuple(self._clean_message(resource, text, secrets) for text in event.errors)
+        event.warnings = tuple(self._clean_message(resource, text, secrets) for text in event.warnings)
+        for key in ("reason", "noop_message", "diff", "consumer_diff"):
             value = getattr(event, key)
             if value:
-                setattr(event, key, _clean(value, secrets))
+                setattr(event, key, self._clean_message(resource, value, secrets))
+        if event.output:
+            event.output = _clean(event.output, secrets)
+
+    def _clean_message(self, resource: Resource, text: str, secrets: Sequence[str]) -> str:
+        """Cleans a text that may show plain values of the resource."""
+        if not any(secret in text for secret in self.secrets):
+            return _clean(text, secrets)
+        # Hidden values of the resource are not shown, even if the caller gave them.
+        hidden = [each for each in secrets if not any(each in secret for secret in self.secrets)]
+        shown = _shown_texts(resource, self._types[resource.type].properties)
+        plain = [*self._plain, *_containing(self.secrets, shown)]
+        return _clean(_clean(text, hidden), secrets, plain)
 
 
-def _clean(text: str, secrets: Iterable[str]) -> str:
+def _clean(text: str, secrets: Iterable[str], plain: Iterable[str] = ()) -> str:
+    """Replaces the secrets in a text, except inside the plain texts."""
+    if plain:
+        pattern = "|".join(re.escape(each) for each in sorted(set(plain), key=len, reverse=True))
+        parts = re.split(f"({pattern})", text)
+        return "".join(part if index % 2 else _clean(part, secrets) for index, part in enumerate(parts))
     for secret in secrets:
         text = text.replace(secret, REDACTED)
     return text
+
+
+def _containing(secrets: Sequence[str], texts: Iterable[str]) -> list[str]:
+    return [text for text in texts if any(secret in text for secret in secrets)]
+
+
+def _plain_texts(value: Any) -> Iterator[str]:
+    """Yields the texts in a value that are not secret, as messages and diffs show them."""
+    if isinstance(value, dict):
+        for key, child in value.items():
+            yield from _plain_texts(key)
+            yield from _plain_texts(child)
+    elif isinstance(value, (list, tuple)):
+        for child in value:
+            yield from _plain_texts(child)
+    elif isinstance(value, str) and not isinstance(value, Tainted):
+        yield from _as_shown([value, *value.splitlines()])
+
+
+def _shown_texts(resource: Resource, properties: Properties) -> Iterator[str]:
+    """Yields the texts of a resource that its reports may show."""
+    hidden = _hidden_names(resource, properties)
+    for name, value in resource.__dict__.items():
+        if name not in hidden:
+            yield from _plain_texts(value)
+            if isinstance(value, tuple) and all(isinstance(each, str) for each in value):
+                yield from _plain_texts(join_words(value))
 
 
 def _longest_first(secrets: Iterable[str]) -> list[str]:

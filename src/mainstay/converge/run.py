@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from mainstay.converge import providers, resources
 from mainstay.converge.apply import Options, Run
-from mainstay.converge.contract import Failure, Missing, StopFlag
+from mainstay.converge.contract import NEW_SECRET, Failure, Missing, StopFlag
 from mainstay.converge.history import History, Ledger, TempFileJournal
 from mainstay.converge.host.clock import monotonic
 from mainstay.converge.host.host import Host, process_environment
@@ -161,7 +161,7 @@ class Session:
             raise Unresolved(f"file('{path}'): larger than {LARGEST_READ_BYTES // 1024 // 1024} MB")
         text = content.decode("utf-8", "surrogateescape")
         if self.current is not None and self.host.is_secret(place):
-            self.current.manifest.scope.tainted = True
+            self.current.manifest.scope.tainted = NEW_SECRET
         return text
 
     def read_template(self, path: str) -> str:
@@ -182,7 +182,7 @@ class Session:
         found = _describe_result(event, self.host.files)
         stdout = found["stdout"]
         if event.resource.sensitive or self.current.redactor.clean_of(event.resource, stdout) != stdout:
-            self.current.manifest.scope.tainted = True
+            self.current.manifest.scope.tainted = NEW_SECRET
             found = taint(found)
         return found
 
@@ -252,7 +252,7 @@ def _resolve_text(session: Session, text: ManifestText) -> Manifest:
     try:
         return resolve(document, text.name, written, session.source())
     except DoesNotLoad as refusal:
-        redactor = Redactor(secret_values(session.request.roots))
+        redactor = Redactor(secret_values(session.request.roots), plain=session.request.roots)
         for fault in refusal.faults:
             fault.message = redactor.clean(fault.message)
         raise DoesNotLoad(refusal.faults) from None
@@ -279,7 +279,7 @@ def _apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report
         stop=request.stop,
         clock=monotonic,
         options=options,
-        redactor=Redactor(secret_values(request.roots), manifest.types),
+        redactor=Redactor(secret_values(request.roots), manifest.types, plain=request.roots),
     )
     host.show_line = lambda line: _show_line(current, line)
     host.about_to_wait = request.observer.about_to_wait

@@ -16,6 +16,12 @@ class Tainted(str):
         return REDACTED
 
 
+class KeptSecret(Tainted):
+    """A secret that the current request does not change, so that comparing it with the host answers no guess."""
+
+    __slots__ = ()
+
+
 def line_problem(text: str) -> str | None:
     """Returns why a text is not one plain line, without showing the text; None if it is.
 

@@ -299,6 +299,33 @@ def test_a_plan_that_fails_on_the_agent_reports_the_reason(planner: Planner) -> 
     assert "there is no blueprint" in reply.body["error"]
 
 
+def test_the_answer_of_an_agent_that_compares_new_secrets_is_withheld(scenario: Scenario) -> None:
+    """Agents of earlier releases do not know `secretsHidden`. Their forecast would confirm a guess of a secret."""
+    planner = Planner(scenario, {name: SCHEMA[name] for name in ("size", "key")})
+    old = {name: value for name, value in ANSWER.items() if name != "secretsHidden"}
+    service = planner.scenario.order(planner.kind, {"key": "first-Zq1-key"})
+    planner.scenario.complete(service)
+    path = f"/{service['id']}"
+    guesses: list[tuple[str, str, Any]] = [
+        ("POST", "", planner.body),
+        ("PATCH", path, {"properties": {"key": "guess"}}),
+        ("PATCH", path, {"properties": {"key": None}}),
+        ("POST", f"{path}/update", {"properties": {"key": "guess"}}),
+    ]
+    for method, where, body in guesses:
+
+        def ask(method: str = method, where: str = where, body: Any = body) -> Reply:
+            return planner.call(method, f"{where}?plan=true", body)
+
+        for answer in (old, {**old, "secretsHidden": False}):
+            reply, _ = with_agent(planner.scenario.agent, ask, answer)
+            assert (reply.status, reply.body["code"]) == (409, "plan_failed"), (method, where)
+            assert "upgrade the agent" in reply.body["error"]
+            assert "host" not in reply.body
+    planner.plan("PATCH", path, {"properties": {"size": 9}}, old)
+    planner.plan("POST", f"{path}/start", None, old)
+
+
 def test_an_invalid_request_is_refused_without_a_plan_request(planner: Planner) -> None:
     planner.call("POST", "?plan=true", {**planner.body, "properties": {"size": "x"}}, expect=400)
     service = planner.scenario.order(planner.kind)

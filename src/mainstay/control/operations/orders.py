@@ -229,4 +229,5 @@ async def _ask_agent(
         raise AgentSilent(
             f"the agent did not answer within {seconds} s; `mainstay agents` shows whether it is connected"
         )
+    plans.refuse_answer_about_secrets(preview.question, answer)
     return answer

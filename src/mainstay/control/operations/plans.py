@@ -97,6 +97,8 @@ class Question(msgspec.Struct, frozen=True):
     job: JobView
     secrets: dict[str, object]
     places: list[SecretPlace]
+    # Whether the order gives or clears secrets.
+    changes_secrets: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ async def preview_order(work: UnitOfWork, outcome: OrderOutcome, requested: obje
         await _inputs_of(work, outcome, forecast, job, requested, seed),
         outcome.service.agent_id,
         outcome.service.provider_id,
-        None if job is None else await _question(work, outcome.service, job),
+        None if job is None else await _question(work, outcome, job),
     )
 
 
@@ -156,10 +158,13 @@ async def _inputs_of(
     return digest_of(work, "inputs", inputs)[:32]
 
 
-async def _question(work: UnitOfWork, service: ServiceRow, job: JobRow) -> Question:
+async def _question(work: UnitOfWork, outcome: OrderOutcome, job: JobRow) -> Question:
+    service = outcome.service
     (shown,) = await show_jobs(work, [job])
     properties = shown.service.properties if job.params is None else job.params
     schema = (await runs.definition_of(work, service)).properties
+    # A new service already has the properties of its first job.
+    before = () if outcome.is_new else secrets_in(schema, shown.service.properties)
     opened: dict[str, object] = {}
     places: list[SecretPlace] = []
     for place in dict.fromkeys(secrets_in(schema, properties)):
@@ -167,7 +172,7 @@ async def _question(work: UnitOfWork, service: ServiceRow, job: JobRow) -> Quest
         if found is not None:
             opened[place.reference] = found.reveal()
             places.append(place)
-    return Question(shown, opened, places)
+    return Question(shown, opened, places, changes_secrets=secrets_in(schema, properties) != before)
 
 
 # ---- asking the agent ----
@@ -188,12 +193,15 @@ class PlanAnswer(Body, frozen=True, kw_only=True):
     manifest: Annotated[str, msgspec.Meta(max_length=4096, pattern=NO_ZERO)] | None = None
     events: Annotated[list[dict[str, object]], msgspec.Meta(max_length=MAX_EVENTS)] = []
     summary: dict[str, object] = {}
+    # Whether forecast and digest are the same for every value of the secrets that the order gives.
+    secrets_hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class HostAnswer:
     digest: str
     forecast: HostForecast
+    secrets_hidden: bool = True
 
 
 NOTHING_TO_DO = HostAnswer(NO_HOST, HostForecast())
@@ -275,7 +283,16 @@ async def read_answer(work: UnitOfWork, request_id: str) -> HostAnswer | None:
     given = msgspec.convert(document, PlanAnswer)
     if given.digest is None:
         raise PlanFailed(str(given.error))
-    return HostAnswer(given.digest, HostForecast(given.manifest, given.events, given.summary))
+    forecast = HostForecast(given.manifest, given.events, given.summary)
+    return HostAnswer(given.digest, forecast, given.secrets_hidden)
+
+
+def refuse_answer_about_secrets(question: Question, found: HostAnswer) -> None:
+    """Agents of earlier releases compare new secrets with the host, and their forecast would confirm a guess."""
+    if question.changes_secrets and not found.secrets_hidden:
+        raise PlanFailed(
+            "the agent is of a release whose plans confirm guesses of secrets; upgrade the agent, or order without a plan"
+        )
 
 
 async def forget_abandoned(work: UnitOfWork) -> None:

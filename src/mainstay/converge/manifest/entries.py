@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.converge.command_words import WORDS, join_words
-from mainstay.converge.contract import HealthCheck, Property, Resource
+from mainstay.converge.contract import NO_SECRET, HealthCheck, Property, Resource
 from mainstay.converge.manifest.expressions import BadExpression, Expression, holds_secret, split
 from mainstay.converge.manifest.values import ValueReader, check_shape, holds_template
 from mainstay.converge.redaction import clean_of
@@ -93,8 +93,9 @@ class ResourceReader:
         self.faults = faults
         self.source = source
         self.values = ValueReader(faults)
-        # Whether a property of the current resource comes from a secret.
+        # Whether a property of the current resource comes from a secret, and the kinds of secrets by property.
         self.holds_secret = False
+        self.secrets: dict[str, int] = {}
         self.types: dict[str, Known | None] = {}
         # Loaded with the first health check.
         self.check_kinds: Mapping[str, HealthCheckKind] | None = None
@@ -225,6 +226,7 @@ class ResourceReader:
         resource_type, table, plain = known
         before = self.faults.seen
         self.holds_secret = False
+        self.secrets = {}
         name_template = ""
         if "{{" in name:
             name_template, name = name, self.read_name(name, path, resource_type)
@@ -261,6 +263,8 @@ class ResourceReader:
         self.values.private = self.values.sensitive = False
         if self.holds_secret:
             given["sensitive"] = True
+        if self.secrets:
+            given["secrets"] = self.secrets
         resource = resource_type.resource(given)
         if name_template and resource_type.name_property is not None and self.faults.seen == before:
             self._read_name_property(resource_type, resource, name_template, path)
@@ -303,7 +307,7 @@ class ResourceReader:
     def read_name(self, name: str, path: DocumentPath, resource_type: ResourceType) -> str:
         prefix = f"{resource_type.name}#{shorten(name)}: "
         scope = self.manifest.scope
-        scope.tainted = False
+        scope.tainted = NO_SECRET
         before = self.faults.seen
         value = self.values.rendered(name, path, f"{prefix}name: ", scope, at_key=True)
         if scope.tainted:
@@ -331,7 +335,7 @@ class ResourceReader:
     ) -> Any:
         prefix = f"{prefix}{key}: "
         scope = self.manifest.scope
-        scope.tainted = False
+        scope.tainted = NO_SECRET
         if entry.deferred and holds_template(node):
             try:
                 check_shape(entry.kind, node)
@@ -344,8 +348,13 @@ class ResourceReader:
         if scope.tainted and key in SHOWN_PROPERTIES:
             self.faults.add(path, f"{prefix}is shown in every report; it must not contain a secret")
             return None
-        self.holds_secret = self.holds_secret or scope.tainted
+        self._note_secret(entry.alias_of or key)
         return self._accept(entry, value, path, prefix)
+
+    def _note_secret(self, key: str) -> None:
+        if self.manifest.scope.tainted:
+            self.holds_secret = True
+            self.secrets[key] = self.manifest.scope.tainted
 
     def _accept(self, entry: Property, value: Any, path: DocumentPath, prefix: str) -> Any:
         if value is not None and entry.choices and value not in entry.choices:
@@ -385,9 +394,9 @@ class ResourceReader:
         if key == "control":
             self._read_control(node, path, prefix, given)
         elif key == "health_checks":
-            self.manifest.scope.tainted = False
+            self.manifest.scope.tainted = NO_SECRET
             given["health_checks"] = self._read_health_checks(node, path, f"{prefix}health_checks: ")
-            self.holds_secret = self.holds_secret or self.manifest.scope.tainted
+            self._note_secret(key)
         elif key == "subscribe":
             self.faults.add(path, f"{prefix}a {given['type']} cannot be refreshed; remove `subscribe`", at_key=True)
         elif key == "name":

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from mainstay.converge.contract import Failure, Missing
+from mainstay.converge.contract import KEPT_SECRET, NEW_SECRET, NO_SECRET, Failure, Missing
 from mainstay.converge.value_kinds import to_text
 from mainstay.foundation.faults import DoesNotLoad
 from mainstay.foundation.suggestions import closest, did_you_mean
-from mainstay.foundation.text import Tainted, shorten
+from mainstay.foundation.text import KeptSecret, Tainted, shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class TemplateFunction:
 class TemplateScope:
     """The names available to expressions: roots, read on first use, and functions.
 
-    `tainted` becomes true when an evaluation touches a value that comes from a secret.
+    `tainted` is the kind of secrets from which the values come that an evaluation touched.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class TemplateScope:
         self.sources = roots
         self.loaded: dict[str, Any] = {}
         self.functions = dict(functions or {})
-        self.tainted = False
+        self.tainted = NO_SECRET
 
     def root(self, name: str) -> Any:
         if name not in self.loaded:
@@ -115,13 +115,16 @@ class TemplateScope:
                 if default is MISSING:
                     raise Unresolved(f"{shorten(path, 200)} is not defined" + hint(self.root(name), name, rest))
                 return default
-        if holds_secret(value):
-            self.tainted = True
+        self.note_secret(value)
         return value
+
+    def note_secret(self, value: Any) -> None:
+        self.tainted = max(self.tainted, _secret_kind(value))
 
     def note_access(self, value: Any, member: object) -> None:
         if isinstance(value, SecretMembers) and member in value.secrets:
-            self.tainted = True
+            # What replaces a secret that is not set counts as new: the request may have cleared the secret.
+            self.tainted = max(self.tainted, _secret_kind(value.get(str(member))) or NEW_SECRET)
 
     def names(self) -> dict[str, Any]:
         """All names for an expression; roots also with a capital letter."""
@@ -177,8 +180,7 @@ class RootView:
 
     def _value(self) -> Any:
         value = self._scope.root(self._name)
-        if holds_secret(value):
-            self._scope.tainted = True
+        self._scope.note_secret(value)
         return value
 
 
@@ -308,33 +310,39 @@ def _end_of_expression(text: str, start: int) -> int:
 
 def tainted_if(scope: TemplateScope, produce: Callable[[], Any]) -> Any:
     """Returns the produced value, marked as secret if a secret was touched."""
-    before, scope.tainted = scope.tainted, False
+    before, scope.tainted = scope.tainted, NO_SECRET
     try:
         value = produce()
-        return taint(value, keys=True) if scope.tainted else value
+        return taint(value, keys=True, kept=scope.tainted == KEPT_SECRET) if scope.tainted else value
     finally:
-        scope.tainted = scope.tainted or before
+        scope.tainted = max(scope.tainted, before)
 
 
-def taint(value: Any, *, keys: bool = False) -> Any:
+def taint(value: Any, *, keys: bool = False, kept: bool = False) -> Any:
     """Marks the texts and numbers in a value as secret. `keys`: names in maps too, which may be computed."""
+    mark = KeptSecret if kept else Tainted
     if isinstance(value, str):
-        return Tainted(value)
+        return mark(value)
     if isinstance(value, dict):
-        return {Tainted(key) if keys else key: taint(child, keys=keys) for key, child in value.items()}
+        return {mark(key) if keys else key: taint(child, keys=keys, kept=kept) for key, child in value.items()}
     if isinstance(value, (list, tuple)):
-        return [taint(child, keys=keys) for child in value]
-    return value if value is None or isinstance(value, bool) else Tainted(to_text(value))
+        return [taint(child, keys=keys, kept=kept) for child in value]
+    return value if value is None or isinstance(value, bool) else mark(to_text(value))
 
 
 def holds_secret(value: Any) -> bool:
+    return _secret_kind(value) != NO_SECRET
+
+
+def _secret_kind(value: Any) -> int:
+    """`NEW_SECRET` also if the value holds kept secrets beside new ones."""
     if isinstance(value, Tainted):
-        return True
+        return KEPT_SECRET if isinstance(value, KeptSecret) else NEW_SECRET
     if isinstance(value, dict):
-        return any(isinstance(key, Tainted) or holds_secret(child) for key, child in value.items())
+        return max((max(_secret_kind(key), _secret_kind(child)) for key, child in value.items()), default=NO_SECRET)
     if isinstance(value, (list, tuple)):
-        return any(holds_secret(child) for child in value)
-    return False
+        return max(map(_secret_kind, value), default=NO_SECRET)
+    return NO_SECRET
 
 
 def step(value: Any, part: str) -> Any:
@@ -417,7 +425,7 @@ def reword(message: str) -> str:
 def _evaluate(compiled: Callable[..., Any], scope: TemplateScope, source: str) -> Any:
     import jinja2
 
-    before, scope.tainted = scope.tainted, False
+    before, scope.tainted = scope.tainted, NO_SECRET
     try:
         with environment().watched_by(scope):
             return _plain(compiled(scope.names()))
@@ -436,7 +444,7 @@ def _evaluate(compiled: Callable[..., Any], scope: TemplateScope, source: str) -
             text = shorten(str(error) or error.__class__.__name__, 200).removesuffix(".")
         raise Unresolved(f"{text} in {_quoted(source)}") from None
     finally:
-        scope.tainted = scope.tainted or before
+        scope.tainted = max(scope.tainted, before)
 
 
 def _article(word: str) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mainstay.converge.contract import HealthCheck, Property, Resource
     from mainstay.converge.manifest.resolve import Manifest
 
-INTERNAL = ("type", "name", "id", "place", "deferred", "control_if", "control_unless", "name_template")
+INTERNAL = ("type", "name", "id", "place", "deferred", "control_if", "control_unless", "name_template", "secrets")
 
 
 def render_manifest(manifest: Manifest) -> dict[str, Any]:

@@ -26,7 +26,6 @@ from mainstay.converge.manifest.expressions import (
     TemplateFunction,
     environment,
     hint,
-    holds_secret,
     measure,
     reword,
 )
@@ -126,8 +125,8 @@ class Sandbox(SandboxedEnvironment):
 
     def _watched(self, value: Any) -> Any:
         scope = WATCHER.get()
-        if scope is not None and holds_secret(value):
-            scope.tainted = True
+        if scope is not None:
+            scope.note_secret(value)
         return value
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:

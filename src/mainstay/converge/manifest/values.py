@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.converge.command_words import CommandKind
-from mainstay.converge.contract import Failure
+from mainstay.converge.contract import NO_SECRET, Failure
 from mainstay.converge.manifest.expressions import BadExpression, Template, Unresolved
 from mainstay.converge.value_kinds import COMMAND, TEXTS, Unfit, as_secret
 from mainstay.foundation.text import shorten
@@ -144,7 +144,7 @@ def _compile_tree(node: Node) -> Any:
 
 def evaluate_condition(expression: Expression, name: str, scope: TemplateScope, *, sensitive: bool) -> bool:
     """An expression of `control`; raises `Failure` where it does not give a boolean."""
-    scope.tainted = False
+    scope.tainted = NO_SECRET
     try:
         value = expression.evaluate(scope)
     except Unresolved as error:
@@ -162,7 +162,7 @@ def render_deferred(resource: Resource, manifest: Manifest) -> Resource:
     scope, resource_type = manifest.scope, manifest.types[resource.type]
     rendered: dict[str, Any] = {**resource.__dict__, "deferred": None}
     for key, tree in (resource.deferred or {}).items():
-        scope.tainted = False
+        scope.tainted = NO_SECRET
         try:
             entry = resource_type.properties[key]
             if entry.kind is COMMAND and isinstance(tree, Template) and resource_type.splits_commands(resource):
@@ -180,6 +180,7 @@ def render_deferred(resource: Resource, manifest: Manifest) -> Resource:
             raise error.__class__(f"{key}: {_message_of(error, sensitive=True)}") from None
         if scope.tainted:
             rendered["sensitive"] = True
+            rendered["secrets"] = {**rendered.get("secrets", {}), key: scope.tainted}
         if value is not None:
             rendered[key] = as_secret(value) if entry.secret else value
     return resource_type.resource(rendered)

@@ -14,7 +14,7 @@ from mainstay.converge.value_kinds import (
     Unfit,
     text_problem,
 )
-from mainstay.foundation.text import shorten
+from mainstay.foundation.text import Tainted, shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -140,6 +140,14 @@ class ExecType(ResourceType):
         return None
 
     # ---- in a run ----
+    def compares(self, wanted: Exec, names: frozenset[str]) -> bool:
+        """A guard may compare a variable; a dry run looks for the program, and for nothing else of the command."""
+        has_guard = wanted.onlyif is not None or wanted.unless is not None
+        command = wanted.command_line
+        if isinstance(command, tuple) and isinstance(command[0], Tainted):
+            return True
+        return not names <= ({"command"} if has_guard else {"command", "environment"})
+
     def desired(self, wanted: Exec, actual: ExecState) -> tuple[bool, str]:
         if actual.exit_code is not None:
             # After the command ran, only its exit code decides.

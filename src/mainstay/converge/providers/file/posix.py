@@ -6,7 +6,7 @@ import posixpath
 import re
 import stat as modes
 
-from mainstay.converge.contract import Change, DesiredStateFailed, Failure, Missing, Provider
+from mainstay.converge.contract import NEW_SECRET, Change, DesiredStateFailed, Failure, Missing, NotYetThere, Provider
 from mainstay.converge.host.trees import TreeDifference, compare_trees
 from mainstay.converge.resources.file import (
     ABSENT,
@@ -96,6 +96,18 @@ class PosixFiles(Provider):
             state.complete(host.files)
             host.written_files.record(state.real_path, state.known_checksum())
         return state
+
+    def hide_comparison(self, wanted: File, actual: FileState, host: Host, *, with_new_secrets: bool) -> None:
+        """Compares a kept secret only with a file that holds a secret, other content only with a file that holds none,
+        and a new secret with nothing."""
+        if with_new_secrets and wanted.source is not None and wanted.sensitive:
+            raise NotYetThere("its source holds a secret, and the request gives a new one")
+        if actual.kind != PRESENT or actual.same_content is None:
+            return
+        is_new = with_new_secrets and wanted.secrets.get("content") == NEW_SECRET
+        if is_new or wanted.sensitive != host.held_secret(actual.real_path):
+            actual.same_content, actual.matched_content = False, None
+            actual.assumed_different = actual.sensitive = True
 
     def _note_checksum(self, state: FileState, host: Host) -> None:
         """Now, because a later resource may change the file. Not for a large file: hashing takes longer than copying."""
@@ -331,8 +343,9 @@ class PosixFiles(Provider):
             new = b""
         else:
             return None
-        old = host.files.content(actual.real_path, LARGEST_DIFF_BYTES) if actual.kind == PRESENT else b""
-        if old == new:
+        is_readable = actual.kind == PRESENT and not actual.assumed_different
+        old = host.files.content(actual.real_path, LARGEST_DIFF_BYTES) if is_readable else b""
+        if old == new and not actual.assumed_different:
             return None
         found = _unified(old, new, wanted.name)
         if host.written_files is not None and old and not host.written_files.holds(actual.real_path, sha256_of(old)):
