@@ -211,6 +211,17 @@ def assert_fits(page: Page, width: int = PHONE_WIDTH) -> None:
     assert not found, f"{page.url} is wider than {width} px:\n" + "\n".join(found)
 
 
+COVERED_CELLS = """() => [...document.querySelectorAll("td, th")].filter((each) =>
+  each.checkVisibility() && getComputedStyle(each).overflowX === "visible" && each.scrollWidth > each.clientWidth + 1
+).slice(0, 8).map((each) => `${each.innerText.slice(0, 80)}: ${each.scrollWidth} px in ${each.clientWidth} px`)"""
+
+
+def assert_cells_contain_their_text(page: Page) -> None:
+    """No cell of a table covers the next."""
+    found = page.evaluate(COVERED_CELLS)
+    assert not found, f"{page.url}\n" + "\n".join(found)
+
+
 # Radio buttons of a group are one stop; the rest of the group is reached with arrow keys.
 START_FOCUS_RECORD = """() => {
   const wanted = "a[href], button, input, select, textarea, summary, iframe, [tabindex], [contenteditable], "

@@ -26,6 +26,7 @@ SCRIPTS = {
 STYLES = {
     "/focus.css": ":focus-visible { outline: 2px solid }",
     "/none.css": "* { outline: none }",
+    "/narrow.css": "table { table-layout: fixed; width: 10rem }",
     "/dark.css": "p { color: #444; background: light-dark(#fff, #333) } :root { color-scheme: light dark }",
 }
 SOUND = '<main><h1>Title</h1><p>Text</p><a href="/">Home</a> <button>Go</button></main>'
@@ -111,6 +112,11 @@ def test_a_sound_page_passes_every_check(browser: Browser, site: str) -> None:
         ("assert_accessible", "<main><h1>Title</h1><input></main>", "light: label"),
         ("assert_accessible", f"{SOUND}<h4>Deep</h4>", "heading-order"),
         ("assert_fits", f"{SOUND}<p>{'x' * 400}</p>", "is wider than 390 px"),
+        (
+            "assert_cells_contain_their_text",
+            f'<link rel="stylesheet" href="/narrow.css">{SOUND}<table><tr><td>{"x" * 99}<td>Next</table>',
+            "px in",
+        ),
         ("assert_operable_by_keyboard", f'{SOUND}<span role="button">Go</span>', "Tab does not reach <span"),
         ("assert_accessible", f'{SOUND}<link rel="stylesheet" href="/dark.css">', "dark: color-contrast"),
         (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from browser import assert_fits, browser_user
+from browser import assert_cells_contain_their_text, assert_fits, browser_user
 from browser_session import WebSession, signed_in
 from control_plane import Server, running
 from hostile_rows import RENDERED, HostileRows
@@ -93,4 +93,5 @@ def test_a_browser_runs_nothing_of_it(browser: Browser, planes: HostilePlanes, p
             shown = user.new_page()
             shown.goto(f"{plane.server.url}{url}")
             assert shown.locator("x-hostile").count() == 0
+            assert_cells_contain_their_text(shown)
             assert_fits(shown)
