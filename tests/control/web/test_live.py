@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -130,6 +131,17 @@ def test_a_page_names_the_event_after_which_its_stream_starts(scenario: Scenario
     made = scenario.admin.post("/participants", {"name": unique("between")})["id"]
     browser = Browser(session, last=after)
     browser.wait_for(made, "participant.created")
+
+
+def test_several_regions_are_one_request(server: Server) -> None:
+    session = signed_in(server.url, str(server.admin.token))
+    regions = re.findall(r'data-region="(\w+)"', session.get("/").text)
+    assert len(regions) > 1
+    text = session.get(f"/?fragment={','.join(regions)}").text
+    assert text.count("<template>") == len(regions)
+    assert "<html" not in text
+    session.get(f"/?fragment={regions[0]},nothing", expect=404)
+    session.get("/?fragment=content,", expect=404)
 
 
 def test_a_position_of_another_history_refreshes_the_page(server: Server) -> None:

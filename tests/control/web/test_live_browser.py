@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import seed_text
-from browser import BrowserUser, browser_user
+from browser import BrowserUser, assert_accessible, browser_user
 from browser_session import signed_in
 from control_plane import Cluster, Server, running, start
 from scenario import Scenario, unique
@@ -120,6 +120,17 @@ def test_a_region_is_fetched_at_most_every_five_seconds(user: BrowserUser, plane
     assert all(later - earlier >= 4.9 for earlier, later in pairwise(fetched))
 
 
+def test_regions_that_are_due_together_are_one_request(user: BrowserUser, plane: Scenario) -> None:
+    page = open_live(user, "/")
+    fetched: list[str] = []
+    page.on("request", lambda request: fetched.append(request.url) if "fragment=" in request.url else None)
+    with page.expect_response(lambda response: "fragment=" in response.url):
+        order_named(plane, "together")
+    page.wait_for_timeout(1000)
+    assert len(fetched) == 1
+    assert fetched[0].count("%2C") >= 1
+
+
 def test_a_lost_connection_is_shown_and_regained(browser: Browser, tmp_path: Path) -> None:
     server = start(tmp_path / "data")
     port = urlsplit(server.url).port or 0
@@ -195,3 +206,160 @@ def test_a_tab_without_locks_has_a_stream_of_its_own(user: BrowserUser, plane: S
     for page in pages:
         page.bring_to_front()
         page.locator("tbody tr", has_text=plane.service(service["id"])["status"]).wait_for()
+
+
+def serve_region(page: Page, contents: list[str], attributes: str = "") -> None:
+    """The page /services with one region, which shows the first content at first and the others after each fetch."""
+    left = list(contents)
+
+    def whole(route: Any) -> None:
+        reply = route.fetch()
+        region = f'<div data-region="demo" data-topics="participant" {attributes}>{left.pop(0)}</div>'
+        head, _, rest = reply.text().partition('<div class="page">')
+        _, _, end = rest.partition("</main>")
+        route.fulfill(response=reply, body=f'{head}<div class="page"><h1>Demo</h1>{region}</div></main>{end}')
+
+    page.route("**/services", whole)
+    page.route("**/services?fragment=demo", lambda route: route.fulfill(content_type="text/html", body=left.pop(0)))
+
+
+def row(name: str, state: str) -> str:
+    return f'<tr data-row="{name}"><td><input type="checkbox" name="id" value="{name}"></td><td>{name}</td><td>{state}</td></tr>'
+
+
+def table(*rows: tuple[str, str]) -> str:
+    return f"<form><div data-bulk><b data-bulk-count></b></div><table><thead><tr><th><input type=checkbox data-select-all hidden></th></tr></thead><tbody>{''.join(row(*each) for each in rows)}</tbody></table></form>"
+
+
+def show_region(user: BrowserUser, contents: list[str], attributes: str = "") -> Page:
+    page = user.new_page()
+    serve_region(page, contents, attributes)
+    page.goto(f"{user.url}/services")
+    page.locator(LIVE).wait_for()
+    return page
+
+
+def names(page: Page) -> list[str]:
+    return page.locator("tbody td:nth-child(2)").all_inner_texts()
+
+
+def test_a_list_does_not_move_under_the_pointer(user: BrowserUser, plane: Scenario) -> None:
+    contents = [
+        table(("a", "queued"), ("b", "queued")),
+        table(("new", "queued"), ("b", "done"), ("a", "running")),
+        table(("newer", "queued"), ("new", "queued"), ("a", "done")),
+    ]
+    page = show_region(user, contents, "data-rows")
+    page.hover("tbody tr:first-child")
+    plane.participant()
+    page.locator("tbody", has_text="running").wait_for()
+    assert names(page) == ["a", "b"]
+    button = page.get_by_role("button", name="Show 1 new")
+    box = page.locator("tbody tr:first-child").bounding_box()
+    button.wait_for()
+    assert page.locator("tbody tr:first-child").bounding_box() == box
+    plane.participant()
+    page.get_by_role("button", name="Show 2 new").click()
+    assert names(page) == ["newer", "new", "a"]
+    assert page.locator(".fresh").count() == 0
+
+
+def test_a_list_out_of_use_updates_by_itself(user: BrowserUser, plane: Scenario) -> None:
+    page = show_region(user, [table(("a", "queued")), table(("new", "queued"), ("a", "queued"))], "data-rows")
+    page.mouse.move(0, 0)
+    plane.participant()
+    page.locator("tbody", has_text="new").wait_for()
+    assert names(page) == ["new", "a"]
+
+
+def test_an_update_keeps_focus_ticks_open_parts_and_typed_text(user: BrowserUser, plane: Scenario) -> None:
+    def content(state: str) -> str:
+        return (
+            f"<p>{state}</p><details><summary>More</summary><p>{state}</p></details><input aria-label=Text>"
+            f'{table(("a", state), ("b", state))}<ol class="log">{"<li>line</li>" * (500 if state == "old" else 600)}</ol>'
+        )
+
+    page = show_region(user, [content("old"), content("fresh")])
+    page.click("summary:has-text('More')")
+    page.check("input[value=b]")
+    page.fill("[aria-label=Text]", "typed")
+    page.focus("[aria-label=Text]")
+    assert page.evaluate(
+        "(log => log.scrollTop + log.clientHeight >= log.scrollHeight - 2)(document.querySelector('.log'))"
+    )
+    plane.participant()
+    page.locator("details p", has_text="fresh").wait_for()
+    assert page.locator("details[open]").count() >= 1
+    assert page.is_checked("input[value=b]")
+    assert not page.is_checked("input[value=a]")
+    assert page.input_value("[aria-label=Text]") == "typed"
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Text"
+    assert page.evaluate(
+        "(log => log.scrollTop + log.clientHeight >= log.scrollHeight - 2)(document.querySelector('.log'))"
+    )
+    assert page.inner_text("[data-bulk-count]") == "1 of 2 selected"
+
+
+def test_a_hidden_tab_asks_for_nothing(user: BrowserUser, plane: Scenario) -> None:
+    page = show_region(user, ["old", "fresh"])
+    page.evaluate("Object.defineProperty(document, 'hidden', { value: true, configurable: true })")
+    plane.participant()
+    page.wait_for_timeout(1500)
+    assert "old" in page.inner_text("[data-region]")
+    page.evaluate("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
+    page.locator("[data-region]", has_text="fresh").wait_for()
+
+
+def test_events_of_other_rows_do_not_refresh_a_region(user: BrowserUser, plane: Scenario) -> None:
+    first = plane.participant()
+    page = show_region(user, ["old", "fresh"], f'data-entity="{first}"')
+    plane.participant()
+    page.wait_for_timeout(1500)
+    assert "old" in page.inner_text("[data-region]")
+    plane.admin.patch(f"/participants/{first}", {"name": unique("renamed")})
+    page.locator("[data-region]", has_text="fresh").wait_for()
+
+
+def test_ticking_the_head_ticks_the_page(user: BrowserUser) -> None:
+    page = show_region(user, [table(("a", "x"), ("b", "x"))])
+    assert page.locator("[data-bulk]").is_hidden()
+    page.check("[data-select-all]")
+    assert page.inner_text("[data-bulk-count]") == "2 of 2 selected"
+    page.uncheck("input[value=a]")
+    assert page.evaluate("document.querySelector('[data-select-all]').indeterminate")
+    page.check("input[value=a]")
+    page.uncheck("[data-select-all]")
+    assert page.locator("[data-bulk]").is_hidden()
+
+
+def test_the_palette_opens_by_key_and_leads_to_a_service(user: BrowserUser, plane: Scenario) -> None:
+    _, service = order_named(plane, "palette")
+    user.watch.expected_statuses = {404}
+    page = open_live(user, "/services")
+    page.locator("body").press("/")
+    box = page.get_by_role("combobox")
+    page.get_by_role("option", name="Overview").wait_for()
+    assert_accessible(page)
+    box.fill(service["name"][3:])
+    page.get_by_role("option", name=service["name"]).wait_for()
+    assert box.get_attribute("aria-activedescendant") == "palette-0"
+    assert_accessible(page)
+    page.keyboard.press("Escape")
+    assert page.get_by_role("dialog").count() == 0
+    page.locator(".side [data-palette]").focus()
+    page.keyboard.press("Control+k")
+    box.fill(service["name"])
+    page.locator("[role=option][aria-selected=true]", has_text=service["name"]).wait_for()
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/services/{service['id']}")
+
+
+def test_the_palette_gives_the_focus_back_and_leaves_typing_alone(user: BrowserUser) -> None:
+    page = open_live(user, "/services")
+    page.locator(".side [data-palette]").click()
+    page.get_by_role("combobox").fill("agents")
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.matches('.side [data-palette]')")
+    page.locator("input[type=search]").first.press("/")
+    assert page.get_by_role("dialog").count() == 0
+    assert page.locator("input[type=search]").first.input_value() == "/"

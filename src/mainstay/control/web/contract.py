@@ -85,7 +85,7 @@ class PageCall:
 
     @property
     def fragment(self) -> str | None:
-        """The live region that script asks for. None: the whole page."""
+        """The live regions that script asks for, separated by commas. None: the whole page."""
         return next((value for name, value in self.call.query if name == "fragment"), None)
 
     def asked(self, name: str, default: str = "") -> str:

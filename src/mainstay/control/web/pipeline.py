@@ -49,6 +49,8 @@ PAGE_HEADERS = {
 HTML = "text/html"
 FORM = "application/x-www-form-urlencoded"
 MAX_FIELDS = 5000
+# Of one page.
+MAX_REGIONS = 20
 FOR_EVER = "public, max-age=31536000, immutable"
 # Sent by script with requests that no person made.
 AUTOMATIC = "x-mainstay-live"
@@ -124,9 +126,9 @@ class WebPipeline:
                 Response(body, status_code=answer.status, media_type="application/json"), set_cookies
             )
         if call.fragment is not None:
-            text = render_block(answer.template, call.fragment, await self._frame_values(call) | dict(answer.values))
-            if text is None:
-                raise HttpRefusal(404, "not_found", f"this page has no region {call.fragment[:100]!r}")
+            text = _render_regions(
+                answer.template, call.fragment, await self._frame_values(call) | dict(answer.values)
+            )
             return Response(text.encode(), status_code=answer.status, media_type=HTML)
         notice = cookies.get(sessions.NOTICE)
         if notice:
@@ -151,6 +153,7 @@ class WebPipeline:
             "notice": "",
             "host": call.call.headers.get("host", ""),
             "live_after": call.live_after,
+            "now_milliseconds": int(self._dependencies.clock().timestamp() * 1000),
             # Names the stream that the tabs of a session share.
             "live_session": "" if call.session is None else call.session.id[:16],
         }
@@ -194,10 +197,22 @@ class WebPipeline:
             "notice": "",
             "host": "",
             "live_after": 0,
+            "now_milliseconds": 0,
             "live_session": "",
         }
         text = render("error.html", values | {"status": status, "document": document, "title": _error_title(status)})
         return Response(text.encode(), status_code=status, headers=dict(PAGE_HEADERS), media_type=HTML)
+
+
+def _render_regions(template: str, names: str, values: Mapping[str, Any]) -> str:
+    """The block of one region; of several, separated by commas, each in a `template` element."""
+    blocks = []
+    for name in names.split(",")[:MAX_REGIONS]:
+        text = render_block(template, name, values)
+        if text is None:
+            raise HttpRefusal(404, "not_found", f"this page has no region {name[:100]!r}")
+        blocks.append(text)
+    return blocks[0] if len(blocks) == 1 else "".join(f"<template>{each}</template>" for each in blocks)
 
 
 def _prefers_json(request: HttpRequest) -> bool:

@@ -14,6 +14,8 @@ from markupsafe import Markup
 from mainstay.control.web import words
 from mainstay.control.web.static_files import static_url
 
+EMPTY = Markup("")
+
 
 @cache
 def _environment() -> Environment:
@@ -65,7 +67,7 @@ def _as_time(value: datetime | str) -> datetime:
 
 def _ago(value: datetime | str) -> Markup:
     time = _as_time(value).astimezone(UTC)
-    return _time_element(time, words.relative_time(time, datetime.now(UTC)))
+    return _time_element(time, words.relative_time(time, datetime.now(UTC)), Markup(" data-ago"))
 
 
 def _clock(value: datetime | str) -> Markup:
@@ -79,9 +81,9 @@ def _day(value: datetime | str) -> Markup:
     return _time_element(time, f"{time.day} {time:%b}")
 
 
-def _time_element(time: datetime, text: str) -> Markup:
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(
-        time.isoformat().replace("+00:00", "Z"), words.absolute_time(time), text
+def _time_element(time: datetime, text: str, more: Markup = EMPTY) -> Markup:
+    return Markup('<time datetime="{}" title="{}"{}>{}</time>').format(
+        time.isoformat().replace("+00:00", "Z"), words.absolute_time(time), more, text
     )
 
 

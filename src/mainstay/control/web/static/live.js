@@ -85,7 +85,7 @@ async function follow(connected) {
   expectSign();
   const response = await fetchLive("/live", { headers: { "Last-Event-ID": String(last) }, signal: abort.signal });
   if (response.status === 401) return tell({ kind: "ended" });
-  if (!response.ok) throw new Error(`status ${response.status}`);
+  if (!response.ok) throw new Error(response.status);
   const regained = lostSince !== null;
   lostSince = null;
   connected();
@@ -154,7 +154,7 @@ function showLive() {
 function showLost(since) {
   pause(true);
   showState(`Not live since ${since}`, "lost");
-  const text = "The connection to the server is lost. What is shown may have changed; this page connects again by itself.";
+  const text = "What is shown may be old. The page connects again by itself.";
   noteTimer ||= setTimeout(() => showNote(`Not live since ${since} UTC`, text), NOTE_AFTER);
 }
 
@@ -169,7 +169,7 @@ function end() {
   link.className = "btn s act";
   link.href = `/signin?next=${encodeURIComponent(location.pathname + location.search)}`;
   link.textContent = "Sign in";
-  showNote("You are signed out", "Your session has ended. What is shown is no longer updated.", link);
+  showNote("You are signed out", "What is shown is no longer updated.", link);
 }
 
 function start() {

@@ -1,10 +1,13 @@
 // Live regions: an element with data-region is fetched again when an event of its data-topics arrives.
-// data-entity (ids) restricts the events, data-poll (seconds, on the region or inside) fetches without events, and
-// data-rows marks a list, which does not move under the pointer.
+// data-entity (ids of rows, also of the service of a job) and data-agent (an id) restrict the events, data-poll (seconds,
+// on the region or inside) fetches without events. Regions that are due at about the same time are one request.
+// data-rows marks a list, which does not move under the pointer; its rows have data-row or a link.
 
 const EVERY = 5000;
+const TOGETHER = 1000;
 const HEADERS = { "X-Mainstay-Live": "1" };
 const states = new Map();
+let timer = 0;
 let paused = false;
 let stopped = false;
 let signedOut = () => {};
@@ -20,9 +23,9 @@ export function fetchLive(url, options = {}) {
 export function changed({ type, entity, agent, service }) {
   const topic = type.split(".")[0];
   for (const region of regions()) {
-    const { topics = "", entity: wanted } = region.dataset;
-    const ids = wanted ? wanted.split(" ") : null;
-    if (topics.split(" ").includes(topic) && (!ids || ids.some((id) => [entity, agent, service].includes(id)))) ask(region);
+    const { topics = "", entity: rows, agent: host } = region.dataset;
+    const fits = !(rows || host) || (host && host === agent) || rows?.split(" ").some((id) => id === entity || id === service);
+    if (fits && topics.split(" ").includes(topic)) ask(region);
   }
 }
 
@@ -38,7 +41,6 @@ export function pause(value) {
 
 export function stop() {
   stopped = true;
-  for (const state of states.values()) [state.timer, state.poll].forEach(clearTimeout);
 }
 
 function regions() {
@@ -57,39 +59,54 @@ function askDue() {
 
 function ask(region) {
   const state = stateOf(region);
-  if (stopped || state.timer) return;
+  if (stopped || state.at) return;
   state.due = paused || document.hidden;
   if (state.due) return;
-  const wait = Math.max(100, state.last + EVERY - Date.now());
-  state.timer = setTimeout(refresh, wait + Math.random() * 500, region.dataset.region);
+  state.at = Math.max(Date.now() + 100, state.last + EVERY) + Math.random() * 500;
+  schedule();
 }
 
-async function refresh(name) {
-  const region = document.querySelector(`[data-region="${CSS.escape(name)}"]`);
-  if (!region) return;
-  const state = stateOf(region);
-  state.timer = 0;
-  if (paused || document.hidden) return void (state.due = true);
-  state.last = Date.now();
+function schedule() {
+  clearTimeout(timer);
+  const times = [...states.values()].filter((state) => state.at).map((state) => state.at);
+  if (times.length) timer = setTimeout(refresh, Math.min(...times) - Date.now());
+}
+
+async function refresh() {
+  const now = Date.now();
+  const isDue = ({ at, last }) => at && at <= now + TOGETHER && last + EVERY <= now;
+  const due = [...regions()].filter((region) => isDue(stateOf(region)));
+  for (const region of due) Object.assign(stateOf(region), { at: 0, last: now, due: true });
+  for (const [name, { at }] of states) if (at && at <= now) states.delete(name);
+  schedule();
+  if (stopped || paused || document.hidden || !due.length) return;
   const url = new URL(location.href);
-  url.searchParams.set("fragment", name);
+  url.searchParams.set("fragment", due.map((region) => region.dataset.region).join());
   url.hash = "";
   try {
     const response = await fetchLive(url);
     if (response.status === 401) return signedOut();
-    if (response.ok) show(region, await response.text());
-    else if (response.status >= 429) return ask(region);
+    for (const region of due) stateOf(region).due = false;
+    if (response.ok) showAll(due, await response.text());
+    else if (response.status >= 429) due.forEach(ask);
   } catch {
-    state.due = true;
+    // Without a connection: due until it is back.
   }
-  poll(region);
+  due.forEach(poll);
+}
+
+function showAll(due, text) {
+  if (due.length === 1) return show(due[0], text);
+  const parts = document.createElement("template");
+  parts.innerHTML = text;
+  [...parts.content.children].forEach((part, number) => show(due[number], part.innerHTML));
 }
 
 function poll(region) {
   const state = stateOf(region);
   const seconds = region.dataset.poll ?? region.querySelector("[data-poll]")?.dataset.poll;
   clearTimeout(state.poll);
-  if (seconds && !stopped) state.poll = setTimeout(ask, Math.max(5, Number(seconds) || 5) * 1000, region);
+  if (seconds) state.poll = setTimeout(ask, Math.max(5, Number(seconds) || 5) * 1000, region);
 }
 
 function show(region, html) {
@@ -109,7 +126,7 @@ function parse(region, html) {
   return fresh;
 }
 
-export function isAtEnd(log) {
+function isAtEnd(log) {
   return log.scrollHeight - log.scrollTop - log.clientHeight < 24;
 }
 
@@ -144,9 +161,8 @@ function showInPlace(region, fresh, html) {
   state.waiting = document.createElement("div");
   state.waiting.className = "fresh";
   state.waiting.setAttribute("role", "status");
-  const button = document.createElement("button");
-  button.type = "button";
-  button.className = "btn s";
+  state.waiting.innerHTML = '<button type="button" class="btn s"></button>';
+  const button = state.waiting.firstChild;
   button.textContent = count ? `Show ${count} new` : "Update the list";
   button.addEventListener("click", () => {
     replace(region, parse(region, html));
@@ -154,7 +170,6 @@ function showInPlace(region, fresh, html) {
     region.focus({ preventScroll: true });
     region.scrollIntoView({ block: "nearest" });
   });
-  state.waiting.append(button);
   region.before(state.waiting);
 }
 
@@ -162,8 +177,9 @@ function showInPlace(region, fresh, html) {
 
 function keyOf(node) {
   if (node.nodeType !== Node.ELEMENT_NODE) return "";
-  const isRow = node.localName === "tr" || node.localName === "li";
-  return node.dataset.key || node.id || (isRow && node.querySelector("a[href]")?.getAttribute("href")) || "";
+  // Not `node.id`: of a form, that is its field "id".
+  const link = node.matches("tr, li") && node.querySelector("a[href]");
+  return node.getAttribute("data-row") || node.getAttribute("id") || (link && link.getAttribute("href")) || "";
 }
 
 function morph(old, fresh) {
