@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
 
-from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.contract import Transaction, Value
+from mainstay.control.store.engine.paging import SqlCondition
 from mainstay.control.store.engine.records import Record, Table, to_time
 
 
@@ -19,6 +21,8 @@ class ServiceTypeRow(Record, frozen=True, kw_only=True):
     blueprint_digest: str | None = None
 
 
+# Of the services of a type in a list of types.
+MOST_COUNTED = 10_000
 SERVICE_TYPES = Table("service_types", "service_type", ServiceTypeRow)
 
 
@@ -42,3 +46,70 @@ async def find_version(tx: Transaction, type_id: str, *, hold: bool = False) -> 
     return TypeVersion(
         str(rows[0]["name"]), to_time(int(str(rows[0]["updated_at"]))), None if digest is None else str(digest)
     )
+
+
+class TypeUse(msgspec.Struct, frozen=True):
+    """The living services of a type in one state and on one bundle."""
+
+    status: str
+    blueprint_digest: str | None
+    services: int
+
+
+class BundleVersion(msgspec.Struct, frozen=True):
+    digest: str
+    version: str | None
+    created_at: datetime
+
+
+async def count_services(tx: Transaction, type_id: str, scope: Sequence[SqlCondition]) -> list[TypeUse]:
+    """Of the services that the caller may read."""
+    parameters: dict[str, Value] = {"type_id": type_id}
+    for each in scope:
+        parameters |= each.parameters
+    where = " AND ".join(["service_type_id = :type_id", "is_terminal = 0", *(each.sql for each in scope)])
+    rows = await tx.fetch(
+        f"SELECT status, blueprint_digest, count(*) AS number FROM services WHERE {where}"
+        " GROUP BY status, blueprint_digest ORDER BY number DESC LIMIT 1000",
+        slow=True,
+        **parameters,
+    )
+    return [
+        TypeUse(
+            str(row["status"]),
+            None if row["blueprint_digest"] is None else str(row["blueprint_digest"]),
+            int(str(row["number"])),
+        )
+        for row in rows
+    ]
+
+
+async def bundle_versions(tx: Transaction, type_id: str, limit: int) -> list[BundleVersion]:
+    """The bundles that were pushed for the type, newest first. A version of None points to another bundle now."""
+    rows = await tx.fetch(
+        "SELECT digest, version, created_at FROM blueprints WHERE service_type_id = :type_id"
+        f" ORDER BY created_at DESC, digest LIMIT {int(limit)}",
+        type_id=type_id,
+    )
+    return [
+        BundleVersion(
+            str(row["digest"]),
+            None if row["version"] is None else str(row["version"]),
+            to_time(int(str(row["created_at"]))),
+        )
+        for row in rows
+    ]
+
+
+async def count_by_type(tx: Transaction, type_ids: Sequence[str], scope: Sequence[SqlCondition]) -> dict[str, int]:
+    """Living services of each type, up to MOST_COUNTED."""
+    parameters: dict[str, Value] = {"ids": msgspec.json.encode(list(type_ids)).decode()}
+    for each in scope:
+        parameters |= each.parameters
+    where = " AND ".join(["service_type_id = service_types.id", "is_terminal = 0", *(each.sql for each in scope)])
+    rows = await tx.fetch(
+        f"SELECT id, (SELECT count(*) FROM (SELECT 1 AS one FROM services WHERE {where} LIMIT {MOST_COUNTED})"
+        f" AS living) AS number FROM service_types WHERE id IN (SELECT value FROM {tx.json_items}(:ids))",
+        **parameters,  # type: ignore[arg-type]
+    )
+    return {str(row["id"]): int(str(row["number"])) for row in rows}

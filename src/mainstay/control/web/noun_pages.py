@@ -68,6 +68,8 @@ class NounForm:
     # Members of the body that the user does not choose.
     fixed: Mapping[str, Any] = field(default_factory=dict)
     delete_href: str = ""
+    # Ticks that are no members of the body.
+    options: Sequence[NounField] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +250,7 @@ def _read_value(wanted: NounField, text: str | list[str]) -> Any:
     if not text:
         return None
     if wanted.kind == "document":
-        return _read_document(text)
+        return read_document(text)
     if wanted.kind == "number":
         return _read_number(text)
     if wanted.kind == "time":
@@ -263,7 +265,7 @@ def _read_number(text: str) -> int | float:
         return float(text)
 
 
-def _read_document(text: str) -> Any:
+def read_document(text: str) -> Any:
     """JSON or YAML. Raises ValueError with the place of the first fault."""
     try:
         value = read_yaml(text, "line")
@@ -306,6 +308,7 @@ async def send_form(
     done: Callable[[Any], PageAnswer],
     *,
     stored: Typed | None = None,
+    query: Sequence[tuple[str, str]] = (),
 ) -> PageAnswer:
     """Sends what was typed to the API; of a stored row, what differs. A refusal shows the form again, as typed."""
     typed = _typed_form(call, form.fields)
@@ -316,7 +319,7 @@ async def send_form(
     if unreadable:
         return show_form(call, form, typed, faults=unreadable, status=400)
     try:
-        answer = await call.api(method, path, {**body, **form.fixed})
+        answer = await call.api(method, path, {**body, **form.fixed}, query=query)
     except ApiRefusal as refusal:
         if refusal.status in (401, 404, 429) or refusal.status >= 500:
             raise
