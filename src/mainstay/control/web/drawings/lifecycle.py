@@ -18,7 +18,7 @@ from mainstay.control.web.drawings.elements import join, tooltip
 # A narrower drawing keeps its text size, because the style sheet scales the view box to the width of the card.
 LEAST_WIDTH = 760.0
 # A wider drawing keeps its own size and scrolls.
-MOST_WIDTH = 900.0
+MOST_WIDTH = 960
 MAX_LISTED_ACTIONS = 200
 HALO = 3.0
 # Isolate a name of any direction from the text around it.
