@@ -27,6 +27,7 @@ CALLS = {
     "events": [],
     "jobs": [],
     "login": [REMOTE, "--token-file", os.devnull],
+    "open": ["x"],
     "order": ["x", "y"],
     "orphans": [],
     "participants": [],

@@ -258,7 +258,7 @@ def _form_page(
         carried=[("version", str(service.version))],
         facts=[
             ("Service", service.name, action.page),
-            ("Type", service.service_type.name, f"/types/{service.service_type_id}"),
+            ("Type", service.service_type.name, f"/service-types/{service.service_type_id}"),
             ("Agent", f"{service.agent.name} ({service.agent.status})", ""),
             ("State", service.status, ""),
         ],

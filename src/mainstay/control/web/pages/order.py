@@ -146,7 +146,7 @@ def _form_page(
         form=build_form(order.scope, entries, faults=faults, retype=retype),
         fields=fields,
         faults=place_faults(fields, order_faults),
-        facts=[("Type", name, f"/types/{order.service_type['id']}"), *order.facts()],
+        facts=[("Type", name, f"/service-types/{order.service_type['id']}"), *order.facts()],
         lifecycle=lifecycle,
         path=None if first is None else (lifecycle.initial_state, first),
         can_refresh=order.choices.customers is not None or len(order.offers.offers) > 1,

@@ -12,7 +12,7 @@ MAX_TEXT = 200
 SOURCES = (
     ("service", "/api/v1/services", "/services"),
     ("agent", "/api/v1/agents", "/agents"),
-    ("type", "/api/v1/service-types", "/types"),
+    ("type", "/api/v1/service-types", "/service-types"),
 )
 
 

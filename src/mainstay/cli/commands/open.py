@@ -1,0 +1,44 @@
+"""Opens the pages of the server, or of one service, in a browser.
+
+mainstay open
+mainstay open shop
+mainstay open --print"""
+
+from __future__ import annotations
+
+from mainstay.cli.main import CommandRefused, print_error
+from mainstay.cli.remote.connection import URL_VARIABLE, connected, find_service, read_login
+from mainstay.cli.remote.connection_options import add_connection_options
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+SUMMARY = "open the pages in a browser"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("service", metavar="SERVICE", nargs="?", help="name, id or id prefix")
+    parser.add_argument("--print", action="store_true", help="only print the address")
+    add_connection_options(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    address = _address(arguments)
+    print(address, flush=True)
+    if not arguments.print:
+        import webbrowser
+
+        if not webbrowser.open(address):
+            print_error("no browser was found; open the address yourself")
+    return 0
+
+
+def _address(arguments: argparse.Namespace) -> str:
+    url = read_login(arguments).url
+    if url is None:
+        raise CommandRefused(f"not logged in: run `mainstay login URL`, or set {URL_VARIABLE}")
+    if arguments.service is None:
+        return f"{url}/"
+    with connected(arguments) as client:
+        return f"{url}/services/{find_service(client, arguments.service)['id']}"
