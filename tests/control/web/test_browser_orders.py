@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import seed_text
 from browser import Screenshots, assert_accessible, assert_fits, browser_user
 from control_plane import Client, Server
-from planning_agent import DIGEST
+from planning_agent import ANSWER as PLAN_ANSWER
 from scenario import Scenario
 
 if TYPE_CHECKING:
@@ -114,12 +114,7 @@ EVENTS = [
     {"type": "service", "name": "postgresql-7f3c", "outcome": "refreshed"},
     *({"type": "file", "name": f"/srv/postgresql-7f3c/{number}", "outcome": "stable"} for number in range(10)),
 ]
-ANSWER = {
-    "digest": DIGEST,
-    "manifest": "manifests/create.yaml",
-    "events": EVENTS,
-    "summary": {"total": 13, "changed": 2},
-}
+ANSWER = {**PLAN_ANSWER, "events": EVENTS, "summary": {"total": 13, "changed": 2}}
 
 
 def offered_type(scenario: Scenario) -> Any:
@@ -133,7 +128,7 @@ def offered_type(scenario: Scenario) -> Any:
             "value": value,
         }
         scenario.provider.post("/service-options", body)
-    kind = scenario.service_type(schema_of(tier), LIFECYCLE)
+    kind = scenario.service_type(schema_of(tier), LIFECYCLE, name="postgresql cluster")
     scenario.agent.put("/agents/me/status", {"status": "Connected"})
     return kind
 
@@ -175,6 +170,7 @@ def test_an_order_from_the_form_to_the_service(browser: Browser, embedded: Serve
         assert page.evaluate("document.activeElement.id") in ("p.database", "")
         assert_accessible(page)
         assert_fits(page)
+        page.evaluate("window.scrollTo(0, 0)")
         screenshots.take(page, "order")
         page.fill("[id='p.database']", "orders_2")
         page.fill("[id='p.password']", "long-enough-password")
@@ -200,4 +196,3 @@ def test_an_order_from_the_form_to_the_service(browser: Browser, embedded: Serve
         page.goto(f"{embedded.url}/services/{service['id']}/update")
         assert_accessible(page)
         assert_fits(page)
-        screenshots.take(page, "update")

@@ -116,9 +116,21 @@ def test_a_delete_asks_for_the_name(scenario: Scenario, consumer: WebSession, se
     assert scenario.service(service["id"])["activeJob"]["action"] == "delete"
 
 
+def test_an_action_that_is_refused_at_the_last_step_does_nothing(
+    scenario: Scenario, consumer: WebSession, service: Any
+) -> None:
+    path = f"/services/{service['id']}/do/start"
+    plan = submit(consumer, path, consumer.get(path), step="plan")
+    scenario.do(service, "delete")
+    refused = submit(consumer, path, plan, expect=409, step="place")
+    assert "Nothing was done" in refused.text
+    assert scenario.service(service["id"])["activeJob"]["action"] == "delete"
+
+
 def test_an_admin_deletes_without_the_agent(server: Server, scenario: Scenario, service: Any) -> None:
     admin = signed_in(server.url, str(server.admin.token))
     path = f"/services/{service['id']}/do/delete"
+    assert f'href="{path}?force=true"' in admin.get(path).text
     plan = submit(admin, path, admin.get(f"{path}?force=true"), step="plan")
     assert "becomes an orphan" in plan.text
     submit(admin, path, plan, expect=303, step="place", confirm=service["name"])

@@ -74,6 +74,8 @@ class PlanPage:
     retype: Sequence[FormField] = ()
     # The button that leads back to the form. Empty: there is no form.
     edit: str = ""
+    # A link beside the buttons: (label, address).
+    other: tuple[str, str] | None = None
     is_dangerous: bool = False
     # The name to type before the last step. Empty: none.
     confirm_name: str = ""

@@ -31,14 +31,17 @@ MAX_INITIAL_ENTRIES = 1_500
 # The form as a whole as one text in JSON.
 DOCUMENT = ROOT
 
+# Of values, of what was shown, of rows, and of choices between properties.
+PREFIXES = frozenset({"p.", "m.", "r.", "c."})
+
 FormEntries = Mapping[str, str]
 
 
 def collect_entries(posted: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """The posted entries by name. Of a repeated name the last entry counts."""
+    """The entries of properties by name; other entries belong to the page. Of a repeated name the last one counts."""
     if len(posted) > MAX_ENTRIES:
         raise BadInput(f"the form has {len(posted)} fields; at most {MAX_ENTRIES} are allowed")
-    return dict(posted)
+    return {name: text for name, text in posted if name == DOCUMENT or name[:2] in PREFIXES}
 
 
 def initial_entries(scope: FormScope) -> dict[str, str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
+from mainstay.control.access import Role
 from mainstay.control.domain.faults import PathFault
 from mainstay.control.domain.service_types import ServiceTypeDefinition
 from mainstay.control.operations.machinery.runs import definition_of
@@ -119,10 +120,12 @@ async def _show(call: PageCall) -> PageAnswer:
         scope = await _read_scope(call, action)
         return _form_page(action, scope, initial_entries(scope))
     try:
-        found = await dry_run(call, action.request(None))
+        page = _plan_page(action, await dry_run(call, action.request(None)), asked_later=True)
     except ApiRefusal as refusal:
-        return _plan_page(action, None, refusal=refusal).answer()
-    return _plan_page(action, found, asked_later=True).answer()
+        page = _plan_page(action, None, refusal=refusal)
+    if action.action == DELETE and not action.force and call.caller.role is Role.ADMIN:
+        page = replace(page, other=("Delete without the agent…", f"{action.url}?force=true"))
+    return page.answer()
 
 
 async def _post(call: PageCall) -> PageAnswer:
@@ -161,12 +164,12 @@ async def _post_action(call: PageCall, action: ServiceAction) -> PageAnswer:
             return await _place(call, action, None)
         except ApiRefusal as refusal:
             if refusal.code != "plan_outdated":
-                return _plan_page(action, None, refusal=refusal).answer()
+                return replace(_plan_page(action, None, refusal=refusal), status=refusal.status).answer()
             outdated = str(refusal)
     try:
         found = await forecast(call, action.request(None), offline=action.offline)
     except ApiRefusal as refusal:
-        return _plan_page(action, None, refusal=refusal).answer()
+        return replace(_plan_page(action, None, refusal=refusal), status=refusal.status).answer()
     fault = "" if confirmed or step != "place" else f"This is not the name of the service: {action.service.name}"
     page = _plan_page(action, found)
     return replace(page, outdated=outdated, confirm_fault=fault, status=400 if fault else 200).answer()
