@@ -13,7 +13,7 @@ from applying import GROUP, USER
 from bridge import Bridge, wait_until, write_blueprint
 from control_plane import Client, Reply
 
-PIN, WRONG = "4711", ("4712", "0000", "47110", "")
+PIN, WRONG = "4711", ("4712", "0000", "47110")
 KEY = "kept-key-value"
 SECRET = {"type": "string", "secret": {"type": "persistent"}}
 SCHEMA = {
@@ -160,6 +160,17 @@ def test_a_plan_shows_the_same_for_a_right_and_a_wrong_guess(bridge: Bridge, roo
             assert answer(vault.plan({"pin": guess}, client)) == right
     found = outcomes(vault.plan({"pin": PIN}))
     assert (found["plain"], found["kept"]) == ("stable", "stable")
+
+
+def test_a_plan_of_an_action_shows_the_same_for_a_right_and_a_wrong_guess(bridge: Bridge, root: Path) -> None:
+    vault = Vault(bridge, root, PARTS["content"])
+    path = f"/api/v1/services/{vault.service['id']}/update?plan=true"
+    answers = set()
+    for guess in (PIN, *WRONG):
+        plan = bridge.scenario.consumer.call("POST", path, {"properties": {"pin": guess}}, expect=200).body
+        assert outcomes(plan)["restarted"] == "refreshed"
+        answers.add(answer(plan))
+    assert len(answers) == 1
 
 
 def test_a_plan_shows_the_same_for_guesses_of_nested_and_listed_secrets(bridge: Bridge, root: Path) -> None:

@@ -198,8 +198,6 @@ class Run:
 
     def _new_secrets_in(self, resource: Resource) -> frozenset[str]:
         """The properties that come from secrets that the request of a plan gives or clears."""
-        if not self.options.with_new_secrets:
-            return frozenset()
         return frozenset(name for name, kind in resource.secrets.items() if kind == NEW_SECRET)
 
     def _render(self, resource: Resource) -> Resource:
@@ -224,9 +222,10 @@ class Run:
             # The event needs the rendered values for redaction, also if the resource is refused.
             self.current = event.resource = resource = self._render(resource)
             resource_type.check_rendered(resource)
-        new_secrets = self._new_secrets_in(resource) - {HEALTH_CHECKS}
-        if new_secrets and resource_type.compares(resource, new_secrets):
-            self._give_up_forecast()
+        if self.options.with_new_secrets:
+            new_secrets = self._new_secrets_in(resource) - {HEALTH_CHECKS}
+            if new_secrets and resource_type.compares(resource, new_secrets):
+                self._give_up_forecast()
         refresh = bool(resource.subscribe) and self._is_refreshed(resource)
         changes = self._decide(event, resource_type, provider, refresh=refresh)
         if changes:
@@ -374,7 +373,7 @@ class Run:
             names = ", ".join(check.name for check in resource.health_checks)
             self.host.note(f"health checks not run in a dry run with changes: {names}")
             return
-        if HEALTH_CHECKS in self._new_secrets_in(resource):
+        if self.options.with_new_secrets and HEALTH_CHECKS in self._new_secrets_in(resource):
             self.host.note(f"health checks not run: {NOT_COMPARED}")
             return
         hidden = self.redactor.has_hidden_values(resource)
