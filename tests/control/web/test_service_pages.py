@@ -11,56 +11,7 @@ import pytest
 from browser_session import WebSession, signed_in
 from control_plane import Client, Server
 from scenario import Scenario, unique
-
-LIFECYCLE: Any = {
-    "states": [{"name": name} for name in ("New", "Stopped", "Started", "Failed", "Deleted")],
-    "initialState": "New",
-    "terminalStates": ["Deleted"],
-    "runningStates": ["Started"],
-    "actions": [
-        {
-            "name": "create",
-            "requestSchemaType": "properties",
-            "transitions": [
-                {"from": "New", "to": "Stopped"},
-                {"from": "New", "to": "Failed", "onError": True},
-            ],
-        },
-        {"name": "start", "transitions": [{"from": "Stopped", "to": "Started"}]},
-        {"name": "stop", "transitions": [{"from": "Started", "to": "Stopped"}]},
-        {
-            "name": "update",
-            "requestSchemaType": "properties",
-            "transitions": [{"from": "Stopped", "to": "Stopped"}, {"from": "Started", "to": "Started"}],
-        },
-        {
-            "name": "delete",
-            "transitions": [
-                {"from": "Stopped", "to": "Deleted"},
-                {"from": "Started", "to": "Deleted"},
-                {"from": "Failed", "to": "Deleted"},
-            ],
-        },
-    ],
-}
-SCHEMA: Any = {
-    "size": {"type": "integer", "default": 50},
-    "password": {"type": "string", "secret": {"type": "persistent"}},
-    "backup": {"type": "object", "properties": {"schedule": {"type": "string"}, "keepDays": {"type": "integer"}}},
-    "allow": {"type": "array", "items": {"type": "string"}},
-    "url": {"type": "string"},
-}
-DIFF = "--- a\n+++ b\n@@ -1,3 +1,3 @@\n port = 5441\n-max_connections = 50\n+max_connections = 200\n"
-REPORT: Any = {
-    "run_id": "r",
-    "manifest": "update.yaml",
-    "events": [
-        {"type": "package", "name": "postgresql", "outcome": "stable", "duration_seconds": 0.1},
-        {"type": "file", "name": "/srv/db/settings.conf", "outcome": "changed", "diff": DIFF, "own": True},
-        {"type": "exec", "name": "make", "outcome": "failed", "errors": ["exit code 1"], "output": "cluster output"},
-    ],
-    "summary": {"total": 3, "stable": 1, "changed": 1, "failed": 1},
-}
+from shown_service import DIFF, LIFECYCLE, REPORT, SCHEMA
 
 
 def browser_of(server: Server, client: Client) -> WebSession:
@@ -302,3 +253,141 @@ def test_each_region_of_the_pages_can_be_fetched_alone(server: Server, scenario:
             text = browser.get(f"{address}?fragment={region}").text
             assert text.strip()
             assert "<main" not in text
+
+
+def test_the_log_of_a_running_job_has_each_message_once(server: Server, scenario: Scenario, service: Any) -> None:
+    scenario.do(service, "stop")
+    job, lease = leased(scenario, service, percent=10, text="resource 1 of 2: file#/a")
+    for text in ("resource 1 of 2: file#/a", "resource 2 of 2: file#/b <b>"):
+        body = {"leaseToken": lease, "progress": {"percent": 50, "text": text}}
+        scenario.agent.post(f"/jobs/{job['id']}/renew", body, expect=200)
+    browser = browser_of(server, scenario.consumer)
+    for address in (f"/services/{service['id']}", f"/jobs/{job['id']}"):
+        log = re.search(r'<ol class="log".*?</ol>', browser.get(address).text, re.DOTALL)
+        assert log is not None
+        assert log[0].count("file#/a") == 1
+        assert log[0].count("file#/b &lt;b&gt;") == 1
+        assert log[0].index("file#/a") < log[0].index("file#/b")
+    scenario.agent.post(f"/jobs/{job['id']}/complete", {"leaseToken": lease}, expect=204)
+    assert 'class="log"' not in browser.get(f"/jobs/{job['id']}").text
+
+
+def test_the_log_of_a_running_job_is_bounded(server: Server, scenario: Scenario, service: Any) -> None:
+    scenario.do(service, "stop")
+    job, lease = leased(scenario, service)
+    for number in range(105):
+        body = {"leaseToken": lease, "progress": {"text": f"message {number} " + "x" * 1900}}
+        scenario.agent.post(f"/jobs/{job['id']}/renew", body, expect=200)
+    page = browser_of(server, scenario.consumer).get(f"/jobs/{job['id']}").text
+    log = re.search(r'<ol class="log".*?</ol>', page, re.DOTALL)
+    assert log is not None
+    assert "message 104 " in log[0]
+    assert "message 4 " not in log[0]
+    assert len(log[0]) < 100_000
+
+
+HOSTILE = "<script>alert(1)</script>\"'&\u202e\u0000"
+
+
+def test_a_report_of_any_form_is_shown_as_text(server: Server, scenario: Scenario, service: Any) -> None:
+    reports: list[Any] = [
+        HOSTILE,
+        [1, 2],
+        7,
+        {"events": "x", "summary": HOSTILE},
+        {"events": [1, {}, {"outcome": 7, "errors": "x", "diff": 5}], "summary": {"changed": "x"}},
+        {"events": [{"type": HOSTILE, "name": HOSTILE, "outcome": HOSTILE, "errors": [HOSTILE], "diff": HOSTILE}]},
+    ]
+    browser = browser_of(server, scenario.provider)
+    for number, report in enumerate(reports):
+        scenario.do(service, "stop" if number % 2 == 0 else "start")
+        job = scenario.next_job(service)
+        scenario.agent.post(f"/jobs/{job['id']}/complete", {"report": report}, expect=204)
+        for address in (f"/jobs/{job['id']}", f"/services/{service['id']}", f"/jobs?serviceId={service['id']}"):
+            assert "<script>alert" not in browser.get(address).text
+
+
+def large_report(characters: int) -> Any:
+    line = "+" + "word " * 30
+    diff = "@@ -0,0 +1,200 @@\n" + "\n".join([line] * 120)
+    count = characters // len(diff)
+    events = [
+        {"type": "file", "name": f"/srv/{number}", "outcome": "changed", "diff": diff} for number in range(count)
+    ]
+    return {"events": events, "summary": {"total": count, "changed": count}}
+
+
+def test_a_report_of_a_megabyte_is_cut_with_a_sentence(server: Server, scenario: Scenario, service: Any) -> None:
+    scenario.do(service, "stop")
+    report = large_report(1_000_000)
+    scenario.complete(service, report=report)
+    job = scenario.jobs(service)[-1]
+    page = browser_of(server, scenario.provider).get(f"/jobs/{job['id']}").text
+    assert "more lines not shown here" in page
+    assert len(page) < 500_000
+    # Of all resources, also those whose lines are left out.
+    assert f"{len(report['events'])} changed" in text_of(page)
+
+
+def test_services_that_the_caller_may_not_read_are_left_out_of_references(
+    server: Server, scenario: Scenario, service: Any
+) -> None:
+    """A provider may refer to the services of its consumers."""
+    provider_group = scenario.admin.post("/service-groups", {"name": "g", "consumerId": scenario.provider_id})["id"]
+    kind = scenario.service_type({"database": {"type": "reference"}})
+    body = {
+        "serviceTypeId": kind["id"],
+        "name": unique("monitor"),
+        "properties": {"database": service["id"]},
+        "groupId": provider_group,
+        "agentId": scenario.agent_id,
+    }
+    scenario.provider.post("/services", body)
+    address = f"/services/{service['id']}"
+    assert body["name"] in browser_of(server, scenario.provider).get(address).text
+    assert body["name"] in browser_of(server, server.admin).get(address).text
+    assert body["name"] not in browser_of(server, scenario.consumer).get(address).text
+
+
+def test_the_requester_is_the_one_of_the_first_step(server: Server, scenario: Scenario) -> None:
+    lifecycle = {
+        **LIFECYCLE,
+        "actions": [
+            {
+                "name": "create",
+                "transitions": [{"from": "New", "to": "Stopped"}, {"from": "Stopped", "to": "Started"}],
+            },
+            *LIFECYCLE["actions"][1:],
+        ],
+    }
+    service = scenario.order(scenario.service_type(None, lifecycle))
+    scenario.complete(service)
+    second = scenario.next_job_seen(service)
+    assert second["step"] == 2
+    name = scenario.consumer.get("/participants")["items"][0]["name"]
+    assert f"requested by {name}" in text_of(browser_of(server, scenario.consumer).get(f"/jobs/{second['id']}").text)
+
+
+def test_admins_are_not_named_to_participants(server: Server, scenario: Scenario, service: Any) -> None:
+    body = {"name": "Lena Okafor", "role": "admin"}
+    lena = scenario.admin.as_token(scenario.admin.post("/tokens", body)["value"])
+    lena.patch(f"/services/{service['id']}", {"properties": {"size": 77}})
+    scenario.complete(service)
+    address = f"/services/{service['id']}"
+    assert "admin Lena Okafor" in text_of(browser_of(server, server.admin).get(address).text)
+    for client in (scenario.consumer, scenario.provider):
+        text = text_of(browser_of(server, client).get(address).text)
+        assert "Lena" not in text
+        assert "an admin" in text
+
+
+def test_a_metric_of_a_service_is_drawn(server: Server, scenario: Scenario, service: Any) -> None:
+    for name in ("connections", "memory"):
+        kind = scenario.admin.post("/metric-types", {"name": unique(name), "entityType": "Service"})
+        for resource in ("db<1>", "db/2"):
+            entry = {"resourceId": resource, "typeName": kind["name"], "value": 12.5, "serviceId": service["id"]}
+            scenario.agent.post("/metric-entries", entry)
+    text = text_of(browser_of(server, scenario.consumer).get(f"/services/{service['id']}").text)
+    for name in ("connections", "memory"):
+        assert len(re.findall(rf"{name}-\w+ db<1> 12.5", text)) == 1
+        assert len(re.findall(rf"{name}-\w+ db/2 12.5", text)) == 1

@@ -44,7 +44,7 @@ from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import JobView, show_jobs
 from mainstay.control.store import jobs as store
 from mainstay.control.store.engine.records import to_microseconds, to_optional_microseconds
-from mainstay.control.store.jobs import JOBS, RUNS, JobHold, JobRow, RunRow
+from mainstay.control.store.jobs import JOBS, RUNS, JobHold, JobRow, LoggedProgress, RunRow
 from mainstay.control.store.service_pools import SERVICE_VALUES
 from mainstay.control.store.services import ServiceRow, find_for_update, living_referrers
 from mainstay.control.store.tokens import hash_token
@@ -53,6 +53,9 @@ from mainstay.foundation.vault import reference_path
 OVERDUE_CANDIDATES = 50
 ANNOUNCE_AGAIN_AFTER = timedelta(seconds=2)
 MAX_ANNOUNCED = 10_000
+# Of the messages about the progress of a job.
+MAX_LOGGED = 100
+MAX_LOGGED_TEXT = 500
 
 LeaseToken = Annotated[str, msgspec.Meta(max_length=200, pattern=NO_ZERO)]
 Short = Annotated[str, msgspec.Meta(max_length=2000, pattern=NO_ZERO)]
@@ -211,8 +214,18 @@ async def renew(work: UnitOfWork, job: JobRow, wanted: Renewal) -> Renewed:
         progress = {name: value for name, value in msgspec.to_builtins(wanted.progress).items() if value is not None}
     expires = decision.lease_expires_at
     after = msgspec.structs.replace(held.job, lease_expires_at=expires, updated_at=work.now, progress=progress)
-    await JOBS.update(work.tx, after, deadline_at=to_microseconds(decision.deadline_at))
+    log = store.encode_log(_log_progress(held, wanted.progress, work.now))
+    await JOBS.update(work.tx, after, deadline_at=to_microseconds(decision.deadline_at), progress_log=log)
     return Renewed(expires, held.job.cancel_requested)
+
+
+def _log_progress(held: LockedJob, progress: Progress | None, now: datetime) -> list[LoggedProgress]:
+    known = held.holding.progress_log
+    text = "" if progress is None or progress.text is None else progress.text[:MAX_LOGGED_TEXT]
+    last = known[-1] if known else None
+    if not text or (last is not None and (last.attempt, last.text) == (held.job.attempt, text)):
+        return known
+    return [*known, LoggedProgress(now, held.job.attempt, text)][-MAX_LOGGED:]
 
 
 async def release(work: UnitOfWork, job: JobRow, wanted: Release) -> None:
@@ -373,7 +386,7 @@ async def _end_job(
         held.job, status=status, error_message=message, completed_at=work.now, updated_at=work.now
     )
     report_text = None if report is None else msgspec.json.encode(report).decode()
-    await JOBS.update(work.tx, after, outcome=outcome, report=report_text, deadline_at=None)
+    await JOBS.update(work.tx, after, outcome=outcome, report=report_text, deadline_at=None, progress_log=None)
     await work.record_event(decide.ended_event_type(status), held.job, after)
     # The next job of the same group may start now.
     work.tx.announce(runs.agent_topic(held.job.agent_id))

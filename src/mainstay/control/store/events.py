@@ -119,26 +119,20 @@ async def set_hashes(tx: Transaction, hashes: Mapping[str, str]) -> None:
     )
 
 
-async def newest_of(
-    tx: Transaction, entity_ids: Sequence[str], own: Sequence[SqlCondition], limit: int
-) -> list[EventRow]:
+async def newest_of(tx: Transaction, entity_ids: Sequence[str], limit: int) -> list[EventRow]:
     """The newest events of these records, newest first. Each record is read along the index, up to the limit."""
-    parameters: dict[str, Value] = {f"entity_{index}": each for index, each in enumerate(entity_ids)}
-    marks = list(parameters)
+    marks: dict[str, Value] = {f"entity_{index}": each for index, each in enumerate(entity_ids)}
     if not marks:
         return []
-    for condition in own:
-        parameters |= condition.parameters
-    where = " AND ".join(["", *(condition.sql for condition in own)])
     columns = EVENTS.select()
     parts = " UNION ALL ".join(
-        f"SELECT * FROM (SELECT {columns}, ordinal FROM events WHERE entity_id = :{mark}{where}"
+        f"SELECT * FROM (SELECT {columns}, ordinal FROM events WHERE entity_id = :{mark}"
         f" ORDER BY created_at DESC LIMIT {int(limit)}) AS {mark}_events"
         for mark in marks
     )
     rows = await tx.fetch(
         f"SELECT {columns} FROM ({parts}) AS found ORDER BY created_at DESC, ordinal DESC, id LIMIT {int(limit)}",
-        **parameters,  # type: ignore[arg-type]
+        **marks,  # type: ignore[arg-type]
     )
     return [EVENTS.decode(row) for row in rows]
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 import msgspec
 
 from mainstay.control.domain.jobs import ACTIVE, JobStatus
 from mainstay.control.store.engine.contract import Row, Transaction, Value
+from mainstay.control.store.engine.paging import SqlCondition
 from mainstay.control.store.engine.records import Record, Table, to_microseconds, to_optional_microseconds, to_time
 
 # The same text as in the partial indexes; otherwise the databases do not use them.
@@ -59,7 +60,45 @@ class RunRow(Record, frozen=True, kw_only=True):
 
 
 JOBS = Table("jobs", "job", JobRow)
+
+
+_UNSUCCESSFUL = "status IN ('Failed', 'Cancelled')"
+# More jobs are never active at once in practice, or in a service.
+_MAX_NARROWED = 100_000
+
+
+def find_jobs(statuses: Collection[JobStatus], service_ids: Sequence[str]) -> tuple[str, list[SqlCondition]]:
+    """Where a list finds the jobs with one of these states and of one of these services, and its conditions. Empty: all.
+
+    A query with a limit is not merged into the one around it, so that the databases do not prefer the index of a
+    participant with a million jobs. States are literals: a partial index is used only if its condition is in the
+    statement."""
+    marks: dict[str, Value] = {f"listed_{index}": each for index, each in enumerate(service_ids)}
+    conditions = []
+    if statuses:
+        listed = ", ".join(f"'{status}'" for status in sorted(statuses))
+        conditions.append(SqlCondition(f"status IN ({listed})"))
+    if marks:
+        of_services = f"service_id IN ({', '.join(f':{name}' for name in marks)})"
+        return _narrowed(of_services), [*conditions, SqlCondition(of_services, marks)]
+    if statuses and set(statuses) <= set(ACTIVE):
+        return _narrowed(f"status IN {ACTIVE_STATUSES}"), conditions
+    if statuses and set(statuses) <= {"Failed", "Cancelled"}:
+        conditions.append(SqlCondition(_UNSUCCESSFUL))
+    return "jobs", conditions
+
+
+def _narrowed(condition: str) -> str:
+    return f"(SELECT * FROM jobs WHERE {condition} LIMIT {_MAX_NARROWED}) AS jobs"
+
+
 RUNS = Table("runs", "run", RunRow)
+
+
+class LoggedProgress(msgspec.Struct, frozen=True, array_like=True):
+    at: datetime
+    attempt: int
+    text: str
 
 
 class JobHold(msgspec.Struct, frozen=True):
@@ -70,12 +109,14 @@ class JobHold(msgspec.Struct, frozen=True):
     claim_id: str | None
     # Digest of the reported outcome, so that a repeated report is idempotent.
     outcome: str | None
+    # The last messages of the agent about its progress; emptied when the job ends.
+    progress_log: list[LoggedProgress]
 
 
 async def find_job_with_hold(tx: Transaction, job_id: str, *, lock: bool = False) -> tuple[JobRow, JobHold] | None:
     ending = tx.for_update if lock else ""
     rows = await tx.fetch(
-        f"SELECT {JOBS.select()}, deadline_at, lease_hash, claim_id, outcome FROM jobs WHERE id = :id{ending}",
+        f"SELECT {JOBS.select()}, deadline_at, lease_hash, claim_id, outcome, progress_log FROM jobs WHERE id = :id{ending}",
         id=job_id,
     )
     if not rows:
@@ -84,8 +125,33 @@ async def find_job_with_hold(tx: Transaction, job_id: str, *, lock: bool = False
     deadline = row["deadline_at"]
     return JOBS.decode(row), JobHold(
         to_time(deadline) if isinstance(deadline, int) else None,
-        *(None if row[name] is None else str(row[name]) for name in ("lease_hash", "claim_id", "outcome")),
+        _optional_text(row["lease_hash"]),
+        _optional_text(row["claim_id"]),
+        _optional_text(row["outcome"]),
+        _decode_log(row["progress_log"]),
     )
+
+
+def _decode_log(text: object) -> list[LoggedProgress]:
+    return [] if text is None else msgspec.json.decode(str(text), type=list[LoggedProgress])
+
+
+def encode_log(entries: Sequence[LoggedProgress]) -> str:
+    return msgspec.json.encode(entries).decode()
+
+
+async def read_log(tx: Transaction, job_id: str) -> list[LoggedProgress]:
+    """What the agent reported about the progress of an active job, oldest first."""
+    rows = await tx.fetch("SELECT progress_log FROM jobs WHERE id = :id", id=job_id)
+    return _decode_log(rows[0]["progress_log"]) if rows else []
+
+
+async def newest_of_service(tx: Transaction, service_id: str, limit: int) -> list[JobRow]:
+    rows = await tx.fetch(
+        f"SELECT {JOBS.select()} FROM jobs WHERE service_id = :id ORDER BY created_at DESC, id DESC LIMIT {int(limit)}",
+        id=service_id,
+    )
+    return [JOBS.decode(row) for row in rows]
 
 
 async def active_job(tx: Transaction, service_id: str) -> JobRow | None:
@@ -200,7 +266,9 @@ async def read_notes(tx: Transaction, ids: Sequence[str], max_report: int = 200_
         return {}
     rows = await tx.fetch(
         "SELECT jobs.id, events.initiator_role, events.initiator_name, events.initiator_participant_id,"
-        f" CASE WHEN length(jobs.report) <= {int(max_report)} THEN jobs.report{tx.as_json} -> 'summary' END"
+        # PostgreSQL does not read JSON with a zero character.
+        f" CASE WHEN length(jobs.report) <= {int(max_report)} AND jobs.report NOT LIKE '%\\u0000%' ESCAPE '!'"
+        f" THEN jobs.report{tx.as_json} -> 'summary' END"
         " AS summary FROM jobs LEFT JOIN jobs AS first ON first.run_id = jobs.run_id AND first.step = 1"
         " LEFT JOIN events ON events.entity_id = first.id AND events.type = 'job.created'"
         f" WHERE jobs.id IN ({', '.join(f':{name}' for name in marks)})",

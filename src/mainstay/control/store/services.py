@@ -364,40 +364,35 @@ class RelatedService:
     id: str
     name: str
     status: str
+    provider_id: str
+    consumer_id: str
+    agent_id: str
     service_type_id: str
     type_name: str
     type_version: datetime
 
 
-async def read_references(
-    tx: Transaction, service_id: str, own: Sequence[SqlCondition], limit: int
-) -> list[RelatedService]:
-    """References in both directions to services that satisfy `own`; at most `limit` in each."""
-    readable = " AND ".join(condition.sql for condition in own) or "1 = 1"
-    parameters: dict[str, Value] = {}
-    for condition in own:
-        parameters |= condition.parameters
+async def read_references(tx: Transaction, service_id: str, limit: int) -> list[RelatedService]:
+    """References in both directions, at most `limit` in each. First those of the same consumer."""
     parts = [
         f"SELECT * FROM (SELECT {number} AS outgoing, service_references.path, other.id, other.name, other.status,"
-        " other.service_type_id, service_types.name AS type_name, service_types.updated_at AS type_version"
-        f" FROM service_references JOIN (SELECT * FROM services WHERE {readable}) AS other"
-        f" ON other.id = service_references.{there}"
+        " other.provider_id, other.consumer_id, other.agent_id, other.service_type_id, service_types.name AS type_name,"
+        " service_types.updated_at AS type_version FROM service_references"
+        f" JOIN services AS other ON other.id = service_references.{there}"
+        f" JOIN services AS own ON own.id = service_references.{here}"
         " JOIN service_types ON service_types.id = other.service_type_id"
-        f" WHERE service_references.{here} = :service_id ORDER BY service_references.path, other.name, other.id"
-        f" LIMIT {int(limit)}) AS part_{number}"
+        f" WHERE service_references.{here} = :service_id"
+        " ORDER BY CASE WHEN other.consumer_id = own.consumer_id THEN 0 ELSE 1 END, service_references.path, other.name,"
+        f" other.id LIMIT {int(limit)}) AS part_{number}"
         for number, here, there in ((1, "service_id", "target_id"), (0, "target_id", "service_id"))
     ]
-    rows = await tx.fetch(" UNION ALL ".join(parts), service_id=service_id, **parameters)  # type: ignore[arg-type]
+    rows = await tx.fetch(" UNION ALL ".join(parts), service_id=service_id)
+    names = ("path", "id", "name", "status", "provider_id", "consumer_id", "agent_id", "service_type_id", "type_name")
     return [
         RelatedService(
-            bool(row["outgoing"]),
-            str(row["path"]),
-            str(row["id"]),
-            str(row["name"]),
-            str(row["status"]),
-            str(row["service_type_id"]),
-            str(row["type_name"]),
-            to_time(int(str(row["type_version"]))),
+            outgoing=bool(row["outgoing"]),
+            type_version=to_time(int(str(row["type_version"]))),
+            **{name: str(row[name]) for name in names},
         )
         for row in rows
     ]

@@ -248,15 +248,21 @@ def owned_by(relation: Relation, caller: Caller, offered_to_caller: str = "1 = 0
 
 
 async def list_page(
-    tx: Transaction, table: Table[R], listing: Listing, scope: Sequence[SqlCondition]
+    tx: Transaction,
+    table: Table[R],
+    listing: Listing,
+    scope: Sequence[SqlCondition],
+    *,
+    source: str | None = None,
 ) -> Page[R] | CursorPage[R]:
-    """One page of the rows that satisfy the scope and the filters."""
+    """One page of the rows that satisfy the scope and the filters. `source`: where to find them, instead of the table
+    or its name index."""
     conditions = [*scope, *listing.conditions]
     parameters: dict[str, Value] = {}
     for condition in conditions:
         parameters |= condition.parameters
     where = " AND ".join(condition.sql for condition in conditions) or "1 = 1"
-    source = await _source(tx, table, conditions, parameters)
+    source = await _source(tx, table, conditions, parameters) if source is None else source
     if listing.by_cursor:
         return await _page_after(tx, table, source, listing, conditions, parameters)
     # Without a WHERE clause SQLite counts rows without reading each of them.

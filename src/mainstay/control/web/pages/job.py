@@ -10,7 +10,7 @@ from mainstay.control.operations import jobs
 from mainstay.control.operations.machinery.runs import definition_of
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import JobView, show_jobs
-from mainstay.control.store.jobs import JOBS, JobRow
+from mainstay.control.store.jobs import JOBS, JobRow, read_log
 from mainstay.control.web.contract import ApiRefusal, PageAnswer, PageCall, WebPage
 from mainstay.control.web.diffs import DiffBudget
 from mainstay.control.web.job_views import shown_job
@@ -37,6 +37,7 @@ async def _read(work: UnitOfWork, row: JobRow) -> dict[str, Any]:
     return {
         "job": shown_job(view, contexts.get(row.id), view.service.agent.status, work.now),
         "view": view,
+        "log": await read_log(work.tx, row.id),
         "steps": sorted(await JOBS.all_by(work.tx, "run_id", row.run_id), key=lambda job: job.step),
         "report": shown,
         "counts": "" if shown is None else count_words(shown.counts),

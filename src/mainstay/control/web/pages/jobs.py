@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from mainstay.control.access import reading_relation
-from mainstay.control.domain.jobs import ACTIVE
+from mainstay.control.domain.jobs import ACTIVE, JobStatus
 from mainstay.control.domain.values import is_uuid
 from mainstay.control.operations import jobs
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
@@ -13,7 +13,7 @@ from mainstay.control.operations.machinery.views import JobView, show_jobs
 from mainstay.control.store.agents import AGENTS
 from mainstay.control.store.engine.paging import CursorPage, Page, parse_listing
 from mainstay.control.store.engine.records import Table
-from mainstay.control.store.jobs import JOBS
+from mainstay.control.store.jobs import JOBS, find_jobs
 from mainstay.control.store.services import SERVICES
 from mainstay.control.web.contract import NavigationEntry, PageAnswer, PageCall, WebPage
 from mainstay.control.web.job_views import ShownJob, shown_job
@@ -37,18 +37,24 @@ async def _show(call: PageCall) -> PageAnswer:
     service, agent, after = call.asked("service"), call.asked("agent"), call.asked("after")
     async with call.reading() as work:
         query = [
-            *(("status", each) for each in statuses),
-            *(("serviceId", each) for each in await _ids(work, SERVICES, service or call.asked("serviceId"))),
             *(("agentId", each) for each in await _ids(work, AGENTS, agent or call.asked("agentId"))),
             ("sort", "-createdAt"),
             ("pageSize", PAGE_SIZE),
             ("after", after),
         ]
-        page = await work.page(JOBS, parse_listing(JOBS, query))
+        services = await _ids(work, SERVICES, service or call.asked("serviceId"))
+        source, conditions = find_jobs(_job_statuses(statuses), services)
+        page = await work.page(JOBS, parse_listing(JOBS, query), *conditions, source=source)
         items = await show_jobs(work, page.items)
         shown = await _with_context(work, items)
     kept = [(name, value) for name, value in call.query if name in FILTERS and value]
     return PageAnswer("jobs.html", _values(page, shown, items, statuses, kept, after))
+
+
+def _job_statuses(given: tuple[str, ...]) -> list[JobStatus]:
+    # Refuses unknown ones.
+    parse_listing(JOBS, [("status", each) for each in given])
+    return [status for status in get_args(JobStatus) if status in given]
 
 
 async def _ids(work: UnitOfWork, table: Table[Any], wanted: str) -> list[str]:
@@ -56,7 +62,7 @@ async def _ids(work: UnitOfWork, table: Table[Any], wanted: str) -> list[str]:
     if not wanted:
         return []
     if is_uuid(wanted):
-        return [wanted]
+        return [wanted.lower()]
     if reading_relation(work.required_caller, table.noun) is None:
         return [NOTHING]
     query = [("name", wanted), ("pageSize", MATCHING_NAMES), ("after", "")]

@@ -16,13 +16,13 @@ from mainstay.control.domain.lifecycle.uptime import StateEntry, uptime_by_day
 from mainstay.control.operations import events, jobs, services
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import ServiceView, show_service, visible_part
-from mainstay.control.store.engine.paging import owned_by, parse_listing
 from mainstay.control.store.events import newest_of
-from mainstay.control.store.jobs import JOBS
+from mainstay.control.store.jobs import newest_of_service, read_log
 from mainstay.control.store.metrics import read_recent_series
 from mainstay.control.store.services import (
     SERVICES,
     RelatedService,
+    ServiceDetails,
     ServiceRow,
     read_details,
     read_references,
@@ -40,7 +40,7 @@ from mainstay.control.web.reports import read_drift, read_report
 
 SHOWN_JOBS = 10
 SHOWN_EVENTS = 10
-SHOWN_REFERENCES = 50
+MAX_REFERENCES = 50
 SHOWN_STATES = 2000
 UPTIME_DAYS = 90
 SHOWN_SERIES = 8
@@ -63,59 +63,103 @@ class PossibleAction:
 async def _show(call: PageCall) -> PageAnswer:
     async with call.reading() as work:
         row = await work.find(SERVICES, call.path["id"])
-        values = await _read(work, row)
+        values = await _ServiceReader(work, row, call.fragment).read()
     return PageAnswer("service.html", values)
 
 
-async def _read(work: UnitOfWork, row: ServiceRow) -> dict[str, Any]:
-    caller = work.required_caller
-    view = await show_service(work, row)
-    details = await read_details(work.tx, row.id)
-    parties = {row.provider_id: details.provider_name, row.consumer_id: details.consumer_name}
-    definition = await work.tools.definitions.read(work.tx, row.service_type_id, details.type_version)
-    lifecycle = definition.lifecycle
-    shown = await _read_jobs(work, row, view, parties)
-    active = next((job for job in shown if job.is_active), None)
-    states = await recent_states(work.tx, row.id, work.now - timedelta(days=UPTIME_DAYS), SHOWN_STATES)
-    actions = _actions(caller, view, lifecycle)
-    budget = DiffBudget()
-    references = await _read_references(work, row)
-    return {
-        "service": view,
-        "details": details,
-        "kind": kind_of_state(lifecycle, row.status),
-        "uptime": _uptime(lifecycle, states, work.now),
-        "metrics": await _read_metrics(work, row),
-        "since": states[-1][0] if states else row.created_at,
-        "actions": actions,
-        "sees_agent": caller.role is Role.ADMIN or caller.participant_id == row.provider_id,
-        "may_order": _may(caller, "service", "order", row),
-        "may_cancel": _may(caller, "job", "cancel", row),
-        "drawing": _draw(lifecycle, view, actions),
-        "drift": _drift(view, budget),
-        "active": active,
-        "active_word": progress_word(active) if active is not None else "",
-        "jobs": shown,
-        "last": await _read_last_report(work, shown, budget) if active is None else None,
-        "properties": property_rows(view.properties, None if active is None else active.row.params),
-        "max_rows": MAX_ROWS,
-        "origins": await services.read_origins(work, row, details.provenance, parties),
-        "references": references,
-        "reference_names": {each.service.id: each.service.name for each in references if each.outgoing},
-        "events": await _read_events(work, row, shown),
-        "now": work.now,
-    }
+class _ServiceReader:
+    """Reads what the page shows, or what one region of it shows."""
+
+    def __init__(self, work: UnitOfWork, row: ServiceRow, region: str | None) -> None:
+        self._work = work
+        self._row = row
+        self._region = region
+
+    def _shows(self, *regions: str) -> bool:
+        return self._region is None or self._region in regions
+
+    async def read(self) -> dict[str, Any]:
+        work, row, caller = self._work, self._row, self._work.required_caller
+        view = await show_service(work, row)
+        details = await read_details(work.tx, row.id)
+        definition = await work.tools.definitions.read(work.tx, row.service_type_id, details.type_version)
+        lifecycle = definition.lifecycle
+        parties = {row.provider_id: details.provider_name, row.consumer_id: details.consumer_name}
+        shown = await _read_jobs(work, row, view, parties)
+        active = next((job for job in shown if job.is_active), None)
+        values: dict[str, Any] = {
+            "service": view,
+            "details": details,
+            "kind": kind_of_state(lifecycle, row.status),
+            "actions": _actions(caller, view, lifecycle),
+            "may_order": _may(caller, "service", "order", row),
+            "may_cancel": _may(caller, "job", "cancel", row),
+            "sees_agent": caller.role is Role.ADMIN or caller.participant_id == row.provider_id,
+            "active": active,
+            "active_word": progress_word(active) if active is not None else "",
+            "jobs": shown,
+            "now": work.now,
+        }
+        values |= await self._history(view, lifecycle)
+        values |= await self._host(view, lifecycle, shown, values["actions"])
+        values |= await self._properties(view, details, active, parties)
+        if self._shows("aside"):
+            values |= {"events": await _read_events(work, row, shown), "metrics": await _read_metrics(work, row)}
+        return values
+
+    async def _history(self, view: ServiceView, lifecycle: Lifecycle) -> dict[str, Any]:
+        """When the service came into its state, and how long it was up."""
+        if not self._shows("top", "aside"):
+            return {}
+        work, row = self._work, self._row
+        states = await recent_states(work.tx, row.id, work.now - timedelta(days=UPTIME_DAYS), SHOWN_STATES)
+        since = states[-1][0] if states else row.created_at
+        return {
+            "since": since,
+            "uptime": _uptime(lifecycle, states, work.now),
+            "drift": _drift(view, DiffBudget(lines=0)),
+        }
+
+    async def _host(
+        self, view: ServiceView, lifecycle: Lifecycle, shown: Sequence[ShownJob], actions: Sequence[PossibleAction]
+    ) -> dict[str, Any]:
+        """What happens on the host, and what the agent found there."""
+        if not self._shows("now"):
+            return {}
+        budget = DiffBudget()
+        active = next((job for job in shown if job.is_active), None)
+        return {
+            "drawing": _draw(lifecycle, view, actions),
+            "drift": _drift(view, budget),
+            "log": [] if active is None else await read_log(self._work.tx, active.row.id),
+            "last": await _read_last_report(self._work, shown, budget) if active is None else None,
+        }
+
+    async def _properties(
+        self, view: ServiceView, details: ServiceDetails, active: ShownJob | None, parties: Mapping[str, str]
+    ) -> dict[str, Any]:
+        if not self._shows("properties", "aside"):
+            return {}
+        references = await _read_references(self._work, self._row)
+        names = {each.service.id: each.service.name for each in references if each.outgoing}
+        values: dict[str, Any] = {"references": references, "reference_names": names}
+        if self._shows("properties"):
+            values |= {
+                "properties": property_rows(view.properties, None if active is None else active.row.params),
+                "max_rows": MAX_ROWS,
+                "origins": await services.read_origins(self._work, self._row, details.provenance, parties),
+            }
+        return values
 
 
 async def _read_jobs(
     work: UnitOfWork, row: ServiceRow, view: ServiceView, parties: Mapping[str, str]
 ) -> list[ShownJob]:
-    query = [("serviceId", row.id), ("sort", "-createdAt"), ("after", ""), ("pageSize", str(SHOWN_JOBS))]
-    page = await work.page(JOBS, parse_listing(JOBS, query))
-    contexts = await jobs.read_contexts(work, page.items, parties)
-    return [
-        shown_job(visible_part(work, job), contexts.get(job.id), view.agent.status, work.now) for job in page.items
-    ]
+    relation = work.relation("job", "read")
+    found = await newest_of_service(work.tx, row.id, SHOWN_JOBS)
+    readable = [job for job in found if relation.holds(work.required_caller, job)]
+    contexts = await jobs.read_contexts(work, readable, parties)
+    return [shown_job(visible_part(work, job), contexts.get(job.id), view.agent.status, work.now) for job in readable]
 
 
 async def _read_last_report(work: UnitOfWork, shown: Sequence[ShownJob], budget: DiffBudget) -> dict[str, Any] | None:
@@ -139,9 +183,9 @@ class ShownReference:
 
 async def _read_references(work: UnitOfWork, row: ServiceRow) -> list[ShownReference]:
     """Services that the caller may not read are left out."""
-    caller = work.required_caller
-    own = owned_by(relation_of(caller, "service", "read"), caller)
-    found = await read_references(work.tx, row.id, own, SHOWN_REFERENCES)
+    relation = work.relation("service", "read")
+    found = await read_references(work.tx, row.id, MAX_REFERENCES)
+    found = [each for each in found if relation.holds(work.required_caller, each)]
     read = work.tools.definitions.read
     types = {(each.service_type_id, each.type_version) for each in found}
     lifecycles = {key: (await read(work.tx, *key)).lifecycle for key in types}
@@ -153,12 +197,12 @@ async def _read_references(work: UnitOfWork, row: ServiceRow) -> list[ShownRefer
 
 async def _read_events(work: UnitOfWork, row: ServiceRow, shown: Sequence[ShownJob]) -> list[dict[str, Any]]:
     """Of the service and of its newest jobs."""
-    caller = work.required_caller
-    own = owned_by(relation_of(caller, "event", "read"), caller)
-    found = await newest_of(work.tx, [row.id, *(job.row.id for job in shown)], own, SHOWN_EVENTS)
+    relation = work.relation("event", "read")
+    found = await newest_of(work.tx, [row.id, *(job.row.id for job in shown)], SHOWN_EVENTS)
+    readable = [event for event in found if relation.holds(work.required_caller, event)]
     return [
         {"event": event, "by": initiator_of(event), "words": event_words(event)}
-        for event in await events.show_events(work, found)
+        for event in await events.show_events(work, readable)
     ]
 
 
@@ -176,7 +220,8 @@ def _actions(caller: Caller, view: ServiceView, lifecycle: Lifecycle) -> list[Po
             run_path(lifecycle, name, view.status)[-1],
             is_dangerous=run_path(lifecycle, name, view.status)[-1] in lifecycle.terminal_states,
         )
-        for name in view.available_actions
+        # The change of properties first: it is what most visitors come for.
+        for name in sorted(view.available_actions, key=lambda name: name != "update")
     ]
 
 
@@ -209,7 +254,12 @@ def _uptime(lifecycle: Lifecycle, states: Sequence[tuple[datetime, str]], now: d
         for each in days
     ]
     share = running / total if total else 0.0
-    return {"bar": draw_uptime_bar(bars, share), "share": percent(share), "days": [each.day for each in days]}
+    return {
+        "bar": draw_uptime_bar(bars, share),
+        "share": percent(share),
+        "days": [each.day for each in days],
+        "is_whole": bool(days[0].uptime.total),
+    }
 
 
 async def _read_metrics(work: UnitOfWork, row: ServiceRow) -> list[dict[str, Any]]:
