@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.cookies import SimpleCookie
 from urllib.parse import urlencode
@@ -74,14 +75,14 @@ class WebSession:
     def post(
         self,
         path: str,
-        fields: dict[str, object] | list[tuple[str, object]],
+        fields: Mapping[str, object] | list[tuple[str, object]],
         *,
         csrf: str,
         origin: str | None = "",
         expect: int | None = 303,
     ) -> PageReply:
         """`origin` "": of this server; None: no header."""
-        pairs = [*(fields.items() if isinstance(fields, dict) else fields), ("csrf", csrf)]
+        pairs = [*(fields.items() if isinstance(fields, Mapping) else fields), ("csrf", csrf)]
         headers = {"Content-Type": "application/x-www-form-urlencoded"}
         if origin is not None:
             headers["Origin"] = origin or self.url

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import isfinite
 from typing import Any, Literal
 
 import msgspec
@@ -68,8 +69,11 @@ class NounForm:
     # Members of the body that the user does not choose.
     fixed: Mapping[str, Any] = field(default_factory=dict)
     delete_href: str = ""
+    delete_word: str = "Delete"
     # Ticks that are no members of the body.
     options: Sequence[NounField] = ()
+    # Makes the body of the request from the values of the fields.
+    prepare: Callable[[dict[str, Any]], dict[str, Any]] = dict
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +89,11 @@ class Confirmation:
 @dataclass(frozen=True, slots=True)
 class TableColumn:
     """`read` returns what the kind of cell shows: a text, a time, a number, a list of texts, (kind, word) of a state,
-    or (address, text) of a link; None: an empty cell."""
+    or (address, text) of a link; None: an empty cell. An `action` is a link that is shown if the row may be changed."""
 
     label: str
     read: Callable[[Row], Any]
-    kind: Literal["text", "code", "time", "number", "chips", "state", "link"] = "text"
+    kind: Literal["text", "code", "time", "number", "chips", "state", "link", "action"] = "text"
     style: str = ""
 
 
@@ -124,6 +128,7 @@ class NounPages:
     fixed: Callable[[PageCall], Mapping[str, Any]] = lambda _call: {}
     # Query parameters of the list that other pages link with.
     filters: Sequence[str] = ()
+    delete_word: str = "Delete"
     # Above the form of a new row.
     new_explanation: str = ""
     # Links beside the title: (href, label).
@@ -254,15 +259,28 @@ def _read_value(wanted: NounField, text: str | list[str]) -> Any:
     if wanted.kind == "number":
         return _read_number(text)
     if wanted.kind == "time":
-        return f"{text}Z" if "T" in text and not text.endswith("Z") and "+" not in text else text
+        return _read_time(text)
     return text
 
 
-def _read_number(text: str) -> int | float:
+def _read_time(text: str) -> str:
+    """In UTC, as the label says, with or without seconds."""
     try:
-        return int(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
-        return float(text)
+        raise ValueError("must be a time such as 2026-01-31T12:00") from None
+    return (time.replace(tzinfo=UTC) if time.tzinfo is None else time).isoformat()
+
+
+def _read_number(text: str) -> int | float:
+    for read in (int, float):
+        try:
+            number = read(text)
+        except ValueError:
+            continue
+        if isfinite(number):
+            return number
+    raise ValueError("must be a number")
 
 
 def read_document(text: str) -> Any:
@@ -319,7 +337,7 @@ async def send_form(
     if unreadable:
         return show_form(call, form, typed, faults=unreadable, status=400)
     try:
-        answer = await call.api(method, path, {**body, **form.fixed}, query=query)
+        answer = await call.api(method, path, {**form.prepare(body), **form.fixed}, query=query)
     except ApiRefusal as refusal:
         if refusal.status in (401, 404, 429) or refusal.status >= 500:
             raise
@@ -410,10 +428,11 @@ async def _list(noun: NounPages, call: PageCall) -> PageAnswer:
 
 
 def _shown_row(noun: NounPages, call: PageCall, row: Row) -> dict[str, Any]:
-    href = f"{noun.path}/{row['id']}"
+    href, may_change = f"{noun.path}/{row['id']}", may_row(call, noun.noun, row, noun.change)
     if not noun.detail:
-        href = f"{href}/edit" if may_row(call, noun.noun, row, noun.change) else ""
-    return {"href": href, "cells": [each.read(row) for each in noun.columns]}
+        href = f"{href}/edit" if may_change else ""
+    cells = [each.read(row) if each.kind != "action" or may_change else None for each in noun.columns]
+    return {"href": href, "cells": cells}
 
 
 def _creation(noun: NounPages) -> tuple[Act, Act]:
@@ -453,7 +472,14 @@ def _change(noun: NounPages) -> tuple[Act, Act]:
         row = await _find_to_write(noun, call, noun.change)
         deletion = f"{noun.path}/{row['id']}/delete" if may_row(call, noun.noun, row) else ""
         fields = await noun.fields(call, row)
-        return row, NounForm(f"Change {row['name']}", "Save", fields, noun.crumbs(row), delete_href=deletion)
+        return row, NounForm(
+            f"Change {row['name']}",
+            "Save",
+            fields,
+            noun.crumbs(row),
+            delete_href=deletion,
+            delete_word=noun.delete_word,
+        )
 
     async def show(call: PageCall) -> PageAnswer:
         row, wanted = await form(call)
@@ -475,8 +501,8 @@ def _change(noun: NounPages) -> tuple[Act, Act]:
 def _deletion(noun: NounPages) -> tuple[Act, Act]:
     async def confirmation(call: PageCall) -> tuple[Any, Confirmation]:
         row = await _find_to_write(noun, call, "write")
-        title = f"Delete {noun.word} {row['name']}"
-        return row, Confirmation(title, f"Delete the {noun.word}", noun.effects(row), noun.crumbs(row))
+        title, button = f"{noun.delete_word} {noun.word} {row['name']}", f"{noun.delete_word} the {noun.word}"
+        return row, Confirmation(title, button, noun.effects(row), noun.crumbs(row))
 
     async def show(call: PageCall) -> PageAnswer:
         return show_confirmation(call, (await confirmation(call))[1])
@@ -484,7 +510,8 @@ def _deletion(noun: NounPages) -> tuple[Act, Act]:
     async def send(call: PageCall) -> PageAnswer:
         row, wanted = await confirmation(call)
         target = noun.path if noun.home is None else noun.home(row)
-        done = PageAnswer(redirect=target, notice=f"{noun.word.capitalize()} {row['name']} is deleted")
+        notice = f"{noun.word.capitalize()} {row['name']} is {noun.delete_word.lower()}d"
+        done = PageAnswer(redirect=target, notice=notice)
         return await send_confirmed(call, wanted, "DELETE", f"{noun.api}/{row['id']}", done)
 
     return show, send

@@ -1,0 +1,83 @@
+"""Blueprints: the versions that were pushed, and the files of a bundle. For admins: manifests are the provider's."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from mainstay.control.operations import blueprints as operations
+from mainstay.control.operations.machinery.bundles import open_bundle
+from mainstay.control.web.contract import NavigationEntry, PageAnswer, PageCall, WebPage
+
+API = "/api/v1/blueprints"
+PAGE_SIZE = "50"
+SIGNATURE = "blueprint.sig"
+# Characters of a file that are shown.
+MAX_SHOWN = 20_000
+MOST_FILES = 200
+
+
+async def _list(call: PageCall) -> PageAnswer:
+    name, after = call.asked("name"), call.asked("after")
+    query = [("name", name), ("after", after), ("sort", "-createdAt"), ("pageSize", PAGE_SIZE)]
+    page = await call.api("GET", API, query=query)
+    values = {
+        "versions": page["items"],
+        "types": await _type_names(call, page["items"]),
+        "older": page.get("next"),
+        "name": name,
+        "after": after,
+        "host": call.call.headers.get("host", ""),
+    }
+    return PageAnswer("blueprints.html", values)
+
+
+async def _type_names(call: PageCall, versions: list[Any]) -> dict[str, str]:
+    ids = sorted({each["serviceTypeId"] for each in versions if each.get("serviceTypeId")})
+    if not ids:
+        return {}
+    query = [("pageSize", "100"), *(("id", each) for each in ids)]
+    found = await call.api("GET", "/api/v1/service-types", query=query)
+    return {each["id"]: each["name"] for each in found["items"]}
+
+
+async def _show_files(call: PageCall) -> PageAnswer:
+    digest = call.asked("digest")
+    if not digest:
+        return PageAnswer(redirect="/blueprints")
+    async with call.reading() as work:
+        content = await operations.fetch(work, digest)
+    found = await call.api("GET", API, query=[("digest", digest)])
+    # In a thread: unpacking would block the event loop.
+    files = await asyncio.to_thread(_read_files, content)
+    values = {
+        "digest": digest,
+        "version": found["items"][0] if found["items"] else None,
+        "size": len(content),
+        "files": files[:MOST_FILES],
+        "file_count": len(files),
+        "is_signed": any(each["path"] == SIGNATURE for each in files),
+    }
+    return PageAnswer("blueprint_files.html", values)
+
+
+def _read_files(content: bytes) -> list[dict[str, Any]]:
+    files = []
+    for path, data in sorted(open_bundle(content).items()):
+        is_text = b"\0" not in data
+        text = data[: MAX_SHOWN * 4].decode(errors="replace")[:MAX_SHOWN] if is_text else ""
+        files.append({"path": path, "size": len(data), "text": text, "is_whole": len(text.encode()) == len(data)})
+    return files
+
+
+LIST = ("blueprint", "list")
+PAGES = (
+    WebPage(
+        method="GET",
+        path="/blueprints",
+        act=_list,
+        access=LIST,
+        navigation=NavigationEntry("Blueprints", "i-copy", 3, "Catalogue", "admin"),
+    ),
+    WebPage(method="GET", path="/blueprints/files", act=_show_files, access=LIST),
+)

@@ -1,0 +1,30 @@
+"""The pages of blueprints, for admins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from browser_session import signed_in
+from control_plane import Server
+from mainstay.blueprints.bundle import pack
+from scenario import Scenario
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "blueprints"
+
+
+def test_an_admin_sees_versions_and_the_files_of_a_bundle(server: Server, scenario: Scenario) -> None:
+    source = sorted(each for each in EXAMPLES.iterdir() if (each / "blueprint.yaml").exists())[0]
+    pushed = server.admin.call("POST", "/api/v1/blueprints", raw=pack(str(source)), query={"force": "true"}).body
+    browser = signed_in(server.url, str(server.admin.token))
+    page = browser.get(f"/blueprints?name={pushed['name']}").text
+    assert pushed["version"] in page
+    assert pushed["serviceType"]["id"] in page
+    files = browser.get(f"/blueprints/files?digest={pushed['digest']}").text
+    assert "service-type.yaml" in files
+    assert "not signed" in files
+    shown = browser.get(f"/service-types/{pushed['serviceType']['id']}").text
+    assert "new services get it" in shown
+    browser.get("/blueprints/files?digest=sha256:0", expect=404)
+    provider = signed_in(server.url, str(scenario.provider.token))
+    provider.get("/blueprints", expect=403)
+    provider.get(f"/blueprints/files?digest={pushed['digest']}", expect=403)
