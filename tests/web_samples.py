@@ -18,7 +18,7 @@ NOUNS = {
     "jobs": "jobs",
     "metrics": "metric-types",
     "metric-types": "metric-types",
-    "options": "service-option-types",
+    "options": "service-options",
     "option-types": "service-option-types",
     "order": "service-types",
     "orphans": "orphans",
