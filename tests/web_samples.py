@@ -43,7 +43,7 @@ PARAMETERS = {
 # Values that are the same for all rows, by path and parameter.
 CONSTANTS: dict[tuple[str, str], str] = {}
 # Queries that show more of a page than its bare address; `{noun}` is the id of the sample row.
-QUERIES: dict[str, tuple[str, ...]] = {}
+QUERIES: dict[str, tuple[str, ...]] = {"/search": ("q=e",)}
 # Answers that never end.
 STREAMS = {"/live"}
 

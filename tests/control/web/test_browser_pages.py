@@ -12,7 +12,7 @@ from browser_session import WebSession, signed_in
 from control_plane import Server
 from mainstay.control.web.contract import WebPage
 from sample_rows import SampleRows
-from scenario import Scenario
+from scenario import Scenario, unique
 from web_samples import page_name, readable_pages, sample_urls
 
 if TYPE_CHECKING:
@@ -63,6 +63,32 @@ def test_a_person_signs_in_and_out(browser: Browser, server: Server, scenario: S
         page.go_back()
         page.wait_for_load_state()
         assert name not in page.content()
+
+
+@pytest.mark.parametrize("caller", ["provider", "consumer", "read-only"])
+def test_other_roles_use_services_and_orders(browser: Browser, server: Server, rows: SampleRows, caller: str) -> None:
+    token = str(rows.clients[caller].token) if caller in rows.clients else ""
+    if caller == "read-only":
+        body = {
+            "name": unique("reader"),
+            "role": "participant",
+            "scopeId": rows.named["consumerId"],
+            "readOnly": True,
+        }
+        token = server.admin.post("/tokens", body)["value"]
+    with browser_user(browser, server.url) as user:
+        user.adopt(signed_in(server.url, token))
+        page = user.new_page()
+        for path in (
+            "/",
+            "/services",
+            f"/services/{rows.ids['services']}",
+            "/order",
+            f"/order/{rows.ids['service-types']}",
+        ):
+            page.goto(f"{server.url}{path}")
+            assert page.url == f"{server.url}{path}"
+            assert_fits(page)
 
 
 def test_a_wrong_token_is_explained_at_its_field(browser: Browser, server: Server) -> None:

@@ -23,7 +23,7 @@ GUARDED_PAGES = [page for page in PAGES if page.access is not None]
 GUARDED_POSTS = [page for page in POSTS if page.access is not None]
 CHANGING_POSTS = [page for page in GUARDED_POSTS if not page.admits_read_only]
 PAGES_OF_ROWS = [page for page in PAGES if "{" in page.path]
-POSTS_OF_ROWS = [page for page in GUARDED_POSTS if "{" in page.path]
+POSTS_OF_ROWS = [page for page in CHANGING_POSTS if "{" in page.path]
 # Rows that every participant may read.
 SHARED = {"service-types", "agent-types", "metric-types", "service-option-types"}
 # Rows that a page shows on purpose: the catalogue offers agents to the participants that they may serve.
