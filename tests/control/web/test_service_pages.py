@@ -253,6 +253,8 @@ def test_each_region_of_the_pages_can_be_fetched_alone(server: Server, scenario:
             text = browser.get(f"{address}?fragment={region}").text
             assert text.strip()
             assert "<main" not in text
+        together = browser.get(f"{address}?fragment={','.join(regions)}").text
+        assert "<main" not in together
 
 
 def test_the_log_of_a_running_job_has_each_message_once(server: Server, scenario: Scenario, service: Any) -> None:

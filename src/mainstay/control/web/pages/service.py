@@ -68,15 +68,16 @@ async def _show(call: PageCall) -> PageAnswer:
 
 
 class _ServiceReader:
-    """Reads what the page shows, or what one region of it shows."""
+    """Reads what the page shows, or what some regions of it show."""
 
-    def __init__(self, work: UnitOfWork, row: ServiceRow, region: str | None) -> None:
+    def __init__(self, work: UnitOfWork, row: ServiceRow, fragment: str | None) -> None:
         self._work = work
         self._row = row
-        self._region = region
+        # None: the whole page.
+        self._regions = None if fragment is None else frozenset(fragment.split(","))
 
     def _shows(self, *regions: str) -> bool:
-        return self._region is None or self._region in regions
+        return self._regions is None or not self._regions.isdisjoint(regions)
 
     async def read(self) -> dict[str, Any]:
         work, row, caller = self._work, self._row, self._work.required_caller
