@@ -179,3 +179,44 @@ async def read_summaries(
         **parameters,
     )
     return [EventSummary(**{name: row[name] for name in (*SUMMARY_COLUMNS, "service_id")}) for row in rows]  # type: ignore[arg-type]
+
+
+_NAMED_TABLES = (
+    "services",
+    "agents",
+    "agent_types",
+    "service_types",
+    "participants",
+    "service_groups",
+    "service_options",
+    "service_option_types",
+    "service_pools",
+    "service_pool_sets",
+    "service_pool_values",
+    "config_pools",
+    "config_pool_values",
+    "metric_types",
+    "tokens",
+)
+
+
+async def entity_names(tx: Transaction, ids: Sequence[str]) -> dict[str, str]:
+    """The names of the rows that events are about. A job and an orphan have the name of their service. A deleted row
+    is missing."""
+    wanted = f"IN (SELECT value FROM {tx.json_items}(:ids))"
+    parts = [f"SELECT id, name FROM {table} WHERE id {wanted}" for table in _NAMED_TABLES]
+    parts += [
+        f"SELECT jobs.id, services.name FROM jobs JOIN services ON services.id = jobs.service_id WHERE jobs.id {wanted}",
+        f"SELECT id, service_name AS name FROM orphans WHERE id {wanted} AND closed_at IS NULL",
+    ]
+    rows = await tx.fetch(" UNION ALL ".join(parts), ids=msgspec.json.encode(sorted(set(ids))).decode())
+    return {str(row["id"]): str(row["name"]) for row in rows}
+
+
+async def first_unhashed(tx: Transaction) -> int | None:
+    """The number of the first event without a hash. None: every event has one."""
+    rows = await tx.fetch(
+        "SELECT sequence_number FROM events WHERE hash IS NULL AND sequence_number IS NOT NULL"
+        " ORDER BY sequence_number LIMIT 1"
+    )
+    return int(str(rows[0]["sequence_number"])) if rows else None

@@ -30,6 +30,7 @@ def _environment() -> Environment:
     made.filters.update(
         ago=_ago,
         clock=_clock,
+        moment=_moment,
         day=_day,
         duration=words.duration,
         running_time=words.running_time,
@@ -79,6 +80,12 @@ def _clock(value: datetime | str) -> Markup:
 def _day(value: datetime | str) -> Markup:
     time = _as_time(value).astimezone(UTC)
     return _time_element(time, f"{time.day} {time:%b}")
+
+
+def _moment(value: datetime | str) -> Markup:
+    """When something was recorded."""
+    time = _as_time(value).astimezone(UTC)
+    return _time_element(time, words.moment(time, datetime.now(UTC)))
 
 
 def _time_element(time: datetime, text: str, more: Markup = EMPTY) -> Markup:

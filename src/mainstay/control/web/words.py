@@ -57,6 +57,11 @@ def relative_time(time: datetime, now: datetime) -> str:
     return f"{time.day} {time:%b}" if time.year == now.year else f"{time.day} {time:%b %Y}"
 
 
+def moment(time: datetime, now: datetime) -> str:
+    """The time of the day, for another day with its date."""
+    return f"{time:%H:%M:%S}" if time.date() == now.date() else f"{time.day} {time:%b %H:%M}"
+
+
 def absolute_time(time: datetime) -> str:
     return f"{time:%Y-%m-%d %H:%M:%S} UTC"
 
