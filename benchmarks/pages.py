@@ -1,4 +1,5 @@
-"""The pages with many services on both databases: time, statements and bytes of each, and CPU against the bare API call.
+"""The pages with many services on both databases: time, statements and bytes of each, CPU against the bare API call, and
+500 live streams.
 
 `python -m benchmarks.pages` uses 100,000 services, `--quick` 1,000. All traffic stays on loopback; one request at a time,
 so the times are those of a server without other load."""
@@ -20,6 +21,7 @@ import uvloop
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
+from benchmarks.live_streams import measure_streams
 from benchmarks.plane import UNLIMITED, cpu_seconds
 from browser_session import WebSession, signed_in
 from bulk_services import Owners, bulk_id, fill
@@ -33,6 +35,7 @@ REQUESTS = 40
 MAX_MILLISECONDS = 100
 MAX_STATEMENTS = 20
 MAX_BYTES = 100_000
+STREAMS, STREAMED_SECONDS = 500, 20
 # With the documents that they need, uncompressed.
 FIRST_LOADS = ("/", "/services", "/services/{id}")
 LINKED = re.compile(r'(?:href|src)="(/static/[^"]+)"')
@@ -146,7 +149,9 @@ def _run(database: str, services: int) -> list[str]:
             asyncio.run(_fill(database_url, rows, server, services))
             print(f"\nPages with {services:,} services, {database}")
             bench = Bench(server, signed_in(server.url, str(server.admin.token)), proxy)
-            return [f"{database}: {fault}" for fault in measure_pages(bench, rows, services)]
+            faults = measure_pages(bench, rows, services)
+            faults += measure_streams(server, STREAMS, STREAMED_SECONDS)
+            return [f"{database}: {fault}" for fault in faults]
 
 
 def main() -> None:

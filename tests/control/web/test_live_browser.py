@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -151,6 +152,8 @@ def test_a_lost_connection_is_shown_and_regained(browser: Browser, tmp_path: Pat
             assert service["name"] in page.inner_text("main")
             server = start(tmp_path / "data", port=port)
             plane.complete(service)
+            # The page tries at growing intervals, and at once when the browser finds a network.
+            page.evaluate("dispatchEvent(new Event('online'))")
             page.locator(LIVE).wait_for(timeout=40_000)
             note.wait_for(state="detached")
             page.locator("tbody tr", has_text=plane.service(service["id"])["status"]).wait_for()
@@ -363,3 +366,43 @@ def test_the_palette_gives_the_focus_back_and_leaves_typing_alone(user: BrowserU
     page.locator("input[type=search]").first.press("/")
     assert page.get_by_role("dialog").count() == 0
     assert page.locator("input[type=search]").first.input_value() == "/"
+
+
+def test_a_filter_applies_when_its_menu_closes(user: BrowserUser, plane: Scenario) -> None:
+    _, service = order_named(plane, "filtered")
+    page = open_live(user, "/services")
+    assert page.locator("[data-apply]").is_hidden()
+    page.locator("details.filter summary", has_text="State").click()
+    state = plane.service(service["id"])["status"]
+    page.locator(f"input[name=state][value='{state}']").check()
+    assert "state=" not in page.url
+    with page.expect_navigation():
+        page.keyboard.press("Escape")
+    # Empty fields are not in the address.
+    assert urlsplit(page.url).query == f"state={state}"
+
+
+def test_times_go_on_and_texts_are_copied(user: BrowserUser) -> None:
+    user.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    content = (
+        '<time data-ago datetime="{}">just now</time><b data-since="{}"></b><code id="command">mainstay  &lt;x&gt;</code>'
+        '<button type="button" data-copy="command" hidden>Copy</button>'
+    )
+    now = datetime.now(UTC)
+    old, started = (now - timedelta(hours=2, minutes=5), now - timedelta(hours=1, seconds=62))
+    page = show_region(user, [content.format(old.isoformat(), started.isoformat())])
+    page.locator("time", has_text="2 h ago").wait_for()
+    page.locator("b", has_text=re.compile(r"^1:01:\d\d$")).wait_for()
+    page.get_by_role("button", name="Copy").click()
+    page.get_by_role("button", name="Copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == "mainstay  <x>"
+    page.get_by_role("button", name="Copy", exact=True).wait_for()
+
+
+def test_a_region_with_a_mark_inside_is_polled_until_the_mark_is_gone(user: BrowserUser) -> None:
+    mark = '<span data-poll="1" hidden></span>'
+    page = show_region(user, [f"first{mark}", "second"])
+    started = time.monotonic()
+    page.locator("[data-region]", has_text="second").wait_for()
+    # Not more often than every five seconds.
+    assert time.monotonic() - started > 3
