@@ -123,6 +123,9 @@ def measure_pages(bench: Bench, rows: SampleRows, services: int) -> list[str]:
     rows.ids["services"] = bulk_id(services // 2)
     for page in (each for each in readable_pages() if each.access is not None):
         for url in sample_urls(page, rows):
+            if bench.session.get(url, expect=None).status != 200:
+                # Leads to another page, or the sample is not in a state to be shown there.
+                continue
             slowest, cpu, statements, size = _measure(bench, url)
             counted = f"{statements:>11}" if bench.proxy else f"{'':>11}"
             shown = page.path if url == sample_urls(page, rows)[0] else f"{page.path} {url.partition('?')[2]}"
