@@ -42,8 +42,8 @@ FILTERS = {
     "owner": "consumerId",
     "version": "blueprintDigest",
 }
-# Twenty-five rows keep the first load below 100 kB.
-PAGE_SIZES = ("25", "100")
+# Twenty rows keep the first load below 100 kB.
+PAGE_SIZES = ("20", "100")
 MAX_CHOICES = 50
 MAX_BULK_ACTIONS = 6
 
