@@ -110,15 +110,16 @@ def test_ten_tabs_share_one_stream_and_survive_its_reader(user: BrowserUser, pla
 def test_a_region_is_fetched_at_most_every_five_seconds(user: BrowserUser, plane: Scenario) -> None:
     path, _ = order_named(plane, "often")
     page = open_live(user, path)
-    fetched: list[float] = []
-    page.on("request", lambda request: fetched.append(time.monotonic()) if "fragment=" in request.url else None)
     until = time.monotonic() + 7
     while time.monotonic() < until:
         order_named(plane, "noise")
         page.wait_for_timeout(200)
+    # The times of the browser: those of the test are late on a busy machine.
+    fetched = page.evaluate(
+        "performance.getEntriesByType('resource').filter((each) => each.name.includes('fragment=')).map((each) => each.startTime)"
+    )
     assert fetched
-    assert len(fetched) <= 2
-    assert all(later - earlier >= 4.9 for earlier, later in pairwise(fetched))
+    assert all(later - earlier >= 4990 for earlier, later in pairwise(fetched))
 
 
 def test_regions_that_are_due_together_are_one_request(user: BrowserUser, plane: Scenario) -> None:
