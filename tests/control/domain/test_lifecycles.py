@@ -27,7 +27,7 @@ from mainstay.control.domain.lifecycle.transitions import (
     is_last_step,
     run_path,
 )
-from mainstay.control.domain.lifecycle.uptime import StateEntry, uptime
+from mainstay.control.domain.lifecycle.uptime import StateEntry, uptime, uptime_by_day
 from mainstay.control.domain.refusals import InvalidDefinition, TerminalState, UnknownAction, WrongState
 from mainstay.control.domain.service_types import DEFAULT_LIFECYCLE
 from seed_text import block
@@ -347,6 +347,32 @@ def test_time_outside_of_the_life_of_a_service_does_not_count() -> None:
     assert uptime(vm, history, *hours(1, 100)).share == 1.0
     assert uptime(vm, history, *hours(50, 100)).share == 0.0
     assert uptime(vm, [], *hours(0, 1)).total == timedelta()
+
+
+def test_the_uptime_of_days_adds_up_to_the_uptime_of_all() -> None:
+    vm = seed_lifecycle(SIMPLE)
+    states = ("New", "Started", "Stopped", "Started", "Deleted")
+    history = [StateEntry(at, state) for at, state in zip(hours(0, 5, 30, 31, 60), states, strict=True)]
+    (end,) = hours(80)
+    days = uptime_by_day(vm, history, end, 5)
+    whole = uptime(vm, history, days[0].day, end)
+    assert sum((each.uptime.running for each in days), timedelta()) == whole.running == timedelta(hours=54)
+    assert sum((each.uptime.total for each in days), timedelta()) == whole.total == timedelta(hours=60)
+    assert [each.day for each in days] == [days[-1].day - timedelta(days=left) for left in range(4, -1, -1)]
+    assert not days[0].uptime.total
+    assert days[-1].states == ()
+    assert max(len(each.states) for each in days) == 2
+
+
+def test_a_long_history_is_read_once_for_all_days() -> None:
+    vm = seed_lifecycle(SIMPLE)
+    (start, end) = hours(0, 24 * 400)
+    history = [
+        StateEntry(start + timedelta(minutes=minute), ("Started", "Stopped")[minute % 2]) for minute in range(2000)
+    ]
+    days = uptime_by_day(vm, history, end, 90)
+    assert {each.uptime.share for each in days} == {0.0}
+    assert all(each.uptime.total == timedelta(days=1) for each in days[:-1])
 
 
 def test_a_new_lifecycle_names_every_service_it_would_strand() -> None:
