@@ -54,6 +54,15 @@ CASES = {
         {"description": ""},
         ("type", "not a word"),
     ),
+    "pool sets": NounCase("/pool-sets", "/service-pool-sets", {"providerId": "PROVIDER"}, {}, {}),
+    "config pools": NounCase(
+        "/config-pools",
+        "/config-pools",
+        {"type": "UNIQUE", "propertyType": "integer", "participantId": "PROVIDER"},
+        {},
+        {"propertyType": "integer", "generatorType": "list"},
+        ("type", "x" * 101),
+    ),
     "options": NounCase(
         "/options",
         "/service-options",

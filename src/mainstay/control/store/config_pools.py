@@ -71,3 +71,23 @@ async def find_pool(tx: Transaction, provider_id: str, pool_type: str, *, or_glo
         provider_id=provider_id,
     )
     return CONFIG_POOLS.decode(rows[0]) if rows else None
+
+
+async def values_with_holders(tx: Transaction, pool_id: str, limit: int) -> list[tuple[ConfigPoolValue, str]]:
+    """Values in the order in which they are allocated, with the name of the agent that has each; "" if free."""
+    rows = await tx.fetch(
+        f"SELECT {CONFIG_POOL_VALUES.select('config_pool_values')}, agents.name AS holder FROM config_pool_values"
+        " LEFT JOIN agents ON agents.id = config_pool_values.agent_id WHERE config_pool_id = :id"
+        f" ORDER BY config_pool_values.created_at, config_pool_values.id LIMIT {int(limit)}",
+        id=pool_id,
+    )
+    return [(CONFIG_POOL_VALUES.decode(row), str(row["holder"] or "")) for row in rows]
+
+
+async def count_values(tx: Transaction, pool_id: str) -> tuple[int, int]:
+    """(total, allocated)."""
+    rows = await tx.fetch(
+        "SELECT count(*) AS total, count(agent_id) AS allocated FROM config_pool_values WHERE config_pool_id = :id",
+        id=pool_id,
+    )
+    return int(str(rows[0]["total"])), int(str(rows[0]["allocated"]))

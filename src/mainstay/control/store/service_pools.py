@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
+
+import msgspec
 
 from mainstay.control.store.engine.contract import Transaction
 from mainstay.control.store.engine.records import Record, Table
@@ -116,3 +119,27 @@ async def count_values(tx: Transaction, pool_id: str) -> tuple[int, int]:
         pool_id=pool_id,
     )
     return int(str(rows[0]["total"])), int(str(rows[0]["allocated"]))
+
+
+async def count_many(tx: Transaction, pool_ids: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """(total, allocated) of each pool."""
+    rows = await tx.fetch(
+        "SELECT service_pool_id, count(*) AS total, count(service_id) AS allocated FROM service_pool_values"
+        f" WHERE service_pool_id IN (SELECT value FROM {tx.json_items}(:ids)) GROUP BY service_pool_id",
+        ids=msgspec.json.encode(list(pool_ids)).decode(),
+    )
+    return {str(row["service_pool_id"]): (int(str(row["total"])), int(str(row["allocated"]))) for row in rows}
+
+
+async def values_with_holders(
+    tx: Transaction, pool_ids: Sequence[str], limit: int
+) -> list[tuple[ServicePoolValue, str]]:
+    """Values in the order in which they are allocated, with the name of the service that has each; "" if free."""
+    rows = await tx.fetch(
+        f"SELECT {SERVICE_POOL_VALUES.select('service_pool_values')}, services.name AS holder FROM service_pool_values"
+        " LEFT JOIN services ON services.id = service_pool_values.service_id"
+        f" WHERE service_pool_id IN (SELECT value FROM {tx.json_items}(:ids))"
+        f" ORDER BY service_pool_values.created_at, service_pool_values.id LIMIT {int(limit)}",
+        ids=msgspec.json.encode(list(pool_ids)).decode(),
+    )
+    return [(SERVICE_POOL_VALUES.decode(row), str(row["holder"] or "")) for row in rows]

@@ -1,0 +1,154 @@
+"""Config pools: values that agents get for their configuration. Global ones are the admins'."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mainstay.control.store.config_pools import count_values, values_with_holders
+from mainstay.control.web.contract import PageAnswer, PageCall, WebPage
+from mainstay.control.web.drawings.pool_cells import MAX_CELLS
+from mainstay.control.web.noun_pages import (
+    Confirmation,
+    NounField,
+    NounPages,
+    Row,
+    TableColumn,
+    may_row,
+    noun_pages,
+    reference_field,
+    send_confirmed,
+    show_confirmation,
+)
+from mainstay.control.web.pool_views import AddedValues, HeldValue, add_values, list_cells, picture_of, value_text
+
+API = "/api/v1/config-pools"
+VALUES = "/api/v1/config-pool-values"
+TYPES = tuple((each, each) for each in ("string", "integer", "number", "boolean", "json"))
+
+
+async def _page(call: PageCall, added: AddedValues | None = None) -> PageAnswer:
+    pool = await call.api("GET", f"{API}/{call.path['id']}")
+    async with call.reading() as work:
+        total, used = await count_values(work.tx, pool["id"])
+        rows = await values_with_holders(work.tx, pool["id"], MAX_CELLS)
+    held = [
+        HeldValue(value.id, value_text(value.value), holder, f"/agents/{value.agent_id}" if holder else "")
+        for value, holder in rows
+    ]
+    may_write = may_row(call, "config_pool", pool)
+    values = {
+        "pool": pool,
+        "picture": picture_of(pool["name"], total, used, list_cells(held) if total <= MAX_CELLS else None),
+        "scope": ("Owner", "global" if pool.get("participantId") is None else "participant", ""),
+        "rows": [
+            {
+                "id": value.id,
+                "text": each.text,
+                "holder": each.holder,
+                "href": each.href,
+                "property": value.property_name,
+                "since": value.allocated_at,
+            }
+            for (value, _), each in zip(rows, held, strict=True)
+        ],
+        "holder_word": "Agent",
+        "older": None,
+        "after": "",
+        "base": f"/config-pools/{pool['id']}",
+        "values_base": "/config-pool-values",
+        "crumbs": [("/config-pools", "Config pools")],
+        "is_list": True,
+        "may_write": may_write,
+        "may_add": may_write,
+        "added": added,
+        "topics": "config_pool config_pool_value agent",
+    }
+    return PageAnswer("pool.html", values, status=400 if added is not None and added.refused else 200)
+
+
+async def _show(call: PageCall) -> PageAnswer:
+    return await _page(call)
+
+
+async def _add(call: PageCall) -> PageAnswer:
+    pool = await call.api("GET", f"{API}/{call.path['id']}")
+    added = await add_values(call, VALUES, pool, "configPoolId")
+    if added.refused:
+        return await _page(call, added)
+    return PageAnswer(
+        redirect=f"/config-pools/{pool['id']}", notice=f"{added.added} values are added to {pool['name']}"
+    )
+
+
+async def _removal(call: PageCall) -> tuple[Any, Confirmation]:
+    value = await call.api("GET", f"{VALUES}/{call.path['id']}")
+    effects = [f"{value['name']} leaves its pool. While an agent has it, this is refused."]
+    crumbs = [("/config-pools", "Config pools"), (f"/config-pools/{value['configPoolId']}", "Pool")]
+    return value, Confirmation(f"Remove {value['name']}", "Remove the value", effects, crumbs)
+
+
+async def _show_removal(call: PageCall) -> PageAnswer:
+    return show_confirmation(call, (await _removal(call))[1])
+
+
+async def _remove(call: PageCall) -> PageAnswer:
+    value, wanted = await _removal(call)
+    done = PageAnswer(redirect=f"/config-pools/{value['configPoolId']}", notice=f"{value['name']} is removed")
+    return await send_confirmed(call, wanted, "DELETE", f"{VALUES}/{value['id']}", done)
+
+
+async def _fields(call: PageCall, row: Row | None) -> list[NounField]:
+    name = NounField("name", "Name", required=True)
+    if row is not None:
+        return [name]
+    fields = [
+        name,
+        NounField("type", "Type", "code", "Schemas of agent types name it: poolType.", required=True),
+        NounField("propertyType", "Values are", "choice", required=True, choices=TYPES, default="string"),
+    ]
+    if call.caller.participant_id is None:
+        owner = await reference_field(call, "participantId", "Owner", "/api/v1/participants")
+        hint = "None: global, for agents of granted providers and those that an admin adds."
+        fields.append(NounField(owner.name, owner.label, owner.kind, hint, choices=owner.choices))
+    return fields
+
+
+def _fixed(call: PageCall) -> Mapping[str, Any]:
+    own = call.caller.participant_id
+    return {"generatorType": "list", **({} if own is None else {"participantId": own})}
+
+
+def _effects(row: Row) -> list[str]:
+    return [f"{row['name']} and its free values are deleted. While an agent has a value of it, this is refused."]
+
+
+WRITE = ("config_pool_value", "write")
+PAGES = (
+    *noun_pages(
+        NounPages(
+            noun="config_pool",
+            word="config pool",
+            plural="config pools",
+            path="/config-pools",
+            api=API,
+            explanation="Values that each agent gets once for its configuration, such as ports or node numbers.",
+            columns=(
+                TableColumn("Name", lambda row: row["name"]),
+                TableColumn("Type", lambda row: row["type"], "code"),
+                TableColumn("Owner", lambda row: "global" if row.get("participantId") is None else "participant"),
+                TableColumn("Created", lambda row: row["createdAt"], "time", "c-narrow-hide"),
+            ),
+            fields=_fields,
+            effects=_effects,
+            topics="config_pool",
+            detail=True,
+            fixed=_fixed,
+            related=(("/pools", "Pools"),),
+        )
+    ),
+    WebPage(method="GET", path="/config-pools/{id}", act=_show, access=("config_pool", "read")),
+    WebPage(method="POST", path="/config-pools/{id}", act=_add, access=WRITE),
+    WebPage(method="GET", path="/config-pool-values/{id}/delete", act=_show_removal, access=WRITE, only_reads=False),
+    WebPage(method="POST", path="/config-pool-values/{id}/delete", act=_remove, access=WRITE),
+)

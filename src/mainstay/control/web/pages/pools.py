@@ -1,0 +1,216 @@
+"""Pools: a picture of free and used values, the holder of each value, and values to add and remove."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mainstay.control.operations.machinery.pool_allocation import parse_subnet
+from mainstay.control.store.service_pools import ServicePoolValue, count_many, values_with_holders
+from mainstay.control.web.contract import NavigationEntry, PageAnswer, PageCall, WebPage
+from mainstay.control.web.drawings.pool_cells import MAX_CELLS
+from mainstay.control.web.noun_pages import (
+    Confirmation,
+    NounField,
+    NounPages,
+    Row,
+    may,
+    may_row,
+    noun_pages,
+    reference_field,
+    send_confirmed,
+    show_confirmation,
+)
+from mainstay.control.web.pool_views import (
+    AddedValues,
+    HeldValue,
+    PoolPicture,
+    add_values,
+    list_cells,
+    picture_of,
+    subnet_cells,
+    value_text,
+)
+
+API = "/api/v1/service-pools"
+VALUES = "/api/v1/service-pool-values"
+PAGE_SIZE = "12"
+# Cells of a pool in the list; the page of a pool draws more.
+LISTED_CELLS = 256
+FOUND = "20"
+SHOWN_VALUES = "50"
+TYPES = tuple((each, each) for each in ("string", "integer", "number", "boolean", "json"))
+GENERATORS = (("list", "a list of values"), ("subnet", "the addresses of a network"))
+
+
+def _held(value: ServicePoolValue, holder: str) -> HeldValue:
+    href = f"/services/{value.service_id}" if value.service_id else ""
+    return HeldValue(value.id, value_text(value.value), holder, href)
+
+
+async def _pictures(call: PageCall, pools: list[Any], most_cells: int, ringed: str | None) -> dict[str, PoolPicture]:
+    async with call.reading() as work:
+        counts = await count_many(work.tx, [pool["id"] for pool in pools])
+        drawn = [pool["id"] for pool in pools if _size(pool, counts)[0] <= most_cells]
+        rows = await values_with_holders(work.tx, drawn, most_cells * max(1, len(drawn)))
+    held: dict[str, list[HeldValue]] = {}
+    for value, holder in rows:
+        held.setdefault(value.service_pool_id, []).append(_held(value, holder))
+    pictures = {}
+    for pool in pools:
+        cells = None
+        if pool["id"] in drawn:
+            values = held.get(pool["id"], [])
+            is_subnet = pool["generatorType"] == "subnet"
+            cells = subnet_cells(parse_subnet(pool["generatorConfig"]), values) if is_subnet else list_cells(values)
+        pictures[pool["id"]] = picture_of(pool["name"], *_size(pool, counts), cells, ringed=ringed)
+    return pictures
+
+
+def _size(pool: Row, counts: dict[str, tuple[int, int]]) -> tuple[int, int]:
+    """(total, used)"""
+    total, used = counts.get(pool["id"], (0, 0))
+    return (parse_subnet(pool["generatorConfig"]).size if pool["generatorType"] == "subnet" else total), used
+
+
+async def _list(call: PageCall) -> PageAnswer:
+    wanted, after, value = call.asked("set"), call.asked("after"), call.asked("value").strip()
+    query = [("servicePoolSetId", wanted), ("sort", "name"), ("pageSize", PAGE_SIZE), ("after", after)]
+    page = await call.api("GET", API, query=query)
+    found = None
+    if value:
+        found = (await call.api("GET", VALUES, query=[("name", value), ("pageSize", FOUND), ("after", "")]))["items"]
+    values = {
+        "pools": page["items"],
+        "pictures": await _pictures(call, page["items"], LISTED_CELLS, value or None),
+        "older": page.get("next"),
+        "after": after,
+        "set": wanted,
+        "value": value,
+        "found": found,
+        "value_text": value_text,
+        "may_create": may(call, "service_pool"),
+    }
+    return PageAnswer("pools.html", values)
+
+
+async def _page(call: PageCall, added: AddedValues | None = None) -> PageAnswer:
+    pool = await call.api("GET", f"{API}/{call.path['id']}")
+    after = call.asked("after")
+    query = [("servicePoolId", pool["id"]), ("sort", "createdAt"), ("pageSize", SHOWN_VALUES), ("after", after)]
+    page = await call.api("GET", VALUES, query=query)
+    rows = [
+        {
+            "id": each["id"],
+            "text": value_text(each["value"]),
+            "holder": each["service"] and each["service"]["name"],
+            "href": f"/services/{each['serviceId']}" if each.get("serviceId") else "",
+            "property": each.get("propertyName"),
+            "since": each.get("allocatedAt"),
+        }
+        for each in page["items"]
+    ]
+    may_write = may_row(call, "service_pool", pool)
+    values = {
+        "pool": pool,
+        "picture": (await _pictures(call, [pool], MAX_CELLS, call.asked("value") or None))[pool["id"]],
+        "scope": ("Set", pool.get("servicePoolSetName") or "", f"/pools?set={pool['servicePoolSetId']}"),
+        "rows": rows,
+        "holder_word": "Service",
+        "older": page.get("next"),
+        "after": after,
+        "base": f"/pools/{pool['id']}",
+        "values_base": "/pool-values",
+        "crumbs": [("/pools", "Pools")],
+        "is_list": pool["generatorType"] == "list",
+        "may_write": may_write,
+        "may_add": may_write and pool["generatorType"] == "list",
+        "added": added,
+        "topics": "service_pool service_pool_value service",
+    }
+    return PageAnswer("pool.html", values, status=400 if added is not None and added.refused else 200)
+
+
+async def _show(call: PageCall) -> PageAnswer:
+    return await _page(call)
+
+
+async def _add(call: PageCall) -> PageAnswer:
+    pool = await call.api("GET", f"{API}/{call.path['id']}")
+    added = await add_values(call, VALUES, pool, "servicePoolId")
+    if added.refused:
+        return await _page(call, added)
+    notice = (
+        f"{added.added} values are added to {pool['name']}"
+        if added.added != 1
+        else f"A value is added to {pool['name']}"
+    )
+    return PageAnswer(redirect=f"/pools/{pool['id']}", notice=notice)
+
+
+async def _removal(call: PageCall) -> tuple[Any, Confirmation]:
+    value = await call.api("GET", f"{VALUES}/{call.path['id']}")
+    pool = value["servicePool"]
+    effects = [f"{value['name']} leaves the pool {pool['name']}. While a service has it, this is refused."]
+    crumbs = [("/pools", "Pools"), (f"/pools/{pool['id']}", pool["name"])]
+    return value, Confirmation(f"Remove {value['name']}", "Remove the value", effects, crumbs)
+
+
+async def _show_removal(call: PageCall) -> PageAnswer:
+    return show_confirmation(call, (await _removal(call))[1])
+
+
+async def _remove(call: PageCall) -> PageAnswer:
+    value, wanted = await _removal(call)
+    done = PageAnswer(redirect=f"/pools/{value['servicePoolId']}", notice=f"{value['name']} is removed")
+    return await send_confirmed(call, wanted, "DELETE", f"{VALUES}/{value['id']}", done)
+
+
+async def _fields(call: PageCall, row: Row | None) -> list[NounField]:
+    hint = "For a network: cidr, excludeFirst, excludeLast. JSON or YAML."
+    name = NounField("name", "Name", required=True)
+    config = NounField("generatorConfig", "Configuration", "document", hint, lines=3)
+    if row is not None:
+        return [name, config] if row["generatorType"] == "subnet" else [name]
+    pool_set = await reference_field(call, "servicePoolSetId", "Pool set", "/api/v1/service-pool-sets", required=True)
+    return [
+        name,
+        pool_set,
+        NounField("type", "Type", "code", "Schemas name it: generator pool, poolType.", required=True),
+        NounField("propertyType", "Values are", "choice", required=True, choices=TYPES, default="string"),
+        NounField("generatorType", "Made of", "choice", required=True, choices=GENERATORS, default="list"),
+        config,
+    ]
+
+
+def _effects(row: Row) -> list[str]:
+    return [f"{row['name']} and its free values are deleted. While a service has a value of it, this is refused."]
+
+
+_NOUN = NounPages(
+    noun="service_pool",
+    word="pool",
+    plural="pools",
+    path="/pools",
+    api=API,
+    explanation="",
+    columns=(),
+    fields=_fields,
+    effects=_effects,
+    detail=True,
+    new_explanation="Values are added on the page of the pool.",
+)
+WRITE = ("service_pool_value", "write")
+PAGES = (
+    *(page for page in noun_pages(_NOUN) if page.path != "/pools"),
+    WebPage(
+        method="GET",
+        path="/pools",
+        act=_list,
+        access=("service_pool", "read"),
+        navigation=NavigationEntry("Pools", "i-pool", 2, "Estate", "provider"),
+    ),
+    WebPage(method="GET", path="/pools/{id}", act=_show, access=("service_pool", "read")),
+    WebPage(method="POST", path="/pools/{id}", act=_add, access=WRITE),
+    WebPage(method="GET", path="/pool-values/{id}/delete", act=_show_removal, access=WRITE, only_reads=False),
+    WebPage(method="POST", path="/pool-values/{id}/delete", act=_remove, access=WRITE),
+)
