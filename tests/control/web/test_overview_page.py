@@ -58,6 +58,15 @@ def test_a_drifted_service_needs_attention_until_it_is_in_sync(server: Server, s
     assert name not in text_for(server, scenario.provider, "/?fragment=attention")
 
 
+def test_services_in_a_state_without_an_action_need_attention(server: Server, scenario: Scenario) -> None:
+    no_way_out = [each for each in LIFECYCLE["actions"] if each["name"] == "create"]  # type: ignore[index]
+    kind = scenario.service_type(None, {**LIFECYCLE, "actions": no_way_out})
+    scenario.complete(scenario.order(kind))
+    shown = text_for(server, scenario.consumer, "/?fragment=attention")
+    assert kind["name"] in shown
+    assert "No way out" in shown
+
+
 def test_a_consumer_sees_no_agents_and_no_pools(server: Server, scenario: Scenario) -> None:
     scenario.order(scenario.service_type(None, LIFECYCLE))
     shown = text_for(server, scenario.consumer)

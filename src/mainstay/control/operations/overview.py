@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from mainstay.control.domain.lifecycle.state_kind import StateKind, kind_of_state
+from mainstay.control.domain.lifecycle.transitions import available_actions
 from mainstay.control.operations.doctor import NEARLY_EMPTY_SHARE
 from mainstay.control.operations.machinery import pool_allocation
 from mainstay.control.operations.machinery.consumer_view import consumer_conditions, first_line, sees_host
@@ -21,7 +22,7 @@ from mainstay.control.store.engine.contract import Row
 from mainstay.control.store.engine.paging import owned_by
 from mainstay.control.store.engine.records import to_time
 from mainstay.control.store.overview import Scope
-from mainstay.control.store.service_types import SERVICE_TYPES
+from mainstay.control.store.service_types import SERVICE_TYPES, ServiceTypeRow
 
 MAX_FINDINGS = 20
 MAX_AGENTS = 400
@@ -32,7 +33,7 @@ WINDOW = timedelta(hours=4)
 SLOT_SECONDS = 300
 OFFLINE = ("Disconnected", "Error")
 
-FindingKind = Literal["failed", "offline", "drifted", "orphan", "nearly_full", "grant"]
+FindingKind = Literal["failed", "offline", "drifted", "stuck", "orphan", "nearly_full", "grant"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +101,14 @@ async def read_overview(work: UnitOfWork, *, provides: bool) -> Overview:
     tx, services, jobs = work.tx, _scope(work, "service"), _scope(work, "job")
     troubled = await store.count_troubled(tx, services)
     agents = await store.read_agents(tx, _scope(work, "agent"), MAX_AGENTS) if provides else []
+    counted = await store.count_living(tx, services)
+    types = await SERVICE_TYPES.many(tx, {type_id for type_id, _, _ in counted})
     pools = _usages(await store.read_pools(tx, _scope(work, "service_pool"), MAX_POOLS)) if provides else []
     findings = [
         *_failed(work, await store.failed_services(tx, services, MAX_FINDINGS)),
         *_offline(agents),
         *_drifted(work, await store.drifted_services(tx, services, MAX_FINDINGS)),
+        *_stuck(work, counted, types),
         *_orphans(await store.open_orphans(tx, _scope(work, "orphan"), MAX_FINDINGS) if provides else []),
         *(_full(pool) for pool in pools if pool.is_nearly_full),
         *await _grants(work),
@@ -113,7 +117,7 @@ async def read_overview(work: UnitOfWork, *, provides: bool) -> Overview:
         findings,
         drifted=int(str(troubled["drifted"])),
         failed=int(str(troubled["failed"])),
-        states=await _states(work, services),
+        states=_states(work, counted, types),
         agents=[
             AgentSummary(str(row["id"]), str(row["name"]), str(row["status"]), int(str(row["running"])))
             for row in agents
@@ -230,10 +234,23 @@ async def _grants(work: UnitOfWork) -> list[AttentionFinding]:
     ]
 
 
-async def _states(work: UnitOfWork, scope: Scope) -> list[StateCount]:
+def _stuck(
+    work: UnitOfWork, counted: Sequence[tuple[str, str, int]], types: Mapping[str, ServiceTypeRow]
+) -> list[AttentionFinding]:
+    """Living services in a state without a possible action."""
+    found = []
+    for type_id, state, number in counted:
+        lifecycle = work.tools.definitions.of_service_type(types[type_id]).lifecycle
+        if not available_actions(lifecycle, state):
+            detail = f"{_counted(number, 'service')} in {state}: change the lifecycle, or delete them with force"
+            found.append(AttentionFinding("stuck", type_id, types[type_id].name, detail, action=state))
+    return found[:MAX_FINDINGS]
+
+
+def _states(
+    work: UnitOfWork, counted: Sequence[tuple[str, str, int]], types: Mapping[str, ServiceTypeRow]
+) -> list[StateCount]:
     """Most frequent first. States of the same name and kind are one, whatever their type."""
-    counted = await store.count_living(work.tx, scope)
-    types = await SERVICE_TYPES.many(work.tx, {type_id for type_id, _, _ in counted})
     numbers: dict[tuple[str, StateKind], int] = {}
     for type_id, state, number in counted:
         lifecycle = work.tools.definitions.of_service_type(types[type_id]).lifecycle

@@ -25,6 +25,7 @@ FINDINGS = {
     "failed": ("bad", "Failed", "/jobs/{job_id}", "See job"),
     "offline": ("bad", "Offline", "/agents/{id}", "See agent"),
     "drifted": ("warn", "Drifted", "/services/{id}", "See diff"),
+    "stuck": ("warn", "No way out", "/service-types/{id}", "See type"),
     "orphan": ("warn", "Not cleaned up", "/agents/{id}", "See agent"),
     "nearly_full": ("warn", "Nearly full", "/pools/{id}", "See pool"),
     "grant": ("warn", "Confirm", "/agent-types/{id}", "See agent type"),
