@@ -19,12 +19,12 @@ def test_an_admin_sees_versions_and_the_files_of_a_bundle(server: Server, scenar
     page = browser.get(f"/blueprints?name={pushed['name']}").text
     assert pushed["version"] in page
     assert pushed["serviceType"]["id"] in page
-    files = browser.get(f"/blueprints/files?digest={pushed['digest']}").text
+    files = browser.get(f"/blueprints?digest={pushed['digest']}").text
     assert "service-type.yaml" in files
     assert "not signed" in files
     shown = browser.get(f"/service-types/{pushed['serviceType']['id']}").text
     assert "new services get it" in shown
-    browser.get("/blueprints/files?digest=sha256:0", expect=404)
+    browser.get("/blueprints?digest=sha256:0", expect=404)
     provider = signed_in(server.url, str(scenario.provider.token))
     provider.get("/blueprints", expect=403)
-    provider.get(f"/blueprints/files?digest={pushed['digest']}", expect=403)
+    provider.get(f"/blueprints?digest={pushed['digest']}", expect=403)

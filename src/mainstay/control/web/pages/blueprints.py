@@ -17,6 +17,12 @@ MAX_SHOWN = 20_000
 MOST_FILES = 200
 
 
+async def _show(call: PageCall) -> PageAnswer:
+    """The list; with the digest of a bundle, its files."""
+    digest = call.asked("digest")
+    return await (_show_files(call, digest) if digest else _list(call))
+
+
 async def _list(call: PageCall) -> PageAnswer:
     name, after = call.asked("name"), call.asked("after")
     query = [("name", name), ("after", after), ("sort", "-createdAt"), ("pageSize", PAGE_SIZE)]
@@ -41,10 +47,7 @@ async def _type_names(call: PageCall, versions: list[Any]) -> dict[str, str]:
     return {each["id"]: each["name"] for each in found["items"]}
 
 
-async def _show_files(call: PageCall) -> PageAnswer:
-    digest = call.asked("digest")
-    if not digest:
-        return PageAnswer(redirect="/blueprints")
+async def _show_files(call: PageCall, digest: str) -> PageAnswer:
     async with call.reading() as work:
         content = await operations.fetch(work, digest)
     found = await call.api("GET", API, query=[("digest", digest)])
@@ -70,14 +73,12 @@ def _read_files(content: bytes) -> list[dict[str, Any]]:
     return files
 
 
-LIST = ("blueprint", "list")
 PAGES = (
     WebPage(
         method="GET",
         path="/blueprints",
-        act=_list,
-        access=LIST,
+        act=_show,
+        access=("blueprint", "list"),
         navigation=NavigationEntry("Blueprints", "i-copy", 3, "Catalogue", "admin"),
     ),
-    WebPage(method="GET", path="/blueprints/files", act=_show_files, access=LIST),
 )
