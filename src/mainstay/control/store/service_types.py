@@ -21,7 +21,7 @@ class ServiceTypeRow(Record, frozen=True, kw_only=True):
     blueprint_digest: str | None = None
 
 
-# Of the services of a type in a list of types.
+# Of the services of a type: an exact number would read the whole table.
 MOST_COUNTED = 10_000
 SERVICE_TYPES = Table("service_types", "service_type", ServiceTypeRow)
 
@@ -63,13 +63,14 @@ class BundleVersion(msgspec.Struct, frozen=True):
 
 
 async def count_services(tx: Transaction, type_id: str, scope: Sequence[SqlCondition]) -> list[TypeUse]:
-    """Of the services that the caller may read."""
+    """Of the newest MOST_COUNTED services that the caller may read."""
     parameters: dict[str, Value] = {"type_id": type_id}
     for each in scope:
         parameters |= each.parameters
     where = " AND ".join(["service_type_id = :type_id", "is_terminal = 0", *(each.sql for each in scope)])
     rows = await tx.fetch(
-        f"SELECT status, blueprint_digest, count(*) AS number FROM services WHERE {where}"
+        "SELECT status, blueprint_digest, count(*) AS number FROM (SELECT status, blueprint_digest FROM services"
+        f" WHERE {where} ORDER BY created_at DESC, id DESC LIMIT {MOST_COUNTED}) AS newest"
         " GROUP BY status, blueprint_digest ORDER BY number DESC LIMIT 1000",
         slow=True,
         **parameters,

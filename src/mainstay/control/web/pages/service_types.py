@@ -45,6 +45,10 @@ async def _complete(call: PageCall, rows: list[Any]) -> list[Any]:
     return [{**row, "services": counts[row["id"]]} for row in rows]
 
 
+def _count_words(number: int) -> str:
+    return f"{number:,}{'+' if number == store.MOST_COUNTED else ''}"
+
+
 def _own_services(work: UnitOfWork) -> Sequence[Any]:
     return owned_by(work.relation("service", "read"), work.required_caller)
 
@@ -67,6 +71,7 @@ async def _read(call: PageCall) -> dict[str, Any]:
         "service_type": row,
         "version": next((each["version"] for each in shown if each["is_current"]), None),
         "services": sum(each.services for each in used),
+        "most_counted": store.MOST_COUNTED,
         "states": _by_state(definition.lifecycle, used),
         "versions": shown,
         "drawing": draw_lifecycle(definition.lifecycle, f"Lifecycle of {row.name}"),
@@ -241,7 +246,7 @@ _NOUN = NounPages(
     explanation="What can be ordered: the properties of an order and the states of a service.",
     columns=(
         TableColumn("Name", lambda row: row["name"]),
-        TableColumn("Services", lambda row: row["services"], "number"),
+        TableColumn("Services", lambda row: _count_words(row["services"]), style="num tight"),
         TableColumn("Changed", lambda row: row["updatedAt"], "time", "c-narrow-hide"),
     ),
     fields=_new_fields,
