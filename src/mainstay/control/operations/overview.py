@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -89,7 +90,9 @@ class Overview:
     # Jobs that wait for an agent that is not connected.
     waiting: int
     jobs: Sequence[JobView]
-    job_counts: dict[str, int]
+    # The numbers of jobs, which may be more than the list.
+    running: int
+    queued: int
     # (completed, failed) for each time slot, the oldest first.
     slots: Sequence[tuple[int, int]]
     pools: Sequence[PoolUsage]
@@ -99,7 +102,7 @@ class Overview:
 async def read_overview(work: UnitOfWork, *, provides: bool) -> Overview:
     """`provides`: whether the caller has agents and pools."""
     tx, services, jobs = work.tx, _scope(work, "service"), _scope(work, "job")
-    troubled = await store.count_troubled(tx, services)
+    counts = await store.count_troubles_and_jobs(tx, services, jobs)
     agents = await store.read_agents(tx, _scope(work, "agent"), MAX_AGENTS) if provides else []
     counted = await store.count_living(tx, services)
     types = await SERVICE_TYPES.many(tx, {type_id for type_id, _, _ in counted})
@@ -115,21 +118,28 @@ async def read_overview(work: UnitOfWork, *, provides: bool) -> Overview:
     ]
     return Overview(
         findings,
-        drifted=int(str(troubled["drifted"])),
-        failed=int(str(troubled["failed"])),
+        drifted=counts["drifted"],
+        failed=counts["failed"],
         states=_states(work, counted, types),
         agents=[
             AgentSummary(str(row["id"]), str(row["name"]), str(row["status"]), int(str(row["running"])))
             for row in agents
         ],
-        agent_counts=await store.count_agents(tx, _scope(work, "agent")) if provides else {},
+        agent_counts=await _count_agents(work, agents),
         waiting=sum(int(str(row["queued"])) for row in agents if row["status"] in OFFLINE),
         jobs=await show_jobs(work, await store.active_jobs(tx, jobs, MAX_JOBS)),
-        job_counts=await store.count_active_jobs(tx, jobs),
+        running=counts["running"],
+        queued=counts["queued"],
         slots=await _slots(work, jobs),
         pools=sorted(pools, key=lambda pool: -pool.used / max(pool.total, 1))[:FULLEST_POOLS],
         now=work.now,
     )
+
+
+async def _count_agents(work: UnitOfWork, agents: Sequence[Row]) -> dict[str, int]:
+    if len(agents) < MAX_AGENTS:
+        return dict(Counter(str(row["status"]) for row in agents))
+    return await store.count_agents(work.tx, _scope(work, "agent"))
 
 
 def _scope(work: UnitOfWork, noun: str) -> Scope:

@@ -34,17 +34,21 @@ async def count_living(tx: Transaction, scope: Scope) -> list[tuple[str, str, in
     return [(str(row["service_type_id"]), str(row["status"]), int(str(row["number"]))) for row in rows]
 
 
-async def count_troubled(tx: Transaction, scope: Scope) -> Row:
-    """`drifted` and `failed` services."""
-    drifted, parameters = _where(scope, "drifted = 1")
-    failed, _ = _where(scope, "failed_job_id IS NOT NULL")
+async def count_troubles_and_jobs(tx: Transaction, services: Scope, jobs: Scope) -> dict[str, int]:
+    """`drifted` and `failed` services, `running` and `queued` jobs."""
+    drifted, parameters = _where(services, "drifted = 1")
+    failed, _ = _where(services, "failed_job_id IS NOT NULL")
+    running, more = _where(jobs, "status = 'Processing'")
+    queued, _ = _where(jobs, "status = 'Pending'")
     rows = await tx.fetch(
         f"SELECT (SELECT count(*) FROM services WHERE {drifted}) AS drifted,"
-        f" (SELECT count(*) FROM services WHERE {failed}) AS failed",
+        f" (SELECT count(*) FROM services WHERE {failed}) AS failed,"
+        f" (SELECT count(*) FROM jobs WHERE {running}) AS running,"
+        f" (SELECT count(*) FROM jobs WHERE {queued}) AS queued",
         slow=True,
-        **parameters,
+        **(parameters | more),
     )
-    return rows[0]
+    return {name: int(str(rows[0][name])) for name in ("drifted", "failed", "running", "queued")}
 
 
 async def failed_services(tx: Transaction, scope: Scope, limit: int) -> list[Row]:
@@ -107,15 +111,6 @@ async def active_jobs(tx: Transaction, scope: Scope, limit: int) -> list[JobRow]
         **parameters,
     )
     return [JOBS.decode(row) for row in rows]
-
-
-async def count_active_jobs(tx: Transaction, scope: Scope) -> dict[str, int]:
-    """By status."""
-    where, parameters = _where(scope, f"status IN {ACTIVE_STATUSES}")
-    rows = await tx.fetch(
-        f"SELECT status, count(*) AS number FROM jobs WHERE {where} GROUP BY status", slow=True, **parameters
-    )
-    return {str(row["status"]): int(str(row["number"])) for row in rows}
 
 
 async def count_ended_jobs(

@@ -8,7 +8,11 @@ from typing import Any
 from markupsafe import Markup
 
 from mainstay import __version__
+from mainstay.control.domain.event_types import EVENT_TYPES
+from mainstay.control.operations import events as operations
 from mainstay.control.operations.overview import SLOT_SECONDS, WINDOW, AgentSummary, Overview, read_overview
+from mainstay.control.store.engine.paging import parse_listing
+from mainstay.control.store.events import EVENTS, entity_names
 from mainstay.control.web.contract import NavigationEntry, PageAnswer, PageCall, WebPage
 from mainstay.control.web.drawings.agent_squares import (
     AgentActivity,
@@ -19,6 +23,7 @@ from mainstay.control.web.drawings.agent_squares import (
 from mainstay.control.web.drawings.job_bars import JobSlot, draw_job_bars
 from mainstay.control.web.drawings.state_bar import StateShare, draw_state_bar, legend_of
 from mainstay.control.web.navigation import is_provider
+from mainstay.control.web.shown_events import show_event
 
 # Kind of a finding → kind of its state, its word, the page that helps and the text of its button.
 FINDINGS = {
@@ -31,16 +36,24 @@ FINDINGS = {
     "grant": ("warn", "Confirm", "/agent-types/{id}", "See agent type"),
 }
 
+# Those without a number yet are a second old at most.
+NEWEST = (("sort", "-sequenceNumber"), ("pageSize", "8"), ("after", ""))
+EVENT_NOUNS = " ".join(sorted({each.partition(".")[0] for each in EVENT_TYPES}))
+
 
 async def _show(call: PageCall) -> PageAnswer:
     async with call.reading() as work:
         found = await read_overview(work, provides=await is_provider(work.tx, call.caller))
+        page = await operations.page(work, parse_listing(EVENTS, NEWEST))
+        names = await entity_names(work.tx, [each.entity_id for each in page.items])
     values = {
         "overview": found,
         "living": sum(each.number for each in found.states),
         "running": sum(each.number for each in found.states if each.kind == "up"),
         "finding_words": FINDINGS,
         "may_act": not call.caller.read_only,
+        "events": [show_event(each, names, call.caller) for each in page.items],
+        "event_topics": EVENT_NOUNS,
         **_pictures(found),
     }
     return PageAnswer("overview.html", values)
