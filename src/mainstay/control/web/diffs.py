@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -12,7 +13,6 @@ DiffLineKind = Literal["same", "added", "removed", "place"]
 
 MAX_LINES = 300
 MAX_LINE = 1000
-# Comparing words costs the product of their numbers.
 MAX_COMPARED = 300
 # Below this share of common text the lines have nothing to do with each other, and marks would only distract.
 LEAST_COMMON = 0.4
@@ -42,6 +42,8 @@ class DiffBudget:
 
     lines: int = 1500
     comparisons: int = 200
+    # Of comparing words, at most; a tenth of a second.
+    steps: int = 4_000_000
 
 
 def read_diff(text: str, budget: DiffBudget) -> ShownDiff:
@@ -78,7 +80,7 @@ def _mark_words(lines: Sequence[tuple[DiffLineKind, str]], budget: DiffBudget) -
             if budget.comparisons <= 0:
                 return tuple(found)
             budget.comparisons -= 1
-            before, after = _changed_words(lines[old][1], lines[new][1])
+            before, after = _changed_words(lines[old][1], lines[new][1], budget)
             found[old], found[new] = DiffLine("removed", before), DiffLine("added", after)
         start = max(end, start + 1)
     return tuple(found)
@@ -93,10 +95,14 @@ def _end_of(lines: Sequence[tuple[DiffLineKind, str]], start: int, kind: DiffLin
 Parts = tuple[tuple[str, bool], ...]
 
 
-def _changed_words(before: str, after: str) -> tuple[Parts, Parts]:
+def _changed_words(before: str, after: str, budget: DiffBudget) -> tuple[Parts, Parts]:
     if len(before) > MAX_COMPARED or len(after) > MAX_COMPARED:
         return ((before, False),), ((after, False),)
     old, new = _WORDS.findall(before), _WORDS.findall(after)
+    steps = _most_steps(old, new)
+    if steps > budget.steps:
+        return ((before, False),), ((after, False),)
+    budget.steps -= steps
     matcher = SequenceMatcher(None, old, new, autojunk=False)
     if matcher.ratio() < LEAST_COMMON:
         return ((before, False),), ((after, False),)
@@ -109,3 +115,10 @@ def _changed_words(before: str, after: str) -> tuple[Parts, Parts]:
         if new_to > new_from:
             right.append(("".join(new[new_from:new_to]), changed))
     return tuple(left), tuple(right)
+
+
+def _most_steps(old: Sequence[str], new: Sequence[str]) -> int:
+    """What comparing costs at most: the pairs of equal words, once for each common block. Lines that repeat a few words
+    have the most of both."""
+    counts = Counter(new)
+    return sum(counts[word] for word in old) * min(len(old), len(new))

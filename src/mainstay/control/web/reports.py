@@ -21,6 +21,8 @@ MAX_STABLE = 500
 MAX_TEXT = 4000
 MAX_MESSAGES = 20
 MAX_DOCUMENT = 20_000
+# More is not a duration but a wrong number.
+MAX_SECONDS = 366 * 86_400
 # A resource begins a new part of a message about drift; the lines of its diff begin with other characters.
 _RESOURCE = re.compile(r"([a-z_]{1,100})#(.*?): (.*)")
 
@@ -118,7 +120,7 @@ def _rank(event: Mapping[str, object]) -> int:
 
 
 def _resource(event: Mapping[str, object], budget: DiffBudget) -> ShownResource:
-    diff, seconds = event.get("diff"), event.get("duration_seconds")
+    diff = event.get("diff")
     return ShownResource(
         type=_text(event.get("type")),
         name=_text(event.get("name")),
@@ -128,8 +130,14 @@ def _resource(event: Mapping[str, object], budget: DiffBudget) -> ShownResource:
         warnings=_texts(event.get("warnings")),
         output=_text(event.get("output")),
         diff=read_diff(diff, budget) if isinstance(diff, str) and diff else None,
-        seconds=float(seconds) if isinstance(seconds, int | float) else None,
+        seconds=_seconds(event.get("duration_seconds")),
     )
+
+
+def _seconds(value: object) -> float | None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return float(value) if 0 <= value <= MAX_SECONDS else None
 
 
 def _texts(value: object) -> tuple[str, ...]:

@@ -1,0 +1,23 @@
+"""Reports of agents as pages show them, whatever an agent sends."""
+
+from __future__ import annotations
+
+import pytest
+
+from mainstay.control.web.diffs import DiffBudget
+from mainstay.control.web.reports import read_report
+from mainstay.control.web.words import duration
+
+
+@pytest.mark.parametrize("seconds", [1e300, 1e15, 10**400, -1, True, "1", None])
+def test_a_duration_that_cannot_be_one_is_not_shown(seconds: object) -> None:
+    report = {"events": [{"type": "file", "name": "a", "outcome": "changed", "duration_seconds": seconds}]}
+    (resource,) = read_report(report, DiffBudget()).resources
+    assert resource.seconds is None
+
+
+def test_a_duration_is_shown() -> None:
+    report = {"events": [{"type": "file", "name": "a", "outcome": "changed", "duration_seconds": 75}]}
+    (resource,) = read_report(report, DiffBudget()).resources
+    assert resource.seconds is not None
+    assert duration(resource.seconds) == "1:15 min"
