@@ -190,3 +190,25 @@ def test_two_session_cookies_do_not_confuse_the_server(server: Server, token: An
     for sent in (f"{name}={value}; {name}=planted", f"{name}=planted; {name}={value}"):
         reply = WebSession(server.url).send("GET", "/services", None, {"Cookie": sent})
         assert reply.status in (200, 303)
+
+
+OTHER_COOKIES = (
+    'a={"x": 1, "y": 2}',
+    "two words=1",
+    "x=\u00e9",
+    'x="open',
+    "=x",
+    "a[1]=2",
+    "a=b c",
+    "bare",
+    "expires=Mon, 1 Jan",
+)
+
+
+@pytest.mark.parametrize("other", OTHER_COOKIES)
+def test_cookies_of_other_programs_on_the_host_do_not_end_the_session(server: Server, token: Any, other: str) -> None:
+    browser = signed_in(server.url, token["value"])
+    ((name, value),) = ((name, value) for name, value in browser.cookies.items() if "session" in name)
+    sender = WebSession(server.url)
+    sender.get("/services", Cookie=f"{other}; {name}={value}")
+    sender.get("/services", Cookie=f"{name}={value}; {other}")

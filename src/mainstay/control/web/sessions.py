@@ -7,7 +7,6 @@ import hmac
 import secrets
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import quote, unquote, urlsplit
 
 from litestar.datastructures import Cookie
@@ -37,10 +36,7 @@ class Cookies:
     def __init__(self, headers: Mapping[str, str], scheme: str) -> None:
         self._secure = scheme == "https"
         self._port = headers.get("host", "").rpartition("]")[2].rpartition(":")[2] or "80"
-        try:
-            self._sent = SimpleCookie(headers.get("cookie", ""))
-        except CookieError:
-            self._sent = SimpleCookie()
+        self._sent = _read_cookies(headers.get("cookie", ""))
 
     def _name(self, purpose: str) -> str:
         if self._secure:
@@ -49,8 +45,8 @@ class Cookies:
         return f"mainstay-{purpose}-{port}"
 
     def get(self, purpose: str) -> str:
-        found = self._sent.get(self._name(purpose))
-        return unquote(found.value) if found is not None and len(found.value) <= MAX_NOTICE * 3 else ""
+        found = self._sent.get(self._name(purpose), "")
+        return unquote(found) if len(found) <= MAX_NOTICE * 3 else ""
 
     def set(self, purpose: str, value: str) -> Cookie:
         """An empty value deletes the cookie."""
@@ -63,6 +59,13 @@ class Cookies:
             httponly=True,
             samesite="lax",
         )
+
+
+def _read_cookies(header: str) -> dict[str, str]:
+    """Not `SimpleCookie`, which reads no cookie at all if one has an unusual value: browsers also send those of other
+    programs on the same host. Of a repeated name the last one counts, which has the shortest path."""
+    pairs = (each.partition("=") for each in header.split(";"))
+    return {name.strip(): value.strip().strip('"') for name, _, value in pairs}
 
 
 def new_sign_in_cookie() -> str:
