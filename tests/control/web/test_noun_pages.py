@@ -208,3 +208,15 @@ def test_a_stranger_changes_no_row_of_others(
         assert stranger.post(page, {"name": "x"}, csrf=stranger.csrf, expect=None).status in (403, 404)
     assert scenario.admin.get(f"{case.api}/{row['id']}") == row
     assert f"{row['id']}/edit" not in stranger.get(case.path).text
+
+
+@pytest.mark.parametrize("number", ["1" * 400, "-" + "1" * 400, "1e999", "nan", "1" * 5000])
+def test_a_number_beyond_all_numbers_is_a_fault_of_its_field(browser: WebSession, number: str) -> None:
+    page = browser.post("/options/new", {"name": "a", "displayOrder": number}, csrf=browser.csrf, expect=400).text
+    assert re.search(r'id="f-displayOrder"[^>]* aria-invalid="true"', page)
+
+
+def test_a_document_that_takes_long_to_read_is_refused_before(browser: WebSession) -> None:
+    text = f"[{'a, ' * 100_000}]"
+    page = browser.post("/options/new", {"name": "a", "value": text}, csrf=browser.csrf, expect=400).text
+    assert "has more than 200,000 characters" in page

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from browser_session import signed_in
 from control_plane import Client, Server
 from scenario import Scenario, unique
@@ -110,3 +112,14 @@ def test_a_bulk_action_on_services_of_others_is_refused_for_each(server: Server,
     result = browser.post("/services/bulk/execute", chosen, csrf=browser.csrf, expect=200)
     assert "0 started, 3 refused" in result.text
     assert service["name"] not in result.text
+
+
+@pytest.mark.parametrize("path", ["/services/bulk", "/services/bulk/execute"])
+def test_ticked_services_without_an_action_are_refused_in_words(
+    server: Server, scenario: Scenario, path: str
+) -> None:
+    browser = signed_in(server.url, str(scenario.consumer.token))
+    service = scenario.order(scenario.service_type(None, LIFECYCLE))
+    for action in ({}, {"action": " "}):
+        refused = browser.post(path, {"id": service["id"], **action}, csrf=browser.csrf, expect=400)
+        assert "choose an action" in refused.text

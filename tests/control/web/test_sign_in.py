@@ -22,7 +22,15 @@ def test_a_page_without_a_session_leads_to_the_sign_in_and_back(server: Server) 
 
 
 def test_the_sign_in_leads_to_no_other_host(server: Server) -> None:
-    for target in ("//evil.example/", "/\\evil.example", "https://evil.example", "javascript:alert(1)", "/\t/evil"):
+    for target in (
+        "//evil.example/",
+        "/\\evil.example",
+        "https://evil.example",
+        "javascript:alert(1)",
+        "/\t/evil",
+        "/中",
+        "/é",
+    ):
         browser = WebSession(server.url)
         form = browser.get("/signin")
         reply = browser.post("/signin", {"token": server.admin.token, "next": target}, csrf=form.csrf)

@@ -5,10 +5,11 @@ whether a text can be read as a value at all."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from math import isfinite
+from sys import float_info
 from typing import Any, Literal
 
 import msgspec
@@ -24,7 +25,10 @@ PAGE_SIZE = "50"
 # More rows are not offered as choices: the field takes an id instead.
 MOST_CHOICES = 100
 IRREMOVABLE = "cannot be removed; give another value"
+# Reading YAML costs a second for 500,000 characters or so.
+MAX_DOCUMENT = 200_000
 MAX_EXPANDED_CHARACTERS = 4 * 1024 * 1024
+LARGEST_DOUBLE = float_info.max
 
 FieldKind = Literal["text", "code", "long", "document", "number", "flag", "choice", "choices", "words", "time"]
 Typed = dict[str, str | list[str]]
@@ -278,13 +282,15 @@ def _read_number(text: str) -> int | float:
             number = read(text)
         except ValueError:
             continue
-        if isfinite(number):
+        if -LARGEST_DOUBLE <= number <= LARGEST_DOUBLE:
             return number
     raise ValueError("must be a number")
 
 
 def read_document(text: str) -> Any:
     """JSON or YAML. Raises ValueError with the place of the first fault."""
+    if len(text) > MAX_DOCUMENT:
+        raise ValueError(f"has more than {MAX_DOCUMENT:,} characters; send it to the API instead")
     try:
         value = read_yaml(text, "line")
     except DoesNotLoad as refusal:
@@ -331,7 +337,8 @@ async def send_form(
     """Sends what was typed to the API; of a stored row, what differs. A refusal shows the form again, as typed."""
     typed = _typed_form(call, form.fields)
     changed = [each for each in form.fields if stored is None or not _is_same(stored[each.name], typed[each.name])]
-    body, unreadable = _read_body(changed, typed)
+    # In a thread: reading large documents would block the event loop.
+    body, unreadable = await asyncio.to_thread(_read_body, changed, typed)
     if stored is not None:
         unreadable += [(each.name, IRREMOVABLE) for each in changed if _cannot_be_sent(each, typed, body)]
     if unreadable:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from mainstay.control.operations.machinery.refusals import BadInput
 from mainstay.control.web.contract import ApiRefusal, PageAnswer, PageCall, WebPage
 
 MAX_SERVICES = 100
@@ -25,15 +26,22 @@ class BulkLine:
 
 
 async def _preview(call: PageCall) -> PageAnswer:
-    action = call.posted("action")
+    action = _action(call)
     lines = [await _forecast(call, service_id, action) for service_id in _chosen(call)]
     return PageAnswer("bulk.html", {"action": action, "lines": lines, "done": False, "too_many": _is_too_many(call)})
 
 
 async def _execute(call: PageCall) -> PageAnswer:
-    action = call.posted("action")
+    action = _action(call)
     lines = [await _place(call, service_id, action) for service_id in _chosen(call)]
     return PageAnswer("bulk.html", {"action": action, "lines": lines, "done": True, "too_many": False})
+
+
+def _action(call: PageCall) -> str:
+    action = call.posted("action")
+    if not action:
+        raise BadInput("choose an action for the ticked services")
+    return action
 
 
 def _chosen(call: PageCall) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,7 +36,6 @@ from mainstay.control.web.schema_rows import schema_rows, schema_rules
 
 API = "/api/v1/service-types"
 MOST_VERSIONS = 50
-MAX_TRIED = 200_000
 CRUMBS = (("/service-types", "Service types"),)
 
 
@@ -146,12 +146,12 @@ def _action_words(action: Action) -> dict[str, Any]:
 
 async def _try(call: PageCall) -> PageAnswer:
     values = await _read(call)
-    text = call.posted("properties")[:MAX_TRIED]
+    text = call.posted("properties")
     values["tried"] = text
     try:
-        values["verdict"] = await call.api(
-            "POST", f"{API}/{call.path['id']}/validate", {"properties": read_document(text or "{}")}
-        )
+        # In a thread: reading a large document would block the event loop.
+        tried = await asyncio.to_thread(read_document, text or "{}")
+        values["verdict"] = await call.api("POST", f"{API}/{call.path['id']}/validate", {"properties": tried})
     except ValueError as error:
         values["unreadable"] = str(error)
     except ApiRefusal as refusal:

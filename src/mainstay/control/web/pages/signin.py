@@ -11,9 +11,9 @@ from mainstay.control.web.sessions import Cookies
 
 
 def _next_page(asked: str) -> str:
-    """Only paths of this server: `//host` and `/\\host` lead elsewhere."""
-    is_local = asked.startswith("/") and not asked.startswith(("//", "/\\")) and asked.isprintable()
-    return asked if is_local else "/"
+    """Only paths of this server: `//host` and `/\\host` lead elsewhere. Addresses of pages are ASCII."""
+    is_local = asked.startswith("/") and not asked.startswith(("//", "/\\"))
+    return asked if is_local and asked.isascii() and asked.isprintable() else "/"
 
 
 def _form(call: PageCall, *, fault: str = "", status: int = 200, next_page: str) -> PageAnswer:
