@@ -12,7 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markupsafe import Markup
 
-from mainstay.control.web.drawings.agent_squares import AgentSquare, count_activities, draw_agent_squares
+from mainstay.control.web.drawings.agent_squares import (
+    ORDER,
+    AgentSquare,
+    count_activities,
+    draw_activity_mark,
+    draw_agent_squares,
+)
 from mainstay.control.web.drawings.job_bars import JobSlot, draw_job_bars
 from mainstay.control.web.drawings.metric_chart import MetricPoint, MetricSummary, draw_metric_chart, summarize
 from mainstay.control.web.drawings.pool_cells import PoolCell, draw_pool_bar, draw_pool_cells
@@ -94,6 +100,14 @@ def test_each_agent_is_a_square_with_its_name() -> None:
     assert count_activities(agents) == (("idle", 1), ("at work", 1), ("offline", 1))
     assert label(draw_agent_squares([])) == "No agents"
     assert label(draw_agent_squares(agents[:1])) == "1 agent: 1 idle"
+
+
+def test_every_activity_has_a_mark_of_its_own_in_the_legend() -> None:
+    marks = [draw_activity_mark(activity) for activity in ORDER]
+    assert len(set(marks)) == len(ORDER)
+    for mark in marks:
+        # The words beside it carry the meaning.
+        assert ET.fromstring(mark).attrib["aria-hidden"] == "true"
 
 
 def test_of_many_agents_the_offline_ones_are_always_drawn() -> None:

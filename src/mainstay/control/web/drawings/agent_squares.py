@@ -16,6 +16,7 @@ AgentActivity = Literal["idle", "at work", "offline", "not in use"]
 MAX_SQUARES = 400
 # Up to this many agents the squares are large.
 FEW = 110
+MARK_SIZE = 10.0
 LARGE_COLUMNS, SMALL_COLUMNS = 22, 32
 ORDER: tuple[AgentActivity, ...] = ("idle", "at work", "offline", "not in use")
 
@@ -39,11 +40,21 @@ def draw_agent_squares(agents: Sequence[AgentSquare]) -> Markup:
     pitch = PICTURE_WIDTH / columns
     size = round(pitch * 0.76, 1)
     body = join(
-        _square(agent, (index % columns) * pitch, (index // columns) * pitch, size)
+        _square(
+            agent.activity,
+            ((index % columns) * pitch, (index // columns) * pitch, size, size),
+            f"{agent.name}: {agent.activity}",
+        )
         for index, agent in enumerate(shown)
     )
     rows = max(1, -(-len(shown) // columns))
     return picture((0, 0, PICTURE_WIDTH, rows * pitch), _label(agents, len(shown)), body, kind="pic bad-ink")
+
+
+def draw_activity_mark(activity: AgentActivity) -> Markup:
+    """The same shape, for the legend."""
+    mark = _square(activity, (0, 0, MARK_SIZE, MARK_SIZE), "")
+    return Markup('<svg viewBox="0 0 {0} {0}" aria-hidden="true">{1}</svg>').format(number(MARK_SIZE), mark)
 
 
 def _bounded(agents: Sequence[AgentSquare]) -> list[AgentSquare]:
@@ -61,14 +72,13 @@ def _label(agents: Sequence[AgentSquare], shown: int) -> str:
     return f"{len(agents):,} agents: {counts}{more}" if len(agents) != 1 else f"1 agent: {counts}"
 
 
-def _square(agent: AgentSquare, x: float, y: float, size: float) -> Markup:
-    title = f"{agent.name}: {agent.activity}"
-    place = (x, y, size, size)
-    if agent.activity == "idle":
+def _square(activity: AgentActivity, place: tuple[float, float, float, float], title: str) -> Markup:
+    x, y, size, _ = place
+    if activity == "idle":
         return rectangle("f-up", place, size * 0.22, opacity=".8", title=title)
-    if agent.activity == "at work":
+    if activity == "at work":
         return rectangle("f-work", place, size / 2, title=title)
-    if agent.activity == "not in use":
+    if activity == "not in use":
         return rectangle("f-none", place, size * 0.22, title=title)
     arm = size - 2
     cross = (

@@ -18,6 +18,7 @@ from mainstay.control.web.drawings.agent_squares import (
     AgentActivity,
     AgentSquare,
     count_activities,
+    draw_activity_mark,
     draw_agent_squares,
 )
 from mainstay.control.web.drawings.job_bars import JobSlot, draw_job_bars
@@ -71,6 +72,7 @@ def _pictures(found: Overview) -> dict[str, Any]:
         "state_bar": draw_state_bar(shares),
         "state_legend": legend_of(shares),
         "agent_squares": draw_agent_squares(squares) if squares else Markup(),
+        "activity_mark": draw_activity_mark,
         "activities": count_activities(squares),
         "job_bars": draw_job_bars(slots, "in the last 4 hours"),
         "job_axis": [f"{each:%H:%M}" for each in axis],
