@@ -278,13 +278,13 @@ class Screenshots:
     enabled: bool
     folder: Path = PICTURES
 
-    def take(self, page: Page, name: str, *, full: bool = False) -> None:
-        """Writes NAME-light.png and NAME-dark.png."""
+    def take(self, page: Page, name: str, *, schemes: Sequence[str] = ("light",)) -> None:
+        """Writes NAME-SCHEME.png of what the window shows."""
         if not self.enabled:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        page.evaluate("() => document.activeElement?.blur()")
-        for scheme in ("light", "dark"):
+        page.evaluate("() => { document.activeElement?.blur(); window.scrollTo(0, 0); }")
+        for scheme in schemes:
             page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type,unused-ignore]
-            page.screenshot(path=self.folder / f"{name}-{scheme}.png", full_page=full, animations="disabled")
+            page.screenshot(path=self.folder / f"{name}-{scheme}.png", animations="disabled")
         page.emulate_media(color_scheme="light")
