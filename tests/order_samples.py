@@ -99,7 +99,7 @@ EVENTS = [
         "name": "/srv/postgresql-7f3c/pg_hba.conf",
         "outcome": "changed",
         "own": True,
-        "diff": "@@ -3,2 +3,3 @@\n hostssl orders orders_app 10.20.0.0/16 scram-sha-256\n+hostssl orders orders_app 10.44.8.0/22 scram-sha-256\n",
+        "diff": "@@ -3,2 +3,4 @@\n hostssl orders orders_app 10.20.0.0/16 scram-sha-256\n+\n+hostssl orders orders_app 10.44.8.0/22 scram-sha-256\n",
     },
     {"type": "service", "name": "postgresql-7f3c", "outcome": "refreshed"},
     *({"type": "file", "name": f"/srv/postgresql-7f3c/{number}", "outcome": "stable"} for number in range(10)),

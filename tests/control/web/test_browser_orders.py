@@ -80,6 +80,9 @@ def test_an_order_from_the_form_to_the_service(browser: Browser, embedded: Serve
             page.press("[id='p.database']", "Enter")
             page.get_by_role("heading", name="Plan: order orders-db-2").wait_for()
             answered.result()
+        # An empty line of a file is a line of its plan.
+        heights = page.locator(".diff pre > *").evaluate_all("lines => lines.map(line => line.offsetHeight)")
+        assert min(heights) == max(heights) > 10
         assert_accessible(page)
         assert_fits(page)
         page.fill("[id='p.password']", "long-enough-password")
