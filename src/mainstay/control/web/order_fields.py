@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mainstay.control.domain.values import is_uuid
+from mainstay.control.operations.services import DEFAULT_GROUP
 from mainstay.control.web.contract import PageCall
 from mainstay.control.web.forms.choices import ValueChoice
 from mainstay.control.web.forms.fields import ControlKind, FormField, PlacedFault
@@ -134,13 +135,20 @@ def order_fields(
     elif customers is not None:
         listed = [(name, name) for _, name in customers.listed]
         fields.append(make("consumerId", "Customer", typed.consumer, listed, kind=ControlKind.SEARCH))
-    fields.append(make("groupId", "Group", typed.group_id, [("", "default"), *choices.groups]))
+    fields.append(make("groupId", "Group", typed.group_id, _groups(typed, choices.groups)))
     providers = [(each.provider.id, each.provider.name) for each in choices.offers.offers]
     if len(providers) > 1 or typed.provider_id:
         fields.append(make("providerId", "Provider", typed.provider_id, [("", "Choose"), *providers]))
     fields.append(make("agentId", "Agent", typed.agent_id, [("", ANY_AGENT), *_agents(typed, choices.offers)]))
     fields.append(make("agentTags", "Tags", typed.tags, kind=ControlKind.TEXT, required=False, hints=(TAGS_HINT,)))
     return tuple(fields)
+
+
+def _groups(typed: OrderEntries, groups: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """An order without a group goes to the group of this name, so that its row would be the same choice again."""
+    named = [id_ for id_, name in groups if name == DEFAULT_GROUP]
+    repeated = named[0] if len(named) == 1 and named[0] != typed.group_id else ""
+    return [("", DEFAULT_GROUP), *((id_, name) for id_, name in groups if id_ != repeated)]
 
 
 def _agents(typed: OrderEntries, offers: OrderOffers) -> list[tuple[str, str]]:
