@@ -91,8 +91,11 @@ def test_an_action_shows_where_it_leads_before_the_agent_is_asked(
     path = f"/services/{service['id']}/do/start"
     shown = consumer.get(path)
     assert "the agent has not been asked yet" in shown.text
+    assert f"<h1><bdi>Start {service['name']}</bdi></h1>" in shown.text
+    assert "properties" not in shown.text.partition(">Path<")[2].partition("</ol>")[0]
     assert scenario.service(service["id"])["version"] == service["version"]
     plan = planned(scenario, lambda: submit(consumer, path, shown, step="plan"))
+    assert f"<h1><bdi>Plan: start {service['name']}</bdi></h1>" in plan.text
     reply = planned(scenario, lambda: submit(consumer, path, plan, expect=303, step="place"))
     assert reply.location == f"/services/{service['id']}"
     assert scenario.service(service["id"])["activeJob"]["action"] == "start"

@@ -120,6 +120,8 @@ def test_a_plan_that_no_longer_holds_is_replaced_and_nothing_is_placed(
     before = scenario.consumer.get("/services")["totalItems"]
     again = planned(scenario, lambda: submit(consumer, path, plan, step="place", p__password="other-secret"))
     assert "The last plan no longer holds" in again.text
+    assert "make a new plan" not in again.text
+    assert "A secret that is typed differently" in again.text
     assert "other-secret" not in again.text
     assert scenario.consumer.get("/services")["totalItems"] == before
 
@@ -203,3 +205,16 @@ def test_the_agent_may_answer_with_a_failure_and_the_plan_shows_it(scenario: Sce
     )
     assert "The run would fail" in plan.text
     assert "no such &lt;user&gt;" in plan.text
+
+
+def test_the_default_group_is_offered_once(scenario: Scenario, consumer: WebSession) -> None:
+    kind = offered_type(scenario)
+    path = f"/order/{kind['id']}"
+    assert consumer.get(path).text.count(">default</option>") == 1
+    group = scenario.consumer.post("/service-groups", {"name": "default", "consumerId": scenario.consumer_id})
+    other = scenario.consumer.post("/service-groups", {"name": "web", "consumerId": scenario.consumer_id})
+    shown = consumer.get(path).text
+    assert shown.count(">default</option>") == 1
+    assert other["id"] in shown
+    # A link may name it: it stays chosen.
+    assert f'value="{group["id"]}" selected' in consumer.get(f"{path}?groupId={group['id']}").text

@@ -96,6 +96,8 @@ class PlanPage:
         shown = None if forecast is None else show_plan(self.order, forecast.document, datetime.now(UTC))
         values |= {
             "plan": shown,
+            # The page is the new plan that the message asks for.
+            "outdated": self.outdated.removesuffix("; make a new plan"),
             "without_agent": "" if forecast is None else forecast.without_agent,
             "refusal": "" if self.refusal is None else str(self.refusal),
         }

@@ -83,11 +83,12 @@ def show_plan(order: PlannedOrder, forecast: Mapping[str, Any], now: datetime) -
     expires_at = _time(forecast.get("expiresAt"))
     all_rows = property_rows(order.before or {}, forecast["properties"])
     rows = [row for row in all_rows if row.coming is not None]
+    changes = bool(rows) and order.before is not None
     return ShownPlan(
         action=order.action,
         is_new=order.before is None,
-        states=_states(order, path),
-        failures=_failures(order, path),
+        states=_states(order, path, changes=changes),
+        failures=_failures(order, path, changes=changes),
         steps=_steps(order, path),
         pool_values=(*_taken(order, forecast), *_given_back(order, forecast, path)),
         rows=rows,
@@ -109,9 +110,9 @@ def _time(value: object) -> datetime | None:
     return value if isinstance(value, datetime) else None
 
 
-def _states(order: PlannedOrder, path: Sequence[str]) -> tuple[PathState, ...]:
+def _states(order: PlannedOrder, path: Sequence[str], *, changes: bool) -> tuple[PathState, ...]:
     last = len(path) - 1
-    applied = "if it succeeds" if order.before is None else "if it succeeds; properties apply then"
+    applied = "if it succeeds; properties apply then" if changes else "if it succeeds"
     notes = {0: "now", last: applied if last else "now, nothing to do"}
     return tuple(
         PathState(state, kind_of_state(order.lifecycle, state), notes.get(index, "on the way"))
@@ -119,8 +120,9 @@ def _states(order: PlannedOrder, path: Sequence[str]) -> tuple[PathState, ...]:
     )
 
 
-def _failures(order: PlannedOrder, path: Sequence[str]) -> tuple[PathState, ...]:
+def _failures(order: PlannedOrder, path: Sequence[str], *, changes: bool) -> tuple[PathState, ...]:
     """Where a failed job leads, from each state of the path."""
+    kept = "; properties stay as they are" if changes else ""
     action = order.lifecycle.actions.get(order.action)
     if action is None or len(path) < 2:
         return ()
@@ -129,9 +131,9 @@ def _failures(order: PlannedOrder, path: Sequence[str]) -> tuple[PathState, ...]
         errors = action.errors_from(state)
         for each in errors:
             pattern = "" if each.pattern is None else f" with a message that matches {show_value(each.pattern)}"
-            found.setdefault(each.to, f"if it fails in {state}{pattern}; properties stay as they are")
+            found.setdefault(each.to, f"if it fails in {state}{pattern}{kept}")
         if not any(each.pattern is None for each in errors):
-            found.setdefault(f"{state}, unchanged", "if it fails; properties stay as they are")
+            found.setdefault(f"{state}, unchanged", f"if it fails{kept}")
     return tuple(PathState(state, "bad", note) for state, note in found.items())
 
 

@@ -206,7 +206,7 @@ def _plan_page(
 ) -> PlanPage:
     deletes = action.action == DELETE
     return PlanPage(
-        title=f"Plan: {action.title}",
+        title=action.verb if asked_later else f"Plan: {action.title}",
         crumbs=(("Services", "/services"), (action.service.name, action.page)),
         url=action.url,
         verb=action.verb,
