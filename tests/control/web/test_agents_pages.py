@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import html
 import re
+from pathlib import Path
 
 import pytest
 
 from browser_session import WebSession, signed_in
-from control_plane import Server
+from control_plane import Server, running
 from scenario import Scenario, unique
 
 
@@ -43,6 +44,22 @@ def test_an_admin_adds_an_agent_and_the_next_page_enrolls_it(browser: WebSession
     assert agent["tags"] == ["region:fra", "ssd"]
     assert scenario.provider_id in scenario.admin.get(f"/agent-types/{scenario.agent_type_id}")["providerIds"]
     assert f"Agent {form['name']} is added" in browser.get(reply.location).text
+
+
+def test_a_new_server_leads_to_its_first_agent(tmp_path: Path) -> None:
+    with running(tmp_path / "data") as server:
+        browser = signed_in(server.url, str(server.admin.token))
+        assert 'href="/agents/new"' in browser.get("/order").text
+        form = browser.get("/agents/new").text
+        assert '<a href="/agent-types/new">' in form
+        assert '<a href="/participants/new">' in form
+        own = server.admin.post("/participants", {"name": "hosting"})["id"]
+        token = server.admin.post("/tokens", {"name": "ops", "role": "participant", "scopeId": own})["value"]
+        provider = signed_in(server.url, token)
+        assert "/agents/new" not in provider.get("/order").text
+        form = provider.get("/agents/new").text
+        assert "/agent-types/new" not in form
+        assert "There is no agent type yet; an admin creates it." in form
 
 
 def test_an_agent_without_the_grant_serves_its_own_participant_only(browser: WebSession, scenario: Scenario) -> None:
@@ -109,6 +126,8 @@ def test_the_code_is_shown_once_with_the_command_and_enrolls(browser: WebSession
     code = re.search(r"mainstay agent enroll http://127\.0\.0\.1:\d+ ([0-9a-f]{32})<", reply.text)
     assert code is not None
     assert code[1] not in browser.get(page).text
+    assert "mainstay agent install" in reply.text
+    assert "mainstay agent run" in reply.text
     assert scenario.admin.as_token("").post("/enrol", {"code": code[1]})["agentId"] == scenario.agent_id
 
 
@@ -190,3 +209,13 @@ def test_an_install_command_is_created_replaced_and_withdrawn(browser: WebSessio
     browser.post(page, {"wanted": "replace"}, csrf=browser.csrf, expect=200)
     browser.post(page, {"wanted": "withdraw"}, csrf=browser.csrf)
     scenario.admin.get(f"/agents/{scenario.agent_id}/install-command", expect=404)
+
+
+def test_a_connected_agent_is_not_asked_to_enroll_first(browser: WebSession, scenario: Scenario) -> None:
+    page = f"/agents/{scenario.agent_id}"
+    primary = f'class="btn primary" href="{page}/enrolment"'
+    assert primary in browser.get(page).text
+    scenario.agent.put("/agents/me/status", {"status": "Connected"})
+    shown = browser.get(page).text
+    assert primary not in shown
+    assert f'{page}/enrolment"' in shown

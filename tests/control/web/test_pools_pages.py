@@ -131,3 +131,11 @@ def test_a_stranger_and_a_reader_change_no_pool(server: Server, scenario: Scenar
     reader.post(f"/pools/{pool['id']}", {"values": "1"}, csrf=reader.csrf, expect=403)
     provider = signed_in(server.url, str(scenario.provider.token))
     provider.post(f"/pools/{pool['id']}", {"values": "1"}, csrf=provider.csrf)
+
+
+def test_a_form_without_a_choice_leads_to_the_form_that_creates_one(server: Server, scenario: Scenario) -> None:
+    browser = signed_in(server.url, str(scenario.stranger.token))
+    assert '<a href="/pool-sets/new">' in browser.get("/pools/new").text
+    own = scenario.stranger.get("/tokens/me")["participantId"]
+    scenario.stranger.post("/service-pool-sets", {"name": unique("set"), "providerId": own})
+    assert "/pool-sets/new" not in browser.get("/pools/new").text

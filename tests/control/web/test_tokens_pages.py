@@ -37,8 +37,10 @@ def test_a_fault_keeps_the_form(browser: WebSession, scenario: Scenario) -> None
     assert f'value="{"x" * 300}"' in page
     assert f'value="{scenario.agent_id}" selected' in page
     assert 'value="2999-01-31T12:30"' in page
-    missing = browser.post("/tokens/new", {"name": "n", "role": "agent"}, csrf=browser.csrf, expect=400).text
-    assert "needs scopeId" in missing
+    for role in ("agent", "participant"):
+        missing = browser.post("/tokens/new", {"name": "n", "role": role}, csrf=browser.csrf, expect=400).text
+        assert f'id="f-{role}Id-e"' in missing
+        assert f"choose the {role} of the token" in missing
 
 
 def test_a_participant_creates_tokens_of_its_own_only(server: Server, scenario: Scenario) -> None:
@@ -99,3 +101,27 @@ def test_a_stranger_sees_no_token_of_others(server: Server, scenario: Scenario) 
     for path in ("edit", "delete", "regenerate"):
         stranger.get(f"/tokens/{token['id']}/{path}", expect=404)
         stranger.post(f"/tokens/{token['id']}/{path}", {"name": "x"}, csrf=stranger.csrf, expect=404)
+
+
+def test_a_token_of_a_participant_is_created_from_its_page(browser: WebSession, scenario: Scenario) -> None:
+    page = browser.get(f"/participants/{scenario.consumer_id}").text
+    link = f"/tokens/new?participantId={scenario.consumer_id}"
+    assert link in page
+    assert f'value="{scenario.consumer_id}" selected' in browser.get(link).text
+    listed = browser.get(f"/tokens?participantId={scenario.consumer_id}").text
+    assert link in listed
+    assert "Show all tokens" in listed
+
+
+def test_a_token_of_an_agent_is_created_from_its_tokens(browser: WebSession, scenario: Scenario) -> None:
+    link = f"/tokens/new?agentId={scenario.agent_id}"
+    assert link in browser.get(f"/tokens?agentId={scenario.agent_id}").text
+    form = browser.get(link).text
+    assert 'value="agent" selected' in form
+    assert f'value="{scenario.agent_id}" selected' in form
+
+
+def test_a_search_without_a_match_does_not_deny_other_tokens(browser: WebSession) -> None:
+    listed = browser.get("/tokens?participantId=00000000-0000-4000-8000-000000000000").text
+    assert "None matches this search." in listed
+    assert "Show all tokens" not in browser.get("/tokens").text

@@ -28,6 +28,13 @@ IRREMOVABLE = "cannot be removed; give another value"
 # Reading YAML costs a second for 500,000 characters or so.
 MAX_DOCUMENT = 200_000
 MAX_EXPANDED_CHARACTERS = 4 * 1024 * 1024
+# Of each list that a required choice reads: the noun of the access table, and the form that creates its first row.
+CREATION = {
+    "/api/v1/agent-types": ("agent_type", "/agent-types/new"),
+    "/api/v1/participants": ("participant", "/participants/new"),
+    "/api/v1/service-option-types": ("service_option_type", "/option-types/new"),
+    "/api/v1/service-pool-sets": ("service_pool_set", "/pool-sets/new"),
+}
 LARGEST_DOUBLE = float_info.max
 
 FieldKind = Literal["text", "code", "long", "document", "number", "flag", "choice", "choices", "words", "time"]
@@ -52,6 +59,8 @@ class NounField:
     default: str = ""
     # Whether an empty field is sent as null, which unsets the member; otherwise it is not sent.
     unsets: bool = False
+    # The form that creates the first choice, if the caller may use it.
+    creation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +85,8 @@ class NounForm:
     delete_word: str = "Delete"
     # Ticks that are no members of the body.
     options: Sequence[NounField] = ()
+    # (field, message) of each fault that the API would report without naming a field of the form.
+    check: Callable[[Mapping[str, Any]], list[tuple[str, str]]] = lambda _body: []
     # Makes the body of the request from the values of the fields.
     prepare: Callable[[dict[str, Any]], dict[str, Any]] = dict
 
@@ -193,7 +204,9 @@ async def reference_field(
     if page["hasNext"]:
         return NounField(name, label, "code", f"The id of the {label.lower()}.", required)
     rows = [(each["id"], each["name"]) for each in page["items"]]
-    return NounField(name, label, "choice", required=required, choices=rows)
+    noun, creation = CREATION.get(api, ("", ""))
+    creation = creation if creation and may(call, noun) else ""
+    return NounField(name, label, "choice", required=required, choices=rows, creation=creation)
 
 
 def typed_row(fields: Sequence[NounField], row: Row) -> Typed:
@@ -341,8 +354,8 @@ async def send_form(
     body, unreadable = await asyncio.to_thread(_read_body, changed, typed)
     if stored is not None:
         unreadable += [(each.name, IRREMOVABLE) for each in changed if _cannot_be_sent(each, typed, body)]
-    if unreadable:
-        return show_form(call, form, typed, faults=unreadable, status=400)
+    if faults := [*unreadable, *form.check(body)]:
+        return show_form(call, form, typed, faults=faults, status=400)
     try:
         answer = await call.api(method, path, {**form.prepare(body), **form.fixed}, query=query)
     except ApiRefusal as refusal:

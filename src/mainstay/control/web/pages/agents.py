@@ -130,7 +130,7 @@ async def _new_form(call: PageCall) -> NounForm:
         "Add the agent",
         fields,
         CRUMBS,
-        "The next page shows the command that enrolls the host.",
+        "The next page creates the code and the command that enroll the host.",
         fixed={} if own is None else {"providerId": own},
     )
 

@@ -18,6 +18,7 @@ from mainstay.control.web.forms.entries import FormEntries, add_row, initial_ent
 from mainstay.control.web.forms.fields import build_form
 from mainstay.control.web.forms.places import FormScope
 from mainstay.control.web.forms.posted import PostedForm
+from mainstay.control.web.noun_pages import may
 from mainstay.control.web.order_choices import OrderOffers, read_form, read_offers, read_references
 from mainstay.control.web.order_fields import (
     OrderEntries,
@@ -95,7 +96,8 @@ class NewOrder:
 async def _choose(call: PageCall) -> PageAnswer:
     async with call.reading() as work:
         types = await read_offered_types(work, None)
-    return PageAnswer("order_types.html", {"types": types})
+    may_add = call.caller.role is Role.ADMIN and may(call, "agent")
+    return PageAnswer("order_types.html", {"types": types, "may_add": may_add})
 
 
 async def _read_order(call: PageCall, typed: OrderEntries) -> NewOrder:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mainstay.control.access import Role
 from mainstay.control.store import participants as store
 from mainstay.control.web.contract import NavigationEntry, PageAnswer, PageCall, WebPage
-from mainstay.control.web.noun_pages import NounField, NounPages, Row, TableColumn, may_row, noun_pages
+from mainstay.control.web.noun_pages import NounField, NounPages, Row, TableColumn, may, may_row, noun_pages
 
 API = "/api/v1/participants"
 STATES = {"Enabled": ("up", "Enabled"), "Disabled": ("rest", "Disabled")}
@@ -34,6 +34,7 @@ async def _show(call: PageCall) -> PageAnswer:
         "holdings": holdings,
         "most_counted": store.MOST_COUNTED,
         "may_change": may_row(call, "participant", participant, "change"),
+        "may_add_token": may(call, "token"),
         "may_write": is_admin and not call.caller.read_only,
         "is_admin": is_admin,
     }

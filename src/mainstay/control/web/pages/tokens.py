@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -56,14 +58,26 @@ async def _change_fields(_call: PageCall, _row: Row | None) -> list[NounField]:
     return [NAME, EXPIRES]
 
 
+async def _scope_field(call: PageCall, name: str, label: str, api: str) -> NounField:
+    found = await reference_field(call, name, label, api)
+    return replace(found, hint=f"{found.hint} Only for a token of role {label.lower()}.".strip())
+
+
 async def _new_form(call: PageCall) -> NounForm:
     is_admin = call.caller.role is Role.ADMIN
     roles = [("participant", "participant"), ("agent", "agent"), *([("admin", "admin")] if is_admin else [])]
-    fields = [NAME, NounField("role", "Role", "choice", required=True, choices=roles, default="participant")]
+    # A link from the tokens of an agent names the agent.
+    role = "agent" if call.asked("agentId") else "participant"
+    fields = [NAME, NounField("role", "Role", "choice", required=True, choices=roles, default=role)]
     if is_admin:
-        participant = await reference_field(call, "participantId", "Participant", "/api/v1/participants")
-        fields.append(participant)
-    fields += [await reference_field(call, "agentId", "Agent", "/api/v1/agents"), EXPIRES, READ_ONLY]
+        fields.append(await _scope_field(call, "participantId", "Participant", "/api/v1/participants"))
+    fields += [await _scope_field(call, "agentId", "Agent", "/api/v1/agents"), EXPIRES, READ_ONLY]
+    scopes = {each.name for each in fields} & {"participantId", "agentId"}
+
+    def check(body: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """The API would name the member scopeId, which the form does not show."""
+        scope = f"{body.get('role')}Id"
+        return [(scope, f"choose the {body['role']} of the token")] if scope in scopes and not body.get(scope) else []
 
     def prepare(body: dict[str, Any]) -> dict[str, Any]:
         """The scope is the participant or the agent, as the role needs it."""
@@ -78,6 +92,7 @@ async def _new_form(call: PageCall) -> NounForm:
         fields,
         CRUMBS,
         "A participant signs in with it; an agent connects with it. The next page shows its value, once.",
+        check=check,
         prepare=prepare,
     )
 
