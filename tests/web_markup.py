@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 
 # Closes every context in which a page could show a text, then opens an element.
 HOSTILE = "</title></textarea></script>--></style>\"'><x-hostile onclick=alert(1)><script>alert('x-hostile')</script>"
 SCHEMES = ("javascript:", "data:", "vbscript:")
 ADDRESSES = {"href", "src", "action", "formaction", "xlink:href"}
+
+USED_ICON = re.compile(r'<use href="#([^"]*)"')
+DEFINED_ICON = re.compile(r'<symbol id="([^"]*)"')
 
 
 class _Inspector(HTMLParser):
@@ -31,6 +35,12 @@ class _Inspector(HTMLParser):
                 self.problems.append(f"<{tag} {name}={value!r}>")
             if name in ADDRESSES and (value or "").startswith(("http:", "https:", "//")) and tag != "a":
                 self.problems.append(f"<{tag} {name}={value!r}> leads to another host")
+
+
+def missing_icons(text: str) -> list[str]:
+    """Icons that the page uses and does not contain: a browser shows nothing in their place."""
+    used, defined = set(USED_ICON.findall(text)), set(DEFINED_ICON.findall(text))
+    return [f"add the icon {name} to templates/parts/icons.html" for name in sorted(used - defined)]
 
 
 def unsafe_markup(text: str) -> list[str]:

@@ -15,7 +15,7 @@ from mainstay.control.access import ACCESS, Role
 from mainstay.control.web.contract import WebPage
 from sample_rows import SampleRows
 from scenario import unique
-from web_markup import unsafe_markup
+from web_markup import missing_icons, unsafe_markup
 from web_samples import form_posts, page_name, readable_pages, sample_path, sample_urls
 
 PAGES, POSTS = readable_pages(), form_posts()
@@ -82,6 +82,7 @@ def test_an_admin_sees_the_page_and_its_markup_is_strict(
         assert_guarded(reply)
         if reply.headers["content-type"].startswith("text/html"):
             assert unsafe_markup(reply.text) == []
+            assert missing_icons(reply.text) == []
             assert reply.text.startswith("<!doctype html>")
 
 
