@@ -101,6 +101,21 @@ def test_a_secret_is_read_and_never_kept() -> None:
     assert "hunter2" not in repr(dict(posted.entries))
 
 
+@pytest.mark.parametrize(
+    ("document", "name"),
+    [
+        ({"b": {"type": "string"}}, "p.a"),
+        ({"a": {**SECRET, "authorizers": [{"type": "actor", "config": {"actors": ["agent"]}}]}}, "p.a"),
+        ({"a": {"type": "object", "properties": {"c": {"type": "string"}}}}, "p.a.b"),
+        ({"a": {"type": "array", "items": {"type": "object", "properties": {"b": SECRET}}}}, "p.a.0.b"),
+    ],
+)
+def test_a_secret_of_a_field_that_the_type_no_longer_has_is_not_kept(document: Any, name: str) -> None:
+    scope = scope_of(document)
+    posted = read_posted(scope, [(name, "hunter2"), (f"m{name[1:]}", "hunter2"), ("p.b", "kept")])
+    assert "hunter2" not in str(posted)
+
+
 def test_an_empty_secret_keeps_the_stored_one_also_in_rows_that_moved_up() -> None:
     users = {
         "type": "array",

@@ -73,7 +73,9 @@ def read_posted(scope: FormScope, posted: Sequence[tuple[str, str]]) -> PostedFo
         document = reader.read_document(scope)
     else:
         document = reader.read_members(scope, root_members(scope), merge=True)
-    entries = {name: text for name, text in reader.entries.items() if name not in reader.secrets}
+    # A name that the form no longer has may have been that of a secret.
+    kept = reader.known - reader.secrets
+    entries = {name: text for name, text in reader.entries.items() if name in kept}
     numbered = entries
     for row in reversed(reader.empty_rows):
         numbered = remove_row(numbered, row)
@@ -90,6 +92,8 @@ def read_posted(scope: FormScope, posted: Sequence[tuple[str, str]]) -> PostedFo
 class _Reader:
     def __init__(self, entries: Mapping[str, str]) -> None:
         self.entries = {name: LINE_BREAKS.sub("\n", text) for name, text in entries.items()}
+        # Names that the form has.
+        self.known: set[str] = set()
         # Names of the secrets that were typed.
         self.secrets: set[str] = set()
         # Names of rows without a value.
@@ -97,8 +101,12 @@ class _Reader:
         self.unknown_references: list[tuple[str, str]] = []
         self.faults: list[PathFault] = []
 
+    def text_of(self, name: str) -> str | None:
+        self.known.add(name)
+        return self.entries.get(name)
+
     def read_document(self, scope: FormScope) -> Properties:
-        text = self.entries.get(DOCUMENT, "")
+        text = self.text_of(DOCUMENT) or ""
         if scope.schema.has_secrets and text:
             self.secrets.add(DOCUMENT)
         if not text.strip():
@@ -133,7 +141,7 @@ class _Reader:
         return document
 
     def chosen_member(self, group: ExclusiveGroup) -> FormPlace | None:
-        chosen = self.entries.get(group.name, "")
+        chosen = self.text_of(group.name) or ""
         return next((each for each in group.members if segment_of(each.declared.name) == chosen), None)
 
     def excluded(self, group: ExclusiveGroup, chosen: FormPlace | None, found: Mapping[str, object]) -> list[str]:
@@ -141,7 +149,7 @@ class _Reader:
         may have filled in another property without choosing it."""
         names = [each.name for each in group.members]
         if chosen is None:
-            was_chosen = self.entries.get(shown_name(group.name), "") != self.entries.get(group.name, "")
+            was_chosen = (self.text_of(shown_name(group.name)) or "") != (self.text_of(group.name) or "")
             return names if was_chosen else []
         value = found[chosen.name]
         if value is None or (value is UNTOUCHED and chosen.before is None):
@@ -158,8 +166,9 @@ class _Reader:
         if place.structure is Structure.ARRAY:
             return self.read_rows(place)
         if place.is_checkbox:
-            return self.entries.get(place.name) == TICKED if shown_name(place.name) in self.entries else UNTOUCHED
-        text = self.entries.get(place.name)
+            shown, ticked_text = self.text_of(shown_name(place.name)), self.text_of(place.name)
+            return UNTOUCHED if shown is None else ticked_text == TICKED
+        text = self.text_of(place.name)
         if text is None:
             return UNTOUCHED
         if place.before is not None and text == LINE_BREAKS.sub("\n", shown_text(place, place.before)):
@@ -169,9 +178,9 @@ class _Reader:
     def read_object(self, place: FormPlace, *, merge: bool, ticked: bool) -> object:
         faults = len(self.faults)
         document = self.read_members(place.scope, place.members(), merge=merge)
-        if not place.is_optional_object or ticked or self.entries.get(place.name) == TICKED:
+        shown, ticked_text = self.text_of(shown_name(place.name)), self.text_of(place.name)
+        if not place.is_optional_object or ticked or ticked_text == TICKED:
             return document
-        shown = self.entries.get(shown_name(place.name))
         if shown != "0":
             del self.faults[faults:]
             return UNTOUCHED if shown is None else None
@@ -181,7 +190,7 @@ class _Reader:
     def read_rows(self, place: FormPlace) -> object:
         values: list[object] = []
         for index in range(count_rows(self.entries, place.name)):
-            origin = self.entries[row_name(place.name, index)]
+            origin = self.text_of(row_name(place.name, index)) or ""
             row = place.row(index, origin, shown_index=len(values))
             value = self.read(row, merge=False)
             if value is UNTOUCHED:
@@ -195,7 +204,7 @@ class _Reader:
         return values if values or declared.required or place.is_row or has_other_value else None
 
     def read_secret(self, place: FormPlace) -> object:
-        text = self.entries.get(place.name, "")
+        text = self.text_of(place.name) or ""
         if not text:
             return UNTOUCHED
         self.secrets.add(place.name)
