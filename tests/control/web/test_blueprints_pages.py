@@ -28,3 +28,14 @@ def test_an_admin_sees_versions_and_the_files_of_a_bundle(server: Server, scenar
     provider = signed_in(server.url, str(scenario.provider.token))
     provider.get("/blueprints", expect=403)
     provider.get(f"/blueprints?digest={pushed['digest']}", expect=403)
+
+
+def test_the_filter_by_version_names_a_participant_the_versions_of_its_services(
+    server: Server, scenario: Scenario
+) -> None:
+    source = sorted(each for each in EXAMPLES.iterdir() if (each / "blueprint.yaml").exists())[0]
+    pushed = server.admin.call("POST", "/api/v1/blueprints", raw=pack(str(source)), query={"force": "true"}).body
+    (version,) = server.admin.get(f"/blueprints?digest={pushed['digest']}")["items"]
+    path = f"/services?type={version['serviceTypeId']}"
+    assert pushed["digest"] in signed_in(server.url, str(server.admin.token)).get(path).text
+    assert pushed["digest"] not in signed_in(server.url, str(scenario.stranger.token)).get(path).text

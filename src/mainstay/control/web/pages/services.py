@@ -13,9 +13,9 @@ from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import ServiceView, show_services
 from mainstay.control.store.agents import AGENTS
 from mainstay.control.store.blueprints import versions_of, versions_of_type
-from mainstay.control.store.engine.paging import CursorPage, parse_listing
+from mainstay.control.store.engine.paging import CursorPage, owned_by, parse_listing
 from mainstay.control.store.participants import PARTICIPANTS
-from mainstay.control.store.service_types import SERVICE_TYPES
+from mainstay.control.store.service_types import SERVICE_TYPES, count_services
 from mainstay.control.store.services import (
     DRIFTED_ONLY,
     ENDED_ONLY,
@@ -145,9 +145,18 @@ async def _choices(work: UnitOfWork, chosen: Mapping[str, Sequence[str]]) -> dic
         "version": [],
     }
     if len(chosen["type"]) == 1:
-        versions = await versions_of_type(work.tx, chosen["type"][0], MAX_CHOICES)
-        found["version"] = [(digest, version, "") for digest, version in versions]
+        found["version"] = await _versions(work, chosen["type"][0])
     return {name: values for name, values in found.items() if values}
+
+
+async def _versions(work: UnitOfWork, type_id: str) -> list[tuple[str, str, str]]:
+    """For participants: those of their services. The list of blueprints is for admins."""
+    versions = await versions_of_type(work.tx, type_id, MAX_CHOICES)
+    if work.required_caller.role is not Role.ADMIN:
+        own = owned_by(work.relation("service", "read"), work.required_caller)
+        used = {each.blueprint_digest for each in await count_services(work.tx, type_id, own)}
+        versions = [(digest, version) for digest, version in versions if digest in used]
+    return [(digest, version, "") for digest, version in versions]
 
 
 async def _named(work: UnitOfWork, table: Any) -> list[tuple[str, str, str]]:
