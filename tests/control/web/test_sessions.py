@@ -212,3 +212,18 @@ def test_cookies_of_other_programs_on_the_host_do_not_end_the_session(server: Se
     sender = WebSession(server.url)
     sender.get("/services", Cookie=f"{other}; {name}={value}")
     sender.get("/services", Cookie=f"{name}={value}; {other}")
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+@pytest.mark.parametrize("path", ["/services", "/services?fragment=list", "/live"])
+def test_pages_of_other_sites_cannot_load_a_page_as_a_part(server: Server, token: Any, site: str, path: str) -> None:
+    browser = signed_in(server.url, token["value"])
+    for mode, kind in (("no-cors", "image"), ("cors", "empty"), ("navigate", "iframe"), ("no-cors", "script")):
+        marks = {"Sec_Fetch_Site": site, "Sec_Fetch_Mode": mode, "Sec_Fetch_Dest": kind}
+        assert "other sites" in browser.get(path, expect=403, **marks).text
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "same-origin", "none"])
+def test_a_link_from_another_site_opens_a_page(server: Server, token: Any, site: str) -> None:
+    browser = signed_in(server.url, token["value"])
+    browser.get("/services", Sec_Fetch_Site=site, Sec_Fetch_Mode="navigate", Sec_Fetch_Dest="document")

@@ -99,6 +99,7 @@ class WebPipeline:
         caller, session = None, None
         cookie = cookies.get(sessions.SESSION)
         if page.access is not None:
+            sessions.refuse_foreign_read(request.headers)
             in_use = AUTOMATIC not in request.headers
             caller, session = await sessions.find_session(self._dependencies, cookie, in_use=in_use)
             self._dependencies.limits.admit(caller)

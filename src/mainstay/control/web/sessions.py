@@ -77,6 +77,14 @@ def csrf_token(cookie: str) -> str:
     return hashlib.sha256(f"csrf:{cookie}".encode(errors="surrogatepass")).hexdigest()
 
 
+def refuse_foreign_read(headers: Mapping[str, str]) -> None:
+    """Raises if a page of another site, or of another port of this host, loads this one as a part of itself: it cannot
+    read the answer, but would use up the streams and the requests of the user. Links from there are fine."""
+    is_foreign = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+    if is_foreign and (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) != ("navigate", "document"):
+        raise HttpRefusal(403, "foreign_origin", "this page is not part of pages of other sites; open it by itself")
+
+
 def refuse_foreign_form(headers: Mapping[str, str], scheme: str, cookie: str, given: str) -> None:
     """Raises unless the form comes from a page of this server that was rendered for this cookie."""
     origin = headers.get("origin", "")
