@@ -101,6 +101,11 @@ def test_a_missing_or_wrong_key_is_refused_and_no_new_key_is_written(tmp_path: P
         assert server.stop() == 0
 
 
+def test_the_start_prints_the_address_to_open_in_a_browser(tmp_path: Path) -> None:
+    with running(tmp_path / "one") as server:
+        assert f"Mainstay listens on {server.url} (open it in a browser;" in server.log.read_text()
+
+
 def test_the_admin_token_is_printed_on_a_terminal_only(tmp_path: Path) -> None:
     with running(tmp_path / "one") as server:
         token = (tmp_path / "one" / "admin.token").read_text().strip()
