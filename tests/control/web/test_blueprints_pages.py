@@ -36,6 +36,6 @@ def test_the_filter_by_version_names_a_participant_the_versions_of_its_services(
     source = sorted(each for each in EXAMPLES.iterdir() if (each / "blueprint.yaml").exists())[0]
     pushed = server.admin.call("POST", "/api/v1/blueprints", raw=pack(str(source)), query={"force": "true"}).body
     (version,) = server.admin.get(f"/blueprints?digest={pushed['digest']}")["items"]
-    path = f"/services?type={version['serviceTypeId']}"
+    path = f"/services?serviceTypeId={version['serviceTypeId']}"
     assert pushed["digest"] in signed_in(server.url, str(server.admin.token)).get(path).text
     assert pushed["digest"] not in signed_in(server.url, str(scenario.stranger.token)).get(path).text

@@ -82,12 +82,21 @@ def test_the_list_is_filtered_by_what_the_url_contains(server: Server, scenario:
     names = [unique("listed") for _ in range(3)]
     services = [scenario.order(kind, name=name) for name in names]
     scenario.complete(services[0])
-    up = text_for(server, scenario.consumer, f"/services?state=Up&type={kind['id']}")
+    up = text_for(server, scenario.consumer, f"/services?status=Up&serviceTypeId={kind['id']}")
     assert [name in up for name in names] == [True, False, False]
     named = text_for(server, scenario.consumer, f"/services?name={names[1].upper()}")
     assert [name in named for name in names] == [False, True, False]
     busy = text_for(server, scenario.consumer, "/services?view=busy")
     assert [name in busy for name in names] == [False, True, True]
+
+
+def test_links_of_other_pages_filter_the_list(server: Server, scenario: Scenario) -> None:
+    name = unique("linked")
+    service = scenario.order(scenario.service_type(None, LIFECYCLE), name=name)
+    other = "00000000-0000-4000-8000-000000000001"
+    for field in ("agentId", "serviceTypeId", "consumerId", "providerId", "groupId"):
+        assert name in text_for(server, scenario.admin, f"/services?{field}={service[field]}")
+        assert name not in text_for(server, scenario.admin, f"/services?{field}={other}")
 
 
 def test_a_bulk_action_shows_a_preview_and_a_result_for_each_service(server: Server, scenario: Scenario) -> None:

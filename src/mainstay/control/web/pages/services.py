@@ -34,13 +34,15 @@ VIEWS = {
     "busy": ("With a job", WITH_JOB_ONLY),
     "ended": ("Ended", ENDED_ONLY),
 }
-# Parameter of the URL → field of the list.
+# With the names of the API. Those without a menu come from links of other pages.
 FILTERS = {
-    "state": "status",
-    "type": "serviceTypeId",
-    "agent": "agentId",
-    "owner": "consumerId",
-    "version": "blueprintDigest",
+    "status": "State",
+    "serviceTypeId": "Type",
+    "agentId": "Agent",
+    "consumerId": "Owner",
+    "blueprintDigest": "Version",
+    "providerId": "",
+    "groupId": "",
 }
 # Twenty rows keep the first load below 100 kB.
 PAGE_SIZES = ("20", "100")
@@ -65,7 +67,7 @@ async def _show(call: PageCall) -> PageAnswer:
     view = call.asked("view") if call.asked("view") in VIEWS else ""
     page_size = call.asked("rows") if call.asked("rows") in PAGE_SIZES else PAGE_SIZES[0]
     chosen = {name: [value for key, value in call.query if key == name and value] for name in FILTERS}
-    wanted = [(FILTERS[name], value) for name, values in chosen.items() for value in values]
+    wanted = [(name, value) for name, values in chosen.items() for value in values]
     listing = parse_listing(
         SERVICES,
         [
@@ -89,6 +91,7 @@ async def _show(call: PageCall) -> PageAnswer:
             "view": view,
             "lines": lines,
             "next": page.next if isinstance(page, CursorPage) else None,
+            "filters": FILTERS,
             "chosen": chosen,
             "choices": choices,
             "name": call.asked("name"),
@@ -134,18 +137,18 @@ async def _choices(work: UnitOfWork, chosen: Mapping[str, Sequence[str]]) -> dic
     types = (await work.page(SERVICE_TYPES, listing)).items
     states: dict[str, str] = {}
     for each in types:
-        if not chosen["type"] or each.id in chosen["type"]:
+        if not chosen["serviceTypeId"] or each.id in chosen["serviceTypeId"]:
             lifecycle = work.tools.definitions.of_service_type(each).lifecycle
             states |= {state: kind_of_state(lifecycle, state) for state in lifecycle.states}
     found = {
-        "state": [(state, state, kind) for state, kind in states.items()][:MAX_CHOICES],
-        "type": [(each.id, each.name, "") for each in types],
-        "agent": await _named(work, AGENTS),
-        "owner": await _named(work, PARTICIPANTS) if work.required_caller.role is Role.ADMIN else [],
-        "version": [],
+        "status": [(state, state, kind) for state, kind in states.items()][:MAX_CHOICES],
+        "serviceTypeId": [(each.id, each.name, "") for each in types],
+        "agentId": await _named(work, AGENTS),
+        "consumerId": await _named(work, PARTICIPANTS) if work.required_caller.role is Role.ADMIN else [],
+        "blueprintDigest": [],
     }
-    if len(chosen["type"]) == 1:
-        found["version"] = await _versions(work, chosen["type"][0])
+    if len(chosen["serviceTypeId"]) == 1:
+        found["blueprintDigest"] = await _versions(work, chosen["serviceTypeId"][0])
     return {name: values for name, values in found.items() if values}
 
 
