@@ -153,7 +153,9 @@ def test_an_admin_chooses_the_customer(server: Server, scenario: Scenario) -> No
     path = f"/order/{kind['id']}"
     form = admin.get(path)
     refused = submit(admin, path, form, expect=400, name="x", p__size="3")
-    assert 'role="alert"' in refused.text
+    assert 'href="#consumerId"' in refused.text
+    assert "choose the customer" in refused.text
+    assert "The server refused this" not in refused.text
     chosen = submit(admin, path, refused, consumerId=scenario.consumer_id, step="refresh")
     plan = submit(admin, path, chosen, agentId=scenario.agent_id)
     placed = submit(admin, path, plan, expect=303, step="place")
@@ -218,3 +220,13 @@ def test_the_default_group_is_offered_once(scenario: Scenario, consumer: WebSess
     assert other["id"] in shown
     # A link may name it: it stays chosen.
     assert f'value="{group["id"]}" selected' in consumer.get(f"{path}?groupId={group['id']}").text
+
+
+def test_tags_that_no_agent_has_are_a_fault_of_their_field(scenario: Scenario, consumer: WebSession) -> None:
+    path = f"/order/{offered_type(scenario)['id']}"
+    typed = {"name": "x", "agentTags": "region:mars", "p__size": "11", "p__password": CANARY}
+    refused = submit(consumer, path, consumer.get(path), expect=400, **typed)
+    assert 'href="#agentTags"' in refused.text
+    assert "with tags [region:mars]" in refused.text
+    assert "The order has 2 faults" in refused.text
+    assert "The server refused this" not in refused.text

@@ -214,14 +214,27 @@ async def _refused_page(
         order_faults = [(fault.path, fault.message) for fault in faults]
         faults = await _validate(call, order, posted)
     own = {fault.path for fault in posted.faults}
+    located = _locate(order, refusal)
+    if refusal is not None and refusal.status == 400 and not refusal.faults and located:
+        refusal = None
     return _form_page(
         order,
         posted.numbered_entries,
         retype=posted.retype,
         faults=[*posted.faults, *(fault for fault in faults if fault.path not in own)],
-        order_faults=order_faults,
+        order_faults=[*order_faults, *located],
         refusal=refusal,
     )
+
+
+def _locate(order: NewOrder, refusal: ApiRefusal | None) -> list[tuple[str, str]]:
+    """(field, message) of the faults that the server reports without a field of the form."""
+    found = []
+    if order.choices.customers is not None and not order.typed.consumer and not order.typed.group_id:
+        found.append(("consumerId", "choose the customer"))
+    if refusal is not None and refusal.code == "no_agent" and order.typed.tag_list:
+        found.append(("agentTags", str(refusal)))
+    return found
 
 
 async def _validate(call: PageCall, order: NewOrder, posted: PostedForm) -> list[PathFault]:
