@@ -98,3 +98,23 @@ def test_only_an_admin_changes_a_type(server: Server, scenario: Scenario) -> Non
     assert "/edit" not in provider.get(f"/service-types/{kind['id']}").text
     provider.get(f"/service-types/{kind['id']}/edit", expect=403)
     provider.get("/service-types/new", expect=403)
+
+
+def test_warnings_about_a_type_are_shown_to_admins_only(
+    server: Server, browser: WebSession, scenario: Scenario
+) -> None:
+    lifecycle = {
+        "states": [{"name": "New"}, {"name": "Up"}, {"name": "Gone"}],
+        "initialState": "New",
+        "terminalStates": ["Gone"],
+        "runningStates": ["Up"],
+        "actions": [
+            {"name": "create", "transitions": [{"from": "New", "to": "Up"}]},
+            {"name": "delete", "transitions": [{"from": "Up", "to": "Gone"}]},
+        ],
+    }
+    page = f"/service-types/{scenario.service_type(SCHEMA, lifecycle)['id']}"
+    assert "no-error-path" in browser.get(page).text
+    consumer = signed_in(server.url, str(scenario.consumer.token)).get(page).text
+    assert "no-error-path" not in consumer
+    assert "Warnings" not in consumer
