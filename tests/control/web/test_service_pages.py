@@ -160,6 +160,19 @@ def test_drift_is_shown_with_its_diff(server: Server, scenario: Scenario, servic
     assert "<ins>max_connections = <b>200</b>" in page
 
 
+def test_the_state_of_the_host_is_shown_in_words(server: Server, scenario: Scenario, service: Any) -> None:
+    path = f"/api/v1/services/{service['id']}/conditions"
+    for status, reason, words in (
+        ("True", "InSync", "In sync since"),
+        ("True", "Repaired", "In sync drift repaired at the last check"),
+        ("Unknown", "NoManifest", "Not known whether in sync"),
+    ):
+        condition = {"type": "InSync", "status": status, "reason": reason, "message": ""}
+        scenario.agent.call("PUT", path, [condition], expect=200)
+        page = browser_of(server, scenario.consumer).get(f"/services/{service['id']}").text
+        assert words in text_of(page).partition("Conditions")[2]
+
+
 def test_a_job_shows_its_report_and_its_error(server: Server, scenario: Scenario, service: Any) -> None:
     scenario.do(service, "stop")
     job = scenario.next_job(service)
