@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from mainstay.control.web.diffs import DiffBudget, read_diff
+from mainstay.control.web.views.diffs import DiffBudget, read_diff
 
 
 def test_changed_words_are_marked() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mainstay.control.web.diffs import DiffBudget
-from mainstay.control.web.reports import read_report
-from mainstay.control.web.words import duration
+from mainstay.control.web.views.diffs import DiffBudget
+from mainstay.control.web.views.reports import read_report
+from mainstay.control.web.views.words import duration
 
 
 @pytest.mark.parametrize("seconds", [1e300, 1e15, 10**400, -1, True, "1", None])

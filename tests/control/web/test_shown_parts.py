@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mainstay.control.web.diffs import MAX_LINE, MAX_LINES, DiffBudget, read_diff
-from mainstay.control.web.property_rows import MAX_ROWS, property_rows
-from mainstay.control.web.reports import MAX_RESOURCES, read_drift, read_report
+from mainstay.control.web.views.diffs import MAX_LINE, MAX_LINES, DiffBudget, read_diff
+from mainstay.control.web.views.property_rows import MAX_ROWS, property_rows
+from mainstay.control.web.views.reports import MAX_RESOURCES, read_drift, read_report
 
 
 def marked(text: str) -> list[tuple[str, str]]:

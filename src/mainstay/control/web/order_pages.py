@@ -14,8 +14,8 @@ from mainstay.control.web.contract import ApiRefusal, PageAnswer, PageCall
 from mainstay.control.web.forms.fields import FormField, PlacedFault, PropertyForm, build_form
 from mainstay.control.web.forms.places import FormScope
 from mainstay.control.web.forms.posted import PostedForm, missing_secrets
-from mainstay.control.web.plan_view import PlannedOrder, show_plan
 from mainstay.control.web.planned_requests import OrderForecast
+from mainstay.control.web.views.plans import PlannedOrder, show_plan
 
 Crumbs = tuple[tuple[str, str], ...]
 

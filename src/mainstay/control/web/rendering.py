@@ -11,8 +11,8 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from mainstay.control.web import words
 from mainstay.control.web.static_files import static_url
+from mainstay.control.web.views import words
 
 EMPTY = Markup("")
 

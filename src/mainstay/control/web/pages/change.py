@@ -21,8 +21,8 @@ from mainstay.control.web.forms.places import FormScope
 from mainstay.control.web.forms.posted import PostedForm
 from mainstay.control.web.order_choices import read_form, read_offers, read_references
 from mainstay.control.web.order_pages import FormPage, PlanPage, untyped_secrets
-from mainstay.control.web.plan_view import PlannedOrder
 from mainstay.control.web.planned_requests import OrderForecast, PlannedRequest, dry_run, execute, forecast
+from mainstay.control.web.views.plans import PlannedOrder
 
 ACCESS = ("service", "order")
 UPDATE, DELETE = "update", "delete"

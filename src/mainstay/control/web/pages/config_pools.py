@@ -20,7 +20,7 @@ from mainstay.control.web.noun_pages import (
     send_confirmed,
     show_confirmation,
 )
-from mainstay.control.web.pool_views import AddedValues, HeldValue, add_values, list_cells, picture_of, value_text
+from mainstay.control.web.views.pools import AddedValues, HeldValue, add_values, list_cells, picture_of, value_text
 
 API = "/api/v1/config-pools"
 VALUES = "/api/v1/config-pool-values"

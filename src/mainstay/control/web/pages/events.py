@@ -10,7 +10,7 @@ from mainstay.control.operations import events as operations
 from mainstay.control.store.engine.paging import BadQuery, CursorPage, parse_listing
 from mainstay.control.store.events import EVENTS, entity_names, first_unhashed
 from mainstay.control.web.contract import NavigationEntry, PageAnswer, PageCall, WebPage
-from mainstay.control.web.shown_events import show_event
+from mainstay.control.web.views.events import show_event
 
 PAGE_SIZE = "50"
 SUBSTRINGS = frozenset({"type"})

@@ -12,10 +12,10 @@ from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import JobView, show_jobs
 from mainstay.control.store.jobs import JOBS, JobRow, read_log
 from mainstay.control.web.contract import ApiRefusal, PageAnswer, PageCall, WebPage
-from mainstay.control.web.diffs import DiffBudget
-from mainstay.control.web.job_views import shown_job
-from mainstay.control.web.property_rows import MAX_ROWS, property_rows
-from mainstay.control.web.reports import count_words, cut, read_report
+from mainstay.control.web.views.diffs import DiffBudget
+from mainstay.control.web.views.jobs import shown_job
+from mainstay.control.web.views.property_rows import MAX_ROWS, property_rows
+from mainstay.control.web.views.reports import count_words, cut, read_report
 
 MAX_ERROR = 20_000
 

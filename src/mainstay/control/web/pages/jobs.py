@@ -16,7 +16,7 @@ from mainstay.control.store.engine.records import Table
 from mainstay.control.store.jobs import JOBS, find_jobs
 from mainstay.control.store.services import SERVICES
 from mainstay.control.web.contract import NavigationEntry, PageAnswer, PageCall, WebPage
-from mainstay.control.web.job_views import ShownJob, shown_job
+from mainstay.control.web.views.jobs import ShownJob, shown_job
 
 PAGE_SIZE = "50"
 MATCHING_NAMES = "100"

@@ -31,8 +31,8 @@ from mainstay.control.web.order_fields import (
     read_groups,
 )
 from mainstay.control.web.order_pages import FormPage, PlanPage, untyped_secrets
-from mainstay.control.web.plan_view import PlannedOrder
 from mainstay.control.web.planned_requests import PlannedRequest, execute, forecast
+from mainstay.control.web.views.plans import PlannedOrder
 
 PATH = "/order/{id}"
 ACCESS = ("service", "order")

@@ -24,7 +24,7 @@ from mainstay.control.web.drawings.agent_squares import (
 from mainstay.control.web.drawings.job_bars import JobSlot, draw_job_bars
 from mainstay.control.web.drawings.state_bar import StateShare, draw_state_bar, legend_of
 from mainstay.control.web.navigation import is_provider
-from mainstay.control.web.shown_events import show_event
+from mainstay.control.web.views.events import show_event
 
 # Kind of a finding → kind of its state, its word, the page that helps and the text of its button.
 FINDINGS = {

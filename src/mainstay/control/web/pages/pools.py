@@ -20,7 +20,7 @@ from mainstay.control.web.noun_pages import (
     send_confirmed,
     show_confirmation,
 )
-from mainstay.control.web.pool_views import (
+from mainstay.control.web.views.pools import (
     AddedValues,
     HeldValue,
     PoolPicture,

@@ -32,7 +32,7 @@ from mainstay.control.web.noun_pages import (
     show_form,
     typed_row,
 )
-from mainstay.control.web.schema_rows import schema_rows, schema_rules
+from mainstay.control.web.views.schema_rows import schema_rows, schema_rules
 
 API = "/api/v1/service-types"
 MOST_VERSIONS = 50

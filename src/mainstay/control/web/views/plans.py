@@ -12,11 +12,11 @@ from mainstay.control.domain.lifecycle.state_kind import StateKind, kind_of_stat
 from mainstay.control.domain.properties.schema import PropertySchema
 from mainstay.control.domain.properties.traversal import pool_values_in
 from mainstay.control.domain.values import Properties, equal
-from mainstay.control.web.diffs import DiffBudget
 from mainstay.control.web.forms.hints import show_value
-from mainstay.control.web.property_rows import PropertyRow, property_rows
-from mainstay.control.web.reports import ShownReport, read_report
-from mainstay.control.web.words import plural, running_time
+from mainstay.control.web.views.diffs import DiffBudget
+from mainstay.control.web.views.property_rows import PropertyRow, property_rows
+from mainstay.control.web.views.reports import ShownReport, read_report
+from mainstay.control.web.views.words import plural, running_time
 
 FAILING = ("failed", "unmet")
 

@@ -1,0 +1,1 @@
+"""How pages show jobs, plans, events, diffs, reports, pools, properties and schemas, and in which words."""
