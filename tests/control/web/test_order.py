@@ -230,3 +230,13 @@ def test_tags_that_no_agent_has_are_a_fault_of_their_field(scenario: Scenario, c
     assert "with tags [region:mars]" in refused.text
     assert "The order has 2 faults" in refused.text
     assert "The server refused this" not in refused.text
+
+
+def test_a_token_that_may_only_read_sees_the_form_and_cannot_send_it(server: Server, scenario: Scenario) -> None:
+    kind = scenario.service_type({"size": {"type": "integer"}})
+    wanted = {"name": "reader", "role": "participant", "scopeId": scenario.consumer_id, "readOnly": True}
+    reader = signed_in(server.url, scenario.consumer.post("/tokens", wanted)["value"])
+    page = reader.get(f"/order/{kind['id']}")
+    assert "Your token may only read" in page.text
+    assert "See the plan" not in page.text
+    reader.post(f"/order/{kind['id']}", {"step": "plan", "name": "n"}, csrf=page.csrf, expect=403)

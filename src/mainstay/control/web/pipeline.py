@@ -54,6 +54,19 @@ MAX_REGIONS = 20
 FOR_EVER = "public, max-age=31536000, immutable"
 # Sent by script with requests that no person made.
 AUTOMATIC = "x-mainstay-live"
+# What `frame.html` shows without a session.
+BARE_FRAME: Mapping[str, Any] = {
+    "viewer": None,
+    "navigation": None,
+    "csrf": "",
+    "url": "/",
+    "page_path": "/",
+    "notice": "",
+    "host": "",
+    "live_after": 0,
+    "now_milliseconds": 0,
+    "live_session": "",
+}
 ERROR_TITLES = {
     403: "You may not do this",
     404: "There is no such page",
@@ -146,12 +159,12 @@ class WebPipeline:
         if caller is not None and call.fragment is None:
             navigation = await read_navigation(self._dependencies.store, caller)
         return {
+            **BARE_FRAME,
             "viewer": caller,
             "navigation": navigation,
             "csrf": "" if call.session is None else call.session.csrf_token,
             "url": call.url,
             "page_path": call.url.partition("?")[0],
-            "notice": "",
             "host": call.call.headers.get("host", ""),
             "live_after": call.live_after,
             "now_milliseconds": int(self._dependencies.clock().timestamp() * 1000),
@@ -189,19 +202,9 @@ class WebPipeline:
         """For paths that are neither a page nor an endpoint. None: the client did not ask for HTML."""
         if request.url.path.startswith("/api/") or "text/html" not in request.headers.get("accept", ""):
             return None
-        values = {
-            "viewer": None,
-            "navigation": None,
-            "csrf": "",
-            "url": "/",
-            "page_path": "/",
-            "notice": "",
-            "host": "",
-            "live_after": 0,
-            "now_milliseconds": 0,
-            "live_session": "",
-        }
-        text = render("error.html", values | {"status": status, "document": document, "title": _error_title(status)})
+        text = render(
+            "error.html", {**BARE_FRAME, "status": status, "document": document, "title": _error_title(status)}
+        )
         return Response(text.encode(), status_code=status, headers=dict(PAGE_HEADERS), media_type=HTML)
 
 
