@@ -143,5 +143,5 @@ def test_pictures_are_written_only_on_request(browser: Browser, site: str, tmp_p
         page.goto(f"{site}/page/{SOUND}")
         checks.Screenshots(enabled=False, folder=tmp_path).take(page, "sound")
         assert not list(tmp_path.glob("*.png"))
-        checks.Screenshots(enabled=True, folder=tmp_path).take(page, "sound")
+        checks.Screenshots(enabled=True, folder=tmp_path).take(page, "sound", schemes=("light", "dark"))
     assert {each.name for each in tmp_path.glob("*.png")} == {"sound-light.png", "sound-dark.png"}

@@ -307,4 +307,5 @@ def test_the_indexes_of_active_jobs_use_the_definition_of_the_domain() -> None:
     folder = Path(str(migrations.__file__)).parent
     sql = "".join(file.read_text() for file in sorted(folder.glob("*.sql")))
     found = re.findall(r"INDEX (\w+) ON jobs .* WHERE status IN (\(.*\));", sql)
-    assert found == [("jobs_one_active", ACTIVE_STATUSES), ("jobs_by_deadline", ACTIVE_STATUSES)]
+    of_active = [(name, statuses) for name, statuses in found if any(each in statuses for each in ACTIVE)]
+    assert of_active == [("jobs_one_active", ACTIVE_STATUSES), ("jobs_by_deadline", ACTIVE_STATUSES)]

@@ -3,13 +3,14 @@ host; accessible in light and dark, operable by keyboard, and usable on a phone.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 from browser import PHONE_WIDTH, assert_accessible, assert_fits, assert_operable_by_keyboard, browser_user
 from browser_session import WebSession, signed_in
-from control_plane import Server
+from control_plane import Server, running
 from mainstay.control.web.contract import WebPage
 from sample_rows import SampleRows
 from scenario import Scenario, unique
@@ -19,6 +20,19 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 PAGES = readable_pages()
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Of its own: rows of other tests make pages long and change them while they are looked at."""
+    url = request.getfixturevalue("postgresql").new_database() if request.param == "postgresql" else None
+    with running(tmp_path_factory.mktemp("pages") / "data", database_url=url) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def rows(server: Server) -> SampleRows:
+    return SampleRows(server.admin)
 
 
 @pytest.fixture(scope="module")

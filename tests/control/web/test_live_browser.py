@@ -375,12 +375,12 @@ def test_a_filter_applies_when_its_menu_closes(user: BrowserUser, plane: Scenari
     assert page.locator("[data-apply]").is_hidden()
     page.locator("details.filter summary", has_text="State").click()
     state = plane.service(service["id"])["status"]
-    page.locator(f"input[name=state][value='{state}']").check()
-    assert "state=" not in page.url
+    page.locator(f"input[name=status][value='{state}']").check()
+    assert "status=" not in page.url
     with page.expect_navigation():
         page.keyboard.press("Escape")
     # Empty fields are not in the address.
-    assert urlsplit(page.url).query == f"state={state}"
+    assert urlsplit(page.url).query == f"status={state}"
 
 
 def test_times_go_on_and_texts_are_copied(user: BrowserUser) -> None:
