@@ -19,6 +19,7 @@ from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import JobView, show_jobs
 from mainstay.control.store import overview as store
 from mainstay.control.store.agent_types import granted_by_migration
+from mainstay.control.store.agents import OFFLINE, count_by_status
 from mainstay.control.store.engine.contract import Row
 from mainstay.control.store.engine.paging import owned_by
 from mainstay.control.store.engine.records import to_time
@@ -32,7 +33,6 @@ MAX_POOLS = 500
 FULLEST_POOLS = 4
 WINDOW = timedelta(hours=4)
 SLOT_SECONDS = 300
-OFFLINE = ("Disconnected", "Error")
 
 FindingKind = Literal["failed", "offline", "drifted", "stuck", "orphan", "nearly_full", "grant"]
 
@@ -108,7 +108,7 @@ async def read_overview(work: UnitOfWork, *, provides: bool) -> Overview:
     types = await SERVICE_TYPES.many(tx, {type_id for type_id, _, _ in counted})
     pools = _usages(await store.read_pools(tx, _scope(work, "service_pool"), MAX_POOLS)) if provides else []
     findings = [
-        *_failed(work, await store.failed_services(tx, services, MAX_FINDINGS)),
+        *_failed(await store.failed_services(tx, services, MAX_FINDINGS)),
         *_offline(agents),
         *_drifted(work, await store.drifted_services(tx, services, MAX_FINDINGS)),
         *_stuck(work, counted, types),
@@ -139,30 +139,27 @@ async def read_overview(work: UnitOfWork, *, provides: bool) -> Overview:
 async def _count_agents(work: UnitOfWork, agents: Sequence[Row]) -> dict[str, int]:
     if len(agents) < MAX_AGENTS:
         return dict(Counter(str(row["status"]) for row in agents))
-    return await store.count_agents(work.tx, _scope(work, "agent"))
+    return await count_by_status(work.tx, _scope(work, "agent"))
 
 
 def _scope(work: UnitOfWork, noun: str) -> Scope:
     return owned_by(work.relation(noun, "read"), work.required_caller)
 
 
-def _failed(work: UnitOfWork, rows: Sequence[Row]) -> list[AttentionFinding]:
-    found = []
-    for row in rows:
-        message = str(row["error_message"] or "")
-        shown = message if sees_host(work.caller, str(row["provider_id"])) else first_line(message)
-        found.append(
-            AttentionFinding(
-                "failed",
-                str(row["id"]),
-                str(row["name"]),
-                first_line(shown),
-                since=None if row["completed_at"] is None else to_time(int(str(row["completed_at"]))),
-                action=str(row["action"]),
-                job_id=str(row["job_id"]),
-            )
+def _failed(rows: Sequence[Row]) -> list[AttentionFinding]:
+    """With the first line of the message, which consumers may see, too."""
+    return [
+        AttentionFinding(
+            "failed",
+            str(row["id"]),
+            str(row["name"]),
+            first_line(str(row["error_message"] or "")),
+            since=None if row["completed_at"] is None else to_time(int(str(row["completed_at"]))),
+            action=str(row["action"]),
+            job_id=str(row["job_id"]),
         )
-    return found
+        for row in rows
+    ]
 
 
 def _offline(rows: Sequence[Row]) -> list[AttentionFinding]:
@@ -215,11 +212,10 @@ def _orphans(rows: Sequence[Row]) -> list[AttentionFinding]:
 def _usages(rows: Sequence[Row]) -> list[PoolUsage]:
     found = []
     for row in rows:
-        total, free = int(str(row["total"])), int(str(row["free"]))
-        used = total - free
-        if row["generator_type"] == "subnet":
-            total = pool_allocation.parse_subnet(msgspec.json.decode(str(row["generator_config"]))).size
-        found.append(PoolUsage(str(row["id"]), str(row["name"]), used, total))
+        stored, free = int(str(row["total"])), int(str(row["free"]))
+        config = None if row["generator_config"] is None else msgspec.json.decode(str(row["generator_config"]))
+        total = pool_allocation.capacity(str(row["generator_type"]), config, stored)
+        found.append(PoolUsage(str(row["id"]), str(row["name"]), stored - free, total))
     return found
 
 

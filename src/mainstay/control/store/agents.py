@@ -10,10 +10,13 @@ from typing import Literal
 import msgspec
 
 from mainstay.control.store.engine.contract import Transaction, Value
-from mainstay.control.store.engine.paging import SqlCondition, escape_like
+from mainstay.control.store.engine.paging import SqlCondition, escape_like, joined_conditions
 from mainstay.control.store.engine.records import Record, Table, fold, to_microseconds
 
 AgentStatus = Literal["New", "Connected", "Disconnected", "Error", "Disabled"]
+# Of agents that should answer and do not.
+OFFLINE = ("Disconnected", "Error")
+OFFLINE_STATUSES = "({})".format(", ".join(f"'{status}'" for status in OFFLINE))
 
 
 class AgentRow(Record, frozen=True, kw_only=True):
@@ -89,29 +92,23 @@ async def page_trouble_first(
     tx: Transaction, scope: Sequence[SqlCondition], statuses: Sequence[str], part: str, limit: int, offset: int
 ) -> list[AgentRow]:
     """Agents whose name or tags contain `part`: broken ones first, disabled ones last, then by name."""
-    parameters: dict[str, Value] = {f"status_{index}": each for index, each in enumerate(statuses)}
-    conditions = [each.sql for each in scope]
-    if statuses:
-        conditions.append(f"status IN ({', '.join(f':{name}' for name in parameters)})")
-    for each in scope:
-        parameters |= each.parameters
+    given: dict[str, Value] = {f"status_{index}": each for index, each in enumerate(statuses)}
+    conditions = [f"status IN ({', '.join(f':{name}' for name in given)})"] if statuses else []
     if part:
         conditions.append("(name_folded LIKE :part ESCAPE '!' OR lower(tags) LIKE :part ESCAPE '!')")
-        parameters["part"] = f"%{escape_like(fold(part))}%"
+        given["part"] = f"%{escape_like(fold(part))}%"
+    where, parameters = joined_conditions(scope, *conditions)
     rows = await tx.fetch(
-        f"SELECT {AGENTS.select()} FROM agents WHERE {' AND '.join(conditions) or '1 = 1'}"
+        f"SELECT {AGENTS.select()} FROM agents WHERE {where}"
         " ORDER BY CASE status WHEN 'Error' THEN 0 WHEN 'Disconnected' THEN 1 WHEN 'New' THEN 2 WHEN 'Connected' THEN 3"
         f" ELSE 4 END, name_folded, id LIMIT {int(limit)} OFFSET {int(offset)}",
-        **parameters,  # type: ignore[arg-type]
+        **(parameters | given),  # type: ignore[arg-type]
     )
     return [AGENTS.decode(row) for row in rows]
 
 
 async def count_by_status(tx: Transaction, scope: Sequence[SqlCondition]) -> dict[str, int]:
-    parameters: dict[str, Value] = {}
-    for each in scope:
-        parameters |= each.parameters
-    where = " AND ".join(each.sql for each in scope) or "1 = 1"
+    where, parameters = joined_conditions(scope)
     rows = await tx.fetch(
         f"SELECT status, count(*) AS number FROM agents WHERE {where} GROUP BY status",
         **parameters,  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ import msgspec
 
 from mainstay.control.domain.event_chain import HASHED
 from mainstay.control.store.engine.contract import Row, Transaction, Value
-from mainstay.control.store.engine.paging import SqlCondition, walk
+from mainstay.control.store.engine.paging import SqlCondition, joined_conditions, walk
 from mainstay.control.store.engine.records import Record, Table, to_time, wire_names
 
 
@@ -161,13 +161,11 @@ async def read_summaries(
     tx: Transaction, after: int, until: int | None, limit: int, scope: Sequence[SqlCondition]
 ) -> list[EventSummary]:
     """Numbered events in order, from behind `after` up to `until`; None: up to the newest."""
-    parameters: dict[str, Value] = {"after": after}
     position = "sequence_number > :after"
+    parameters = joined_conditions(scope)[1] | {"after": after}
     if until is not None:
         parameters["until"] = until
         position += " AND sequence_number <= :until"
-    for condition in scope:
-        parameters |= condition.parameters
     ending = f"ORDER BY sequence_number LIMIT {int(limit)}"
     found = walk(EVENTS, EVENTS.name, scope, position, ending, columns=", ".join(SUMMARY_COLUMNS))
     rows = await tx.fetch(

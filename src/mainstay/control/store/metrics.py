@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from mainstay.control.store.engine.contract import Transaction, Value
-from mainstay.control.store.engine.paging import SqlCondition
+from mainstay.control.store.engine.paging import SqlCondition, joined_conditions
 from mainstay.control.store.engine.records import ForeignId, Record, Table, to_microseconds, to_time
 
 EntityType = Literal["Agent", "Service", "Resource"]
@@ -118,10 +118,7 @@ async def read_recent_series(
 
 
 async def resource_ids(tx: Transaction, scope: list[SqlCondition], limit: int, offset: int) -> tuple[list[str], int]:
-    parameters: dict[str, Value] = {}
-    for condition in scope:
-        parameters |= condition.parameters
-    where = " AND ".join(condition.sql for condition in scope) or "1 = 1"
+    where, parameters = joined_conditions(scope)
     counted = await tx.fetch(
         f"SELECT count(DISTINCT resource_id) AS total FROM metric_entries WHERE {where}",
         slow=True,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from mainstay.control.store.agents import OFFLINE_STATUSES
 from mainstay.control.store.engine.contract import Row, Transaction
+from mainstay.control.store.jobs import ACTIVE_STATUSES
 
-_OFFLINE = "SELECT count(*) FROM agents WHERE status IN ('Disconnected', 'Error')"
-_ACTIVE = "SELECT count(*) FROM jobs WHERE status IN ('Pending', 'Processing')"
+_OFFLINE = f"SELECT count(*) FROM agents WHERE status IN {OFFLINE_STATUSES}"
+_ACTIVE = f"SELECT count(*) FROM jobs WHERE status IN {ACTIVE_STATUSES}"
 
 
 async def count_for_admin(tx: Transaction) -> Row:

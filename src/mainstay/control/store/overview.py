@@ -7,24 +7,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from mainstay.control.store.engine.contract import Row, Transaction, Value
-from mainstay.control.store.engine.paging import SqlCondition
+from mainstay.control.store.agents import OFFLINE_STATUSES
+from mainstay.control.store.engine.contract import Row, Transaction
+from mainstay.control.store.engine.paging import SqlCondition, joined_conditions
 from mainstay.control.store.engine.records import to_microseconds
 from mainstay.control.store.jobs import ACTIVE_STATUSES, JOBS, JobRow
 
 Scope = Sequence[SqlCondition]
 
 
-def _where(scope: Scope, *more: str) -> tuple[str, dict[str, Value]]:
-    parameters: dict[str, Value] = {}
-    for condition in scope:
-        parameters |= condition.parameters
-    return " AND ".join([*(condition.sql for condition in scope), *more]) or "1 = 1", parameters
-
-
 async def count_living(tx: Transaction, scope: Scope) -> list[tuple[str, str, int]]:
     """(service type, state, number)."""
-    where, parameters = _where(scope, "is_terminal = 0")
+    where, parameters = joined_conditions(scope, "is_terminal = 0")
     rows = await tx.fetch(
         f"SELECT service_type_id, status, count(*) AS number FROM services WHERE {where}"
         " GROUP BY service_type_id, status",
@@ -36,10 +30,10 @@ async def count_living(tx: Transaction, scope: Scope) -> list[tuple[str, str, in
 
 async def count_troubles_and_jobs(tx: Transaction, services: Scope, jobs: Scope) -> dict[str, int]:
     """`drifted` and `failed` services, `running` and `queued` jobs."""
-    drifted, parameters = _where(services, "drifted = 1")
-    failed, _ = _where(services, "failed_job_id IS NOT NULL")
-    running, more = _where(jobs, "status = 'Processing'")
-    queued, _ = _where(jobs, "status = 'Pending'")
+    drifted, parameters = joined_conditions(services, "drifted = 1")
+    failed, _ = joined_conditions(services, "failed_job_id IS NOT NULL")
+    running, more = joined_conditions(jobs, "status = 'Processing'")
+    queued, _ = joined_conditions(jobs, "status = 'Pending'")
     rows = await tx.fetch(
         f"SELECT (SELECT count(*) FROM services WHERE {drifted}) AS drifted,"
         f" (SELECT count(*) FROM services WHERE {failed}) AS failed,"
@@ -53,10 +47,10 @@ async def count_troubles_and_jobs(tx: Transaction, services: Scope, jobs: Scope)
 
 async def failed_services(tx: Transaction, scope: Scope, limit: int) -> list[Row]:
     """The newest first, by the end of the job."""
-    where, parameters = _where(scope, "failed_job_id IS NOT NULL")
+    where, parameters = joined_conditions(scope, "failed_job_id IS NOT NULL")
     rows = await tx.fetch(
-        "SELECT services.id, services.name, services.provider_id, jobs.id AS job_id, jobs.action, jobs.error_message,"
-        f" jobs.completed_at FROM (SELECT id, name, provider_id, failed_job_id FROM services WHERE {where}) AS services"
+        "SELECT services.id, services.name, jobs.id AS job_id, jobs.action, jobs.error_message,"
+        f" jobs.completed_at FROM (SELECT id, name, failed_job_id FROM services WHERE {where}) AS services"
         f" JOIN jobs ON jobs.id = services.failed_job_id ORDER BY jobs.completed_at DESC, jobs.id LIMIT {int(limit)}",
         slow=True,
         **parameters,
@@ -65,7 +59,7 @@ async def failed_services(tx: Transaction, scope: Scope, limit: int) -> list[Row
 
 
 async def drifted_services(tx: Transaction, scope: Scope, limit: int) -> list[Row]:
-    where, parameters = _where(scope, "drifted = 1")
+    where, parameters = joined_conditions(scope, "drifted = 1")
     rows = await tx.fetch(
         f"SELECT id, name, provider_id, conditions, updated_at FROM services WHERE {where}"
         f" ORDER BY created_at DESC, id DESC LIMIT {int(limit)}",
@@ -77,14 +71,14 @@ async def drifted_services(tx: Transaction, scope: Scope, limit: int) -> list[Ro
 
 async def read_agents(tx: Transaction, scope: Scope, limit: int) -> list[Row]:
     """Those in trouble first, with the numbers of their jobs; `services` only of those that are not connected."""
-    where, parameters = _where(scope)
+    where, parameters = joined_conditions(scope)
     rows = await tx.fetch(
         "SELECT id, name, status, last_status_update,"
         " (SELECT count(*) FROM jobs WHERE jobs.agent_id = agents.id AND jobs.status = 'Pending') AS queued,"
         " (SELECT count(*) FROM jobs WHERE jobs.agent_id = agents.id AND jobs.status = 'Processing') AS running,"
-        " CASE WHEN status IN ('Disconnected', 'Error') THEN (SELECT count(*) FROM services"
+        f" CASE WHEN status IN {OFFLINE_STATUSES} THEN (SELECT count(*) FROM services"
         " WHERE services.agent_id = agents.id AND services.is_terminal = 0) ELSE 0 END AS services"
-        f" FROM agents WHERE {where} ORDER BY CASE WHEN status IN ('Disconnected', 'Error') THEN 0 ELSE 1 END,"
+        f" FROM agents WHERE {where} ORDER BY CASE WHEN status IN {OFFLINE_STATUSES} THEN 0 ELSE 1 END,"
         f" created_at, id LIMIT {int(limit)}",
         slow=True,
         **parameters,
@@ -92,18 +86,9 @@ async def read_agents(tx: Transaction, scope: Scope, limit: int) -> list[Row]:
     return list(rows)
 
 
-async def count_agents(tx: Transaction, scope: Scope) -> dict[str, int]:
-    """By status."""
-    where, parameters = _where(scope)
-    rows = await tx.fetch(
-        f"SELECT status, count(*) AS number FROM agents WHERE {where} GROUP BY status", slow=True, **parameters
-    )
-    return {str(row["status"]): int(str(row["number"])) for row in rows}
-
-
 async def active_jobs(tx: Transaction, scope: Scope, limit: int) -> list[JobRow]:
     """Running ones first, then by age."""
-    where, parameters = _where(scope, f"status IN {ACTIVE_STATUSES}")
+    where, parameters = joined_conditions(scope, f"status IN {ACTIVE_STATUSES}")
     rows = await tx.fetch(
         f"SELECT {JOBS.select()} FROM jobs WHERE {where}"
         f" ORDER BY CASE status WHEN 'Processing' THEN 0 ELSE 1 END, created_at, id LIMIT {int(limit)}",
@@ -117,7 +102,7 @@ async def count_ended_jobs(
     tx: Transaction, scope: Scope, since: datetime, slot_seconds: int
 ) -> list[tuple[int, str, int]]:
     """(number of the time slot since `since`, status, number of jobs) of jobs created since then."""
-    where, parameters = _where(scope, "created_at >= :since", "status IN ('Completed', 'Failed')")
+    where, parameters = joined_conditions(scope, "created_at >= :since", "status IN ('Completed', 'Failed')")
     rows = await tx.fetch(
         f"SELECT (created_at - :since) / {int(slot_seconds) * 1_000_000} AS slot, status, count(*) AS number FROM jobs"
         f" WHERE {where} GROUP BY 1, status",
@@ -130,7 +115,7 @@ async def count_ended_jobs(
 
 async def read_pools(tx: Transaction, scope: Scope, limit: int) -> list[Row]:
     """Pools with the numbers of their values; a subnet pool has rows only for values in use."""
-    where, parameters = _where(scope)
+    where, parameters = joined_conditions(scope)
     rows = await tx.fetch(
         "SELECT id, name, type, generator_type, generator_config,"
         " (SELECT count(*) FROM service_pool_values WHERE service_pool_id = service_pools.id) AS total,"
@@ -143,7 +128,7 @@ async def read_pools(tx: Transaction, scope: Scope, limit: int) -> list[Row]:
 
 
 async def open_orphans(tx: Transaction, scope: Scope, limit: int) -> list[Row]:
-    where, parameters = _where(scope, "closed_at IS NULL")
+    where, parameters = joined_conditions(scope, "closed_at IS NULL")
     rows = await tx.fetch(
         "SELECT orphans.id, orphans.service_name, orphans.attempts, orphans.created_at, agents.name AS agent_name,"
         " agents.id AS agent_id, agents.status AS agent_status FROM"

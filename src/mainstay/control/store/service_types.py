@@ -7,8 +7,8 @@ from datetime import datetime
 
 import msgspec
 
-from mainstay.control.store.engine.contract import Transaction, Value
-from mainstay.control.store.engine.paging import SqlCondition
+from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.paging import SqlCondition, joined_conditions
 from mainstay.control.store.engine.records import Record, Table, to_time
 
 
@@ -64,16 +64,13 @@ class BundleVersion(msgspec.Struct, frozen=True):
 
 async def count_services(tx: Transaction, type_id: str, scope: Sequence[SqlCondition]) -> list[TypeUse]:
     """Of the newest MOST_COUNTED services that the caller may read."""
-    parameters: dict[str, Value] = {"type_id": type_id}
-    for each in scope:
-        parameters |= each.parameters
-    where = " AND ".join(["service_type_id = :type_id", "is_terminal = 0", *(each.sql for each in scope)])
+    where, parameters = joined_conditions(scope, "service_type_id = :type_id", "is_terminal = 0")
     rows = await tx.fetch(
         "SELECT status, blueprint_digest, count(*) AS number FROM (SELECT status, blueprint_digest FROM services"
         f" WHERE {where} ORDER BY created_at DESC, id DESC LIMIT {MOST_COUNTED}) AS newest"
         " GROUP BY status, blueprint_digest ORDER BY number DESC LIMIT 1000",
         slow=True,
-        **parameters,
+        **(parameters | {"type_id": type_id}),
     )
     return [
         TypeUse(
@@ -104,10 +101,8 @@ async def bundle_versions(tx: Transaction, type_id: str, limit: int) -> list[Bun
 
 async def count_by_type(tx: Transaction, type_ids: Sequence[str], scope: Sequence[SqlCondition]) -> dict[str, int]:
     """Living services of each type, up to MOST_COUNTED."""
-    parameters: dict[str, Value] = {"ids": msgspec.json.encode(list(type_ids)).decode()}
-    for each in scope:
-        parameters |= each.parameters
-    where = " AND ".join(["service_type_id = service_types.id", "is_terminal = 0", *(each.sql for each in scope)])
+    where, parameters = joined_conditions(scope, "service_type_id = service_types.id", "is_terminal = 0")
+    parameters["ids"] = msgspec.json.encode(list(type_ids)).decode()
     rows = await tx.fetch(
         f"SELECT id, (SELECT count(*) FROM (SELECT 1 AS one FROM services WHERE {where} LIMIT {MOST_COUNTED})"
         f" AS living) AS number FROM service_types WHERE id IN (SELECT value FROM {tx.json_items}(:ids))",

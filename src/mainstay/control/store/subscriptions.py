@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from mainstay.control.store.engine.contract import Transaction
-from mainstay.control.store.engine.paging import SqlCondition, walk
+from mainstay.control.store.engine.paging import SqlCondition, joined_conditions, walk
 from mainstay.control.store.engine.records import to_microseconds
 from mainstay.control.store.events import EVENTS, EventRow
 
@@ -40,15 +40,13 @@ async def acknowledge(tx: Transaction, subscriber_id: str, instance_id: str, seq
 
 
 async def events_after(tx: Transaction, sequence: int, limit: int, scope: list[SqlCondition]) -> list[EventRow]:
-    parameters: dict[str, object] = {}
-    for condition in scope:
-        parameters |= condition.parameters
+    _, parameters = joined_conditions(scope)
     ending = f"ORDER BY sequence_number LIMIT {int(limit)}"
     rows = await tx.fetch(
         f"{walk(EVENTS, EVENTS.name, scope, 'sequence_number > :sequence', ending)} {ending}",
         slow=True,
         sequence=sequence,
-        **parameters,  # type: ignore[arg-type]
+        **parameters,
     )
     return [EVENTS.decode(row) for row in rows]
 

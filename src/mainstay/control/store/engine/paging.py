@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
@@ -247,6 +247,15 @@ def owned_by(relation: Relation, caller: Caller, offered_to_caller: str = "1 = 0
     return [SqlCondition(f"({' OR '.join(parts)})" if parts else "1 = 0", parameters, tuple(parts))]
 
 
+def joined_conditions(conditions: Iterable[SqlCondition], *more: str) -> tuple[str, dict[str, Value]]:
+    """All conditions as one, never empty, and their parameters. `more` are conditions without parameters."""
+    given = list(conditions)
+    parameters: dict[str, Value] = {}
+    for condition in given:
+        parameters |= condition.parameters
+    return " AND ".join([*(condition.sql for condition in given), *more]) or "1 = 1", parameters
+
+
 async def list_page(
     tx: Transaction,
     table: Table[R],
@@ -258,10 +267,7 @@ async def list_page(
     """One page of the rows that satisfy the scope and the filters. `source`: where to find them, instead of the table
     or its name index."""
     conditions = [*scope, *listing.conditions]
-    parameters: dict[str, Value] = {}
-    for condition in conditions:
-        parameters |= condition.parameters
-    where = " AND ".join(condition.sql for condition in conditions) or "1 = 1"
+    where, parameters = joined_conditions(conditions)
     source = await _source(tx, table, conditions, parameters) if source is None else source
     if listing.by_cursor:
         return await _page_after(tx, table, source, listing, conditions, parameters)
