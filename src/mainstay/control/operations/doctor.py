@@ -65,9 +65,8 @@ async def _stuck_services(work: UnitOfWork) -> list[DoctorFinding]:
 async def _empty_pools(work: UnitOfWork) -> list[DoctorFinding]:
     found: list[DoctorFinding] = []
     for pool in await store.all_pools(work.tx, MAX_FINDINGS):
-        total, allocated = await count_values(work.tx, pool.id)
-        if pool.generator_type == "subnet":
-            total = pool_allocation.parse_subnet(pool.generator_config).size
+        stored, allocated = await count_values(work.tx, pool.id)
+        total = pool_allocation.capacity(pool.generator_type, pool.generator_config, stored)
         free = total - allocated
         if free <= total * NEARLY_EMPTY_SHARE:
             message = f"{free} of {total} values are free; add values or a larger network"

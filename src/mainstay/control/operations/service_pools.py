@@ -219,7 +219,6 @@ async def _holders(work: UnitOfWork, service_ids: list[str]) -> dict[str, list[s
 
 
 async def usage(work: UnitOfWork, pool: ServicePool) -> Usage:
-    total, allocated = await count_values(work.tx, pool.id)
-    if pool.generator_type == "subnet":
-        total = pool_allocation.parse_subnet(pool.generator_config).size
+    stored, allocated = await count_values(work.tx, pool.id)
+    total = pool_allocation.capacity(pool.generator_type, pool.generator_config, stored)
     return Usage(total, allocated, total - allocated)

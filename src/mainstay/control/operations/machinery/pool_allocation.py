@@ -74,6 +74,11 @@ class Subnet:
         return max(0, self.last - self.first + 1)
 
 
+def capacity(generator_type: str, generator_config: dict[str, object] | None, stored: int) -> int:
+    """How many values a pool has: those of its list, or the addresses of its network, which stores only used ones."""
+    return parse_subnet(generator_config).size if generator_type == "subnet" else stored
+
+
 def parse_subnet(config: dict[str, object] | None) -> Subnet:
     if config is None:
         raise BadInput("a subnet pool needs generatorConfig with cidr")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mainstay.control.operations.machinery.pool_allocation import parse_subnet
+from mainstay.control.operations.machinery.pool_allocation import capacity, parse_subnet
 from mainstay.control.store.service_pools import ServicePoolValue, count_many, values_with_holders
 from mainstay.control.web.contract import NavigationEntry, PageAnswer, PageCall, WebPage
 from mainstay.control.web.drawings.pool_cells import MAX_CELLS
@@ -68,8 +68,8 @@ async def _pictures(call: PageCall, pools: list[Any], most_cells: int, ringed: s
 
 def _size(pool: Row, counts: dict[str, tuple[int, int]]) -> tuple[int, int]:
     """(total, used)"""
-    total, used = counts.get(pool["id"], (0, 0))
-    return (parse_subnet(pool["generatorConfig"]).size if pool["generatorType"] == "subnet" else total), used
+    stored, used = counts.get(pool["id"], (0, 0))
+    return capacity(pool["generatorType"], pool["generatorConfig"], stored), used
 
 
 async def _list(call: PageCall) -> PageAnswer:
