@@ -119,13 +119,3 @@ async def versions_of(tx: Transaction, digests: Sequence[str]) -> dict[str, str]
         digests=msgspec.json.encode(digests).decode(),
     )
     return {str(row["digest"]): str(row["version"]) for row in rows}
-
-
-async def versions_of_type(tx: Transaction, service_type_id: str, limit: int) -> list[tuple[str, str]]:
-    """(digest, version) of a service type, the newest first."""
-    rows = await tx.fetch(
-        "SELECT digest, version FROM blueprints WHERE service_type_id = :id AND version IS NOT NULL"
-        f" ORDER BY created_at DESC LIMIT {int(limit)}",
-        id=service_type_id,
-    )
-    return [(str(row["digest"]), str(row["version"])) for row in rows]

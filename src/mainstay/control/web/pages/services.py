@@ -12,10 +12,10 @@ from mainstay.control.operations.machinery.consumer_view import first_line
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import ServiceView, show_services
 from mainstay.control.store.agents import AGENTS
-from mainstay.control.store.blueprints import versions_of, versions_of_type
+from mainstay.control.store.blueprints import versions_of
 from mainstay.control.store.engine.paging import CursorPage, owned_by, parse_listing
 from mainstay.control.store.participants import PARTICIPANTS
-from mainstay.control.store.service_types import SERVICE_TYPES, count_services
+from mainstay.control.store.service_types import SERVICE_TYPES, bundle_versions, count_services
 from mainstay.control.store.services import (
     DRIFTED_ONLY,
     ENDED_ONLY,
@@ -154,12 +154,12 @@ async def _choices(work: UnitOfWork, chosen: Mapping[str, Sequence[str]]) -> dic
 
 async def _versions(work: UnitOfWork, type_id: str) -> list[tuple[str, str, str]]:
     """For participants: those of their services. The list of blueprints is for admins."""
-    versions = await versions_of_type(work.tx, type_id, MAX_CHOICES)
+    versions = [each for each in await bundle_versions(work.tx, type_id, MAX_CHOICES) if each.version is not None]
     if work.required_caller.role is not Role.ADMIN:
         own = owned_by(work.relation("service", "read"), work.required_caller)
         used = {each.blueprint_digest for each in await count_services(work.tx, type_id, own)}
-        versions = [(digest, version) for digest, version in versions if digest in used]
-    return [(digest, version, "") for digest, version in versions]
+        versions = [each for each in versions if each.digest in used]
+    return [(each.digest, str(each.version), "") for each in versions]
 
 
 async def _named(work: UnitOfWork, table: Any) -> list[tuple[str, str, str]]:

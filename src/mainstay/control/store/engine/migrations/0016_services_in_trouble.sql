@@ -8,4 +8,4 @@ UPDATE services SET failed_job_id =
   (SELECT status FROM jobs WHERE jobs.service_id = services.id ORDER BY created_at DESC, id DESC LIMIT 1);
 CREATE INDEX services_drifted ON services (created_at, id) WHERE drifted = 1;
 CREATE INDEX services_failed ON services (created_at, id) WHERE failed_job_id IS NOT NULL;
-CREATE INDEX services_living ON services (service_type_id, status, blueprint_digest) WHERE is_terminal = 0;
+CREATE INDEX services_living ON services (service_type_id, status) WHERE is_terminal = 0;
