@@ -281,7 +281,7 @@ def _read_value(wanted: NounField, text: str | list[str]) -> Any:
 
 
 def _read_time(text: str) -> str:
-    """In UTC, as the label says, with or without seconds."""
+    """In UTC, as in the label, with or without seconds."""
     try:
         time = datetime.fromisoformat(text)
     except ValueError:

@@ -12,7 +12,7 @@ from mainstay.control.domain.lifecycle.path_data import number
 from mainstay.control.web.drawings.elements import PICTURE_WIDTH, join, picture
 
 HEIGHT, MARGIN = 64.0, 3.0
-# Two points per unit of width are all that the eye can tell apart.
+# Two points per unit of width are all that a reader can distinguish.
 MAX_POINTS = 2 * int(PICTURE_WIDTH)
 
 Place = tuple[float, float]

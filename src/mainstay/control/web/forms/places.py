@@ -98,7 +98,7 @@ class FormPlace:
     # It is a row of an array, or below one.
     in_row: bool = False
     is_row: bool = False
-    # It is one of several properties that exclude each other, and the group says so.
+    # It is one of several properties that exclude each other, which the hint of the group states.
     is_grouped: bool = False
 
     @property

@@ -16,8 +16,12 @@ def _next_page(asked: str) -> str:
     return asked if is_local and asked.isascii() and asked.isprintable() else "/"
 
 
+def _cookies_of(call: PageCall) -> Cookies:
+    return Cookies(call.call.headers, call.call.scheme)
+
+
 def _form(call: PageCall, *, fault: str = "", status: int = 200, next_page: str) -> PageAnswer:
-    cookies = Cookies(call.call.headers, call.call.scheme)
+    cookies = _cookies_of(call)
     cookie = cookies.get(sessions.SIGN_IN) or sessions.new_sign_in_cookie()
     values = {"fault": fault, "next": next_page, "csrf": sessions.csrf_token(cookie)}
     return PageAnswer("signin.html", values, status=status, cookies=[cookies.set(sessions.SIGN_IN, cookie)])
@@ -25,7 +29,7 @@ def _form(call: PageCall, *, fault: str = "", status: int = 200, next_page: str)
 
 async def _show(call: PageCall) -> PageAnswer:
     next_page = _next_page(call.asked("next", "/"))
-    cookies = Cookies(call.call.headers, call.call.scheme)
+    cookies = _cookies_of(call)
     try:
         await sessions.find_session(call.call.dependencies, cookies.get(sessions.SESSION), in_use=False)
     except HttpRefusal:
@@ -41,7 +45,7 @@ async def _sign_in(call: PageCall) -> PageAnswer:
     except HttpRefusal as refusal:
         form = _form(call, fault=str(refusal), status=refusal.status, next_page=next_page)
         return replace(form, headers=refusal.headers)
-    cookies = Cookies(call.call.headers, call.call.scheme)
+    cookies = _cookies_of(call)
     changed = [cookies.set(sessions.SESSION, cookie), cookies.set(sessions.SIGN_IN, "")]
     return PageAnswer(redirect=next_page, cookies=changed)
 
@@ -49,7 +53,7 @@ async def _sign_in(call: PageCall) -> PageAnswer:
 async def _sign_out(call: PageCall) -> PageAnswer:
     if call.session is not None:
         await sessions.sign_out(call.call.dependencies, call.session)
-    cookies = Cookies(call.call.headers, call.call.scheme)
+    cookies = _cookies_of(call)
     return PageAnswer(redirect="/signin", cookies=[cookies.set(sessions.SESSION, "")])
 
 

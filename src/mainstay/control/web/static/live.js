@@ -23,7 +23,7 @@ let recent = [];
 let floor = last;
 let lostSince = null;
 
-function tell(message) {
+function broadcast(message) {
   channel?.postMessage(message);
   take(message);
 }
@@ -70,7 +70,7 @@ async function lead() {
     clearTimeout(abort.timer);
     if (over || leaving) break;
     lostSince ??= new Date().toISOString().slice(11, 19);
-    tell({ kind: "lost", since: lostSince });
+    broadcast({ kind: "lost", since: lostSince });
     await new Promise((resolve) => {
       wake = resolve;
       setTimeout(resolve, wait * (0.75 + Math.random() / 2));
@@ -84,12 +84,12 @@ async function follow(connected) {
   abort = new AbortController();
   expectSign();
   const response = await fetchLive("/live", { headers: { "Last-Event-ID": String(last) }, signal: abort.signal });
-  if (response.status === 401) return tell({ kind: "ended" });
+  if (response.status === 401) return broadcast({ kind: "ended" });
   if (!response.ok) throw new Error(response.status);
   const regained = lostSince !== null;
   lostSince = null;
   connected();
-  tell(liveMessage(regained));
+  broadcast(liveMessage(regained));
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   for (let text = "", part; !(part = await reader.read()).done; ) {
     expectSign();
@@ -108,13 +108,13 @@ function expectSign() {
 function receive(text) {
   const fields = Object.fromEntries(text.split("\n").map((line) => [line.split(":", 1)[0], line.slice(line.indexOf(":") + 2)]));
   const id = Number(fields.id);
-  if (fields.event === "ended" || fields.event === "reset") return tell({ kind: fields.event });
+  if (fields.event === "ended" || fields.event === "reset") return broadcast({ kind: fields.event });
   if (!fields.id) return;
-  if (fields.event !== "change") return tell({ kind: "at", id });
+  if (fields.event !== "change") return broadcast({ kind: "at", id });
   const change = JSON.parse(fields.data);
   recent.push({ id, change });
   if (recent.length > RECENT) floor = recent.shift().id;
-  tell({ kind: "change", id, change });
+  broadcast({ kind: "change", id, change });
 }
 
 // What the page shows
@@ -181,7 +181,7 @@ function start() {
 }
 
 if (liveSession) {
-  onSignedOut(() => tell({ kind: "ended" }));
+  onSignedOut(() => broadcast({ kind: "ended" }));
   if (channel) channel.onmessage = ({ data }) => take(data);
   addEventListener("online", () => wake());
   // A page in the cache for "back" gives the stream to another tab, and goes on when it is shown again.
