@@ -51,6 +51,25 @@ def test_a_line_equals_the_document_of_its_event(
         ]
 
 
+def test_a_line_follows_every_attribute_of_its_event(apply: Callable[..., Applied]) -> None:
+    first, second = apply(
+        "- file:\n    - defaults: {ensure: present, content: x, owner: USER, group: GROUP, mode: '0640'}\n"
+        "    - ROOT/a: {}\n    - ROOT/b: {}\n"
+    ).report.events
+    usual = second.as_json()
+    followed = {"failed", "skipped"}  # derived from the outcome
+    for name in {*vars(second), *(key for key in usual if hasattr(second, key))} - {"resource", "state"}:
+        kept = getattr(second, name)
+        other = ("y",) if isinstance(kept, tuple) else not kept if isinstance(kept, bool) else "y"
+        setattr(second, name, 7.0 if name == "duration_seconds" else other)
+        changed = second.as_json()
+        _, line = event_lines([first, second])
+        assert json.loads(line) == changed, name
+        followed |= {key for key in usual if usual[key] != changed[key]}
+        setattr(second, name, kept)
+    assert set(usual) - followed == {"type", "name", "alias", "ensure", "state"}  # those of the resource
+
+
 def text_of(report: Report) -> str:
     return b"".join(report_pieces(report)).decode()
 

@@ -367,6 +367,7 @@ EVENT_KEYS = [
     "output",
     "duration_seconds",
     "diff",
+    "error_kind",
     "state",
 ]
 SUMMARY_KEYS = ["total", "stable", "changed", "refreshed", "skipped", "unmet", "failed", "duration_seconds"]
@@ -423,6 +424,7 @@ def test_the_json_document_has_the_specified_shape(root: Path, mainstay: Mainsta
         "warnings": [],
         "unmet": [],
         "output": None,
+        "error_kind": None,
     }
     assert (command["outcome"], command["changed"], command["refreshed"], command["output"]) == (
         "refreshed",

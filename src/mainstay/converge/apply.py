@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.converge.batching import Batching
-from mainstay.converge.contract import NEW_SECRET, DesiredStateFailed, Failure, Missing, NotYetThere, Stopped
+from mainstay.converge.contract import NEW_SECRET, CommandFailed, Failure, Missing, NotYetThere, Stopped
 from mainstay.converge.manifest.expressions import Unresolved
 from mainstay.converge.manifest.values import evaluate_condition, render_deferred, render_tree
 from mainstay.converge.report import CHANGED, FAILED, UNMET, Event, Report
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 
 NOT_REACHED = "not reached"
+# The `error_kind` of an error that no class of failures names.
+BUG = "Bug"
 HEALTH_CHECKS = "health_checks"
 NOT_COMPARED = "the request gives a new secret, which a plan does not compare with the host"
 
@@ -123,13 +125,13 @@ class Run:
             if resource.id in self._batching.done or self._gate(resource, event):
                 self._converge(resource, event)
         except Stopped:
-            event.fail("interrupted while its command was running")
+            event.fail("interrupted while its command was running", CommandFailed.kind)
         except (Failure, Unfit, Unresolved) as error:
             self._note_failure(event, error)
         except OSError as error:
-            event.fail(_describe_os_error(error))
+            event.fail(_describe_os_error(error), _kind_of(error))
         except Exception as error:  # noqa: BLE001  # a bug in one provider must not end the run
-            event.fail(f"bug in the {event.provider} provider: {error.__class__.__name__}: {error}")
+            event.fail(f"bug in the {event.provider} provider: {error.__class__.__name__}: {error}", BUG)
         if host.notes:
             event.warnings = (*event.warnings, *host.notes)
         if event.noop and event.changed:
@@ -137,7 +139,7 @@ class Run:
         self.redactor.redact(event, self._before)
         return event
 
-    def _note_failure(self, event: Event, error: Exception) -> None:
+    def _note_failure(self, event: Event, error: Failure | Unfit | Unresolved) -> None:
         unknown = isinstance(error, NotYetThere) or (isinstance(error, Missing) and self.host.uncertain)
         if self.options.noop and unknown:
             event.outcome = CHANGED
@@ -146,7 +148,7 @@ class Run:
             event.reason = str(error)
             return
         event.output = getattr(error, "output", None) or event.output
-        event.fail(str(error))
+        event.fail(str(error), error.kind)
 
     def _gate(self, resource: Resource, event: Event) -> bool:
         """Returns whether to manage the resource; if not, the event gets the reason."""
@@ -316,7 +318,7 @@ class Run:
             event.output = after.output
             reached, reason = resource_type.desired(resource, after)
             if not reached:
-                raise DesiredStateFailed(reason, output=after.output)
+                raise resource_type.unreached(reason, output=after.output)
         except BaseException:
             if host.files.altered != altered:
                 # The state of the path does not show that a tree was partly removed.
@@ -356,7 +358,7 @@ class Run:
         *earlier, last = failures
         for failure in earlier:
             event.output = failure.output or event.output
-            event.fail(str(failure))
+            event.fail(str(failure), failure.kind)
         raise last
 
     def _read_after_failure(self, event: Event, resource_type: ResourceType, provider: Provider) -> None:
@@ -378,10 +380,9 @@ class Run:
             return
         hidden = self.redactor.has_hidden_values(resource)
         found = [check_health(check, self.host, self.stop, hide_output=hidden) for check in resource.health_checks]
-        problems = [problem for problem in found if problem is not None]
-        if problems:
-            event.outcome = FAILED
-            event.errors = tuple(problems)
+        for problem in found:
+            if problem is not None:
+                event.fail(str(problem), problem.kind)
 
     # ---- after the last resource ----
     def _recheck(self) -> None:
@@ -403,7 +404,7 @@ class Run:
     def _revise(self, event: Event, state: State, failure: Failure) -> None:
         event.state = state
         event.output = failure.output or event.output
-        event.fail(str(failure))
+        event.fail(str(failure), failure.kind)
         self.redactor.redact(event, self._before)
         self.observer.revised(self.report.events.index(event), event)
 
@@ -425,6 +426,10 @@ class Run:
                 report.outputs = value
             else:
                 self.observer.message(self.redactor.clean(to_text(conceal(value))))
+
+
+def _kind_of(error: OSError) -> str:
+    return Missing.kind if isinstance(error, FileNotFoundError) else Failure.kind
 
 
 def _describe_os_error(error: OSError) -> str:

@@ -25,7 +25,11 @@ NO_SECRET, KEPT_SECRET, NEW_SECRET = 0, 1, 2
 
 # ---- failures ----
 class Failure(Exception):
-    """A resource cannot reach its desired state; the text names the thing and the reason."""
+    """A resource cannot reach its desired state; the text names the thing and the reason.
+
+    `kind` is the `error_kind` of the event."""
+
+    kind = "Refused"
 
     def __init__(self, message: str, *, output: str | None = None) -> None:
         super().__init__(message)
@@ -35,6 +39,8 @@ class Failure(Exception):
 class Missing(Failure):
     """Something that the resource needs does not exist; in a dry run an earlier exec or package might create it."""
 
+    kind = "NotFound"
+
 
 class NotYetThere(Missing):
     """A dry run would have to run a program that an earlier resource would create or change."""
@@ -42,6 +48,26 @@ class NotYetThere(Missing):
 
 class DesiredStateFailed(Failure):
     """The change was made, but the desired state was not reached."""
+
+    kind = "DesiredStateFailed"
+
+
+class CommandFailed(Failure):
+    """A command ran, or could not be run, and did not succeed."""
+
+    kind = "CommandFailed"
+
+
+class TimedOut(Failure):
+    """A command, or the wait for a lock, took longer than allowed."""
+
+    kind = "Timeout"
+
+
+class TemplateFailed(Failure):
+    """A template cannot be evaluated, or gave a value that its property cannot hold."""
+
+    kind = "TemplateFailed"
 
 
 class Stopped(Exception):
@@ -194,6 +220,8 @@ class ResourceType(ABC):
     refreshable: bool = False
     # The command that the name is when it is not given. Its template is split before it is rendered.
     name_property: str | None = None
+    # What a run raises if the desired state is not reached after the changes.
+    unreached: type[Failure] = DesiredStateFailed
 
     def splits_commands(self, wanted: Any) -> bool:
         """Whether commands are split into words; otherwise their text is passed to a shell."""

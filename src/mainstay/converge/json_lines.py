@@ -94,9 +94,19 @@ def _frame_key(event: Event, state: Any) -> tuple[Any, ...] | None:
         return None
     if event.noop_message is not None or event.output is not None or event.diff is not None or state is None:
         return None
+    if event.errors or event.error_kind is not None or event.refreshed or event.unmet:
+        return None
     if state.kind != "present" or state.sensitive or state.link_target is not None or state.known_checksum() is None:
         return None
-    event_part = (event.provider, resource.ensure, event.outcome, event.changed, event.noop, event.reason)
+    event_part = (
+        event.provider,
+        resource.ensure,
+        event.outcome,
+        event.changed,
+        event.noop,
+        event.reason,
+        event.error_kind,
+    )
     return (*event_part, state.ensure, state.owner, state.group, state.mode)
 
 

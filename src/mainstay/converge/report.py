@@ -42,14 +42,17 @@ class Event:
         self.state: State | None = None
         self.duration_seconds = 0.0
         self.errors: tuple[str, ...] = ()
+        # What kind of failure the first error is; None: no failure.
+        self.error_kind: str | None = None
         self.warnings: tuple[str, ...] = ()
 
     def skip(self, reason: str) -> None:
         self.outcome = SKIPPED
         self.reason = reason
 
-    def fail(self, message: str) -> None:
+    def fail(self, message: str, kind: str) -> None:
         self.outcome = FAILED
+        self.error_kind = self.error_kind or kind
         self.errors = (*self.errors, message)
 
     def mark_changed(self, changes: Iterable[Change]) -> None:
@@ -82,6 +85,7 @@ class Event:
             "output": self.output,
             "duration_seconds": round(self.duration_seconds, 6),
             "diff": self.diff,
+            "error_kind": self.error_kind,
             "state": None if self.state is None else self.state.as_json(),
         }
 

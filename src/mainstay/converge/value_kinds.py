@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 class Unfit(ValueError):
     """A value that a property cannot hold. `where` is the path from the property to the wrong part."""
 
+    # The `error_kind` of an event, as in `Failure`.
+    kind = "TemplateFailed"
+
     def __init__(self, message: str, where: tuple[str | int, ...] = (), *, at_key: bool = False) -> None:
         super().__init__(message)
         self.where = where

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from mainstay.converge.contract import Failure
+from mainstay.converge.contract import CommandFailed, Failure, TemplateFailed
 from mainstay.converge.host.clock import sleep
 from mainstay.converge.value_kinds import Unfit
 from mainstay.foundation.module_names import module_names, registered
@@ -23,7 +23,7 @@ def kinds() -> dict[str, HealthCheckKind]:
     return {name: registered(import_module(f"{__name__}.{name}"), "KIND") for name in module_names(__path__)}
 
 
-def check_health(check: HealthCheck, host: Host, stop: StopFlag, *, hide_output: bool) -> str | None:
+def check_health(check: HealthCheck, host: Host, stop: StopFlag, *, hide_output: bool) -> Failure | None:
     """Tries until the check succeeds or its tries are used up; returns the last problem, or None."""
     problem = None
     for attempt in range(check.tries):
@@ -37,12 +37,13 @@ def check_health(check: HealthCheck, host: Host, stop: StopFlag, *, hide_output:
     return problem
 
 
-def _try_once(check: HealthCheck, host: Host, *, hide_output: bool) -> str | None:
+def _try_once(check: HealthCheck, host: Host, *, hide_output: bool) -> Failure | None:
     try:
         status, output = check.kind.run_once(check, host)
     except (Failure, Unfit) as error:
-        return f"health check {check.name} is UNKNOWN: {error}"
+        failed = error.__class__ if isinstance(error, Failure) else TemplateFailed
+        return failed(f"health check {check.name} is UNKNOWN: {error}")
     if status == "OK":
         return None
     shown = REDACTED if hide_output else shorten(output.strip(), LONGEST_SHOWN_OUTPUT)
-    return f"health check {check.name} is {status}" + (f": {shown}" if shown else "")
+    return CommandFailed(f"health check {check.name} is {status}" + (f": {shown}" if shown else ""))

@@ -7,7 +7,7 @@ import select
 import signal
 import time
 
-from mainstay.converge.contract import Failure, Missing, Stopped
+from mainstay.converge.contract import CommandFailed, Missing, Stopped, TimedOut
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,6 +32,12 @@ NO_INTERPRETER = "command cannot be executed: {}: the interpreter in its first l
 
 class NotRunnable(Missing):
     """The program does not exist or cannot be executed."""
+
+
+class NotExecutable(NotRunnable):
+    """The file of the program exists."""
+
+    kind = CommandFailed.kind
 
 
 class Finished:
@@ -92,11 +98,11 @@ class Commands:
             except FileNotFoundError as error:
                 raise NotRunnable(self._explain_missing(program or name, cwd, error)) from None
             except (PermissionError, NotADirectoryError) as error:
-                raise NotRunnable(f"command cannot be executed: {program or name}: {error.strerror}") from None
+                raise NotExecutable(f"command cannot be executed: {program or name}: {error.strerror}") from None
             except ValueError as error:
-                raise Failure(f"command cannot be executed: {name}: {error}") from None
+                raise CommandFailed(f"command cannot be executed: {name}: {error}") from None
             except OSError as error:
-                raise Failure(f"command cannot be executed: {program or name}: {error.strerror}") from None
+                raise CommandFailed(f"command cannot be executed: {program or name}: {error.strerror}") from None
 
         def finish(child: subprocess.Popen[bytes]) -> Finished:
             process = ChildProcess(child, self.stop, timeout_seconds, on_line, self.about_to_wait, keep_bytes)
@@ -155,10 +161,12 @@ class ChildProcess:
         if self.ended == "stop":
             raise Stopped
         if self.ended == "timeout":
-            raise Failure(f"command timed out after {self.timeout_seconds:g}s: {name}", output=output)
+            raise TimedOut(f"command timed out after {self.timeout_seconds:g}s: {name}", output=output)
         code = self.child.returncode
         if code < 0:
-            raise Failure(f"command was killed by signal {-code} ({_signal_name(-code)}): {name}", output=output)
+            raise CommandFailed(
+                f"command was killed by signal {-code} ({_signal_name(-code)}): {name}", output=output
+            )
         return Finished(code, self.stdout.text(), output)
 
     def _read_until_end(self) -> None:
@@ -330,7 +338,7 @@ def find_program(files: Files, name: str, search: str, cwd: str) -> str:
         elif "/" in name:
             denied = f"{candidate} is a directory" if found.st_mode & 0o170000 == 0o040000 else candidate
     if denied:
-        raise NotRunnable(f"not executable: {denied}")
+        raise NotExecutable(f"not executable: {denied}")
     if name in BUILTINS:
         raise NotRunnable(f"command not found: {name} is part of a shell; use `provider: shell`")
     where = "" if "/" in name else f" in {search or 'an empty path'}"

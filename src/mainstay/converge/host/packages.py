@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.converge.contract import Failure, Stopped
+from mainstay.converge.contract import CommandFailed, Stopped
 from mainstay.converge.host.clock import monotonic, sleep
 
 TYPE_CHECKING = False
@@ -48,10 +48,12 @@ def run_when_unlocked(host: Host, words: Sequence[str], locked_words: Sequence[s
 
 
 def require_success(done: Finished, what: str) -> None:
-    """Raises `Failure` for a command that did not succeed."""
+    """Raises `CommandFailed` for a command that did not succeed."""
     if done.exit_code != 0:
         errors = error_lines(done)
-        raise Failure(f"{what} failed (exit {done.exit_code}){': ' if errors else ''}{errors}", output=done.output)
+        raise CommandFailed(
+            f"{what} failed (exit {done.exit_code}){': ' if errors else ''}{errors}", output=done.output
+        )
 
 
 def error_lines(done: Finished) -> str:

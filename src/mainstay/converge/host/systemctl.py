@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.converge.contract import Failure
+from mainstay.converge.contract import CommandFailed, Failure, TimedOut
 from mainstay.converge.host.commands import DEFAULT_SEARCH_PATH, NotRunnable, find_program
 from mainstay.converge.host.state import Busy
 
@@ -88,7 +88,7 @@ class Systemctl:
         done = self._query(host, "systemctl", "show", "--system", "-p", SHOWN, *names)
         units = _parse_show(done.stdout)
         if done.exit_code != 0 or len(units) != len(names):
-            raise Failure(
+            raise CommandFailed(
                 f"systemctl show failed for {', '.join(names)} (exit {done.exit_code}): {done.output.strip()[-500:]}"
             )
         return units
@@ -164,7 +164,7 @@ class Systemctl:
         )
         if done.exit_code != 0:
             output = done.output.strip()
-            raise Failure(
+            raise CommandFailed(
                 f"systemctl {' '.join(words)} failed (exit {done.exit_code}){': ' if output else ''}{output}"
             )
 
@@ -176,7 +176,7 @@ class Systemctl:
         try:
             return host.state.lock(path, wait_seconds=LOCK_WAIT_SECONDS, stop=host.stop)
         except Busy as busy:
-            raise Failure(
+            raise TimedOut(
                 f"another run has used systemctl for more than {LOCK_WAIT_SECONDS / 60:.0f} minutes ({busy})"
             ) from None
 

@@ -42,6 +42,8 @@ class BadExpression(ValueError):
 class Unresolved(ValueError):
     """An expression that cannot be evaluated: an undefined value, or an operation that failed."""
 
+    # The `error_kind` of an event, as in `Failure`.
+    kind = "TemplateFailed"
     # Whether the message may contain a computed value; otherwise it contains only text of the manifest.
     is_computed = True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.converge.command_words import CommandKind
-from mainstay.converge.contract import NO_SECRET, Failure
+from mainstay.converge.contract import NO_SECRET, Failure, TemplateFailed
 from mainstay.converge.manifest.expressions import BadExpression, Template, Unresolved
 from mainstay.converge.value_kinds import COMMAND, TEXTS, Unfit, as_secret
 from mainstay.foundation.text import shorten
@@ -148,12 +148,12 @@ def evaluate_condition(expression: Expression, name: str, scope: TemplateScope, 
     try:
         value = expression.evaluate(scope)
     except Unresolved as error:
-        raise Failure(f"{name}: {_message_of(error, sensitive=sensitive)}") from None
+        raise TemplateFailed(f"{name}: {_message_of(error, sensitive=sensitive)}") from None
     except Failure as error:
         raise error.__class__(f"{name}: {_message_of(error, sensitive=sensitive)}") from None
     if not isinstance(value, bool):
         shown = "what it makes of a secret" if scope.tainted or sensitive else shorten(repr(value))
-        raise Failure(f"{name} must give true or false, not {shown}")
+        raise TemplateFailed(f"{name} must give true or false, not {shown}")
     return value
 
 
@@ -173,7 +173,7 @@ def render_deferred(resource: Resource, manifest: Manifest) -> Resource:
             value = _accept_secret(entry.kind, value) if hidden else entry.kind.accept(value)
         except (Unresolved, Unfit) as error:
             text = _message_of(error, sensitive=resource.sensitive)
-            raise Failure(f"{key}: {text} ({manifest.position((*resource.place, key))})") from None
+            raise TemplateFailed(f"{key}: {text} ({manifest.position((*resource.place, key))})") from None
         except Failure as error:
             if not resource.sensitive:
                 raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.converge.command_words import split_template, split_words
-from mainstay.converge.contract import Change, Failure, Property, Resource, ResourceType, State
+from mainstay.converge.contract import Change, CommandFailed, Property, Resource, ResourceType, State, TemplateFailed
 from mainstay.converge.value_kinds import (
     BOOLEAN,
     COMMAND,
@@ -71,6 +71,7 @@ class ExecType(ResourceType):
     has_unknown_effects = True
     refreshable = True
     name_property = "command"
+    unreached = CommandFailed
     properties = {
         "command": Property(COMMAND, "what to run; the name when not given", deferred=True, private=True),
         "cwd": Property(TEXT, "working directory; / when not given", deferred=True),
@@ -120,7 +121,7 @@ class ExecType(ResourceType):
 
     def check_rendered(self, wanted: Exec) -> None:
         for _, message in self.check(wanted):
-            raise Failure(message)
+            raise TemplateFailed(message)
 
     def _command_problem(self, wanted: Exec, command: Any) -> str | None:
         """`command` is a text, the words that a template gave, or a template."""

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from mainstay.converge.command_words import WORDS_WITH_PATH
-from mainstay.converge.contract import Change, Failure, Property, Resource, ResourceType, State, file_word
+from mainstay.converge.contract import (
+    Change,
+    Failure,
+    Property,
+    Resource,
+    ResourceType,
+    State,
+    TemplateFailed,
+    file_word,
+)
 from mainstay.converge.value_kinds import BOOLEAN, MODE_BITS, TEXT, text_problem
 from mainstay.foundation.digests import sha256_of
 from mainstay.foundation.text import REDACTED
@@ -196,7 +205,7 @@ class FileType(ResourceType):
             ("content", text_problem((wanted.content or "").replace("\0", ""))),
         ):
             if problem:
-                raise Failure(f"{key}: the rendered value {problem}")
+                raise TemplateFailed(f"{key}: the rendered value {problem}")
 
     # ---- in a run ----
     def compares(self, wanted: File, names: frozenset[str]) -> bool:

@@ -53,10 +53,8 @@ class PosixCommands(Provider):
             host.note(f"{name} ran on the host as it is, before {host.would_change} would change it")
         try:
             done = self._run(command, wanted, host, None)
-        except Missing as error:
-            raise error.__class__(f"{name}: {error}") from None
         except Failure as error:
-            raise Failure(f"{name}: {error}", output=error.output) from None
+            raise error.__class__(f"{name}: {error}", output=error.output) from None
         self._refuse_guard(done, name)
         return done.exit_code == 0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.converge.contract import Failure
+from mainstay.converge.contract import CommandFailed, Missing
 from mainstay.converge.providers.exec.posix import PosixCommands
 
 TYPE_CHECKING = False
@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
     from mainstay.converge.host.commands import Finished
 
-COULD_NOT_RUN = {126: "cannot be executed", 127: "was not found"}
+NOT_FOUND = 127
+COULD_NOT_RUN = {126: "cannot be executed", NOT_FOUND: "was not found"}
 
 
 class ShellCommands(PosixCommands):
@@ -25,7 +26,8 @@ class ShellCommands(PosixCommands):
 
     def _refuse_guard(self, done: Finished, name: str) -> None:
         if done.exit_code in COULD_NOT_RUN:
-            raise Failure(f"{name}: the command {COULD_NOT_RUN[done.exit_code]}", output=done.output)
+            message = f"{name}: the command {COULD_NOT_RUN[done.exit_code]}"
+            raise (Missing if done.exit_code == NOT_FOUND else CommandFailed)(message, output=done.output)
 
 
 PROVIDER = ShellCommands()

@@ -6,7 +6,16 @@ import posixpath
 import re
 import stat as modes
 
-from mainstay.converge.contract import NEW_SECRET, Change, DesiredStateFailed, Failure, Missing, NotYetThere, Provider
+from mainstay.converge.contract import (
+    NEW_SECRET,
+    Change,
+    CommandFailed,
+    DesiredStateFailed,
+    Failure,
+    Missing,
+    NotYetThere,
+    Provider,
+)
 from mainstay.converge.host.trees import TreeDifference, compare_trees
 from mainstay.converge.resources.file import (
     ABSENT,
@@ -321,7 +330,9 @@ class PosixFiles(Provider):
         )
         if done.exit_code != 0:
             command = shorten(join_words(wanted.validate or ()))
-            raise Failure(f"validate refused the new file (exit {done.exit_code}): {command}", output=done.output)
+            raise CommandFailed(
+                f"validate refused the new file (exit {done.exit_code}): {command}", output=done.output
+            )
 
     def forecast(self, wanted: File, actual: FileState, change: Change, host: Host) -> None:
         # The files of a dry run record each step instead of making it, and refuse what a run would refuse.

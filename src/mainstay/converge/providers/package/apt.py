@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.converge.contract import Change, Failure
+from mainstay.converge.contract import Change, CommandFailed
 from mainstay.converge.host.clock import wall_time
 from mainstay.converge.host.commands import missing_programs
 from mainstay.converge.host.packages import error_lines, query, require_success, run_when_unlocked
@@ -47,7 +47,9 @@ class AptPackages(PackageManager):
         done = query(host, ("dpkg-query", "--show", f"--showformat={SHOWN}", *names))
         if done.exit_code not in (0, 1):
             output = done.output.strip()[-500:]
-            raise Failure(f"the package database cannot be read: dpkg-query failed (exit {done.exit_code}): {output}")
+            raise CommandFailed(
+                f"the package database cannot be read: dpkg-query failed (exit {done.exit_code}): {output}"
+            )
         states = {name: PackageState(name, self.name) for name in names}
         for line in done.stdout.split("\n"):
             name, *rest = line.split("\t")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from mainstay.converge.contract import Change, Failure, Missing, Provider, Stopped
+from mainstay.converge.contract import Change, CommandFailed, DesiredStateFailed, Failure, Missing, Provider, Stopped
 from mainstay.converge.host.clock import monotonic, sleep
 from mainstay.converge.host.systemctl import (
     UNIT_DIRECTORIES,
@@ -132,7 +132,7 @@ class SystemdUnits(Provider):
         state = UnitState(name, self.name)
         state.active_word = word = shown.get("ActiveState", "")
         if word not in ACTIVE_WORDS:
-            raise Failure(f'invalid systemctl is-active output: "{word}" for {name}')
+            raise CommandFailed(f'invalid systemctl is-active output: "{word}" for {name}')
         state.ensure = ACTIVE_WORDS[word]
         state.is_moving = word in MOVING_WORDS
         state.is_starting = word == "activating"
@@ -152,7 +152,7 @@ class SystemdUnits(Provider):
             state.found = state.ensure == RUNNING
             return state
         if word not in ENABLED_WORDS:
-            raise Failure(f'invalid systemctl is-enabled output: "{word}" for {name}')
+            raise CommandFailed(f'invalid systemctl is-enabled output: "{word}" for {name}')
         state.enabled_word = word
         state.enabled = ENABLED_WORDS[word]
         return state
@@ -211,7 +211,7 @@ class SystemdUnits(Provider):
                 continue
             problem = f"service did not stay running: it is {word} ({unit.get('SubState')}) after its start"
             output = self._systemctl.journal(name, host)
-            yield identity, self._interpret_touched(name, unit, host), Failure(problem, output=output)
+            yield identity, self._interpret_touched(name, unit, host), DesiredStateFailed(problem, output=output)
 
 
 def _is_missing(shown: dict[str, str]) -> bool:
