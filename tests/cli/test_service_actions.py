@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from blueprint_samples import blueprint, push, serve_type
 from command_line import Shell, working_agent
-from scenario import Scenario
+from scenario import Scenario, unique
 
 
 @pytest.fixture
@@ -144,3 +145,20 @@ def test_a_dry_run_of_an_action_changes_nothing(shell: Shell, scenario: Scenario
     assert "Dry run, nothing was changed." in done.stdout
     assert "Stopped → Deleted" in shell.run(scenario.consumer, "do", "shop", "delete", "--dry-run").stdout
     assert scenario.service(shop["id"])["version"] == shop["version"]
+
+
+def test_an_update_without_options_goes_to_the_latest_version(shell: Shell, scenario: Scenario) -> None:
+    name = unique("web")
+    pushed = [push(scenario.admin, blueprint(name, version)) for version in ("1.0.0", "1.1.0")]
+    serve_type(scenario, pushed[-1])
+    service = scenario.complete(scenario.order(pushed[-1]["serviceType"], {"size": 1}, name=unique("shop")))
+    with working_agent(scenario):
+        shell.run(scenario.consumer, "do", service["name"], "start", "--to", "1.0.0")
+        assert scenario.service(service["id"])["blueprintDigest"] == pushed[0]["digest"]
+        shell.run(scenario.consumer, "do", service["name"], "stop")
+        dry = shell.run(scenario.consumer, "do", service["name"], "update", "--dry-run")
+        assert "blueprint  1.1.0" in dry.stdout
+        shell.run(scenario.consumer, "do", service["name"], "update")
+        assert scenario.service(service["id"])["blueprintDigest"] == pushed[1]["digest"]
+        done = shell.run(scenario.consumer, "do", service["name"], "update")
+    assert done.stdout.endswith("no job needed\n")

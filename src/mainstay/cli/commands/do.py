@@ -1,6 +1,7 @@
 """Runs an action on a service: any action of its lifecycle, `update` with new properties, or `delete`.
 
 mainstay do shop stop; mainstay do shop update -p cpu=8; mainstay do shop delete
+`update` without options brings the service to the latest version of its blueprint; --to VERSION chooses the version.
 SERVICE is a name, an id or an id prefix. Exit code: 0 success, 1 the job failed, 2 the request was refused, 124 the job
 did not finish within --timeout."""
 
@@ -45,6 +46,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--unset", metavar="NAME", action="append", default=[], help="update: clear an optional property"
     )
+    parser.add_argument(
+        "--to", metavar="VERSION", help="bring the service to this version of its blueprint, or to `latest`"
+    )
     parser.add_argument("--rename", metavar="NAME", help="update: new name of the service")
     parser.add_argument(
         "--force", action="store_true", help="delete: at once, without the agent, which owes the clean-up"
@@ -85,8 +89,11 @@ def _check_options(arguments: argparse.Namespace) -> None:
         raise CommandRefused("--force is an option of `delete`")
     if arguments.action == "delete" and has_properties(arguments):
         raise CommandRefused("`delete` takes no properties")
+    if arguments.action == "delete" and arguments.to:
+        raise CommandRefused("`delete` runs the manifest of the version that the service is on; omit --to")
     if arguments.action == "update" and not (has_properties(arguments) or arguments.unset or arguments.rename):
-        raise CommandRefused("nothing to update: use -p NAME=VALUE, --unset NAME or --rename NAME")
+        # Nothing else is requested, so the user wants what is new.
+        arguments.to = arguments.to or "latest"
 
 
 def _send(client: Client, arguments: argparse.Namespace, service: Any, properties: dict[str, Any]) -> Any:
@@ -100,6 +107,8 @@ def _send(client: Client, arguments: argparse.Namespace, service: Any, propertie
             query["planDigest"] = arguments.plan_digest
         response = client.call("DELETE", path, query=query, timeout_seconds=PLAN_SECONDS)
         return response or _after_deletion(client, service["id"], forced=arguments.force)
+    if arguments.to:
+        body["blueprintVersion"] = arguments.to
     if arguments.plan_digest:
         body["planDigest"] = arguments.plan_digest
     if arguments.action == "update":

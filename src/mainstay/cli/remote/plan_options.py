@@ -67,6 +67,8 @@ def show_forecast(arguments: argparse.Namespace, document: Mapping[str, Any], me
         return EXIT_FAILED if failed else 0
     bold = Palette(sys.stdout).paint
     print(f"{bold('states', BOLD)}  {printable(' → '.join(document.get('path') or []))}")
+    if document.get("blueprintVersion"):
+        print(f"{bold('blueprint', BOLD)}  {printable(str(document['blueprintVersion']))}")
     properties = hide_secrets(document.get("properties") or {}, members)
     if properties:
         print("\n".join([bold("properties", BOLD), *tree_lines(properties)]))

@@ -152,7 +152,7 @@ async def _carry_out(work: UnitOfWork, order: Order) -> OrderOutcome:
         if order.echoed:
             refuse_other_values(order.echoed, await show_service(work, service))
         return OrderOutcome(service, "update", await services.change(work, service, order.wanted, order.if_version))
-    action = RequestedAction(order.action, order.wanted.properties, order.if_version)
+    action = RequestedAction(order.action, order.wanted.properties, order.if_version, order.wanted.blueprint_version)
     return OrderOutcome(service, order.action, await services.act(work, service, action))
 
 

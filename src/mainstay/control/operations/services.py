@@ -11,6 +11,7 @@ from uuid import UUID
 import msgspec
 
 from mainstay.control.access import Role
+from mainstay.control.domain.blueprints import MAX_VERSION
 from mainstay.control.domain.lifecycle import transitions
 from mainstay.control.domain.lifecycle.schema import Action, Lifecycle
 from mainstay.control.domain.lifecycle.uptime import StateEntry, uptime
@@ -22,6 +23,7 @@ from mainstay.control.domain.refusals import TerminalState
 from mainstay.control.domain.service_types import ServiceTypeDefinition
 from mainstay.control.domain.serving import SeveralProviders, choose_agent
 from mainstay.control.operations.machinery import runs, secret_sealing
+from mainstay.control.operations.machinery.blueprint_versions import find_bundle
 from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, Id, Name, ShortText, Tag, Text
 from mainstay.control.operations.machinery.bounds import MAX_CONDITIONS_BYTES, refuse_large
 from mainstay.control.operations.machinery.initiators import initiator_words
@@ -55,6 +57,7 @@ LISTED_PROVIDERS = 100
 MAX_ORIGINS = 200
 MAX_WINDOW = timedelta(days=366 * 5)
 Short = Annotated[str, msgspec.Meta(max_length=1000, pattern=NO_ZERO)]
+BlueprintVersionText = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_VERSION, pattern=NO_ZERO)]
 # Executes the order only if its outcome is still the planned one.
 PlanDigestText = Annotated[str, msgspec.Meta(max_length=200, pattern=NO_ZERO)]
 
@@ -76,11 +79,14 @@ class NewService(Body, frozen=True, kw_only=True):
 class ServiceChange(Body, frozen=True, kw_only=True):
     name: Name | None = None
     properties: dict[str, object] | None = None
+    # `latest` or a version of the type's blueprint.
+    blueprint_version: BlueprintVersionText | None = None
     plan_digest: PlanDigestText | None = None
 
 
 class ActionRequest(Body, frozen=True, kw_only=True):
     properties: dict[str, object] | None = None
+    blueprint_version: BlueprintVersionText | None = None
     plan_digest: PlanDigestText | None = None
 
 
@@ -247,6 +253,8 @@ class RequestedAction:
     properties: Mapping[str, object] | None = None
     # The version that the caller has read; None: any version.
     if_version: int | None = None
+    # `latest` or a version of the blueprint; None: the one that the blueprint says for this action.
+    blueprint_version: str | None = None
 
 
 async def change(
@@ -257,8 +265,9 @@ async def change(
     if service.status in definition.lifecycle.terminal_states:
         raise TerminalState(service.status)
     plan = None
-    if wanted.properties is not None:
-        plan = await _request(work, service, definition, RequestedAction("update", wanted.properties, if_version))
+    if wanted.properties is not None or wanted.blueprint_version is not None:
+        request = RequestedAction("update", wanted.properties, if_version, wanted.blueprint_version)
+        plan = await _request(work, service, definition, request)
     refuse_stale(service, if_version)
     if wanted.name is not None:
         after = msgspec.structs.replace(service, name=wanted.name)
@@ -285,13 +294,14 @@ async def _request(
         active is not None
         and active.action == request.action
         and not request.properties
+        and request.blueprint_version is None
         and request.action != "update"
     ):
         # A repeated request: the active job already does this.
         return None
     plan = await _plan(work, service, definition.properties, action, request)
     refuse_stale(service, request.if_version)
-    if action.name == "update" and plan.decided is not None and not plan.decided.accepted.changed:
+    if action.name == "update" and not _changes(plan, service):
         if active is not None and await runs.changes_properties(work, active, service):
             # The active job replaces the stored values, so they must not be confirmed as unchanged.
             raise _active_job_refusal(active)
@@ -303,6 +313,13 @@ async def _request(
         await _refuse_if_referenced(work, service)
     await runs.start(work, service, lifecycle, action.name, plan.properties, plan)
     return plan
+
+
+def _changes(plan: RunPlan, service: ServiceRow) -> bool:
+    """Whether an update has anything to do."""
+    if plan.blueprint_digest not in (None, service.blueprint_digest):
+        return True
+    return plan.decided is None or plan.decided.accepted.changed
 
 
 def _active_job_refusal(job: JobRow) -> Conflict:
@@ -321,16 +338,19 @@ def refuse_stale(service: ServiceRow, if_version: int | None) -> None:
 async def _plan(
     work: UnitOfWork, service: ServiceRow, schema: PropertySchema, action: Action, request: RequestedAction
 ) -> RunPlan:
+    digest = None
+    if request.blueprint_version is not None:
+        digest = await find_bundle(work, service.service_type_id, request.blueprint_version)
     if not action.takes_properties:
         if request.properties:
             raise BadInput(f"action '{action.name}' takes no properties")
-        return RunPlan(None)
+        return RunPlan(None, blueprint_digest=digest)
     decided = await accept_properties(
         work, schema, dict(request.properties or {}), await _update_target(work, service), service.properties
     )
     properties, new_secrets = await secret_sealing.seal_all(work, decided.accepted, runs.secrets_owner(service.id))
     origins = runs.origins_of(work, schema, service.properties, decided, None)
-    return RunPlan(properties, decided, new_secrets, origins)
+    return RunPlan(properties, decided, new_secrets, origins, digest)
 
 
 async def _update_target(work: UnitOfWork, service: ServiceRow) -> PropertyTarget:

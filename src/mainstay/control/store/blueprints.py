@@ -72,6 +72,19 @@ async def find_version(tx: Transaction, name: str, version: str) -> str | None:
     return str(rows[0]["digest"]) if rows else None
 
 
+async def find_of_type(tx: Transaction, service_type_id: str, version: str) -> str | None:
+    """The digest of this version for a service type. Of several names, the one of the current bundle comes first."""
+    rows = await tx.fetch(
+        "SELECT blueprints.digest FROM blueprints JOIN service_types ON service_types.id = blueprints.service_type_id"
+        " LEFT JOIN blueprints AS current ON current.digest = service_types.blueprint_digest"
+        " WHERE service_types.id = :id AND blueprints.version = :version"
+        " ORDER BY CASE WHEN blueprints.name = current.name THEN 0 ELSE 1 END, blueprints.created_at DESC LIMIT 1",
+        id=service_type_id,
+        version=version,
+    )
+    return str(rows[0]["digest"]) if rows else None
+
+
 async def upgrade_target(tx: Transaction, service_type_id: str, action: str) -> str | None:
     """The digest of the type's current version, if this action moves a service to it."""
     rows = await tx.fetch(

@@ -13,6 +13,8 @@ from mainstay.control.domain.values import Properties
 from mainstay.control.operations.machinery import runs
 from mainstay.control.operations.machinery.runs import RunPlan
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
+from mainstay.control.store.blueprints import versions_of
+from mainstay.control.store.jobs import active_job
 from mainstay.control.store.service_pools import SERVICE_POOL_VALUES, SERVICE_VALUES, ServicePoolValue
 from mainstay.control.store.services import ServiceRow
 from mainstay.foundation.vault import VAULT_PREFIX
@@ -40,6 +42,8 @@ class Forecast(msgspec.Struct, frozen=True, rename="camel"):
     path: list[str]
     # Values that the order would take from pools.
     pool_values: list[ForecastValue]
+    # The version of the blueprint after the order, if the order changes it.
+    blueprint_version: str | msgspec.UnsetType = msgspec.UNSET
     # Only in plans: the digest that orders exactly this, its expiry, and the changes on the host.
     plan_digest: str | msgspec.UnsetType = msgspec.UNSET
     expires_at: datetime | msgspec.UnsetType = msgspec.UNSET
@@ -60,7 +64,18 @@ class OrderOutcome:
 async def forecast_outcome(work: UnitOfWork, outcome: OrderOutcome) -> Forecast:
     if outcome.is_new:
         return await _forecast_creation(work, outcome.service)
-    return await _forecast_action(work, outcome.service, outcome.action, outcome.plan)
+    forecast = await _forecast_action(work, outcome.service, outcome.action, outcome.plan)
+    version = await _version_after(work, outcome)
+    return forecast if version is None else msgspec.structs.replace(forecast, blueprint_version=version)
+
+
+async def _version_after(work: UnitOfWork, outcome: OrderOutcome) -> str | None:
+    """The new version of the blueprint; its digest if the bundle has no version. None: unchanged."""
+    job = None if outcome.plan is None else await active_job(work.tx, outcome.service.id)
+    if job is None or job.blueprint_digest in (None, outcome.service.blueprint_digest):
+        return None
+    digest = str(job.blueprint_digest)
+    return (await versions_of(work.tx, [digest])).get(digest, digest)
 
 
 async def _forecast_creation(work: UnitOfWork, service: ServiceRow) -> Forecast:

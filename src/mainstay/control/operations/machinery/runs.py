@@ -62,6 +62,8 @@ class RunPlan:
     decided: DecidedProperties | None = None
     new_secrets: tuple[SecretPlace, ...] = ()
     origins: Mapping[str, object] | None = None
+    # The bundle that the service gets with the run; None: the one that the blueprint says for this action.
+    blueprint_digest: str | None = None
 
 
 async def start(
@@ -82,13 +84,17 @@ async def start(
         new_secrets=list(plan.new_secrets),
         released_values=await _replaced_values(work, service, plan.decided),
         retired_secrets=list(plan.decided.accepted.retired_secrets) if plan.decided else [],
-        # A new service already has the current version.
-        blueprint_digest=None
-        if action == "create"
-        else await upgrade_target(work.tx, service.service_type_id, action),
+        blueprint_digest=await _bundle_after(work, service, action, plan),
     )
     await RUNS.insert(work.tx, run)
     return await queue(work, service, lifecycle, run, params, step=1)
+
+
+async def _bundle_after(work: UnitOfWork, service: ServiceRow, action: str, plan: RunPlan) -> str | None:
+    """None: the run does not change the bundle. A new service already has the current one."""
+    if plan.blueprint_digest is not None or action == "create":
+        return plan.blueprint_digest
+    return await upgrade_target(work.tx, service.service_type_id, action)
 
 
 async def _replaced_values(work: UnitOfWork, service: ServiceRow, decided: DecidedProperties | None) -> list[str]:
