@@ -127,18 +127,20 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def command_names() -> list[str]:
-    """All commands: the modules of `commands/`."""
+    """All commands: the modules of `commands/`, with dashes for underscores."""
     from mainstay.foundation.module_names import module_names
 
-    return module_names([os.path.join(os.path.dirname(__file__), "commands")])
+    found = module_names([os.path.join(os.path.dirname(__file__), "commands")])
+    return [name.replace("_", "-") for name in found]
 
 
 def load_command(name: str) -> ModuleType | None:
     from importlib import import_module
 
-    if not name.isidentifier() or name.startswith("_"):
+    module = name.replace("-", "_")
+    if "_" in name or not module.isidentifier() or module.startswith("_"):
         return None
-    path = f"mainstay.cli.commands.{name}"
+    path = f"mainstay.cli.commands.{module}"
     try:
         return import_module(path)
     except ModuleNotFoundError as error:

@@ -4,14 +4,20 @@ A code works once and expires after 15 minutes.
 
 An agent serves its own participant. `agents grant AGENT-TYPE PARTICIPANT` lets the agents of a participant serve others
 too, `agents withdraw` ends that for new orders; both are for admins. `agents add` grants when an admin adds the agent,
-unless --no-grant is given."""
+unless --no-grant is given.
+
+A disabled agent gets no orders and its requests are refused; its services stay. `agents remove` removes an agent without
+living services. `agents install-command` is for agents of other programs, whose agent type has templates."""
 
 from __future__ import annotations
 
 from mainstay.agent.client import is_loopback, is_unencrypted
 from mainstay.cli.main import CommandRefused
-from mainstay.cli.remote.connection import connected, find_named, find_type, is_id, list_items, print_warning
+from mainstay.cli.remote.connection import find_named, find_type, is_id, list_items, print_warning
 from mainstay.cli.remote.connection_options import add_remote_options
+from mainstay.cli.remote.install_commands import configure_install_command, install_command
+from mainstay.cli.remote.removal import add_yes_option, print_outcome, remove
+from mainstay.cli.verbs import Verb, add_verbs, run_verb
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import BAD, BUSY, DIM, GOOD, age, print_table
 
@@ -24,72 +30,148 @@ if TYPE_CHECKING:
     from mainstay.agent.client import Client
     from mainstay.cli.views.tables import Cell
 
-SUMMARY = "list agents, add one, or decide whom agents serve"
-DECISIONS = ("grant", "withdraw")
+SUMMARY = "list, add, change, disable or remove agents, or decide whom they serve"
+PATH, NOUN = "/agents", "agent"
 PROVIDER = "operator"
 MAX_NAME_LENGTH = 100
 COLOURS = {"Connected": GOOD, "New": BUSY, "Disconnected": BUSY, "Error": BAD, "Disabled": DIM}
+# A request of the agent makes it Connected.
+ENABLED = "Disconnected"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "verb",
-        metavar="add|code|grant|withdraw",
-        nargs="?",
-        choices=("add", "code", "grant", "withdraw"),
-        help="add an agent, create a code, or decide whose agents serve other participants",
+    add_remote_options(parser)
+    add_verbs(
+        parser,
+        (
+            Verb("add", "add an agent and print its enrollment code", _add_and_show_code, _configure_add),
+            Verb("code", "create an enrollment code for an existing agent", _create_code, _configure_code),
+            Verb("change", "rename an agent or change its tags", _change, _configure_change),
+            Verb("disable", "give an agent no orders and refuse its requests", _disable, _configure_name),
+            Verb("enable", "admit a disabled agent again", _enable, _configure_name),
+            Verb("remove", "remove an agent without living services", _remove, _configure_removal),
+            Verb("grant", "let the agents of a participant serve all participants", _grant, _configure_decision),
+            Verb("withdraw", "let the agents of a participant serve only itself", _withdraw, _configure_decision),
+            Verb(
+                "install-command",
+                "create the command that installs an agent of another program",
+                install_command,
+                configure_install_command,
+            ),
+        ),
     )
-    parser.add_argument("name", metavar="AGENT", nargs="?", help="name of the agent; grant, withdraw: agent type")
-    parser.add_argument("participant", metavar="PARTICIPANT", nargs="?", help="grant, withdraw: provider")
+
+
+def _configure_add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="name of the agent")
     parser.add_argument(
         "--serves",
         metavar="TYPE",
         action="append",
         default=[],
-        help="add: service types that the agent serves, separated by commas",
+        help="service types that the agent serves, separated by commas",
     )
     parser.add_argument(
         "--provider",
         metavar="PARTICIPANT",
-        help=f"add: provider of the agent (default: you; for an admin {PROVIDER})",
+        help=f"provider of the agent (default: you; for an admin {PROVIDER})",
     )
-    parser.add_argument("--tag", metavar="TAG", action="append", default=[], help="add: tag that orders can select")
+    parser.add_argument("--tag", metavar="TAG", action="append", default=[], help="tag that orders can select")
     parser.add_argument(
         "--no-grant",
         action="store_true",
-        help="add, as an admin: do not let the provider's agents serve other participants",
+        help="as an admin: do not let the provider's agents serve other participants",
     )
-    parser.add_argument("-q", "--quiet", action="store_true", help="add, code: print only the code")
-    add_remote_options(parser)
+    parser.add_argument("-q", "--quiet", action="store_true", help="print only the code")
+
+
+def _configure_code(parser: argparse.ArgumentParser) -> None:
+    _configure_name(parser)
+    parser.add_argument("-q", "--quiet", action="store_true", help="print only the code")
+
+
+def _configure_name(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="AGENT", help="name or id")
+
+
+def _configure_change(parser: argparse.ArgumentParser) -> None:
+    _configure_name(parser)
+    parser.add_argument("--name", dest="new_name", metavar="NAME", help="new name")
+    parser.add_argument("--add-tag", metavar="TAG", action="append", default=[], help="add a tag")
+    parser.add_argument("--remove-tag", metavar="TAG", action="append", default=[], help="remove a tag")
+    parser.add_argument("--pool-set", metavar="SET", help="use the pools of this set; none: of no set")
+
+
+def _configure_removal(parser: argparse.ArgumentParser) -> None:
+    _configure_name(parser)
+    add_yes_option(parser)
+
+
+def _configure_decision(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="AGENT-TYPE", help="name or id of the agent type")
+    parser.add_argument("participant", metavar="PARTICIPANT", help="provider of the agents")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    _refuse_odd(arguments)
-    with connected(arguments) as client:
-        if arguments.verb is None:
-            return _list_agents(client, arguments)
-        if arguments.verb in DECISIONS:
-            return _decide(client, arguments)
-        return _show_code(client, arguments)
+    return run_verb(arguments, _list_agents)
 
 
-def _refuse_odd(arguments: argparse.Namespace) -> None:
-    if arguments.verb in DECISIONS and not arguments.participant:
-        raise CommandRefused(f"name both: mainstay agents {arguments.verb} AGENT-TYPE PARTICIPANT")
-    if arguments.verb not in DECISIONS and arguments.participant:
-        raise CommandRefused(f"unexpected argument {arguments.participant!r}")
-    if arguments.verb and not arguments.name:
-        raise CommandRefused(f"name the agent: mainstay agents {arguments.verb} NAME")
-    if arguments.verb == "add" and not arguments.serves:
+def _add_and_show_code(client: Client, arguments: argparse.Namespace) -> int:
+    if not arguments.serves:
         raise CommandRefused("name the service types of the agent: --serves TYPE; `mainstay types` lists them")
-    if arguments.verb != "add" and (arguments.serves or arguments.provider or arguments.tag or arguments.no_grant):
-        raise CommandRefused("--serves, --provider, --tag and --no-grant are options of `mainstay agents add NAME`")
+    return _show_code(client, arguments, _add(client, arguments))
 
 
-def _show_code(client: Client, arguments: argparse.Namespace) -> int:
-    agent = (
-        _add(client, arguments) if arguments.verb == "add" else find_named(client, "/agents", "agent", arguments.name)
-    )
+def _create_code(client: Client, arguments: argparse.Namespace) -> int:
+    return _show_code(client, arguments, find_named(client, PATH, NOUN, arguments.name))
+
+
+def _change(client: Client, arguments: argparse.Namespace) -> int:
+    agent = find_named(client, PATH, NOUN, arguments.name)
+    body: dict[str, Any] = {"name": arguments.new_name} if arguments.new_name else {}
+    if arguments.add_tag or arguments.remove_tag:
+        unknown = [tag for tag in arguments.remove_tag if tag not in agent["tags"]]
+        if unknown:
+            raise CommandRefused(
+                f"agent {agent['name']} has no tag {', '.join(unknown)}; it has {', '.join(agent['tags']) or 'none'}"
+            )
+        kept = [tag for tag in agent["tags"] if tag not in arguments.remove_tag]
+        body["tags"] = list(dict.fromkeys([*kept, *arguments.add_tag]))
+    if arguments.pool_set:
+        body["servicePoolSetId"] = (
+            None
+            if arguments.pool_set == "none"
+            else find_named(client, "/service-pool-sets", "pool set", arguments.pool_set)["id"]
+        )
+    if not body:
+        raise CommandRefused("nothing to change: use --name, --add-tag, --remove-tag or --pool-set")
+    changed = client.call("PATCH", f"{PATH}/{agent['id']}", body)
+    tags = f" with tags {', '.join(changed['tags'])}" if changed["tags"] else ""
+    return print_outcome(arguments, changed, f"Changed agent {changed['name']}{tags}.")
+
+
+def _disable(client: Client, arguments: argparse.Namespace) -> int:
+    return _set_status(client, arguments, "Disabled", "is disabled: it gets no orders and no jobs; its services stay")
+
+
+def _enable(client: Client, arguments: argparse.Namespace) -> int:
+    return _set_status(client, arguments, ENABLED, "is enabled, and Connected once it sends a request")
+
+
+def _set_status(client: Client, arguments: argparse.Namespace, status: str, outcome: str) -> int:
+    agent = find_named(client, PATH, NOUN, arguments.name)
+    if status == ENABLED and agent["status"] != "Disabled":
+        return print_outcome(arguments, agent, f"Agent {agent['name']} is not disabled: {agent['status']}.")
+    changed = client.call("PATCH", f"{PATH}/{agent['id']}", {"status": status})
+    return print_outcome(arguments, changed, f"Agent {agent['name']} {outcome}.")
+
+
+def _remove(client: Client, arguments: argparse.Namespace) -> int:
+    agent = find_named(client, PATH, NOUN, arguments.name)
+    return remove(client, arguments, PATH, NOUN, agent, "Its tokens end at once; its host is not changed.")
+
+
+def _show_code(client: Client, arguments: argparse.Namespace, agent: Mapping[str, Any]) -> int:
     code = client.post(f"/agents/{agent['id']}/enrolment-codes")
     if arguments.json:
         from mainstay.cli.local_run import print_json
@@ -197,22 +279,25 @@ def _announce_grant(
     return {"grant": False} if is_admin else {}
 
 
-def _decide(client: Client, arguments: argparse.Namespace) -> int:
+def _grant(client: Client, arguments: argparse.Namespace) -> int:
+    return _decide(client, arguments, granted=True)
+
+
+def _withdraw(client: Client, arguments: argparse.Namespace) -> int:
+    return _decide(client, arguments, granted=False)
+
+
+def _decide(client: Client, arguments: argparse.Namespace, *, granted: bool) -> int:
     agent_type = find_named(client, "/agent-types", "agent type", arguments.name)
     provider = find_named(client, "/participants", "participant", arguments.participant)
     others = [each for each in agent_type["providerIds"] if each != provider["id"]]
-    granted = arguments.verb == "grant"
     written = client.call(
         "PATCH", f"/agent-types/{agent_type['id']}", {"providerIds": [*others, provider["id"]] if granted else others}
     )
-    if arguments.json:
-        from mainstay.cli.local_run import print_json
-
-        print_json(written)
-        return 0
     whom = "all participants" if granted else "their own participant only; living services stay"
-    print(printable(f"Agents of {provider['name']} with agent type {agent_type['name']} serve {whom}."))
-    return 0
+    return print_outcome(
+        arguments, written, f"Agents of {provider['name']} with agent type {agent_type['name']} serve {whom}."
+    )
 
 
 def _print_note(arguments: argparse.Namespace, text: str) -> None:

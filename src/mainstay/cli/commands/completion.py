@@ -127,7 +127,7 @@ def _candidates_for(before: list[str], current: str) -> list[str]:
     if children:
         chosen = next((word for word in rest if word in children), None)
         if chosen is None:
-            return [*children, *_option_lines(parser, current)]
+            return [*children, *_option_lines(parser, current), *_names_in_place_of_a_verb(children, current)]
         parser, rest = children[chosen], rest[rest.index(chosen) + 1 :]
     pending_option, positionals, values = _parse_words(parser, rest)
     if pending_option is not None:
@@ -138,6 +138,13 @@ def _candidates_for(before: list[str], current: str) -> list[str]:
         return _values_of(positionals[len(values)], values, current)
     repeats = bool(positionals) and positionals[-1].nargs in ("+", "*")
     return _values_of(positionals[-1], values, current) if repeats else []
+
+
+def _names_in_place_of_a_verb(children: dict[str, argparse.ArgumentParser], current: str) -> list[str]:
+    """`mainstay pools ports` is `mainstay pools show ports`."""
+    shown = children.get("show")
+    positionals = [] if shown is None else [each for each in shown._actions if not each.option_strings]
+    return _values_of(positionals[0], [], current) if positionals and not current.startswith("-") else []
 
 
 def _sub_parsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
@@ -249,6 +256,21 @@ def _orphan_ids(client: Client, _values: list[str], _current: str) -> list[str]:
     return [f"{short_id(each['id'])}\t{each['serviceName']}, failed attempts: {each['attempts']}" for each in found]
 
 
+def _option_types(client: Client, _values: list[str], _current: str) -> list[str]:
+    query = {"sort": "type", "pageSize": 100}
+    found = client.get("/service-option-types", query=query, timeout_seconds=TIMEOUT_SECONDS)["items"]
+    return [f"{each['type']}\t{each['name']}" for each in found]
+
+
+def _blueprint_names(client: Client, _values: list[str], current: str) -> list[str]:
+    """Names, and versions once a name is typed: NAME@VERSION."""
+    query = {"sort": "name", "pageSize": 100, **({"name": current.partition("@")[0]} if current else {})}
+    found = client.get("/blueprints", query=query, timeout_seconds=TIMEOUT_SECONDS)["items"]
+    if "@" in current:
+        return [f"{each['name']}@{each['version']}" for each in found]
+    return list(dict.fromkeys(each["name"] for each in found))
+
+
 SOURCES: dict[str, Callable[[Client, list[str], str], list[str]]] = {
     "TYPE": _named("/service-types"),
     "SERVICE": _service_names,
@@ -258,6 +280,13 @@ SOURCES: dict[str, Callable[[Client, list[str], str], list[str]]] = {
     "PARTICIPANT": _named("/participants"),
     "GROUP": _named("/service-groups"),
     "POOL": _named("/service-pools"),
+    "SET": _named("/service-pool-sets"),
+    "CONFIG-POOL": _named("/config-pools"),
+    "AGENT-TYPE": _named("/agent-types"),
+    "TOKEN": _named("/tokens"),
+    "OPTION": _named("/service-options"),
+    "OPTION-TYPE": _option_types,
+    "BLUEPRINT": _blueprint_names,
     "JOB": _job_ids,
     "ORPHAN": _orphan_ids,
 }

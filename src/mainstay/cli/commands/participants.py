@@ -1,17 +1,18 @@
 """Lists participants: the customers and providers of services. `participants add NAME` creates a participant and a
 token; `participants token NAME` creates another token. A token is shown once; --token-file writes it to a file instead.
-With --read-only the token only reads and validates: for dashboards and checks."""
+
+A disabled participant and its agents are refused by the server (403) until it is enabled again; its services keep running.
+`participants remove` removes a participant without living services, agents, options and pools."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
-
 from mainstay.cli.main import CommandRefused
-from mainstay.cli.remote.connection import connected, find_named, list_items, short_id, write_private
+from mainstay.cli.remote.connection import find_named, list_items, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
-from mainstay.cli.views.run_display import printable
-from mainstay.cli.views.tables import BAD, GOOD, age, local_time, print_table
+from mainstay.cli.remote.new_tokens import add_token_options, print_value, take_value, token_body
+from mainstay.cli.remote.removal import add_yes_option, print_outcome, remove
+from mainstay.cli.verbs import Verb, add_verbs, run_verb
+from mainstay.cli.views.tables import BAD, GOOD, age, print_table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,60 +21,45 @@ if TYPE_CHECKING:
 
     from mainstay.agent.client import Client
 
-SUMMARY = "list participants, or add one with its token"
+SUMMARY = "list, add, disable or remove participants"
+PATH, NOUN = "/participants", "participant"
 DAYS = 365
-MAX_DAYS = 36_500
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "verb", metavar="add|token", nargs="?", choices=("add", "token"), help="add a participant, or create a token"
-    )
-    parser.add_argument("name", metavar="PARTICIPANT", nargs="?", help="name of the participant")
-    parser.add_argument(
-        "--token-file", metavar="FILE", help="write the token to this file (mode 0600) instead of printing it"
-    )
-    parser.add_argument(
-        "--days", metavar="N", type=_days_option, default=DAYS, help=f"validity of the token in days (default {DAYS})"
-    )
-    parser.add_argument("--read-only", action="store_true", help="the token may only read and validate")
     add_remote_options(parser)
+    add_verbs(
+        parser,
+        (
+            Verb("add", "add a participant and create its first token", _add, _configure_token),
+            Verb("token", "create another token of a participant", _create_token, _configure_token),
+            Verb("disable", "refuse all requests of a participant and its agents", _disable, _configure_name),
+            Verb("enable", "admit a disabled participant again", _enable, _configure_name),
+            Verb("remove", "remove a participant with its groups and tokens", _remove, _configure_removal),
+        ),
+    )
 
 
-def _days_option(text: str) -> int:
-    from argparse import ArgumentTypeError
+def _configure_name(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="PARTICIPANT", help="name or id")
 
-    from mainstay.foundation.numbers import parse_count
 
-    days = parse_count(text, 1, MAX_DAYS)
-    if days is None:
-        raise ArgumentTypeError(f"must be a whole number from 1 to {MAX_DAYS}, not {text!r}")
-    return days
+def _configure_removal(parser: argparse.ArgumentParser) -> None:
+    _configure_name(parser)
+    add_yes_option(parser)
+
+
+def _configure_token(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="PARTICIPANT", help="name of the participant")
+    add_token_options(parser, "--token-file", DAYS)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if arguments.verb and not arguments.name:
-        raise CommandRefused(f"name the participant: mainstay participants {arguments.verb} NAME")
-    if arguments.verb is None and (arguments.token_file or arguments.read_only):
-        option = "--token-file" if arguments.token_file else "--read-only"
-        raise CommandRefused(f"{option} is an option of `add` and `token`")
-    with connected(arguments) as client:
-        if arguments.verb is None:
-            return _list_participants(client, arguments)
-        if arguments.verb == "token":
-            participant = find_named(client, "/participants", "participant", arguments.name)
-        else:
-            participant = _add(client, arguments.name)
-        until = datetime.now(UTC) + timedelta(days=arguments.days)
-        body = {"role": "participant", "scopeId": participant["id"], "expireAt": until.isoformat()}
-        if arguments.read_only:
-            body["readOnly"] = True
-        token = client.post("/tokens", {"name": participant["name"], **body})
-        return _print_token(arguments, client.url, participant, token)
+    return run_verb(arguments, _list_participants)
 
 
 def _list_participants(client: Client, arguments: argparse.Namespace) -> int:
-    found = list_items(client, "/participants", {"sort": "name"})
+    found = list_items(client, PATH, {"sort": "name"})
     if arguments.json:
         from mainstay.cli.local_run import print_json
 
@@ -94,30 +80,51 @@ def _list_participants(client: Client, arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _add(client: Client, name: str) -> Any:
-    if any(each["name"] == name for each in list_items(client, "/participants", {"name": name})):
+def _add(client: Client, arguments: argparse.Namespace) -> int:
+    name = arguments.name
+    if any(each["name"] == name for each in list_items(client, PATH, {"name": name})):
         raise CommandRefused(
             f"participant {name!r} already exists; `mainstay participants token {name}` creates a token"
         )
-    return client.post("/participants", {"name": name})
+    return _print_token(client, arguments, client.post(PATH, {"name": name}))
 
 
-def _print_token(arguments: argparse.Namespace, url: str, participant: Any, token: Any) -> int:
-    value = token.pop("value")
-    if arguments.token_file:
-        write_private(Path(arguments.token_file), value + "\n")
+def _create_token(client: Client, arguments: argparse.Namespace) -> int:
+    return _print_token(client, arguments, find_named(client, PATH, NOUN, arguments.name))
+
+
+def _print_token(client: Client, arguments: argparse.Namespace, participant: Any) -> int:
+    scope = {"name": participant["name"], "role": "participant", "scopeId": participant["id"]}
+    token = client.post("/tokens", {**scope, **token_body(arguments)})
+    value = take_value(arguments, token)
     if arguments.json:
         from mainstay.cli.local_run import print_json
 
-        shown = {} if arguments.token_file else {"value": value}
-        print_json({**participant, "token": {**token, **shown}})
-        return 0
-    limits = f"{'read-only, ' if token.get('readOnly') else ''}valid until {local_time(token['expireAt'])}"
-    name = printable(participant["name"])
-    if arguments.token_file:
-        print(f"Token of {name}, {limits}, saved to {printable(arguments.token_file)}.")
-        print(f"Log in with: mainstay login {url} --token-file {printable(arguments.token_file)}")
+        print_json({**participant, "token": token})
     else:
-        print(f"Token of {name}, {limits}, shown only once:\n\n  {value}\n")
-        print(f"Log in with: mainstay login {url}")
+        print_value(arguments, client.url, f"Token of {participant['name']}", token, value)
     return 0
+
+
+def _disable(client: Client, arguments: argparse.Namespace) -> int:
+    return _set_status(
+        client,
+        arguments,
+        "Disabled",
+        "is disabled: the server refuses its tokens and agents; its services keep running",
+    )
+
+
+def _enable(client: Client, arguments: argparse.Namespace) -> int:
+    return _set_status(client, arguments, "Enabled", "is enabled")
+
+
+def _set_status(client: Client, arguments: argparse.Namespace, status: str, outcome: str) -> int:
+    participant = find_named(client, PATH, NOUN, arguments.name)
+    changed = client.call("PATCH", f"{PATH}/{participant['id']}", {"status": status})
+    return print_outcome(arguments, changed, f"Participant {participant['name']} {outcome}.")
+
+
+def _remove(client: Client, arguments: argparse.Namespace) -> int:
+    participant = find_named(client, PATH, NOUN, arguments.name)
+    return remove(client, arguments, PATH, NOUN, participant, "Its groups and tokens are removed too.")

@@ -3,16 +3,21 @@
 `pools add POOL --type POOL-TYPE --agent AGENT --value VALUE` adds values for the services of an agent; each value is used
 by one service at a time: `mainstay pools add ports --type appPort --agent host1 --value 8100-8199`. A VALUE may be a range
 of whole numbers (8100-8199) or addresses (10.0.0.10-10.0.0.12), or a network (10.0.0.0/28: its host addresses). It creates
-the pool set of the agent and the pool if they are missing. Agents may share a pool set."""
+the pool set of the agent and the pool if they are missing. Agents may share a pool set.
+
+`pools create POOL --type POOL-TYPE --agent AGENT --subnet NETWORK` creates a pool that gives out the addresses of a network
+of any size. `pools remove POOL` removes a pool, with --value only these values; values in use are refused."""
 
 from __future__ import annotations
 
 from mainstay.cli.main import CommandRefused
-from mainstay.cli.remote.connection import connected, find_named, list_items, short_id
+from mainstay.cli.remote.connection import find_named, list_items, name_of, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
+from mainstay.cli.remote.pool_values import named_values, read_values
+from mainstay.cli.remote.removal import add_yes_option, confirm, print_outcome, remove
+from mainstay.cli.verbs import Verb, add_verbs, run_verb
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import BAD, BUSY, GOOD, age, format_value, print_table, progress_bar
-from mainstay.foundation.numbers import LARGEST_NUMBER, parse_count
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,53 +28,110 @@ if TYPE_CHECKING:
     from mainstay.agent.client import Client
     from mainstay.cli.views.tables import Cell
 
-SUMMARY = "list pools and their usage, show or fill one"
+SUMMARY = "list pools and their usage; show, fill, create or remove one"
+PATH, NOUN = "/service-pools", "pool"
+VALUES = "/service-pool-values"
+SETS = "/service-pool-sets"
 MAX_SHOWN = 500
+MAX_LISTED = 100_000
 BATCH_SIZE = 50
 NEARLY_FULL = 0.8
-MAX_VALUES = 1000
+MAX_EXCLUDED = 2**64
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "words", metavar="POOL", nargs="*", help="show the values of this pool; `add POOL` adds values"
+    add_remote_options(parser)
+    add_verbs(
+        parser,
+        (
+            Verb("show", "show the values of a pool and the services that use them", _show_named, _configure_name),
+            Verb("add", "add values to a pool; creates it if it is missing", _add_and_show, _configure_add),
+            Verb("create", "create a pool of the addresses of a network", _create_subnet, _configure_create),
+            Verb("remove", "remove a pool, or values of it", _remove, _configure_removal),
+            Verb("sets", "list the pool sets", _list_sets),
+            Verb("remove-set", "remove a pool set without pools and agents", _remove_set, _configure_set_removal),
+        ),
+        shown="show",
     )
-    parser.add_argument("--type", metavar="POOL-TYPE", help="add: poolType that generators use")
-    parser.add_argument("--agent", metavar="AGENT", help="add: agent whose services use the values")
+
+
+def _configure_name(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pool", metavar="POOL", help="name or id")
+
+
+def _configure_add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pool", metavar="POOL", help="name of the pool")
+    parser.add_argument("--type", metavar="POOL-TYPE", required=True, help="poolType that generators use")
+    parser.add_argument("--agent", metavar="AGENT", required=True, help="agent whose services use the values")
+    parser.add_argument(
+        "--value",
+        metavar="VALUE",
+        action="append",
+        required=True,
+        help="a value, a range FIRST-LAST of whole numbers or addresses, or a network ADDRESS/LENGTH",
+    )
+
+
+def _configure_create(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pool", metavar="POOL", help="name of the pool")
+    parser.add_argument("--type", metavar="POOL-TYPE", required=True, help="poolType that generators use")
+    owner = parser.add_mutually_exclusive_group(required=True)
+    owner.add_argument("--agent", metavar="AGENT", help="agent whose services use the addresses")
+    owner.add_argument("--set", metavar="SET", help="pool set of the pool, instead of that of an agent")
+    parser.add_argument("--subnet", metavar="NETWORK", required=True, help="network: ADDRESS/LENGTH, IPv4 or IPv6")
+    for edge in ("first", "last"):
+        parser.add_argument(
+            f"--exclude-{edge}",
+            metavar="N",
+            type=_excluded,
+            default=0,
+            help=f"do not give out the {edge} N addresses",
+        )
+
+
+def _excluded(text: str) -> int:
+    from argparse import ArgumentTypeError
+
+    from mainstay.foundation.numbers import parse_count
+
+    number = parse_count(text, 0, MAX_EXCLUDED)
+    if number is None:
+        raise ArgumentTypeError(f"must be a whole number of at least 0, not {text!r}")
+    return number
+
+
+def _configure_removal(parser: argparse.ArgumentParser) -> None:
+    _configure_name(parser)
     parser.add_argument(
         "--value",
         metavar="VALUE",
         action="append",
         default=[],
-        help="add: a value, a range FIRST-LAST of whole numbers or addresses, or a network ADDRESS/LENGTH",
+        help="remove only these values: a value, a range or a network, as in `add`",
     )
-    add_remote_options(parser)
+    add_yes_option(parser)
+
+
+def _configure_set_removal(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("set", metavar="SET", help="name or id")
+    add_yes_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    name = _pool_name(arguments)
-    with connected(arguments) as client:
-        if name is not None:
-            pool = (
-                _add(client, arguments, name)
-                if len(arguments.words) == 2
-                else find_named(client, "/service-pools", "pool", name)
-            )
-            values = list_items(client, "/service-pool-values", {"servicePoolId": pool["id"]}, MAX_SHOWN)
-            usage = client.get(f"/service-pools/{pool['id']}/usage")
-            set_name = client.get(f"/service-pool-sets/{pool['servicePoolSetId']}")["name"]
-            owners = _owner_names(client, values)
-            return _show(arguments, {**pool, "usage": usage, "values": values}, set_name, owners)
-        sets = {each["id"]: each["name"] for each in list_items(client, "/service-pool-sets")}
-        pools = [
-            {**each, "usage": client.get(f"/service-pools/{each['id']}/usage")}
-            for each in list_items(client, "/service-pools", {"sort": "name"}, MAX_SHOWN)
-        ]
+    return run_verb(arguments, _list_pools)
+
+
+def _list_pools(client: Client, arguments: argparse.Namespace) -> int:
+    pools = [
+        {**each, "usage": client.get(f"{PATH}/{each['id']}/usage")}
+        for each in list_items(client, PATH, {"sort": "name"}, MAX_SHOWN)
+    ]
     if arguments.json:
         from mainstay.cli.local_run import print_json
 
         print_json(pools)
     elif pools:
+        sets = {each["id"]: each["name"] for each in list_items(client, SETS)}
         print_table(
             ("POOL", "TYPE", "SET", "VALUES", "USED", "TOTAL", "ALLOCATED", "FREE"),
             [_row(each, sets.get(each["servicePoolSetId"], "")) for each in pools],
@@ -79,94 +141,93 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _pool_name(arguments: argparse.Namespace) -> str | None:
-    """The name of the pool; None lists all pools."""
-    if arguments.words == ["add"]:
-        raise CommandRefused("name the pool: mainstay pools add POOL")
-    is_add = len(arguments.words) == 2 and arguments.words[0] == "add"
-    if len(arguments.words) > 1 and not is_add:
-        raise CommandRefused("use `mainstay pools`, `mainstay pools POOL` or `mainstay pools add POOL`")
-    if not is_add and (arguments.type or arguments.agent or arguments.value):
-        raise CommandRefused("--type, --agent and --value are options of `mainstay pools add POOL`")
-    if is_add and not (arguments.type and arguments.agent and arguments.value):
-        raise CommandRefused("`pools add` needs --value VALUE, --type POOL-TYPE and --agent AGENT")
-    return arguments.words[-1] if arguments.words else None
+def _show_named(client: Client, arguments: argparse.Namespace) -> int:
+    return _show_pool(client, arguments, find_named(client, PATH, NOUN, arguments.pool))
+
+
+def _show_pool(client: Client, arguments: argparse.Namespace, pool: Mapping[str, Any]) -> int:
+    values = list_items(client, VALUES, {"servicePoolId": pool["id"]}, MAX_SHOWN)
+    usage = client.get(f"{PATH}/{pool['id']}/usage")
+    set_name = client.get(f"{SETS}/{pool['servicePoolSetId']}")["name"]
+    owners = _owner_names(client, values)
+    return _show(arguments, {**pool, "usage": usage, "values": values}, set_name, owners)
+
+
+def _add_and_show(client: Client, arguments: argparse.Namespace) -> int:
+    return _show_pool(client, arguments, _add(client, arguments, arguments.pool))
+
+
+def _create_subnet(client: Client, arguments: argparse.Namespace) -> int:
+    if arguments.set:
+        set_id = find_named(client, SETS, "pool set", arguments.set)["id"]
+    else:
+        agent = find_named(client, "/agents", "agent", arguments.agent)
+        set_id = agent["servicePoolSetId"] or _create_set(client, arguments, agent)
+    config: dict[str, object] = {"cidr": arguments.subnet}
+    config |= {"excludeFirst": arguments.exclude_first} if arguments.exclude_first else {}
+    config |= {"excludeLast": arguments.exclude_last} if arguments.exclude_last else {}
+    body = {
+        "name": arguments.pool,
+        "type": arguments.type,
+        "propertyType": "string",
+        "generatorType": "subnet",
+        "generatorConfig": config,
+        "servicePoolSetId": set_id,
+    }
+    return _show_pool(client, arguments, client.post(PATH, body))
+
+
+def _remove(client: Client, arguments: argparse.Namespace) -> int:
+    pool = find_named(client, PATH, NOUN, arguments.pool)
+    if not arguments.value:
+        return remove(client, arguments, PATH, NOUN, pool, "Its free values are removed too.")
+    found = list_items(client, VALUES, {"servicePoolId": pool["id"]}, MAX_LISTED)
+    chosen = named_values(arguments.value, found, pool["name"])
+    count = f"{len(chosen)} value{'' if len(chosen) == 1 else 's'}"
+    confirm(arguments, f"Remove {count} of pool {pool['name']} ({pool['id']})?")
+    for value in chosen:
+        client.call("DELETE", f"{VALUES}/{value['id']}")
+    return print_outcome(arguments, chosen, f"Removed {count} of pool {pool['name']}.")
+
+
+def _list_sets(client: Client, arguments: argparse.Namespace) -> int:
+    found = list_items(client, SETS, {"sort": "name"})
+    if arguments.json:
+        from mainstay.cli.local_run import print_json
+
+        print_json(found)
+        return 0
+    agents: dict[str, list[str]] = {}
+    for agent in list_items(client, "/agents", {"sort": "name"}):
+        agents.setdefault(agent["servicePoolSetId"], []).append(agent["name"])
+    rows: list[list[Cell]] = [
+        [each["name"], name_of(each, "provider"), ", ".join(agents.get(each["id"], [])), short_id(each["id"])]
+        for each in found
+    ]
+    print_table(("SET", "PROVIDER", "AGENTS", "ID"), rows)
+    return 0
+
+
+def _remove_set(client: Client, arguments: argparse.Namespace) -> int:
+    return remove(client, arguments, SETS, "pool set", find_named(client, SETS, "pool set", arguments.set))
 
 
 def _add(client: Client, arguments: argparse.Namespace, name: str) -> Any:
     """Adds the missing values to the pool and returns it."""
-    values = _read_values(arguments.value)
+    values = read_values(arguments.value)
     agent = find_named(client, "/agents", "agent", arguments.agent)
     set_id = agent["servicePoolSetId"] or _create_set(client, arguments, agent)
     pool = _find_pool(client, arguments, set_id, name, values)
     if pool["propertyType"] == "string":
         values = [str(value) for value in values]
     known = {
-        format_value(each["value"])
-        for each in list_items(client, "/service-pool-values", {"servicePoolId": pool["id"]})
+        format_value(each["value"]) for each in list_items(client, VALUES, {"servicePoolId": pool["id"]}, MAX_LISTED)
     }
     for value in values:
         if format_value(value) not in known:
             body = {"name": format_value(value), "value": value, "servicePoolId": pool["id"]}
             client.post("/service-pool-values", body)
     return pool
-
-
-def _read_values(words: list[str]) -> list[int | str]:
-    """Expands ranges and networks. Returns strings if any value is not a whole number."""
-    found: list[int | str] = []
-    for word in words:
-        found += _expand(word)
-        if len(found) > MAX_VALUES:
-            raise CommandRefused(f"too many values: at most {MAX_VALUES} per command")
-    return found if all(isinstance(value, int) for value in found) else [str(value) for value in found]
-
-
-def _expand(word: str) -> list[int | str]:
-    first, dash, last = word.partition("-")
-    low, high = (parse_count(part, 0, LARGEST_NUMBER) for part in (first, last))
-    if low is not None and high is not None:
-        return list(_bounded_range(word, low, high))
-    if dash and _is_address(first) and _is_address(last):
-        from ipaddress import ip_address
-
-        start, end = ip_address(first), ip_address(last)
-        if start.version != end.version:
-            raise CommandRefused(f"--value {word} mixes IPv4 and IPv6")
-        return [str(start + offset) for offset in _bounded_range(word, 0, int(end) - int(start))]
-    if "/" in word and _is_address(word.partition("/")[0]):
-        return _hosts_of(word)
-    return [word if low is None or dash else low]
-
-
-def _bounded_range(word: str, low: int, high: int) -> range:
-    if not 0 <= high - low < MAX_VALUES:
-        raise CommandRefused(f"--value {word} is not a range of 1 to {MAX_VALUES} values")
-    return range(low, high + 1)
-
-
-def _hosts_of(word: str) -> list[int | str]:
-    from ipaddress import ip_network
-    from itertools import islice
-
-    try:
-        network = ip_network(word)
-    except ValueError as error:
-        raise CommandRefused(f"--value {word} is not a network: {error}") from None
-    hosts: list[int | str] = [str(address) for address in islice(network.hosts(), MAX_VALUES + 1)]
-    if len(hosts) > MAX_VALUES:
-        raise CommandRefused(f"--value {word} has more than {MAX_VALUES} addresses; use a pool of type subnet")
-    return hosts
-
-
-def _is_address(text: str) -> bool:
-    from ipaddress import ip_address
-
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _create_set(client: Client, arguments: argparse.Namespace, agent: Mapping[str, Any]) -> str:

@@ -277,6 +277,24 @@ def _describe(record: Mapping[str, Any]) -> str:
     return "  ".join([*words, str(record.get("status", ""))])
 
 
+def find_owner(client: Client, name_or_id: str | None, role: str, option: str) -> str:
+    """The id of the participant that an option names, or of the caller. `role`: what the participant is here."""
+    if name_or_id:
+        return str(find_named(client, "/participants", "participant", name_or_id)["id"])
+    own: str | None = client.get("/tokens/me").get("participantId")
+    if own is None:
+        raise CommandRefused(
+            f"as an admin you must name the {role}: {option} PARTICIPANT; `mainstay participants` lists them"
+        )
+    return own
+
+
+def name_of(record: Mapping[str, Any], member: str) -> str:
+    """The name in an embedded `{id, name}`; empty if there is none."""
+    found = record.get(member)
+    return str(found["name"]) if isinstance(found, dict) else ""
+
+
 def find_type(client: Client, name_or_id: str) -> Any:
     return find_named(client, "/service-types", "service type", name_or_id)
 

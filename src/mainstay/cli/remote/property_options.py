@@ -103,14 +103,14 @@ def _read_value(name: str, raw: str) -> str:
 
 def _convert(client: Client, text: str, definition: Definition | None, name: str) -> Any:
     if definition is None:
-        return _parse_untyped(text, name)
+        return parse_untyped(text, name)
     match definition.get("type"):
         case "integer" | "number" as kind:
             return _number(text, whole=kind == "integer")
         case "boolean":
             return {"true": True, "false": False}.get(text.strip().lower(), text)
         case "object" | "array" | "json" | None:
-            return _parse_untyped(text, name)
+            return parse_untyped(text, name)
     if is_reference(definition) and text and not is_id(text):
         return find_service(client, text)["id"]
     return text
@@ -125,7 +125,7 @@ def _number(text: str, *, whole: bool) -> Any:
     return found if isinstance(found, float) and isfinite(found) and (not whole or found.is_integer()) else text
 
 
-def _parse_untyped(text: str, name: str) -> Any:
+def parse_untyped(text: str, name: str) -> Any:
     """Parses JSON, and YAML lists and maps; other text stays text."""
     from mainstay.foundation.documents import read_json, read_yaml
     from mainstay.foundation.faults import DoesNotLoad

@@ -1,0 +1,179 @@
+"""Lists config pools: values for the configuration of agents, taken when an agent is created. With a name, lists the values
+of a pool and the agents that use them.
+
+`config-pools add POOL --type POOL-TYPE --value VALUE` adds values and creates the pool if it is missing: for your
+participant, for another one with --for, or for all providers with --global (admins only). A VALUE may be a range or a
+network, as in `mainstay pools add`. `config-pools remove` removes a pool, or with --value only these values."""
+
+from __future__ import annotations
+
+from mainstay.cli.remote.connection import find_named, find_owner, list_items, short_id
+from mainstay.cli.remote.connection_options import add_remote_options
+from mainstay.cli.remote.pool_values import named_values, read_values
+from mainstay.cli.remote.removal import add_yes_option, confirm, print_outcome, remove
+from mainstay.cli.verbs import Verb, add_verbs, run_verb
+from mainstay.cli.views.tables import GOOD, age, format_value, print_table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+    from typing import Any
+
+    from mainstay.agent.client import Client
+    from mainstay.cli.views.tables import Cell
+
+SUMMARY = "list, show, fill or remove pools for the configuration of agents"
+PATH, NOUN = "/config-pools", "config pool"
+VALUES = "/config-pool-values"
+MAX_LISTED = 100_000
+GLOBAL = "all providers"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_remote_options(parser)
+    add_verbs(
+        parser,
+        (
+            Verb("show", "show the values of a pool and the agents that use them", _show, _configure_name),
+            Verb("add", "add values to a pool; creates it if it is missing", _add, _configure_add),
+            Verb("remove", "remove a pool, or values of it", _remove, _configure_removal),
+        ),
+        shown="show",
+    )
+
+
+def _configure_name(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pool", metavar="CONFIG-POOL", help="name or id")
+
+
+def _configure_add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pool", metavar="CONFIG-POOL", help="name of the pool")
+    parser.add_argument("--type", metavar="POOL-TYPE", required=True, help="poolType that generators use")
+    owner = parser.add_mutually_exclusive_group()
+    owner.add_argument("--for", dest="owner", metavar="PARTICIPANT", help="owner of the pool (default: you)")
+    owner.add_argument("--global", dest="is_global", action="store_true", help="as an admin: a pool of all providers")
+    parser.add_argument(
+        "--value",
+        metavar="VALUE",
+        action="append",
+        required=True,
+        help="a value, a range FIRST-LAST of whole numbers or addresses, or a network ADDRESS/LENGTH",
+    )
+
+
+def _configure_removal(parser: argparse.ArgumentParser) -> None:
+    _configure_name(parser)
+    parser.add_argument(
+        "--value",
+        metavar="VALUE",
+        action="append",
+        default=[],
+        help="remove only these values: a value, a range or a network, as in `add`",
+    )
+    add_yes_option(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    return run_verb(arguments, _list_pools)
+
+
+def _list_pools(client: Client, arguments: argparse.Namespace) -> int:
+    found = list_items(client, PATH, {"sort": "name"})
+    if arguments.json:
+        from mainstay.cli.local_run import print_json
+
+        print_json(found)
+    elif found:
+        owners = _owner_names(client)
+        print_table(
+            ("POOL", "TYPE", "VALUES", "OWNER", "AGE", "ID"),
+            [
+                [
+                    each["name"],
+                    each["type"],
+                    each["propertyType"],
+                    owners.get(each["participantId"], each["participantId"] or GLOBAL),
+                    age(each["createdAt"]),
+                    short_id(each["id"]),
+                ]
+                for each in found
+            ],
+        )
+    else:
+        print("There is no config pool yet; `mainstay config-pools add POOL` creates one.")
+    return 0
+
+
+def _owner_names(client: Client) -> dict[str | None, str]:
+    return {None: GLOBAL, **{each["id"]: each["name"] for each in list_items(client, "/participants")}}
+
+
+def _show(client: Client, arguments: argparse.Namespace) -> int:
+    return _show_pool(client, arguments, find_named(client, PATH, NOUN, arguments.pool))
+
+
+def _show_pool(client: Client, arguments: argparse.Namespace, pool: Mapping[str, Any]) -> int:
+    values = list_items(client, VALUES, {"configPoolId": pool["id"]}, MAX_LISTED)
+    if arguments.json:
+        from mainstay.cli.local_run import print_json
+
+        print_json({**pool, "values": values})
+        return 0
+    used = sum(each["agentId"] is not None for each in values)
+    owner = _owner_names(client).get(pool["participantId"], pool["participantId"])
+    print_table(
+        ("POOL", "TYPE", "OWNER", "TOTAL", "ALLOCATED", "FREE"),
+        [[pool["name"], pool["type"], owner, str(len(values)), str(used), str(len(values) - used)]],
+    )
+    if values:
+        agents = {each["id"]: each["name"] for each in list_items(client, "/agents")}
+        print()
+        print_table(("VALUE", "NAME", "AGENT", "PROPERTY", "SINCE"), [_value_row(each, agents) for each in values])
+    return 0
+
+
+def _value_row(value: Mapping[str, Any], agents: Mapping[str, str]) -> list[Cell]:
+    agent = value["agentId"]
+    return [
+        format_value(value["value"]),
+        value["name"],
+        ("free", GOOD) if agent is None else agents.get(agent, short_id(agent)),
+        value["propertyName"] or "",
+        age(value["allocatedAt"]),
+    ]
+
+
+def _add(client: Client, arguments: argparse.Namespace) -> int:
+    values = read_values(arguments.value)
+    owner_id = None if arguments.is_global else find_owner(client, arguments.owner, "owner", "--global or --for")
+    pool = _find_or_create(client, arguments, owner_id, "integer" if isinstance(values[0], int) else "string")
+    if pool["propertyType"] == "string":
+        values = [str(value) for value in values]
+    stored = list_items(client, VALUES, {"configPoolId": pool["id"]}, MAX_LISTED)
+    known = {format_value(each["value"]) for each in stored}
+    for value in values:
+        if format_value(value) not in known:
+            client.post(VALUES, {"name": format_value(value), "value": value, "configPoolId": pool["id"]})
+    return _show_pool(client, arguments, pool)
+
+
+def _find_or_create(client: Client, arguments: argparse.Namespace, owner_id: str | None, kind: str) -> Any:
+    for pool in list_items(client, PATH, {"type": arguments.type}):
+        if pool["participantId"] == owner_id and pool["name"] == arguments.pool:
+            return pool
+    body = {"name": arguments.pool, "type": arguments.type, "propertyType": kind, "generatorType": "list"}
+    return client.post(PATH, {**body, "participantId": owner_id})
+
+
+def _remove(client: Client, arguments: argparse.Namespace) -> int:
+    pool = find_named(client, PATH, NOUN, arguments.pool)
+    if not arguments.value:
+        return remove(client, arguments, PATH, NOUN, pool, "Its values are removed too.")
+    found = list_items(client, VALUES, {"configPoolId": pool["id"]}, MAX_LISTED)
+    chosen = named_values(arguments.value, found, pool["name"])
+    count = f"{len(chosen)} value{'' if len(chosen) == 1 else 's'}"
+    confirm(arguments, f"Remove {count} of config pool {pool['name']} ({pool['id']})?")
+    for value in chosen:
+        client.call("DELETE", f"{VALUES}/{value['id']}")
+    return print_outcome(arguments, chosen, f"Removed {count} of config pool {pool['name']}.")

@@ -1,0 +1,158 @@
+"""Lists tokens: name, owner, role, expiry and last use, never their values. A participant sees its own and those of its
+agents, an admin sees all.
+
+`tokens create NAME` creates a token for you, or for another owner with --for (a participant) or --agent. The value is shown
+once; --output writes it to a file instead. `tokens revoke` ends a token at once, `tokens renew` gives it a new value."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from mainstay.cli.main import CommandRefused
+from mainstay.cli.remote.connection import find_agent, find_named, list_items, name_of, short_id
+from mainstay.cli.remote.connection_options import add_remote_options
+from mainstay.cli.remote.new_tokens import add_token_options, print_value, take_value, token_body
+from mainstay.cli.remote.removal import add_yes_option, confirm, print_outcome
+from mainstay.cli.verbs import Verb, add_verbs, run_verb
+from mainstay.cli.views.tables import BAD, age, local_time, print_table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+    from typing import Any
+
+    from mainstay.agent.client import Client
+    from mainstay.cli.views.tables import Cell
+
+SUMMARY = "list, create, renew or revoke tokens"
+PATH, NOUN = "/tokens", "token"
+OUTPUT = "--output"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_remote_options(parser)
+    add_verbs(
+        parser,
+        (
+            Verb("create", "create a token", _create, _configure_create),
+            Verb("renew", "give a token a new value; the old value becomes invalid", _renew, _configure_renew),
+            Verb("revoke", "end a token at once", _revoke, _configure_revoke),
+        ),
+    )
+
+
+def _configure_create(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="name of the token")
+    owner = parser.add_mutually_exclusive_group()
+    owner.add_argument("--for", dest="owner", metavar="PARTICIPANT", help="participant that the token belongs to")
+    owner.add_argument("--agent", metavar="AGENT", help="agent that the token belongs to")
+    owner.add_argument("--admin", action="store_true", help="create an admin token")
+    add_token_options(parser, OUTPUT, None)
+
+
+def _configure_renew(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("token", metavar="TOKEN", help="name or id of the token")
+    parser.add_argument(
+        OUTPUT,
+        dest="token_file",
+        metavar="FILE",
+        help="write the token to this file (mode 0600) instead of printing it",
+    )
+    add_yes_option(parser)
+
+
+def _configure_revoke(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("token", metavar="TOKEN", help="name or id of the token")
+    add_yes_option(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    return run_verb(arguments, _list_tokens)
+
+
+def _list_tokens(client: Client, arguments: argparse.Namespace) -> int:
+    found = list_items(client, PATH, {"sort": "name"})
+    if arguments.json:
+        from mainstay.cli.local_run import print_json
+
+        print_json(found)
+        return 0
+    print_table(("TOKEN", "ROLE", "OWNER", "EXPIRES", "LAST USED", "AGE", "ID"), [_row(each) for each in found])
+    return 0
+
+
+def _row(token: Mapping[str, Any]) -> list[Cell]:
+    last_used = token.get("lastUsedAt")
+    return [
+        token["name"],
+        f"{token['role']}, read-only" if token.get("readOnly") else token["role"],
+        _owner(token),
+        _expiry_cell(token.get("expireAt")),
+        f"{age(last_used)} ago" if last_used else "never",
+        age(token["createdAt"]),
+        short_id(token["id"]),
+    ]
+
+
+def _owner(token: Mapping[str, Any]) -> str:
+    agent = name_of(token, "agent")
+    return f"agent {agent}" if agent else name_of(token, "participant")
+
+
+def _expiry_cell(expire_at: str | None) -> Cell:
+    if expire_at is None:
+        return "never"
+    expired = datetime.fromisoformat(expire_at) <= datetime.now(UTC)
+    return ("expired", BAD) if expired else local_time(expire_at)
+
+
+def _create(client: Client, arguments: argparse.Namespace) -> int:
+    body = {"name": arguments.name, **_scope(client, arguments), **token_body(arguments)}
+    token = client.post(PATH, body)
+    return _print_token(client, arguments, token)
+
+
+def _scope(client: Client, arguments: argparse.Namespace) -> dict[str, Any]:
+    if arguments.admin:
+        return {"role": "admin"}
+    if arguments.agent:
+        return {"role": "agent", "scopeId": find_agent(client, arguments.agent)["id"]}
+    if arguments.owner:
+        return {
+            "role": "participant",
+            "scopeId": find_named(client, "/participants", "participant", arguments.owner)["id"],
+        }
+    me = client.get("/tokens/me")
+    if me["participantId"] is None:
+        raise CommandRefused("as an admin you must name the owner: --for PARTICIPANT, --agent AGENT or --admin")
+    return {"role": "participant", "scopeId": me["participantId"]}
+
+
+def _renew(client: Client, arguments: argparse.Namespace) -> int:
+    token = find_named(client, PATH, NOUN, arguments.token)
+    confirm(
+        arguments, f"Give token {token['name']} ({token['id']}) a new value? Its present value stops working at once."
+    )
+    return _print_token(client, arguments, client.post(f"{PATH}/{token['id']}/regenerate"))
+
+
+def _print_token(client: Client, arguments: argparse.Namespace, token: dict[str, Any]) -> int:
+    value = take_value(arguments, token)
+    if arguments.json:
+        from mainstay.cli.local_run import print_json
+
+        print_json(token)
+    else:
+        owner = _owner(token)
+        print_value(arguments, client.url, f"Token {token['name']}{f' of {owner}' if owner else ''}", token, value)
+    return 0
+
+
+def _revoke(client: Client, arguments: argparse.Namespace) -> int:
+    token = find_named(client, PATH, NOUN, arguments.token)
+    owner = _owner(token)
+    whose = f" of {owner}" if owner else ""
+    confirm(arguments, f"Revoke token {token['name']}{whose} ({token['id']})? Its users are refused at once.")
+    client.call("DELETE", f"{PATH}/{token['id']}")
+    return print_outcome(arguments, token, f"Revoked token {token['name']}{whose}.")

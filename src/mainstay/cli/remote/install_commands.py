@@ -1,0 +1,70 @@
+"""`agents install-command`: the command that installs an agent of another program, with its one-time token."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mainstay.agent.client import ServerRefusal
+from mainstay.cli.main import CommandRefused
+from mainstay.cli.remote.connection import error_text, find_named, write_private
+from mainstay.cli.remote.removal import add_yes_option, confirm, print_outcome
+from mainstay.cli.views.run_display import printable
+from mainstay.cli.views.tables import local_time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+    from mainstay.agent.client import Client
+
+
+def configure_install_command(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="AGENT", help="name or id")
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--renew", action="store_true", help="replace the existing command by a new one")
+    mode.add_argument("--status", action="store_true", help="only show when the existing command expires")
+    mode.add_argument("--remove", action="store_true", help="remove the existing command; it stops working")
+    parser.add_argument(
+        "--output", metavar="FILE", help="write the command to this file (mode 0600) instead of printing it"
+    )
+    add_yes_option(parser)
+
+
+def install_command(client: Client, arguments: argparse.Namespace) -> int:
+    agent = find_named(client, "/agents", "agent", arguments.name)
+    path = f"/agents/{agent['id']}/install-command"
+    if arguments.remove:
+        confirm(arguments, f"Remove the install command of agent {agent['name']} ({agent['id']})?")
+        client.call("DELETE", path)
+        return print_outcome(arguments, agent, f"Removed the install command of agent {agent['name']}.")
+    if arguments.status:
+        found = client.get(path)
+        return print_outcome(
+            arguments, found, f"The install command of {agent['name']} expires at {local_time(found['expiresAt'])}."
+        )
+    try:
+        created = client.post(f"{path}/regenerate" if arguments.renew else path)
+    except ServerRefusal as refusal:
+        if refusal.status != 409 or arguments.renew:
+            raise
+        raise CommandRefused(
+            f"{error_text(refusal, client.url)}\nReplace it with --renew, or show when it expires with --status."
+        ) from refusal
+    return _show(arguments, created, agent["name"])
+
+
+def _show(arguments: argparse.Namespace, created: dict[str, str], name: str) -> int:
+    if arguments.output:
+        write_private(Path(arguments.output), created.pop("installCommand") + "\n")
+    if arguments.json:
+        from mainstay.cli.local_run import print_json
+
+        print_json(created)
+        return 0
+    until = local_time(created["expiresAt"])
+    if arguments.output:
+        print(printable(f"The install command of {name}, valid until {until}, is saved to {arguments.output}."))
+    else:
+        print(f"Run this on the host of {printable(name)} before {until}. It contains a token and is shown once:\n")
+        print(f"  {printable(created['installCommand'], keep_newlines=True)}\n")
+    return 0

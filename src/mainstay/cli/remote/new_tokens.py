@@ -1,0 +1,82 @@
+"""Creates tokens and shows their value once, or writes it to a file that only its owner can read."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from mainstay.cli.remote.connection import write_private
+from mainstay.cli.views.run_display import printable
+from mainstay.cli.views.tables import local_time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+    from typing import Any
+
+MAX_DAYS = 36_500
+
+
+def add_token_options(parser: argparse.ArgumentParser, file_option: str, default_days: int | None) -> None:
+    """`default_days` None: the server decides."""
+    shown = "1 day, or until your own token expires" if default_days is None else str(default_days)
+    parser.add_argument(
+        file_option,
+        dest="token_file",
+        metavar="FILE",
+        help="write the token to this file (mode 0600) instead of printing it",
+    )
+    parser.add_argument(
+        "--days",
+        metavar="N",
+        type=_days_option,
+        default=default_days,
+        help=f"validity of the token in days (default {shown})",
+    )
+    parser.add_argument("--read-only", action="store_true", help="the token may only read and validate")
+
+
+def _days_option(text: str) -> int:
+    from argparse import ArgumentTypeError
+
+    from mainstay.foundation.numbers import parse_count
+
+    days = parse_count(text, 1, MAX_DAYS)
+    if days is None:
+        raise ArgumentTypeError(f"must be a whole number from 1 to {MAX_DAYS}, not {text!r}")
+    return days
+
+
+def token_body(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The members of a new token that the options set."""
+    body: dict[str, Any] = {}
+    if arguments.days is not None:
+        body["expireAt"] = (datetime.now(UTC) + timedelta(days=arguments.days)).isoformat()
+    if arguments.read_only:
+        body["readOnly"] = True
+    return body
+
+
+def take_value(arguments: argparse.Namespace, token: dict[str, Any]) -> str:
+    """Removes the value from the document, unless JSON is its only place. Writes it to the file of the options."""
+    value = str(token.pop("value"))
+    if arguments.token_file:
+        write_private(Path(arguments.token_file), value + "\n")
+    elif arguments.json:
+        token["value"] = value
+    return value
+
+
+def print_value(arguments: argparse.Namespace, url: str, subject: str, token: Mapping[str, Any], value: str) -> None:
+    """`subject`: the token and its owner, as the sentence names them."""
+    until = f"valid until {local_time(token['expireAt'])}" if token.get("expireAt") else "without expiry"
+    limits = f"{'read-only, ' if token.get('readOnly') else ''}{until}"
+    if arguments.token_file:
+        print(f"{printable(subject)}, {limits}, saved to {printable(arguments.token_file)}.")
+        if token["role"] != "agent":
+            print(f"Log in with: mainstay login {url} --token-file {printable(arguments.token_file)}")
+        return
+    print(f"{printable(subject)}, {limits}, shown only once:\n\n  {value}\n")
+    if token["role"] != "agent":
+        print(f"Log in with: mainstay login {url}")

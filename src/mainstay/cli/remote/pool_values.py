@@ -1,0 +1,83 @@
+"""Values of pools as options write them: single values, ranges and networks."""
+
+from __future__ import annotations
+
+from mainstay.cli.main import CommandRefused
+from mainstay.cli.views.tables import format_value
+from mainstay.foundation.numbers import LARGEST_NUMBER, parse_count
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+MAX_VALUES = 1000
+
+
+def named_values(words: list[str], found: Sequence[Any], pool: str) -> list[Any]:
+    """The stored values that the words name. Refuses words that name none."""
+    known = {format_value(each["value"]): each for each in found}
+    # A text such as `a-b` or `10.0.0.0/28` may itself be a value.
+    wanted = [text for word in words for text in ([word] if word in known else map(format_value, _expand(word)))]
+    missing = [text for text in wanted if text not in known]
+    if missing:
+        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+        raise CommandRefused(f"pool {pool} has no value {', '.join(missing[:5])}{more}; nothing was removed")
+    return [known[text] for text in dict.fromkeys(wanted)]
+
+
+def read_values(words: list[str]) -> list[int | str]:
+    """Expands ranges and networks. Returns strings if any value is not a whole number."""
+    found: list[int | str] = []
+    for word in words:
+        found += _expand(word)
+        if len(found) > MAX_VALUES:
+            raise CommandRefused(f"too many values: at most {MAX_VALUES} per command")
+    return found if all(isinstance(value, int) for value in found) else [str(value) for value in found]
+
+
+def _expand(word: str) -> list[int | str]:
+    first, dash, last = word.partition("-")
+    low, high = (parse_count(part, 0, LARGEST_NUMBER) for part in (first, last))
+    if low is not None and high is not None:
+        return list(_bounded_range(word, low, high))
+    if dash and _is_address(first) and _is_address(last):
+        from ipaddress import ip_address
+
+        start, end = ip_address(first), ip_address(last)
+        if start.version != end.version:
+            raise CommandRefused(f"--value {word} mixes IPv4 and IPv6")
+        return [str(start + offset) for offset in _bounded_range(word, 0, int(end) - int(start))]
+    if "/" in word and _is_address(word.partition("/")[0]):
+        return _hosts_of(word)
+    return [word if low is None or dash else low]
+
+
+def _bounded_range(word: str, low: int, high: int) -> range:
+    if not 0 <= high - low < MAX_VALUES:
+        raise CommandRefused(f"--value {word} is not a range of 1 to {MAX_VALUES} values")
+    return range(low, high + 1)
+
+
+def _hosts_of(word: str) -> list[int | str]:
+    from ipaddress import ip_network
+    from itertools import islice
+
+    try:
+        network = ip_network(word)
+    except ValueError as error:
+        raise CommandRefused(f"--value {word} is not a network: {error}") from None
+    hosts: list[int | str] = [str(address) for address in islice(network.hosts(), MAX_VALUES + 1)]
+    if len(hosts) > MAX_VALUES:
+        raise CommandRefused(f"--value {word} has more than {MAX_VALUES} addresses; use a pool of type subnet")
+    return hosts
+
+
+def _is_address(text: str) -> bool:
+    from ipaddress import ip_address
+
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,52 @@
+"""Asks before something is removed, and removes it."""
+
+from __future__ import annotations
+
+import sys
+
+from mainstay.cli.main import CommandRefused
+from mainstay.cli.views.run_display import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+    from typing import Any
+
+    from mainstay.agent.client import Client
+
+
+def add_yes_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--yes", action="store_true", help="do not ask for a confirmation")
+
+
+def confirm(arguments: argparse.Namespace, question: str) -> None:
+    """Raises `CommandRefused` unless the user agrees. Without a terminal only --yes agrees."""
+    if arguments.yes:
+        return
+    if not sys.stdin.isatty():
+        raise CommandRefused(f"{question}\nThere is no terminal to ask on: repeat the command with --yes to confirm.")
+    print(f"{printable(question, keep_newlines=True)} [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise CommandRefused("nothing was changed", exit_code=1)
+
+
+def remove(
+    client: Client, arguments: argparse.Namespace, path: str, noun: str, record: Mapping[str, Any], note: str = ""
+) -> int:
+    """Deletes the record at `path` after a confirmation. `note` says what goes with it."""
+    name = str(record.get("name") or record["id"])
+    confirm(arguments, f"Remove {noun} {name} ({record['id']})?{f' {note}' if note else ''}")
+    client.call("DELETE", f"{path}/{record['id']}")
+    return print_outcome(arguments, record, f"Removed {noun} {name}.")
+
+
+def print_outcome(arguments: argparse.Namespace, document: object, text: str) -> int:
+    """The document with --json, else the text."""
+    if arguments.json:
+        from mainstay.cli.local_run import print_json
+
+        print_json(document)
+    else:
+        print(printable(text, keep_newlines=True))
+    return 0

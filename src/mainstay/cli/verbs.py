@@ -1,0 +1,85 @@
+"""Verbs of a command: `mainstay agents` lists, `mainstay agents remove NAME` removes. Each verb has its own help.
+
+A command with a `shown` verb also accepts a name in its place: `mainstay pools ports` is `mainstay pools show ports`."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from mainstay.agent.client import Client
+
+    Act = Callable[[Client, argparse.Namespace], int]
+
+
+class Verb:
+    """`act` runs the verb with a connected client. `configure` adds its arguments."""
+
+    __slots__ = ("act", "configure", "name", "summary")
+
+    def __init__(
+        self, name: str, summary: str, act: Act, configure: Callable[[argparse.ArgumentParser], None] | None = None
+    ) -> None:
+        self.name = name
+        self.summary = summary
+        self.act = act
+        self.configure = configure
+
+
+def add_verbs(parser: argparse.ArgumentParser, verbs: Sequence[Verb], *, shown: str | None = None) -> None:
+    """Adds the verbs, each with the options of every command that calls a server."""
+    import argparse
+
+    from mainstay.cli.remote.connection_options import add_remote_options
+
+    names = [verb.name for verb in verbs]
+
+    class VerbOrName(argparse._SubParsersAction):  # type: ignore[type-arg]  # generic only in type stubs
+        """Takes a word that is no verb for the name that `shown` shows."""
+
+        def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+            words = values if shown is None or values[0] in names else [shown, *values]
+            super().__call__(parser, namespace, words, option_string)
+
+    listed = "|".join(names)
+    children = parser.add_subparsers(
+        dest="verb", metavar=listed if shown is None else f"NAME|{listed}", action=VerbOrName
+    )
+    if shown is not None:
+        children.choices = _AnyWord(children.choices)
+    inherited = {action.dest for action in parser._actions}
+    for verb in verbs:
+        child = children.add_parser(
+            verb.name,
+            help=verb.summary,
+            description=verb.summary[:1].upper() + verb.summary[1:] + ".",
+            formatter_class=parser.formatter_class,
+            allow_abbrev=False,
+        )
+        if verb.configure is not None:
+            verb.configure(child)
+        add_remote_options(child)
+        for action in child._actions:
+            if action.dest in inherited:
+                # Otherwise the default of the verb overrides the option before the verb: `agents --json show …`.
+                action.default = argparse.SUPPRESS
+        child.set_defaults(act=verb.act)
+
+
+class _AnyWord(dict):  # type: ignore[type-arg]  # a view of argparse's own map
+    """The verbs, for help and completion; argparse accepts any other word too."""
+
+    def __contains__(self, word: object) -> bool:
+        return True
+
+
+def run_verb(arguments: argparse.Namespace, otherwise: Act) -> int:
+    """Runs the verb of the arguments, or `otherwise` without a verb."""
+    from mainstay.cli.remote.connection import connected
+
+    act: Act = getattr(arguments, "act", otherwise)
+    with connected(arguments) as client:
+        return act(client, arguments)
