@@ -68,7 +68,7 @@ def value_layers(arguments: argparse.Namespace) -> dict[str, Any]:
     roots: dict[str, Any] = {}
     for path in arguments.values:
         roots.update(read_values(path))
-    taken = sorted(roots.keys() & {"data", "facts", "environ"})
+    taken = sorted(roots.keys() & {"data", "each", "environ", "facts"})
     if taken:
         raise CommandRefused(f"--values: {', '.join(taken)} is a reserved root; use --data, --facts or another name")
     return {

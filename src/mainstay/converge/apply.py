@@ -119,6 +119,7 @@ class Run:
         host = self.host
         event.noop = self.options.noop
         self.current = resource
+        self.manifest.scope.each = resource.each
         self._before = None
         host.notes.clear()
         try:

@@ -167,6 +167,8 @@ class Resource:
     name_template: str = ""
     # Properties whose templates are rendered when the resource is reached: name → template.
     deferred: Mapping[str, Any] | None = None
+    # `key` and `value` of its item of `for_each`; None: it is not repeated.
+    each: dict[str, Any] | None = None
 
     def __init__(self, given: dict[str, Any]) -> None:
         self.__dict__ = given

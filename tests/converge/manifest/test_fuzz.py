@@ -42,6 +42,7 @@ resources:
       - /nowhere/a: {ensure: present, content: "{{ lookup('data.name') }}\\n", alias: first, tags: [x]}
       - /nowhere/b: {ensure: absent, force: true, control: {if: "data.port == 81", unless: "false"}}
       - /nowhere/c: {ensure: link, target: /x}
+      - "/nowhere/{{ each.key }}": {for_each: {d: 1, e: {f: 2}}, ensure: present, content: "{{ lookup('each.value') }}"}
       - "/nowhere/{{ data.name }}": {ensure: directory, source: files, recurse: true, purge: true}
   - exec:
       - run:
@@ -112,6 +113,7 @@ PIECES = [
     ),
     *("0644", "1e999", "-", "---\n", "...\n", "%YAML 1.2\n", "? ", "$", "${x}", "&&", "name", "ensure", "defaults"),
     *("lookup('data.x')", "{{ 1 / 0 }}", "{{ ''.__class__ }}", "{{ vault.token }}", "{{ vault }}", "{{ facts }}"),
+    *("for_each: ", "lookup('each.value.f')", "{{ each.key }}", "[a, b]", "{{ data.list }}"),
     *(
         "{{ [data] * 3 }}",
         "{{ none }}",
@@ -138,7 +140,7 @@ def load_bytes(content: bytes, folder: Path) -> list[str]:
     except DoesNotLoad as refusal:
         faults = refusal.faults
     else:
-        assert manifest.resources
+        assert manifest.resources or b"for_each" in content
         json.dumps(render_manifest(manifest))
         return []
     finally:

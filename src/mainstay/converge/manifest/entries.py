@@ -76,6 +76,7 @@ COMMON: dict[str, Property] = {
     ),
 }
 STRUCTURED = {
+    "for_each": "repeats the resource for each item of a list or a map; templates read `each.key` and `each.value`",
     "control": "`if` and `unless`: expressions, evaluated when the resource is reached, that decide whether it is managed",
     "health_checks": "checks that must succeed when the resource is in its desired state",
 }
@@ -223,6 +224,9 @@ class ResourceReader:
         defaults: dict[str, Node],
         defaults_path: DocumentPath,
     ) -> None:
+        if "for_each" in properties:
+            self._read_repeated(known, name, properties, path, defaults, defaults_path)
+            return
         resource_type, table, plain = known
         before = self.faults.seen
         self.holds_secret = False
@@ -230,8 +234,12 @@ class ResourceReader:
         name_template = ""
         if "{{" in name:
             name_template, name = name, self.read_name(name, path, resource_type)
+        has_name = self.faults.seen == before
         identity = f"{resource_type.name}#{name}"
         given: dict[str, Any] = {"type": resource_type.name, "name": name, "id": identity, "place": path}
+        each = self.manifest.scope.each
+        if each is not None:
+            given["each"] = each
         merged = {**defaults, **properties} if defaults else properties
         for key, node in merged.items():
             # A short path for constant text: nothing to render, and seldom a fault.
@@ -281,8 +289,40 @@ class ResourceReader:
             text = clean_of(resource, table, message)
             where = self.place(wrong, properties, path, defaults_path)
             self.faults.add(where, _prefix(identity) + text, at_key=wrong is None)
-        self.register(resource, path)
+        if has_name or each is None:
+            # All items whose name has a fault would have the same name.
+            self.register(resource, path)
         self.manifest.resources.append(resource)
+
+    def _read_repeated(
+        self,
+        known: Known,
+        name: str,
+        properties: dict[str, Node],
+        path: DocumentPath,
+        defaults: dict[str, Node],
+        defaults_path: DocumentPath,
+    ) -> None:
+        """Reads the resource once for each item of `for_each`."""
+        from mainstay.converge.manifest.repetition import MOST_FAULTS, check_unused, read_items
+
+        scope, before = self.manifest.scope, self.faults.seen
+        prefix = _prefix(f"{known[0].name}#{name}")
+        self.values.private = self.values.sensitive = _may_be_sensitive({**defaults, **properties})
+        items = read_items(properties["for_each"], (*path, "for_each"), prefix, self.values, scope)
+        rest = {key: node for key, node in properties.items() if key != "for_each"}
+        if not items:
+            check_unused(rest, known[1], STRUCTURED, path, prefix, self.values)
+        self.values.private = self.values.sensitive = False
+        self.values.shared = {}
+        for index, (key, value) in enumerate(items):
+            scope.each = self.values.each = {"key": key, "value": value}
+            self._read_resource(known, name, rest, path, defaults, defaults_path)
+            if self.faults.seen - before > MOST_FAULTS:
+                left = len(items) - index - 1
+                self.faults.add((*path, "for_each"), f"{prefix}for_each: {left:,} more items are not checked")
+                break
+        scope.each = self.values.each = self.values.shared = None
 
     def _unfit_keys(self, path: DocumentPath, defaults_path: DocumentPath) -> set[str]:
         """Properties of a resource that have a fault; the type sees them as not given."""
@@ -397,6 +437,10 @@ class ResourceReader:
             self.manifest.scope.tainted = NO_SECRET
             given["health_checks"] = self._read_health_checks(node, path, f"{prefix}health_checks: ")
             self._note_secret(key)
+        elif key == "for_each":
+            self.faults.add(
+                path, f"{prefix}`for_each` repeats one resource; write it there, not in `defaults`", at_key=True
+            )
         elif key == "subscribe":
             self.faults.add(path, f"{prefix}a {given['type']} cannot be refreshed; remove `subscribe`", at_key=True)
         elif key == "name":
@@ -504,11 +548,7 @@ class ResourceReader:
         seen = self.seen
         index = len(self.manifest.resources)
         if resource.id in seen and resource.name:
-            self.faults.add(
-                path,
-                f"{_prefix(resource.id)}is declared twice; the first is on {self._line_of(seen[resource.id])}",
-                at_key=True,
-            )
+            self.faults.add(path, f"{_prefix(resource.id)}{self._declared_twice(resource)}", at_key=True)
         seen[resource.id] = index
         if resource.alias is not None:
             alias = f"{resource.type}#{resource.alias}"
@@ -518,6 +558,16 @@ class ResourceReader:
             seen[alias] = index
         if resource.require or resource.subscribe:
             self.referring.append(resource)
+
+    def _declared_twice(self, resource: Resource) -> str:
+        first = self.manifest.resources[self.seen[resource.id]]
+        if resource.each is None:
+            return f"is declared twice; the first is on {self._line_of(self.seen[resource.id])}"
+        from mainstay.converge.manifest.repetition import shown_item
+
+        if first.place != resource.place:
+            return f"{shown_item(resource)} has the name of the resource on {self._line_of(self.seen[resource.id])}"
+        return f"{shown_item(resource)} has the same name as {shown_item(first)}; use lookup('each.key') in the name"
 
     def _line_of(self, index: int) -> str:
         return f"line {self.manifest.position(self.manifest.resources[index].place).rpartition(':')[2]}"

@@ -32,6 +32,8 @@ LARGEST_NUMBER = 10**300
 MOST_ITEMS = 1_000_000
 LARGEST_VALUE = 100_000_000
 MISSING: Any = object()
+# The root of the current item of `for_each`.
+EACH = "each"
 HIDDEN_REASON = "the evaluation fails on a secret value"
 
 
@@ -96,17 +98,26 @@ class TemplateScope:
         self.loaded: dict[str, Any] = {}
         self.functions = dict(functions or {})
         self.tainted = NO_SECRET
+        # `key` and `value` of the current item of `for_each`; None: the current resource is not repeated.
+        self.each: dict[str, Any] | None = None
+
+    def has_root(self, name: str) -> bool:
+        return name in self.sources or (name == EACH and self.each is not None)
 
     def root(self, name: str) -> Any:
+        if name == EACH and self.each is not None:
+            return self.each
         if name not in self.loaded:
             self.loaded[name] = self.sources[name]()
         return self.loaded[name]
 
     def lookup(self, path: str, default: Any = MISSING) -> Any:
         name, _, rest = path.partition(".")
-        if name not in self.sources:
+        if not self.has_root(name):
             if name == "data":
                 raise Unresolved(f"lookup('{shorten(path)}'): data is not available while data itself is read")
+            if name == EACH:
+                raise Unresolved(f"lookup('{shorten(path)}'): only a resource with `for_each` has items")
             known = ", ".join(sorted(self.sources))
             raise Unresolved(f"lookup('{shorten(path)}'): there is no root {shorten(name)!r}; known roots: {known}")
         value = self.root(name)
@@ -134,7 +145,7 @@ class TemplateScope:
             name: TemplateFunction(function, name)
             for name, function in (("lookup", self.lookup), *self.functions.items())
         }
-        for name in self.sources:
+        for name in self.sources if self.each is None else (*self.sources, EACH):
             view = RootView(self, name)
             found[name] = view
             found[name[:1].upper() + name[1:]] = view
@@ -214,6 +225,24 @@ class Template:
             if isinstance(part, Expression):
                 found += part.missing_data(data)
         return found
+
+    def missing_item(self, each: dict[str, Any] | None) -> list[str]:
+        """Faults of plain look-ups that the item of `for_each` does not contain."""
+        found = []
+        for part in self.parts:
+            path = part.constant if isinstance(part, Expression) else None
+            if path is not None and path.partition(".")[0] == EACH:
+                try:
+                    _item_scope(each).lookup(path)
+                except Unresolved as error:
+                    found.append(str(error))
+        return found
+
+
+def _item_scope(each: dict[str, Any] | None) -> TemplateScope:
+    scope = TemplateScope({})
+    scope.each = each
+    return scope
 
 
 class Expression:

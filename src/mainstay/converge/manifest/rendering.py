@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from mainstay.converge.command_words import join_words
-from mainstay.converge.manifest.expressions import Template
+from mainstay.converge.manifest.expressions import EACH, Template
 from mainstay.converge.redaction import Redactor, secret_values
-from mainstay.converge.value_kinds import COMMAND, DURATION_SECONDS, MODE_BITS
+from mainstay.converge.value_kinds import COMMAND, DURATION_SECONDS, MODE_BITS, to_text
 from mainstay.foundation.text import REDACTED, Tainted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from typing import Any
 
     from mainstay.converge.contract import HealthCheck, Property, Resource
     from mainstay.converge.manifest.resolve import Manifest
 
-INTERNAL = ("type", "name", "id", "place", "deferred", "control_if", "control_unless", "name_template", "secrets")
+INTERNAL = frozenset(
+    ("type", "name", "id", "place", "deferred", "control_if", "control_unless", "name_template", "secrets", "each")
+)
 
 
 def render_manifest(manifest: Manifest) -> dict[str, Any]:
@@ -65,7 +67,21 @@ def _rendered(resource: Resource, properties: Mapping[str, Property]) -> dict[st
     }
     if control:
         found["control"] = control
+    if resource.each is not None and any(EACH in text for text in _unrendered(resource, control)):
+        found["for_each"] = _item(resource)
     return found
+
+
+def _unrendered(resource: Resource, control: Mapping[str, str]) -> Iterator[str]:
+    yield from control.values()
+    for tree in (resource.deferred or {}).values():
+        yield str(_shown(tree))
+
+
+def _item(resource: Resource) -> dict[str, Any]:
+    """The item of a repeated resource, for its templates that are rendered in the run."""
+    each = resource.each or {}
+    return {to_text(_shown(each["key"])): REDACTED if resource.sensitive else _shown(each["value"])}
 
 
 def _health_check(check: HealthCheck, *, sensitive: bool) -> dict[str, Any]:

@@ -109,6 +109,7 @@ def _properties_of(resource_type: ResourceType, *, with_name: bool) -> dict[str,
     described = {name: _described_property(entry) for name, entry in table.items()}
     described["ensure"] = _ensure_schema(resource_type)
     described["control"] = CONTROL
+    described["for_each"] = {"type": ["array", "object", "string"], "description": STRUCTURED["for_each"]}
     described["health_checks"] = {"$ref": "#/$defs/health_checks"}
     if with_name:
         described = {"name": {**SCALAR_SCHEMA, "description": "the resource's name"}, **described}

@@ -34,6 +34,9 @@ class ValueReader:
         self.private = False
         # Whether the current resource is sensitive, so that faults must not show computed values.
         self.sensitive = False
+        # While a resource is repeated: its templates, so that all items share them.
+        self.shared: dict[str, Template] | None = None
+        self.each: dict[str, Any] | None = None
 
     def typed(self, kind: ValueKind, node: Node, path: DocumentPath, prefix: str, scope: TemplateScope) -> Any:
         """Returns a value of `kind` with its templates rendered; None if it is not given or wrong."""
@@ -41,7 +44,7 @@ class ValueReader:
             if not holds_template(node):
                 return kind.read(node)
             check_shape(kind, node)
-            tree = _compile_tree(node)
+            tree = self.compiled(node)
             value = _render_command(tree, scope, kind) if isinstance(kind, CommandKind) else render_tree(tree, scope)
             if scope.tainted:
                 return _accept_secret(kind, value)
@@ -66,13 +69,15 @@ class ValueReader:
         if isinstance(node, list):
             return [self.tree(child, (*path, index), prefix, data) for index, child in enumerate(node)]
         if isinstance(node, str) and "{{" in node:
+            is_known = self.shared is not None and node in self.shared
             try:
-                template = Template(node)
+                template = self._template(node)
             except BadExpression as error:
                 self.faults.add(path, f"{prefix}{self.shown(error)}")
                 return node
-            for missing in template.missing_data(data):
-                self.faults.add(path, f"{prefix}{missing}")
+            missing = [] if is_known else template.missing_data(data)
+            for each in (*missing, *template.missing_item(self.each)):
+                self.faults.add(path, f"{prefix}{each}")
             return template
         return to_value(node)
 
@@ -90,10 +95,28 @@ class ValueReader:
         self, text: str, path: DocumentPath, prefix: str, scope: TemplateScope, *, at_key: bool = False
     ) -> Any:
         try:
-            return Template(text).render(scope)
+            return self._template(text).render(scope)
         except (BadExpression, Unresolved, Failure) as error:
             self.faults.add(path, f"{prefix}{error}", at_key=at_key)
             return None
+
+    def compiled(self, node: Node) -> Any:
+        """Returns a value with its templates compiled."""
+        if isinstance(node, dict):
+            return {key: self.compiled(child) for key, child in node.items()}
+        if isinstance(node, list):
+            return [self.compiled(child) for child in node]
+        if isinstance(node, str) and "{{" in node:
+            return self._template(node)
+        return to_value(node)
+
+    def _template(self, text: str) -> Template:
+        if self.shared is None:
+            return Template(text)
+        template = self.shared.get(text)
+        if template is None:
+            template = self.shared[text] = Template(text)
+        return template
 
 
 def _message_of(error: Exception, *, sensitive: bool) -> str:
@@ -130,16 +153,6 @@ def holds_template(node: Node) -> bool:
     if isinstance(node, list):
         return any(holds_template(child) for child in node)
     return False
-
-
-def _compile_tree(node: Node) -> Any:
-    if isinstance(node, dict):
-        return {key: _compile_tree(child) for key, child in node.items()}
-    if isinstance(node, list):
-        return [_compile_tree(child) for child in node]
-    if isinstance(node, str) and "{{" in node:
-        return Template(node)
-    return to_value(node)
 
 
 def evaluate_condition(expression: Expression, name: str, scope: TemplateScope, *, sensitive: bool) -> bool:
