@@ -16,7 +16,7 @@ from mainstay.control.store.engine.dialects import number_parameters
 from mainstay.control.store.engine.migrations import ChangedMigration, Migration, NewerDatabase, migrations, pending
 from mainstay.control.store.engine.open import open_store
 from mainstay.control.store.engine.paging import BadQuery, CursorPage, Page, list_page, parse_listing
-from mainstay.control.store.events import EVENTS, EventRow, number_events
+from mainstay.control.store.events import EVENTS, EventRow, lock_chain, number_events
 from mainstay.control.store.participants import PARTICIPANTS, Participant
 from mainstay.control.store.service_groups import SERVICE_GROUPS, ServiceGroup
 from mainstay.control.store.service_options import SERVICE_OPTION_TYPES, ServiceOptionType
@@ -228,6 +228,7 @@ def test_events_are_numbered_without_gaps(run: Run) -> None:
             last = 0
             while len(seen) < 60:
                 async with store.transaction() as tx:
+                    await lock_chain(tx)
                     await number_events(tx)
                 async with store.reading() as tx:
                     rows = await tx.fetch(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from mainstay.control.operations.events import hash_next
+from mainstay.control.operations.events import chain_next
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 
 INTERVAL_SECONDS = 0.8
 
 
 async def run_once(work: UnitOfWork) -> bool:
-    return await hash_next(work.tx)
+    return await chain_next(work.tx)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import monotonic
+from typing import Any
 
 import msgspec
 
@@ -19,14 +20,18 @@ from mainstay.control.store.engine.paging import CursorPage, Listing, Page, list
 from mainstay.control.store.events import (
     EVENTS,
     NUMBERED,
+    ChainedEvent,
     EventParties,
     EventRow,
     has_unnumbered,
     hash_of,
+    lock_chain,
+    newest_number,
     number_events,
     read_parties,
     read_unhashed,
-    set_hashes,
+    read_unnumbered,
+    set_numbers_and_hashes,
 )
 
 # Events may be large: a transaction blocks other writers, and hashing blocks the process.
@@ -49,27 +54,54 @@ async def number(store: Store) -> None:
         if not await has_unnumbered(tx):
             return
     async with store.transaction() as tx:
-        await number_events(tx)
+        await lock_chain(tx)
+        if await _chain_new(tx):
+            # The reader must not wait for the hashes of a long queue; the background task adds them.
+            await number_events(tx)
 
 
-async def hash_next(tx: Transaction) -> bool:
+async def chain_next(tx: Transaction) -> bool:
     """Numbers and hashes committed events in order. Returns whether there may be more."""
-    if await has_unnumbered(tx):
-        await number_events(tx)
-    if not await read_unhashed(tx, 1):
+    new = await has_unnumbered(tx)
+    if not new and not await read_unhashed(tx, 1):
         return False
-    # Another replica may have hashed them since.
-    await tx.lock("events")
-    waiting = await read_unhashed(tx, HASHED_AT_ONCE)
-    hashes: dict[str, str] = {}
+    await lock_chain(tx)
+    # Events that a reader numbered, or a release without hashes, come first.
+    return await _hash_numbered(tx) or (new and await _chain_new(tx))
+
+
+async def _chain_new(tx: Transaction) -> bool:
+    """Numbers and hashes new events, each with one write. Returns whether there may be more."""
+    newest = await newest_number(tx)
+    if newest and await hash_of(tx, newest) is None:
+        await number_events(tx)
+        return True
+    waiting = await read_unnumbered(tx, HASHED_AT_ONCE)
+    for number, event in enumerate(waiting, newest + 1):
+        event["sequenceNumber"] = number
+    return await _hash_in_order(tx, waiting)
+
+
+async def _hash_numbered(tx: Transaction) -> bool:
+    """Returns whether there may be more."""
+    return await _hash_in_order(tx, await read_unhashed(tx, HASHED_AT_ONCE))
+
+
+async def _hash_in_order(tx: Transaction, waiting: Sequence[dict[str, Any]]) -> bool:
+    """Stores the hashes of these events up to the first gap. Returns whether there may be more."""
+    if not waiting:
+        return False
     until = monotonic() + HASHING_SECONDS
-    last = FIRST if not waiting else await hash_of(tx, waiting[0]["sequenceNumber"] - 1) or FIRST
+    last = await hash_of(tx, waiting[0]["sequenceNumber"] - 1) or FIRST
+    chained: list[ChainedEvent] = []
     for event in waiting:
-        last = hashes[event["id"]] = next_hash(last, canonical_event(event))
-        if monotonic() >= until:
+        number = event["sequenceNumber"]
+        if chained and (number != chained[-1].number + 1 or monotonic() >= until):
             break
-    await set_hashes(tx, hashes)
-    return len(hashes) < len(waiting) or len(waiting) == HASHED_AT_ONCE
+        last = next_hash(last, canonical_event(event))
+        chained.append(ChainedEvent(event["id"], number, last))
+    await set_numbers_and_hashes(tx, chained)
+    return len(chained) < len(waiting) or len(waiting) == HASHED_AT_ONCE
 
 
 async def page(work: UnitOfWork, listing: Listing) -> Page[EventView] | CursorPage[EventView]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -57,17 +57,29 @@ class EventSummary:
     service_id: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class ChainedEvent:
+    event_id: str
+    number: int
+    hash: str
+
+
 HASH_LENGTH = 64
+ID_LENGTH = 36
 EVENTS = Table("events", "event", EventRow)
 NUMBERED = SqlCondition("sequence_number IS NOT NULL")
 SUMMARY_COLUMNS = tuple(field.name for field in fields(EventSummary) if field.name != "service_id")
 _HASHED_COLUMNS = {name: column for name, column in wire_names(EventRow).items() if name in HASHED}
 
 
-async def number_events(tx: Transaction) -> None:
-    """Gives every committed row its number. The lock is a statement of its own, so that the update sees every number
-    that the last holder assigned."""
+async def lock_chain(tx: Transaction) -> None:
+    """For numbering and hashing. A statement of its own, so that the next one sees every number and hash that the last
+    holder assigned."""
     await tx.lock("events")
+
+
+async def number_events(tx: Transaction) -> None:
+    """Gives every committed row its number. The caller holds the lock."""
     await tx.execute(
         "UPDATE events SET sequence_number = numbered.number FROM ("
         " SELECT id, (SELECT coalesce(max(sequence_number), 0) FROM events)"
@@ -82,16 +94,28 @@ async def has_unnumbered(tx: Transaction) -> bool:
 
 
 async def read_unhashed(tx: Transaction, limit: int, limit_characters: int = 1_000_000) -> list[dict[str, Any]]:
-    """The first numbered events without a hash, in order; no more than the one with which they exceed the size. With the
-    members that the hash covers; `properties` is the stored text, because the caller only encodes it."""
-    unhashed = "hash IS NULL AND sequence_number IS NOT NULL"
+    """The first numbered events without a hash, in order."""
+    found = "hash IS NULL AND sequence_number IS NOT NULL"
+    return await _read_hashed_members(tx, found, "sequence_number", limit, limit_characters)
+
+
+async def read_unnumbered(tx: Transaction, limit: int, limit_characters: int = 1_000_000) -> list[dict[str, Any]]:
+    """The first committed events without a number, in the order in which they are numbered."""
+    return await _read_hashed_members(
+        tx, "sequence_number IS NULL", "created_at, ordinal, id", limit, limit_characters
+    )
+
+
+async def _read_hashed_members(
+    tx: Transaction, condition: str, order: str, limit: int, limit_characters: int
+) -> list[dict[str, Any]]:
+    """The members that the hash covers, of no more events than the one with which they exceed the size. `properties` is
+    the stored text, because the caller only encodes it."""
+    columns = ", ".join(_HASHED_COLUMNS.values())
     rows = await tx.fetch(
-        f"SELECT {', '.join(_HASHED_COLUMNS.values())} FROM events WHERE {unhashed} AND sequence_number <="
-        " (SELECT max(sequence_number) FROM (SELECT sequence_number,"
-        " sum(size) OVER (ORDER BY sequence_number) - size AS before"
-        f" FROM (SELECT sequence_number, length(properties) AS size FROM events WHERE {unhashed}"
-        f" ORDER BY sequence_number LIMIT {int(limit)}) AS waiting) AS sized"
-        f" WHERE before < {int(limit_characters)}) ORDER BY sequence_number"
+        f"SELECT {columns} FROM (SELECT *, sum(length(properties)) OVER (ORDER BY {order}) - length(properties) AS before"
+        f" FROM (SELECT * FROM events WHERE {condition} ORDER BY {order} LIMIT {int(limit)}) AS waiting) AS sized"
+        f" WHERE before < {int(limit_characters)} ORDER BY {order}"
     )
     return [_hashed_document(row) for row in rows]
 
@@ -109,13 +133,23 @@ async def hash_of(tx: Transaction, number: int) -> str | None:
     return None if not rows or rows[0]["hash"] is None else str(rows[0]["hash"])
 
 
-async def set_hashes(tx: Transaction, hashes: Mapping[str, str]) -> None:
-    """In one statement: a statement for each event costs more than the hash."""
+async def newest_number(tx: Transaction) -> int:
+    """0: no event has a number."""
+    rows = await tx.fetch("SELECT coalesce(max(sequence_number), 0) AS newest FROM events")
+    return int(str(rows[0]["newest"]))
+
+
+async def set_numbers_and_hashes(tx: Transaction, chained: Sequence[ChainedEvent]) -> None:
+    """In one statement, which writes each row once: a statement for each event costs more than the hash, and on
+    PostgreSQL every write of an event also writes all its index entries."""
+    id_start = HASH_LENGTH + 1
+    number_start = id_start + ID_LENGTH
     await tx.execute(
-        f"UPDATE events SET hash = substr(hashed.value, 1, {HASH_LENGTH}) FROM"
-        f" (SELECT value FROM {tx.json_items}(:hashes)) AS hashed"
-        f" WHERE events.id = substr(hashed.value, {HASH_LENGTH + 1})",
-        hashes=msgspec.json.encode([value + event_id for event_id, value in hashes.items()]).decode(),
+        f"UPDATE events SET sequence_number = CAST(substr(chained.value, {number_start}) AS BIGINT),"
+        f" hash = substr(chained.value, 1, {HASH_LENGTH})"
+        f" FROM (SELECT value FROM {tx.json_items}(:chained)) AS chained"
+        f" WHERE events.id = substr(chained.value, {id_start}, {ID_LENGTH})",
+        chained=msgspec.json.encode([f"{each.hash}{each.event_id}{each.number}" for each in chained]).decode(),
     )
 
 
