@@ -123,7 +123,7 @@ class Plane(Replica):
         async with self.work() as work:
             group = await service_groups.create(work, service_groups.NewServiceGroup(name="g", consumer_id=person_id))
             wanted = services.NewService(service_type_id=kind_id, name="s", group_id=group.id, agent_id=agent_id)
-            service = await services.create(work, wanted)
+            service, _ = await services.create(work, wanted)
         async with self.work(self.holder) as work:
             (job,) = await JOBS.all_by(work.tx, "service_id", service.id)
             await jobs.claim(work, job, claim)

@@ -84,7 +84,7 @@ class Scene:
                 work, agents.NewAgent(name="a", provider_id=person.id, agent_type_id=agent_type.id)
             )
             group = await service_groups.create(work, service_groups.NewServiceGroup(name="g", consumer_id=person.id))
-            self.service = await services.create(
+            self.service, self.context = await services.create(
                 work,
                 services.NewService(service_type_id=kind.id, name="s", group_id=group.id, agent_id=self.agent.id),
             )
@@ -262,7 +262,7 @@ def test_a_job_that_stays_pending_is_announced_again(play: Play) -> None:
 def test_a_plan_question_of_a_crashed_server_is_announced_again_and_then_deleted(play: Play) -> None:
     async def test(scene: Scene) -> None:
         async with scene.work() as work:
-            outcome = OrderOutcome(scene.service, "create", runs.RunPlan(None), is_new=True)
+            outcome = OrderOutcome(scene.service, "create", runs.RunPlan(None), scene.context)
             preview = await plans.preview_order(work, outcome, None, plans.new_plan_seed(work.now))
             await plans.ask_agent(work, preview, 60, None)
         with scene.store.bus.listening(plans.question_topic(scene.agent.id)) as announced:

@@ -21,7 +21,12 @@ from mainstay.control.operations.machinery.refusals import AgentSilent, Conflict
 from mainstay.control.operations.machinery.runs import RunPlan
 from mainstay.control.operations.machinery.secret_sealing import digest_of
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
-from mainstay.control.operations.machinery.views import ServiceView, read_service_view, show_service
+from mainstay.control.operations.machinery.views import (
+    ServiceView,
+    read_service_view,
+    show_in_context,
+    show_service,
+)
 from mainstay.control.operations.plans import HostAnswer, PlanDigest, PlanPreview, PlanSeed
 from mainstay.control.operations.services import ActionRequest, NewService, RequestedAction, ServiceChange
 from mainstay.control.store import idempotency
@@ -142,7 +147,8 @@ async def _preview(work: UnitOfWork, order: Order, seed: PlanSeed) -> PlanPrevie
 
 async def _carry_out(work: UnitOfWork, order: Order) -> OrderOutcome:
     if isinstance(order, CreateOrder):
-        return OrderOutcome(await services.create(work, order.wanted), "create", RunPlan(None), is_new=True)
+        service, context = await services.create(work, order.wanted)
+        return OrderOutcome(service, "create", RunPlan(None), context)
     service = await work.find(SERVICES, order.service_id, "order", lock=True)
     if isinstance(order, DeleteOrder):
         return OrderOutcome(service, "delete", await _delete(work, service, order))
@@ -167,9 +173,9 @@ async def _delete(work: UnitOfWork, service: ServiceRow, order: DeleteOrder) -> 
 async def _show(work: UnitOfWork, order: Order, outcome: OrderOutcome) -> ServiceView | None:
     if isinstance(order, DeleteOrder):
         return None
-    if not isinstance(order, CreateOrder):
+    if not isinstance(order, CreateOrder) or outcome.new_context is None:
         return await read_service_view(work, outcome.service.id)
-    view = await show_service(work, outcome.service)
+    view = await show_in_context(work, outcome.service, outcome.new_context)
     if order.idempotency_key is not None:
         answer = msgspec.json.encode(view).decode()
         await idempotency.keep_answer(work.tx, work.required_caller.token_id, order.idempotency_key, answer)

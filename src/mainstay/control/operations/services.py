@@ -46,7 +46,7 @@ from mainstay.control.store.jobs import JobName, JobRow, active_job, find_by_tim
 from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.service_groups import SERVICE_GROUPS, ServiceGroup
 from mainstay.control.store.service_types import find_version
-from mainstay.control.store.services import SERVICES, ServiceRow
+from mainstay.control.store.services import SERVICES, ServiceContext, ServiceRow
 from mainstay.control.store.serving import find_serving, serving_agents
 from mainstay.control.store.tokens import TokenOwner, read_owners
 
@@ -109,7 +109,8 @@ class UptimeView(msgspec.Struct, frozen=True, rename="camel"):
     share: float
 
 
-async def create(work: UnitOfWork, wanted: NewService) -> ServiceRow:
+async def create(work: UnitOfWork, wanted: NewService) -> tuple[ServiceRow, ServiceContext]:
+    """Returns what a view of the new service needs, which would be another query."""
     type_id = wanted.service_type_id.lower()
     found = await find_version(work.tx, type_id, hold=True)
     if found is None:
@@ -151,8 +152,9 @@ async def create(work: UnitOfWork, wanted: NewService) -> ServiceRow:
     await _save_references(work, schema, service)
     await store.note_state(work.tx, service.id, service.status, work.now)
     # The service has its properties already, so the run has nothing to apply or to give back.
-    await runs.start(work, service, lifecycle, "create", properties, RunPlan(None))
-    return service
+    job = await runs.start(work, service, lifecycle, "create", properties, RunPlan(None))
+    active = (job.id, job.action, job.status)
+    return service, ServiceContext(agent.name, agent.status, found.name, found.updated_at, active)
 
 
 async def _service_id(work: UnitOfWork) -> str:

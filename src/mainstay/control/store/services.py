@@ -102,6 +102,15 @@ async def read_contexts(tx: Transaction, ids: Sequence[str]) -> dict[str, Servic
     return {str(row["id"]): _context(row) for row in rows}
 
 
+async def find_with_context(tx: Transaction, service_id: str) -> tuple[ServiceRow, ServiceContext] | None:
+    """In one query: one service is what clients read most often."""
+    rows = await tx.fetch(
+        f"SELECT {SERVICES.select('services')}, {_CONTEXT_COLUMNS} FROM {_CONTEXT_TABLES} WHERE services.id = :id",
+        id=service_id,
+    )
+    return (SERVICES.decode(rows[0]), _context(rows[0])) if rows else None
+
+
 class ServiceWithParties(msgspec.Struct, frozen=True):
     """A service as shown with a job."""
 

@@ -11,7 +11,12 @@ from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
 from mainstay.control.operations import orders, services
 from mainstay.control.operations.machinery.forecast import Forecast
 from mainstay.control.operations.machinery.refusals import BadInput, OperationRefused
-from mainstay.control.operations.machinery.views import ServiceView, read_service_view, show_service, show_services
+from mainstay.control.operations.machinery.views import (
+    ServiceView,
+    find_service_view,
+    read_service_view,
+    show_services,
+)
 from mainstay.control.operations.orders import ActionOrder, ChangeOrder, CreateOrder, DeleteOrder, Order
 from mainstay.control.operations.plans import parse_plan_digest
 from mainstay.control.operations.services import (
@@ -57,8 +62,9 @@ async def _list_services(call: Call) -> Answer:
 
 
 async def _show(call: Call) -> Answer:
-    async with call.reading() as work:
-        return _service_answer(await show_service(work, await work.find(SERVICES, call.path["id"])))
+    # One statement needs no transaction.
+    async with call.autocommit() as work:
+        return _service_answer(await find_service_view(work, call.path["id"]))
 
 
 async def _create(call: Call) -> Answer:

@@ -16,7 +16,7 @@ from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store.blueprints import versions_of
 from mainstay.control.store.jobs import active_job
 from mainstay.control.store.service_pools import SERVICE_POOL_VALUES, SERVICE_VALUES, ServicePoolValue
-from mainstay.control.store.services import ServiceRow
+from mainstay.control.store.services import ServiceContext, ServiceRow
 from mainstay.foundation.vault import VAULT_PREFIX
 
 DRY_REFERENCE = f"{VAULT_PREFIX}dry-run"
@@ -57,8 +57,12 @@ class OrderOutcome:
     service: ServiceRow
     action: str
     plan: RunPlan | None
-    # The order created the service.
-    is_new: bool = False
+    # The order created the service, and this is what its view shows beyond the row. None: it existed.
+    new_context: ServiceContext | None = None
+
+    @property
+    def is_new(self) -> bool:
+        return self.new_context is not None
 
 
 async def forecast_outcome(work: UnitOfWork, outcome: OrderOutcome) -> Forecast:

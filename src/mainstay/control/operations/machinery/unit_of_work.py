@@ -88,8 +88,11 @@ class UnitOfWork:
 
     async def find(self, table: Table[R], record_id: str, action: str = "read", *, lock: bool = False) -> R:
         """The row with this id. A row that the caller may not read is reported as not found."""
+        return await self.admit(table, record_id, await table.find(self.tx, record_id.lower(), lock=lock), action)
+
+    async def admit(self, table: Table[R], record_id: str, found: R | None, action: str = "read") -> R:
+        """The row that was found for this id, if the caller may do this with it. Refuses like `find`."""
         relation = self.relation(table.noun, action)
-        found = await table.find(self.tx, record_id.lower(), lock=lock)
         if found is None:
             raise NotFound(table.noun, record_id)
         if await self._admits(relation, found):

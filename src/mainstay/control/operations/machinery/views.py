@@ -10,7 +10,14 @@ from mainstay.control.domain.lifecycle.transitions import available_actions
 from mainstay.control.operations.machinery.consumer_view import consumer_conditions, first_line, sees_host
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store.jobs import JobRow
-from mainstay.control.store.services import SERVICES, ServiceContext, ServiceRow, read_contexts, read_with_parties
+from mainstay.control.store.services import (
+    SERVICES,
+    ServiceContext,
+    ServiceRow,
+    find_with_context,
+    read_contexts,
+    read_with_parties,
+)
 
 
 class Named(msgspec.Struct, frozen=True):
@@ -50,22 +57,31 @@ class JobView(JobRow, frozen=True, kw_only=True):
 
 async def show_services(work: UnitOfWork, rows: Sequence[ServiceRow]) -> list[ServiceView]:
     contexts = await read_contexts(work.tx, [row.id for row in rows])
-    return [await _show(work, row, contexts[row.id]) for row in rows]
+    return [await show_in_context(work, row, contexts[row.id]) for row in rows]
 
 
 async def show_service(work: UnitOfWork, row: ServiceRow) -> ServiceView:
     return (await show_services(work, [row]))[0]
 
 
+async def find_service_view(work: UnitOfWork, service_id: str) -> ServiceView:
+    """A service that the caller may read."""
+    row, context = await find_with_context(work.tx, service_id.lower()) or (None, None)
+    service = await work.admit(SERVICES, service_id, row)
+    if context is None:
+        raise RuntimeError(f"service {service_id} was admitted without a row")
+    return await show_in_context(work, service, context)
+
+
 async def read_service_view(work: UnitOfWork, service_id: str) -> ServiceView:
     """The service after the changes of this transaction."""
-    row = await SERVICES.find(work.tx, service_id)
-    if row is None:
+    found = await find_with_context(work.tx, service_id)
+    if found is None:
         raise RuntimeError(f"service {service_id} was deleted in the transaction that changes it")
-    return await show_service(work, row)
+    return await show_in_context(work, *found)
 
 
-async def _show(work: UnitOfWork, row: ServiceRow, context: ServiceContext) -> ServiceView:
+async def show_in_context(work: UnitOfWork, row: ServiceRow, context: ServiceContext) -> ServiceView:
     definition = await work.tools.definitions.read(work.tx, row.service_type_id, context.type_version)
     fields = msgspec.structs.asdict(row)
     if not sees_host(work.caller, row.provider_id):
@@ -89,7 +105,7 @@ def visible_part(work: UnitOfWork, row: JobRow) -> JobRow:
 async def show_jobs(work: UnitOfWork, rows: Sequence[JobRow]) -> list[JobView]:
     """Leaves out jobs that were deleted with their service since they were read."""
     found = await read_with_parties(work.tx, (row.service_id for row in rows))
-    services = {each.service.id: await _show(work, each.service, each.context) for each in found.values()}
+    services = {each.service.id: await show_in_context(work, each.service, each.context) for each in found.values()}
     return [
         JobView(
             **msgspec.structs.asdict(visible_part(work, row)),
