@@ -109,3 +109,24 @@ def test_the_failure_names_the_missing_package_managers(apply: Callable[..., App
     (error,) = done.errors
     assert "apt: apt-get and dpkg-query are not on PATH" in error
     assert "dnf: dnf and rpm are not on PATH" in error
+
+
+PACKAGE = "- package:\n    - httpd: {}\n"
+
+
+def test_in_a_dry_run_a_missing_provider_is_unknown_only_after_a_command(
+    apply: Callable[..., Applied], root: Path
+) -> None:
+    alone = apply(PACKAGE, noop=True, environ={"PATH": str(root)})
+    assert alone.outcomes == ["failed"]
+    after_a_command = apply("- exec:\n    - /bin/true: {}\n" + PACKAGE, noop=True, environ={"PATH": str(root)})
+    assert after_a_command.outcomes == ["changed", "changed"]
+    message = after_a_command.messages[1]
+    assert message is not None
+    assert message.startswith("Unknown until applied: no provider for package is available: apt: apt-get")
+
+
+def test_in_a_dry_run_a_file_brings_no_provider(apply: Callable[..., Applied], root: Path) -> None:
+    file = "- file:\n    - ROOT/x: {ensure: present, owner: USER, group: GROUP, mode: '0644'}\n"
+    forecast = apply(file + PACKAGE, noop=True, environ={"PATH": str(root)})
+    assert forecast.outcomes == ["changed", "failed"]

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import yaml
 
-from system.conftest import ManagedHost
+from system.conftest import Done, ManagedHost
 
 FOLDER = Path(__file__).parents[1] / "cases" / "service"
 UNITS: dict[str, str] = yaml.safe_load((FOLDER / "units.yaml").read_text())
 CASES: list[tuple[str, dict[str, Any]]] = [
     (f"{file}{number}", case)
-    for file in ("idempotency", "subscribe", "states", "kinds")
+    for file in ("idempotency", "subscribe", "states", "kinds", "independent", "mask")
     for number, case in enumerate(yaml.safe_load((FOLDER / f"{file}.yaml").read_text()))
 ]
 
@@ -72,24 +72,37 @@ def case_runs(shared_host: ManagedHost) -> Iterator[dict[str, Future[CaseRun]]]:
         pool.shutdown(cancel_futures=True)
 
 
+def check_errors(found: list[str], expected: list[str]) -> None:
+    assert len(found) == len(expected), found
+    for error, beginning in zip(found, expected, strict=True):
+        assert error.startswith(beginning)
+
+
+def check_forecast(forecast: Done, name: str, case: dict[str, Any]) -> None:
+    """A dry run forecasts outcome, errors and whether something changes, unless only a run can know."""
+    event = forecast.events[f"service#{name}"]
+    assert event["noop_message"] == case.get("noop_message"), event
+    assert event["outcome"] == case.get("forecast", case["outcome"]), event
+    assert event["changed"] == ("noop_message" in case), event
+    assert forecast.changing == []
+    if event["outcome"] == "failed" == case["outcome"]:
+        check_errors(event["errors"], fill_in(case.get("forecast_errors", case["errors"]), name))
+
+
 @pytest.mark.parametrize(("name", "case"), [pytest.param(*pair, id=pair[1]["case"]) for pair in CASES])
 def test_a_unit_reaches_its_state_with_exactly_these_commands(
     case_runs: dict[str, Future[CaseRun]], shared_host: ManagedHost, name: str, case: dict[str, Any]
 ) -> None:
     case_run = case_runs[name].result()
     identity = f"service#{name}"
-    assert case_run.forecast.events[identity]["noop_message"] == case.get("noop_message")
-    assert case_run.forecast.changing == []
+    check_forecast(case_run.forecast, name, case)
 
     event = case_run.done.events[identity]
     assert event["outcome"] == case["outcome"], event
     assert collapse(case_run.done.commands) == fill_in(case["commands"], name)
     changed = case.get("changed", case["outcome"] in ("changed", "refreshed"))
     assert changed in (event["changed"], "either"), event
-    expected_errors = fill_in(case.get("errors", []), name)
-    assert len(event["errors"]) == len(expected_errors), event["errors"]
-    for found, expected in zip(event["errors"], expected_errors, strict=True):
-        assert found.startswith(expected)
+    check_errors(event["errors"], fill_in(case.get("errors", []), name))
     assert event["warnings"] == fill_in(case.get("warnings", []), name)
     assert case.get("output", "") in (event["output"] or "")
     for key, value in case.get("state", {}).items():

@@ -261,6 +261,70 @@ def test_a_refresh_is_not_repeated_if_enabling_failed(shared_host: ManagedHost) 
     assert starts(host, "stuck") == 2
 
 
+def test_a_run_killed_before_the_mask_is_completed_by_the_next_run(shared_host: ManagedHost) -> None:
+    host = shared_host
+    host.unit("banned", UNITS["simple"])
+    host.shell("systemctl daemon-reload; systemctl enable --now banned")
+    path = "/home/banned.yaml"
+    manifest = service("banned", ensure="stopped", enable=False, mask=True)
+    host.machine.write(path, manifest)
+    # `systemctl mask` kills the run that called it, and does nothing else.
+    host.machine.write(
+        "/run/killer/systemctl",
+        '#!/bin/sh\n[ "$1" != mask ] || kill -9 $PPID $$\nexec /usr/bin/systemctl "$@"\n',
+        mode=0o755,
+    )
+    environment = {**ENVIRONMENT, "PATH": "/run/killer:/usr/bin:/bin"}
+    killed = host.machine.run(str(PROGRAM), "apply", path, environment=environment)
+    assert killed.returncode == 137
+
+    forecast = host.apply(manifest, "--noop", path=path)
+    assert forecast.events["service#banned"]["noop_message"] == "Would have masked"
+    done = host.apply(manifest, path=path)
+    assert done.outcomes == {"service#banned": "changed"}
+    assert done.changing == ["daemon-reload --system", "mask --system banned"]
+    assert host.apply(manifest, path=path).outcomes == {"service#banned": "stable"}
+
+
+def test_subscribers_of_a_unit_run_although_its_enable_cannot_be_reached(shared_host: ManagedHost) -> None:
+    host = shared_host
+    host.unit("half-done", UNITS["static"])
+    host.shell("systemctl daemon-reload; systemctl start half-done")
+    manifest = service("half-done", ensure="stopped", enable=False)
+    manifest += command("/bin/touch /run/half-done.seen", refresh_only=True, subscribe=["service#half-done"])
+    outcomes = {"service#half-done": "failed", "exec#/bin/touch /run/half-done.seen": "refreshed"}
+    assert host.apply(manifest, "--noop", path="/home/half-done.yaml").outcomes == outcomes
+    assert host.apply(manifest, path="/home/half-done.yaml").outcomes == outcomes
+    host.shell("test -e /run/half-done.seen")
+
+
+def test_a_dry_run_forecasts_a_certain_failure_by_the_files_of_the_run(shared_host: ManagedHost) -> None:
+    host = shared_host
+    directory = "/etc/systemd/system"
+    host.unit("was-good", UNITS["simple"], directory)
+    host.unit("was-oneshot", UNITS["oneshot"], directory)
+    host.unit("was-bad", UNITS["bad-setting"], directory)
+    host.unit("gets-drop-in", UNITS["oneshot"], directory)
+    host.shell("systemctl daemon-reload")
+    folder = {"ensure": "directory", "owner": "root", "group": "root", "mode": "0755"}
+    manifest = unit_file("was-good", "oneshot") + service("was-good")
+    manifest += unit_file("was-oneshot", "oneshot-remains") + service("was-oneshot")
+    manifest += unit_file("was-bad", "simple") + service("was-bad")
+    manifest += yaml.safe_dump([{"file": [{f"{directory}/gets-drop-in.service.d": folder}]}])
+    manifest += file(f"{directory}/gets-drop-in.service.d/remain.conf", "[Service]\nRemainAfterExit=on\n")
+    manifest += service("gets-drop-in")
+    forecast = host.apply(manifest, "--noop")
+    done = host.apply(manifest)
+    for name, outcome in (
+        ("was-good", "failed"),
+        ("was-oneshot", "changed"),
+        ("was-bad", "changed"),
+        ("gets-drop-in", "changed"),
+    ):
+        assert forecast.outcomes[f"service#{name}"] == done.outcomes[f"service#{name}"] == outcome, name
+    assert forecast.events["service#was-good"]["errors"] == done.events["service#was-good"]["errors"]
+
+
 def test_a_stopped_run_does_not_wait_for_a_slow_start(shared_host: ManagedHost) -> None:
     host = shared_host
     host.unit("endless", UNITS["simple"].replace("[Service]", "[Service]\nType=notify\nTimeoutStartSec=120"))

@@ -12,6 +12,7 @@ from mainstay.converge.value_kinds import Unfit, conceal, to_text
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import NoReturn
 
     from mainstay.converge.contract import Change, Provider, Resource, ResourceType, State, StopFlag
     from mainstay.converge.history import Ledger
@@ -141,15 +142,27 @@ class Run:
         return event
 
     def _note_failure(self, event: Event, error: Failure | Unfit | Unresolved) -> None:
-        unknown = isinstance(error, NotYetThere) or (isinstance(error, Missing) and self.host.uncertain)
-        if self.options.noop and unknown:
+        if self.options.noop and self._is_unknown(error) and event.outcome != FAILED:
             event.outcome = CHANGED
             event.changed = True
             event.noop_message = f"Unknown until applied: {error}"
             event.reason = str(error)
+            if self.manifest.types[event.resource.type].has_unknown_effects:
+                self.host.uncertain = True
             return
         event.output = getattr(error, "output", None) or event.output
         event.fail(str(error), error.kind)
+
+    def _is_unknown(self, error: Failure | Unfit | Unresolved) -> bool:
+        """Whether an earlier change of a dry run may provide what is missing."""
+        return isinstance(error, NotYetThere) or (isinstance(error, Missing) and self.host.uncertain)
+
+    def _raise_failures(self, event: Event, failures: Sequence[Failure]) -> NoReturn:
+        """Raises the last failure; the event gets the others."""
+        *earlier, last = failures
+        for failure in earlier:
+            self._note_failure(event, failure)
+        raise last
 
     def _gate(self, resource: Resource, event: Event) -> bool:
         """Returns whether to manage the resource; if not, the event gets the reason."""
@@ -232,6 +245,9 @@ class Run:
         refresh = bool(resource.subscribe) and self._is_refreshed(resource)
         changes = self._decide(event, resource_type, provider, refresh=refresh)
         if changes:
+            refusals = [change.refusal for change in changes if change.refusal is not None]
+            if len(refusals) == len(changes):
+                self._raise_failures(event, refusals)
             event.reason = changes[0].reason
             if self.options.differences:
                 event.diff = provider.difference(resource, event.state, self.host)
@@ -295,16 +311,30 @@ class Run:
         self, event: Event, changes: tuple[Change, ...], resource_type: ResourceType, provider: Provider
     ) -> None:
         resource, before = event.resource, event.state
+        failures = []
+        possible = []
         try:
             for change in changes:
-                provider.forecast(resource, before, change, self.host)
+                try:
+                    if change.refusal is not None:
+                        raise change.refusal
+                    provider.forecast(resource, before, change, self.host)
+                    possible.append(change)
+                except Failure as error:
+                    failures.append(error)
+            if failures and not possible:
+                self._raise_failures(event, failures)
         except (Failure, OSError):
-            self._read_after_failure(event, resource_type, provider)
+            if provider.works_on_files:
+                self._read_after_failure(event, resource_type, provider)
             raise
-        event.mark_changed(changes)
-        event.noop_message = resource_type.describe(resource, event.state, changes)
-        if resource_type.has_unknown_effects:
+        made = tuple(possible)
+        event.mark_changed(made)
+        event.noop_message = resource_type.describe(resource, event.state, made)
+        if resource_type.might_bring_more(made):
             self.host.uncertain = True
+        if failures:
+            self._raise_failures(event, failures)
 
     # ---- a real run performs ----
     def _perform(
@@ -344,30 +374,31 @@ class Run:
         if provider.joins_neighbours and batching.perform(resource, event.state, changes[0], resource_type, provider):
             return
         failures = []
-        paid = False
+        made = []
         for change in changes:
             try:
+                if change.refusal is not None:
+                    raise change.refusal
                 provider.perform(resource, event.state, change, self.host)
-                paid = paid or change.pays
+                made.append(change)
             except Failure as error:
                 failures.append(error)
         if not failures:
             return
-        if paid:
+        if any(change.pays for change in made):
             # The refresh succeeded and something else failed: the next run must not repeat the refresh.
             self.ledger.pay(resource.id)
-        *earlier, last = failures
-        for failure in earlier:
-            event.output = failure.output or event.output
-            event.fail(str(failure), failure.kind)
-        raise last
+        if any(change.refresh for change in made):
+            # The state of a restarted unit does not show the restart.
+            event.changed = event.refreshed = True
+        self._raise_failures(event, failures)
 
     def _read_after_failure(self, event: Event, resource_type: ResourceType, provider: Provider) -> None:
         """Finds out whether failed changes have altered the host."""
         before = self._before
         after = provider.confirm_failed(event.resource, before, self.host)
         event.state = event.state if after is None else after
-        event.changed = after is None or resource_type.was_altered(event.resource, before, after)
+        event.changed = event.changed or after is None or resource_type.was_altered(event.resource, before, after)
 
     def _check_health(self, resource: Resource, event: Event) -> None:
         from mainstay.converge.health_checks import check_health

@@ -46,6 +46,12 @@ class NotYetThere(Missing):
     """A dry run would have to run a program that an earlier resource would create or change."""
 
 
+class MissingForGood(Failure):
+    """Something that the resource needs does not exist, and no resource can create it."""
+
+    kind = Missing.kind
+
+
 class DesiredStateFailed(Failure):
     """The change was made, but the desired state was not reached."""
 
@@ -190,17 +196,21 @@ class State:
 class Change:
     """One step from the actual to the desired state, with its reason.
 
-    The steps of one decision are independent: each is tried, also if an earlier step failed.
+    The steps of one decision are independent: each is tried, also if an earlier step failed or is refused.
     """
 
-    __slots__ = ("pays", "reason", "refresh", "verb")
+    __slots__ = ("pays", "reason", "refresh", "refusal", "verb")
 
-    def __init__(self, verb: str, reason: str, *, refresh: bool = False, pays: bool = False) -> None:
+    def __init__(
+        self, verb: str, reason: str, *, refresh: bool = False, pays: bool = False, refusal: Failure | None = None
+    ) -> None:
         self.verb = verb
         self.reason = reason
         self.refresh = refresh
         # Whether this step pays an owed refresh: it is the refresh, or replaces it.
         self.pays = pays or refresh
+        # Why the host would refuse this step, or only pretend to make it: the step is not tried, and the event gets this.
+        self.refusal = refusal
 
 
 class ResourceType(ABC):
@@ -257,6 +267,10 @@ class ResourceType(ABC):
     def describe(self, wanted: Any, actual: Any, changes: tuple[Change, ...]) -> str:
         """Returns the message of a dry run about these changes."""
 
+    def might_bring_more(self, changes: tuple[Change, ...]) -> bool:
+        """Whether these changes may create what a dry run cannot forecast."""
+        return self.has_unknown_effects
+
     @abstractmethod
     def was_altered(self, wanted: Any, before: Any, after: Any) -> bool:
         """Whether a failed change has altered the host, so that subscribers must be refreshed."""
@@ -277,6 +291,10 @@ class Provider(ABC):
     def unavailable(self, host: Host) -> str | None:
         """Returns why this provider is not available on the host, or None."""
         return None
+
+    def may_appear(self, host: Host) -> bool:
+        """Whether resources of a run may make an unavailable provider available."""
+        return True
 
     def for_run(self) -> Provider:
         """Returns the provider for one run; a provider with state returns a new instance."""

@@ -56,12 +56,16 @@ def unit_name(name: str) -> str:
     return escaped if escaped.endswith(UNIT_SUFFIXES) else f"{escaped}.service"
 
 
+def is_running_init(host: Host) -> bool:
+    return host.files.exists(RUNTIME_DIRECTORY)
+
+
 def why_unavailable(host: Host) -> str | None:
     try:
         find_program(host.files, "systemctl", host.environ.get("PATH", DEFAULT_SEARCH_PATH), "/")
     except NotRunnable:
         return "systemctl is not on PATH"
-    if not host.files.exists(RUNTIME_DIRECTORY):
+    if not is_running_init(host):
         return f"systemd is not the running init ({RUNTIME_DIRECTORY} does not exist)"
     return None
 
@@ -120,13 +124,13 @@ class Systemctl:
         )
 
     # ---- changes ----
-    def change(self, verb: str, name: str, host: Host, *, needs_reload: bool) -> None:
+    def change(self, verb: str, name: str, host: Host, *, needs_reload: bool, options: Sequence[str] = ()) -> None:
         """Makes one changing call with current unit files; raises `Failure` with the output."""
         lock = self._lock(host)
         try:
             if needs_reload or not self._reloaded or self.is_behind(host):
                 self._reload(host)
-            self._change(host, verb, "--system", name)
+            self._change(host, verb, "--system", *options, name)
         finally:
             lock.release()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from mainstay.converge.contract import Missing
+from mainstay.converge.contract import Missing, MissingForGood
 from mainstay.foundation.module_names import module_names, registered
 
 TYPE_CHECKING = False
@@ -26,8 +26,9 @@ def names(type_name: str) -> list[str]:
 
 
 def choose(type_name: str, wanted: str | None, host: Host) -> Provider:
-    """Returns the given provider, or the preferred available one; raises `Missing` with the reasons if there is none."""
+    """Returns the given provider, or the preferred available one; raises `Failure` with the reasons if there is none."""
     reasons = []
+    may_appear = False
     for provider in find_all(type_name):
         if wanted is not None and provider.name != wanted:
             continue
@@ -35,4 +36,6 @@ def choose(type_name: str, wanted: str | None, host: Host) -> Provider:
         if reason is None:
             return provider.for_run()
         reasons.append(f"{provider.name}: {reason}")
-    raise Missing(f"no provider for {type_name} is available: {'; '.join(reasons)}")
+        may_appear = may_appear or provider.may_appear(host)
+    failed = Missing if may_appear else MissingForGood
+    raise failed(f"no provider for {type_name} is available: {'; '.join(reasons)}")

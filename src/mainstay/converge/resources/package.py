@@ -122,6 +122,9 @@ class PackageType(ResourceType):
             return f"Would have installed version {version}" if version else "Would have installed"
         return f"Would have changed version {actual.versions[0]} to {version}"
 
+    def might_bring_more(self, changes: tuple[Change, ...]) -> bool:
+        return changes[0].verb != REMOVE
+
     def was_altered(self, wanted: Package, before: PackageState, after: PackageState) -> bool:
         return (before.versions, before.broken) != (after.versions, after.broken)
 

@@ -1,4 +1,4 @@
-"""The `service` type: whether a unit runs, and whether it starts at boot. Only decides; providers act."""
+"""The `service` type: whether a unit runs, starts at boot, and is masked. Only decides; providers act."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 RUNNING, STOPPED = "running", "stopped"
 START, STOP, RESTART, RELOAD, ENABLE, DISABLE = "start", "stop", "restart", "reload", "enable", "disable"
+MASK, UNMASK = "mask", "unmask"
 IGNORE = "none"
 NAME = re.compile(r"[A-Za-z0-9._+:~][A-Za-z0-9._+:~-]*")
 # The limit of systemd, without the longest suffix.
@@ -34,12 +35,16 @@ DONE_WORDS = {
     RELOAD: "reloaded via subscribe",
     ENABLE: "enabled",
     DISABLE: "disabled",
+    MASK: "masked",
+    UNMASK: "unmasked",
 }
+REFUSED_BY_A_MASK = {START: "started", RESTART: "restarted", RELOAD: "reloaded", ENABLE: "enabled"}
 
 
 class Service(Resource):
     ensure: str = RUNNING
     enable: bool | None = None
+    mask: bool | None = None
     on_refresh: str = RESTART
 
 
@@ -57,10 +62,16 @@ class ServiceState(State):
     enabled_word: str = ""
     # Why a started unit does not run, if known.
     remark: str = ""
+    # Of a masked unit: the state without its mask. None: not read.
+    behind_mask: ServiceState | None = None
 
     def __init__(self, name: str, provider: str) -> None:
         self.name = name
         self.provider = provider
+
+    @property
+    def masked(self) -> bool:
+        return self.enabled_word.startswith("masked")
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -69,6 +80,7 @@ class ServiceState(State):
             "provider": self.provider,
             "running": self.ensure == RUNNING,
             "enabled": self.enabled,
+            "masked": self.masked,
             "found": self.found,
             "active_state": self.active_word or None,
             "unit_file_state": self.enabled_word or None,
@@ -82,6 +94,9 @@ class ServiceType(ResourceType):
     refreshable = True
     properties = {
         "enable": Property(BOOLEAN, "whether it starts at boot; left as it is when not given"),
+        "mask": Property(
+            BOOLEAN, "whether nothing can start it, not even another unit; true needs `ensure: stopped`"
+        ),
         "subscribe": Property(TEXTS, "resources (`type#name`) whose change refreshes the running service"),
         "on_refresh": Property(TEXT, "what a refresh does", choices=(RESTART, RELOAD, IGNORE)),
     }
@@ -93,13 +108,25 @@ class ServiceType(ResourceType):
         elif len(name) > LONGEST_NAME:
             yield f"service name is longer than {LONGEST_NAME} characters"
 
+    def check(self, wanted: Service) -> Iterator[tuple[str | None, str]]:
+        yield from super().check(wanted)
+        if wanted.mask and wanted.ensure != STOPPED:
+            yield "mask", "mask: true needs `ensure: stopped`, because a masked service cannot be started"
+        if wanted.mask and wanted.enable:
+            yield "mask", "mask: true and `enable: true` exclude each other: a masked service does not start at boot"
+
     # ---- in a run ----
     def desired(self, wanted: Service, actual: ServiceState) -> tuple[bool, str]:
         if not actual.found:
-            if wanted.ensure == STOPPED and not wanted.enable:
-                return True, ""
-            return False, f"service not found: {wanted.name}"
-        problem = self._not_in_state(wanted, actual) or self._not_as_enabled(wanted, actual)
+            if wanted.ensure == RUNNING or wanted.enable:
+                return False, f"service not found: {wanted.name}"
+            problem = self._not_as_masked(wanted, actual)
+            return not problem, problem
+        problem = (
+            self._not_in_state(wanted, actual)
+            or self._not_as_enabled(wanted, actual)
+            or self._not_as_masked(wanted, actual)
+        )
         return not problem, problem
 
     def _not_in_state(self, wanted: Service, actual: ServiceState) -> str:
@@ -115,16 +142,27 @@ class ServiceType(ResourceType):
         expected = "enabled" if wanted.enable else "disabled"
         return f"service is {actual.enabled_word or 'not ' + expected}, expected {expected}"
 
+    def _not_as_masked(self, wanted: Service, actual: ServiceState) -> str:
+        if wanted.mask is None or wanted.mask == actual.masked:
+            return ""
+        return "service is masked, expected not masked" if actual.masked else "service is not masked, expected masked"
+
     def decide(self, wanted: Service, actual: ServiceState, *, refresh: bool) -> tuple[Change, ...]:
-        if not actual.found:
-            reached, reason = self.desired(wanted, actual)
-            if reached:
-                return ()
-            raise Missing(reason)
-        changes = (*self._running_changes(wanted, actual, refresh=refresh), *self._enabled_changes(wanted, actual))
-        for change in changes:
-            self._refuse(wanted, actual, change)
-        return changes
+        mask_problem = self._not_as_masked(wanted, actual)
+        unmask = (Change(UNMASK, mask_problem),) if mask_problem and actual.masked else ()
+        mask = (Change(MASK, mask_problem),) if mask_problem and not actual.masked else ()
+        # What the phases find after the mask is removed.
+        found = (actual.behind_mask or actual) if unmask else actual
+        return (*unmask, *self._phases(wanted, found, refresh=refresh), *mask)
+
+    def _phases(self, wanted: Service, actual: ServiceState, *, refresh: bool) -> Iterator[Change]:
+        """Running first, then enabled: independent of each other, each done as far as it can be."""
+        if actual.found:
+            yield from self._running_changes(wanted, actual, refresh=refresh)
+            yield from self._enabled_changes(wanted, actual)
+        elif wanted.ensure == RUNNING or wanted.enable:
+            reason = f"service not found: {wanted.name}"
+            yield Change(START if wanted.ensure == RUNNING else ENABLE, reason, refusal=Missing(reason))
 
     def _running_changes(self, wanted: Service, actual: ServiceState, *, refresh: bool) -> Iterator[Change]:
         problem = self._not_in_state(wanted, actual)
@@ -132,43 +170,54 @@ class ServiceType(ResourceType):
             yield Change(STOP, problem)
         elif refresh and actual.is_starting and wanted.on_refresh != IGNORE:
             # A start would only join the start in progress, which may have read the old configuration.
-            yield Change(RESTART, "a subscribed resource changed", refresh=True)
+            yield self._refresh(RESTART, wanted, actual)
         elif problem:
             # A start already applies the change; a restart after it would only cause an outage.
-            yield Change(START, problem, pays=refresh)
+            yield Change(START, problem, pays=refresh, refusal=self._refusal(wanted, actual, START))
         elif refresh and wanted.ensure == RUNNING and wanted.on_refresh != IGNORE:
-            yield Change(wanted.on_refresh, "a subscribed resource changed", refresh=True)
+            yield self._refresh(wanted.on_refresh, wanted, actual)
+
+    def _refresh(self, verb: str, wanted: Service, actual: ServiceState) -> Change:
+        refusal = self._refusal(wanted, actual, verb)
+        return Change(verb, "a subscribed resource changed", refresh=True, refusal=refusal)
 
     def _enabled_changes(self, wanted: Service, actual: ServiceState) -> Iterator[Change]:
         problem = self._not_as_enabled(wanted, actual)
+        if problem and wanted.mask and actual.enabled_word in CANNOT_BE_DISABLED:
+            # Its mask keeps it from starting at boot.
+            return
+        if actual.enabled_word == "transient" and wanted.ensure == STOPPED and self._not_in_state(wanted, actual):
+            # systemd forgets it when it stops.
+            return
         if problem:
-            yield Change(ENABLE if wanted.enable else DISABLE, problem)
+            verb = ENABLE if wanted.enable else DISABLE
+            yield Change(verb, problem, refusal=self._refusal(wanted, actual, verb))
 
-    def _refuse(self, wanted: Service, actual: ServiceState, change: Change) -> None:
-        """Raises `Failure` for a change that the host would refuse or only pretend to make."""
+    def _refusal(self, wanted: Service, actual: ServiceState, verb: str) -> Failure | None:
+        """Returns the failure of a change that the host would refuse or only pretend to make."""
         word = actual.enabled_word
-        if change.verb in (START, ENABLE) and word.startswith("masked"):
-            done = "started" if change.verb == START else "enabled"
-            raise Failure(
-                f"{wanted.name} is masked, so it cannot be {done}; `systemctl unmask {wanted.name}` removes the mask"
+        if verb in REFUSED_BY_A_MASK and actual.masked:
+            return Failure(
+                f"{wanted.name} is masked, so it cannot be {REFUSED_BY_A_MASK[verb]}; `mask: false` removes the mask"
             )
-        if change.verb == DISABLE and word in CANNOT_BE_DISABLED:
-            raise Failure(
+        if verb == DISABLE and word in CANNOT_BE_DISABLED:
+            return Failure(
                 f"{wanted.name} is {word} and cannot be disabled: {CANNOT_BE_DISABLED[word]}; "
-                "leave `enable` out, or mask it"
+                "leave `enable` out, or set `mask: true` with `ensure: stopped`"
             )
-        if change.verb == DISABLE and word == "alias" and wanted.ensure == RUNNING:
-            raise Failure(
+        if verb == DISABLE and word == "alias" and wanted.ensure == RUNNING:
+            return Failure(
                 f"{wanted.name} is an alias, and disabling would only remove that name: "
                 "disable the unit by its own name, or leave `enable` out"
             )
+        return None
 
     def describe(self, wanted: Service, actual: ServiceState, changes: tuple[Change, ...]) -> str:
         text = ", would have ".join(DONE_WORDS[change.verb] for change in changes)
         return f"Would have {text}"
 
     def was_altered(self, wanted: Service, before: ServiceState, after: ServiceState) -> bool:
-        return (before.ensure, before.enabled) != (after.ensure, after.enabled)
+        return (before.ensure, before.enabled, before.masked) != (after.ensure, after.enabled, after.masked)
 
 
 TYPE = ServiceType()

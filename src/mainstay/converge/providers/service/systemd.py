@@ -6,14 +6,28 @@ from itertools import islice
 
 from mainstay.converge.contract import Change, CommandFailed, DesiredStateFailed, Failure, Missing, Provider, Stopped
 from mainstay.converge.host.clock import monotonic, sleep
-from mainstay.converge.host.systemctl import (
-    UNIT_DIRECTORIES,
-    UNIT_SUFFIXES,
-    Systemctl,
-    unit_name,
-    why_unavailable,
+from mainstay.converge.host.systemctl import Systemctl, is_running_init, unit_name, why_unavailable
+from mainstay.converge.host.unit_files import (
+    LINK_SUFFIXES,
+    MASK_DIRECTORY,
+    RUNTIME_MASK_DIRECTORY,
+    find_behind_masks,
+    find_unit_file,
+    is_linked,
+    is_mask,
+    read_settings,
+    unit_file_state,
 )
-from mainstay.converge.resources.service import RESTART, RUNNING, START, STOPPED, ServiceState
+from mainstay.converge.resources.service import (
+    MASK,
+    RELOAD,
+    RESTART,
+    RUNNING,
+    START,
+    STOPPED,
+    UNMASK,
+    ServiceState,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,11 +60,11 @@ ENABLED_WORDS = {
     "masked-runtime": False,
     "disabled": False,
 }
-INSTALL_KEYS = ("WantedBy", "RequiredBy", "UpheldBy", "Alias", "Also")
-# Directories of links by which a unit is enabled.
-LINK_SUFFIXES = (".wants", ".requires", ".upholds")
+# Load states with which systemd starts nothing.
+REFUSED_LOAD_WORDS = ("bad-setting", "error")
+STARTED_WORDS = {START: "started", RESTART: "restarted", RELOAD: "reloaded"}
+TRUE_WORDS = ("1", "yes", "y", "true", "t", "on")
 MOST_UNITS_AT_ONCE = 100
-LARGEST_UNIT_FILE_BYTES = 1024 * 1024
 MOVING_SECONDS = 90.0
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0
 # A program that cannot run usually exits within this time.
@@ -60,8 +74,12 @@ ONESHOT_REMARK = "it is a Type=oneshot unit that has finished, which counts as r
 
 class UnitState(ServiceState):
     needs_reload: bool = False
-    # A finished oneshot unit without RemainAfterExit.
-    is_finished_oneshot: bool = False
+    # In a dry run: an earlier resource would change a file of the unit.
+    has_new_files: bool = False
+    load_word: str = ""
+    # `Type` and `RemainAfterExit`.
+    type_word: str = ""
+    remains: bool = False
     # A call failed; the run does not wait for retries of systemd.
     has_failed: bool = False
 
@@ -85,6 +103,10 @@ class SystemdUnits(Provider):
     def unavailable(self, host: Host) -> str | None:
         return why_unavailable(host)
 
+    def may_appear(self, host: Host) -> bool:
+        """A package may bring systemctl, but nothing replaces the init of a running host."""
+        return is_running_init(host)
+
     # ---- reading ----
     def read_ahead(self, wanted: Service, upcoming: Callable[[], Iterator[Service]], host: Host) -> None:
         if self._ahead_at == host.activity and wanted.name in self._ahead:
@@ -107,7 +129,9 @@ class SystemdUnits(Provider):
             shown = self._systemctl.show([wanted.name], host)[0]
         state = self._interpret_touched(wanted.name, shown, host)
         if _is_nothing_to_stop(wanted, state):
-            host.note(f"service not found: {wanted.name}; there is nothing to stop")
+            host.note(_remark_missing(wanted))
+        if wanted.mask is False and state.masked:
+            state.behind_mask = _read_behind_mask(state, host)
         return state
 
     def read_forecast(self, wanted: Service, host: Host, *, refresh: bool) -> UnitState:
@@ -116,7 +140,9 @@ class SystemdUnits(Provider):
         if _is_nothing_to_stop(wanted, state):
             if host.uncertain:
                 raise Missing(f"service not found: {wanted.name}")
-            host.note(f"service not found: {wanted.name}; there is nothing to stop")
+            host.note(_remark_missing(wanted))
+        if wanted.mask is False and state.masked:
+            state.behind_mask = _read_behind_mask(state, host)
         return state
 
     def _show(self, wanted: Service, host: Host) -> dict[str, str]:
@@ -137,9 +163,9 @@ class SystemdUnits(Provider):
         state.is_moving = word in MOVING_WORDS
         state.is_starting = word == "activating"
         state.needs_reload = shown.get("NeedDaemonReload") == "yes"
-        state.is_finished_oneshot = (
-            shown.get("Type") == "oneshot" and shown.get("RemainAfterExit") == "no" and word == "inactive"
-        )
+        state.load_word = shown.get("LoadState", "")
+        state.type_word = shown.get("Type", "")
+        state.remains = shown.get("RemainAfterExit") != "no"
         if _is_missing(shown):
             state.found = False
             return state
@@ -171,15 +197,29 @@ class SystemdUnits(Provider):
         if wanted.ensure == RUNNING and state.ensure != RUNNING:
             # Already known to be stopped: no re-check needed.
             self._started.pop(wanted.id, None)
-            state.remark = ONESHOT_REMARK if state.is_finished_oneshot else ""
+            state.remark = _remark_stopped(state)
             state.output = self._systemctl.journal(wanted.name, host)
+        return state
+
+    def confirm_failed(self, wanted: Service, actual: UnitState, host: Host) -> UnitState | None:
+        """A unit that was started and is dead although another step failed is reported by the re-check."""
+        started = self._started.get(wanted.id)
+        state: UnitState | None = super().confirm_failed(wanted, actual, host)
+        if started is not None:
+            self._started[wanted.id] = started
         return state
 
     # ---- changing ----
     def perform(self, wanted: Service, actual: UnitState, change: Change, host: Host) -> None:
         starts = change.verb in (START, RESTART)
+        calls: list[tuple[str, ...]] = [()]
+        if change.verb == UNMASK:
+            calls = _mask_options(wanted.name, host) or calls
         try:
-            self._systemctl.change(change.verb, wanted.name, host, needs_reload=actual.needs_reload)
+            for options in calls:
+                needs_reload = actual.needs_reload
+                self._systemctl.change(change.verb, wanted.name, host, needs_reload=needs_reload, options=options)
+                actual.needs_reload = False
         except Failure as failure:
             actual.has_failed = True
             if starts:
@@ -192,7 +232,16 @@ class SystemdUnits(Provider):
             self._last_start = monotonic()
 
     def forecast(self, wanted: Service, actual: UnitState, change: Change, host: Host) -> None:
-        """Nothing to record: no later resource depends on the state of a unit."""
+        """Fails where the call is certain to fail. No later resource depends on the state of a unit."""
+        if change.verb in STARTED_WORDS:
+            _refuse_start(actual, change.verb, host)
+        elif change.verb == MASK:
+            _refuse_mask(actual, host)
+        elif change.verb == UNMASK and not _mask_options(wanted.name, host):
+            raise CommandFailed(
+                f"{wanted.name} cannot be unmasked: {find_unit_file(unit_name(wanted.name), host.files)}"
+                " is empty or a link to /dev/null; replace that file"
+            )
 
     def recheck(self, host: Host) -> Iterator[tuple[str, UnitState, Failure]]:
         """Queries all started units in one call, after they had time to fail."""
@@ -209,9 +258,11 @@ class SystemdUnits(Provider):
             word = unit.get("ActiveState", "")
             if ACTIVE_WORDS.get(word) == RUNNING:
                 continue
+            state = self._interpret_touched(name, unit, host)
+            remark = _remark_stopped(state)
             problem = f"service did not stay running: it is {word} ({unit.get('SubState')}) after its start"
-            output = self._systemctl.journal(name, host)
-            yield identity, self._interpret_touched(name, unit, host), DesiredStateFailed(problem, output=output)
+            problem += f": {remark}" if remark else ""
+            yield identity, state, DesiredStateFailed(problem, output=self._systemctl.journal(name, host))
 
 
 def _is_missing(shown: dict[str, str]) -> bool:
@@ -219,62 +270,94 @@ def _is_missing(shown: dict[str, str]) -> bool:
     return shown.get("LoadState") == "not-found" and shown.get("ActiveState") in ("inactive", "failed")
 
 
+def _remark_stopped(state: UnitState) -> str:
+    """Explains a finished oneshot unit."""
+    is_finished = state.type_word == "oneshot" and not state.remains and state.active_word == "inactive"
+    return ONESHOT_REMARK if is_finished else ""
+
+
+def _remark_missing(wanted: Service) -> str:
+    consequence = (
+        "the mask keeps it from starting once it is installed" if wanted.mask else "there is nothing to stop"
+    )
+    return f"service not found: {wanted.name}; {consequence}"
+
+
 def _is_nothing_to_stop(wanted: Service, state: UnitState) -> bool:
     return not state.found and wanted.ensure == STOPPED and not wanted.enable
 
 
 # ---- forecasting ----
+def _read_behind_mask(state: UnitState, host: Host) -> UnitState:
+    """Returns the state that a masked unit has without its masks."""
+    unit = unit_name(state.name)
+    found = UnitState(state.name, state.provider)
+    found.ensure, found.active_word = state.ensure, state.active_word
+    found.is_moving, found.is_starting = state.is_moving, state.is_starting
+    place = find_behind_masks(unit, host.files)
+    if place is None:
+        found.found = state.ensure == RUNNING
+        return found
+    found.enabled_word = unit_file_state(place, unit, host.files)
+    found.enabled = ENABLED_WORDS.get(found.enabled_word, False)
+    return found
+
+
 def _forecast_unit(state: UnitState, unit_files: list[str], host: Host) -> None:
     """Updates the state of a unit by the unit files that a dry run would write."""
     unit = unit_name(state.name)
     touched = [path for path in unit_files if path.endswith(f"/{unit}")]
+    if touched or any(f"/{unit}.d/" in path for path in unit_files):
+        state.has_new_files = True
     if not touched:
         return
-    places = (f"{directory}/{unit}" for directory in UNIT_DIRECTORIES)
-    place = next((path for path in places if host.files.lexists(path)), None)
+    place = find_unit_file(unit, host.files)
     if place is None:
         state.found = state.ensure == RUNNING
         return
     state.found = True
-    state.enabled_word = _forecast_enablement(state.enabled_word, place, host)
-    if state.enabled_word in ("disabled", "static") and _is_linked(unit, host):
-        state.enabled_word = "enabled"
-    elif (
+    state.enabled_word = unit_file_state(place, unit, host.files, state.enabled_word)
+    if (
         state.enabled_word == "enabled"
         and any(path.rpartition("/")[0].endswith(LINK_SUFFIXES) for path in touched)
-        and not _is_linked(unit, host)
+        and not is_linked(unit, host.files)
     ):
-        state.enabled_word = _forecast_enablement("", place, host)
+        state.enabled_word = unit_file_state(place, unit, host.files)
     state.enabled = ENABLED_WORDS.get(state.enabled_word, state.enabled)
 
 
-def _forecast_enablement(word: str, place: str, host: Host) -> str:
-    file = host.files.real_path(place)
-    if file == "/dev/null" or host.files.stat(place).st_size == 0:
-        return "masked"
-    if file.endswith(UNIT_SUFFIXES) and file.rpartition("/")[2] != place.rpartition("/")[2]:
-        return "alias"
-    if word in ("", "static", "disabled") or word.startswith("masked"):
-        return "disabled" if _has_install_section(place, host) else "static"
-    return word
+def _refuse_start(state: UnitState, verb: str, host: Host) -> None:
+    """Raises `Failure` if the start is certain to fail."""
+    unit = unit_name(state.name)
+    type_word, remains = state.type_word, state.remains
+    if state.masked or state.has_new_files or state.needs_reload:
+        # systemd has not read the files that decide.
+        settings = read_settings(unit, "Service", host.files)
+        type_word, remains = settings.get("Type", ""), settings.get("RemainAfterExit", "").lower() in TRUE_WORDS
+    elif state.load_word in REFUSED_LOAD_WORDS:
+        raise CommandFailed(
+            f"{state.name} cannot be {STARTED_WORDS[verb]}: systemd refuses its unit file ({state.load_word});"
+            f" `systemd-analyze verify {unit}` shows why"
+        )
+    if verb != RELOAD and type_word == "oneshot" and not remains:
+        raise DesiredStateFailed(f"service is stopped, expected running: {ONESHOT_REMARK}")
 
 
-def _is_linked(unit: str, host: Host) -> bool:
-    """Whether another unit wants this unit by a link."""
-    return any(
-        host.files.lexists(f"{directory}/{name}/{unit}")
-        for directory in UNIT_DIRECTORIES
-        if host.files.exists(directory)
-        for name in host.files.listdir(directory)
-        if name.endswith(LINK_SUFFIXES)
-    )
+def _refuse_mask(state: UnitState, host: Host) -> None:
+    place = f"{MASK_DIRECTORY}/{unit_name(state.name)}"
+    # Disabling an alias removes its link.
+    if state.enabled_word != "alias" and host.files.lexists(place) and not is_mask(place, host.files):
+        raise CommandFailed(
+            f"{state.name} cannot be masked: its unit file {place} is where the mask has to be;"
+            " remove it, or move it to /usr/local/lib/systemd/system"
+        )
 
 
-def _has_install_section(place: str, host: Host) -> bool:
-    content = b"\n" + (host.files.read(place, LARGEST_UNIT_FILE_BYTES) or b"")
-    _, found, section = content.decode("utf-8", "replace").partition("\n[Install]")
-    keys = {line.partition("=")[0].strip() for line in section.partition("\n[")[0].split("\n")}
-    return bool(found) and not keys.isdisjoint(INSTALL_KEYS)
+def _mask_options(name: str, host: Host) -> list[tuple[str, ...]]:
+    """The options of each `systemctl unmask` that is needed."""
+    unit = unit_name(name)
+    places = ((MASK_DIRECTORY, ()), (RUNTIME_MASK_DIRECTORY, ("--runtime",)))
+    return [options for directory, options in places if is_mask(f"{directory}/{unit}", host.files)]
 
 
 PROVIDER = SystemdUnits()
