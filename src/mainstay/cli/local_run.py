@@ -9,7 +9,7 @@ from mainstay.cli.main import CommandRefused, print_error
 from mainstay.converge.contract import StopFlag, Stopped
 from mainstay.converge.host.state import Unusable
 from mainstay.converge.json_lines import finite, report_pieces
-from mainstay.converge.manifest.hierarchy import nest
+from mainstay.converge.manifest.hierarchy import DataLayer, nest
 from mainstay.converge.report import Observer
 from mainstay.converge.run import Locked, RunRequest, load, read_values, run
 from mainstay.converge.value_kinds import Unfit, parse_duration
@@ -72,8 +72,8 @@ def value_layers(arguments: argparse.Namespace) -> dict[str, Any]:
     if taken:
         raise CommandRefused(f"--values: {', '.join(taken)} is a reserved root; use --data, --facts or another name")
     return {
-        "data_layers": [read_values(path) for path in arguments.data]
-        + [parse_assignment(text, "--set") for text in arguments.set],
+        "data_layers": [DataLayer(read_values(path), f"--data {path}") for path in arguments.data]
+        + [DataLayer(parse_assignment(text, "--set"), f"--set {text.partition('=')[0]}") for text in arguments.set],
         "facts_layers": [read_values(path) for path in arguments.facts]
         + [parse_assignment(text, "--fact") for text in arguments.fact],
         "roots": roots,

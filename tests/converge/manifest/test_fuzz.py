@@ -30,6 +30,7 @@ LONGEST_SECONDS = 20
 SEEDS = Path(__file__).parents[2] / "seeds"
 FULL = """
 data: {name: web, port: 80, list: [a, b], deep: {x: {y: 1}}, secret: "{{ vault.token }}"}
+data_schema: {type: object, required: [name], properties: {port: {type: integer, maximum: 99}, name: {pattern: w, enum: [web]}}}
 hierarchy: {order: ["os:{{ lookup('facts.os.family') }}", default], merge: deep}
 overrides: {default: {port: 81}, "os:debian": {list: [c]}}
 fail_on_error: false
@@ -113,6 +114,7 @@ PIECES = [
     ),
     *("0644", "1e999", "-", "---\n", "...\n", "%YAML 1.2\n", "? ", "$", "${x}", "&&", "name", "ensure", "defaults"),
     *("lookup('data.x')", "{{ 1 / 0 }}", "{{ ''.__class__ }}", "{{ vault.token }}", "{{ vault }}", "{{ facts }}"),
+    *("data_schema: ", "required", "properties", "items", "pattern", "minimum", "integer", "object"),
     *("for_each: ", "lookup('each.value.f')", "{{ each.key }}", "[a, b]", "{{ data.list }}"),
     *(
         "{{ [data] * 3 }}",

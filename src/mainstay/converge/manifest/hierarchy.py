@@ -10,6 +10,14 @@ if TYPE_CHECKING:
 FIRST, DEEP = "first", "deep"
 
 
+class DataLayer(dict[str, "Any"]):
+    """Data from outside the manifest. `origin` names where it comes from, for faults."""
+
+    def __init__(self, values: Mapping[str, Any], origin: str) -> None:
+        super().__init__(values)
+        self.origin = origin
+
+
 def apply_hierarchy(
     base: Mapping[str, Any], overrides: Mapping[str, Mapping[str, Any]], order: Sequence[str], merge: str
 ) -> dict[str, Any]:

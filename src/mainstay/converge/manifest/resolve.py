@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 TOP_KEYS = (
     "data",
+    "data_schema",
     "hierarchy",
     "overrides",
     "resources",
@@ -153,6 +154,12 @@ class Resolver:
         for layer in self.source.data_layers:
             data = overlay(data, layer)
         self.manifest.data = data
+        if "data_schema" in sections:
+            from mainstay.converge.manifest.data_schema import DataCheck
+
+            used = [key for key in order if key in overrides]
+            check = DataCheck(self.faults, sections, used[:1] if merge == FIRST else used, self.source.data_layers)
+            check.run(data)
 
     def _values_of(
         self, section: tuple[Node, DocumentPath] | None, name: str, scope: TemplateScope

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mainstay.converge.manifest.data_schema import TYPES
 from mainstay.converge.manifest.entries import COMMON, HEALTH_CHECK, STRUCTURED
 from mainstay.converge.value_kinds import SCALAR_SCHEMA, TEMPLATE_SCHEMA
 
@@ -26,6 +27,7 @@ def manifest_schema(types: Sequence[ResourceType], kinds: Sequence[HealthCheckKi
     """The schema of a whole manifest: a map, a bare list, or a map with `ccm`."""
     sections = {
         "data": {"type": ["object", "null"], "description": "input values, read by lookup('data.…')"},
+        "data_schema": {"$ref": "#/$defs/data_schema", "description": "a JSON Schema of `data`"},
         "hierarchy": {
             "type": "object",
             "additionalProperties": False,
@@ -52,6 +54,7 @@ def manifest_schema(types: Sequence[ResourceType], kinds: Sequence[HealthCheckKi
             "items": {"oneOf": [_entry(resource_type) for resource_type in types]},
         }
     }
+    definitions["data_schema"] = _data_schema()
     definitions["health_checks"] = {
         "type": "array",
         "description": STRUCTURED["health_checks"],
@@ -79,6 +82,26 @@ def manifest_schema(types: Sequence[ResourceType], kinds: Sequence[HealthCheckKi
             },
         ],
         "$defs": definitions,
+    }
+
+
+def _data_schema() -> dict[str, Any]:
+    """The schema of `data_schema`: the part of JSON Schema that the loader knows."""
+    below = {"$ref": "#/$defs/data_schema"}
+    names = list(TYPES)
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "type": {"anyOf": [{"enum": [*names, None]}, {"type": "array", "items": {"enum": [*names, None]}}]},
+            "properties": {"type": "object", "additionalProperties": below},
+            "items": below,
+            "required": {"type": "array", "items": SCALAR_SCHEMA},
+            "enum": {"type": "array", "minItems": 1},
+            "minimum": {"type": "number"},
+            "maximum": {"type": "number"},
+            "pattern": SCALAR_SCHEMA,
+        },
     }
 
 
