@@ -105,10 +105,8 @@ class Reader:
     def _visit(self, node: nodes.Node, template: str | None, depth: int, *, guarded: bool) -> Iterator[Use]:
         found = _path_of(node)
         if found is not None and found[0][0] in ROOTS:
-            path, has_default, is_lookup = found
-            # A lookup of a missing value fails before a `default` filter runs.
-            has_default = has_default or (guarded and not is_lookup)
-            yield Use(path, has_default, node.lineno - 1, template)
+            path, has_default = found
+            yield Use(path, has_default or guarded, node.lineno - 1, template)
             if isinstance(node, nodes.Call):
                 for argument in node.args[1:]:
                     yield from self._visit(argument, template, depth, guarded=guarded)
@@ -228,11 +226,11 @@ def _computed_root(call: nodes.Call) -> str | None:
     return "properties" if is_computed else None
 
 
-def _path_of(node: nodes.Node) -> tuple[tuple[str, ...], bool, bool] | None:
-    """(path, has a default, is a `lookup` call) of an expression that leads to a value; None for other expressions."""
+def _path_of(node: nodes.Node) -> tuple[tuple[str, ...], bool] | None:
+    """(path, has a default) of an expression that leads to a value; None for other expressions."""
     if isinstance(node, nodes.Name):
         root = NAMES.get(node.name)
-        return None if root is None else ((root,), False, False)
+        return None if root is None else ((root,), False)
     if isinstance(node, nodes.Getattr):
         return _extend(_path_of(node.node), node.attr)
     if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const):
@@ -241,12 +239,12 @@ def _path_of(node: nodes.Node) -> tuple[tuple[str, ...], bool, bool] | None:
         return None
     first = str(node.args[0].value)
     if isinstance(node.node, nodes.Name) and node.node.name == "lookup":
-        return tuple(first.split(".")), len(node.args) > 1 or bool(node.kwargs), True
+        return tuple(first.split(".")), len(node.args) > 1 or bool(node.kwargs)
     if isinstance(node.node, nodes.Getattr) and node.node.attr == "get":
         outer = _path_of(node.node.node)
-        return None if outer is None else ((*outer[0], first), True, outer[2])
+        return None if outer is None else ((*outer[0], first), True)
     return None
 
 
-def _extend(outer: tuple[tuple[str, ...], bool, bool] | None, name: str) -> tuple[tuple[str, ...], bool, bool] | None:
-    return None if outer is None else ((*outer[0], name), outer[1], outer[2])
+def _extend(outer: tuple[tuple[str, ...], bool] | None, name: str) -> tuple[tuple[str, ...], bool] | None:
+    return None if outer is None else ((*outer[0], name), outer[1])

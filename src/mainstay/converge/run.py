@@ -174,7 +174,8 @@ class Session:
     def result(self, reference: str) -> dict[str, Any]:
         if self.current is None:
             raise Unresolved("result() is available only in properties that are rendered in the run")
-        event = self.current.events.get(str(reference))
+        written = str(reference)
+        event = self.current.events.get(self.current.manifest.aliases.get(written, written))
         if event is None:
             raise Unresolved(f"result('{reference}'): no earlier resource has this name")
         if event.noop and event.changed:

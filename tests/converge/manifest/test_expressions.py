@@ -105,18 +105,6 @@ def test_additional_roots_can_be_of_any_type() -> None:
     assert Template("{{ Tree.a.b }}").render(wide) == 1
 
 
-def test_missing_data_of_constant_look_ups_is_found_before_evaluation() -> None:
-    text = (
-        "{{ lookup('data.a') }} {{ lookup(\"data.b.c\") | upper }} {{ lookup('data.d', 1) }} {{ lookup('facts.e') }}"
-    )
-    assert Template(text).missing_data({"a": None, "b": {}}) == ["data.b.c is not defined"]
-
-
-def test_missing_data_of_plain_names_is_found_before_evaluation() -> None:
-    text = "{{ data.a }} {{ Data.b.c }} {{ data.b.d | default(1) }} {{ data.b.keys() }} {{ facts.e }}"
-    assert Template(text).missing_data({"a": None, "b": {}}) == ["data.b.c is not defined"]
-
-
 @pytest.mark.parametrize(
     "expression",
     [

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mainstay.converge.contract import HealthCheckKind, ResourceType
     from mainstay.converge.manifest.faults import Faults
     from mainstay.converge.manifest.resolve import Manifest, Source
+    from mainstay.converge.manifest.static_checks import StaticCheck
     from mainstay.converge.value_kinds import ValueKind
     from mainstay.foundation.faults import DocumentPath
     from mainstay.foundation.yaml.scalars import Node
@@ -97,11 +98,15 @@ class ResourceReader:
         # Whether a property of the current resource comes from a secret, and the kinds of secrets by property.
         self.holds_secret = False
         self.secrets: dict[str, int] = {}
+        # Whether the current resource has a `control`.
+        self.is_conditional = False
         self.types: dict[str, Known | None] = {}
         # Loaded with the first health check.
         self.check_kinds: Mapping[str, HealthCheckKind] | None = None
         self.seen: dict[str, int] = {}
         self.referring: list[Resource] = []
+        # References of `result('type#name')`: (reference, place, prefix of a fault, number of the resource or None).
+        self.results: list[tuple[str, DocumentPath, str, int | None]] = []
 
     def read(self, node: Node, path: DocumentPath) -> None:
         if isinstance(node, PlainScalar) and node.value is None:
@@ -241,6 +246,7 @@ class ResourceReader:
         if each is not None:
             given["each"] = each
         merged = {**defaults, **properties} if defaults else properties
+        self.is_conditional = "control" in merged
         for key, node in merged.items():
             # A short path for constant text: nothing to render, and seldom a fault.
             kind = plain.get(key)
@@ -316,13 +322,13 @@ class ResourceReader:
         self.values.private = self.values.sensitive = False
         self.values.shared = {}
         for index, (key, value) in enumerate(items):
-            scope.each = self.values.each = {"key": key, "value": value}
+            scope.each = {"key": key, "value": value}
             self._read_resource(known, name, rest, path, defaults, defaults_path)
             if self.faults.seen - before > MOST_FAULTS:
                 left = len(items) - index - 1
                 self.faults.add((*path, "for_each"), f"{prefix}for_each: {left:,} more items are not checked")
                 break
-        scope.each = self.values.each = self.values.shared = None
+        scope.each = self.values.shared = None
 
     def _unfit_keys(self, path: DocumentPath, defaults_path: DocumentPath) -> set[str]:
         """Properties of a resource that have a fault; the type sees them as not given."""
@@ -381,7 +387,7 @@ class ResourceReader:
                 check_shape(entry.kind, node)
             except Unfit as error:
                 self.faults.add((*path, *error.where), f"{prefix}{self.values.unfit(entry.kind, error)}")
-            tree = self.values.tree(node, path, prefix, self.manifest.data)
+            tree = self.values.tree(node, path, prefix, self._check_in_run(path, prefix))
             given["deferred"] = {**given.get("deferred", {}), entry.alias_of or key: tree}
             return None
         value = self.values.typed(entry.kind, node, path, prefix, scope)
@@ -390,6 +396,25 @@ class ResourceReader:
             return None
         self._note_secret(entry.alias_of or key)
         return self._accept(entry, value, path, prefix)
+
+    def _check_in_run(self, path: DocumentPath, prefix: str) -> StaticCheck:
+        """The check of expressions that are evaluated when the current resource is reached."""
+        from mainstay.converge.manifest.static_checks import StaticCheck
+
+        number = len(self.manifest.resources)
+        return StaticCheck(
+            self.manifest.scope,
+            note_result=lambda reference: self.results.append((reference, path, prefix, number)),
+            is_conditional=self.is_conditional,
+        )
+
+    def check_after_run(self, path: DocumentPath, prefix: str) -> StaticCheck:
+        """The check of expressions that are evaluated after all resources."""
+        from mainstay.converge.manifest.static_checks import StaticCheck
+
+        return StaticCheck(
+            self.manifest.scope, note_result=lambda reference: self.results.append((reference, path, prefix, None))
+        )
 
     def _note_secret(self, key: str) -> None:
         if self.manifest.scope.tainted:
@@ -473,8 +498,9 @@ class ResourceReader:
             except BadExpression as error:
                 self.faults.add(place, f"{prefix}control.{key}: {error}")
                 continue
-            for missing in expression.missing_data(self.manifest.data):
-                self.faults.add(place, f"{prefix}control.{key}: {missing}")
+            inner = f"{prefix}control.{key}: "
+            problems = self._check_in_run(place, inner).expression_problems(expression)
+            self.values.add_problems(problems, place, inner)
             given[f"control_{key}"] = expression
 
     def _read_health_checks(self, node: Node, path: DocumentPath, prefix: str) -> tuple[HealthCheck, ...]:
@@ -556,6 +582,7 @@ class ResourceReader:
                 taken = f"alias {shorten(resource.alias)!r} is taken; it names the resource on {self._line_of(seen[alias])}"
                 self.faults.add((*path, "alias"), _prefix(resource.id) + taken)
             seen[alias] = index
+            self.manifest.aliases[alias] = resource.id
         if resource.require or resource.subscribe:
             self.referring.append(resource)
 
@@ -574,6 +601,10 @@ class ResourceReader:
 
     def check_references(self) -> None:
         """Resolves aliases; a reference must name a resource that is declared earlier."""
+        for reference, path, prefix, number in self.results:
+            problem = self._reference_problem(reference, number)
+            if problem:
+                self.faults.add(path, f"{prefix}result('{shorten(reference)}'): {problem}")
         if not self.referring:
             return
         order = {resource.id: index for index, resource in enumerate(self.manifest.resources)}
@@ -581,7 +612,7 @@ class ResourceReader:
             for key in ("require", "subscribe"):
                 resolved = []
                 for position, reference in enumerate(getattr(resource, key)):
-                    problem = self._reference_problem(reference, resource, order)
+                    problem = self._reference_problem(reference, order[resource.id])
                     if problem:
                         self.faults.add((*resource.place, key, position), f"{_shown(resource)}: {key}: {problem}")
                     else:
@@ -589,7 +620,8 @@ class ResourceReader:
                 if resolved:
                     setattr(resource, key, tuple(resolved))
 
-    def _reference_problem(self, reference: str, resource: Resource, order: Mapping[str, int]) -> str | None:
+    def _reference_problem(self, reference: str, number: int | None) -> str | None:
+        """`number` is that of the resource that refers; None is after all resources."""
         type_name, separator, name = reference.partition("#")
         if not separator or not type_name or not name:
             return f"{shorten(reference)!r} is not a reference; write type#name"
@@ -597,8 +629,11 @@ class ResourceReader:
             return f"unknown resource type {type_name!r} in {shorten(reference)!r}{did_you_mean(type_name, self.source.type_names())}"
         if reference not in self.seen:
             return f"there is no {shorten(reference)} in this manifest{did_you_mean(reference, self.seen)}"
-        if self.seen[reference] >= order[resource.id]:
-            return f"{shorten(reference)} must be declared earlier in the file; move it before {_shown(resource)}"
+        if self.seen[reference] == number:
+            return f"{shorten(reference)} is the resource itself; name an earlier one"
+        if number is not None and self.seen[reference] > number:
+            own = _shown(self.manifest.resources[number])
+            return f"{shorten(reference)} must be declared earlier in the file; move it before {own}"
         return None
 
 

@@ -20,11 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
+    from mainstay.converge.manifest.static_checks import References
+
 # Compiled on first use: most manifests have no templates.
 PLAIN_LOOKUP = r"\s*lookup\(\s*(?:'([^'\\]*)'|\"([^\"\\]*)\")\s*\)\s*"
-DATA_LOOKUP = r"lookup\(\s*(?:'data\.([^'\\]*)'|\"data\.([^\"\\]*)\")\s*\)"
-# An expression that is only a name below `data`.
-PLAIN_DATA = r"\s*[dD]ata\.([^\W\d]\w*(?:\.[^\W\d]\w*)*)\s*"
 FOREIGN = (("&&", "and"), ("||", "or"), ("${", "{{ … }}"))
 LONGEST_REPETITION = 10_000_000
 LONGEST_EXPRESSION = 20_000
@@ -96,6 +95,8 @@ class TemplateScope:
     ) -> None:
         self.sources = roots
         self.loaded: dict[str, Any] = {}
+        # Without and with `each`.
+        self._spellings: list[dict[str, str]] = []
         self.functions = dict(functions or {})
         self.tainted = NO_SECRET
         # `key` and `value` of the current item of `for_each`; None: the current resource is not repeated.
@@ -112,24 +113,48 @@ class TemplateScope:
         return self.loaded[name]
 
     def lookup(self, path: str, default: Any = MISSING) -> Any:
+        value = self._find(path)
+        if value is not MISSING:
+            return value
+        if default is MISSING:
+            raise Unresolved(self._undefined_problem(path))
+        return default
+
+    def _lookup_or_undefined(self, path: str, default: Any = MISSING) -> Any:
+        """`lookup` for Jinja2: the filter `default` and the test `defined` accept a value that is not defined."""
+        value = self._find(str(path))
+        if value is not MISSING:
+            return value
+        if default is MISSING:
+            return environment().undefined(self._undefined_problem(str(path)), exc=Unresolved)
+        return default
+
+    def _find(self, path: str) -> Any:
         name, _, rest = path.partition(".")
         if not self.has_root(name):
-            if name == "data":
-                raise Unresolved(f"lookup('{shorten(path)}'): data is not available while data itself is read")
-            if name == EACH:
-                raise Unresolved(f"lookup('{shorten(path)}'): only a resource with `for_each` has items")
-            known = ", ".join(sorted(self.sources))
-            raise Unresolved(f"lookup('{shorten(path)}'): there is no root {shorten(name)!r}; known roots: {known}")
+            raise Unresolved(self.root_problem(path))
         value = self.root(name)
         for part in rest.split(".") if rest else ():
             self.note_access(value, part)
             value = step(value, part)
             if value is MISSING:
-                if default is MISSING:
-                    raise Unresolved(f"{shorten(path, 200)} is not defined" + hint(self.root(name), name, rest))
-                return default
+                return MISSING
         self.note_secret(value)
         return value
+
+    def root_problem(self, path: str) -> str:
+        """Why a path does not begin with a root."""
+        name = path.partition(".")[0]
+        if name == EACH:
+            return f"lookup('{shorten(path)}'): only a resource with `for_each` has items"
+        if name == "data":
+            return f"lookup('{shorten(path)}'): data is not available while data itself is read"
+        known = ", ".join(sorted(self.sources))
+        return f"lookup('{shorten(path)}'): there is no root {shorten(name)!r}; known roots: {known}"
+
+    def _undefined_problem(self, path: str) -> str:
+        name, _, rest = path.partition(".")
+        return f"{shorten(path, 200)} is not defined" + hint(self.root(name), name, rest)
 
     def note_secret(self, value: Any) -> None:
         self.tainted = max(self.tainted, _secret_kind(value))
@@ -143,13 +168,18 @@ class TemplateScope:
         """All names for an expression; roots also with a capital letter."""
         found: dict[str, Any] = {
             name: TemplateFunction(function, name)
-            for name, function in (("lookup", self.lookup), *self.functions.items())
+            for name, function in (("lookup", self._lookup_or_undefined), *self.functions.items())
         }
-        for name in self.sources if self.each is None else (*self.sources, EACH):
-            view = RootView(self, name)
-            found[name] = view
-            found[name[:1].upper() + name[1:]] = view
+        found.update((spelling, RootView(self, name)) for spelling, name in self.spellings().items())
         return found
+
+    def spellings(self) -> Mapping[str, str]:
+        """How expressions may write the roots: as they are, and with a capital letter."""
+        if not self._spellings:
+            for names in (tuple(self.sources), (*self.sources, EACH)):
+                capitals = {name[:1].upper() + name[1:]: name for name in names}
+                self._spellings.append({**{name: name for name in names}, **capitals})
+        return self._spellings[self.each is not None]
 
 
 class RootView:
@@ -209,6 +239,10 @@ class Template:
             if isinstance(part, Expression):
                 part.check()
 
+    def needs_jinja(self) -> bool:
+        """Whether it contains more than plain look-ups."""
+        return any(isinstance(part, Expression) and part.constant is None for part in self.parts)
+
     def render(self, scope: TemplateScope) -> Any:
         """Returns the value, which keeps its type if the text is exactly one expression."""
         if len(self.parts) == 1 and isinstance(self.parts[0], Expression):
@@ -217,32 +251,6 @@ class Template:
             scope,
             lambda: "".join(part if isinstance(part, str) else to_text(part.evaluate(scope)) for part in self.parts),
         )
-
-    def missing_data(self, data: Any) -> list[str]:
-        """Faults of constant look-ups without a default that `data` does not contain."""
-        found = []
-        for part in self.parts:
-            if isinstance(part, Expression):
-                found += part.missing_data(data)
-        return found
-
-    def missing_item(self, each: dict[str, Any] | None) -> list[str]:
-        """Faults of plain look-ups that the item of `for_each` does not contain."""
-        found = []
-        for part in self.parts:
-            path = part.constant if isinstance(part, Expression) else None
-            if path is not None and path.partition(".")[0] == EACH:
-                try:
-                    _item_scope(each).lookup(path)
-                except Unresolved as error:
-                    found.append(str(error))
-        return found
-
-
-def _item_scope(each: dict[str, Any] | None) -> TemplateScope:
-    scope = TemplateScope({})
-    scope.each = each
-    return scope
 
 
 class Expression:
@@ -259,12 +267,16 @@ class Expression:
     def check(self) -> None:
         """Raises `BadExpression` if the syntax is wrong."""
         if self.constant is None:
-            self._compiled = _compile_expression(self.source)
+            self._compiled = _compile_expression(self.source)[0]
+
+    def references(self) -> References:
+        """What an expression refers to that is more than a plain `lookup('…')`."""
+        return _compile_expression(self.source)[1]
 
     def evaluate(self, scope: TemplateScope) -> Any:
         if self.constant is not None:
             return self._look_up(scope)
-        compiled = self._compiled or _compile_expression(self.source)
+        compiled = self._compiled or _compile_expression(self.source)[0]
         self._compiled = compiled
         return _evaluate(compiled, scope, self.source)
 
@@ -282,18 +294,6 @@ class Expression:
         except Unresolved as error:
             error.is_computed = False
             raise
-
-    def missing_data(self, data: Any) -> list[str]:
-        found = []
-        paths = [match[1] or match[2] or "" for match in re.finditer(DATA_LOOKUP, self.source)]
-        plain = re.fullmatch(PLAIN_DATA, self.source)
-        for path in paths if plain is None else [plain[1]]:
-            value = data
-            for part in path.split("."):
-                value = step(value, part)
-            if value is MISSING:
-                found.append(f"data.{shorten(path, 200)} is not defined" + hint(data, "data", path))
-        return found
 
 
 def split(text: str) -> list[str | Expression]:
@@ -414,28 +414,30 @@ def environment() -> Any:
 
 
 @lru_cache(maxsize=4096)
-def _compile_expression(source: str) -> Callable[..., Any]:
+def _compile_expression(source: str) -> tuple[Callable[..., Any], References]:
+    """The function that evaluates the expression, and what it refers to: parsed once for both."""
     import jinja2
+
+    from mainstay.converge.manifest.sandbox import compile_expression
 
     if not source.strip():
         raise BadExpression("the expression between {{ and }} is empty")
     if len(source) > LONGEST_EXPRESSION:
-        raise BadExpression(f"the expression is longer than {LONGEST_EXPRESSION} characters: {_quoted(source)}")
+        raise BadExpression(f"the expression is longer than {LONGEST_EXPRESSION} characters: {quoted(source)}")
     try:
-        compiled: Callable[..., Any] = environment().compile_expression(source, undefined_to_none=False)
+        return compile_expression(source)
     except (RecursionError, MemoryError):
-        raise BadExpression(f"the expression is too large: {_quoted(source)}") from None
+        raise BadExpression(f"the expression is too large: {quoted(source)}") from None
     except (jinja2.TemplateSyntaxError, SyntaxError, ValueError) as error:
         message = shorten(getattr(error, "message", None) or str(error), 200)
         for foreign, ours in FOREIGN:
             if foreign in source:
                 message = f"{foreign} is not supported; write `{ours}`"
                 break
-        raise BadExpression(f"{reword(message)} in {_quoted(source)}") from None
-    return compiled
+        raise BadExpression(f"{reword(message)} in {quoted(source)}") from None
 
 
-def _quoted(source: str) -> str:
+def quoted(source: str) -> str:
     return f"{{{{ {shorten(source.strip())} }}}}"
 
 
@@ -465,7 +467,7 @@ def _evaluate(compiled: Callable[..., Any], scope: TemplateScope, source: str) -
             raise
         # The message may contain the secret. A dry run needs to know that something does not exist yet.
         kind = error.__class__ if isinstance(error, Missing) else Unresolved
-        raise kind(f"{HIDDEN_REASON} in {_quoted(source)}") from None
+        raise kind(f"{HIDDEN_REASON} in {quoted(source)}") from None
     except Exception as error:  # noqa: BLE001  # an expression can raise any exception
         if scope.tainted:
             text = HIDDEN_REASON
@@ -473,7 +475,7 @@ def _evaluate(compiled: Callable[..., Any], scope: TemplateScope, source: str) -
             text = error.message or "a value is not defined"
         else:
             text = shorten(str(error) or error.__class__.__name__, 200).removesuffix(".")
-        raise Unresolved(f"{text} in {_quoted(source)}") from None
+        raise Unresolved(f"{text} in {quoted(source)}") from None
     finally:
         scope.tainted = max(scope.tainted, before)
 

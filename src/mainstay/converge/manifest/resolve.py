@@ -46,6 +46,8 @@ class Manifest:
         self.resources: list[Resource] = []
         # The types of its resources, by name.
         self.types: dict[str, ResourceType] = {}
+        # Second names of resources: `type#alias` → `type#name`.
+        self.aliases: dict[str, str] = {}
         self.data: dict[str, Any] = {}
         self.fail_on_error = False
         self.pre_message: str | None = None
@@ -102,8 +104,8 @@ class Resolver:
         manifest = self.manifest
         self._read_data(sections)
         manifest.scope = TemplateScope({**self.source.roots, "data": lambda: manifest.data}, self.source.functions)
-        self._read_settings(sections)
         reader = ResourceReader(manifest, self.faults, self.source)
+        self._read_settings(sections, reader)
         if "resources" in sections:
             reader.read(*sections["resources"])
         elif not self.faults.found:
@@ -213,7 +215,7 @@ class Resolver:
                 order.append(text)
         return order
 
-    def _read_settings(self, sections: Mapping[str, tuple[Node, DocumentPath]]) -> None:
+    def _read_settings(self, sections: Mapping[str, tuple[Node, DocumentPath]], resources: ResourceReader) -> None:
         manifest = self.manifest
         if "fail_on_error" in sections:
             node, path = sections["fail_on_error"]
@@ -222,10 +224,13 @@ class Resolver:
             node, path = sections["pre_message"]
             manifest.pre_message = self.values.typed(TEXT, node, path, "pre_message: ", manifest.scope)
         if "post_message" in sections:
-            manifest.post_message = self.values.tree(*sections["post_message"], "post_message: ", manifest.data)
+            node, path = sections["post_message"]
+            prefix = "post_message: "
+            manifest.post_message = self.values.tree(node, path, prefix, resources.check_after_run(path, prefix))
         if "outputs" in sections:
             node, path = sections["outputs"]
             if isinstance(node, dict):
-                manifest.outputs = self.values.tree(node, path, "outputs: ", manifest.data)
+                prefix = "outputs: "
+                manifest.outputs = self.values.tree(node, path, prefix, resources.check_after_run(path, prefix))
             else:
                 self.faults.add(path, f"`outputs` must be a map, got {describe(node)}")

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import jinja2
 from jinja2 import nodes, utils
+from jinja2.environment import TemplateExpression
 from jinja2.exceptions import SecurityError
+from jinja2.parser import Parser
 from jinja2.sandbox import SandboxedEnvironment
 from jinja2.utils import missing
 
@@ -29,6 +31,8 @@ from mainstay.converge.manifest.expressions import (
     measure,
     reword,
 )
+from mainstay.converge.manifest.references import read_references
+from mainstay.converge.manifest.static_checks import USUAL_NAMES
 from mainstay.converge.value_kinds import to_text
 from mainstay.foundation.faults import DoesNotLoad
 from mainstay.foundation.suggestions import did_you_mean
@@ -38,10 +42,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from mainstay.converge.manifest.expressions import TemplateScope
+    from mainstay.converge.manifest.static_checks import References
 
 
-# Names that are always defined, for did-you-mean.
-USUAL_NAMES = ("lookup", "file", "template", "result", "facts", "data", "environ")
 # Methods that take a width and return text of that length.
 WIDTH_METHODS = frozenset(("center", "expandtabs", "ljust", "rjust", "to_bytes", "zfill"))
 # Methods whose result is not bounded by their arguments.
@@ -337,6 +340,23 @@ def _measured_join(join: Callable[..., Any]) -> Callable[..., Any]:
         return join(context, listed, d, attribute)
 
     return measured
+
+
+def compile_expression(source: str) -> tuple[Callable[..., Any], References]:
+    """Like `Environment.compile_expression`, and reads from the same syntax tree what the expression refers to."""
+    sandbox = environment()
+    parser = Parser(sandbox, source, state="variable")
+    try:
+        tree = parser.parse_expression()
+        if not parser.stream.eos:
+            raise jinja2.TemplateSyntaxError("chunk after expression", parser.stream.current.lineno, None, None)
+        tree.set_environment(sandbox)
+    except jinja2.TemplateSyntaxError:
+        sandbox.handle_exception(source=source)
+    references = read_references(tree, sandbox)
+    body: list[nodes.Node] = [nodes.Assign(nodes.Name("result", "store"), tree, lineno=1)]
+    template = sandbox.from_string(nodes.Template(body, lineno=1))
+    return TemplateExpression(template, undefined_to_none=False), references
 
 
 def is_quoted(source: str) -> bool:

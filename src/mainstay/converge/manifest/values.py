@@ -11,12 +11,14 @@ from mainstay.foundation.yaml.scalars import to_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     from mainstay.converge.contract import Resource
     from mainstay.converge.manifest.expressions import Expression, TemplateScope
     from mainstay.converge.manifest.faults import Faults
     from mainstay.converge.manifest.resolve import Manifest
+    from mainstay.converge.manifest.static_checks import Problem, StaticCheck
     from mainstay.converge.value_kinds import ValueKind
     from mainstay.foundation.faults import DocumentPath
     from mainstay.foundation.yaml.scalars import Node
@@ -36,7 +38,6 @@ class ValueReader:
         self.sensitive = False
         # While a resource is repeated: its templates, so that all items share them.
         self.shared: dict[str, Template] | None = None
-        self.each: dict[str, Any] | None = None
 
     def typed(self, kind: ValueKind, node: Node, path: DocumentPath, prefix: str, scope: TemplateScope) -> Any:
         """Returns a value of `kind` with its templates rendered; None if it is not given or wrong."""
@@ -45,6 +46,8 @@ class ValueReader:
                 return kind.read(node)
             check_shape(kind, node)
             tree = self.compiled(node)
+            if self._report_problems(tree, path, prefix, scope):
+                return None
             value = _render_command(tree, scope, kind) if isinstance(kind, CommandKind) else render_tree(tree, scope)
             if scope.tainted:
                 return _accept_secret(kind, value)
@@ -62,12 +65,12 @@ class ValueReader:
     def shown(self, error: Exception) -> str:
         return TEMPLATE_FAILS if self.private else _message_of(error, sensitive=self.sensitive)
 
-    def tree(self, node: Node, path: DocumentPath, prefix: str, data: Any) -> Any:
-        """Returns a value whose templates are rendered later; checks their syntax and constant data look-ups."""
+    def tree(self, node: Node, path: DocumentPath, prefix: str, check: StaticCheck) -> Any:
+        """Returns a value whose templates are rendered later; checks them as far as that is possible now."""
         if isinstance(node, dict):
-            return {key: self.tree(child, (*path, key), prefix, data) for key, child in node.items()}
+            return {key: self.tree(child, (*path, key), prefix, check) for key, child in node.items()}
         if isinstance(node, list):
-            return [self.tree(child, (*path, index), prefix, data) for index, child in enumerate(node)]
+            return [self.tree(child, (*path, index), prefix, check) for index, child in enumerate(node)]
         if isinstance(node, str) and "{{" in node:
             is_known = self.shared is not None and node in self.shared
             try:
@@ -75,11 +78,28 @@ class ValueReader:
             except BadExpression as error:
                 self.faults.add(path, f"{prefix}{self.shown(error)}")
                 return node
-            missing = [] if is_known else template.missing_data(data)
-            for each in (*missing, *template.missing_item(self.each)):
-                self.faults.add(path, f"{prefix}{each}")
+            self.add_problems(check.problems(template, items_only=is_known), path, prefix)
             return template
         return to_value(node)
+
+    def add_problems(self, problems: Iterable[Problem], path: DocumentPath, prefix: str, **where: bool) -> None:
+        for problem in problems:
+            hidden = self.private and problem.shows_source
+            self.faults.add(path, f"{prefix}{TEMPLATE_FAILS if hidden else problem.message}", **where)
+
+    def _report_problems(
+        self, tree: Any, path: DocumentPath, prefix: str, scope: TemplateScope, **where: bool
+    ) -> bool:
+        """Reports what can never work in templates that are rendered now; a plain look-up fails when it is rendered."""
+        templates = [template for template in _templates_in(tree) if template.needs_jinja()]
+        if not templates:
+            return False
+        from mainstay.converge.manifest.static_checks import StaticCheck
+
+        check = StaticCheck(scope)
+        problems = [problem for template in templates for problem in check.problems(template)]
+        self.add_problems(problems, path, prefix, **where)
+        return bool(problems)
 
     def render_values(self, node: Node, path: DocumentPath, name: str, scope: TemplateScope) -> Any:
         """Renders free-form values; their templates see everything but `data` itself."""
@@ -95,7 +115,10 @@ class ValueReader:
         self, text: str, path: DocumentPath, prefix: str, scope: TemplateScope, *, at_key: bool = False
     ) -> Any:
         try:
-            return self._template(text).render(scope)
+            template = self._template(text)
+            if self._report_problems(template, path, prefix, scope, at_key=at_key):
+                return None
+            return template.render(scope)
         except (BadExpression, Unresolved, Failure) as error:
             self.faults.add(path, f"{prefix}{error}", at_key=at_key)
             return None
@@ -153,6 +176,14 @@ def holds_template(node: Node) -> bool:
     if isinstance(node, list):
         return any(holds_template(child) for child in node)
     return False
+
+
+def _templates_in(tree: Any) -> Iterator[Template]:
+    if isinstance(tree, Template):
+        yield tree
+    elif isinstance(tree, (dict, list)):
+        for child in tree.values() if isinstance(tree, dict) else tree:
+            yield from _templates_in(child)
 
 
 def evaluate_condition(expression: Expression, name: str, scope: TemplateScope, *, sensitive: bool) -> bool:
