@@ -95,12 +95,12 @@ class Client:
     def delete(self, path: str, *, expect: int = 204, **more: Any) -> Any:
         return self.call("DELETE", f"/api/v1{path}", expect=expect, **more).body
 
-    def open_stream(self, path: str) -> urllib3.BaseHTTPResponse:
+    def open_stream(self, path: str, headers: Mapping[str, str] | None = None) -> urllib3.BaseHTTPResponse:
         """A response whose body is not read yet, on its own connection."""
         return urllib3.PoolManager(maxsize=1).request(
             "GET",
             f"{self.url}{path}",
-            headers={"Authorization": f"Bearer {self.token}"},
+            headers={"Authorization": f"Bearer {self.token}", **(headers or {})},
             preload_content=False,
             retries=False,
             timeout=30,

@@ -29,6 +29,7 @@ from mainstay.control.api.limits import FailedAttempts, RequestLimits
 from mainstay.control.api.open_connections import watch
 from mainstay.control.api.prometheus import ServerMetrics
 from mainstay.control.background import all_tasks, run_task
+from mainstay.control.domain.retention import RetentionPeriods
 from mainstay.control.operations.machinery.definitions import Definitions
 from mainstay.control.operations.machinery.secret_sealing import check_key_of_newest, check_keys
 from mainstay.control.operations.machinery.server_clock import start_clock
@@ -178,7 +179,7 @@ async def _run_servers(
     async with opened(settings, environment) as (store, tools_without_clock):
         token = await _make_admin_token(store, tools_without_clock, settings)
         clock = await start_clock(store)
-        tools = replace(tools_without_clock, clock=clock)
+        tools = replace(tools_without_clock, clock=clock, retention=_retention_periods(settings))
         dependencies = Dependencies(
             store,
             settings,
@@ -210,6 +211,16 @@ async def _run_servers(
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _retention_periods(settings: ServerSettings) -> RetentionPeriods:
+    return RetentionPeriods(
+        events=settings.retention_events_days,
+        jobs=settings.retention_jobs_days,
+        reports=settings.retention_reports_days,
+        services=settings.retention_services_days,
+        metrics=settings.retention_metrics_days,
+    )
 
 
 def _stop_on_signals(servers: Sequence[Server], readiness: Readiness) -> None:

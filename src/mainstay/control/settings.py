@@ -20,6 +20,7 @@ PREFIX = "MAINSTAY_"
 # Part of a command for a shell, so only characters that a shell reads as plain text.
 PUBLIC_URL = re.compile(r"https?://[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?(/[A-Za-z0-9._%/-]*)?")
 Port = Annotated[int, Meta(ge=0, le=65535)]
+Days = Annotated[int, Meta(ge=0, le=36_500)]
 
 
 class BadSettings(Exception):
@@ -96,6 +97,38 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     insecure: Annotated[
         Literal["on", "off"], Meta(description="on: browsers may sign in over HTTP without TLS from other hosts")
     ] = "off"
+
+    retention_events_days: Annotated[
+        Days,
+        Meta(
+            description="days after which events are deleted; 0 for never. Events that a subscriber seen within 7 days"
+            " has not acknowledged are kept"
+        ),
+    ] = 400
+    retention_jobs_days: Annotated[
+        Days,
+        Meta(
+            description="days after which ended jobs are deleted; 0 for never. The last job of a living service and the"
+            " jobs that set its properties are kept"
+        ),
+    ] = 90
+    retention_reports_days: Annotated[
+        Days,
+        Meta(
+            description="days after which reports of ended jobs are deleted; 0 for never. The last report of a living"
+            " service is kept"
+        ),
+    ] = 90
+    retention_services_days: Annotated[
+        Days,
+        Meta(
+            description="days after which services in a terminal state are deleted; 0 for never. Services with an open"
+            " orphan are kept"
+        ),
+    ] = 90
+    retention_metrics_days: Annotated[
+        Days, Meta(description="days after which metric entries of services are deleted; 0 for never")
+    ] = 30
 
     @property
     def data_path(self) -> Path:

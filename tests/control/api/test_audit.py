@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import sqlite3
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,6 +18,12 @@ from uuid import uuid4
 import pytest
 
 from control_plane import PROGRAM, Client, Server, running, wait_until_hashed
+from mainstay.control.domain.retention import RetentionPeriods
+from mainstay.control.operations.machinery.definitions import Definitions
+from mainstay.control.operations.machinery.unit_of_work import OperationTools, UnitOfWork
+from mainstay.control.operations.retention import delete_expired
+from mainstay.control.rulebook import installed_rulebook
+from mainstay.control.store.engine.open import open_store
 from scenario import Scenario, unique
 
 
@@ -258,3 +267,66 @@ def test_only_an_admin_verifies(scenario: Scenario, tmp_path: Path) -> None:
         timeout=60,
     )
     assert (done.returncode, "needs an admin token" in done.stderr) == (2, True)
+
+
+def delete_old_events(server: Server, days: int) -> None:
+    """Runs retention in the stopped server's database, as if `days` had passed."""
+
+    async def main() -> None:
+        store = await open_store(f"sqlite:///{server.data_dir}/mainstay.db")
+        tools = OperationTools(Definitions(installed_rulebook()), retention=RetentionPeriods())
+        more = True
+        while more:
+            async with store.transaction() as tx:
+                more = await delete_expired(UnitOfWork(tx, datetime.now(UTC) + timedelta(days=days), tools))
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_the_chain_and_streams_begin_after_deleted_events(tmp_path: Path) -> None:
+    with running(tmp_path / "data") as server:
+        make_events(server)
+        wait_until_hashed(server)
+        verify(server, tmp_path, 0)
+        (head,) = json.loads((tmp_path / "state" / "event-heads.json").read_text()).values()
+        make_events(server)
+        wait_until_hashed(server)
+        assert server.stop() == 0
+    delete_old_events(server, 401)
+    with running(tmp_path / "data") as server:
+        (event,) = server.admin.get("/events")["items"]
+        last = event["sequenceNumber"] - 1
+        assert server.admin.get("/events/checkpoint")["sequenceNumber"] == last > head["sequenceNumber"]
+        (tmp_path / "state" / "event-heads.json").write_text(json.dumps({server.url: head}))
+        printed = verify(server, tmp_path, 0)
+        assert f"ended at event {head['sequenceNumber']}; events up to {last} have been deleted" in printed
+        assert f"The chain of 1 events is intact; it starts at event {last + 1}." in printed
+        # The head is newer than the checkpoint now.
+        assert "ended at event" not in verify(server, tmp_path, 0)
+        with closing(server.admin.open_stream("/api/v1/events/stream", {"Last-Event-ID": "3"})) as stream:
+            text = b""
+            while b"participant.created" not in text:
+                text += stream.read1(1000)
+        assert f'id: {last}\nevent: reset\ndata: {{"deletedUpTo":{last}}}\n\nid: {last + 1}\n'.encode() in text
+        with closing(server.admin.open_stream("/api/v1/events/stream", {"Last-Event-ID": str(last)})) as stream:
+            text = b""
+            while b"participant.created" not in text:
+                text += stream.read1(1000)
+        assert b"reset" not in text
+
+
+def test_a_deleted_event_that_is_not_the_last_verified_one_breaks_the_chain(tmp_path: Path) -> None:
+    with running(tmp_path / "data") as server:
+        make_events(server)
+        wait_until_hashed(server)
+        verify(server, tmp_path, 0)
+        (head,) = json.loads((tmp_path / "state" / "event-heads.json").read_text()).values()
+        server.admin.post("/participants", {"name": "one more"})
+        wait_until_hashed(server)
+        assert server.stop() == 0
+    delete_old_events(server, 401)
+    with running(tmp_path / "data") as server:
+        heads = {server.url: {"sequenceNumber": head["sequenceNumber"], "hash": "f" * 64}}
+        (tmp_path / "state" / "event-heads.json").write_text(json.dumps(heads))
+        assert "does not have the hash of the last verification" in verify(server, tmp_path, 1)

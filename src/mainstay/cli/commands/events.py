@@ -108,6 +108,10 @@ def _stream(client: Client, last: int) -> Iterator[Any]:
     while True:
         try:
             for event in client.stream("/events/stream", last_event_id=str(last)):
+                if "deletedUpTo" in event:
+                    print_warning(f"events {last + 1} to {event['deletedUpTo']} are deleted; some are missing here")
+                    last = int(event["deletedUpTo"])
+                    continue
                 last = int(event["sequenceNumber"])
                 pause, warned = 0.0, False
                 yield event

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 
+from mainstay.agent.client import ServerRefusal
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.remote.connection import EXIT_FAILED, write_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
     from typing import Any
 
@@ -33,23 +34,64 @@ def verify(client: Client, *, as_json: bool) -> int:
     path = _heads_path()
     heads = _read_heads(path)
     known = heads.get(client.url)
-    try:
-        number, value = _check(client.pages("/events", {"sort": "sequenceNumber"}), known)
-    except BrokenChain as broken:
-        return _report(as_json, broken.number, str(broken))
+    checkpoint = _read_checkpoint(client)
+    while True:
+        try:
+            return _verify_from(client, checkpoint, path, heads, known, as_json=as_json)
+        except BrokenChain as broken:
+            moved = _read_checkpoint(client)
+            if moved == checkpoint:
+                return _report(as_json, broken.number, str(broken))
+            # Retention has deleted events meanwhile.
+            checkpoint = moved
+
+
+def _verify_from(
+    client: Client,
+    checkpoint: Mapping[str, Any],
+    path: Path,
+    heads: dict[str, Any],
+    known: Mapping[str, Any] | None,
+    *,
+    as_json: bool,
+) -> int:
+    note = None
+    if known is not None and known["sequenceNumber"] < checkpoint["sequenceNumber"]:
+        note = (
+            f"the last verification ended at event {known['sequenceNumber']}; events up to"
+            f" {checkpoint['sequenceNumber']} have been deleted since, as the retention settings demand"
+        )
+        known = None
+    number, value = _check(client, checkpoint, known)
     if number:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_private(path, json.dumps({**heads, client.url: {"sequenceNumber": number, "hash": value}}, indent=1))
-    return _report(as_json, number, None)
+    return _report(as_json, number, None, first=checkpoint["sequenceNumber"] + 1, note=note)
 
 
-def _check(events: Iterator[Mapping[str, Any]], known: Mapping[str, Any] | None) -> tuple[int, str]:
+def _read_checkpoint(client: Client) -> Any:
+    """Number and hash of the last deleted event. A server without retention deletes none."""
+    from mainstay.control.domain.event_chain import FIRST
+
+    try:
+        return client.get("/events/checkpoint")
+    except ServerRefusal as refusal:
+        if refusal.status != 404:
+            raise
+        return {"sequenceNumber": 0, "hash": FIRST}
+
+
+def _check(client: Client, checkpoint: Mapping[str, Any], known: Mapping[str, Any] | None) -> tuple[int, str]:
     """Returns number and hash of the last hashed event. Events after it are seconds old and have no hash yet."""
-    from mainstay.control.domain.event_chain import FIRST, hashed_members, next_hash
+    from mainstay.control.domain.event_chain import hashed_members, next_hash
     from mainstay.foundation.canonical_json import canonical_json
 
-    number, value = 0, FIRST
-    for event in events:
+    number, value = checkpoint["sequenceNumber"], checkpoint["hash"]
+    if known is not None and number == known["sequenceNumber"] and value != known["hash"]:
+        raise BrokenChain(number, "the last deleted event does not have the hash of the last verification")
+    for event in client.pages("/events", {"sort": "sequenceNumber"}):
+        if event["sequenceNumber"] <= checkpoint["sequenceNumber"]:
+            raise BrokenChain(event["sequenceNumber"], "the event is older than the last deleted one")
         if event["sequenceNumber"] != number + 1:
             raise BrokenChain(number + 1, "the event is missing")
         expected = next_hash(value, canonical_json(hashed_members(event)))
@@ -67,13 +109,31 @@ def _check(events: Iterator[Mapping[str, Any]], known: Mapping[str, Any] | None)
     return number, value
 
 
-def _report(as_json: bool, number: int, problem: str | None) -> int:  # noqa: FBT001  # one caller
+def _report(
+    as_json: bool,  # noqa: FBT001  # one caller
+    number: int,
+    problem: str | None,
+    *,
+    first: int = 1,
+    note: str | None = None,
+) -> int:
     if as_json:
         from mainstay.cli.local_run import print_json
 
-        print_json({"intact": problem is None, "sequenceNumber": number, "reason": problem})
+        print_json(
+            {
+                "intact": problem is None,
+                "sequenceNumber": number,
+                "reason": problem,
+                "firstSequenceNumber": first,
+                "note": note,
+            }
+        )
     elif problem is None:
-        print(f"The chain of {number} events is intact.")
+        if note is not None:
+            print(f"Note: {note}.")
+        start = f"; it starts at event {first}" if first > 1 else ""
+        print(f"The chain of {number - first + 1} events is intact{start}.")
     else:
         print(f"The chain of events is broken at {number}: {problem}.")
     return 0 if problem is None else EXIT_FAILED

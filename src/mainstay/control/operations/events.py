@@ -28,6 +28,7 @@ from mainstay.control.store.events import (
     lock_chain,
     newest_number,
     number_events,
+    read_checkpoint,
     read_parties,
     read_unhashed,
     read_unnumbered,
@@ -46,6 +47,18 @@ class EventView(EventRow, frozen=True, kw_only=True, omit_defaults=False):
     provider: Named | None = None
     consumer: Named | None = None
     agent: Named | None = None
+
+
+class EventsCheckpoint(msgspec.Struct, frozen=True, rename="camel"):
+    """The last deleted event. Number 0 and 64 zeros: no event was deleted."""
+
+    sequence_number: int
+    hash: str
+
+
+async def checkpoint(work: UnitOfWork) -> EventsCheckpoint:
+    found = await read_checkpoint(work.tx)
+    return EventsCheckpoint(0, FIRST) if found is None else EventsCheckpoint(found.sequence_number, found.hash)
 
 
 async def number(store: Store) -> None:

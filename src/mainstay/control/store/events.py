@@ -64,6 +64,14 @@ class ChainedEvent:
     hash: str
 
 
+@dataclass(frozen=True, slots=True)
+class EventCheckpoint:
+    """Number and hash of the last event that retention has deleted."""
+
+    sequence_number: int
+    hash: str
+
+
 HASH_LENGTH = 64
 ID_LENGTH = 36
 EVENTS = Table("events", "event", EventRow)
@@ -129,8 +137,28 @@ def _hashed_document(row: Row) -> dict[str, Any]:
 
 
 async def hash_of(tx: Transaction, number: int) -> str | None:
-    rows = await tx.fetch("SELECT hash FROM events WHERE sequence_number = :number", number=number)
+    """Of a stored event, or of the last deleted one. None: the event has no hash, or there is no such event."""
+    rows = await tx.fetch(
+        "SELECT hash FROM events WHERE sequence_number = :number"
+        " UNION ALL SELECT hash FROM event_checkpoints WHERE sequence_number = :number",
+        number=number,
+    )
     return None if not rows or rows[0]["hash"] is None else str(rows[0]["hash"])
+
+
+async def read_checkpoint(tx: Transaction) -> EventCheckpoint | None:
+    """None: no event was ever deleted."""
+    rows = await tx.fetch("SELECT sequence_number, hash FROM event_checkpoints")
+    return EventCheckpoint(int(str(rows[0]["sequence_number"])), str(rows[0]["hash"])) if rows else None
+
+
+async def save_checkpoint(tx: Transaction, checkpoint: EventCheckpoint) -> None:
+    await tx.execute(
+        "INSERT INTO event_checkpoints (id, sequence_number, hash) VALUES (1, :number, :hash)"
+        " ON CONFLICT (id) DO UPDATE SET sequence_number = :number, hash = :hash",
+        number=checkpoint.sequence_number,
+        hash=checkpoint.hash,
+    )
 
 
 async def newest_number(tx: Transaction) -> int:

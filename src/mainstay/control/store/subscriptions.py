@@ -54,3 +54,13 @@ async def events_after(tx: Transaction, sequence: int, limit: int, scope: list[S
 async def last_number(tx: Transaction) -> int:
     rows = await tx.fetch("SELECT coalesce(max(sequence_number), 0) AS last FROM events")
     return int(str(rows[0]["last"]))
+
+
+async def lowest_acknowledged(tx: Transaction, seen_after: datetime) -> int | None:
+    """The number up to which every subscriber seen after this time has acknowledged events. None: no such subscriber. A
+    lease ends within an hour after the subscriber was seen."""
+    rows = await tx.fetch(
+        "SELECT min(last_sequence) AS lowest FROM event_subscriptions WHERE lease_expires_at > :seen_after",
+        seen_after=to_microseconds(seen_after),
+    )
+    return None if rows[0]["lowest"] is None else int(str(rows[0]["lowest"]))

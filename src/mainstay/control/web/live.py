@@ -19,7 +19,7 @@ from mainstay.control.operations import events
 from mainstay.control.operations.machinery.unit_of_work import EVENT_TOPIC
 from mainstay.control.store.engine.contract import Store, Unavailable
 from mainstay.control.store.engine.paging import owned_by
-from mainstay.control.store.events import EventSummary, read_summaries
+from mainstay.control.store.events import EventSummary, read_checkpoint, read_summaries
 from mainstay.control.store.subscriptions import last_number
 
 RECENT = 2000
@@ -132,6 +132,10 @@ class LiveHub:
             recent = [(change, text) for change, text in self._recent if after < change.sequence_number <= until]
             return b"".join(text for change, text in recent if stream.admits(change))
         async with self._store.reading() as tx:
+            checkpoint = await read_checkpoint(tx)
+            if checkpoint is not None and after < checkpoint.sequence_number:
+                # Events that the browser has missed are deleted.
+                return RESET
             found = await read_summaries(tx, after, until, MAX_CATCH_UP + 1, stream.scope)
         if len(found) > MAX_CATCH_UP:
             return RESET

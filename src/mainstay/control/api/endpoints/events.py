@@ -9,7 +9,7 @@ import msgspec
 from mainstay.control.api.contract import Answer, Call, Endpoint
 from mainstay.control.api.long_poll import first_of
 from mainstay.control.operations import events, subscriptions
-from mainstay.control.operations.events import EventView
+from mainstay.control.operations.events import EventsCheckpoint, EventView
 from mainstay.control.operations.machinery.consumer_view import refuse_as_criterion
 from mainstay.control.operations.machinery.refusals import BadInput
 from mainstay.control.operations.machinery.unit_of_work import EVENT_TOPIC
@@ -22,6 +22,12 @@ from mainstay.foundation.numbers import LARGEST_NUMBER, parse_count
 PATH = "/api/v1/events"
 STREAMED_AT_ONCE = 200
 HEARTBEAT_SECONDS = 15.0
+
+
+class EventReset(msgspec.Struct, frozen=True, rename="camel"):
+    """Events up to this number are deleted; the client has missed some of them."""
+
+    deleted_up_to: int
 
 
 async def _list_events(call: Call) -> Answer:
@@ -39,6 +45,11 @@ async def _lease(call: Call) -> Answer:
         return Answer(await subscriptions.lease(work, wanted))
 
 
+async def _show_checkpoint(call: Call) -> Answer:
+    async with call.reading() as work:
+        return Answer(await events.checkpoint(work))
+
+
 async def _acknowledge(call: Call) -> Answer:
     wanted = call.read(Acknowledgement)
     async with call.transaction() as work:
@@ -53,14 +64,20 @@ async def _stream(call: Call) -> Answer:
     call.dependencies.long_poll_slots.refuse_if_full(call.required_caller)
     await events.number(call.dependencies.store)
     async with call.reading() as work:
+        deleted = (await events.checkpoint(work)).sequence_number
         last = await last_number(work.tx) if number is None else number
     headers = {"X-Accel-Buffering": "no"}
-    return Answer(stream=_send_events(call, last), media_type="text/event-stream", headers=headers)
+    return Answer(stream=_send_events(call, last, deleted), media_type="text/event-stream", headers=headers)
 
 
-async def _send_events(call: Call, last: int) -> AsyncIterator[bytes]:
-    """Events as they are committed, until the token of the caller ends. A periodic comment keeps the connection open."""
+async def _send_events(call: Call, last: int, deleted: int) -> AsyncIterator[bytes]:
+    """Events as they are committed, until the token of the caller ends. A periodic comment keeps the connection open.
+    `deleted`: the number of the last deleted event; a client that has not received it must read everything anew."""
     yield b": connected\n\n"
+    if last < deleted:
+        data = msgspec.json.encode(EventReset(deleted))
+        yield f"id: {deleted}\nevent: reset\ndata: ".encode() + data + b"\n\n"
+        last = deleted
     dependencies, caller = call.dependencies, call.required_caller
     store, stopping = dependencies.store, dependencies.readiness.stopping
     with dependencies.long_poll_slots.taken(caller), dependencies.open_connections.opened(caller) as connection:
@@ -109,10 +126,19 @@ ENDPOINTS = (
     ),
     Endpoint(
         method="GET",
+        path=f"{PATH}/checkpoint",
+        act=_show_checkpoint,
+        access=("event", "verify"),
+        summary="Number and hash of the last deleted event, where the hash chain begins",
+        answer=EventsCheckpoint,
+    ),
+    Endpoint(
+        method="GET",
         path=f"{PATH}/stream",
         act=_stream,
         access=("event", "read"),
-        summary="Stream events (Server-Sent Events); Last-Event-ID resumes after that event",
+        summary="Stream events (Server-Sent Events); Last-Event-ID resumes after that event, or sends `reset` if events"
+        " after it are deleted",
         answer=str,
         media_type="text/event-stream",
         refusals=(400,),

@@ -13,6 +13,7 @@ import msgspec
 
 from mainstay.control.access import Caller, Relation, reading_relation, relation_of
 from mainstay.control.domain.event_types import EVENT_TYPES
+from mainstay.control.domain.retention import RetentionPeriods
 from mainstay.control.operations.machinery.definitions import Definitions
 from mainstay.control.operations.machinery.diff import diff
 from mainstay.control.operations.machinery.refusals import NotFound, NotPermitted
@@ -43,6 +44,7 @@ class OperationTools:
     vault: Vault | None = None
     # None: the caller sets the times, outside of a server.
     clock: ServerClock | None = None
+    retention: RetentionPeriods = field(default_factory=RetentionPeriods)
 
 
 @dataclass(frozen=True, slots=True)

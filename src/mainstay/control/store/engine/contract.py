@@ -57,6 +57,10 @@ class Transaction(Protocol):
         """Takes a named lock, across all replicas, until the end of the transaction."""
         ...
 
+    async def try_lock(self, name: str) -> bool:
+        """Like `lock`, but returns False at once if another transaction holds the lock."""
+        ...
+
     def announce(self, topic: str) -> None:
         """Wakes the listeners of the topic once this transaction is committed."""
         ...

@@ -118,6 +118,11 @@ class PostgresqlTransaction:
     async def lock(self, name: str) -> None:
         await self._connection.execute("SELECT pg_advisory_xact_lock($1)", zlib.crc32(name.encode()))
 
+    async def try_lock(self, name: str) -> bool:
+        return bool(
+            await self._connection.fetchval("SELECT pg_try_advisory_xact_lock($1)", zlib.crc32(name.encode()))
+        )
+
     def announce(self, topic: str) -> None:
         self.topics.add(topic)
 

@@ -98,6 +98,9 @@ class SqliteTransaction:
     async def lock(self, name: str) -> None:
         """Nothing to do: there is only one writer."""
 
+    async def try_lock(self, name: str) -> bool:
+        return True
+
     def announce(self, topic: str) -> None:
         self.topics.add(topic)
 

@@ -1,0 +1,228 @@
+"""Deletes rows whose time is over, a bounded number in one transaction. Each scan follows an index by age and continues
+at a position, because rows that are kept regardless of their age would be scanned again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import msgspec
+
+from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.records import to_microseconds, to_time
+from mainstay.control.store.events import EventCheckpoint, lock_chain, read_checkpoint, save_checkpoint
+from mainstay.control.store.subscriptions import lowest_acknowledged
+
+# In one transaction: deleted rows, which writers wait for, and rows that are only read.
+DELETED_AT_ONCE = 200
+SCANNED_AT_ONCE = 1000
+SERVICES_AT_ONCE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPosition:
+    """Behind the row with this time and id."""
+
+    at: int = 0
+    id: str = ""
+
+
+START = ScanPosition()
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPass:
+    finished_at: datetime
+    position: ScanPosition
+
+
+async def read_passes(tx: Transaction) -> dict[str, RetentionPass]:
+    rows = await tx.fetch("SELECT kind, finished_at, position_at, position_id FROM retention_passes")
+    return {
+        str(row["kind"]): RetentionPass(
+            to_time(int(str(row["finished_at"]))),
+            ScanPosition(int(str(row["position_at"])), str(row["position_id"])),
+        )
+        for row in rows
+    }
+
+
+async def save_pass(tx: Transaction, kind: str, retention_pass: RetentionPass) -> None:
+    await tx.execute(
+        "INSERT INTO retention_passes (kind, finished_at, position_at, position_id)"
+        " VALUES (:kind, :finished_at, :at, :id) ON CONFLICT (kind) DO UPDATE"
+        " SET finished_at = :finished_at, position_at = :at, position_id = :id",
+        kind=kind,
+        finished_at=to_microseconds(retention_pass.finished_at),
+        at=retention_pass.position.at,
+        id=retention_pass.position.id,
+    )
+
+
+async def delete_metrics(tx: Transaction, before: datetime, _after: ScanPosition) -> ScanPosition | None:
+    """Returns where the next transaction continues. None: nothing is left. So do the others below."""
+    deleted = await tx.execute(
+        "DELETE FROM metric_entries WHERE id IN (SELECT id FROM metric_entries WHERE created_at < :before"
+        f" ORDER BY created_at, id LIMIT {DELETED_AT_ONCE})",
+        before=to_microseconds(before),
+    )
+    return START if deleted == DELETED_AT_ONCE else None
+
+
+async def delete_vault_readings(tx: Transaction, before: datetime, _after: ScanPosition) -> ScanPosition | None:
+    """Readings for jobs that ended long ago, so that no second event of them is due."""
+    deleted = await tx.execute(
+        "DELETE FROM vault_readings WHERE (reference, job_id) IN (SELECT reference, job_id FROM vault_readings"
+        f" WHERE read_at < :before ORDER BY read_at LIMIT {DELETED_AT_ONCE})",
+        before=to_microseconds(before),
+    )
+    return START if deleted == DELETED_AT_ONCE else None
+
+
+async def delete_closed_orphans(tx: Transaction, before: datetime, _after: ScanPosition) -> ScanPosition | None:
+    deleted = await tx.execute(
+        "DELETE FROM orphans WHERE id IN (SELECT id FROM orphans WHERE closed_at IS NOT NULL"
+        f" AND closed_at < :before AND created_at < :before ORDER BY created_at, id LIMIT {DELETED_AT_ONCE})",
+        before=to_microseconds(before),
+    )
+    return START if deleted == DELETED_AT_ONCE else None
+
+
+_IS_LIVING = "(services.is_terminal = 0 OR services.orphan = 1)"
+_LATER = "later.service_id = jobs.service_id AND (later.created_at, later.id) > (jobs.created_at, jobs.id)"
+_IS_LAST = f"NOT EXISTS (SELECT 1 FROM jobs AS later WHERE {_LATER})"
+_HAS_LAST_REPORT = f"(jobs.report IS NOT NULL AND NOT EXISTS (SELECT 1 FROM jobs AS later WHERE {_LATER} AND later.report IS NOT NULL))"
+# The provenance of a property contains the id of the job that set it.
+_IS_ORIGIN = "services.provenance LIKE '%\"' || jobs.id || '\"%'"
+
+
+async def delete_jobs(tx: Transaction, before: datetime, after: ScanPosition) -> ScanPosition | None:
+    """Ended jobs, and runs without jobs. Of a living service the last job, the last job with a report and the jobs that
+    set its properties are kept."""
+    rows = await tx.fetch(
+        "SELECT jobs.id, jobs.run_id, jobs.created_at, CASE WHEN jobs.status IN ('Pending', 'Processing')"
+        " OR coalesce(jobs.completed_at, jobs.updated_at) >= :before"
+        f" OR ({_IS_LIVING} AND ({_IS_LAST} OR {_HAS_LAST_REPORT} OR {_IS_ORIGIN})) THEN 1 ELSE 0 END AS is_kept"
+        " FROM jobs JOIN services ON services.id = jobs.service_id"
+        " WHERE jobs.created_at < :before AND (jobs.created_at, jobs.id) > (:at, :id)"
+        f" ORDER BY jobs.created_at, jobs.id LIMIT {SCANNED_AT_ONCE}",
+        slow=True,
+        before=to_microseconds(before),
+        at=after.at,
+        id=after.id,
+    )
+    expired = [row for row in rows if not row["is_kept"]][:DELETED_AT_ONCE]
+    if expired:
+        await _delete_ids(tx, "jobs", [str(row["id"]) for row in expired])
+        await tx.execute(
+            f"DELETE FROM runs WHERE id IN (SELECT value FROM {tx.json_items}(:ids))"
+            " AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.run_id = runs.id)",
+            ids=_json_list([str(row["run_id"]) for row in expired]),
+        )
+    last = expired[-1] if len(expired) == DELETED_AT_ONCE else rows[-1] if len(rows) == SCANNED_AT_ONCE else None
+    return None if last is None else ScanPosition(int(str(last["created_at"])), str(last["id"]))
+
+
+async def empty_reports(tx: Transaction, before: datetime, after: ScanPosition) -> ScanPosition | None:
+    """Reports of ended jobs; of a living service the last one is kept."""
+    rows = await tx.fetch(
+        "SELECT jobs.id, jobs.created_at, CASE WHEN jobs.status IN ('Pending', 'Processing')"
+        " OR coalesce(jobs.completed_at, jobs.updated_at) >= :before"
+        f" OR ({_IS_LIVING} AND {_HAS_LAST_REPORT}) THEN 1 ELSE 0 END AS is_kept"
+        " FROM jobs JOIN services ON services.id = jobs.service_id"
+        " WHERE jobs.report IS NOT NULL AND jobs.created_at < :before AND (jobs.created_at, jobs.id) > (:at, :id)"
+        f" ORDER BY jobs.created_at, jobs.id LIMIT {DELETED_AT_ONCE}",
+        slow=True,
+        before=to_microseconds(before),
+        at=after.at,
+        id=after.id,
+    )
+    await tx.execute(
+        f"UPDATE jobs SET report = NULL WHERE id IN (SELECT value FROM {tx.json_items}(:ids))",
+        ids=_json_list([str(row["id"]) for row in rows if not row["is_kept"]]),
+    )
+    if len(rows) < DELETED_AT_ONCE:
+        return None
+    return ScanPosition(int(str(rows[-1]["created_at"])), str(rows[-1]["id"]))
+
+
+async def delete_services(tx: Transaction, before: datetime, after: ScanPosition) -> ScanPosition | None:
+    """Terminal services without an open orphan, after the rows that belong to them."""
+    rows = await tx.fetch(
+        "SELECT id, created_at, CASE WHEN orphan = 1 OR updated_at >= :before THEN 1 ELSE 0 END AS is_kept"
+        " FROM services WHERE is_terminal = 1 AND created_at < :before AND (created_at, id) > (:at, :id)"
+        f" ORDER BY created_at, id LIMIT {SCANNED_AT_ONCE}",
+        slow=True,
+        before=to_microseconds(before),
+        at=after.at,
+        id=after.id,
+    )
+    expired = [row for row in rows if not row["is_kept"]][:SERVICES_AT_ONCE]
+    ids = [str(row["id"]) for row in expired]
+    if ids:
+        if not await _delete_rows_of_services(tx, ids):
+            return after
+        await _delete_ids(tx, "services", ids)
+    last = expired[-1] if len(expired) == SERVICES_AT_ONCE else rows[-1] if len(rows) == SCANNED_AT_ONCE else None
+    return None if last is None else ScanPosition(int(str(last["created_at"])), str(last["id"]))
+
+
+# What a service may have many of, and the key of such a row. The rest is deleted with the service.
+_ROWS_OF_SERVICES = (
+    ("metric_entries", "id"),
+    ("jobs", "id"),
+    ("runs", "id"),
+    ("service_states", "(service_id, entered_at, ordinal)"),
+)
+
+
+async def _delete_rows_of_services(tx: Transaction, service_ids: Sequence[str]) -> bool:
+    """Returns whether none is left."""
+    for table, key in _ROWS_OF_SERVICES:
+        deleted = await tx.execute(
+            f"DELETE FROM {table} WHERE {key} IN (SELECT {key.strip('()')} FROM {table}"
+            f" WHERE service_id IN (SELECT value FROM {tx.json_items}(:ids)) LIMIT {DELETED_AT_ONCE})",
+            ids=_json_list(service_ids),
+        )
+        if deleted == DELETED_AT_ONCE:
+            return False
+    return True
+
+
+async def delete_events(tx: Transaction, before: datetime, seen_after: datetime) -> ScanPosition | None:
+    """Deletes hashed events from the front and records the last of them. The newest event is always kept, because
+    numbers continue after it, and so are events that a subscriber seen after a time has not acknowledged."""
+    await lock_chain(tx)
+    checkpoint = await read_checkpoint(tx)
+    acknowledged = await lowest_acknowledged(tx, seen_after)
+    rows = await tx.fetch(
+        "SELECT sequence_number, created_at, hash FROM events WHERE sequence_number > :last"
+        f" ORDER BY sequence_number LIMIT {DELETED_AT_ONCE + 1}",
+        last=0 if checkpoint is None else checkpoint.sequence_number,
+    )
+    last: EventCheckpoint | None = None
+    # Without the last row: it may be the newest event.
+    for row in rows[:-1]:
+        number = int(str(row["sequence_number"]))
+        is_kept = int(str(row["created_at"])) >= to_microseconds(before) or row["hash"] is None
+        if is_kept or (acknowledged is not None and number > acknowledged):
+            break
+        last = EventCheckpoint(number, str(row["hash"]))
+    if last is None:
+        return None
+    deleted = await tx.execute(
+        "DELETE FROM events WHERE sequence_number <= :last AND sequence_number IS NOT NULL", last=last.sequence_number
+    )
+    await save_checkpoint(tx, last)
+    return START if deleted == DELETED_AT_ONCE else None
+
+
+async def _delete_ids(tx: Transaction, table: str, ids: Sequence[str]) -> None:
+    await tx.execute(
+        f"DELETE FROM {table} WHERE id IN (SELECT value FROM {tx.json_items}(:ids))", ids=_json_list(ids)
+    )
+
+
+def _json_list(ids: Sequence[str]) -> str:
+    return msgspec.json.encode(ids).decode()
