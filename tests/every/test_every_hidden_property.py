@@ -20,6 +20,7 @@ from mainstay.agent.translate import failure_message, report_document
 from mainstay.converge import health_checks, providers, resources
 from mainstay.converge.contract import ResourceType
 from mainstay.foundation.text import REDACTED
+from own_accounts import own_accounts
 
 ACCOUNT_TYPE = Path(__file__).with_name("account_type")
 # The account type and the probe are found like all types and kinds, in the registry folders.
@@ -51,6 +52,7 @@ SAMPLES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         tuple(f"ROOT/file{number}" for number in range(30)),
         {"ensure": "present", "content": "x", "owner": "USER", "group": "GROUP", "mode": "0600"},
     ),
+    "group": (("root", "daemon", "sudo", "www-data", "users", "nogroup"), {}),
     # Neither changes the host: the packages are installed already, and the units do not exist.
     "package": (("bash", "coreutils", "grep", "sed", "tar", "gzip", "findutils", "diffutils"), {}),
     "service": (tuple(f"mainstay-canary{number}" for number in range(30)), {"ensure": "stopped"}),
@@ -74,6 +76,17 @@ DOES_NOT_LOAD: dict[str, list[Any]] = {
     "command": [{"x": "CANARY"}, ["CANARY"], "{{ 'CANARY' ~ }}", "a {{ 'CANARY"],
     "list of text": ["CANARY", {"x": "CANARY"}, [["CANARY"]], "{{ 'CANARY' ~ }}"],
 }
+
+
+@pytest.fixture(autouse=True)
+def _own_accounts(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Real users and groups, but not those of the machine."""
+    case = getattr(request.node, "callspec", None)
+    if case is None or case.params.get("type_name") not in ("group", "user"):
+        yield
+        return
+    with own_accounts():
+        yield
 
 
 @pytest.fixture(autouse=True)

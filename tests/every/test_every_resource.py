@@ -75,7 +75,11 @@ SAMPLES: dict[tuple[str, str], dict[str, tuple[Tree, str]]] = {
     },
 }
 # Types whose providers need more than files and processes have suites of their own.
-ELSEWHERE = {"service": "tests/system/test_services.py", "package": "tests/system/test_packages.py"}
+ELSEWHERE = {
+    "group": "tests/converge/test_group_accounts.py",
+    "package": "tests/system/test_packages.py",
+    "service": "tests/system/test_services.py",
+}
 
 
 def samples() -> list[object]:

@@ -7,6 +7,11 @@ import pwd
 
 from mainstay.converge.contract import Missing
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mainstay.converge.host.account_databases import AccountDatabases
+    from mainstay.converge.host.host import Host
+
 LARGEST_ID = 2**32 - 2
 
 
@@ -16,6 +21,21 @@ class Accounts:
         self._gids: dict[str, int] = {}
         self._users: dict[int, str] = {}
         self._groups: dict[int, str] = {}
+        # Read for resources that are accounts; other resources ask the system, which knows more sources of names.
+        self._databases: AccountDatabases | None = None
+
+    def databases(self, host: Host) -> AccountDatabases:
+        """Returns the local account databases; in a dry run, as earlier resources would leave them."""
+        if self._databases is None:
+            from mainstay.converge.host.account_databases import AccountDatabases
+
+            self._databases = AccountDatabases(host.files)
+        self._databases.refresh(host.activity)
+        return self._databases
+
+    def _forecast(self) -> AccountDatabases | None:
+        databases = self._databases
+        return databases if databases is not None and databases.is_forecast else None
 
     def forget(self) -> None:
         """Clears the cache, because a command or package may have changed accounts."""
@@ -38,18 +58,22 @@ class Accounts:
 
     def user(self, uid: int) -> str:
         if uid not in self._users:
+            databases = self._forecast()
             try:
-                self._users[uid] = pwd.getpwuid(uid).pw_name
+                name = pwd.getpwuid(uid).pw_name if databases is None else databases.uid_owner(uid)
             except KeyError:
-                self._users[uid] = str(uid)
+                name = None
+            self._users[uid] = name or str(uid)
         return self._users[uid]
 
     def group(self, gid: int) -> str:
         if gid not in self._groups:
+            databases = self._forecast()
             try:
-                self._groups[gid] = grp.getgrgid(gid).gr_name
+                name = grp.getgrgid(gid).gr_name if databases is None else databases.gid_owner(gid)
             except KeyError:
-                self._groups[gid] = str(gid)
+                name = None
+            self._groups[gid] = name or str(gid)
         return self._groups[gid]
 
     def _number(self, name: str, what: str) -> int:
@@ -58,6 +82,13 @@ class Accounts:
         number = parse_count(name, 0, LARGEST_ID)
         if number is not None:
             return number
+        databases = self._forecast()
+        if databases is not None:
+            number = databases.local_number(name, what)
+            if number is not None:
+                return number
+            if databases.is_removed(name, what):
+                raise Missing(f"{what} {name!r} does not exist")
         try:
             return pwd.getpwnam(name).pw_uid if what == "user" else grp.getgrnam(name).gr_gid
         except (KeyError, ValueError, UnicodeEncodeError):

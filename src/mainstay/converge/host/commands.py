@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 DEFAULT_SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 BUILTINS = {".", "alias", "cd", "eval", "exec", "exit", "export", "set", "source", "ulimit", "umask", "unset"}
 TAIL_BYTES = 32 * 1024
+# The smallest capacity of a pipe.
+LARGEST_STDIN_BYTES = 4096
 LONGEST_LINE_BYTES = 8 * 1024
 GRACE_SECONDS = 5.0
 # A daemon that the command started may keep its output open; the run does not wait for it.
@@ -70,8 +72,11 @@ class Commands:
         read_only: bool = False,
         ends_with_run: bool = False,
         keep_bytes: int = TAIL_BYTES,
+        stdin: bytes | None = None,
     ) -> Finished:
         """Waits for the exit code; raises `Failure` if there is none.
+
+        `stdin` must fit into a pipe; None: empty.
 
         `ends_with_run`: if this run is killed, the next run of the same identity first ends the command."""
         # Imported only when a command runs; most are skipped.
@@ -83,13 +88,14 @@ class Commands:
             self.count += 1
 
         def start() -> subprocess.Popen[bytes]:
+            incoming = subprocess.DEVNULL if stdin is None else _pipe_with(stdin)
             try:
                 return subprocess.Popen(
                     list(arguments),
                     executable=program,
                     cwd=cwd,
                     env=dict(environment),
-                    stdin=subprocess.DEVNULL,
+                    stdin=incoming,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     process_group=0,
@@ -103,6 +109,9 @@ class Commands:
                 raise CommandFailed(f"command cannot be executed: {name}: {error}") from None
             except OSError as error:
                 raise CommandFailed(f"command cannot be executed: {program or name}: {error.strerror}") from None
+            finally:
+                if incoming >= 0:
+                    os.close(incoming)
 
         def finish(child: subprocess.Popen[bytes]) -> Finished:
             process = ChildProcess(child, self.stop, timeout_seconds, on_line, self.about_to_wait, keep_bytes)
@@ -268,6 +277,18 @@ class ChildProcess:
                 return
             time.sleep(0.02)
         self._end_group(signal.SIGKILL)
+
+
+def _pipe_with(content: bytes) -> int:
+    """Returns the reading end of a pipe that holds the content and ends after it."""
+    if len(content) > LARGEST_STDIN_BYTES:
+        raise CommandFailed(f"the input of a command is larger than {LARGEST_STDIN_BYTES} bytes")
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, content)
+    finally:
+        os.close(writing)
+    return reading
 
 
 class Tail:
