@@ -18,11 +18,12 @@ from required_parts import need, need_program, need_root
 
 CLONE_NEWNS = 0x00020000
 MS_REC, MS_PRIVATE = 0x4000, 1 << 18
-PASSWD = """root:x:0:0:root:/root:/bin/bash
+PLAIN_USER = "nobody"  # language: the name of an account
+PASSWD = f"""root:x:0:0:root:/root:/bin/bash
 daemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin
-nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin
+{PLAIN_USER}:x:65534:65534:plain:/nonexistent:/usr/sbin/nologin
 """
-SHADOW = "root:*:19000:0:99999:7:::\ndaemon:*:19000:0:99999:7:::\nnobody:*:19000:0:99999:7:::\n"
+SHADOW = "".join(f"{name}:*:19000:0:99999:7:::\n" for name in ("root", "daemon", PLAIN_USER))
 GROUPS = {"root": 0, "daemon": 1, "sudo": 27, "www-data": 33, "users": 100, "nogroup": 65534}
 LOGIN_DEFS = """UID_MIN 1000
 UID_MAX 60000

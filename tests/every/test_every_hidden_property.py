@@ -19,6 +19,7 @@ from applying import Applied, fill_in
 from mainstay.agent.translate import failure_message, report_document
 from mainstay.converge import health_checks, providers, resources
 from mainstay.converge.contract import ResourceType
+from mainstay.converge.resources.user import HASH_NAME
 from mainstay.foundation.text import REDACTED
 from own_accounts import own_accounts
 
@@ -53,6 +54,7 @@ SAMPLES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         {"ensure": "present", "content": "x", "owner": "USER", "group": "GROUP", "mode": "0600"},
     ),
     "group": (("root", "daemon", "sudo", "www-data", "users", "nogroup"), {}),
+    "user": (tuple(f"canary{number}" for number in range(30)), {}),
     # Neither changes the host: the packages are installed already, and the units do not exist.
     "package": (("bash", "coreutils", "grep", "sed", "tar", "gzip", "findutils", "diffutils"), {}),
     "service": (tuple(f"mainstay-canary{number}" for number in range(30)), {"ensure": "stopped"}),
@@ -70,11 +72,13 @@ LOADS: dict[str, list[Any]] = {
     "text": ["CANARY", "two\nCANARY\nlines\n", "{{ 'CANARY' }}"],
     "command": COMMANDS,
     "list of text": [["NAME=CANARY"], ["NAME={{ 'CANARY' }}"]],
+    HASH_NAME: ["$6$CANARY", "{{ '$6$x$' ~ 'CANARY' }}"],
 }
 DOES_NOT_LOAD: dict[str, list[Any]] = {
     "text": [{"CANARY": "x"}, ["CANARY"], "{{ 'CANARY' ~ }}", "a {{ 'CANARY"],
     "command": [{"x": "CANARY"}, ["CANARY"], "{{ 'CANARY' ~ }}", "a {{ 'CANARY"],
     "list of text": ["CANARY", {"x": "CANARY"}, [["CANARY"]], "{{ 'CANARY' ~ }}"],
+    HASH_NAME: ["CANARY", "$6$ CANARY", "$6$x:CANARY", ["CANARY"], "{{ 'CANARY' }}", "{{ 'CANARY' ~ nope }}"],
 }
 
 

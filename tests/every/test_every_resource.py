@@ -79,6 +79,7 @@ ELSEWHERE = {
     "group": "tests/converge/test_group_accounts.py",
     "package": "tests/system/test_packages.py",
     "service": "tests/system/test_services.py",
+    "user": "tests/converge/test_user_accounts.py",
 }
 
 

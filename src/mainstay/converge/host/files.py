@@ -457,6 +457,39 @@ class Files:
             os.close(descriptor)
         self._touched(path, place, is_new=True)
 
+    def hidden_path(self, path: str) -> str:
+        """Returns where to build a directory before `put_in_place` gives it its path; a later run removes a left one."""
+        self.require_parent(path)
+        directory = os.path.dirname(path)
+        return f"{directory.rstrip('/')}/{self._temp_in(directory)}"
+
+    def put_in_place(self, hidden: str, path: str) -> None:
+        """Renames a directory that was built at a hidden path. The path must be free."""
+        place, name = self._at(path)
+        built = os.path.basename(hidden)
+        try:
+            before = os.lstat(built, dir_fd=place.handle)
+            os.rename(built, name, src_dir_fd=place.handle, dst_dir_fd=place.handle)
+            is_same = _is_same_file(os.lstat(name, dir_fd=place.handle), before)
+        except OSError as error:
+            error.filename, error.filename2 = path, None
+            raise
+        if not is_same:
+            raise _was_replaced(path)
+        self.forget_directories()
+
+        def moved(each: str) -> str:
+            return path + each[len(hidden) :] if f"{each}/".startswith(f"{hidden}/") else each
+
+        # What was written is synced under its new path.
+        self._new_files = [moved(each) for each in self._new_files]
+        self._directories = {moved(each) for each in self._directories}
+        self._devices = {device: moved(each) for device, each in self._devices.items()}
+        self._touched(path, place, is_new=True)
+
+    def note_new_owner(self, path: str, uids: tuple[int, int], gids: tuple[int, int]) -> None:
+        """Call it after a program gave files at a path, and below it, from one user and group to another."""
+
     def make_link(self, path: str, target: str) -> None:
         self.require_parent(path)
         place, name = self._at(path)
@@ -565,6 +598,10 @@ class Files:
             if run_id and name.startswith(f"{TEMP_PREFIX}{run_id}-"):
                 # Replaced by another user, or on a disk that is read-only now: not a reason to fail the run.
                 _unlink_quietly(name, place)
+                with suppress(OSError, Failure):
+                    # A directory that was not put in place.
+                    self.check_removable(f"{directory}/{name}")
+                    self.remove_tree(f"{directory}/{name}")
 
     # ---- durability ----
     def sync(self) -> None:

@@ -76,9 +76,13 @@ class ForecastFiles(Files):
         self._names: dict[str, set[str]] = {}
         self._own_gid = os.getegid()
         self._forecast_walk = ForecastWalk(self)
+        # Directories (with a final slash) whose files a program would have given away: uid and gid, before and after.
+        self._new_owners: list[tuple[str, tuple[int, int], tuple[int, int]]] = []
+        # Whether anything is recorded at all.
+        self._is_changed = False
 
     def _walker(self) -> Walk:
-        return self._forecast_walk if self.entries else super()._walker()
+        return self._forecast_walk if self._is_changed else super()._walker()
 
     def forget_directories(self) -> None:
         super().forget_directories()
@@ -147,6 +151,23 @@ class ForecastFiles(Files):
         self._refuse_without_permission(path)
         self._refuse_foreign(path, uid, gid)
         self._put(path, ForecastEntry(modes.S_IFDIR, uid=uid, gid=gid, mode=mode))
+
+    def hidden_path(self, path: str) -> str:
+        """Nothing is hidden: the directory is recorded at its own path."""
+        self.require_parent(path)
+        return path
+
+    def put_in_place(self, hidden: str, path: str) -> None:
+        """It is there already."""
+
+    def note_new_owner(self, path: str, uids: tuple[int, int], gids: tuple[int, int]) -> None:
+        key = self._key(path)
+        self._is_changed = True
+        self.forget_directories()
+        self._new_owners.append((f"{key}/", uids, gids))
+        for below, entry in self.entries.items():
+            if f"{below}/".startswith(f"{key}/") and entry is not GONE:
+                entry.st_uid, entry.st_gid = _given_away(entry, uids, gids)
 
     def make_link(self, path: str, target: str) -> None:
         self.require_parent(path)
@@ -221,6 +242,7 @@ class ForecastFiles(Files):
 
     def _note(self, key: str, entry: ForecastEntry) -> None:
         self.entries[key] = entry
+        self._is_changed = True
         while key not in ("", "/"):
             directory, _, name = key.rpartition("/")
             names = self._names.setdefault(directory or "/", set())
@@ -231,12 +253,12 @@ class ForecastFiles(Files):
 
     # ---- reading what programs use ----
     def stat(self, path: str) -> Any:
-        if not self.entries:
+        if not self._is_changed:
             return os.stat(path)
         return self._look(self._resolved(path), path)
 
     def lexists(self, path: str) -> bool:
-        if not self.entries:
+        if not self._is_changed:
             return super().lexists(path)
         try:
             self._look(self._resolved(path, follows_last=False), path)
@@ -245,7 +267,7 @@ class ForecastFiles(Files):
         return True
 
     def refuse_to_run(self, path: str) -> None:
-        if not self.entries:
+        if not self._is_changed:
             return
         entry = self._look(self._resolved(path), path)
         if not isinstance(entry, ForecastEntry):
@@ -255,34 +277,34 @@ class ForecastFiles(Files):
             raise NotYetThere(f"{path} would be changed by an earlier resource")
 
     def real_path(self, path: str) -> str:
-        return self._resolved(path) if self.entries else super().real_path(path)
+        return self._resolved(path) if self._is_changed else super().real_path(path)
 
     def listdir(self, path: str) -> list[str]:
-        return self._names_at(self._resolved(path), path) if self.entries else super().listdir(path)
+        return self._names_at(self._resolved(path), path) if self._is_changed else super().listdir(path)
 
     def chunks(self, path: str) -> Iterator[bytes]:
-        return self._chunks_at(self._resolved(path)) if self.entries else super().chunks(path)
+        return self._chunks_at(self._resolved(path)) if self._is_changed else super().chunks(path)
 
     # ---- reading managed paths ----
     def lstat(self, path: str) -> Any:
-        return self._look(self._key(path), path) if self.entries else super().lstat(path)
+        return self._look(self._key(path), path) if self._is_changed else super().lstat(path)
 
     def readlink(self, path: str) -> str:
-        if not self.entries:
+        if not self._is_changed:
             return super().readlink(path)
         key = self._key(path)
         entry = self.entries.get(key)
         return super().readlink(key) if entry is None else entry.target
 
     def names_in(self, path: str) -> list[str]:
-        return self._names_at(self._key(path), path) if self.entries else super().names_in(path)
+        return self._names_at(self._key(path), path) if self._is_changed else super().names_in(path)
 
     def content_chunks(self, path: str) -> Iterator[bytes]:
-        return self._chunks_at(self._key(path)) if self.entries else super().content_chunks(path)
+        return self._chunks_at(self._key(path)) if self._is_changed else super().content_chunks(path)
 
     def holds(self, path: str, found: Any, content: bytes) -> bool:
         if not isinstance(found, ForecastEntry):
-            return super().holds(self._key(path) if self.entries else path, found, content)
+            return super().holds(self._key(path) if self._is_changed else path, found, content)
         return found.st_size == len(content) and b"".join(self.content_chunks(path)) == content
 
     def checksum_of(self, path: str, found: Any) -> str | None:
@@ -346,7 +368,11 @@ class ForecastFiles(Files):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), key)
             if entry is GONE or entry.is_new:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key)
-        return os.lstat(key)
+        found = os.lstat(key)
+        for directory, uids, gids in self._new_owners:
+            if f"{key}/".startswith(directory):
+                found = _with_owner(key, found, *_given_away(found, uids, gids))
+        return found
 
     def _key(self, path: str) -> str:
         """Returns the path with the links of its directory followed, but not a link at the path itself."""
@@ -365,6 +391,23 @@ class ForecastFiles(Files):
             return place.below(rest)
         place, rest = self._forecast_walk.find(f"{directory}/.", trusting=True)
         return f"{place.below(rest).rstrip('/')}/{name}"
+
+
+def _given_away(found: Any, uids: tuple[int, int], gids: tuple[int, int]) -> tuple[int, int]:
+    uid = uids[1] if found.st_uid == uids[0] else found.st_uid
+    return uid, gids[1] if found.st_gid == gids[0] else found.st_gid
+
+
+def _with_owner(key: str, found: Any, uid: int, gid: int) -> Any:
+    """Returns a real entry with another owner."""
+    if (found.st_uid, found.st_gid) == (uid, gid):
+        return found
+    kind, mode = modes.S_IFMT(found.st_mode), modes.S_IMODE(found.st_mode)
+    source = key if kind == modes.S_IFREG else None
+    target = os.readlink(key) if kind == modes.S_IFLNK else ""
+    return ForecastEntry(
+        kind, uid=uid, gid=gid, mode=mode, source=source, target=target, is_new=False, size=found.st_size
+    )
 
 
 class ForecastWalk(Walk):

@@ -53,7 +53,7 @@ class Group(Resource):
 
 
 class GroupState(State):
-    """The entry of the group, and what stands in the way of a change."""
+    """The entry of the group, and what prevents a change."""
 
     gid: int | None = None
     members: tuple[str, ...] = ()

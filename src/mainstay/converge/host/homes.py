@@ -1,0 +1,143 @@
+"""Homes of users: created whole from the skeleton, removed only where nothing else can be lost; and their processes."""
+
+from __future__ import annotations
+
+import os
+import stat as modes
+
+from mainstay.converge.contract import Failure
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mainstay.converge.host.files import Files
+
+SKELETON = "/etc/skel"
+DEEPEST = 20
+MOST_ENTRIES = 10_000
+MOST_PROCESSES = 10
+
+
+def home_is_missing(files: Files, path: str) -> bool:
+    """Raises `Failure` if something else than a directory is at the path."""
+    try:
+        found = files.lstat(path)
+        if modes.S_ISLNK(found.st_mode):
+            real = files.follow(path)
+            try:
+                found = files.lstat(real)
+            except FileNotFoundError:
+                raise Failure(f"home {path} is a link to {real}, which does not exist") from None
+    except FileNotFoundError:
+        return True
+    if not modes.S_ISDIR(found.st_mode):
+        raise Failure(f"home {path} is not a directory")
+    return False
+
+
+def make_home(files: Files, path: str, *, uid: int, gid: int, mode: int) -> None:
+    """Creates a home with the skeleton in it. It gets its path when it is complete, so a killed run leaves no half home."""
+    hidden = files.hidden_path(path)
+    files.make_directory(hidden, uid=files.effective_uid, gid=0, mode=0o700)
+    try:
+        if files.exists(SKELETON):
+            _copy(files, SKELETON, hidden, uid, gid, 0, [0])
+        files.set_attributes(hidden, files.lstat(hidden), uid=uid, gid=gid, mode=mode)
+        files.put_in_place(hidden, path)
+    except BaseException:
+        if hidden != path:
+            files.remove_tree(hidden)
+        raise
+
+
+def _copy(files: Files, source: str, target: str, uid: int, gid: int, depth: int, count: list[int]) -> None:
+    if depth > DEEPEST:
+        raise Failure(f"{SKELETON} is deeper than {DEEPEST} directories")
+    for name in files.names_in(source):
+        count[0] += 1
+        if count[0] > MOST_ENTRIES:
+            raise Failure(f"{SKELETON} has more than {MOST_ENTRIES} entries")
+        old, new = f"{source}/{name}", f"{target}/{name}"
+        found = files.lstat(old)
+        mode = modes.S_IMODE(found.st_mode) & 0o777
+        if modes.S_ISDIR(found.st_mode):
+            files.make_directory(new, uid=uid, gid=gid, mode=mode)
+            _copy(files, old, new, uid, gid, depth + 1, count)
+        elif modes.S_ISLNK(found.st_mode):
+            files.make_link(new, files.readlink(old))
+            files.set_link_owner(new, uid=uid, gid=gid)
+        elif modes.S_ISREG(found.st_mode):
+            files.replace(new, None, old, uid=uid, gid=gid, mode=mode, old=None)
+        else:
+            raise Failure(f"{old} is neither a file, a directory nor a link")
+
+
+def why_home_is_kept(files: Files, path: str, uid: int, other_homes: Iterable[tuple[str, str]]) -> str | None:
+    """Returns why the home of a user must not be removed, or None. `other_homes`: (user, home) of all other users."""
+    try:
+        found = files.lstat(path)
+    except FileNotFoundError:
+        return None
+    if modes.S_ISLNK(found.st_mode):
+        return "it is a link"
+    if not modes.S_ISDIR(found.st_mode):
+        return "it is not a directory"
+    if found.st_uid != uid:
+        return f"it belongs to user {found.st_uid}"
+    real = files.real_path(path)
+    for user, home in other_homes:
+        if home.startswith("/") and f"{files.real_path(home)}/".startswith(f"{real.rstrip('/')}/"):
+            return f"it is or contains the home of {user}"
+    try:
+        files.check_removable(path)
+    except Failure as failure:
+        return str(failure)
+    return None
+
+
+def remove_home(files: Files, path: str) -> None:
+    """`why_home_is_kept` was called before."""
+    try:
+        files.lstat(path)
+    except FileNotFoundError:
+        return
+    files.check_removable(path)
+    files.remove_tree(path)
+
+
+# ---- processes ----
+def processes_of(uid: int) -> tuple[str, ...]:
+    """Returns processes of a user as `number (name)`; those of other user namespaces have other users."""
+    found: list[str] = []
+    own_space = _user_space("self")
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and str(uid) in _uids_of(entry) and _user_space(entry) in (own_space, None):
+            found.append(f"{entry} ({_name_of(entry)})")
+            if len(found) == MOST_PROCESSES:
+                break
+    return tuple(found)
+
+
+def _uids_of(process: str) -> list[str]:
+    try:
+        with open(f"/proc/{process}/status", encoding="utf-8", errors="replace") as lines:
+            return next((line.split()[1:] for line in lines if line.startswith("Uid:")), [])
+    except OSError:
+        # It has ended.
+        return []
+
+
+def _name_of(process: str) -> str:
+    try:
+        with open(f"/proc/{process}/comm", encoding="utf-8", errors="replace") as name:
+            return name.read().strip()
+    except OSError:
+        return "ended"
+
+
+def _user_space(process: str) -> str | None:
+    try:
+        return os.readlink(f"/proc/{process}/ns/user")
+    except OSError:
+        return None
