@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from applying import Applied, fill_in
-from mainstay.converge.contract import Resource
+from loading import faults_of
+from mainstay.converge.contract import Resource, StopFlag
 from mainstay.converge.report import Observer
 from mainstay.converge.run import RunRequest, run
 
@@ -336,3 +337,69 @@ def test_validate_and_health_checks_see_only_the_environment_of_the_run(
     environ = {name: value for name, value in os.environ.items() if name != "MAINSTAY_TOKEN"}
     _, report = run(RunRequest(str(manifest), environ=environ))
     assert [event.errors for event in report.events] == [()]
+
+
+def run_program(root: Path, manifest: str) -> list[str]:
+    path = root.parent / "manifest.yaml"
+    path.write_text(fill_in(manifest, root))
+    done = subprocess.run([PROGRAM, "apply", path], capture_output=True, text=True, check=False)
+    return done.stdout.splitlines()
+
+
+def test_streamed_output_is_below_the_heading_of_its_resource_and_not_repeated(root: Path) -> None:
+    text = "sh -c 'echo one; echo two; exit 3'"
+    shown = run_program(
+        root, command(text, logoutput=True) + "- exec:\n    - second: {command: echo x, logoutput: true}\n"
+    )
+    assert shown[:7] == [
+        "running   exec#go",
+        "  | one",
+        "  | two",
+        "failed    exec#go  no guard: it runs every time",
+        "  error: exit code is 3, expected 0",
+        "running   exec#second",
+        "  | x",
+    ]
+
+
+def test_output_that_was_not_streamed_is_shown_with_the_failure(root: Path) -> None:
+    shown = run_program(root, command("sh -c 'echo one; exit 3'"))
+    assert shown[:3] == [
+        "failed    exec#go  no guard: it runs every time",
+        "  error: exit code is 3, expected 0",
+        "  | one",
+    ]
+    guard = command("true", provider="shell", onlyif="echo broken; exit 127", logoutput=True)
+    assert run_program(root, guard)[2] == "  | broken"
+
+
+# ---- tries ----
+def test_the_event_has_the_output_of_the_last_try(apply: Apply) -> None:
+    text = "sh -c 'echo x >>ROOT/tries; echo try $(wc -l <ROOT/tries); exit 1'"
+    (event,) = apply(command(text, tries=3, try_sleep="1ms")).report.events
+    assert event.output == "try 3\n"
+    assert event.errors == ("exit code is 1, expected 0",)
+    assert event.warnings == ("all 3 tries failed",)
+    assert not event.changed
+
+
+def test_a_request_to_stop_is_honoured_between_two_tries(apply: Apply, root: Path) -> None:
+    stop = StopFlag()
+
+    class Stopper(Observer):
+        def output(self, resource: Resource, line: str) -> None:
+            stop.request("enough")
+
+    text = "sh -c 'echo x | tee -a ROOT/tries; exit 1'"
+    begun = time.monotonic()
+    done = apply(command(text, tries=5, try_sleep="1h", logoutput=True), stop=stop, observer=Stopper())
+    assert time.monotonic() - begun < 30
+    assert (root / "tries").read_text() == "x\n"
+    assert done.outcomes == ["failed"]
+    assert done.report.events[0].warnings == ("stopped by enough after try 1 of 5",)
+
+
+@pytest.mark.parametrize("tries", ["0", "-1", "1001", "many", "1.5"])
+def test_an_invalid_number_of_tries_is_refused_at_load(tries: str, root: Path) -> None:
+    (fault,) = faults_of(f"- exec:\n    - go: {{command: 'true', tries: {tries}}}\n", root)
+    assert fault.endswith(f"tries: expected a number from 1 to 1000, got '{tries}'")

@@ -111,6 +111,28 @@ def test_a_package_is_installed_pinned_upgraded_and_removed_as_forecast(clean: M
         assert again.commands == []
 
 
+def test_a_dry_run_fails_for_an_unknown_package_that_no_earlier_step_might_bring(clean: ManagedHost) -> None:
+    def forecast(manifest: str) -> dict[str, str]:
+        return clean.apply(manifest, "--noop").outcomes
+
+    done = clean.apply(packages(nosuch="present"), "--noop")
+    assert done.exit_code == 1
+    assert done.events["package#nosuch"]["errors"] == ["apt has no package nosuch"]
+    # A removal brings nothing, a service of the unknown package is missing too.
+    clean.apply(packages(tiny="present"))
+    service = "- service:\n    - nosuch: {}\n"
+    assert forecast(packages(tiny="absent", nosuch="present") + service) == {
+        "package#tiny": "changed",
+        "package#nosuch": "failed",
+        "service#nosuch": "failed",
+    }
+    command = "- exec:\n    - /bin/true: {}\n"
+    assert forecast(command + packages(nosuch="present"))["package#nosuch"] == "changed"
+    attributes = "ensure: present, content: '', owner: root, group: root, mode: '0644'"
+    source = f"- file:\n    - /etc/apt/sources.list.d/other.list: {{{attributes}}}\n"
+    assert forecast(source + packages(nosuch="present"))["package#nosuch"] == "changed"
+
+
 def test_neighbouring_packages_share_one_transaction_and_have_their_own_events(clean: ManagedHost) -> None:
     done = clean.apply(packages(tiny="1.0", other="present"))
     assert done.commands == [f"{INSTALL} --allow-downgrades install tiny=1.0 other"]
@@ -240,7 +262,7 @@ def test_an_unreadable_package_database_is_a_failure(clean: ManagedHost) -> None
 def test_a_name_is_never_a_pattern_or_an_option(clean: ManagedHost) -> None:
     for name in ("tin.", "ti.y"):
         foreseen = clean.apply(packages(**{name: "present"}), "--noop")
-        assert messages(foreseen) == [f"Unknown until applied: apt has no package {name}"]
+        assert foreseen.events[f"package#{name}"]["errors"] == [f"apt has no package {name}"]
         done = clean.apply(packages(**{name: "latest"}))
         assert done.events[f"package#{name}"]["errors"] == [f"apt has no package {name}"]
         assert done.commands == [UPDATE]

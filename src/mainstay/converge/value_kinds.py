@@ -278,6 +278,15 @@ def _one_exit_code(node: Any) -> int:
     return value
 
 
+def _parse_tries(text: str) -> int:
+    from mainstay.foundation.numbers import parse_count
+
+    tries = parse_count(text, 1, MOST_TRIES)
+    if tries is None:
+        raise Unfit(f"expected a number from 1 to {MOST_TRIES}, got {shorten(text)!r}")
+    return tries
+
+
 def parsed_kind(name: str, parse: Callable[[str], Any], schema: Mapping[str, Any]) -> ValueKind:
     """A kind that is written as text."""
 
@@ -308,6 +317,12 @@ MODE_BITS = ValueKind(
     },
 )
 DURATION_SECONDS = ValueKind("duration", _read_duration, _accept_duration, {"type": ["string", "null"]})
+MOST_TRIES = 1000
+TRIES = parsed_kind(
+    "number of tries",
+    _parse_tries,
+    {"anyOf": [{"type": ["integer", "null"], "minimum": 1, "maximum": MOST_TRIES}, TEMPLATE_SCHEMA]},
+)
 TEXTS = ValueKind(
     "list of text",
     _read_texts,

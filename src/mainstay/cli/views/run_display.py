@@ -34,6 +34,8 @@ COLOURS = {
     "dim": "2",
 }
 WIDTH = 9
+# Heads the output of a command that is shown line by line.
+RUNNING = "running"
 FLUSH_INTERVAL_SECONDS = 0.1
 MAX_BUFFERED_CHARACTERS = 64 * 1024
 
@@ -58,6 +60,8 @@ class RunDisplay(Observer):
         self.total = 0
         self.live = self.stream.isatty() and os.environ.get("TERM") != "dumb"
         self.shown_progress = False
+        # The resource whose output was shown line by line; its event repeats none of it.
+        self.streamed: str | None = None
         # Buffered here because the stream may be unbuffered (PYTHONUNBUFFERED).
         self.buffer: list[str] = []
         self.buffered_characters = 0
@@ -122,6 +126,9 @@ class RunDisplay(Observer):
 
     def output(self, resource: Resource, line: str) -> None:
         self._clear_progress()
+        if self.streamed != resource.id:
+            self.streamed = resource.id
+            self._write(f"{RUNNING:<{WIDTH}} {self.palette.paint(printable(resource.id), 'bold')}\n")
         self._write(f"  {self.palette.paint('|', 'dim')} {printable(line)}\n")
         self._flush_if_due()
 
@@ -129,7 +136,9 @@ class RunDisplay(Observer):
         if not self.verbose and self._is_expected(event):
             return
         self._clear_progress()
-        self._write("\n".join((*event_lines(self.palette, event.resource.id, event), "")))
+        was_streamed = self.streamed == event.resource.id
+        lines = event_lines(self.palette, event.resource.id, event, with_output=not was_streamed)
+        self._write("\n".join((*lines, "")))
         self._flush_if_due()
 
     def _is_expected(self, event: Event) -> bool:
@@ -164,7 +173,7 @@ def summary_line(palette: Palette, counts: Mapping[str, int], seconds: float | N
     return f"{', '.join(shown) or 'nothing to do'}" + ("" if seconds is None else f" in {seconds:.2f} s")
 
 
-def event_lines(palette: Palette, name: str, event: Event | ReportedEvent) -> list[str]:
+def event_lines(palette: Palette, name: str, event: Event | ReportedEvent, *, with_output: bool = True) -> list[str]:
     """The line of one resource, followed by its errors, warnings, output and diff."""
     message = event.noop_message or ""
     reason = event.reason or ""
@@ -179,7 +188,7 @@ def event_lines(palette: Palette, name: str, event: Event | ReportedEvent) -> li
         return lines
     lines += [f"  {palette.paint('error:', FAILED)} {indented(text)}" for text in event.errors]
     lines += [f"  {palette.paint('warning:', CHANGED)} {indented(text)}" for text in event.warnings]
-    if event.outcome == FAILED and event.output:
+    if event.outcome == FAILED and event.output and with_output:
         lines += [f"  {palette.paint('|', 'dim')} {printable(line)}" for line in _tail(event.output, 20)]
     if event.diff:
         lines += [diff_line(palette, line) for line in event.diff.split("\n")]

@@ -10,14 +10,13 @@ from mainstay.converge.redaction import clean_of
 from mainstay.converge.value_kinds import (
     BOOLEAN,
     DURATION_SECONDS,
-    TEMPLATE_SCHEMA,
     TEXT,
     TEXTS,
+    TRIES,
     Unfit,
     ValueKind,
     as_secret,
     describe,
-    parsed_kind,
     read_text,
     to_text,
 )
@@ -43,26 +42,14 @@ if TYPE_CHECKING:
 
 # Types of a related manifest family that are refused by name.
 UNSUPPORTED_TYPES = {"archive", "scaffold", "apply"}
-MOST_TRIES = 1000
 LONGEST_SHOWN_IDENTITY = 200
 # Every report shows these, also of sensitive resources.
 SHOWN_PROPERTIES = frozenset(("alias", "ensure", "provider", "require", "subscribe", "tags"))
 
-
-def _parse_tries(text: str) -> int:
-    from mainstay.foundation.numbers import parse_count
-
-    tries = parse_count(text, 1, MOST_TRIES)
-    if tries is None:
-        raise Unfit(f"expected a number from 1 to {MOST_TRIES}, got {shorten(text)!r}")
-    return tries
-
-
-TRIES_SCHEMA = {"anyOf": [{"type": ["integer", "null"], "minimum": 1, "maximum": MOST_TRIES}, TEMPLATE_SCHEMA]}
 # Properties of every health check; those of a kind are in its file.
 HEALTH_CHECK: dict[str, Property] = {
     "name": Property(TEXT, "name of the check; default: the value of its kind"),
-    "tries": Property(parsed_kind("number of tries", _parse_tries, TRIES_SCHEMA), "number of tries; default 1"),
+    "tries": Property(TRIES, "number of tries; default 1"),
     "try_sleep": Property(DURATION_SECONDS, "pause between two tries; default `1s`"),
     "timeout": Property(DURATION_SECONDS, "time limit of one try"),
 }

@@ -11,6 +11,7 @@ from mainstay.converge.value_kinds import (
     EXIT_CODES,
     TEXT,
     TEXTS,
+    TRIES,
     Unfit,
     text_problem,
 )
@@ -38,6 +39,8 @@ class Exec(Resource):
     onlyif: str | tuple[str, ...] | None = None
     unless: str | tuple[str, ...] | None = None
     refresh_only: bool = False
+    tries: int = 1
+    try_sleep: float = 1.0
     logoutput: bool = False
 
     @property
@@ -78,7 +81,9 @@ class ExecType(ResourceType):
         "environment": Property(TEXTS, "KEY=value entries added to the environment", deferred=True, private=True),
         "path": Property(TEXT, "directories to search for programs, separated by colons"),
         "returns": Property(EXIT_CODES, "exit codes that count as success; [0] when not given"),
-        "timeout": Property(DURATION_SECONDS, "longest time the command or a guard may take, such as 30s or 5m"),
+        "timeout": Property(
+            DURATION_SECONDS, "longest time one try of the command, or a guard, may take, such as 30s or 5m"
+        ),
         "creates": Property(TEXT, "a path; when it exists the command does not run", deferred=True),
         "onlyif": Property(COMMAND, "a guard; the command runs only if it exits 0", deferred=True, private=True),
         "unless": Property(
@@ -87,6 +92,8 @@ class ExecType(ResourceType):
         "refresh_only": Property(BOOLEAN, "run only when a subscribed resource changed"),
         "refreshonly": Property(BOOLEAN, "another name of refresh_only", alias_of="refresh_only"),
         "subscribe": Property(TEXTS, "resources (`type#name`) whose change makes the command run"),
+        "tries": Property(TRIES, "how often the command is tried until it succeeds; 1 when not given"),
+        "try_sleep": Property(DURATION_SECONDS, "pause between two tries; `1s` when not given"),
         "logoutput": Property(BOOLEAN, "show the command's output line by line"),
     }
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import stat as modes
 
 from mainstay.converge.command_words import words_of
-from mainstay.converge.contract import Change, Failure, Missing, Provider
+from mainstay.converge.contract import Change, CommandFailed, Failure, Missing, Provider, TimedOut
+from mainstay.converge.host.clock import sleep
 from mainstay.converge.host.commands import DEFAULT_SEARCH_PATH, find_program, refuse_without_interpreter
 from mainstay.converge.resources.exec import ExecState
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from mainstay.converge.host.commands import Finished
     from mainstay.converge.host.host import Host
+    from mainstay.converge.host.path_tests import PathTest
     from mainstay.converge.resources.exec import Exec
 
 
@@ -50,6 +52,9 @@ class PosixCommands(Provider):
 
     def _guard(self, command: str | Sequence[str], name: str, wanted: Exec, host: Host) -> bool:
         if host.would_change is not None:
+            forecast = self._forecast_guard(command, name, wanted, host)
+            if forecast is not None:
+                return forecast
             host.note(f"{name} ran on the host as it is, before {host.would_change} would change it")
         try:
             done = self._run(command, wanted, host, None)
@@ -58,17 +63,64 @@ class PosixCommands(Provider):
         self._refuse_guard(done, name)
         return done.exit_code == 0
 
+    def _forecast_guard(self, command: str | Sequence[str], name: str, wanted: Exec, host: Host) -> bool | None:
+        """Returns the result of a guard that only tests a path, after earlier changes of a dry run; None: another guard."""
+        test = self._path_test(command, wanted.cwd)
+        if test is None:
+            return None
+        succeeds, exists = test.run(host.files)
+        prevents = succeeds == (name == "unless")
+        if prevents and not exists and host.uncertain:
+            raise Missing(f"{name}: {test.path} does not exist")
+        return succeeds
+
+    def _path_test(self, command: str | Sequence[str], cwd: str) -> PathTest | None:
+        from mainstay.converge.host.path_tests import parse_path_test
+
+        return parse_path_test(words_of(command), cwd)
+
     def _refuse_guard(self, done: Finished, name: str) -> None:
         """Raises `Failure` if the exit code means that a shell could not run the guard. Not used without a shell."""
 
     # ---- changing ----
     def perform(self, wanted: Exec, actual: ExecState, change: Change, host: Host) -> None:
         self._note_shell_words(wanted.command_line, host)
-        on_line = host.show_line if wanted.logoutput else None
-        done = self._run(wanted.command_line, wanted, host, on_line)
+        number = 1
+        while True:
+            failure = self._try(wanted, actual, host)
+            succeeded = failure is None and actual.exit_code in wanted.returns
+            if succeeded or number == wanted.tries or self._is_stopped_before_next_try(wanted, host):
+                break
+            number += 1
+        if wanted.tries > 1:
+            self._note_tries(wanted, number, host, succeeded=succeeded)
+        if failure is not None:
+            raise failure
+
+    def _try(self, wanted: Exec, actual: ExecState, host: Host) -> Failure | None:
+        """Runs the command once. Returns the failure of a command that has no exit code."""
+        actual.exit_code = None
+        try:
+            done = self._run(wanted.command_line, wanted, host, host.show_line if wanted.logoutput else None)
+        except (CommandFailed, TimedOut) as error:
+            return error
         actual.exit_code = done.exit_code
         actual.output = done.output
         actual.stdout = done.stdout
+        return None
+
+    def _is_stopped_before_next_try(self, wanted: Exec, host: Host) -> bool:
+        host.about_to_wait()
+        sleep(wanted.try_sleep, host.stop)
+        return host.stop.reason is not None
+
+    def _note_tries(self, wanted: Exec, number: int, host: Host, *, succeeded: bool) -> None:
+        if succeeded and number > 1:
+            host.note(f"the command succeeded in try {number} of {wanted.tries}")
+        elif not succeeded and number == wanted.tries:
+            host.note(f"all {number} tries failed")
+        elif not succeeded:
+            host.note(f"stopped by {host.stop.reason} after try {number} of {wanted.tries}")
 
     def forecast(self, wanted: Exec, actual: ExecState, change: Change, host: Host) -> None:
         self._note_shell_words(wanted.command_line, host)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from mainstay.converge.command_words import split_words
 from mainstay.converge.contract import CommandFailed, Missing
 from mainstay.converge.providers.exec.posix import PosixCommands
+from mainstay.converge.value_kinds import Unfit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mainstay.converge.host.commands import Finished
+    from mainstay.converge.host.path_tests import PathTest
 
 NOT_FOUND = 127
 COULD_NOT_RUN = {126: "cannot be executed", NOT_FOUND: "was not found"}
@@ -23,6 +26,16 @@ class ShellCommands(PosixCommands):
     def _words(self, command: str | Sequence[str]) -> list[str]:
         # The type keeps the text of a shell command whole.
         return ["/bin/sh", "-c", str(command)]
+
+    def _path_test(self, command: str | Sequence[str], cwd: str) -> PathTest | None:
+        from mainstay.converge.host.path_tests import parse_shell_test
+
+        text = str(command)
+        try:
+            return parse_shell_test(text, split_words(text), cwd)
+        except Unfit:
+            # Only the shell can read it.
+            return None
 
     def _refuse_guard(self, done: Finished, name: str) -> None:
         if done.exit_code in COULD_NOT_RUN:

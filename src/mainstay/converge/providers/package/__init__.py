@@ -23,6 +23,8 @@ class PackageManager(Provider):
 
     reads_ahead = True
     joins_neighbours = True
+    # Beginnings of the paths that name the sources of packages.
+    sources: tuple[str, ...]
 
     def __init__(self) -> None:
         self._ahead: dict[str, PackageState] = {}
@@ -50,6 +52,10 @@ class PackageManager(Provider):
     @abstractmethod
     def lists_are_fresh(self, host: Host) -> bool:
         """Whether the lists are younger than a day."""
+
+    @abstractmethod
+    def lists_are_current(self, host: Host) -> bool:
+        """Whether a package that the present lists do not have would be missing in fetched lists too."""
 
     @abstractmethod
     def refresh_lists(self, host: Host) -> None:
@@ -91,10 +97,13 @@ class PackageManager(Provider):
 
     def _candidate_by_present_lists(self, wanted: Package, host: Host) -> str | None:
         found = self._offer(self.target(wanted), host, may_fetch=False)
-        if found is None:
-            # A run would refresh the lists; what they then contain is unknown.
+        if found is None and (not self.lists_are_current(host) or self._would_change_sources(host)):
+            # A run would fetch the lists; what they then contain is unknown.
             host.uncertain = True
         return found
+
+    def _would_change_sources(self, host: Host) -> bool:
+        return any(path.startswith(self.sources) for path in host.files.touched)
 
     def _offer(self, target: str, host: Host, *, may_fetch: bool) -> str | None:
         if target not in self._offers:

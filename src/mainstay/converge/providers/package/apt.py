@@ -34,6 +34,7 @@ LOCKED_WORDS = ("Could not get lock", "Unable to acquire the dpkg frontend lock"
 
 class AptPackages(PackageManager):
     name = "apt"
+    sources = ("/etc/apt/",)
 
     def unavailable(self, host: Host) -> str | None:
         missing = missing_programs(host, "apt-get", "dpkg-query")
@@ -82,6 +83,9 @@ class AptPackages(PackageManager):
             return False
         newest = max((files.stat(stamp).st_mtime for stamp in STAMPS if files.exists(stamp)), default=0.0)
         return bool(newest > wall_time() - LISTS_FRESH_SECONDS)
+
+    def lists_are_current(self, host: Host) -> bool:
+        return self.lists_are_fresh(host)
 
     def refresh_lists(self, host: Host) -> None:
         done = run_when_unlocked(host, ("apt-get", "--quiet", "update"), LOCKED_WORDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mainstay.converge.contract import Change
+from mainstay.converge.host.clock import wall_time
 from mainstay.converge.host.commands import missing_programs
 from mainstay.converge.host.packages import error_lines, query, require_success, run_when_unlocked
 from mainstay.converge.providers.package import PackageManager
@@ -18,14 +19,18 @@ if TYPE_CHECKING:
 INSTALLED_FORMAT = "%{NAME}\\t%{EPOCHNUM}\\t%{VERSION}\\t%{RELEASE}\\t%{ARCH}\\n"
 OFFERED_FORMAT = "%{name}\\t%{epoch}\\t%{version}\\t%{release}\\t%{arch}\\n"
 ARCHITECTURES = ("noarch", "x86_64", "aarch64", "i686", "ppc64le", "s390x", "riscv64")
-# dnf itself fetches lists again after this many seconds.
-FRESH = "--setopt=metadata_expire=86400"
+LISTS_FRESH_SECONDS = 86400
+# dnf itself fetches lists again after this time.
+FRESH = f"--setopt=metadata_expire={LISTS_FRESH_SECONDS}"
+# Where dnf 4 and dnf 5 keep the lists of repositories.
+CACHES = (("/var/cache/dnf", ".solv"), ("/var/cache/libdnf5", ""))
 # dnf waits for its own lock, but fails on a lock of rpm.
 LOCKED_WORDS = ("can't create transaction lock", "Failed to obtain the transaction lock")
 
 
 class DnfPackages(PackageManager):
     name = "dnf"
+    sources = ("/etc/yum.repos.d/", "/etc/dnf/", "/etc/yum.conf")
 
     def unavailable(self, host: Host) -> str | None:
         return missing_programs(host, "dnf", "rpm")
@@ -55,6 +60,19 @@ class DnfPackages(PackageManager):
 
     def lists_are_fresh(self, host: Host) -> bool:
         return True
+
+    def lists_are_current(self, host: Host) -> bool:
+        """Whether the cache has repositories, and all of them are younger than a day."""
+        files = host.files
+        oldest = wall_time() - LISTS_FRESH_SECONDS
+        times = [
+            files.stat(f"{cache}/{name}").st_mtime
+            for cache, suffix in CACHES
+            if files.exists(cache)
+            for name in files.listdir(cache)
+            if name.endswith(suffix)
+        ]
+        return bool(times) and min(times) > oldest
 
     def refresh_lists(self, host: Host) -> None:
         done = run_when_unlocked(host, ("dnf", "--quiet", "--refresh", "makecache"), LOCKED_WORDS)
