@@ -44,7 +44,7 @@ from mainstay.control.store.agents import AGENTS, AgentRow
 from mainstay.control.store.engine.paging import parse_time
 from mainstay.control.store.jobs import JobName, JobRow, active_job, find_by_times
 from mainstay.control.store.participants import PARTICIPANTS
-from mainstay.control.store.service_groups import SERVICE_GROUPS, ServiceGroup
+from mainstay.control.store.service_groups import SERVICE_GROUPS, ServiceGroup, find_group_named
 from mainstay.control.store.service_types import find_version
 from mainstay.control.store.services import SERVICES, ServiceContext, ServiceRow
 from mainstay.control.store.serving import find_serving, serving_agents
@@ -189,13 +189,18 @@ async def _group(work: UnitOfWork, wanted: NewService) -> ServiceGroup:
         raise BadInput("as an admin you must name the customer: give groupId or consumerId")
     if caller.role is Role.PARTICIPANT and consumer_id != caller.participant_id:
         raise NotPermitted("a participant can order only for itself")
+    return await find_group_named(work.tx, consumer_id, DEFAULT_GROUP) or await _default_group(work, consumer_id)
+
+
+async def _default_group(work: UnitOfWork, consumer_id: str) -> ServiceGroup:
+    """Creates it, unless a concurrent first order has."""
     if await PARTICIPANTS.find(work.tx, consumer_id) is None:
         raise BadInput(f"there is no participant {consumer_id}")
-    # Concurrent first orders must not create two groups.
+    # Held until the commit, so only first orders wait for each other.
     await work.tx.lock(f"default group {consumer_id}")
-    for group in await SERVICE_GROUPS.all_by(work.tx, "consumer_id", consumer_id):
-        if group.name == DEFAULT_GROUP:
-            return group
+    known = await find_group_named(work.tx, consumer_id, DEFAULT_GROUP)
+    if known is not None:
+        return known
     new = ServiceGroup(
         id=new_id(),
         created_at=work.now,
