@@ -27,8 +27,9 @@ import uvloop
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
+from benchmarks.order_floor import run_floor, write_script
 from bulk_services import Owners, cursor_at, fill
-from control_plane import Server, find_postgresql, postgresql_cluster, running
+from control_plane import Cluster, Server, children, find_postgresql, postgresql_cluster, running
 from mainstay.control.serve import raise_file_limit
 from mainstay.control.store.engine.open import open_store
 
@@ -66,13 +67,21 @@ class Connection:
         self._head = f"Host: {address.netloc}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
-    async def call(self, method: str, path: str, body: object = None, expect: int = 200) -> Any:
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        expect: int = 200,
+        headers: Sequence[tuple[str, str]] = (),
+    ) -> Any:
         # The server may have closed an idle connection.
         if self._streams is None or self._streams[0].at_eof():
             self._streams = await asyncio.open_connection(self._host, self._port)
         reader, writer = self._streams
         content = b"" if body is None else json.dumps(body).encode()
-        head = f"{method} /api/v1{path} HTTP/1.1\r\n{self._head}Content-Length: {len(content)}\r\n\r\n"
+        more = "".join(f"{name}: {value}\r\n" for name, value in headers)
+        head = f"{method} /api/v1{path} HTTP/1.1\r\n{self._head}{more}Content-Length: {len(content)}\r\n\r\n"
         writer.write(head.encode() + content)
         answer = (await reader.readuntil(b"\r\n\r\n")).decode()
         status = int(answer[9:12])
@@ -202,6 +211,70 @@ def cpu_seconds(server: Server) -> float:
 def cpu_each(server: Server, before: float, count: int) -> str:
     """CPU time per request, which other load on the machine disturbs less than a rate."""
     return f"{(cpu_seconds(server) - before) / count * 1000:.1f} ms server CPU"
+
+
+def database_cpu_seconds(cluster: Cluster) -> float:
+    """Of all processes of the database; those that ended are counted by the first."""
+    first = int((cluster.data / "postmaster.pid").read_text().split()[0])
+    return sum(process_cpu_seconds(process) for process in (first, *children(first)))
+
+
+def process_cpu_seconds(process: int) -> float:
+    """With the children that it has waited for. 0: it has ended."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2].split()
+    except FileNotFoundError:
+        return 0
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+async def measure_gets(scene: Scene, server: Server, sizes: Sizes) -> None:
+    """One service, read again and again by its consumer."""
+    ((agent_id, _),) = await scene.new_agents(1)
+    path = f"/services/{(await scene.order(scene.consumer, agent_id))['id']}"
+
+    async def get(connection: Connection) -> None:
+        await connection.call("GET", path)
+
+    before = cpu_seconds(server)
+    count = sizes.orders * 3
+    rate = count / await all_of((get for _ in range(count)), scene.url, scene.consumer_token, CLIENTS)
+    print_row("reads of one service", rate, "/s", cpu_each(server, before, count))
+
+
+async def measure_typed_orders(scene: Scene, server: Server, sizes: Sizes) -> None:
+    """Orders as the command line places them: the server finds group and agent, and a repeated order is answered once."""
+
+    async def order(connection: Connection) -> None:
+        body = {"serviceTypeId": scene.type_id, "name": unique("service")}
+        await connection.call("POST", "/services", body, 201, (("Idempotency-Key", unique("key")),))
+
+    before = cpu_seconds(server)
+    rate = sizes.orders / await all_of((order for _ in range(sizes.orders)), scene.url, scene.consumer_token, CLIENTS)
+    used = cpu_each(server, before, sizes.orders)
+    print_row("orders without agent and group, with a key", rate, "/s", used)
+
+
+async def measure_same_rows(scene: Scene, cluster: Cluster, url: str, sizes: Sizes) -> None:
+    """Orders beside pgbench, which writes the same rows in one transaction for each order."""
+    ((agent_id, _),) = await scene.new_agents(1)
+    made = await scene.order(scene.consumer, agent_id)
+    script = cluster.folder / "order.sql"
+    await write_script(url, made["id"], made["activeJob"]["id"], script)
+
+    async def order(connection: Connection) -> None:
+        await scene.order(connection, agent_id)
+
+    before = database_cpu_seconds(cluster)
+    rate = sizes.orders / await all_of((order for _ in range(sizes.orders)), scene.url, scene.consumer_token, CLIENTS)
+    used = (database_cpu_seconds(cluster) - before) / sizes.orders * 1000
+    before = database_cpu_seconds(cluster)
+    floor = await asyncio.to_thread(run_floor, cluster, url, script, CLIENTS, sizes.orders)
+    floor_used = (database_cpu_seconds(cluster) - before) / sizes.orders * 1000
+    print_row("floor: the rows of an order, by pgbench", floor, "/s", f"{floor_used:.1f} ms database CPU")
+    print_row(
+        "orders beside it", rate, "/s", f"{floor / rate:.1f} times the floor's time, {used:.1f} ms database CPU"
+    )
 
 
 async def measure_orders(scene: Scene, server: Server, sizes: Sizes, floor: float) -> None:
@@ -423,11 +496,20 @@ async def measure_jobs(scene: Scene, server: Server, sizes: Sizes, floor: float)
     print_row(f"… {sizes.jobs:,} by {sizes.working_agents:,} agents, none lost", taken, "s")
 
 
-async def measure(server: Server, database_url: str, sizes: Sizes, floor: float) -> None:
+async def measure(
+    server: Server, database_url: str, sizes: Sizes, floor: float, cluster: Cluster | None = None
+) -> None:
     scene = Scene(server.url, server.admin.token or "")
     await scene.prepare()
     print_row("floor: bare commits of one row", floor, "/s")
     await measure_orders(scene, server, sizes, floor)
+    # Of its own, because no agent works on these orders.
+    shop = Scene(server.url, server.admin.token or "")
+    await shop.prepare()
+    if cluster is not None:
+        await measure_same_rows(shop, cluster, database_url, sizes)
+    await measure_gets(shop, server, sizes)
+    await measure_typed_orders(shop, server, sizes)
     await measure_idle(scene, server, sizes)
     await measure_jobs(scene, server, sizes, floor)
     await measure_pages(scene, server, database_url, sizes)
@@ -458,7 +540,7 @@ def main() -> None:
                 url = cluster.new_database()
                 floor = uvloop.run(postgresql_floor(cluster.new_database(), options.sizes.floor_commits))
                 with running(folder / "postgresql", database_url=url, environment=UNLIMITED) as server:
-                    uvloop.run(measure(server, url, options.sizes, floor))
+                    uvloop.run(measure(server, url, options.sizes, floor, cluster))
 
 
 if __name__ == "__main__":
