@@ -89,7 +89,7 @@ class Property:
     attribute of the same name of its `State`, where redaction finds it.
     """
 
-    __slots__ = ("alias_of", "choices", "deferred", "kind", "private", "secret", "summary")
+    __slots__ = ("alias_of", "choices", "deferred", "kind", "private", "refuses_null", "secret", "summary")
 
     def __init__(
         self,
@@ -101,6 +101,7 @@ class Property:
         alias_of: str | None = None,
         private: bool = False,
         secret: bool = False,
+        refuses_null: bool = False,
     ) -> None:
         self.kind = kind
         self.summary = summary
@@ -109,6 +110,8 @@ class Property:
         self.alias_of = alias_of
         self.private = private
         self.secret = secret
+        # Whether null from a template is an error; otherwise the property counts as not given.
+        self.refuses_null = refuses_null
 
     def is_hidden(self, *, sensitive: bool) -> bool:
         return self.secret or (self.private and sensitive)

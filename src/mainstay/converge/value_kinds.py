@@ -177,14 +177,28 @@ def _read_mode(node: Node) -> int | None:
     return None if text is None else parse_mode(text)
 
 
+class SpecialMode(int):
+    """A mode above 0777, as written: what may have it decides the type of the resource."""
+
+    written: str
+
+
 @lru_cache(maxsize=512)
 def parse_mode(text: str) -> int:
     if not re.fullmatch(MODE, text) or len(text) > 20:
         raise Unfit(f'mode "{shorten(text)}" is not a valid octal number')
     mode = int(text.lower().removeprefix("0o"), 8)
     if mode > 0o777:
-        raise Unfit(f'mode "{shorten(text)}" exceeds maximum value 0777')
+        mode = SpecialMode(mode)
+        mode.written = shorten(text)
     return mode
+
+
+def mode_problem(mode: int, largest: int) -> str | None:
+    """Why a mode is not possible. `largest` has the special bits that are."""
+    if not isinstance(mode, SpecialMode) or not mode & ~largest:
+        return None
+    return f'mode "{mode.written}" exceeds maximum value {largest:04o}'
 
 
 def _accept_mode(value: Any) -> int | None:
@@ -310,7 +324,7 @@ MODE_BITS = ValueKind(
     _accept_mode,
     {
         "anyOf": [
-            {"type": "string", "pattern": "^(0[oO])?0?[0-7]{1,3}$"},
+            {"type": "string", "pattern": "^(0[oO])?0?[0-7]{1,4}$"},
             {"type": ["integer", "null"]},
             TEMPLATE_SCHEMA,
         ]

@@ -330,6 +330,16 @@ def test_control_can_use_the_result_of_an_earlier_resource(apply: Callable[..., 
     assert apply(text).outcomes == ["changed", "changed", "skipped"]
 
 
+def test_content_that_a_template_gives_as_null_is_an_error(apply: Callable[..., Applied], root: Path) -> None:
+    (root / "x").write_text("old")
+    text = "- file:\n    - ROOT/x: {ensure: present, KEY: '{{ none }}', " + FILE + "}\n"
+    for key in ("content", "contents"):
+        done = apply(text.replace("KEY", key))
+        assert done.outcomes == ["failed"]
+        assert "content: the template gives null; for an empty text write ''" in done.errors[0]
+    assert (root / "x").read_text() == "old"
+
+
 def test_result_names_an_earlier_resource(apply: Callable[..., Applied]) -> None:
     text = "- exec:\n    - a: {command: \"echo {{ result('exec#' ~ 'b').stdout }}\"}\n    - b: {command: 'true'}\n"
     done = apply(text)

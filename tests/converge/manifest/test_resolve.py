@@ -120,8 +120,90 @@ def test_deep_merges_all_overrides_in_order_and_the_later_wins(root: Path) -> No
         "deep": {"x": "os", "y": "default"},
         "list": ["base", "os", "default"],
     }
+    assert manifest.hierarchy.used() == ["os:debian", "default"]
+    assert manifest.hierarchy.warnings() == [
+        "override 'unused' matches no level of hierarchy.order",
+        (
+            "hierarchy.merge is `deep`, where later levels win: 'default' replaces a of 'os:debian';"
+            " list 'default' before the levels with expressions"
+        ),
+    ]
+
+
+def test_a_deep_merge_with_the_general_level_first_gives_no_warning(root: Path) -> None:
+    text = (
+        "hierarchy: {order: [default, 'os:{{ facts.os.family }}', 'host:{{ facts.name }}'], merge: deep}\n"
+        "overrides: {default: {a: 1, l: [1]}, 'os:debian': {a: 2}, 'host:ada': {a: 3, l: [2]}}"
+    )
+    facts = [{"name": "ada", "os": {"family": "debian"}}]
+    manifest = load_text(text + ONE, root, facts_layers=facts)
+    assert manifest.data == {"a": 3, "l": [1, 2]}
+    assert manifest.hierarchy.warnings() == []
+
+
+def test_a_level_with_an_undefined_fact_is_skipped_with_a_warning(root: Path) -> None:
+    text = (
+        "hierarchy: {order: [\"{{ lookup('facts.nope') }}\", '{{ facts.role | upper }}', default]}\n"
+        "overrides: {default: {a: 1}, None: {a: 2}}"
+    )
+    manifest = load_text(text + ONE, root, facts_layers=[{"os": {}}])
+    assert manifest.data == {"a": 1}
     assert manifest.warnings == [
-        "hierarchy.merge is `deep`: later entries of `order` win; with `first` the earlier ones win"
+        "hierarchy.order: the level \"{{ lookup('facts.nope') }}\" is skipped: facts.nope is not defined",
+        (
+            "hierarchy.order: the level '{{ facts.role | upper }}' is skipped:"
+            " facts.role is not defined in {{ facts.role | upper }}"
+        ),
+    ]
+
+
+def test_an_override_that_no_level_can_name_is_a_warning(root: Path) -> None:
+    text = (
+        "hierarchy: {order: ['os:{{ facts.os.family }}']}\n"
+        "overrides: {'os:debain': {a: 1}, 'so:debian': {a: 2}, default: {}}"
+    )
+    manifest = load_text(text + ONE, root, facts_layers=[{"os": {"family": "debian"}}])
+    assert manifest.hierarchy.notes() == ["overrides used: none"]
+    assert manifest.hierarchy.warnings() == [
+        "override 'so:debian' matches no level of hierarchy.order (did you mean 'os:debian'?)",
+        "override 'default' matches no level of hierarchy.order",
+    ]
+
+
+def test_a_value_that_did_not_render_causes_no_second_fault(root: Path) -> None:
+    text = """
+data: {name: "{{ facts.nope }}", map: {a: "{{ nosuch }}"}}
+data_schema: {properties: {name: {type: string}}}
+resources:
+  - package:
+      - "{{ lookup('data.name') }}": {}
+      - "{{ data.name }}": {ensure: "{{ data.map.a }}"}
+      - "{{ data.nope }}": {}
+  - exec:
+      - x: {path: "{{ data.map | tojson }}", require: ["package#a"]}
+"""
+    assert faults_of(text, root) == [
+        "2:14 data: facts.nope is not defined in {{ facts.nope }}",
+        "2:43 data: unknown name 'nosuch'; for text write it in quotes, for data lookup('data.nosuch') in {{ nosuch }}",
+        "8:9 package#{{ data.nope }}: name: data.nope is not defined in {{ data.nope }}",
+    ]
+
+
+def test_expressions_of_a_related_family_are_refused_where_they_would_be_taken_as_text(root: Path) -> None:
+    text = """
+hierarchy: {order: ["os:${ Facts.os.family }"]}
+resources:
+  - exec:
+      - "a ${lookup('data.x')}": {}
+      - b: {control: {if: "'${ data.x }' == 'x'"}, require: ["exec#${ environ.X }"]}
+      - "c ${HOME} ${DATABASE} ${DATA_DIR} $(x)": {command: "echo ${ Data.x }"}
+"""
+    refused = "${ … } is not supported; write {{ … }}"
+    assert faults_of(text, root) == [
+        f"2:21 hierarchy.order: {refused}",
+        f"5:9 exec#a ${{lookup('data.x')}}: name: {refused}",
+        f"6:27 exec#b: control.if: {refused}",
+        f"6:62 exec#b: require: {refused}",
     ]
 
 

@@ -452,7 +452,9 @@ class Files:
             self._drop_inherited_lists(descriptor, place, uid)
             if found.st_uid != uid or found.st_gid != gid:
                 os.fchown(descriptor, uid, gid)
-            os.fchmod(descriptor, mode | (found.st_mode & modes.S_ISGID))
+            # The group that the parent passes on stays, unless the mode says which special bits are wanted.
+            inherited = 0 if mode & modes.S_ISVTX else found.st_mode & modes.S_ISGID
+            os.fchmod(descriptor, mode | inherited)
         finally:
             os.close(descriptor)
         self._touched(path, place, is_new=True)

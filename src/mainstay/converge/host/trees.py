@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 MOST_ENTRIES = 100_000
 DEEPEST = 100
+SPECIAL_BITS = modes.S_ISUID | modes.S_ISGID | modes.S_ISVTX
 
 
 class TreeDifference:
@@ -40,6 +41,15 @@ class TreeDifference:
         return f"{self.verb} {self.path}"
 
 
+def kept_bits(mode: int) -> int:
+    """The bits of a directory that a wanted mode leaves as they are: the special ones, unless it has one itself."""
+    return 0 if mode & SPECIAL_BITS else SPECIAL_BITS
+
+
+def compared_bits(mode: int) -> int:
+    return 0o7777 & ~kept_bits(mode)
+
+
 def compare_trees(
     files: Files, source: str, target: str, *, uid: int, gid: int, mode: int, purge: bool
 ) -> tuple[TreeDifference, ...]:
@@ -50,6 +60,7 @@ def compare_trees(
 
 def _file_mode(mode: int, source_mode: int) -> int:
     """Files of a tree get the directory's mode without execute bits, unless the source is a program."""
+    mode &= ~SPECIAL_BITS
     return mode if source_mode & modes.S_IXUSR else mode & ~0o111
 
 
@@ -99,7 +110,7 @@ class TreeComparison:
             if old is None:
                 self.found.append(TreeDifference("directory", target, mode=self.mode))
             else:
-                self._attributes(target, old, self.mode, modes.S_IMODE(old.st_mode) & 0o777)
+                self._attributes(target, old, self.mode, modes.S_IMODE(old.st_mode) & compared_bits(self.mode))
             self.directory(source, target, depth + 1, exists=old is not None)
         elif modes.S_ISLNK(kind):
             link_target = self.files.readlink(source)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from mainstay.converge.manifest.expressions import NOT_RENDERED
 from mainstay.converge.value_kinds import describe
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import REDACTED, Tainted, shorten
@@ -165,6 +166,8 @@ def _find_faults(schema: Schema, value: Any) -> Iterator[Finding]:
 
 def _check(schema: Schema, value: Any, path: DocumentPath) -> Iterator[Finding]:
     # A number that comes from a secret is text.
+    if value is NOT_RENDERED:
+        return
     candidates = (value, core_value(str.__str__(value))) if isinstance(value, Tainted) else (value,)
     if schema.types and not any(TYPES[name](each) for name in schema.types for each in candidates):
         yield path, f"{_shown_path(path)} must be {_one_of_types(schema.types)}, got {describe(value)}"

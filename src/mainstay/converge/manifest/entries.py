@@ -91,6 +91,8 @@ class ResourceReader:
         # Loaded with the first health check.
         self.check_kinds: Mapping[str, HealthCheckKind] | None = None
         self.seen: dict[str, int] = {}
+        # Types of resources whose name has a fault: references may mean one of them.
+        self.unnamed: set[str] = set()
         self.referring: list[Resource] = []
         # References of `result('type#name')`: (reference, place, prefix of a fault, number of the resource or None).
         self.results: list[tuple[str, DocumentPath, str, int | None]] = []
@@ -224,6 +226,8 @@ class ResourceReader:
         self.holds_secret = False
         self.secrets = {}
         name_template = ""
+        if "${" in name:
+            self._refuse_foreign(name, path, f"{resource_type.name}#{shorten(name)}: name: ", at_key=True)
         if "{{" in name:
             name_template, name = name, self.read_name(name, path, resource_type)
         has_name = self.faults.seen == before
@@ -276,15 +280,18 @@ class ResourceReader:
             # The manifest is refused anyway, and its faults must not show what was meant to be hidden.
             resource.sensitive = True
         for wrong, message in resource_type.check(resource):
+            if wrong is None and not has_name:
+                continue
             # A fault that follows from a reported fault would only distract.
             if unfit and (wrong in unfit or any(key in message for key in unfit)):
                 continue
             text = clean_of(resource, table, message)
             where = self.place(wrong, properties, path, defaults_path)
             self.faults.add(where, _prefix(identity) + text, at_key=wrong is None)
-        if has_name or each is None:
-            # All items whose name has a fault would have the same name.
+        if has_name:
             self.register(resource, path)
+        else:
+            self.unnamed.add(resource_type.name)
         self.manifest.resources.append(resource)
 
     def _read_repeated(
@@ -316,6 +323,15 @@ class ResourceReader:
                 self.faults.add((*path, "for_each"), f"{prefix}for_each: {left:,} more items are not checked")
                 break
         scope.each = self.values.shared = None
+
+    def _refuse_foreign(self, text: str, path: DocumentPath, prefix: str, *, at_key: bool = False) -> bool:
+        """Refuses `${ … }` where it would silently be taken as text."""
+        from mainstay.converge.manifest.foreign_syntax import PROBLEM, has_foreign_expression
+
+        is_foreign = has_foreign_expression(text)
+        if is_foreign:
+            self.faults.add(path, f"{prefix}{PROBLEM}", at_key=at_key)
+        return is_foreign
 
     def _unfit_keys(self, path: DocumentPath, defaults_path: DocumentPath) -> set[str]:
         """Properties of a resource that have a fault; the type sees them as not given."""
@@ -479,6 +495,8 @@ class ResourceReader:
             if not isinstance(child, str):
                 self.faults.add(place, f"{prefix}control.{key} must be an expression, got {describe(child)}")
                 continue
+            if "${" in child and self._refuse_foreign(child, place, f"{prefix}control.{key}: "):
+                continue
             try:
                 expression = _as_expression(child)
                 expression.check()
@@ -602,21 +620,28 @@ class ResourceReader:
                     problem = self._reference_problem(reference, order[resource.id])
                     if problem:
                         self.faults.add((*resource.place, key, position), f"{_shown(resource)}: {key}: {problem}")
-                    else:
+                    elif reference in self.seen:
                         resolved.append(self.manifest.resources[self.seen[reference]].id)
                 if resolved:
                     setattr(resource, key, tuple(resolved))
 
     def _reference_problem(self, reference: str, number: int | None) -> str | None:
         """`number` is that of the resource that refers; None is after all resources."""
+        if "${" in reference:
+            from mainstay.converge.manifest.foreign_syntax import PROBLEM, has_foreign_expression
+
+            if has_foreign_expression(reference):
+                return PROBLEM
         type_name, separator, name = reference.partition("#")
         if not separator or not type_name or not name:
             return f"{shorten(reference)!r} is not a reference; write type#name"
         if type_name not in self.types and self.source.find_type(type_name) is None:
             return f"unknown resource type {type_name!r} in {shorten(reference)!r}{did_you_mean(type_name, self.source.type_names())}"
+        if reference not in self.seen and type_name in self.unnamed:
+            return None
         if reference not in self.seen:
             return f"there is no {shorten(reference)} in this manifest{did_you_mean(reference, self.seen)}"
-        if self.seen[reference] == number:
+        if number is not None and self.seen[reference] == number:
             return f"{shorten(reference)} is the resource itself; name an earlier one"
         if number is not None and self.seen[reference] > number:
             own = _shown(self.manifest.resources[number])

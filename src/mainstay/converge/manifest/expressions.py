@@ -24,7 +24,18 @@ if TYPE_CHECKING:
 
 # Compiled on first use: most manifests have no templates.
 PLAIN_LOOKUP = r"\s*lookup\(\s*(?:'([^'\\]*)'|\"([^\"\\]*)\")\s*\)\s*"
-FOREIGN = (("&&", "and"), ("||", "or"), ("${", "{{ … }}"))
+# Operators of other languages: pattern, name, and what to write instead.
+FOREIGN = (
+    (r"&&", "&&", "and"),
+    (r"\|\|", "||", "or"),
+    (r"\$\{", "${", "{{ … }}"),
+    (r"\?\?", "??", "value | default(other)"),
+    (r"\?\.", "?.", "value | default(other)"),
+    (r"\?", "?:", "a if condition else b"),
+    (r"===", "===", "=="),
+    (r"!==", "!==", "!="),
+    (r"!(?!=)", "!", "not"),
+)
 LONGEST_REPETITION = 10_000_000
 LONGEST_EXPRESSION = 20_000
 LARGEST_NUMBER = 10**300
@@ -47,6 +58,21 @@ class Unresolved(ValueError):
     kind = "TemplateFailed"
     # Whether the message may contain a computed value; otherwise it contains only text of the manifest.
     is_computed = True
+
+
+class UndefinedValue(Unresolved):
+    """A value that an expression needs is not defined."""
+
+
+class FollowUp(Unresolved):
+    """The expression needs a value of `data` that has a fault itself; a second fault would only distract."""
+
+
+class NotRendered:
+    """The placeholder of a value of `data` whose template has a fault."""
+
+
+NOT_RENDERED = NotRendered()
 
 
 class SecretMembers(dict[str, "Any"]):
@@ -117,7 +143,7 @@ class TemplateScope:
         if value is not MISSING:
             return value
         if default is MISSING:
-            raise Unresolved(self._undefined_problem(path))
+            raise UndefinedValue(self._undefined_problem(path))
         return default
 
     def _lookup_or_undefined(self, path: str, default: Any = MISSING) -> Any:
@@ -126,7 +152,7 @@ class TemplateScope:
         if value is not MISSING:
             return value
         if default is MISSING:
-            return environment().undefined(self._undefined_problem(str(path)), exc=Unresolved)
+            return environment().undefined(self._undefined_problem(str(path)), exc=UndefinedValue)
         return default
 
     def _find(self, path: str) -> Any:
@@ -139,6 +165,8 @@ class TemplateScope:
             value = step(value, part)
             if value is MISSING:
                 return MISSING
+        if value is NOT_RENDERED:
+            raise FollowUp(path)
         self.note_secret(value)
         return value
 
@@ -429,12 +457,17 @@ def _compile_expression(source: str) -> tuple[Callable[..., Any], References]:
     except (RecursionError, MemoryError):
         raise BadExpression(f"the expression is too large: {quoted(source)}") from None
     except (jinja2.TemplateSyntaxError, SyntaxError, ValueError) as error:
-        message = shorten(getattr(error, "message", None) or str(error), 200)
-        for foreign, ours in FOREIGN:
-            if foreign in source:
-                message = f"{foreign} is not supported; write `{ours}`"
-                break
+        message = _foreign_operator(source) or shorten(getattr(error, "message", None) or str(error), 200)
         raise BadExpression(f"{reword(message)} in {quoted(source)}") from None
+
+
+def _foreign_operator(source: str) -> str | None:
+    """The first operator of another language outside quotes, with what to write instead."""
+    bare = re.sub(r"'[^']*'|\"[^\"]*\"", "", source)
+    for pattern, foreign, ours in FOREIGN:
+        if re.search(pattern, bare):
+            return f"{foreign} is not supported; write `{ours}`"
+    return None
 
 
 def quoted(source: str) -> str:
@@ -472,7 +505,7 @@ def _evaluate(compiled: Callable[..., Any], scope: TemplateScope, source: str) -
         if scope.tainted:
             text = HIDDEN_REASON
         elif isinstance(error, jinja2.UndefinedError):
-            text = error.message or "a value is not defined"
+            raise UndefinedValue(f"{error.message or 'a value is not defined'} in {quoted(source)}") from None
         else:
             text = shorten(str(error) or error.__class__.__name__, 200).removesuffix(".")
         raise Unresolved(f"{text} in {quoted(source)}") from None
@@ -527,6 +560,8 @@ def _plain(value: Any, budget: Budget | None = None) -> Any:
         return _plain(value._value(), budget)
     if isinstance(value, dict):
         return {to_text(_plain(key, budget)): _plain(child, budget) for key, child in value.items()}
+    if value is NOT_RENDERED:
+        raise FollowUp
     if hasattr(value.__class__, "_fail_with_undefined_error"):
         value._fail_with_undefined_error()
     if isinstance(value, TemplateFunction):

@@ -46,6 +46,10 @@ class Faults:
             self.known.add((path, at_key, message))
             self.found.append((path, at_key, message))
 
+    def add_follow_up(self) -> None:
+        """Counts a fault that follows from a reported one, and reports nothing."""
+        self.seen += 1
+
     def unknown_key(self, key: str, path: DocumentPath, known: Iterable[str], prefix: str = "") -> None:
         if key in UNSUPPORTED_KEYS:
             self.add(path, f"{prefix}`{key}` is not supported", at_key=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
 FIRST, DEEP = "first", "deep"
+DEFAULT_LEVEL = ("default", "default")
 
 
 class DataLayer(dict[str, "Any"]):
@@ -16,6 +17,80 @@ class DataLayer(dict[str, "Any"]):
     def __init__(self, values: Mapping[str, Any], origin: str) -> None:
         super().__init__(values)
         self.origin = origin
+
+
+class Hierarchy:
+    """How the data of a manifest came about, for `validate` and `-v`."""
+
+    __slots__ = ("levels", "merge", "overrides")
+
+    def __init__(self) -> None:
+        # Entries of `hierarchy.order`: as written, and as rendered; None if a fact is missing.
+        self.levels: list[tuple[str, str | None]] = []
+        self.overrides: Mapping[str, Mapping[str, Any]] = {}
+        self.merge = FIRST
+
+    def used(self) -> list[str]:
+        """The overrides that apply on this host, in order."""
+        levels = self.levels or [DEFAULT_LEVEL]
+        found = list(dict.fromkeys(level for _, level in levels if level is not None and level in self.overrides))
+        return found[:1] if self.merge == FIRST else found
+
+    def notes(self) -> list[str]:
+        used = self.used()
+        return [f"overrides used: {', '.join(used) or 'none'}"] if self.overrides else []
+
+    def warnings(self) -> list[str]:
+        return [*self._unmatched(), *self._flipped()]
+
+    def _unmatched(self) -> Iterator[str]:
+        """Overrides that no level can name, whatever the facts are."""
+        import re
+
+        from mainstay.converge.manifest.expressions import split
+        from mainstay.foundation.suggestions import did_you_mean
+
+        levels = self.levels or [DEFAULT_LEVEL]
+        patterns = [
+            "".join(re.escape(part) if isinstance(part, str) else ".*" for part in split(written))
+            for written, _ in levels
+        ]
+        for key in self.overrides:
+            if not any(re.fullmatch(pattern, key, re.DOTALL) for pattern in patterns):
+                known = [level for _, level in levels if level is not None]
+                yield f"override {key!r} matches no level of hierarchy.order{did_you_mean(key, known)}"
+
+    def _flipped(self) -> Iterator[str]:
+        """A general level, which has no expression, that replaces values of a level for some hosts before it."""
+        if self.merge != DEEP:
+            return
+        specific: dict[str, Mapping[str, Any]] = {}
+        for written, level in self.levels:
+            if level is None or level not in self.overrides:
+                continue
+            if "{{" in written:
+                specific[level] = self.overrides[level]
+                continue
+            for earlier, values in specific.items():
+                key = _replaced_key(values, self.overrides[level])
+                if key is not None:
+                    yield (
+                        f"hierarchy.merge is `deep`, where later levels win: {level!r} replaces {key} of {earlier!r};"
+                        f" list {level!r} before the levels with expressions"
+                    )
+
+
+def _replaced_key(under: Mapping[str, Any], over: Mapping[str, Any]) -> str | None:
+    """The first value, by its path, that a deep merge replaces by another value."""
+    for key, value in over.items():
+        existing = under.get(key, value)
+        if isinstance(existing, dict) and isinstance(value, dict):
+            below = _replaced_key(existing, value)
+            if below is not None:
+                return f"{key}.{below}"
+        elif existing != value and not (isinstance(existing, list) and isinstance(value, list)):
+            return key
+    return None
 
 
 def apply_hierarchy(

@@ -5,12 +5,19 @@ Everything is checked before anything on the host is changed.
 
 from __future__ import annotations
 
+from mainstay.converge.contract import Failure
 from mainstay.converge.manifest.entries import ResourceReader
-from mainstay.converge.manifest.expressions import TemplateScope
+from mainstay.converge.manifest.expressions import (
+    BadExpression,
+    Template,
+    TemplateScope,
+    UndefinedValue,
+    Unresolved,
+)
 from mainstay.converge.manifest.faults import Faults
-from mainstay.converge.manifest.hierarchy import DEEP, FIRST, apply_hierarchy, overlay
+from mainstay.converge.manifest.hierarchy import DEEP, FIRST, Hierarchy, apply_hierarchy, overlay
 from mainstay.converge.manifest.values import ValueReader
-from mainstay.converge.value_kinds import BOOLEAN, TEXT, describe
+from mainstay.converge.value_kinds import BOOLEAN, TEXT, describe, to_text
 from mainstay.foundation.text import shorten
 from mainstay.foundation.yaml.document import locate
 from mainstay.foundation.yaml.scalars import PlainScalar
@@ -53,6 +60,8 @@ class Manifest:
         self.pre_message: str | None = None
         self.post_message: Any = None
         self.outputs: Any = None
+        self.hierarchy = Hierarchy()
+        # What is most likely not intended; `validate` and `-v` show it.
         self.warnings: list[str] = []
         self.scope = TemplateScope({})
 
@@ -152,6 +161,7 @@ class Resolver:
                 self.faults.add((*sections["overrides"][1], key), f"override {key!r} must be a map of values")
                 overrides[key] = {}
         order, merge = self._read_hierarchy(sections.get("hierarchy"))
+        self.manifest.hierarchy.overrides, self.manifest.hierarchy.merge = overrides, merge
         data = apply_hierarchy(base, overrides, order, merge)
         for layer in self.source.data_layers:
             data = overlay(data, layer)
@@ -193,10 +203,6 @@ class Resolver:
                     self.faults.add(place, f"hierarchy.merge must be `first` or `deep`, not {shorten(merge)!r}")
             else:
                 self.faults.unknown_key(key, place, ("order", "merge"), "hierarchy: ")
-        if merge == DEEP and len(order) > 1:
-            self.manifest.warnings.append(
-                "hierarchy.merge is `deep`: later entries of `order` win; with `first` the earlier ones win"
-            )
         return order, merge
 
     def _read_order(self, node: Node, path: DocumentPath) -> list[str]:
@@ -209,11 +215,40 @@ class Resolver:
             text = child.text if isinstance(child, PlainScalar) else child
             if not isinstance(text, str):
                 self.faults.add((*path, index), f"hierarchy.order must contain text, got {describe(child)}")
-            elif "{{" in text:
-                order.append(str(self.values.rendered(text, (*path, index), "hierarchy.order: ", scope)))
-            else:
-                order.append(text)
+                continue
+            level = self._read_level(text, (*path, index), scope)
+            if level is not None:
+                order.append(level)
+            self.manifest.hierarchy.levels.append((text, level))
         return order
+
+    def _read_level(self, text: str, path: DocumentPath, scope: TemplateScope) -> str | None:
+        """An entry of `hierarchy.order`; None if it has a fault, or needs a fact that this host does not have."""
+        if "${" in text:
+            from mainstay.converge.manifest.foreign_syntax import PROBLEM, has_foreign_expression
+
+            if has_foreign_expression(text):
+                self.faults.add(path, f"hierarchy.order: {PROBLEM}")
+                return None
+        if "{{" not in text:
+            return text
+        from mainstay.converge.manifest.static_checks import StaticCheck
+
+        try:
+            template = Template(text)
+            problems = StaticCheck(scope).problems(template)
+            if problems and all(problem.is_undefined for problem in problems):
+                raise UndefinedValue(problems[0].message)
+            self.values.add_problems(problems, path, "hierarchy.order: ")
+            value = None if problems else template.render(scope)
+            if value is None and not problems:
+                raise UndefinedValue("the expression gives null")
+            return None if problems else to_text(value)
+        except UndefinedValue as error:
+            self.manifest.warnings.append(f"hierarchy.order: the level {shorten(text)!r} is skipped: {error}")
+        except (BadExpression, Unresolved, Failure) as error:
+            self.faults.add(path, f"hierarchy.order: {error}")
+        return None
 
     def _read_settings(self, sections: Mapping[str, tuple[Node, DocumentPath]], resources: ResourceReader) -> None:
         manifest = self.manifest

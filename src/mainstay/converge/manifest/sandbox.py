@@ -23,7 +23,9 @@ from mainstay.converge.contract import Failure
 from mainstay.converge.manifest.expressions import (
     HIDDEN_REASON,
     LONGEST_REPETITION,
+    NOT_RENDERED,
     Budget,
+    FollowUp,
     RootView,
     TemplateFunction,
     environment,
@@ -127,6 +129,8 @@ class Sandbox(SandboxedEnvironment):
         return self._watched(_without_text(super().getitem(obj, argument), str(argument)))
 
     def _watched(self, value: Any) -> Any:
+        if value is NOT_RENDERED:
+            raise FollowUp
         scope = WATCHER.get()
         if scope is not None:
             scope.note_secret(value)
@@ -241,6 +245,8 @@ def _tojson(value: Any, indent: int | None = None) -> str:
 
 def _refuse_object(value: Any) -> Any:
     """Called for an object inside a value that JSON cannot express."""
+    if value is NOT_RENDERED:
+        raise FollowUp
     if isinstance(value, TemplateFunction):
         raise TypeError(value.problem())
     raise TypeError(

@@ -6,7 +6,7 @@ the syntax tree of every other expression.
 
 from __future__ import annotations
 
-from mainstay.converge.manifest.expressions import EACH, MISSING, environment, hint, quoted, step
+from mainstay.converge.manifest.expressions import EACH, MISSING, NOT_RENDERED, environment, hint, quoted, step
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import shorten
 
@@ -80,13 +80,17 @@ class References:
 
 
 class Problem:
-    """Why an expression can never work. `shows_source`: the message quotes more than the path of a look-up."""
+    """Why an expression can never work.
 
-    __slots__ = ("message", "shows_source")
+    `shows_source`: the message quotes more than the path of a look-up. `is_undefined`: a value does not exist here.
+    """
 
-    def __init__(self, message: str, *, shows_source: bool) -> None:
+    __slots__ = ("is_undefined", "message", "shows_source")
+
+    def __init__(self, message: str, *, shows_source: bool, is_undefined: bool = False) -> None:
         self.message = message
         self.shows_source = shows_source
+        self.is_undefined = is_undefined
 
 
 class StaticCheck:
@@ -122,12 +126,12 @@ class StaticCheck:
         reference = _constant_reference(expression.constant)
         if items_only and reference.name != EACH:
             return []
-        return [Problem(message, shows_source=False) for message in self._look_up(reference)]
+        return list(self._look_up(reference))
 
     def _item_problems(self, expression: Expression) -> Iterator[Problem]:
         for reference in expression.references().found:
             if reference.name.lower() == EACH and reference.function != "result":
-                yield from (Problem(message, shows_source=False) for message in self._look_up(reference))
+                yield from self._look_up(reference)
 
     def _compiled_problems(self, expression: Expression) -> Iterator[Problem]:
         references = expression.references()
@@ -150,9 +154,7 @@ class StaticCheck:
             if reference.function == "result":
                 yield from (Problem(message, shows_source=False) for message in self._result(reference))
             elif reference.function == "lookup" or reference.name in self.scope.spellings():
-                messages = self._look_up(reference)
-                suffix = "" if reference.function else place
-                yield from (Problem(message + suffix, shows_source=False) for message in messages)
+                yield from self._look_up(reference, "" if reference.function else place)
             elif reference.name not in tested and reference.name not in self._functions():
                 yield Problem(self._unknown_name(reference) + place, shows_source=True)
 
@@ -160,11 +162,11 @@ class StaticCheck:
         return frozenset(("lookup", *self.scope.functions, *environment().globals))
 
     # ---- look-ups ----
-    def _look_up(self, reference: Reference) -> Iterator[str]:
+    def _look_up(self, reference: Reference, place: str = "") -> Iterator[Problem]:
         name = reference.name if reference.function else self.scope.spellings()[reference.name]
         if not self.scope.has_root(name):
-            problem = self.scope.root_problem(".".join([reference.name, *map(str, reference.steps)]))
-            yield problem
+            message = self.scope.root_problem(".".join([reference.name, *map(str, reference.steps)]))
+            yield Problem(message, shows_source=False)
             return
         if reference.has_default or reference.in_branch or (self.is_conditional and name not in SAME_EVERYWHERE):
             return
@@ -174,7 +176,8 @@ class StaticCheck:
         if _is_reachable(root, reference):
             return
         path = ".".join(map(str, reference.steps))
-        yield f"{shorten(f'{name}.{path}', 200)} is not defined" + hint(root, name, path)
+        message = f"{shorten(f'{name}.{path}', 200)} is not defined" + hint(root, name, path) + place
+        yield Problem(message, shows_source=False, is_undefined=True)
 
     def _result(self, reference: Reference) -> Iterator[str]:
         if self.note_result is None or reference.has_default or reference.in_branch:
@@ -217,6 +220,8 @@ def _constant_reference(path: str) -> Reference:
 def _is_reachable(value: Any, reference: Reference) -> bool:
     """Whether the steps lead to a value, or to something that only an evaluation can tell."""
     for index, part in enumerate(reference.steps):
+        if value is NOT_RENDERED:
+            return True
         following = step(value, str(part))
         if following is MISSING:
             # A method, an item of a text, or a member that only an evaluation finds.

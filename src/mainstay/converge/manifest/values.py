@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mainstay.converge.command_words import CommandKind
 from mainstay.converge.contract import NO_SECRET, Failure, TemplateFailed
-from mainstay.converge.manifest.expressions import BadExpression, Template, Unresolved
+from mainstay.converge.manifest.expressions import NOT_RENDERED, BadExpression, FollowUp, Template, Unresolved
 from mainstay.converge.value_kinds import COMMAND, TEXTS, Unfit, as_secret
 from mainstay.foundation.text import shorten
 from mainstay.foundation.yaml.scalars import to_value
@@ -54,6 +54,9 @@ class ValueReader:
             return kind.accept(value)
         except Unfit as error:
             self.faults.add((*path, *error.where), _join(prefix, self.unfit(kind, error)), at_key=error.at_key)
+            return None
+        except FollowUp:
+            self.faults.add_follow_up()
             return None
         except (BadExpression, Unresolved, Failure) as error:
             self.faults.add(path, f"{prefix}{self.shown(error)}")
@@ -108,7 +111,9 @@ class ValueReader:
         if isinstance(node, list):
             return [self.render_values(child, (*path, index), name, scope) for index, child in enumerate(node)]
         if isinstance(node, str) and "{{" in node:
-            return self.rendered(node, path, f"{name}: ", scope)
+            before = self.faults.seen
+            value = self.rendered(node, path, f"{name}: ", scope)
+            return value if self.faults.seen == before else NOT_RENDERED
         return to_value(node)
 
     def rendered(
@@ -119,6 +124,9 @@ class ValueReader:
             if self._report_problems(template, path, prefix, scope, at_key=at_key):
                 return None
             return template.render(scope)
+        except FollowUp:
+            self.faults.add_follow_up()
+            return None
         except (BadExpression, Unresolved, Failure) as error:
             self.faults.add(path, f"{prefix}{error}", at_key=at_key)
             return None
@@ -215,6 +223,8 @@ def render_deferred(resource: Resource, manifest: Manifest) -> Resource:
                 value = render_tree(tree, scope)
             hidden = scope.tainted or resource.sensitive or entry.secret
             value = _accept_secret(entry.kind, value) if hidden else entry.kind.accept(value)
+            if value is None and entry.refuses_null:
+                raise Unfit("the template gives null; for an empty text write ''")
         except (Unresolved, Unfit) as error:
             text = _message_of(error, sensitive=resource.sensitive)
             raise TemplateFailed(f"{key}: {text} ({manifest.position((*resource.place, key))})") from None

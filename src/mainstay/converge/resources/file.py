@@ -13,7 +13,7 @@ from mainstay.converge.contract import (
     TemplateFailed,
     file_word,
 )
-from mainstay.converge.value_kinds import BOOLEAN, MODE_BITS, TEXT, text_problem
+from mainstay.converge.value_kinds import BOOLEAN, MODE_BITS, TEXT, mode_problem, text_problem
 from mainstay.foundation.digests import sha256_of
 from mainstay.foundation.text import REDACTED
 from mainstay.foundation.timestamps import format_timestamp
@@ -37,6 +37,7 @@ STORE, ATTRIBUTES, MAKE_DIRECTORY, REMOVE, REMOVE_TREE, MAKE_LINK, COPY_TREE = (
     "copy tree",
 )
 NON_CANONICAL_ENDS = ("/", "/.", "/..")
+LARGEST_FILE_MODE, LARGEST_DIRECTORY_MODE = 0o777, 0o3777
 # Properties that a file with `ensure: present` may have in any combination.
 ALWAYS_FIT = frozenset(
     ("type", "name", "id", "place", "ensure", "owner", "group", "mode", "content", "alias", "tags")
@@ -133,12 +134,17 @@ class FileType(ResourceType):
     ensures = (PRESENT, ABSENT, DIRECTORY, LINK)
     ensure_required = True
     properties = {
-        "content": Property(TEXT, 'the file\'s content; "" is an empty file', deferred=True, private=True),
+        "content": Property(
+            TEXT, 'the file\'s content; "" is an empty file', deferred=True, private=True, refuses_null=True
+        ),
         "contents": Property(TEXT, "another name of content", deferred=True, private=True, alias_of="content"),
         "source": Property(TEXT, "a local file (with recurse: a directory) to copy", deferred=True),
         "owner": Property(TEXT, "user name or number; required for present and directory"),
         "group": Property(TEXT, "group name or number; required for present and directory"),
-        "mode": Property(MODE_BITS, "permissions in octal, at most 0777; required for present and directory"),
+        "mode": Property(
+            MODE_BITS,
+            "permissions in octal, at most 0777, of directories 3777 (setgid, sticky); required for present and directory",
+        ),
         "target": Property(TEXT, "where a link leads; required for link"),
         "recurse": Property(BOOLEAN, "with a directory and source: copy the tree below it"),
         "purge": Property(BOOLEAN, "with recurse: remove what the source does not have"),
@@ -167,6 +173,11 @@ class FileType(ResourceType):
         if wanted.ensure in (PRESENT, DIRECTORY) and None in (wanted.owner, wanted.group, wanted.mode):
             missing = [key for key in ("owner", "group", "mode") if getattr(wanted, key) is None]
             yield None, f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} required"
+        if wanted.mode is not None and wanted.mode > LARGEST_FILE_MODE:
+            largest = LARGEST_DIRECTORY_MODE if wanted.ensure == DIRECTORY else LARGEST_FILE_MODE
+            problem = mode_problem(wanted.mode, largest)
+            if problem:
+                yield "mode", problem
         # Most resources have only properties that fit together.
         if wanted.ensure != PRESENT or not wanted.__dict__.keys() <= ALWAYS_FIT:
             yield from self._check_combinations(wanted)

@@ -16,7 +16,7 @@ from mainstay.converge.contract import (
     NotYetThere,
     Provider,
 )
-from mainstay.converge.host.trees import TreeDifference, compare_trees
+from mainstay.converge.host.trees import TreeDifference, compare_trees, compared_bits, kept_bits
 from mainstay.converge.resources.file import (
     ABSENT,
     ATTRIBUTES,
@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from mainstay.converge.host.host import Host
     from mainstay.converge.resources.file import File
 
-FILE_BITS, DIRECTORY_BITS = 0o7777, 0o777
-KEPT_ON_DIRECTORIES = modes.S_ISGID | modes.S_ISVTX | modes.S_ISUID
+FILE_BITS = 0o7777
 LARGEST_DIFF_BYTES = 512 * 1024
 LARGEST_HASHED_AT_ONCE_BYTES = 1024 * 1024
 # Statements of Jinja2, which authors may expect to work in `content`.
@@ -144,7 +143,7 @@ class PosixFiles(Provider):
                     state.matched_content = wanted.content
         elif kind == 0o040000:
             state.kind = state.ensure = DIRECTORY
-            state.mode = mode & DIRECTORY_BITS
+            state.mode = mode & compared_bits(wanted.mode or 0)
             if wanted.ensure == ABSENT:
                 state.is_empty_directory = not host.files.names_in(path)
             elif wanted.recurse and wanted.ensure == DIRECTORY:
@@ -199,7 +198,7 @@ class PosixFiles(Provider):
         uid, gid = actual.wanted_uid, actual.wanted_gid
         mode = wanted.mode or 0
         if change.verb == ATTRIBUTES:
-            keep = KEPT_ON_DIRECTORIES if actual.kind == DIRECTORY else 0
+            keep = kept_bits(mode) if actual.kind == DIRECTORY else 0
             files.set_attributes(path, actual.stat, uid=uid, gid=gid, mode=mode, keep_bits=keep)
         elif change.verb == MAKE_DIRECTORY:
             if actual.kind == LINK:
@@ -213,7 +212,7 @@ class PosixFiles(Provider):
             self._copy_tree(wanted, tree, actual, host)
         elif change.verb == COPY_TREE:
             if actual.mode != mode or actual.uid != uid or actual.gid != gid:
-                files.set_attributes(path, actual.stat, uid=uid, gid=gid, mode=mode, keep_bits=KEPT_ON_DIRECTORIES)
+                files.set_attributes(path, actual.stat, uid=uid, gid=gid, mode=mode, keep_bits=kept_bits(mode))
             self._copy_tree(wanted, actual.tree, actual, host)
         elif change.verb == MAKE_LINK:
             files.make_link(path, wanted.target or "")
@@ -302,7 +301,7 @@ class PosixFiles(Provider):
             elif entry.verb == "link":
                 files.make_link(entry.path, entry.target)
             elif entry.verb == "attributes":
-                keep = KEPT_ON_DIRECTORIES if modes.S_ISDIR(entry.old.st_mode) else 0
+                keep = kept_bits(entry.mode) if modes.S_ISDIR(entry.old.st_mode) else 0
                 files.set_attributes(entry.path, entry.old, uid=uid, gid=gid, mode=entry.mode, keep_bits=keep)
             else:
                 files.replace(entry.path, None, entry.source, uid=uid, gid=gid, mode=entry.mode, old=entry.old)
