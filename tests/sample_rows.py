@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import seed_text
+from blueprint_samples import blueprint, push
 from control_plane import Client
 from mainstay.control.api.contract import Endpoint
 from scenario import Scenario, unique
@@ -99,6 +100,7 @@ class SampleRows:
             "config-pool-values": config_value["id"],
             "metric-types": metric["id"],
             "orphans": orphan["id"],
+            "blueprints": push(admin, blueprint(unique("sample")))["digest"],
         }
         # Values for references to other rows, in bodies and filters.
         self.named = {

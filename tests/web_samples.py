@@ -36,6 +36,7 @@ NOUNS = {
 PARAMETERS = {
     "action": "start",
     "agentId": "agents",
+    "digest": "blueprints",
     "jobId": "jobs",
     "serviceId": "services",
     "typeId": "service-types",

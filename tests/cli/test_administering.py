@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import seed_text
+from blueprint_samples import blueprint, push, serve_type
 from command_line import Shell, on_terminal
 from control_plane import PROGRAM, Server
 from scenario import Scenario, unique
@@ -244,3 +245,66 @@ def test_hostile_names_of_the_server_are_escaped(
         assert "\x1b" not in done.stdout + done.stderr
         assert "\u202e" not in done.stdout + done.stderr
         assert "\\x1b" in done.stdout + done.stderr
+
+
+def test_a_type_is_added_changed_and_removed(shell: Shell, scenario: Scenario, tmp_path: Path) -> None:
+    name, file = unique("vm"), tmp_path / "type.yaml"
+    file.write_text(f"name: {name}\npropertySchema: {{cpu: {{type: integer}}}}\n")
+    kind = as_json(shell, scenario.admin, "types", "add", str(file))
+    scenario.admin.patch(f"/agent-types/{scenario.agent_type_id}", {"serviceTypeIds": [kind["id"]]})
+    service = scenario.order(kind, {"cpu": 8})
+    file.write_text(
+        f"name: {name}\npropertySchema: {{cpu: {{type: integer, validators: [{{type: max, value: 4}}]}}}}\n"
+    )
+    words = ["types", "change", str(file)]
+    done = shell.run(scenario.admin, *words, "--dry-run", code=1)
+    assert done.stdout.startswith("1 service does not fit the new definition:\n")
+    assert f"  {service['name']} ({service['id'][:8]}): " in done.stdout
+    assert scenario.admin.get(f"/service-types/{kind['id']}") == kind
+    assert "--force" in shell.run(scenario.admin, *words, code=2).stderr
+    assert "--yes" in shell.run(scenario.admin, *words, "--force", code=2).stderr
+    shell.run(scenario.admin, *words, "--force", "--yes")
+    assert scenario.admin.get(f"/service-types/{kind['id']}")["propertySchema"]["cpu"]["validators"]
+    assert service["id"] in shell.run(scenario.admin, "types", "remove", name, "--yes", code=2).stderr
+    scenario.admin.delete(f"/services/{service['id']}?force=true")
+    scenario.admin.patch(f"/agent-types/{scenario.agent_type_id}", {"serviceTypeIds": []})
+    shell.run(scenario.admin, "types", "remove", name, "--yes")
+    scenario.admin.get(f"/service-types/{kind['id']}", expect=404)
+    assert shell.run(scenario.provider, *words, code=2).stderr
+
+
+def test_blueprints_are_listed_and_unused_versions_removed(shell: Shell, scenario: Scenario) -> None:
+    name = unique("web")
+    old, new = (push(scenario.admin, blueprint(name, version)) for version in ("1.0.0", "1.1.0"))
+    (listed,) = [each for each in as_json(shell, scenario.admin, "blueprint", "list") if each["name"] == name]
+    assert (listed["version"], listed["versions"]) == ("1.1.0", 2)
+    versions = shell.run(scenario.admin, "blueprint", "versions", name).stdout.splitlines()
+    assert [line.split()[0] for line in versions] == ["VERSION", "1.1.0", "1.0.0"]
+    refused = shell.run(scenario.admin, "blueprint", "remove", f"{name}@1.1.0", "--yes", code=2)
+    assert new["serviceType"]["id"] in refused.stderr
+    shell.run(scenario.admin, "blueprint", "remove", f"{name}@1.0.0", "--yes")
+    assert [each["version"] for each in as_json(shell, scenario.admin, "blueprint", "versions", name)] == ["1.1.0"]
+    scenario.admin.get(f"/blueprints/{old['digest']}", expect=404)
+
+
+def test_services_name_owner_provider_group_and_version(shell: Shell, scenario: Scenario) -> None:
+    pushed = push(scenario.admin, blueprint(unique("web")))
+    service = scenario.order(serve_type(scenario, pushed), {"size": 1})
+    names = [
+        scenario.admin.get(path)["name"]
+        for path in (
+            f"/participants/{scenario.consumer_id}",
+            f"/participants/{scenario.provider_id}",
+            f"/service-groups/{scenario.group_id}",
+        )
+    ]
+    words = ["services", "--name", service["name"], "--group", scenario.group_id]
+    (_, row) = shell.run(scenario.consumer, *words).stdout.splitlines()
+    assert all(word in row for word in [*names, "1.0.0"])
+    shown = shell.run(scenario.consumer, "show", service["id"]).stdout
+    for label, name in zip(("owner", "provider", "group"), names, strict=True):
+        assert [each.split() for each in shown.splitlines() if each.startswith(label)] == [[label, name]]
+    assert f"1.0.0 ({pushed['digest']})" in shown
+    # The groups of a consumer are not the provider's concern.
+    assert names[2] not in shell.run(scenario.provider, "show", service["id"]).stdout
+    assert names[0] in shell.run(scenario.provider, "services", "--name", service["name"]).stdout

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
+SERVICE_TYPE_KEYS = frozenset({"name", "propertySchema", "lifecycleSchema"})
 
 
 def read_document(file: str) -> Any:
@@ -25,6 +26,21 @@ def read_document(file: str) -> Any:
         return read_json(text, name) if file.endswith(".json") else read_yaml(text, name)
     except DoesNotLoad as refusal:
         raise CommandRefused(str(refusal)) from None
+
+
+def read_type_document(file: str) -> dict[str, object]:
+    document = read_document(file)
+    if not isinstance(document, dict):
+        raise CommandRefused(
+            f"{file} is not a service type: expected an object with {', '.join(sorted(SERVICE_TYPE_KEYS))}"
+        )
+    unknown = sorted(set(document) - SERVICE_TYPE_KEYS)
+    if unknown:
+        hint = "" if SERVICE_TYPE_KEYS & set(document) else "; a bare property schema goes below `propertySchema`"
+        raise CommandRefused(
+            f"{file} has unknown keys: {', '.join(unknown)} (known: {', '.join(sorted(SERVICE_TYPE_KEYS))}){hint}"
+        )
+    return document
 
 
 def read_text(file: str) -> str:

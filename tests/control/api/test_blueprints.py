@@ -6,6 +6,7 @@ import gzip
 import json
 import tarfile
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -335,3 +336,33 @@ RAW: dict[str, bytes] = {
 def test_bytes_that_are_not_a_bundle_are_refused(embedded: Server, raw: bytes) -> None:
     reply = embedded.admin.call("POST", "/api/v1/blueprints", raw=raw, expect=400)
     assert reply.body["code"] == "not_a_bundle"
+
+
+def test_a_bundle_is_deleted_once_nothing_uses_it(scenario: Scenario) -> None:
+    name = unique("web")
+    first = push(scenario.admin, blueprint(name))
+    path = f"/blueprints/{first['digest']}"
+    refused = scenario.admin.delete(path, expect=409)
+    assert refused["dependants"] == {"serviceTypes": [first["serviceType"]["id"]]}
+    service = scenario.order(serve_type(scenario, first), {"size": 1})
+    push(scenario.admin, blueprint(name, "1.1.0"))
+    refused = scenario.admin.delete(path, expect=409)
+    assert refused["code"] == "in_use"
+    assert refused["dependants"]["services"] == [service["id"]]
+    scenario.complete(service)
+    scenario.admin.delete(f"/services/{service['id']}?force=true")
+    (orphan,) = scenario.agent.get("/orphans")["items"]
+    assert scenario.admin.delete(path, expect=409)["dependants"] == {"orphans": [orphan["id"]]}
+    scenario.agent.post(f"/orphans/{orphan['id']}/confirm", expect=204)
+    scenario.consumer.delete(path, expect=403)
+    scenario.admin.delete(path)
+    scenario.admin.delete(path, expect=404)
+    (event,) = scenario.admin.get(f"/events?type=blueprint.deleted&entityId={UUID(first['digest'][7:39])}")["items"]
+    assert {"op": "remove", "path": "/version"} in event["properties"]["diff"]
+
+
+def test_a_bundle_that_another_one_replaced_is_deleted_by_its_digest(scenario: Scenario) -> None:
+    name = unique("web")
+    first = push(scenario.admin, blueprint(name))
+    push(scenario.admin, blueprint(name, description="another"), force="true")
+    scenario.admin.delete(f"/blueprints/{first['digest']}")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from blueprint_samples import blueprint, push
 from browser_session import signed_in
 from control_plane import Server
 from mainstay.blueprints.bundle import pack
-from scenario import Scenario
+from scenario import Scenario, unique
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "blueprints"
 
@@ -39,3 +40,15 @@ def test_the_filter_by_version_names_a_participant_the_versions_of_its_services(
     path = f"/services?serviceTypeId={version['serviceTypeId']}"
     assert pushed["digest"] in signed_in(server.url, str(server.admin.token)).get(path).text
     assert pushed["digest"] not in signed_in(server.url, str(scenario.stranger.token)).get(path).text
+
+
+def test_an_admin_deletes_a_version_that_nothing_uses(server: Server, scenario: Scenario) -> None:
+    name = unique("web")
+    old, new = (push(server.admin, blueprint(name, version)) for version in ("1.0.0", "1.1.0"))
+    browser = signed_in(server.url, str(server.admin.token))
+    path = f"/blueprints/{old['digest']}/delete"
+    assert path in browser.get(f"/blueprints?digest={old['digest']}").text
+    assert "/delete" not in browser.get(f"/blueprints?digest={new['digest']}").text
+    browser.post(path, {}, csrf=browser.get(path).csrf)
+    server.admin.get(f"/blueprints/{old['digest']}", expect=404)
+    signed_in(server.url, str(scenario.provider.token)).get(f"/blueprints/{new['digest']}/delete", expect=403)

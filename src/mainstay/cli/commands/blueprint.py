@@ -1,9 +1,11 @@
-"""Creates, checks, tests, signs, pushes and pulls blueprints. A blueprint defines what a service type means on a host.
+"""Creates, checks, tests, signs, pushes, lists and removes blueprints. A blueprint defines what a service type means on a
+host.
 
 `new NAME` creates a working example; `check DIR…` reports every fault with its line; `test DIR` starts a server and an
 agent, orders the examples and runs every action; `keygen FILE` creates a key and `sign DIR` signs the blueprint with it,
 for agents that run only signed blueprints; `push DIR` checks the blueprint and uploads it to a control plane, and `pull`
-downloads one by digest or NAME@VERSION, with the saved login or --server and --token-file.
+downloads one by digest or NAME@VERSION, with the saved login or --server and --token-file. `list` lists the blueprints of
+the control plane, `versions NAME` the versions of one, `remove` removes a version that nothing uses.
 Exit code: 0 success, 1 faults were found or the server is unreachable, 2 the request was refused."""
 
 from __future__ import annotations
@@ -23,14 +25,16 @@ if TYPE_CHECKING:
     from mainstay.agent.blueprint import Blueprint
     from mainstay.agent.client import Client
 
-SUMMARY = "create, check, test, sign, push and pull blueprints"
+SUMMARY = "create, check, test, sign, push, list and remove blueprints"
 EXIT_FAULTS, EXIT_UNREACHABLE = 1, 1
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     import argparse
 
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="new|check|test|keygen|sign|push|pull")
+    verbs = parser.add_subparsers(
+        dest="verb", required=True, metavar="new|check|test|keygen|sign|push|pull|list|versions|remove"
+    )
     new = verbs.add_parser("new", help="create a working example", allow_abbrev=False)
     new.add_argument("name", metavar="NAME")
     new.add_argument("--dir", metavar="DIR", help="directory to create (default ./NAME)")
@@ -62,7 +66,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     pull = verbs.add_parser("pull", help="download into a directory", allow_abbrev=False)
     pull.add_argument("what", metavar="DIGEST|NAME[@VERSION]", help="without a version, the current version")
     pull.add_argument("directory", metavar="DIR", help="new or empty directory")
-    for verb in (push, pull):
+    listed = verbs.add_parser("list", help="list the blueprints of the control plane", allow_abbrev=False)
+    versions = verbs.add_parser("versions", help="list the versions of a blueprint", allow_abbrev=False)
+    versions.add_argument("name", metavar="BLUEPRINT", help="name of the blueprint")
+    remove = verbs.add_parser("remove", help="remove a version that nothing uses", allow_abbrev=False)
+    remove.add_argument("what", metavar="DIGEST|NAME@VERSION")
+    remove.add_argument("--yes", action="store_true", help="do not ask for a confirmation")
+    for verb in (push, pull, listed, versions, remove):
         verb.add_argument("--server", metavar="URL", help="address of the control plane (default: the saved login)")
         verb.add_argument("--token-file", metavar="FILE", help="file with an admin token")
         add_connection_options(verb)
@@ -78,6 +88,9 @@ def run(arguments: argparse.Namespace) -> int:
         "sign": _sign,
         "push": _push,
         "pull": _pull,
+        "list": _list,
+        "versions": _versions,
+        "remove": _remove,
     }
     return verbs[arguments.verb](arguments)
 
@@ -357,6 +370,72 @@ def _pull(arguments: argparse.Namespace) -> int:
     else:
         print(f"{arguments.directory}: {digest}")
     return 0
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    with _connected(arguments) as client:
+        found = list(client.pages("/blueprints", {"sort": "-createdAt"}))
+        types = {each["id"]: each["name"] for each in client.pages("/service-types")}
+    by_name: dict[str, list[Any]] = {}
+    for each in found:
+        by_name.setdefault(each["name"], []).append(each)
+    current = {name: next((each for each in group if each["isCurrent"]), group[0]) for name, group in by_name.items()}
+    if arguments.json:
+        from mainstay.cli.local_run import print_json
+
+        print_json([{**current[name], "versions": len(group)} for name, group in sorted(by_name.items())])
+    elif found:
+        from mainstay.cli.views.tables import age, print_table
+
+        rows = [
+            [
+                name,
+                each["version"] if each["isCurrent"] else "",
+                types.get(each["serviceTypeId"], ""),
+                str(len(by_name[name])),
+                age(each["createdAt"]),
+            ]
+            for name, each in sorted(current.items())
+        ]
+        print_table(("BLUEPRINT", "CURRENT", "SERVICE TYPE", "VERSIONS", "AGE"), rows)
+    else:
+        print("There is no blueprint yet; `mainstay blueprint push DIR` uploads one.")
+    return 0
+
+
+def _versions(arguments: argparse.Namespace) -> int:
+    with _connected(arguments) as client:
+        named = client.pages("/blueprints", {"name": arguments.name, "sort": "-createdAt"})
+        found = [each for each in named if each["name"] == arguments.name]
+    if not found:
+        raise CommandRefused(f"there is no blueprint {arguments.name}; `mainstay blueprint list` lists them")
+    if arguments.json:
+        from mainstay.cli.local_run import print_json
+
+        print_json(found)
+        return 0
+    from mainstay.cli.views.tables import GOOD, age, print_table
+
+    print_table(
+        ("VERSION", "NEW SERVICES", "AGE", "DIGEST"),
+        [
+            [each["version"], ("get it", GOOD) if each["isCurrent"] else "", age(each["createdAt"]), each["digest"]]
+            for each in found
+        ],
+    )
+    return 0
+
+
+def _remove(arguments: argparse.Namespace) -> int:
+    from mainstay.cli.remote.removal import confirm, print_outcome
+
+    if not arguments.what.startswith("sha256:") and "@" not in arguments.what:
+        raise CommandRefused(f"name the version to remove: {arguments.what}@VERSION, or its digest")
+    with _connected(arguments) as client:
+        digest = _find_digest(client, arguments.what)
+        confirm(arguments, f"Remove blueprint {arguments.what} ({digest})?")
+        client.call("DELETE", f"/blueprints/{digest}")
+    return print_outcome(arguments, {"digest": digest}, f"Removed {arguments.what}.")
 
 
 def _find_digest(client: Client, what: str) -> str:

@@ -287,6 +287,8 @@ SOURCES: dict[str, Callable[[Client, list[str], str], list[str]]] = {
     "OPTION": _named("/service-options"),
     "OPTION-TYPE": _option_types,
     "BLUEPRINT": _blueprint_names,
+    "DIGEST|NAME@VERSION": _blueprint_names,
+    "DIGEST|NAME[@VERSION]": _blueprint_names,
     "JOB": _job_ids,
     "ORPHAN": _orphan_ids,
 }

@@ -1,9 +1,10 @@
-"""Lists services with state, agent, drift and active job. Deleted services are listed only with --all."""
+"""Lists services with owner, provider, version, state, agent, drift and active job. Deleted services are listed only with
+--all."""
 
 from __future__ import annotations
 
 from mainstay.cli.main import add_limit_option
-from mainstay.cli.remote.connection import connected, find_agent, find_type, list_items, short_id
+from mainstay.cli.remote.connection import connected, find_agent, find_named, find_type, list_items, name_of, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.job_progress import progress_text
 from mainstay.cli.remote.service_types import lifecycle_of, state_names, terminal_states
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 SUMMARY = "list services"
 DEFAULT_LIMIT = 200
 MAX_STATES = 100
+DEFAULT_GROUP = "default"
 JOB_WORDS = {"Pending": "queued", "Processing": "running"}
 SYNC_COLOURS = {"True": GOOD, "False": BAD}
 
@@ -31,6 +33,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--status", metavar="STATE", action="append", default=[], help="only services in this state")
     parser.add_argument("--type", metavar="TYPE", help="only services of this type")
     parser.add_argument("--agent", metavar="AGENT", help="only services of this agent")
+    parser.add_argument("--group", metavar="GROUP", help="only services of this group")
+    parser.add_argument("--for", dest="consumer", metavar="PARTICIPANT", help="only services of this consumer")
     parser.add_argument("--name", metavar="TEXT", help="only services whose name contains this text")
     parser.add_argument("--all", action="store_true", help="also services in a terminal state")
     add_limit_option(parser, DEFAULT_LIMIT)
@@ -58,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
         return 0
     print_table(
-        ("NAME", "TYPE", "STATUS", "AGENT", "IN SYNC", "JOB", "AGE", "ID"),
+        ("NAME", "TYPE", "VERSION", "STATUS", "OWNER", "PROVIDER", "AGENT", "IN SYNC", "JOB", "AGE", "ID"),
         [_row(each, jobs.get(each["id"], each["activeJob"])) for each in found[:limit]],
     )
     if len(found) > limit:
@@ -67,7 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _has_filter(arguments: argparse.Namespace) -> bool:
-    return bool(arguments.status or arguments.type or arguments.agent or arguments.name)
+    filters = (arguments.status, arguments.type, arguments.agent, arguments.name, arguments.group, arguments.consumer)
+    return any(filters)
 
 
 def _query(client: Client, arguments: argparse.Namespace, states: Mapping[str, States]) -> dict[str, object]:
@@ -76,6 +81,10 @@ def _query(client: Client, arguments: argparse.Namespace, states: Mapping[str, S
         query["serviceTypeId"] = find_type(client, arguments.type)["id"]
     if arguments.agent:
         query["agentId"] = find_agent(client, arguments.agent)["id"]
+    if arguments.group:
+        query["groupId"] = find_named(client, "/service-groups", "service group", arguments.group)["id"]
+    if arguments.consumer:
+        query["consumerId"] = find_named(client, "/participants", "participant", arguments.consumer)["id"]
     if arguments.name:
         query["name"] = arguments.name
     if arguments.status:
@@ -108,13 +117,23 @@ def _row(service: Mapping[str, Any], job: Mapping[str, Any] | None) -> list[Cell
     return [
         service["name"],
         service["serviceType"]["name"],
+        # Servers of older releases embed neither version nor parties.
+        str(service.get("blueprintVersion") or ""),
         service["status"],
+        _owner_text(service),
+        name_of(service, "provider"),
         (f"{agent['name']} ({agent['status']})", BUSY) if is_offline else agent["name"],
         _sync_cell(service["conditions"]),
         (f"{job['action']} {JOB_WORDS.get(job['status'], job['status'])}{progress_text(job)}", BUSY) if job else "",
         age(service["createdAt"]),
         short_id(service["id"]),
     ]
+
+
+def _owner_text(service: Mapping[str, Any]) -> str:
+    """The consumer, with its group unless that is the default one."""
+    group = name_of(service, "group")
+    return name_of(service, "consumer") + (f" / {group}" if group not in ("", DEFAULT_GROUP) else "")
 
 
 def _sync_cell(conditions: list[Any]) -> Cell:

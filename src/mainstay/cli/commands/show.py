@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from mainstay.cli.commands.jobs import print_jobs
-from mainstay.cli.remote.connection import connected, find_service, short_id
+from mainstay.cli.remote.connection import connected, find_service, name_of, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.service_types import hide_secrets, members_of
 from mainstay.cli.views.run_display import Palette, diff_line, printable
@@ -83,9 +83,17 @@ def _fields(service: Mapping[str, Any]) -> list[tuple[str, Cell]]:
             (f"{agent['name']} owes the clean-up; see `mainstay orphans`", BUSY) if _is_orphan(service) else "",
         ),
         ("instance", service.get("agentInstanceId") or ""),
-        ("blueprint", service.get("blueprintDigest") or ""),
+        ("owner", name_of(service, "consumer")),
+        ("provider", name_of(service, "provider")),
+        ("group", name_of(service, "group")),
+        ("blueprint", _blueprint_text(service)),
         ("created", f"{local_time(service['createdAt'])} ({age(service['createdAt'])} ago)"),
     ]
+
+
+def _blueprint_text(service: Mapping[str, Any]) -> str:
+    digest, version = service.get("blueprintDigest"), service.get("blueprintVersion")
+    return f"{version} ({digest})" if version else str(digest or "")
 
 
 def _is_orphan(service: Mapping[str, Any]) -> bool:

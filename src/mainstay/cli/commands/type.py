@@ -12,7 +12,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mainstay.cli.documents import read_document
+from mainstay.cli.documents import read_document, read_type_document
 from mainstay.cli.main import CommandRefused
 
 TYPE_CHECKING = False
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from mainstay.control.domain.service_types import ServiceTypeDefinition
 
 SUMMARY = "check and draw a service type without a server"
-
-KEYS = frozenset({"name", "propertySchema", "lifecycleSchema"})
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _check(file: str) -> int:
     from mainstay.control.domain.service_types import report_service_type
 
-    definition = _parse_type(_read_type_document(file))
+    definition = _parse_type(read_type_document(file))
     if definition is None:
         return 1
     findings = report_service_type(definition)
@@ -76,7 +74,7 @@ def _check(file: str) -> int:
 
 
 def _draw(file: str, form: str, output: str | None) -> int:
-    document = _read_type_document(file)
+    document = read_type_document(file)
     definition = _parse_type(document)
     if definition is None:
         return 1
@@ -107,7 +105,7 @@ def _validate(arguments: argparse.Namespace) -> int:
     from mainstay.control.domain.properties import contract
     from mainstay.control.domain.properties.engine import Rejected, decide
 
-    definition = _parse_type(_read_type_document(arguments.file))
+    definition = _parse_type(read_type_document(arguments.file))
     if definition is None:
         return 1
     context = _evaluation_context(arguments, definition)
@@ -158,19 +156,6 @@ def _evaluation_context(arguments: argparse.Namespace, definition: ServiceTypeDe
         # Placeholder: the options of providers are unknown here.
         provider_id="any",
     )
-
-
-def _read_type_document(file: str) -> dict[str, object]:
-    document = read_document(file)
-    if not isinstance(document, dict):
-        raise CommandRefused(f"{file} is not a service type: expected an object with {', '.join(sorted(KEYS))}")
-    unknown = sorted(set(document) - KEYS)
-    if unknown:
-        hint = "" if KEYS & set(document) else "; a bare property schema goes below `propertySchema`"
-        raise CommandRefused(
-            f"{file} has unknown keys: {', '.join(unknown)} (known: {', '.join(sorted(KEYS))}){hint}"
-        )
-    return document
 
 
 def _parse_type(document: dict[str, object]) -> ServiceTypeDefinition | None:

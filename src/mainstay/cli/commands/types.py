@@ -1,11 +1,18 @@
-"""Lists the service types; with a name, shows the properties, lifecycle and agents of one."""
+"""Lists the service types; with a name, shows the properties, lifecycle and agents of one.
+
+Admins write types without a blueprint from a file, as `mainstay type check` reads it: `types add FILE`, `types change FILE`.
+A change is refused if living services would not fit it: --dry-run names them, --force changes the type even so. The type
+of a blueprint changes with `mainstay blueprint push`. `types remove TYPE` removes a type without living services."""
 
 from __future__ import annotations
 
 import sys
 
-from mainstay.cli.remote.connection import connected, find_type, list_items
+from mainstay.cli.documents import read_type_document
+from mainstay.cli.main import CommandRefused
+from mainstay.cli.remote.connection import find_named, find_type, list_items, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
+from mainstay.cli.remote.removal import add_yes_option, confirm, print_outcome, remove
 from mainstay.cli.remote.service_types import (
     allowed_text,
     default_text,
@@ -18,6 +25,7 @@ from mainstay.cli.remote.service_types import (
     updatable_text,
     walk_properties,
 )
+from mainstay.cli.verbs import Verb, add_verbs, run_verb
 from mainstay.cli.views.run_display import Palette, printable
 from mainstay.cli.views.tables import BAD, BOLD, DIM, GOOD, print_table
 
@@ -27,38 +35,152 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from mainstay.agent.client import Client
     from mainstay.cli.views.tables import Cell
 
-SUMMARY = "list service types, or show one"
+SUMMARY = "list service types; show, add, change or remove one"
+PATH, NOUN = "/service-types", "service type"
 DIGEST_SHOWN = 19
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="TYPE", nargs="?", help="show this service type")
     add_remote_options(parser)
+    add_verbs(
+        parser,
+        (
+            Verb("show", "show the properties, lifecycle and agents of a type", _show_named, _configure_name),
+            Verb("add", "add a type from a file", _add, _configure_file),
+            Verb("change", "change a type to the definition in a file", _change, _configure_change),
+            Verb("remove", "remove a type without living services", _remove, _configure_removal),
+        ),
+        shown="show",
+    )
+
+
+def _configure_name(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="TYPE", help="name or id")
+
+
+def _configure_file(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="service type (YAML or JSON; - for standard input)")
+    parser.add_argument("--name", metavar="NAME", help="name of the type (default: `name` in the file)")
+
+
+def _configure_change(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="service type (YAML or JSON; - for standard input)")
+    parser.add_argument("--type", metavar="TYPE", help="type to change (default: `name` in the file)")
+    parser.add_argument("--dry-run", action="store_true", help="change nothing; show which services would not fit")
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="change it even if services do not fit: values that become secret are sealed, secrets that become plain"
+        " are deleted",
+    )
+    add_yes_option(parser)
+
+
+def _configure_removal(parser: argparse.ArgumentParser) -> None:
+    _configure_name(parser)
+    add_yes_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    with connected(arguments) as client:
-        catalogue = client.get("/catalogue")
-        found = (
-            [find_type(client, arguments.name)]
-            if arguments.name
-            else list_items(client, "/service-types", {"sort": "name"})
-        )
-    offers = {item["serviceType"]["id"]: item["offers"] for item in catalogue["items"]}
+    return run_verb(arguments, _list_all)
+
+
+def _list_all(client: Client, arguments: argparse.Namespace) -> int:
+    found = list_items(client, PATH, {"sort": "name"})
+    offers = _offers(client)
     if arguments.json:
         from mainstay.cli.local_run import print_json
 
-        documents = [{**each, "offers": offers.get(each["id"], [])} for each in found]
-        print_json(documents[0] if arguments.name else documents)
-    elif arguments.name:
-        _show(found[0], offers.get(found[0]["id"], []))
+        print_json([{**each, "offers": offers.get(each["id"], [])} for each in found])
     elif found:
         _list_types(found, offers)
     else:
         print("There is no service type yet; an admin adds one with `mainstay blueprint push`.")
     return 0
+
+
+def _offers(client: Client) -> dict[str, list[Any]]:
+    return {item["serviceType"]["id"]: item["offers"] for item in client.get("/catalogue")["items"]}
+
+
+def _show_named(client: Client, arguments: argparse.Namespace) -> int:
+    found = find_type(client, arguments.name)
+    offers = _offers(client).get(found["id"], [])
+    if arguments.json:
+        from mainstay.cli.local_run import print_json
+
+        print_json({**found, "offers": offers})
+    else:
+        _show(found, offers)
+    return 0
+
+
+def _add(client: Client, arguments: argparse.Namespace) -> int:
+    document = read_type_document(arguments.file)
+    name = arguments.name or document.get("name")
+    if not name:
+        raise CommandRefused(f"{arguments.file} has no `name`; name the type with --name")
+    created = client.post(PATH, {**document, "name": name})
+    return print_outcome(arguments, created, f"Added service type {created['name']} ({created['id']}).")
+
+
+def _change(client: Client, arguments: argparse.Namespace) -> int:
+    document = read_type_document(arguments.file)
+    wanted = arguments.type or document.get("name")
+    if not wanted:
+        raise CommandRefused(f"{arguments.file} has no `name`; name the type with --type")
+    found = find_named(client, PATH, NOUN, str(wanted))
+    path = f"{PATH}/{found['id']}"
+    forecast = client.call("PATCH", path, document, query={"dryRun": "true"})
+    misfits = forecast["misfits"]
+    if arguments.dry_run:
+        return _print_forecast(client, arguments, forecast)
+    if arguments.force and misfits:
+        confirm(arguments, f"{_misfit_text(client, misfits)}\nChange service type {found['name']} even so?")
+    changed = client.call("PATCH", path, document, query={"force": str(arguments.force).lower()})
+    effects = [_effect(changed, key, words) for key, words in EFFECTS.items()]
+    return print_outcome(
+        arguments, changed, " ".join([f"Changed service type {changed['name']}.", *filter(None, effects)])
+    )
+
+
+EFFECTS = {"sealedSecrets": "plain values were sealed", "deletedSecrets": "secrets were deleted"}
+
+
+def _effect(changed: Mapping[str, Any], key: str, words: str) -> str:
+    return f"{changed[key]} {words}." if changed.get(key) else ""
+
+
+def _print_forecast(client: Client, arguments: argparse.Namespace, forecast: Mapping[str, Any]) -> int:
+    misfits = forecast["misfits"]
+    lines = [_misfit_text(client, misfits)] if misfits else ["All living services fit the new definition."]
+    lines += [
+        f"With --force {forecast[key]} {words.replace('were', 'would be')}."
+        for key, words in EFFECTS.items()
+        if forecast.get(key)
+    ]
+    print_outcome(arguments, forecast, "\n".join([*lines, "Dry run, nothing was changed."]))
+    return 1 if misfits else 0
+
+
+def _misfit_text(client: Client, misfits: list[Any]) -> str:
+    ids = [each["serviceId"] for each in misfits]
+    names = {each["id"]: each["name"] for each in list_items(client, "/services", {"id": ids})}
+    head = "1 service does not fit" if len(misfits) == 1 else f"{len(misfits)} services do not fit"
+    lines = [
+        f"  {printable(names.get(each['serviceId'], ''))} ({short_id(each['serviceId'])}): {each['message']}"
+        f"{'' if each['forceable'] else '; --force does not override this'}"
+        for each in misfits
+    ]
+    return "\n".join([f"{head} the new definition:", *lines])
+
+
+def _remove(client: Client, arguments: argparse.Namespace) -> int:
+    found = find_type(client, arguments.name)
+    return remove(client, arguments, PATH, NOUN, found, "Its deleted services are removed from the lists too.")
 
 
 def _list_types(found: list[Any], offers: Mapping[str, list[Any]]) -> None:

@@ -28,6 +28,11 @@ def _changes(noun: str) -> Iterator[EventType]:
 _ROWS = (
     *_changes("agent"),
     *_changes("agent_type"),
+    EventType(
+        "blueprint.deleted",
+        "blueprint",
+        "The bundle was deleted; `entityId` is the first 32 digits of its digest as a uuid.",
+    ),
     *_changes("config_pool"),
     EventType("config_pool_value.created", "config_pool_value", "The value was added to the config pool."),
     EventType("config_pool_value.deleted", "config_pool_value", "The value was removed from the config pool."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import uuid
 from dataclasses import dataclass
 
 import msgspec
@@ -14,7 +15,7 @@ from mainstay.control.domain.refusals import InvalidDefinition
 from mainstay.control.operations import service_types
 from mainstay.control.operations.machinery.bounds import exceeds
 from mainstay.control.operations.machinery.bundles import NotABundle, open_bundle
-from mainstay.control.operations.machinery.refusals import Conflict, NotFound
+from mainstay.control.operations.machinery.refusals import Conflict, InUse, NotFound
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.operations.machinery.views import Named
 from mainstay.control.operations.service_types import ExaminedChange, Misfit
@@ -150,3 +151,24 @@ async def fetch(work: UnitOfWork, digest: str) -> bytes:
     if content is None:
         raise NotFound("blueprint", digest)
     return content
+
+
+async def delete(work: UnitOfWork, digest: str) -> None:
+    """Deletes a bundle that nothing uses. The current version of a service type counts as used: new orders need it."""
+    work.relation("blueprint", "write")
+    found = await store.find_version_row(work.tx, digest)
+    if found is None:
+        raise NotFound("blueprint", digest)
+    # Before any row, as in a push: a push of the same name waits.
+    await work.tx.lock(f"blueprint {found.name}")
+    if found.service_type_id is not None:
+        # Orders read the type; none may choose this bundle meanwhile.
+        await SERVICE_TYPES.find(work.tx, found.service_type_id, lock=True)
+    users = await store.users_of(work.tx, digest)
+    if any(users.values()):
+        name = f"blueprint {found.name} {found.version}".rstrip()
+        raise InUse(f"{name} ({digest})", users)
+    await store.delete(work.tx, digest)
+    # Entities of events are uuids; the diff has the whole digest.
+    entity_id = str(uuid.UUID(digest.removeprefix("sha256:")[:32]))
+    await work.record_event("blueprint.deleted", msgspec.structs.replace(found, id=entity_id), None)

@@ -40,14 +40,14 @@ from mainstay.control.operations.machinery.refusals import (
 from mainstay.control.operations.machinery.runs import RunPlan
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.store import services as store
-from mainstay.control.store.agents import AGENTS, AgentRow
+from mainstay.control.store.agents import AGENTS
 from mainstay.control.store.engine.paging import parse_time
 from mainstay.control.store.jobs import JobName, JobRow, active_job, find_by_times
 from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.service_groups import SERVICE_GROUPS, ServiceGroup, find_group_named
 from mainstay.control.store.service_types import find_version
 from mainstay.control.store.services import SERVICES, ServiceContext, ServiceRow
-from mainstay.control.store.serving import find_serving, serving_agents
+from mainstay.control.store.serving import ServingParties, find_serving_parties, serving_agents
 from mainstay.control.store.tokens import TokenOwner, read_owners
 
 DEFAULT_GROUP = "default"
@@ -116,7 +116,8 @@ async def create(work: UnitOfWork, wanted: NewService) -> tuple[ServiceRow, Serv
     if found is None:
         raise BadInput(f"there is no service type {wanted.service_type_id}")
     group = await _group(work, wanted)
-    agent = await _agent(work, wanted, group.consumer_id, (type_id, found.name))
+    parties = await _agent(work, wanted, group.consumer_id, (type_id, found.name))
+    agent = parties.agent
     definition = await work.tools.definitions.read(work.tx, type_id, found.updated_at)
     lifecycle, schema = definition.lifecycle, definition.properties
     service_id = await _service_id(work)
@@ -154,7 +155,17 @@ async def create(work: UnitOfWork, wanted: NewService) -> tuple[ServiceRow, Serv
     # The service has its properties already, so the run has nothing to apply or to give back.
     job = await runs.start(work, service, lifecycle, "create", properties, RunPlan(None))
     active = (job.id, job.action, job.status)
-    return service, ServiceContext(agent.name, agent.status, found.name, found.updated_at, active)
+    return service, ServiceContext(
+        agent.name,
+        agent.status,
+        found.name,
+        found.updated_at,
+        active,
+        parties.provider_name,
+        parties.consumer_name,
+        group.name,
+        found.blueprint_version,
+    )
 
 
 async def _service_id(work: UnitOfWork) -> str:
@@ -211,7 +222,9 @@ async def _default_group(work: UnitOfWork, consumer_id: str) -> ServiceGroup:
     return await work.insert(SERVICE_GROUPS, new)
 
 
-async def _agent(work: UnitOfWork, wanted: NewService, consumer_id: str, service_type: tuple[str, str]) -> AgentRow:
+async def _agent(
+    work: UnitOfWork, wanted: NewService, consumer_id: str, service_type: tuple[str, str]
+) -> ServingParties:
     """`service_type` is its id and name."""
     type_id, type_name = service_type
     provider_id = None if wanted.provider_id is None else wanted.provider_id.lower()
@@ -221,24 +234,23 @@ async def _agent(work: UnitOfWork, wanted: NewService, consumer_id: str, service
     chosen = choose_agent(candidates, wanted.agent_tags)
     if isinstance(chosen, SeveralProviders):
         raise _choose_provider(chosen)
-    agent = None if chosen is None else await AGENTS.find(work.tx, chosen.agent_id)
-    if agent is None:
+    found = None if chosen is None else await find_serving_parties(work.tx, chosen.agent_id, consumer_id, type_id)
+    if found is None:
         listed = ", ".join(wanted.agent_tags)
         raise BadInput(f"no agent found for service type {type_name} with tags [{listed}]", code="no_agent")
-    return agent
+    return found
 
 
 async def _named_agent(
     work: UnitOfWork, agent_id: str, provider_id: str | None, consumer_id: str, service_type: tuple[str, str]
-) -> AgentRow:
+) -> ServingParties:
     type_id, type_name = service_type
-    found = await find_serving(work.tx, agent_id.lower(), consumer_id, type_id)
-    if found is None or provider_id not in (None, found[0].provider_id):
+    found = await find_serving_parties(work.tx, agent_id.lower(), consumer_id, type_id)
+    if found is None or provider_id not in (None, found.agent.provider_id):
         raise AgentNotAvailable(agent_id)
-    agent, agent_type_name, serves = found
-    if not serves:
-        raise BadInput(f"agent type {agent_type_name} does not support service type {type_name}")
-    return agent
+    if not found.serves:
+        raise BadInput(f"agent type {found.type_name} does not support service type {type_name}")
+    return found
 
 
 def _choose_provider(several: SeveralProviders) -> BadInput:

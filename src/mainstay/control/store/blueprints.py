@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from mainstay.control.store.engine.contract import Transaction
-from mainstay.control.store.engine.records import ForeignId, Record, Table, fold, to_microseconds
+from mainstay.control.store.engine.records import ForeignId, Record, Table, fold, to_microseconds, to_time
 from mainstay.control.store.jobs import ACTIVE_STATUSES
 
 
@@ -122,6 +122,48 @@ async def find_served(tx: Transaction, digest: str, agent_id: str) -> bytes | No
     )
     content = rows[0]["content"] if rows else None
     return content if isinstance(content, bytes) else None
+
+
+async def find_version_row(tx: Transaction, digest: str, *, lock: bool = False) -> BlueprintVersion | None:
+    """The bundle without its content, also one whose version another bundle has now."""
+    rows = await tx.fetch(
+        "SELECT digest, created_at, name, version, service_type_id FROM blueprints WHERE digest = :digest"
+        f"{tx.for_update if lock else ''}",
+        digest=digest,
+    )
+    if not rows:
+        return None
+    row = rows[0]
+    at = to_time(int(str(row["created_at"])))
+    return BlueprintVersion(
+        id=digest,
+        created_at=at,
+        updated_at=at,
+        digest=digest,
+        name=str(row["name"] or ""),
+        version=str(row["version"] or ""),
+        service_type_id=None if row["service_type_id"] is None else str(row["service_type_id"]),
+        is_current=False,
+    )
+
+
+async def users_of(tx: Transaction, digest: str, limit: int = 10) -> dict[str, list[str]]:
+    """The ids of what needs the bundle: types whose new services get it, living services, orphans and active jobs."""
+    queries = {
+        "serviceTypes": "SELECT id FROM service_types WHERE blueprint_digest = :digest",
+        "services": "SELECT id FROM services WHERE blueprint_digest = :digest AND is_terminal = 0",
+        "orphans": "SELECT orphans.id FROM orphans JOIN services ON services.id = orphans.service_id"
+        " WHERE services.blueprint_digest = :digest AND orphans.closed_at IS NULL",
+        "jobs": f"SELECT id FROM jobs WHERE blueprint_digest = :digest AND status IN {ACTIVE_STATUSES}",
+    }
+    return {
+        noun: [str(row["id"]) for row in await tx.fetch(f"{query} LIMIT {limit}", digest=digest)]
+        for noun, query in queries.items()
+    }
+
+
+async def delete(tx: Transaction, digest: str) -> None:
+    await tx.execute("DELETE FROM blueprints WHERE digest = :digest", digest=digest)
 
 
 async def versions_of(tx: Transaction, digests: Sequence[str]) -> dict[str, str]:

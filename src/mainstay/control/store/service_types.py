@@ -32,19 +32,27 @@ class TypeVersion(msgspec.Struct, frozen=True):
     name: str
     updated_at: datetime
     blueprint_digest: str | None
+    # Of that bundle; None: it has none.
+    blueprint_version: str | None
 
 
 async def find_version(tx: Transaction, type_id: str, *, hold: bool = False) -> TypeVersion | None:
     """With `hold`, a change of the type waits for the commit. It then examines the new service too."""
     ending = tx.for_key_share if hold else ""
     rows = await tx.fetch(
-        f"SELECT name, updated_at, blueprint_digest FROM service_types WHERE id = :id{ending}", id=type_id
+        "SELECT name, updated_at, blueprint_digest, (SELECT version FROM blueprints"
+        " WHERE digest = service_types.blueprint_digest) AS blueprint_version"
+        f" FROM service_types WHERE id = :id{ending}",
+        id=type_id,
     )
     if not rows:
         return None
-    digest = rows[0]["blueprint_digest"]
+    digest, version = (rows[0][name] for name in ("blueprint_digest", "blueprint_version"))
     return TypeVersion(
-        str(rows[0]["name"]), to_time(int(str(rows[0]["updated_at"]))), None if digest is None else str(digest)
+        str(rows[0]["name"]),
+        to_time(int(str(rows[0]["updated_at"]))),
+        None if digest is None else str(digest),
+        None if version is None else str(version),
     )
 
 

@@ -49,6 +49,11 @@ class ServiceContext(msgspec.Struct, frozen=True):
     type_version: datetime
     # (id, action, status) of the active job.
     job: tuple[str, str, str] | None
+    provider_name: str
+    consumer_name: str
+    group_name: str
+    # None: the service has no blueprint, or its bundle has no version any more.
+    blueprint_version: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +86,17 @@ async def find_for_update(tx: Transaction, service_id: str, *, lock: bool = Fals
 
 _CONTEXT_COLUMNS = (
     "agents.name AS agent_name, agents.status AS agent_status, service_types.name AS type_name,"
-    " service_types.updated_at AS type_version, jobs.id AS job_id, jobs.action AS job_action, jobs.status AS job_status"
+    " service_types.updated_at AS type_version, jobs.id AS job_id, jobs.action AS job_action, jobs.status AS job_status,"
+    " providers.name AS provider_name, consumers.name AS consumer_name, service_groups.name AS group_name,"
+    " blueprints.version AS blueprint_version"
 )
 _CONTEXT_TABLES = (
     "services JOIN agents ON agents.id = services.agent_id"
     " JOIN service_types ON service_types.id = services.service_type_id"
+    " JOIN participants AS providers ON providers.id = services.provider_id"
+    " JOIN participants AS consumers ON consumers.id = services.consumer_id"
+    " JOIN service_groups ON service_groups.id = services.group_id"
+    " LEFT JOIN blueprints ON blueprints.digest = services.blueprint_digest"
     f" LEFT JOIN jobs ON jobs.service_id = services.id AND jobs.status IN {ACTIVE_STATUSES}"
 )
 
@@ -116,8 +127,6 @@ class ServiceWithParties(msgspec.Struct, frozen=True):
 
     service: ServiceRow
     context: ServiceContext
-    provider_name: str
-    consumer_name: str
 
 
 async def read_with_parties(tx: Transaction, ids: Iterable[str]) -> dict[str, ServiceWithParties]:
@@ -126,19 +135,11 @@ async def read_with_parties(tx: Transaction, ids: Iterable[str]) -> dict[str, Se
     if not marks:
         return {}
     rows = await tx.fetch(
-        f"SELECT {SERVICES.select('services')}, {_CONTEXT_COLUMNS}, providers.name AS provider_name,"
-        f" consumers.name AS consumer_name FROM {_CONTEXT_TABLES}"
-        " JOIN participants AS providers ON providers.id = services.provider_id"
-        " JOIN participants AS consumers ON consumers.id = services.consumer_id"
+        f"SELECT {SERVICES.select('services')}, {_CONTEXT_COLUMNS} FROM {_CONTEXT_TABLES}"
         f" WHERE services.id IN ({', '.join(f':{name}' for name in marks)})",
         **marks,  # type: ignore[arg-type]
     )
-    return {
-        str(row["id"]): ServiceWithParties(
-            SERVICES.decode(row), _context(row), str(row["provider_name"]), str(row["consumer_name"])
-        )
-        for row in rows
-    }
+    return {str(row["id"]): ServiceWithParties(SERVICES.decode(row), _context(row)) for row in rows}
 
 
 def _context(row: Row) -> ServiceContext:
@@ -148,6 +149,10 @@ def _context(row: Row) -> ServiceContext:
         str(row["type_name"]),
         to_time(int(str(row["type_version"]))),
         None if row["job_id"] is None else (str(row["job_id"]), str(row["job_action"]), str(row["job_status"])),
+        str(row["provider_name"]),
+        str(row["consumer_name"]),
+        str(row["group_name"]),
+        None if row["blueprint_version"] is None else str(row["blueprint_version"]),
     )
 
 

@@ -4,6 +4,8 @@ An enabled agent of an enabled provider serves its own participant, and others i
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import msgspec
 
 from mainstay.control.domain.serving import ServingAgent
@@ -66,9 +68,33 @@ async def find_serving(
     """The agent, the name of its agent type, and whether that type serves the service type.
 
     None: the agent is unknown, disabled or may not serve the consumer; the caller must not learn which."""
+    found = await find_serving_parties(tx, agent_id, consumer_id, service_type_id)
+    return None if found is None else (found.agent, found.type_name, found.serves)
+
+
+@dataclass(frozen=True, slots=True)
+class ServingParties:
+    agent: AgentRow
+    # Of the agent type.
+    type_name: str
+    # Whether that type serves the service type.
+    serves: bool
+    provider_name: str
+    # Empty without a consumer.
+    consumer_name: str
+
+
+async def find_serving_parties(
+    tx: Transaction, agent_id: str, consumer_id: str | None, service_type_id: str
+) -> ServingParties | None:
+    """As `find_serving`, with the names of both parties."""
     consumer: dict[str, Value] = {} if consumer_id is None else {"consumer_id": consumer_id}
+    consumer_name = (
+        "(SELECT name FROM participants AS consumers WHERE consumers.id = :consumer_id)" if consumer else "''"
+    )
     rows = await tx.fetch(
-        f"SELECT {AGENTS.select('agents')}, agent_types.name AS type_name, CASE WHEN EXISTS"
+        f"SELECT {AGENTS.select('agents')}, agent_types.name AS type_name, participants.name AS provider_name,"
+        f" {consumer_name} AS consumer_name, CASE WHEN EXISTS"
         " (SELECT 1 FROM agent_type_service_types AS served WHERE served.agent_type_id = agents.agent_type_id"
         f" AND served.service_type_id = :type_id) THEN 1 ELSE 0 END AS serves FROM {_AGENTS}"
         " JOIN agent_types ON agent_types.id = agents.agent_type_id"
@@ -77,7 +103,11 @@ async def find_serving(
         type_id=service_type_id,
         **consumer,  # type: ignore[arg-type]
     )
-    return (AGENTS.decode(rows[0]), str(rows[0]["type_name"]), rows[0]["serves"] == 1) if rows else None
+    if not rows:
+        return None
+    row = rows[0]
+    names = [str(row[name]) for name in ("provider_name", "consumer_name")]
+    return ServingParties(AGENTS.decode(row), str(row["type_name"]), row["serves"] == 1, *names)
 
 
 async def offers_to(tx: Transaction, provider_id: str, consumer_id: str | None) -> bool:

@@ -36,6 +36,12 @@ async def _fetch(call: Call) -> Answer:
         return Answer(await blueprints.fetch(work, call.path["digest"]), media_type="application/gzip")
 
 
+async def _delete(call: Call) -> Answer:
+    async with call.transaction() as work:
+        await blueprints.delete(work, call.path["digest"])
+    return Answer()
+
+
 ENDPOINTS = (
     Endpoint(
         method="GET",
@@ -76,5 +82,14 @@ ENDPOINTS = (
         answer=bytes,
         media_type="application/gzip",
         refusals=(404,),
+    ),
+    Endpoint(
+        method="DELETE",
+        path=f"{PATH}/{{digest}}",
+        act=_delete,
+        access=("blueprint", "write"),
+        summary="Delete a bundle that no service type, living service, orphan or active job uses",
+        status=204,
+        refusals=(404, 409),
     ),
 )

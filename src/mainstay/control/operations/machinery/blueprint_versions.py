@@ -14,7 +14,8 @@ MAX_LISTED = 20
 
 async def find_bundle(work: UnitOfWork, service_type_id: str, version: str) -> str:
     """The digest. Raises `BadInput` if the type has no such version."""
-    service_type = await find_version(work.tx, service_type_id)
+    # Held, so that the version is not deleted before the service has it.
+    service_type = await find_version(work.tx, service_type_id, hold=True)
     if service_type is None:
         raise RuntimeError(f"there is no service type {service_type_id}")
     if service_type.blueprint_digest is None:

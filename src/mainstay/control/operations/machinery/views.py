@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from mainstay.control.access import Caller, reading_relation
 from mainstay.control.domain.lifecycle.transitions import available_actions
 from mainstay.control.operations.machinery.consumer_view import consumer_conditions, first_line, sees_host
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
@@ -43,6 +44,12 @@ class ServiceView(ServiceRow, frozen=True, kw_only=True):
     available_actions: list[str]
     # None: no job is active.
     active_job: ActiveJobView | None = None
+    provider: Named
+    consumer: Named
+    # None: the caller may not read the groups of this consumer.
+    group: Named | None
+    # Of `blueprint_digest`; None: no blueprint, or a bundle that another one of the same version replaced.
+    blueprint_version: str | None
 
 
 class JobView(JobRow, frozen=True, kw_only=True):
@@ -92,7 +99,16 @@ async def show_in_context(work: UnitOfWork, row: ServiceRow, context: ServiceCon
         service_type=Named(row.service_type_id, context.type_name),
         available_actions=list(available_actions(definition.lifecycle, row.status)),
         active_job=None if context.job is None else ActiveJobView(*context.job),
+        provider=Named(row.provider_id, context.provider_name),
+        consumer=Named(row.consumer_id, context.consumer_name),
+        group=Named(row.group_id, context.group_name) if _sees_group(work.caller, row) else None,
+        blueprint_version=context.blueprint_version,
     )
+
+
+def _sees_group(caller: Caller | None, row: ServiceRow) -> bool:
+    relation = None if caller is None else reading_relation(caller, "service_group")
+    return caller is not None and relation is not None and relation.holds(caller, row)
 
 
 def visible_part(work: UnitOfWork, row: JobRow) -> JobRow:
@@ -111,8 +127,8 @@ async def show_jobs(work: UnitOfWork, rows: Sequence[JobRow]) -> list[JobView]:
             **msgspec.structs.asdict(visible_part(work, row)),
             service=services[row.service_id],
             agent=Named(row.agent_id, whole.context.agent_name),
-            provider=Named(row.provider_id, whole.provider_name),
-            consumer=Named(row.consumer_id, whole.consumer_name),
+            provider=Named(row.provider_id, whole.context.provider_name),
+            consumer=Named(row.consumer_id, whole.context.consumer_name),
         )
         for row in rows
         if (whole := found.get(row.service_id)) is not None

@@ -7,7 +7,8 @@ from typing import Any
 
 from mainstay.control.operations import blueprints as operations
 from mainstay.control.operations.machinery.bundles import open_bundle
-from mainstay.control.web.contract import NavigationEntry, PageAnswer, PageCall, WebPage
+from mainstay.control.web.contract import ApiRefusal, NavigationEntry, PageAnswer, PageCall, WebPage
+from mainstay.control.web.noun_pages import Confirmation, may, send_confirmed, show_confirmation
 
 API = "/api/v1/blueprints"
 PAGE_SIZE = "50"
@@ -60,6 +61,7 @@ async def _show_files(call: PageCall, digest: str) -> PageAnswer:
         "files": files[:MOST_FILES],
         "file_count": len(files),
         "is_signed": any(each["path"] == SIGNATURE for each in files),
+        "may_delete": may(call, "blueprint") and not (found["items"] and found["items"][0]["isCurrent"]),
     }
     return PageAnswer("blueprint_files.html", values)
 
@@ -73,6 +75,29 @@ def _read_files(content: bytes) -> list[dict[str, Any]]:
     return files
 
 
+async def _removal(call: PageCall) -> tuple[str, Confirmation]:
+    digest = call.path["digest"]
+    found = await call.api("GET", API, query=[("digest", digest)])
+    if not found["items"]:
+        raise ApiRefusal(404, {"error": "there is no version with this digest", "code": "not_found"})
+    version = found["items"][0]
+    name = f"{version['name']} {version['version']}"
+    effects = [f"Blueprint {name} can no longer be chosen or downloaded.", "Nothing changes on hosts."]
+    crumbs = [("/blueprints", "Blueprints"), (f"/blueprints?digest={digest}", name)]
+    return name, Confirmation(f"Delete {name}", "Delete the version", effects, crumbs)
+
+
+async def _show_removal(call: PageCall) -> PageAnswer:
+    return show_confirmation(call, (await _removal(call))[1])
+
+
+async def _remove(call: PageCall) -> PageAnswer:
+    name, wanted = await _removal(call)
+    done = PageAnswer(redirect="/blueprints", notice=f"Blueprint {name} is deleted")
+    return await send_confirmed(call, wanted, "DELETE", f"{API}/{call.path['digest']}", done)
+
+
+WRITE = ("blueprint", "write")
 PAGES = (
     WebPage(
         method="GET",
@@ -81,4 +106,6 @@ PAGES = (
         access=("blueprint", "list"),
         navigation=NavigationEntry("Blueprints", "i-copy", 3, "Catalogue", "admin"),
     ),
+    WebPage(method="GET", path="/blueprints/{digest}/delete", act=_show_removal, access=WRITE, only_reads=False),
+    WebPage(method="POST", path="/blueprints/{digest}/delete", act=_remove, access=WRITE),
 )
