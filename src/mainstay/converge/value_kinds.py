@@ -14,7 +14,7 @@ from mainstay.foundation.yaml.scalars import PlainScalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
     from mainstay.foundation.yaml.scalars import Node
@@ -101,6 +101,45 @@ def text_problem(text: str) -> str | None:
             text.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
             return "contains a lone surrogate, which is not a character"
+    return None
+
+
+# ---- paths ----
+NON_CANONICAL_ENDS = ("/", "/.", "/..")
+LONGEST_PATH_BYTES = 4095
+LONGEST_NAME_BYTES = 255
+
+
+def managed_path_problems(path: str) -> Iterator[str]:
+    """Yields why a resource cannot manage this path on any host."""
+    if path[:1] != "/":
+        yield "must be absolute"
+    elif ("/." in path or "//" in path or path[-1] == "/") and not _is_canonical(path):
+        yield "must be canonical"
+    problem = path_problem(path)
+    if problem:
+        yield problem
+
+
+def _is_canonical(path: str) -> bool:
+    """Whether an absolute path has no redundant part."""
+    return path == "/" or not (path.endswith(NON_CANONICAL_ENDS) or "//" in path or "/./" in path or "/../" in path)
+
+
+def path_problem(path: str, *, may_be_nowhere: bool = False) -> str | None:
+    """Returns why no file can have this path on any host."""
+    problem = text_problem(path)
+    if problem:
+        return problem
+    if len(path) <= LONGEST_NAME_BYTES and path.isascii():
+        return None
+    written = path.encode("utf-8", "surrogateescape")
+    if len(written) > LONGEST_PATH_BYTES:
+        return f"is longer than {LONGEST_PATH_BYTES} bytes"
+    if may_be_nowhere or len(written) <= LONGEST_NAME_BYTES:
+        return None
+    if any(len(name) > LONGEST_NAME_BYTES for name in written.split(b"/")):
+        return f"contains a name of more than {LONGEST_NAME_BYTES} bytes"
     return None
 
 

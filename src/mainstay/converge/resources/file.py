@@ -13,7 +13,15 @@ from mainstay.converge.contract import (
     TemplateFailed,
     file_word,
 )
-from mainstay.converge.value_kinds import BOOLEAN, MODE_BITS, TEXT, mode_problem, text_problem
+from mainstay.converge.value_kinds import (
+    BOOLEAN,
+    MODE_BITS,
+    TEXT,
+    managed_path_problems,
+    mode_problem,
+    path_problem,
+    text_problem,
+)
 from mainstay.foundation.digests import sha256_of
 from mainstay.foundation.text import REDACTED
 from mainstay.foundation.timestamps import format_timestamp
@@ -36,16 +44,11 @@ STORE, ATTRIBUTES, MAKE_DIRECTORY, REMOVE, REMOVE_TREE, MAKE_LINK, COPY_TREE = (
     "make link",
     "copy tree",
 )
-NON_CANONICAL_ENDS = ("/", "/.", "/..")
 LARGEST_FILE_MODE, LARGEST_DIRECTORY_MODE = 0o777, 0o3777
 # Properties that a file with `ensure: present` may have in any combination.
 ALWAYS_FIT = frozenset(
     ("type", "name", "id", "place", "ensure", "owner", "group", "mode", "content", "alias", "tags")
 )
-
-
-LONGEST_PATH_BYTES = 4095
-LONGEST_NAME_BYTES = 255
 
 
 class File(Resource):
@@ -160,13 +163,7 @@ class FileType(ResourceType):
 
     # ---- at load ----
     def check_name(self, name: str) -> Iterator[str]:
-        if name[:1] != "/":
-            yield "file path must be absolute"
-        elif ("/." in name or "//" in name or name[-1] == "/") and not _is_canonical(name):
-            yield "file path must be canonical"
-        problem = _path_problem(name)
-        if problem:
-            yield f"file path {problem}"
+        return (f"file path {problem}" for problem in managed_path_problems(name))
 
     def check(self, wanted: File) -> Iterator[tuple[str | None, str]]:
         yield from super().check(wanted)
@@ -192,7 +189,7 @@ class FileType(ResourceType):
             yield None, "a link needs `target`"
         for key in ("source", "target"):
             # The target of a link need not exist, nor be able to.
-            problem = _path_problem(getattr(wanted, key) or "", may_be_nowhere=key == "target")
+            problem = path_problem(getattr(wanted, key) or "", may_be_nowhere=key == "target")
             if problem:
                 yield key, f"{key}: the path {problem}"
         for key, fits, where in (
@@ -212,7 +209,7 @@ class FileType(ResourceType):
 
     def check_rendered(self, wanted: File) -> None:
         for key, problem in (
-            ("source", _path_problem(wanted.source or "")),
+            ("source", path_problem(wanted.source or "")),
             ("content", text_problem((wanted.content or "").replace("\0", ""))),
         ):
             if problem:
@@ -320,28 +317,6 @@ class FileType(ResourceType):
             getattr(before, key) != getattr(after, key)
             for key in ("uid", "gid", "mode", "same_content", "link_target", "tree")
         )
-
-
-def _is_canonical(path: str) -> bool:
-    """Whether an absolute path has no redundant part."""
-    return path == "/" or not (path.endswith(NON_CANONICAL_ENDS) or "//" in path or "/./" in path or "/../" in path)
-
-
-def _path_problem(path: str, *, may_be_nowhere: bool = False) -> str | None:
-    """Returns why no file can have this path on any host."""
-    problem = text_problem(path)
-    if problem:
-        return problem
-    if len(path) <= LONGEST_NAME_BYTES and path.isascii():
-        return None
-    written = path.encode("utf-8", "surrogateescape")
-    if len(written) > LONGEST_PATH_BYTES:
-        return f"is longer than {LONGEST_PATH_BYTES} bytes"
-    if may_be_nowhere or len(written) <= LONGEST_NAME_BYTES:
-        return None
-    if any(len(name) > LONGEST_NAME_BYTES for name in written.split(b"/")):
-        return f"contains a name of more than {LONGEST_NAME_BYTES} bytes"
-    return None
 
 
 def _describe_tree(tree: tuple[Any, ...]) -> str:

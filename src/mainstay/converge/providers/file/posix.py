@@ -9,7 +9,6 @@ import stat as modes
 from mainstay.converge.contract import (
     NEW_SECRET,
     Change,
-    CommandFailed,
     DesiredStateFailed,
     Failure,
     Missing,
@@ -34,7 +33,7 @@ from mainstay.converge.resources.file import (
     FileState,
 )
 from mainstay.foundation.digests import sha256_of
-from mainstay.foundation.text import shorten, without_removed_lines
+from mainstay.foundation.text import without_removed_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from mainstay.converge.resources.file import File
 
 FILE_BITS = 0o7777
-LARGEST_DIFF_BYTES = 512 * 1024
 LARGEST_HASHED_AT_ONCE_BYTES = 1024 * 1024
 # Statements of Jinja2, which authors may expect to work in `content`.
 STATEMENT = rb"\{%-?\s*(?:if|for|set|include|macro|block|extends)\s"
@@ -219,20 +217,12 @@ class PosixFiles(Provider):
             if wanted.owner is not None or wanted.group is not None:
                 files.set_link_owner(path, uid=uid, gid=gid)
         elif change.verb == REMOVE:
-            self._keep_backup(wanted, actual, host)
+            _back_up(wanted, actual, host)
             files.remove(path)
             host.forget_secret(path)
         elif change.verb == REMOVE_TREE:
             files.check_removable(path)
             files.remove_tree(path)
-
-    def _keep_backup(self, wanted: File, actual: FileState, host: Host) -> None:
-        if not wanted.backup or actual.kind != PRESENT:
-            return
-        if wanted.sensitive or host.held_secret(actual.real_path):
-            host.note("not backed up: its content comes from a secret, which is not kept in the state directory")
-        else:
-            host.files.keep_backup(actual.real_path, actual.stat)
 
     def _store(self, wanted: File, actual: FileState, host: Host) -> None:
         content, source = self._new_content(wanted, host)
@@ -250,12 +240,17 @@ class PosixFiles(Provider):
             mode=wanted.mode or 0,
             old=actual.stat if actual.kind == PRESENT else None,
             validate=None if wanted.validate is None else self._validator(wanted, host),
-            about_to_replace=(lambda: self._keep_backup(wanted, actual, host)) if wanted.backup else None,
+            about_to_replace=(lambda: _back_up(wanted, actual, host)) if wanted.backup else None,
         )
         if remark:
             host.note(remark)
         if not wanted.sensitive:
             host.forget_secret(actual.real_path)
+
+    def _validator(self, wanted: File, host: Host) -> Callable[[str], None]:
+        from mainstay.converge.replacing import validator_of
+
+        return validator_of(wanted, host, self.validate_timeout_seconds)
 
     def _new_content(self, wanted: File, host: Host) -> tuple[bytes | None, str | None]:
         if wanted.source is not None:
@@ -306,33 +301,6 @@ class PosixFiles(Provider):
             else:
                 files.replace(entry.path, None, entry.source, uid=uid, gid=gid, mode=entry.mode, old=entry.old)
 
-    # ---- validating ----
-    def _validator(self, wanted: File, host: Host) -> Callable[[str], None]:
-        return lambda path: self._validate(wanted, path, host)
-
-    def _validate(self, wanted: File, path: str, host: Host) -> None:
-        from mainstay.converge.command_words import join_words
-        from mainstay.converge.host.commands import DEFAULT_SEARCH_PATH, find_program
-
-        words = [_fill_in(word, path) for word in wanted.validate or ()]
-        search = host.environ.get("PATH", DEFAULT_SEARCH_PATH)
-        try:
-            program = find_program(host.files, words[0], search, "/")
-            host.files.refuse_to_run(program)
-        except Failure as error:
-            if not wanted.sensitive:
-                raise
-            # The path of the new file inside a word hides the word from redaction.
-            raise error.__class__("validate: its program is not found or cannot be run") from None
-        done = host.commands.run(
-            words, program=program, environment=host.environ, timeout_seconds=self.validate_timeout_seconds
-        )
-        if done.exit_code != 0:
-            command = shorten(join_words(wanted.validate or ()))
-            raise CommandFailed(
-                f"validate refused the new file (exit {done.exit_code}): {command}", output=done.output
-            )
-
     def forecast(self, wanted: File, actual: FileState, change: Change, host: Host) -> None:
         # The files of a dry run record each step instead of making it, and refuse what a run would refuse.
         self._note_checksum(actual, host)
@@ -344,6 +312,8 @@ class PosixFiles(Provider):
 
     # ---- differences ----
     def difference(self, wanted: File, actual: FileState, host: Host) -> str | None:
+        from mainstay.converge.replacing import LARGEST_DIFF_BYTES, unified
+
         if wanted.ensure == PRESENT:
             content, source = self._new_content(wanted, host)
             if content == b"" and wanted.content is None:
@@ -357,38 +327,22 @@ class PosixFiles(Provider):
         old = host.files.content(actual.real_path, LARGEST_DIFF_BYTES) if is_readable else b""
         if old == new and not actual.assumed_different:
             return None
-        found = _unified(old, new, wanted.name)
+        found = unified(old, new, wanted.name)
         if host.written_files is not None and old and not host.written_files.holds(actual.real_path, sha256_of(old)):
-            host.consumer_diff = _unified(b"", new, wanted.name)
+            host.consumer_diff = unified(b"", new, wanted.name)
         # Checked after the old content was read: another run records a secret before it writes it.
         return without_removed_lines(found) if host.held_secret(actual.real_path) else found
 
 
+def _back_up(wanted: File, actual: FileState, host: Host) -> None:
+    if wanted.backup and actual.kind == PRESENT:
+        from mainstay.converge.replacing import keep_backup
+
+        keep_backup(host, actual.real_path, actual.stat, sensitive=wanted.sensitive)
+
+
 def _encoded(content: str) -> bytes:
     return content.encode("utf-8", "surrogateescape")
-
-
-def _fill_in(word: str, path: str) -> str:
-    """`%` is the path of the new file, `%%` a percent sign."""
-    return "%".join(part.replace("%", path) for part in word.split("%%"))
-
-
-def _unified(old: bytes | None, new: bytes | None, path: str) -> str:
-    from difflib import unified_diff
-
-    if old is None or new is None:
-        return f"{path}: too large to show"
-    try:
-        before, after = old.decode("utf-8"), new.decode("utf-8")
-    except UnicodeDecodeError:
-        return f"{path}: binary content differs"
-    if "\0" in before or "\0" in after:
-        return f"{path}: binary content differs"
-    lines = unified_diff(
-        before.splitlines(keepends=True), after.splitlines(keepends=True), f"{path} (actual)", f"{path} (desired)"
-    )
-    shown = [line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines]
-    return "".join(shown).rstrip("\n")
 
 
 PROVIDER = PosixFiles()
