@@ -67,7 +67,9 @@ def type_section(found: ResourceType) -> str:
         if found.__class__.__doc__
         else f"## {found.name}\n\n"
     )
-    return f"{head}Providers: {known}. `ensure`: {words}; {default}.\n\n{property_table(found.properties, {}, {}) if found.properties else ''}"
+    example = f"```yaml\n{found.example}```\n\n" if found.example else ""
+    table = property_table(found.properties, {}, {}) if found.properties else ""
+    return f"{head}{example}Providers: {known}. `ensure`: {words}; {default}.\n\n{table}"
 
 
 def property_table(properties: Mapping[str, Property], instead: dict[str, str], more: dict[str, str]) -> str:

@@ -64,6 +64,22 @@ def file_properties(draw: st.DrawFn, *, apart: bool) -> dict[str, str]:
 
 
 @st.composite
+def line_properties(draw: st.DrawFn, path: str, *, apart: bool) -> dict[str, str]:
+    given = {"path": f"ROOT/{path}", "ensure": draw(st.sampled_from(("present", "present", "absent")))}
+    if not apart:
+        given["links"] = draw(st.sampled_from(("refuse", "follow", "replace")))
+    kind = draw(st.sampled_from(("line", "line", "block", "match")))
+    given["block" if kind == "block" else "line"] = draw(st.sampled_from(("one", "three", "x", "y")))
+    if kind == "match":
+        given["match"] = draw(st.sampled_from(("^o", "e$", "z")))
+    elif given["ensure"] == "present":
+        given[draw(st.sampled_from(("after", "before")))] = draw(st.sampled_from(("^o", "e$", "z")))
+    if draw(st.integers(0, 6)) == 0:
+        given["validate"] = "grep -qv three %"
+    return given
+
+
+@st.composite
 def exec_properties(draw: st.DrawFn) -> dict[str, str]:
     given = {"command": draw(st.sampled_from(("true", "true", "false", "no-such-program")))}
     condition = draw(st.sampled_from(("none", "creates", "onlyif", "unless", "refresh_only")))
@@ -84,17 +100,18 @@ def manifests(draw: st.DrawFn, *, apart: bool = False) -> str:
     before its entries: created later, it would let an entry succeed in the second run that failed in the first.
     """
     paths = draw(st.lists(st.sampled_from(PATHS), min_size=1, max_size=7, unique=True))
+    resources = [draw(resource(index, path, apart=apart)) for index, path in enumerate(paths)]
     if apart:
-        paths.sort()
+        # A directory also creates the directories above it.
+        resources.sort(key=lambda each: (each[2].get("ensure") != "directory", each[1]))
+    settable = {name for type_name, name, given in resources if given.keys() & {"content", "source"}}
     lines = []
     earlier: list[str] = []
-    for index, path in enumerate(paths):
-        if draw(st.integers(0, 3)) == 0:
-            type_name, name, given = "exec", f"run {index}", draw(exec_properties())
-            if earlier:
-                given["subscribe"] = listed(draw(st.lists(st.sampled_from(earlier), max_size=2, unique=True)))
-        else:
-            type_name, name, given = "file", f"ROOT/{path}", draw(file_properties(apart=apart))
+    for type_name, name, given in resources:
+        if given.get("path") in settable:
+            continue
+        if type_name == "exec" and earlier:
+            given["subscribe"] = listed(draw(st.lists(st.sampled_from(earlier), max_size=2, unique=True)))
         if earlier and draw(st.integers(0, 3)) == 0:
             given["require"] = listed([draw(st.sampled_from(earlier))])
         if draw(st.integers(0, 5)) == 0:
@@ -102,7 +119,20 @@ def manifests(draw: st.DrawFn, *, apart: bool = False) -> str:
         earlier.append(f"{type_name}#{name}")
         lines.append(f"- {type_name}:\n    - {name}:")
         lines += [f"        {key}: {quoted(key, value)}" for key, value in given.items()]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines or ["- exec:\n    - 'true': {}"]) + "\n"
+
+
+@st.composite
+def resource(draw: st.DrawFn, index: int, path: str, *, apart: bool) -> tuple[str, str, dict[str, str]]:
+    """(type, name, properties)"""
+    kind = draw(st.sampled_from(("exec", "line", "file", "file", "file")))
+    if kind == "exec":
+        return kind, f"run {index}", draw(exec_properties())
+    if kind == "line":
+        # Another path may be that of a file whose content no resource sets.
+        place = path if apart else draw(st.sampled_from((path, *PATHS)))
+        return kind, f"line {index}", draw(line_properties(place, apart=apart))
+    return kind, f"ROOT/{path}", draw(file_properties(apart=apart))
 
 
 def listed(names: list[str]) -> str:

@@ -55,10 +55,13 @@ SAMPLES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     ),
     "group": (("root", "daemon", "sudo", "www-data", "users", "nogroup"), {}),
     "user": (tuple(f"canary{number}" for number in range(30)), {}),
+    "line": (tuple(f"line{number}" for number in range(30)), {"path": "ROOT/lines", "line": "x"}),
     # Neither changes the host: the packages are installed already, and the units do not exist.
     "package": (("bash", "coreutils", "grep", "sed", "tar", "gzip", "findutils", "diffutils"), {}),
     "service": (tuple(f"mainstay-canary{number}" for number in range(30)), {"ensure": "stopped"}),
 }
+# Property → properties of the samples that it excludes.
+INSTEAD = {"contents": ("content",), "block": ("line",)}
 # Kind of health check → a value of the property of its name, for checks with a canary in another property.
 CHECKS: dict[str, Any] = {}
 # Kind of value → values with which a manifest loads, and values with which it does not.
@@ -71,12 +74,14 @@ COMMANDS = [
 LOADS: dict[str, list[Any]] = {
     "text": ["CANARY", "two\nCANARY\nlines\n", "{{ 'CANARY' }}"],
     "command": COMMANDS,
+    "pattern": ["CANARY", "^(CANARY)?$", "{{ 'CANARY' }}"],
     "list of text": [["NAME=CANARY"], ["NAME={{ 'CANARY' }}"]],
     HASH_NAME: ["$6$CANARY", "{{ '$6$x$' ~ 'CANARY' }}"],
 }
 DOES_NOT_LOAD: dict[str, list[Any]] = {
     "text": [{"CANARY": "x"}, ["CANARY"], "{{ 'CANARY' ~ }}", "a {{ 'CANARY"],
     "command": [{"x": "CANARY"}, ["CANARY"], "{{ 'CANARY' ~ }}", "a {{ 'CANARY"],
+    "pattern": [{"CANARY": "x"}, ["CANARY"], "{{ 'CANARY' ~ }}", "(CANARY", "(CANARY+)+", "(CANARY)\\1"],
     "list of text": ["CANARY", {"x": "CANARY"}, [["CANARY"]], "{{ 'CANARY' ~ }}"],
     HASH_NAME: ["CANARY", "$6$ CANARY", "$6$x:CANARY", ["CANARY"], "{{ 'CANARY' }}", "{{ 'CANARY' ~ nope }}"],
 }
@@ -137,6 +142,11 @@ def hidden() -> list[Any]:
     return [pytest.param(*each, id=f"{each[0]}.{each[1]}") for each in found]
 
 
+def loading_values(name: str, kind: str) -> list[Any]:
+    """Values with which a manifest loads; a `line` is one line."""
+    return [value for value in LOADS[kind] if name != "line" or "\n" not in value]
+
+
 def manifest_of(type_name: str, name: str, values: list[Any], *, sensitive: bool) -> str:
     """A resource for each value and each canary; JSON is YAML."""
     names, given = SAMPLES[type_name]
@@ -144,8 +154,8 @@ def manifest_of(type_name: str, name: str, values: list[Any], *, sensitive: bool
     filled = [json.loads(json.dumps(value).replace("CANARY", canary)) for canary in (SHORT, LONG) for value in values]
     for resource_name, value in zip(names, filled, strict=False):
         properties = {**given, **given_property(name, value, len(entries))}
-        if name == "contents":
-            del properties["content"]
+        for other in INSTEAD.get(name, ()):
+            del properties[other]
         if sensitive:
             properties["sensitive"] = True
         if type_name == "account":
@@ -209,6 +219,7 @@ def write(root: Path, text: str) -> str:
 
 def put_accounts(root: Path) -> None:
     """Old values on the host are as secret as new ones."""
+    (root / "lines").write_text(f"old {LONG}\nold {SHORT}\n")
     for number in range(0, 30, 2):
         (root / f"account{number}").write_text(f"old {LONG}")
 
@@ -235,7 +246,7 @@ def test_every_type_and_kind_has_samples() -> None:
 # ---- the canary ----
 @pytest.mark.parametrize(("type_name", "name", "kind"), hidden())
 def test_a_hidden_value_appears_nowhere(type_name: str, name: str, kind: str, root: Path) -> None:
-    values = [*LOADS[kind]]
+    values = loading_values(name, kind)
     if kind == "text" and name in ("token", "content", "contents"):
         values += ["{{ 'CANARY' ~ nope }}", "refused CANARY"]
     sensitive = needs_sensitive(type_name, name)
@@ -286,7 +297,7 @@ def test_a_fault_does_not_show_a_hidden_value(type_name: str, name: str, kind: s
 def test_the_server_receives_no_hidden_value(
     type_name: str, name: str, kind: str, apply: Callable[..., Applied], root: Path
 ) -> None:
-    text = manifest_of(type_name, name, LOADS[kind], sensitive=needs_sensitive(type_name, name))
+    text = manifest_of(type_name, name, loading_values(name, kind), sensitive=needs_sensitive(type_name, name))
     put_accounts(root)
     done = apply(text, differences=True)
     received = json.dumps(report_document(done.as_json(), str(root)))

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from applying import Applied
+from loading import load_text
 from mainstay.converge import providers, resources
 from mainstay.converge.history import History
 from mainstay.converge.host.state import StateDirectory
@@ -69,6 +70,27 @@ SAMPLES: dict[tuple[str, str], dict[str, tuple[Tree, str]]] = {
             "- file:\n    - ROOT/x: {ensure: present, owner: USER, group: GROUP, mode: '0640'}\n- exec:\n    - go: {command: touch ROOT/y, refresh_only: true, subscribe: [file#ROOT/x]}\n",
         ),
     },
+    ("line", "posix"): {
+        "a new line": ({"x": {"file": "a\n"}}, "- line:\n    - b: {path: ROOT/x, line: b, backup: true}\n"),
+        "a matched line": (
+            {"x": {"file": "a 1\r\nb\r\n"}},
+            "- line:\n    - a: {path: ROOT/x, match: ^a, line: a 2, validate: test -s %}\n",
+        ),
+        "neighbours": (
+            {"x": {"file": "[a]\nz"}},
+            "- line:\n    - a: {path: ROOT/x, line: one, after: '\\[a\\]'}\n    - b: {path: ROOT/x, line: two, before: one}\n"
+            '    - c: {path: ROOT/x, block: "x\\ny\\n", comment: ;}\n    - d: {path: ROOT/x, line: z, ensure: absent}\n',
+        ),
+        "a block that differs": (
+            {"x": {"file": "# BEGIN mainstay b\nold\n# END mainstay b"}},
+            "- line:\n    - b: {path: ROOT/x, block: new}\n",
+        ),
+        "a followed link": (
+            {"l": {"link": "x"}, "x": {"file": "a\n"}},
+            "- line:\n    - b: {path: ROOT/l, line: b, links: follow}\n",
+        ),
+        "a sensitive line": ({"x": {"file": "a\n"}}, "- line:\n    - b: {path: ROOT/x, line: b, sensitive: true}\n"),
+    },
     ("exec", "shell"): {
         "creates": ({}, "- exec:\n    - go: {provider: shell, command: true && touch ROOT/x, creates: ROOT/x}\n"),
         "unless": ({}, "- exec:\n    - go: {provider: shell, command: touch ROOT/x, unless: '[ -e ROOT/x ]'}\n"),
@@ -110,6 +132,16 @@ def test_every_suite_elsewhere_exists_and_concerns_its_type() -> None:
         assert resources.find(type_name) is not None, f"ELSEWHERE: there is no resource type {type_name}; remove it"
         suite = Path(__file__).parents[2] / place
         assert suite.exists(), f"ELSEWHERE[{type_name!r}]: {place} does not exist"
+
+
+def test_an_example_in_the_reference_loads_and_shows_every_property(root: Path) -> None:
+    for type_name in resources.names():
+        found = resources.find(type_name)
+        if found is None or not found.example:
+            continue
+        manifest = load_text(found.example, root)
+        used = {key for resource in manifest.resources for key in resource.__dict__}
+        assert found.properties.keys() <= used, type_name
 
 
 @pytest.mark.parametrize(("tree", "text"), samples())

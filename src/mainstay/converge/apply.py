@@ -77,6 +77,7 @@ class Run:
         self.stop = stop
         self.clock = clock
         self.options = options
+        host.shows_differences = options.differences
         self.redactor = redactor
         self.report = Report(host.run_id, manifest.file, noop=options.noop)
         self.events: dict[str, Event] = {}
@@ -312,9 +313,11 @@ class Run:
     ) -> None:
         resource, before = event.resource, event.state
         failures = []
-        possible = []
+        possible: list[Change] = []
         try:
-            for change in changes:
+            if self._is_forecast_together(event, changes, resource_type, provider):
+                possible += changes
+            for change in () if possible else changes:
                 try:
                     if change.refusal is not None:
                         raise change.refusal
@@ -335,6 +338,18 @@ class Run:
             self.host.uncertain = True
         if failures:
             self._raise_failures(event, failures)
+
+    def _is_forecast_together(
+        self, event: Event, changes: tuple[Change, ...], resource_type: ResourceType, provider: Provider
+    ) -> bool:
+        """Forecasts the change together with those of neighbours, or finds that an earlier neighbour did so."""
+        batching = self._batching
+        if batching.done.pop(event.resource.id, None) is not None:
+            return True
+        # A plan may assume differences, so that each resource must be read by itself.
+        if not provider.joins_forecasts or self.options.is_plan:
+            return False
+        return batching.forecast(event.resource, event.state, changes[0], resource_type, provider)
 
     # ---- a real run performs ----
     def _perform(

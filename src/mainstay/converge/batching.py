@@ -58,50 +58,73 @@ class Batching:
         self, resource: Resource, actual: Any, change: Change, resource_type: ResourceType, provider: Provider
     ) -> bool:
         """Makes the change together with those of the next neighbours; returns False if it must be made alone."""
-        if resource.id in self._failed_together:
+        steps = self._steps((resource, actual, change), resource_type, provider)
+        if len(steps) == 1:
             return False
-        neighbours = list(self._neighbours(resource, change, resource_type, provider))
-        if not neighbours:
-            return False
-        for neighbour, _, _ in neighbours:
+        for neighbour, _, _ in steps[1:]:
             self._ledger.owe(neighbour.id)
         try:
-            provider.perform_together([(resource, actual, change), *neighbours], self._host)
+            provider.perform_together(steps, self._host)
         except Failure:
             # Each is then made alone, which shows the one that fails.
-            self._note_failure(resource, neighbours, resource_type, provider)
+            self._note_failure(steps, resource_type, provider)
             return False
-        self.done.update((neighbour.id, (before, (made,))) for neighbour, before, made in neighbours)
+        self._note_done(steps)
         return True
 
-    def _neighbours(
-        self, resource: Resource, change: Change, resource_type: ResourceType, provider: Provider
-    ) -> Iterator[Step]:
-        """The resources right after this one that need the same kind of change, unconditionally."""
+    def forecast(
+        self, resource: Resource, actual: Any, change: Change, resource_type: ResourceType, provider: Provider
+    ) -> bool:
+        """Like `perform`, for a dry run."""
+        steps = self._steps((resource, actual, change), resource_type, provider)
+        if len(steps) == 1:
+            return False
+        try:
+            provider.forecast_together(steps, self._host)
+        except Failure:
+            self._failed_together.update(each.id for each, _, _ in steps)
+            return False
+        self._note_done(steps)
+        return True
+
+    def _note_done(self, steps: Sequence[Step]) -> None:
+        self.done.update((neighbour.id, (before, (made,))) for neighbour, before, made in steps[1:])
+
+    def _steps(self, first: Step, resource_type: ResourceType, provider: Provider) -> list[Step]:
+        """The change, and those of the resources right after it that need the same kind of change, unconditionally."""
+        steps = [first]
+        resource, _, change = first
+        if resource.id in self._failed_together or not self._may_join(resource, resource, provider):
+            return steps
         for index in range(self.position + 1, len(self._resources)):
             later = self._resources[index]
             if (later.type, later.provider) != (resource.type, resource.provider):
-                return
+                break
             if later.control_if or later.control_unless or later.require or later.deferred:
-                return
+                break
             if self._tags and not self._tags.intersection(later.tags):
-                return
+                break
+            if not self._may_join(resource, later, provider):
+                break
             try:
-                actual = provider.read(later, self._host, refresh=False)
+                actual = provider.read_joined(later, steps, self._host)
                 changes = resource_type.decide(later, actual, refresh=False)
             except Failure:
-                return
+                break
             if changes and changes[0].verb != change.verb:
-                return
+                break
             if changes:
-                yield later, actual, changes[0]
+                steps.append((later, actual, changes[0]))
+        return steps
 
-    def _note_failure(
-        self, resource: Resource, neighbours: Sequence[Step], resource_type: ResourceType, provider: Provider
-    ) -> None:
-        self._failed_together.add(resource.id)
-        for neighbour, before, change in neighbours:
-            self._failed_together.add(neighbour.id)
+    def _may_join(self, first: Resource, later: Resource, provider: Provider) -> bool:
+        if not provider.joins_triggers and self._ledger.has_subscribers(later.id):
+            return False
+        return provider.may_join(first, later)
+
+    def _note_failure(self, steps: Sequence[Step], resource_type: ResourceType, provider: Provider) -> None:
+        self._failed_together.update(each.id for each, _, _ in steps)
+        for neighbour, before, change in steps[1:]:
             after = provider.confirm_failed(neighbour, before, self._host)
             if after is None or resource_type.was_altered(neighbour, before, after):
                 self.altered[neighbour.id] = change

@@ -140,11 +140,10 @@ def join_words(words: Iterable[str]) -> str:
 class CommandKind(ValueKind):
     """A command as a tuple of words. `escape` protects values in a command that has placeholders."""
 
-    __slots__ = ("escape",)
+    __slots__ = ()
 
     def __init__(self, escape: Callable[[str], str] | None = None) -> None:
-        super().__init__(COMMAND.name, _read_words, _accept_words, SCALAR_SCHEMA, is_text=True)
-        self.escape = escape
+        super().__init__(COMMAND.name, _read_words, _accept_words, SCALAR_SCHEMA, is_text=True, escape=escape)
 
 
 def _read_words(node: Node) -> tuple[str, ...] | None:

@@ -225,6 +225,8 @@ class ResourceType(ABC):
     name: str
     resource: type[Resource]
     properties: Mapping[str, Property]
+    # Resources that use every property, for the reference.
+    example: str = ""
     ensures: tuple[str, ...] = ("present",)
     # Whether `ensure` may have other values, such as the version of a package.
     open_ensure: bool = False
@@ -237,6 +239,10 @@ class ResourceType(ABC):
     name_property: str | None = None
     # What a run raises if the desired state is not reached after the changes.
     unreached: type[Failure] = DesiredStateFailed
+    # Whether `mainstay ensure` and `mainstay status` offer it.
+    from_command_line: bool = True
+    # Whether its resources change parts of a file. No other resource of the run may set the content of this file.
+    edits_files: bool = False
 
     def splits_commands(self, wanted: Any) -> bool:
         """Whether commands are split into words; otherwise their text is passed to a shell."""
@@ -252,6 +258,14 @@ class ResourceType(ABC):
 
     def check_rendered(self, wanted: Any) -> None:  # noqa: B027  # most types have nothing to add
         """Raises `Failure` for an invalid value that a deferred template produced."""
+
+    def written_path(self, wanted: Any) -> str | None:
+        """Returns the path whose content the resource writes, wholly or in part; None if it writes no file."""
+        return None
+
+    def sets_content(self, wanted: Any) -> bool:
+        """Whether the resource decides about all of the content of its path."""
+        return False
 
     def compares(self, wanted: Any, names: frozenset[str]) -> bool:
         """Whether a dry run shows how these properties compare with the host, also if a provider assumes that they
@@ -288,6 +302,10 @@ class Provider(ABC):
     reads_ahead: bool = False
     # Whether neighbouring resources that need the same kind of change are passed to `perform_together`.
     joins_neighbours: bool = False
+    # Whether it joins neighbours in dry runs too.
+    joins_forecasts: bool = False
+    # Whether it joins neighbours to which other resources subscribe.
+    joins_triggers: bool = True
     # Whether it changes nothing but files, through `host.files`, so that directories may stay open between resources.
     works_on_files: bool = False
 
@@ -326,6 +344,19 @@ class Provider(ABC):
     @abstractmethod
     def forecast(self, wanted: Any, actual: Any, change: Change, host: Host) -> None:
         """Records what `perform` would do, so that later resources see it; fails if `perform` would fail."""
+
+    def may_join(self, first: Any, later: Any) -> bool:
+        """Whether a neighbour can be changed together with the first resource. Both are read with the same provider."""
+        return True
+
+    def read_joined(self, wanted: Any, steps: Sequence[tuple[Any, Any, Change]], host: Host) -> Any:
+        """Returns the state of a neighbour as the steps before it, which are not made yet, will leave it."""
+        return self.read(wanted, host, refresh=False)
+
+    def forecast_together(self, steps: Sequence[tuple[Any, Any, Change]], host: Host) -> None:
+        """Records what `perform_together` would do."""
+        for wanted, actual, change in steps:
+            self.forecast(wanted, actual, change, host)
 
     def perform_together(self, steps: Sequence[tuple[Any, Any, Change]], host: Host) -> None:
         """Makes changes of the same kind for several resources; a provider that joins neighbours, with one command."""

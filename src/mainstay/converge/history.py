@@ -91,6 +91,9 @@ class Ledger:
     def is_owed(self, subscriber: str) -> bool:
         return subscriber in self.owed
 
+    def has_subscribers(self, trigger: str) -> bool:
+        return trigger in self._subscribers
+
     def owe(self, trigger: str) -> None:
         """Call it before the trigger changes, so that the next run knows of the refresh if this run is killed."""
         subscribers = self._subscribers.get(trigger)

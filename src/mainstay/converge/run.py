@@ -361,8 +361,9 @@ def _keep_report(session: Session, report: Report) -> None:
 def _keep_secret_files(manifest: Manifest, host: Host) -> None:
     """Marks sensitive files before the run, also those that the run does not reach."""
     for resource in manifest.resources:
-        if resource.sensitive and resource.type == "file":
-            host.keep_secret(resource.name)
+        path = manifest.types[resource.type].written_path(resource) if resource.sensitive else None
+        if path is not None:
+            host.keep_secret(path)
 
 
 def _show_line(current: Run, line: str) -> None:
@@ -378,6 +379,8 @@ def read_state(type_name: str, name: str, provider_name: str | None) -> dict[str
     if resource_type is None:
         suggestion = did_you_mean(type_name, resources.names())
         raise Missing(f"unknown resource type {type_name!r}{suggestion}; known types: {', '.join(resources.names())}")
+    if not resource_type.from_command_line:
+        raise Failure(f"a {type_name} has no state by its name alone; use it in a manifest")
     for problem in resource_type.check_name(name):
         raise Failure(f"{type_name}#{name}: {problem}")
     given = {"type": type_name, "name": name, "id": f"{type_name}#{name}", "place": ()}

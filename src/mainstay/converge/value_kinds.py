@@ -33,9 +33,11 @@ class Unfit(ValueError):
 
 
 class ValueKind:
-    """One kind of value. `read` takes a node, `accept` a value that a template produced."""
+    """One kind of value. `read` takes a node, `accept` a value that a template produced.
 
-    __slots__ = ("accept", "is_text", "name", "read", "schema")
+    `escape` protects values that a template puts into a text which has a syntax."""
+
+    __slots__ = ("accept", "escape", "is_text", "name", "read", "schema")
 
     def __init__(
         self,
@@ -45,12 +47,14 @@ class ValueKind:
         schema: Mapping[str, Any],
         *,
         is_text: bool = False,
+        escape: Callable[[str], str] | None = None,
     ) -> None:
         self.name = name
         self.read = read
         self.accept = accept
         self.schema = schema
         self.is_text = is_text
+        self.escape = escape
 
 
 def describe(node: object) -> str:

@@ -27,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     types = parser.add_subparsers(dest="type", metavar="TYPE", required=True)
     for name in resources.names():
         found = resources.find(name)
-        if found is None:
+        if found is None or not found.from_command_line:
             continue
         sub_parser = types.add_parser(
             name, help=f"apply one {name} resource", description=f"Applies one {name} resource.", allow_abbrev=False

@@ -206,6 +206,22 @@ class Files:
         """Returns the whole content of a file, or None if it is larger than `limit`."""
         return _join(self.content_chunks(path), limit)
 
+    def read_whole(self, path: str, limit: int) -> tuple[Any, bytes]:
+        """Returns status and content of one regular file; raises `Failure` if it is something else, or too large."""
+        descriptor = self._open(path)
+        try:
+            found = os.fstat(descriptor)
+            if not modes.S_ISREG(found.st_mode):
+                raise _was_replaced(path)
+            content = _join(_read_all(descriptor), limit)
+        finally:
+            os.close(descriptor)
+        return found, require_size(content, path, limit)
+
+    def identity_of(self, found: Any) -> Any:
+        """Returns what differs between two statuses if the content may differ."""
+        return tuple(getattr(found, each) for each in IDENTITY)
+
     def _open(self, path: str) -> int:
         place, name = self._at(path)
         try:
@@ -772,6 +788,12 @@ class Files:
             descriptor = os.open(name, ENTRY_FLAGS, dir_fd=place.handle)
             return descriptor, f"/proc/self/fd/{descriptor}"
         return descriptor, descriptor
+
+
+def require_size(content: bytes | None, path: str, limit: int) -> bytes:
+    if content is None:
+        raise Failure(f"{path} is larger than {limit // 1024 // 1024} MB; it is not changed")
+    return content
 
 
 def _join(chunks: Iterator[bytes], limit: int) -> bytes | None:

@@ -17,6 +17,7 @@ from mainstay.converge.host.files import (
     cannot_give_away,
     cannot_write_in,
     refuse_hard_links,
+    require_size,
 )
 from mainstay.converge.host.parents import Place, Walk, has_access_list
 from mainstay.foundation.digests import sha256_of_pieces
@@ -306,6 +307,15 @@ class ForecastFiles(Files):
         if not isinstance(found, ForecastEntry):
             return super().holds(self._key(path) if self._is_changed else path, found, content)
         return found.st_size == len(content) and b"".join(self.content_chunks(path)) == content
+
+    def read_whole(self, path: str, limit: int) -> tuple[Any, bytes]:
+        found = self.lstat(path)
+        if not isinstance(found, ForecastEntry):
+            return super().read_whole(self._key(path) if self.entries else path, limit)
+        return found, require_size(self.content(path, limit), path, limit)
+
+    def identity_of(self, found: Any) -> Any:
+        return found if isinstance(found, ForecastEntry) else super().identity_of(found)
 
     def checksum_of(self, path: str, found: Any) -> str | None:
         if not isinstance(found, ForecastEntry):

@@ -42,6 +42,8 @@ class Host:
         self.written_files: WrittenFiles | None = None
         # The diff of the current event for readers who may not see what others wrote; None: the same.
         self.consumer_diff: str | None = None
+        # Whether events show diffs.
+        self.shows_differences = False
         # None: no run of this host has written a secret.
         self.secret_files = _open_secret_files(self._secret_files_path)
         # In a dry run: the first resource that would change, and whether an earlier change has unknown effects.

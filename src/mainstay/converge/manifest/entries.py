@@ -625,6 +625,27 @@ class ResourceReader:
                 if resolved:
                     setattr(resource, key, tuple(resolved))
 
+    def check_edited_files(self) -> None:
+        """A file whose content one resource sets must not be changed in part by another: they would alternate."""
+        types = self.manifest.types
+        if not any(each.edits_files for each in types.values()):
+            return
+        setting = {
+            types[each.type].written_path(each): each
+            for each in self.manifest.resources
+            if types[each.type].sets_content(each)
+        }
+        for resource in self.manifest.resources:
+            resource_type = types[resource.type]
+            path = resource_type.written_path(resource) if resource_type.edits_files else None
+            if path is not None and path in setting:
+                self.faults.add(
+                    resource.place,
+                    f"{_prefix(resource.id)}{shorten(path, LONGEST_SHOWN_IDENTITY)} gets its content from"
+                    f" {_shown(setting[path])}; put the line there, or remove content and source of that resource",
+                    at_key=True,
+                )
+
     def _reference_problem(self, reference: str, number: int | None) -> str | None:
         """`number` is that of the resource that refers; None is after all resources."""
         if "${" in reference:

@@ -280,6 +280,26 @@ class Template:
             lambda: "".join(part if isinstance(part, str) else to_text(part.evaluate(scope)) for part in self.parts),
         )
 
+    def render_escaped(self, scope: TemplateScope, escape: Callable[[str], str]) -> str | None:
+        """Returns the text with every value escaped; None if it is exactly one expression, which gives null."""
+        return tainted_if(scope, lambda: self._escaped(scope, escape))  # type: ignore[no-any-return]
+
+    def _escaped(self, scope: TemplateScope, escape: Callable[[str], str]) -> str | None:
+        texts = []
+        for index, part in enumerate(self.parts):
+            if isinstance(part, str):
+                texts.append(part)
+                continue
+            before = self.parts[index - 1] if index else ""
+            if isinstance(before, str) and (len(before) - len(before.rstrip("\\"))) % 2:
+                # The backslash would give the first character of the value a meaning.
+                raise BadExpression("a backslash before {{ is not supported: values are escaped; remove it")
+            value = part.evaluate(scope)
+            if value is None and len(self.parts) == 1:
+                return None
+            texts.append(escape(to_text(value)))
+        return "".join(texts)
+
 
 class Expression:
     """The text between the braces."""

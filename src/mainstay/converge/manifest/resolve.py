@@ -120,6 +120,7 @@ class Resolver:
         elif not self.faults.found:
             self.faults.add((), "`resources` is missing; a manifest is a list of resources, or a map with that key")
         reader.check_references()
+        reader.check_edited_files()
         self.faults.raise_if_any()
         return manifest
 

@@ -48,7 +48,12 @@ class ValueReader:
             tree = self.compiled(node)
             if self._report_problems(tree, path, prefix, scope):
                 return None
-            value = _render_command(tree, scope, kind) if isinstance(kind, CommandKind) else render_tree(tree, scope)
+            if isinstance(kind, CommandKind):
+                value: Any = _render_command(tree, scope, kind)
+            elif kind.escape is not None:
+                value = tree.render_escaped(scope, kind.escape)
+            else:
+                value = render_tree(tree, scope)
             if scope.tainted:
                 return _accept_secret(kind, value)
             return kind.accept(value)

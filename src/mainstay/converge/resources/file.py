@@ -215,6 +215,13 @@ class FileType(ResourceType):
             if problem:
                 raise TemplateFailed(f"{key}: the rendered value {problem}")
 
+    def written_path(self, wanted: File) -> str | None:
+        return wanted.name
+
+    def sets_content(self, wanted: File) -> bool:
+        given = {**wanted.__dict__, **(wanted.deferred or {})}
+        return wanted.ensure == PRESENT and ("content" in given or "source" in given)
+
     # ---- in a run ----
     def compares(self, wanted: File, names: frozenset[str]) -> bool:
         # The provider assumes that the content differs.
