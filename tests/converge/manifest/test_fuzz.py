@@ -64,7 +64,7 @@ resources:
           health_checks: [{command: test -e /, name: root, tries: 2, try_sleep: 10ms, timeout: 1s}]
   - exec: {name: flat, provider: shell, command: "true"}
   - line:
-      - defaults: {path: /nowhere/d, backup: true}
+      - defaults: {path: /nowhere/lines, backup: true}
       - port: {line: "Port {{ data.port }}", match: "^#?Port {{ data.port }}", after: "^#", before: "^(a|b)+", links: follow}
       - block: {block: "{{ data.name }}\\n", comment: "//", validate: "true %"}
       - gone: {ensure: absent, match: "x{1,3}", sensitive: true, backup: false}
