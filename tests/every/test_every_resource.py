@@ -78,8 +78,10 @@ SAMPLES: dict[tuple[str, str], dict[str, tuple[Tree, str]]] = {
         ),
         "neighbours": (
             {"x": {"file": "[a]\nz"}},
-            "- line:\n    - a: {path: ROOT/x, line: one, after: '\\[a\\]'}\n    - b: {path: ROOT/x, line: two, before: one}\n"
-            '    - c: {path: ROOT/x, block: "x\\ny\\n", comment: ;}\n    - d: {path: ROOT/x, line: z, ensure: absent}\n',
+            (
+                "- line:\n    - a: {path: ROOT/x, line: one, after: '\\[a\\]'}\n    - b: {path: ROOT/x, line: two, before: one}\n"
+                '    - c: {path: ROOT/x, block: "x\\ny\\n", comment: ;}\n    - d: {path: ROOT/x, line: z, ensure: absent}\n'
+            ),
         ),
         "a block that differs": (
             {"x": {"file": "# BEGIN mainstay b\nold\n# END mainstay b"}},
