@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +14,14 @@ import yaml
 from applying import Applied
 from scratch import describe_tree, fingerprint, make_tree, temps_below
 
-CASES = Path(__file__).with_name("cases")
 
-
-def load_tables(*patterns: str) -> list[Any]:
-    """The rows of `cases/<pattern>`, as parameters of a test."""
-    found = []
-    for path in sorted(path for pattern in patterns for path in CASES.glob(pattern)):
-        for case in yaml.load(path.read_text(), yaml.BaseLoader):
-            found.append(pytest.param(case, id=f"{path.stem}: {case['case']}"))
-    return found
+def load_tables(paths: Iterable[Path]) -> list[Any]:
+    """The rows of these files, as parameters of a test."""
+    return [
+        pytest.param(case, id=f"{path.stem}: {case['case']}")
+        for path in paths
+        for case in yaml.load(path.read_text(), yaml.BaseLoader)
+    ]
 
 
 def as_list(value: Any) -> list[Any]:

@@ -11,8 +11,10 @@ import pytest
 from applying import Applied
 from decision_tables import follow_row, load_tables
 
+CASES = Path(__file__).parents[1] / "cases" / "file"
 
-@pytest.mark.parametrize("case", load_tables("file/*.yaml"))
+
+@pytest.mark.parametrize("case", load_tables(sorted(CASES.glob("*.yaml"))))
 def test_a_file_resource_follows_its_decision_table(
     case: dict[str, Any], apply: Callable[..., Applied], root: Path
 ) -> None:

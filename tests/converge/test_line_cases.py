@@ -12,8 +12,10 @@ from applying import Applied
 from decision_tables import follow_row, load_tables
 from loading import cases, faults_of
 
+CASES = Path(__file__).parents[1] / "cases" / "line"
 
-@pytest.mark.parametrize("case", load_tables("line/rules.yaml"))
+
+@pytest.mark.parametrize("case", load_tables([CASES / "rules.yaml"]))
 def test_a_line_resource_follows_its_decision_table(
     case: dict[str, Any], apply: Callable[..., Applied], root: Path
 ) -> None:

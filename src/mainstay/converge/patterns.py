@@ -21,7 +21,7 @@ LONGEST_PATTERN = 2000
 LARGEST_REPETITION = 1000
 
 
-def check_pattern(text: str) -> str:
+def _check_pattern(text: str) -> str:
     """Returns the pattern, or raises `Unfit`: a pattern must not take exponential time on any line."""
     problem = text_problem(text)
     if problem:
@@ -74,11 +74,11 @@ def _inner_patterns(arguments: Any) -> Iterator[Any]:
 
 def _read_pattern(node: Node) -> str | None:
     text = read_text(node)
-    return None if text is None else check_pattern(text)
+    return None if text is None else _check_pattern(text)
 
 
 def _accept_pattern(value: Any) -> str | None:
-    return None if value is None else check_pattern(to_text(value))
+    return None if value is None else _check_pattern(to_text(value))
 
 
 # A value is text, whatever characters it contains.
