@@ -14,6 +14,7 @@ from pathlib import Path
 
 from mainstay.cli import main as cli
 from mainstay.cli.server_options import METAVARS
+from mainstay.control.api.prometheus import METRICS
 from mainstay.control.domain.event_types import EVENT_TYPES
 from mainstay.control.settings import describe_settings
 from mainstay.converge import health_checks, providers, resources
@@ -33,6 +34,7 @@ def pages() -> dict[str, str]:
         "cli.md": cli_page(),
         "events.md": events_page(),
         "settings.md": settings_page(),
+        "metrics.md": metrics_page(),
     }
 
 
@@ -106,6 +108,22 @@ about what it provides or consumes; an administrator sees all.
 | type | about | meaning |
 |---|---|---|
 """
+METRICS_HEAD = """# Metrics
+
+`GET /metrics` in the text format of Prometheus, on the port of the server and on that of `health_port`.
+
+- Metrics of scope **server** are those of one server, with all its workers together. Everyone may read them.
+- Metrics of scope **plane** are read from the database, at most every 15 seconds. They are the same on every replica: take
+  the maximum over replicas, never the sum. They contain names of service types, pools and subscribers, so on the port of the
+  server they need an admin token (a read-only one suffices) unless the setting `metrics_access` is `open`.
+- Labels are bounded: 50 service types and 200 pairs of type and state, the rest as `other`; the 50 emptiest pools and the 50
+  subscribers that are furthest behind.
+
+`deploy/prometheus/` has alert rules for them, with tests, and a scrape configuration.
+
+| metric | type | scope | labels | meaning |
+|---|---|---|---|---|
+"""
 SETTINGS_HEAD = """# Server settings
 
 `mainstay server` runs without any setting. Precedence: flags, environment variables, the TOML file of `--config`,
@@ -121,6 +139,14 @@ def events_page() -> str:
         f"| `{each.name}` | {each.noun.replace('_', ' ')} | {each.description} |\n" for each in EVENT_TYPES.values()
     )
     return f"{WRITTEN_BY}\n{EVENTS_HEAD}" + "".join(rows)
+
+
+def metrics_page() -> str:
+    rows = [
+        f"| `{each.name}` | {each.kind} | {each.scope} | {', '.join(f'`{label}`' for label in each.labels)} | {each.help} |\n"
+        for each in METRICS
+    ]
+    return f"{WRITTEN_BY}\n{METRICS_HEAD}" + "".join(rows)
 
 
 def settings_page() -> str:

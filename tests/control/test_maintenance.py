@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import seed_text
-from control_plane import PROGRAM, Client, Cluster, running
+from control_plane import PROGRAM, Client, Cluster, Server, running
 from scenario import Scenario
 
 SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
@@ -108,7 +108,45 @@ def test_doctor_lists_what_is_stuck(tmp_path: Path) -> None:
     connection.close()
     found = program("doctor", "--json", "--data-dir", data)
     assert found.returncode == 1, found.stderr
-    codes = {finding["code"]: finding["subject"] for finding in json.loads(found.stdout)}
+    findings = json.loads(found.stdout)
+    assert all(finding["command"].startswith(("mainstay ", "systemctl ")) for finding in findings)
+    codes = {finding["code"]: finding["subject"] for finding in findings}
     assert codes.keys() == {"job-waits-for-silent-agent", "no-way-out", "pool-nearly-empty", "secret-without-owner"}
     assert codes["no-way-out"] == f"service {lost['id']}"
     assert program("doctor", "--data-dir", tmp_path / "nowhere").returncode == 2
+    assert program("vault", "clean", "--data-dir", data).stdout == "deleted 1 secrets without an owner\n"
+    with running(data) as server:
+        over_the_api = remote_doctor(server, tmp_path, "--json")
+        assert {each["code"] for each in json.loads(over_the_api.stdout)} == codes.keys() - {"secret-without-owner"}
+        assert "  $ mainstay do " in remote_doctor(server, tmp_path).stdout
+
+
+def remote_doctor(server: Server, tmp_path: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    """From another machine: with a token, without a database."""
+    environment = {"MAINSTAY_URL": server.url, "MAINSTAY_TOKEN": str(server.admin.token), "HOME": str(tmp_path)}
+    return subprocess.run(
+        [PROGRAM, "doctor", *more], capture_output=True, text=True, timeout=60, env=environment, cwd=tmp_path
+    )
+
+
+def test_doctor_names_a_job_of_an_agent_that_never_connected_at_once(tmp_path: Path) -> None:
+    with running(tmp_path / "data") as server:
+        scenario = Scenario(server.admin)
+        added = scenario.provider.post(
+            "/agents",
+            {"name": "late one", "providerId": scenario.provider_id, "agentTypeId": scenario.agent_type_id},
+        )
+        service = scenario.order(scenario.service_type(None, SIMPLE), agentId=added["id"])
+        (finding,) = json.loads(remote_doctor(server, tmp_path, "--json").stdout)
+        assert finding["code"] == "job-waits-for-silent-agent"
+        assert "has never connected; enroll it" in finding["message"]
+        assert finding["command"] == "mainstay agents code 'late one'"
+        # Deleted with force after a claim: the agent is connected, and needs no start.
+        other = scenario.order(scenario.service_type(None, SIMPLE))
+        scenario.next_job(other)
+        server.admin.delete(f"/services/{other['id']}?force=true")
+        server.admin.delete(f"/services/{service['id']}?force=true")
+        (orphan,) = json.loads(remote_doctor(server, tmp_path, "--json").stdout)
+        assert orphan["code"] == "orphan"
+        assert "the agent tries again by itself" in orphan["message"]
+        assert "start the agent" not in orphan["message"]

@@ -161,6 +161,7 @@ ACCESS: Mapping[tuple[str, str], Mapping[Role, Relation]] = {
     ("event", "read"): {A: ALL, P: _own("provider_id", "consumer_id", "participant_id")},
     ("event", "lease"): ADMIN_ONLY,
     ("event", "verify"): ADMIN_ONLY,
+    ("doctor", "read"): ADMIN_ONLY,
 }
 
 

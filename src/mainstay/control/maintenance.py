@@ -15,6 +15,7 @@ from mainstay.control.operations.machinery.unit_of_work import OperationTools, U
 from mainstay.control.rulebook import installed_rulebook
 from mainstay.control.serve import now, opened, prepare_data_directory
 from mainstay.control.settings import BadSettings, ServerSettings
+from mainstay.control.store.doctor import delete_secrets_without_owner
 from mainstay.control.store.engine.backup import BadBackup, dump, load
 from mainstay.control.store.engine.open import open_store
 from mainstay.control.vault.keys import FILE, VARIABLE, load_keys
@@ -56,6 +57,16 @@ async def rotate_key(settings: ServerSettings, environment: Mapping[str, str]) -
 
 def _write_keys(path: Path, keys: list[str]) -> None:
     write_private_file(path, "".join(f"{key}\n" for key in keys).encode("ascii"), durable=True)
+
+
+async def delete_lost_secrets(settings: ServerSettings) -> int:
+    """Deletes secrets whose owner does not exist or has ended, which no command and no agent can read."""
+    store = await open_store(settings.store_url)
+    try:
+        async with store.transaction() as tx:
+            return await delete_secrets_without_owner(tx)
+    finally:
+        await store.close()
 
 
 async def back_up(settings: ServerSettings, path: Path) -> None:

@@ -180,12 +180,13 @@ async def _run_servers(
         token = await _make_admin_token(store, tools_without_clock, settings)
         clock = await start_clock(store)
         tools = replace(tools_without_clock, clock=clock, retention=_retention_periods(settings))
+        measures = ServerMetrics()
         dependencies = Dependencies(
             store,
             settings,
             tools,
             clock,
-            ServerMetrics(),
+            measures,
             RequestLimits(settings.rate_limit),
             FailedAttempts("codes"),
             FailedAttempts("tokens"),
@@ -194,14 +195,16 @@ async def _run_servers(
         web = WebPipeline(dependencies)
         applications = [make_application(dependencies, pages=web.handlers(), error_page=web.error_page)]
         if settings.health_port:
-            applications.append(make_application(dependencies, health_only=True))
+            applications.append(make_application(replace(dependencies, is_health_port=True), health_only=True))
         servers = [
             Server(application, settings, listening, certificate)
             for application, listening in zip(applications, sockets, strict=True)
         ]
         _print_address(settings, servers[0], token)
         _stop_on_signals(servers, dependencies.readiness)
-        tasks = [asyncio.create_task(run_task(task, store, tools, clock)) for task in all_tasks()]
+        tasks = [
+            asyncio.create_task(run_task(task, store, tools, clock, measures.count_pass)) for task in all_tasks()
+        ]
         tasks.append(asyncio.create_task(watch(dependencies.open_connections, store, clock)))
         if certificate is not None:
             tasks.append(asyncio.create_task(certificate.watch()))

@@ -98,6 +98,13 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         Literal["on", "off"], Meta(description="on: browsers may sign in over HTTP without TLS from other hosts")
     ] = "off"
 
+    metrics_access: Annotated[
+        Literal["admin", "open"],
+        Meta(
+            description="who sees the metrics of the plane at /metrics, which name service types, pools and subscribers."
+            " admin: requests with an admin token; open: everyone. The port of health_port shows them to everyone"
+        ),
+    ] = "admin"
     retention_events_days: Annotated[
         Days,
         Meta(

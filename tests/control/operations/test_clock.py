@@ -248,7 +248,13 @@ def test_a_sleep_of_the_host_is_no_step(play: Play) -> None:
 
 def test_the_running_tasks_of_a_server_keep_jobs_alive_through_steps(play: Play) -> None:
     async def test(plane: Plane, host: Host) -> None:
-        tasks = [asyncio.create_task(run_task(each, plane.store, plane.tools, plane.clock)) for each in all_tasks()]
+        passes = {each.name: list[object]() for each in all_tasks()}
+        tasks = [
+            asyncio.create_task(
+                run_task(each, plane.store, plane.tools, plane.clock, lambda name, at: passes[name].append(at))
+            )
+            for each in all_tasks()
+        ]
         try:
             for number, step in enumerate((HOUR, -2 * HOUR), 1):
                 host.wall += step

@@ -2,7 +2,9 @@
 
 Stop the servers first, and start them afterwards. With a key file, the command removes the old key at the end. With
 VAULT_ENCRYPTION_KEY, first set the new key there and the old key in VAULT_ENCRYPTION_KEYS_OLD; remove the old key afterwards.
-The command lists secrets that it cannot decrypt and exits with 1; the key file then keeps the old keys."""
+The command lists secrets that it cannot decrypt and exits with 1; the key file then keeps the old keys.
+
+`mainstay vault clean` deletes secrets whose service or agent does not exist any more; `mainstay doctor` lists them."""
 
 from __future__ import annotations
 
@@ -16,23 +18,32 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-SUMMARY = "rotate the vault key"
+SUMMARY = "rotate the vault key, or delete secrets without an owner"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("verb", choices=("rotate",), metavar="rotate", help="encrypt every secret with a new key")
+    parser.add_argument(
+        "verb",
+        choices=("rotate", "clean"),
+        metavar="rotate|clean",
+        help="encrypt every secret with a new key, or delete secrets without an owner",
+    )
     add_setting_options(parser, DATABASE_SETTINGS)
 
 
 def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
-    from mainstay.control.maintenance import rotate_key
+    from mainstay.control.maintenance import delete_lost_secrets, rotate_key
     from mainstay.control.settings import BadSettings
     from mainstay.control.store.engine.contract import Unavailable
 
     try:
-        rotation = asyncio.run(rotate_key(read_settings(arguments, DATABASE_SETTINGS), os.environ))
+        settings = read_settings(arguments, DATABASE_SETTINGS)
+        if arguments.verb == "clean":
+            print(f"deleted {asyncio.run(delete_lost_secrets(settings))} secrets without an owner")
+            return 0
+        rotation = asyncio.run(rotate_key(settings, os.environ))
     except BadSettings as error:
         raise CommandRefused(str(error)) from None
     except Unavailable as error:

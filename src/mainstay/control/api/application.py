@@ -84,13 +84,14 @@ class RequestPipeline:
             response = _refuse(error, request_id)
         response.headers.update(SAFE_HEADERS, **{"X-Request-Id": request_id})
         status = response.status_code or endpoint.status
-        record_request(self._dependencies, request_id, endpoint.method, endpoint.path, status, started)
+        record_request(self._dependencies, request, request_id, endpoint.method, endpoint.path, status, started)
         return response
 
     async def _act(self, endpoint: Endpoint, request: HttpRequest) -> Answer:
         caller = None
         if endpoint.access is not None:
             caller = await authenticate(self._dependencies, request.headers.get("authorization"))
+            note_caller(request, caller)
             self._dependencies.limits.admit(caller)
             refuse_role(caller, endpoint)
         call = await read_call(self._dependencies, request, caller)
@@ -152,13 +153,29 @@ async def _read_body(request: HttpRequest, most: int, seconds: int) -> bytes:
     return bytes(body)
 
 
+def note_caller(request: HttpRequest, caller: Caller) -> None:
+    """For the log, which also names callers that are refused."""
+    request.state["caller"] = caller
+
+
 def record_request(
-    dependencies: Dependencies, request_id: str, method: str, route: str, status: int, started: float
+    dependencies: Dependencies,
+    request: HttpRequest,
+    request_id: str,
+    method: str,
+    route: str,
+    status: int,
+    started: float,
 ) -> None:
-    """Counts and logs a request that began at `started`, a value of `time.perf_counter`."""
+    """Counts and logs a request that began at `started`, a value of `time.perf_counter`. The route is a pattern: paths and
+    queries may contain secrets."""
     seconds = time.perf_counter() - started
     dependencies.measures.count_request(method, route, status, seconds)
-    log.info("request", id=request_id, method=method, route=route, status=status, ms=round(seconds * 1000, 1))
+    caller = request.state.get("caller")
+    named = {} if caller is None else {"role": str(caller.role), "token": caller.token_id, "caller": caller.name}
+    log.info(
+        "request", id=request_id, method=method, route=route, status=status, ms=round(seconds * 1000, 1), **named
+    )
 
 
 def refusal_or_bug(error: Exception, request_id: str) -> tuple[int, dict[str, object], dict[str, str]]:

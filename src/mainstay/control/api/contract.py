@@ -14,7 +14,7 @@ from mainstay.control.api.bodies import parse_body, parse_change
 from mainstay.control.api.limits import FailedAttempts, RequestLimits
 from mainstay.control.api.long_poll import LongPollSlots, wait_until_found
 from mainstay.control.api.open_connections import OpenConnections
-from mainstay.control.api.prometheus import ServerMetrics
+from mainstay.control.api.prometheus import FigureReader, ServerMetrics
 from mainstay.control.domain.values import is_uuid
 from mainstay.control.operations.machinery.bodies import Body, NoFields, refuse_other_values
 from mainstay.control.operations.machinery.caller_session import CallerSession
@@ -56,6 +56,9 @@ class Dependencies:
     readiness: Readiness
     long_poll_slots: LongPollSlots = field(default_factory=LongPollSlots)
     open_connections: OpenConnections = field(default_factory=OpenConnections)
+    figures: FigureReader = field(default_factory=FigureReader)
+    # Whether these are the dependencies of the second port, which only operators reach.
+    is_health_port: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,17 +34,26 @@ def all_tasks() -> list[Task]:
     return found
 
 
-async def run_task(task: Task, store: Store, tools: OperationTools, clock: Callable[[], datetime]) -> None:
-    """Runs until cancelled. A failure is logged; the next interval tries again."""
+# Called after each pass of a task with the time of its success; None: the pass failed.
+CountPass = Callable[[str, datetime | None], None]
+
+
+async def run_task(
+    task: Task, store: Store, tools: OperationTools, clock: Callable[[], datetime], count_pass: CountPass
+) -> None:
+    """Runs until cancelled. A failure is logged and counted; the next interval tries again."""
     while True:
+        succeeded_at: datetime | None = None
         try:
             more = True
             while more:
                 async with store.transaction() as tx:
                     more = await task.run_once(UnitOfWork(tx, clock(), tools))
+            succeeded_at = clock()
         except Unavailable as error:
             log.warning("database unavailable", task=task.name, reason=str(error))
         except Exception:
             log.exception("bug", task=task.name)
+        count_pass(task.name, succeeded_at)
         # Spreads the load of replicas that were started together.
         await asyncio.sleep(task.interval_seconds * random.uniform(0.9, 1.1))  # noqa: S311  # no secret

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import timedelta
 
 import msgspec
@@ -16,14 +17,19 @@ from mainstay.control.store.service_pools import count_values
 from mainstay.control.store.service_types import SERVICE_TYPES
 
 NEARLY_EMPTY_SHARE = 0.1
-STUCK_AFTER = timedelta(minutes=5)
+STUCK_MINUTES = 5
+STUCK_AFTER = timedelta(minutes=STUCK_MINUTES)
+START_AGENT = "systemctl start mainstay-agent  # on the host of the agent"
 MAX_FINDINGS = 1000
 
 
 class DoctorFinding(msgspec.Struct, frozen=True):
+    # Stable: programs compare it.
     code: str
     subject: str
     message: str
+    # The command that helps, or that shows more.
+    command: str
 
 
 async def examine(work: UnitOfWork) -> list[DoctorFinding]:
@@ -38,15 +44,26 @@ async def examine(work: UnitOfWork) -> list[DoctorFinding]:
 
 
 async def _waiting_jobs(work: UnitOfWork) -> list[DoctorFinding]:
-    return [
-        DoctorFinding(
-            "job-waits-for-silent-agent",
-            f"job {row['job_id']}",
-            f"'{row['action']}' of service {row['service_id']} waits for agent {row['agent_name']},"
-            f" which is {row['agent_status']}; start the agent, cancel the job, or delete the service with force",
+    return [_waiting_job(row) for row in await store.waiting_jobs(work.tx, work.now - STUCK_AFTER, MAX_FINDINGS)]
+
+
+def _waiting_job(row: Row) -> DoctorFinding:
+    job, agent, status = f"job {row['job_id']}", str(row["agent_name"]), str(row["agent_status"])
+    what = f"'{row['action']}' of service {row['service_id']} is queued on agent {agent}"
+    if status == "Connected":
+        message = (
+            f"{what}, which is connected but has not claimed it for {STUCK_MINUTES} minutes; see the log of the agent"
         )
-        for row in await store.waiting_jobs(work.tx, work.now - STUCK_AFTER, MAX_FINDINGS)
-    ]
+        return DoctorFinding("job-waits-for-busy-agent", job, message, f"mainstay jobs show {row['job_id']}")
+    code = "job-waits-for-silent-agent"
+    if row["never_connected"]:
+        message = f"{what}, which has never connected; enroll it on its host and start it, or cancel the job"
+        return DoctorFinding(code, job, message, f"mainstay agents code {shlex.quote(agent)}")
+    if status == "Disabled":
+        message = f"{what}, which is disabled; enable the agent, or cancel the job"
+        return DoctorFinding(code, job, message, f"mainstay agents enable {shlex.quote(agent)}")
+    message = f"{what}, which is {status}; start the agent, cancel the job, or delete the service with force"
+    return DoctorFinding(code, job, message, START_AGENT)
 
 
 async def _stuck_services(work: UnitOfWork) -> list[DoctorFinding]:
@@ -58,7 +75,8 @@ async def _stuck_services(work: UnitOfWork) -> list[DoctorFinding]:
         for service_id, state in await store.living_states(work.tx, service_type.id, MAX_FINDINGS):
             if not available_actions(lifecycle, state):
                 message = f"{service_type.name} has no action from '{state}'; change the lifecycle, or delete the service with force"
-                found.append(DoctorFinding("no-way-out", f"service {service_id}", message))
+                command = f"mainstay do {service_id} delete --force"
+                found.append(DoctorFinding("no-way-out", f"service {service_id}", message, command))
     return found
 
 
@@ -70,14 +88,18 @@ async def _empty_pools(work: UnitOfWork) -> list[DoctorFinding]:
         free = total - allocated
         if free <= total * NEARLY_EMPTY_SHARE:
             message = f"{free} of {total} values are free; add values or a larger network"
-            found.append(DoctorFinding("pool-nearly-empty", f"pool {pool.name} ({pool.type})", message))
+            command = f"mainstay pools show {shlex.quote(pool.name)}"
+            found.append(DoctorFinding("pool-nearly-empty", f"pool {pool.name} ({pool.type})", message, command))
     return found
 
 
 async def _lost_secrets(work: UnitOfWork) -> list[DoctorFinding]:
     return [
         DoctorFinding(
-            "secret-without-owner", f"secret {reference}", f"its {kind} {owner} does not exist or has ended"
+            "secret-without-owner",
+            f"secret {reference}",
+            f"its {kind} {owner} does not exist or has ended; delete the secret on the server's machine",
+            "mainstay vault clean",
         )
         for reference, kind, owner in await store.secrets_without_owner(work.tx, MAX_FINDINGS)
     ]
@@ -90,22 +112,27 @@ async def _unconfirmed_grants(work: UnitOfWork) -> list[DoctorFinding]:
             f"agent type {agent_type.name}",
             f"the upgrade lets agents of {provider.name} ({provider.id}) serve other participants, because they already"
             f" did; confirm it with `mainstay agents grant` or end it with `mainstay agents withdraw`",
+            f"mainstay agents grant {shlex.quote(agent_type.name)} {shlex.quote(provider.name)}",
         )
         for agent_type, provider in await granted_by_migration(work.tx, MAX_FINDINGS)
     ]
 
 
 async def _orphans(work: UnitOfWork) -> list[DoctorFinding]:
-    return [
-        DoctorFinding(
-            "orphan",
-            f"orphan {row['id']}",
-            f"service {row['service_name']} ({row['service_id']}) was deleted with force; agent {row['agent_name']},"
-            f" which is {row['agent_status']}, has not cleaned up its host yet ({_attempts_text(row)}); start the"
-            " agent, or clean up by hand and forget the orphan with `mainstay orphans forget`",
-        )
-        for row in await store.open_orphans(work.tx, MAX_FINDINGS)
-    ]
+    return [_orphan(row) for row in await store.open_orphans(work.tx, MAX_FINDINGS)]
+
+
+def _orphan(row: Row) -> DoctorFinding:
+    status = str(row["agent_status"])
+    message = (
+        f"service {row['service_name']} ({row['service_id']}) was deleted with force; agent {row['agent_name']}, which is"
+        f" {status}, has not cleaned up its host yet ({_attempts_text(row)}); "
+    )
+    by_hand = "clean up by hand and forget the orphan with `mainstay orphans forget`"
+    if status == "Connected":
+        message += f"the agent tries again by itself; if it cannot succeed, {by_hand}"
+        return DoctorFinding("orphan", f"orphan {row['id']}", message, f"mainstay orphans show {row['id']}")
+    return DoctorFinding("orphan", f"orphan {row['id']}", f"{message}start the agent, or {by_hand}", START_AGENT)
 
 
 def _attempts_text(row: Row) -> str:

@@ -12,7 +12,7 @@ import msgspec
 
 from mainstay.control.domain.lifecycle.state_kind import StateKind, kind_of_state
 from mainstay.control.domain.lifecycle.transitions import available_actions
-from mainstay.control.operations.doctor import NEARLY_EMPTY_SHARE
+from mainstay.control.operations.doctor import NEARLY_EMPTY_SHARE, STUCK_AFTER
 from mainstay.control.operations.machinery import pool_allocation
 from mainstay.control.operations.machinery.consumer_view import consumer_conditions, first_line, sees_host
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
@@ -20,6 +20,7 @@ from mainstay.control.operations.machinery.views import JobView, show_jobs
 from mainstay.control.store import overview as store
 from mainstay.control.store.agent_types import granted_by_migration
 from mainstay.control.store.agents import OFFLINE, count_by_status
+from mainstay.control.store.doctor import secrets_without_owner, waiting_jobs
 from mainstay.control.store.engine.contract import Row
 from mainstay.control.store.engine.paging import owned_by
 from mainstay.control.store.engine.records import to_time
@@ -34,7 +35,7 @@ FULLEST_POOLS = 4
 WINDOW = timedelta(hours=4)
 SLOT_SECONDS = 300
 
-FindingKind = Literal["failed", "offline", "drifted", "stuck", "orphan", "nearly_full", "grant"]
+FindingKind = Literal["failed", "offline", "drifted", "stuck", "orphan", "nearly_full", "waiting", "secret", "grant"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,8 @@ async def read_overview(work: UnitOfWork, *, provides: bool) -> Overview:
         *_stuck(work, counted, types),
         *_orphans(await store.open_orphans(tx, _scope(work, "orphan"), MAX_FINDINGS) if provides else []),
         *(_full(pool) for pool in pools if pool.is_nearly_full),
+        *await _waiting(work),
+        *await _lost_secrets(work),
         *await _grants(work),
     ]
     return Overview(
@@ -223,6 +226,36 @@ def _full(pool: PoolUsage) -> AttentionFinding:
     left = pool.total - pool.used
     detail = f"{left:,} of {_counted(pool.total, 'value')} left; add values or a larger network"
     return AttentionFinding("nearly_full", pool.id, pool.name, detail)
+
+
+async def _waiting(work: UnitOfWork) -> list[AttentionFinding]:
+    """Jobs that a connected agent does not claim. Those of offline agents are counted with the agent."""
+    if work.required_caller.participant_id is not None:
+        return []
+    return [
+        AttentionFinding(
+            "waiting",
+            str(row["service_id"]),
+            str(row["agent_name"]),
+            "The agent is connected but has not claimed the job; see its log",
+            action=str(row["action"]),
+            job_id=str(row["job_id"]),
+        )
+        for row in await waiting_jobs(work.tx, work.now - STUCK_AFTER, MAX_FINDINGS)
+        if row["agent_status"] == "Connected"
+    ]
+
+
+async def _lost_secrets(work: UnitOfWork) -> list[AttentionFinding]:
+    """Only admins delete them."""
+    if work.required_caller.participant_id is not None:
+        return []
+    return [
+        AttentionFinding(
+            "secret", "", reference, f"Its {kind} {owner} does not exist or has ended: run `mainstay vault clean`"
+        )
+        for reference, kind, owner in await secrets_without_owner(work.tx, MAX_FINDINGS)
+    ]
 
 
 async def _grants(work: UnitOfWork) -> list[AttentionFinding]:

@@ -10,11 +10,15 @@ from mainstay.control.store.service_pools import SERVICE_POOLS, ServicePool
 
 
 async def waiting_jobs(tx: Transaction, before: datetime, limit: int) -> list[Row]:
+    """Queued jobs of agents that are not connected, whatever their age, and of connected ones that are older than a time.
+    `never_connected`: 1 if the agent has sent no request yet."""
     return list(
         await tx.fetch(
             "SELECT jobs.id AS job_id, jobs.action, jobs.service_id, agents.name AS agent_name,"
-            " agents.status AS agent_status FROM jobs JOIN agents ON agents.id = jobs.agent_id"
-            " WHERE jobs.status = 'Pending' AND jobs.created_at < :before AND agents.status <> 'Connected'"
+            " agents.status AS agent_status, CASE WHEN agents.status IN ('New', 'Disconnected')"
+            " AND agents.last_status_update <= agents.created_at THEN 1 ELSE 0 END AS never_connected"
+            " FROM jobs JOIN agents ON agents.id = jobs.agent_id"
+            " WHERE jobs.status = 'Pending' AND (agents.status <> 'Connected' OR jobs.created_at < :before)"
             f" ORDER BY jobs.created_at LIMIT {limit}",
             before=to_microseconds(before),
         )
@@ -51,13 +55,19 @@ async def all_pools(tx: Transaction, limit: int) -> list[ServicePool]:
     return [SERVICE_POOLS.decode(row) for row in rows]
 
 
+_WITHOUT_OWNER = (
+    "(owner_kind = 'service' AND NOT EXISTS (SELECT 1 FROM services WHERE services.id = vault_secrets.owner_id"
+    " AND (services.is_terminal = 0 OR services.orphan = 1)))"
+    " OR (owner_kind = 'agent' AND NOT EXISTS (SELECT 1 FROM agents WHERE agents.id = vault_secrets.owner_id))"
+)
+
+
+async def delete_secrets_without_owner(tx: Transaction) -> int:
+    return await tx.execute(f"DELETE FROM vault_secrets WHERE {_WITHOUT_OWNER}")
+
+
 async def secrets_without_owner(tx: Transaction, limit: int) -> list[tuple[str, str, str]]:
     rows = await tx.fetch(
-        "SELECT reference, owner_kind, owner_id FROM vault_secrets WHERE"
-        " (owner_kind = 'service' AND NOT EXISTS"
-        " (SELECT 1 FROM services WHERE services.id = vault_secrets.owner_id"
-        " AND (services.is_terminal = 0 OR services.orphan = 1)))"
-        " OR (owner_kind = 'agent' AND NOT EXISTS (SELECT 1 FROM agents WHERE agents.id = vault_secrets.owner_id))"
-        f" LIMIT {limit}"
+        f"SELECT reference, owner_kind, owner_id FROM vault_secrets WHERE {_WITHOUT_OWNER} LIMIT {limit}"
     )
     return [(str(row["reference"]), str(row["owner_kind"]), str(row["owner_id"])) for row in rows]

@@ -80,6 +80,8 @@ class Vault:
     def __init__(self, keys: Sequence[bytes]) -> None:
         self._ring = {_key_id(key): AESGCM(key) for key in keys}
         self.current = _key_id(keys[0])
+        # Sealed values that could not be opened.
+        self.failures = 0
         self._digest_key = hmac.digest(keys[0], b"mainstay digest key", "sha256")
 
     def __repr__(self) -> str:
@@ -104,10 +106,12 @@ class Vault:
     def open(self, sealed: Sealed, context: SealContext) -> object:
         cipher = self._ring.get(sealed.key_id)
         if cipher is None:
+            self.failures += 1
             raise CannotOpen(f"the key {sealed.key_id} is not in the key ring")
         nonce, text = sealed.ciphertext[:NONCE_BYTES], sealed.ciphertext[NONCE_BYTES:]
         try:
             return msgspec.json.decode(cipher.decrypt(nonce, text, context.bytes()))
         except (InvalidTag, ValueError):
             # A value that is too short is a ValueError.
+            self.failures += 1
             raise CannotOpen("the sealed value was modified, or was sealed for another context") from None

@@ -18,6 +18,7 @@ from mainstay.control.api.admission import refuse_role
 from mainstay.control.api.application import (
     SAFE_HEADERS,
     HttpRequest,
+    note_caller,
     read_call,
     record_request,
     refusal_or_bug,
@@ -101,7 +102,8 @@ class WebPipeline:
         except Exception as error:  # noqa: BLE001 - a bug is logged with an id and answered with 500
             response = await self._refuse(request, error, request_id, cookies)
         response.headers.update(PAGE_HEADERS, **{"X-Request-Id": request_id})
-        record_request(self._dependencies, request_id, page.method, page.path, response.status_code or 200, started)
+        status = response.status_code or 200
+        record_request(self._dependencies, request, request_id, page.method, page.path, status, started)
         return response
 
     async def _act(self, page: WebPage, request: HttpRequest, cookies: Cookies) -> Response[Any]:
@@ -115,6 +117,7 @@ class WebPipeline:
             sessions.refuse_foreign_read(request.headers)
             in_use = AUTOMATIC not in request.headers
             caller, session = await sessions.find_session(self._dependencies, cookie, in_use=in_use)
+            note_caller(request, caller)
             self._dependencies.limits.admit(caller)
             refuse_role(caller, page)
         call = await read_call(self._dependencies, request, caller)

@@ -6,7 +6,10 @@ from typing import Literal
 
 import msgspec
 
+from mainstay.control.access import Role
+from mainstay.control.api.authentication import authenticate
 from mainstay.control.api.contract import Answer, Call, Endpoint
+from mainstay.control.api.errors import HttpRefusal
 from mainstay.control.store.engine.contract import Unavailable, ping
 
 
@@ -30,7 +33,27 @@ async def _is_ready(call: Call) -> Answer:
 
 
 async def _show_metrics(call: Call) -> Answer:
-    return Answer(call.dependencies.measures.render(), media_type=call.dependencies.measures.media_type)
+    """The figures of the plane contain names of several tenants, so not everybody sees them."""
+    dependencies = call.dependencies
+    measures, store, tools = dependencies.measures, dependencies.store, dependencies.tools
+    measures.measure(store, tools)
+    if not await _may_see_plane(call):
+        return Answer(measures.render_server(), media_type=measures.media_type)
+    figures = await dependencies.figures.read(store, tools, dependencies.clock)
+    return Answer(measures.render_server() + measures.render_plane(figures), media_type=measures.media_type)
+
+
+async def _may_see_plane(call: Call) -> bool:
+    dependencies = call.dependencies
+    if dependencies.is_health_port or dependencies.settings.metrics_access == "open":
+        return True
+    header = call.headers.get("authorization")
+    if header is None:
+        return False
+    caller = await authenticate(dependencies, header)
+    if caller.role is not Role.ADMIN:
+        raise HttpRefusal(403, "forbidden", "only admins see the figures of the plane; send no token for the others")
+    return True
 
 
 async def _describe(_call: Call) -> Answer:
@@ -64,7 +87,13 @@ def _open(path: str, act: object, summary: str, answer: object, media_type: str 
 ENDPOINTS = (
     _open("/healthz", _is_alive, "Whether the process is alive", Health),
     _open("/ready", _is_ready, "Whether the server accepts requests", Health),
-    _open("/metrics", _show_metrics, "Metrics of the server, for Prometheus", str, "text/plain"),
+    _open(
+        "/metrics",
+        _show_metrics,
+        "Metrics, for Prometheus; those of the plane need an admin token",
+        str,
+        "text/plain",
+    ),
     _open("/openapi.json", _describe, "The OpenAPI description", dict[str, object]),
     _open("/docs", _show_docs, "The API description as a page", str, "text/html"),
 )

@@ -103,6 +103,10 @@ class Store(Protocol):
         """Runs pending migrations under a lock and returns their names."""
         ...
 
+    def connection_counts(self) -> tuple[int, int, int]:
+        """Connections to the database: in use, idle, and the most that may be open."""
+        ...
+
     async def close(self) -> None: ...
 
 

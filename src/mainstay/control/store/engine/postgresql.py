@@ -242,6 +242,10 @@ class PostgresqlStore:
         )
         return True
 
+    def connection_counts(self) -> tuple[int, int, int]:
+        idle = self.pool.get_idle_size()
+        return self.pool.get_size() - idle, idle, self._pool_size
+
     async def close(self) -> None:
         for task in self._tasks:
             task.cancel()

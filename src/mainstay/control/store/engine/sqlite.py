@@ -270,6 +270,10 @@ class SqliteStore:
         self._has_deferred_checks = True
         return [migration.name for migration in waiting]
 
+    def connection_counts(self) -> tuple[int, int, int]:
+        idle = self._readers.qsize() + (not self._writing.locked())
+        return READERS + 1 - idle, idle, READERS + 1
+
     async def close(self) -> None:
         await asyncio.gather(*self._committing)
         async with self._writing:

@@ -34,6 +34,8 @@ FINDINGS = {
     "stuck": ("warn", "No way out", "/service-types/{id}", "See type"),
     "orphan": ("warn", "Not cleaned up", "/agents/{id}", "See agent"),
     "nearly_full": ("warn", "Nearly full", "/pools/{id}", "See pool"),
+    "waiting": ("warn", "Not claimed", "/jobs/{job_id}", "See job"),
+    "secret": ("warn", "No owner", "/events?type=vault", "See events"),
     "grant": ("warn", "Confirm", "/agent-types/{id}", "See agent type"),
 }
 

@@ -1,0 +1,87 @@
+"""Figures of the whole plane for its metrics. Each query reads an index of few rows, an index range, or a small table;
+only living services are counted one by one, along an index that covers the query."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from mainstay.control.store.engine.contract import Row, Transaction
+from mainstay.control.store.engine.records import to_microseconds
+from mainstay.control.store.jobs import ACTIVE_STATUSES
+
+
+async def count_jobs(tx: Transaction, since: datetime) -> list[Row]:
+    """By status and service type: active jobs, and with `recent` 1 those created since a time that have ended."""
+    return list(
+        await tx.fetch(
+            "SELECT counted.recent, counted.status, service_types.name AS service_type, sum(counted.number) AS number"
+            " FROM (SELECT 0 AS recent, jobs.status, services.service_type_id, count(*) AS number FROM jobs"
+            f" JOIN services ON services.id = jobs.service_id WHERE jobs.status IN {ACTIVE_STATUSES}"
+            " GROUP BY jobs.status, services.service_type_id"
+            " UNION ALL SELECT 1 AS recent, jobs.status, services.service_type_id, count(*) AS number FROM jobs"
+            f" JOIN services ON services.id = jobs.service_id WHERE jobs.status NOT IN {ACTIVE_STATUSES}"
+            " AND jobs.created_at >= :since GROUP BY jobs.status, services.service_type_id) AS counted"
+            " JOIN service_types ON service_types.id = counted.service_type_id"
+            " GROUP BY counted.recent, counted.status, service_types.name",
+            slow=True,
+            since=to_microseconds(since),
+        )
+    )
+
+
+async def count_services(tx: Transaction) -> list[Row]:
+    """Living services by type and state."""
+    return list(
+        await tx.fetch(
+            "SELECT service_types.name AS service_type, counted.state, counted.number FROM"
+            " (SELECT service_type_id, status AS state, count(*) AS number FROM services WHERE is_terminal = 0"
+            " GROUP BY service_type_id, status) AS counted"
+            " JOIN service_types ON service_types.id = counted.service_type_id",
+            slow=True,
+        )
+    )
+
+
+async def count_troubles(tx: Transaction) -> Row:
+    """`oldest` is the creation of the oldest queued job; None: no job is queued."""
+    rows = await tx.fetch(
+        "SELECT (SELECT min(created_at) FROM jobs WHERE status = 'Pending') AS oldest,"
+        " (SELECT count(*) FROM services WHERE drifted = 1) AS drifted,"
+        " (SELECT count(*) FROM services WHERE failed_job_id IS NOT NULL) AS failed,"
+        " (SELECT count(*) FROM orphans WHERE closed_at IS NULL) AS orphans,"
+        " (SELECT count(*) FROM events WHERE sequence_number IS NULL)"
+        " + (SELECT count(*) FROM events WHERE hash IS NULL AND sequence_number IS NOT NULL) AS unchained",
+        slow=True,
+    )
+    return rows[0]
+
+
+async def count_agents(tx: Transaction) -> dict[str, int]:
+    rows = await tx.fetch("SELECT status, count(*) AS number FROM agents GROUP BY status", slow=True)
+    return {str(row["status"]): int(str(row["number"])) for row in rows}
+
+
+async def read_pools(tx: Transaction, limit: int) -> list[Row]:
+    return list(
+        await tx.fetch(
+            "SELECT service_pool_sets.name AS pool_set, service_pools.name, service_pools.generator_type,"
+            " service_pools.generator_config,"
+            " (SELECT count(*) FROM service_pool_values WHERE service_pool_id = service_pools.id) AS stored,"
+            " (SELECT count(*) FROM service_pool_values WHERE service_pool_id = service_pools.id"
+            " AND service_id IS NULL) AS free FROM service_pools"
+            " JOIN service_pool_sets ON service_pool_sets.id = service_pools.service_pool_set_id"
+            f" ORDER BY service_pools.created_at, service_pools.id LIMIT {int(limit)}",
+            slow=True,
+        )
+    )
+
+
+async def read_lags(tx: Transaction, seen_after: datetime, limit: int) -> dict[str, int]:
+    """Subscriber → events that it has not acknowledged, for those seen after a time; the furthest behind first."""
+    rows = await tx.fetch(
+        "SELECT subscriber_id, (SELECT coalesce(max(sequence_number), 0) FROM events) - last_sequence AS lag"
+        " FROM event_subscriptions WHERE lease_expires_at > :seen_after"
+        f" ORDER BY last_sequence, subscriber_id LIMIT {int(limit)}",
+        seen_after=to_microseconds(seen_after),
+    )
+    return {str(row["subscriber_id"]): max(int(str(row["lag"])), 0) for row in rows}
