@@ -189,10 +189,18 @@ def _show_report(
         print_pieces(report_pieces(report))
     elif isinstance(observer, RunDisplay):
         observer.finish(report)
-    for warning in report.warnings:
+    for warning in (*_warnings_of_manifest(session, observer), *report.warnings):
         print_error(f"warning: {warning}")
     if isinstance(observer, RunDisplay) and observer.write_error is not None:
         raise observer.write_error
+
+
+def _warnings_of_manifest(session: Session, observer: Observer) -> list[str]:
+    """Shown with `-v`; `mainstay validate` shows them always."""
+    if not getattr(observer, "verbose", False) or session.current is None:
+        return []
+    manifest = session.current.manifest
+    return [*manifest.warnings, *manifest.hierarchy.warnings()]
 
 
 def print_json(document: object) -> None:

@@ -41,9 +41,12 @@ if TYPE_CHECKING:
     from mainstay.converge.contract import HealthCheckKind, State
     from mainstay.converge.host.backups import Backup
     from mainstay.converge.host.files import Files
+    from mainstay.converge.manifest.manifest_warnings import Surroundings
     from mainstay.converge.report import Event, Report
     from mainstay.foundation.yaml.scalars import Node
 
+# How the origin of a data layer from `--set` begins.
+SETTING = "--set "
 OUTPUT_TAIL_CHARACTERS = 32 * 1024
 
 
@@ -224,13 +227,70 @@ def load(request: RunRequest) -> tuple[Session, Manifest]:
         text.close()
 
 
+class Inspection:
+    """A manifest that loads, and what is most likely not intended in it."""
+
+    def __init__(self, manifest: Manifest, warnings: list[Fault], unused: Mapping[str, str]) -> None:
+        self.manifest = manifest
+        self.warnings = warnings
+        # Keys of `--set` that nothing looks up, each with its warning.
+        self.unused = unused
+
+
+def inspect(request: RunRequest) -> Inspection:
+    """Loads a manifest like `load`, and looks for warnings while the files of a bundle are unpacked."""
+    from mainstay.converge.manifest.manifest_warnings import find_warnings
+
+    session = Session(request)
+    text = _open_text(session)
+    try:
+        manifest = _resolve_text(session, text)
+        return Inspection(
+            manifest, find_warnings(manifest, _surroundings(session)), _unused_settings(session, manifest)
+        )
+    finally:
+        text.close()
+
+
+def _surroundings(session: Session) -> Surroundings:
+    from mainstay.converge.manifest.manifest_warnings import Surroundings
+
+    def exists(path: str) -> bool:
+        try:
+            session.host.files.stat(session.host.resolve_source(path))
+        except OSError as error:
+            return not isinstance(error, (FileNotFoundError, NotADirectoryError))
+        return True
+
+    def read(path: str) -> str | None:
+        try:
+            return session._read_file(path)
+        except (Failure, Unresolved):
+            return None
+
+    return Surroundings(exists, read)
+
+
+def _unused_settings(session: Session, manifest: Manifest) -> Mapping[str, str]:
+    origins = [getattr(layer, "origin", "") for layer in session.request.data_layers]
+    keys = [origin.removeprefix(SETTING) for origin in origins if origin.startswith(SETTING)]
+    if not keys or not manifest.text:
+        return {}
+    from mainstay.converge.manifest.manifest_warnings import unused_settings
+
+    return unused_settings(manifest, keys, _surroundings(session))
+
+
 def run(request: RunRequest) -> tuple[Session, Report]:
     """Runs a manifest. Raises `DoesNotLoad` or `Locked` before anything is changed."""
     session = Session(request)
     text = _open_text(session)
     try:
         manifest = _resolve_text(session, text)
-        return session, _apply_loaded(session, manifest, request.identity or text.identity)
+        unused = _unused_settings(session, manifest)
+        report = _apply_loaded(session, manifest, request.identity or text.identity)
+        report.warnings += unused.values()
+        return session, report
     finally:
         text.close()
 

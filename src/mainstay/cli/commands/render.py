@@ -5,6 +5,7 @@ Templates that are rendered during the run are shown as written; sensitive value
 from __future__ import annotations
 
 from mainstay.cli.local_run import add_value_options, load_or_exit, print_json, value_layers
+from mainstay.cli.main import print_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ SUMMARY = "print a manifest as resolved on this host"
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("manifest", metavar="MANIFEST")
     parser.add_argument("--json", action="store_true", help="print JSON instead of YAML")
+    parser.add_argument("-v", "--verbose", action="store_true", help="also print which overrides are used, to stderr")
     add_value_options(parser)
 
 
@@ -23,6 +25,9 @@ def run(arguments: argparse.Namespace) -> int:
     from mainstay.converge.manifest.rendering import render_manifest
 
     manifest = load_or_exit(arguments.manifest, lambda: value_layers(arguments), as_json=arguments.json)
+    if arguments.verbose:
+        for note in (*manifest.hierarchy.notes(), *manifest.warnings, *manifest.hierarchy.warnings()):
+            print_error(note)
     document = render_manifest(manifest)
     if arguments.json:
         print_json(document)

@@ -1,33 +1,101 @@
-"""Checks a manifest without changing the host; reports all faults at once."""
+"""Checks manifests without changing the host; reports all faults and warnings at once.
+
+A fault keeps a manifest from loading: exit code 2. A warning is most likely not intended: a source that does not exist,
+syntax of a shell in a command without one, an override that no level names. With --strict, warnings are faults."""
 
 from __future__ import annotations
 
-from mainstay.cli.local_run import add_value_options, load_or_exit, print_json, value_layers
-from mainstay.converge.manifest.shell_warnings import shell_warnings
+from mainstay.cli.local_run import EXIT_DOES_NOT_LOAD, add_value_options, print_json, value_layers
+from mainstay.cli.main import CommandRefused
+from mainstay.converge.host.state import Unusable
+from mainstay.converge.run import RunRequest, inspect
+from mainstay.foundation.faults import DoesNotLoad, Fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+    from typing import Any
 
-SUMMARY = "check a manifest"
+    from mainstay.converge.run import Inspection
+
+SUMMARY = "check manifests"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("manifest", metavar="MANIFEST")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("manifests", metavar="MANIFEST", nargs="+", help="one or more manifests")
+    parser.add_argument("--json", action="store_true", help="print one JSON document; a list for several manifests")
+    parser.add_argument("--strict", action="store_true", help="warnings are faults")
     add_value_options(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    manifest = load_or_exit(arguments.manifest, lambda: value_layers(arguments), as_json=arguments.json)
-    count = len(manifest.resources)
-    warnings = [*manifest.warnings, *shell_warnings(manifest)]
-    if arguments.json:
-        print_json({"faults": [], "warnings": warnings, "resources": count})
-        return 0
-    from mainstay.cli.views.run_display import printable
+class Checked:
+    """The result for one manifest: what was found in it, or the faults that keep it from loading."""
 
-    for warning in warnings:
-        print(f"{printable(manifest.file)}: warning: {printable(warning)}")
-    print(f"{printable(manifest.file)}: valid, {count} resource{'' if count == 1 else 's'}")
-    return 0
+    def __init__(self) -> None:
+        self.inspection: Inspection | None = None
+        self.faults: list[Fault] = []
+        self.warnings: list[Fault] = []
+
+    def as_json(self) -> dict[str, Any]:
+        if self.inspection is None:
+            return {"faults": [fault.as_json() for fault in self.faults]}
+        return {
+            "faults": [fault.as_json() for fault in self.faults],
+            "warnings": [warning.as_json() for warning in self.warnings],
+            "notes": self.inspection.manifest.hierarchy.notes(),
+            "resources": len(self.inspection.manifest.resources),
+        }
+
+
+def run(arguments: argparse.Namespace) -> int:
+    results = [_check(path, arguments) for path in arguments.manifests]
+    _add_unused_settings(results)
+    if arguments.strict:
+        for result in results:
+            result.faults, result.warnings = result.faults + result.warnings, []
+    if arguments.json:
+        documents = [result.as_json() for result in results]
+        print_json(documents if len(documents) > 1 else documents[0])
+    else:
+        for result in results:
+            _show(result)
+    return EXIT_DOES_NOT_LOAD if any(result.faults for result in results) else 0
+
+
+def _check(path: str, arguments: argparse.Namespace) -> Checked:
+    result = Checked()
+    try:
+        result.inspection = inspect(RunRequest(path, **value_layers(arguments)))
+        result.warnings = list(result.inspection.warnings)
+    except DoesNotLoad as refusal:
+        result.faults = refusal.faults
+    except Unusable as refusal:
+        raise CommandRefused(str(refusal)) from None
+    return result
+
+
+def _add_unused_settings(results: list[Checked]) -> None:
+    """A value for several manifests is fine if one of them looks it up; a manifest with faults may do so."""
+    inspections = [result.inspection for result in results if result.inspection is not None]
+    if len(inspections) < len(results):
+        return
+    for key, message in inspections[0].unused.items():
+        if all(key in inspection.unused for inspection in inspections):
+            results[0].warnings.append(Fault(inspections[0].manifest.file, None, None, message))
+
+
+def _show(result: Checked) -> None:
+    from mainstay.cli.views.run_display import print_faults, printable
+
+    for warning in result.warnings:
+        print(f"{printable(warning.place)}: warning: {printable(warning.message)}")
+    if result.faults:
+        print_faults(result.faults)
+        return
+    if result.inspection is None:
+        return
+    file = printable(result.inspection.manifest.file)
+    for note in result.inspection.manifest.hierarchy.notes():
+        print(f"{file}: {printable(note)}")
+    count = len(result.inspection.manifest.resources)
+    print(f"{file}: valid, {count} resource{'' if count == 1 else 's'}")

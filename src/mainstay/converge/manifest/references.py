@@ -49,7 +49,7 @@ class _Walk:
             # An argument is used only if the value is undefined, or not at all.
             is_lookup = reference is not None and reference.function is not None
             yield from ((child, in_branch or is_lookup, has_default) for child in below)
-            self._note_template(node)
+            self._note_file(node)
         elif isinstance(node, nodes.CondExpr):
             yield node.test, in_branch, has_default
             yield from ((child, True, has_default) for child in (node.expr1, node.expr2) if child is not None)
@@ -73,11 +73,14 @@ class _Walk:
             is_value = child is node.node
             yield child, in_branch or (is_guard and not is_value), has_default or (is_guard and is_value)
 
-    def _note_template(self, node: nodes.Node) -> None:
-        if isinstance(node, nodes.Call) and isinstance(node.node, nodes.Name) and node.node.name == "template":
-            path = _constant_text(node.args)
-            if path is not None:
-                self.references.templates.append(path)
+    def _note_file(self, node: nodes.Node) -> None:
+        if not isinstance(node, nodes.Call) or not isinstance(node.node, nodes.Name):
+            return
+        path = _constant_text(node.args)
+        if path is not None and node.node.name == "template":
+            self.references.templates.append(path)
+        elif path is not None and node.node.name == "file":
+            self.references.files.append(path)
 
 
 def _reference_of(node: nodes.Node) -> tuple[Reference | None, list[nodes.Node]]:

@@ -68,15 +68,16 @@ class Reference:
 class References:
     """Everything that one expression refers to."""
 
-    __slots__ = ("filters", "found", "templates", "tests")
+    __slots__ = ("files", "filters", "found", "templates", "tests")
 
     def __init__(self) -> None:
         self.found: list[Reference] = []
         # Names of filters and tests that do not exist. Jinja2 itself accepts them inside a branch.
         self.filters: list[str] = []
         self.tests: list[str] = []
-        # Constant paths of `template('…')`.
+        # Constant paths of `template('…')` and `file('…')`.
         self.templates: list[str] = []
+        self.files: list[str] = []
 
 
 class Problem:

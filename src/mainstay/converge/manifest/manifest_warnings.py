@@ -1,0 +1,240 @@
+"""Warnings of `mainstay validate`: what a manifest most likely does not intend, found without a run. Pure.
+
+Whether files exist is asked through `Surroundings`, which the caller provides.
+"""
+
+from __future__ import annotations
+
+import re
+
+from mainstay.converge.manifest.expressions import BadExpression, Expression, Template, split
+from mainstay.converge.manifest.foreign_syntax import has_foreign_expression
+from mainstay.converge.manifest.shell_warnings import shell_warnings
+from mainstay.converge.value_kinds import COMMAND
+from mainstay.foundation.faults import Fault
+from mainstay.foundation.suggestions import did_you_mean
+from mainstay.foundation.text import shorten
+from mainstay.foundation.yaml.document import locate, nearest_place, parse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
+
+    from mainstay.converge.contract import Resource
+    from mainstay.converge.manifest.resolve import Manifest
+    from mainstay.foundation.faults import DocumentPath
+    from mainstay.foundation.yaml.scalars import Node
+
+    Finding = tuple[DocumentPath, str]
+
+# Syntax that only a shell understands, outside quotes: pattern and how a warning names it.
+SHELL_SYNTAX = (
+    (r"&&|\|\||\|", "a pipe or condition"),
+    (r"(?:^|\s)\d?(?:>>?|<)", "a redirection"),
+    (r"\$\(|`", "a command substitution"),
+    (r"\$\{?[A-Za-z_]", "a variable"),
+    (r";(?:\s|$)", "a sequence of commands"),
+    (r"\s&\s*$", "a command in the background"),
+    (r"(?:^|\s)(?!-)(?=\S*[/.])[^\s=]*\*", "a file name pattern"),
+)
+ASSIGNMENT = re.compile(r"\s*[A-Za-z_]\w*=\S*\s+\S")
+SHELL_BUILTINS = frozenset(("cd", "export", "source", ".", "if", "for", "while", "case", "set", "ulimit", "umask"))
+# Text in quotes, escaped characters and expressions: no shell would read them as syntax either.
+PROTECTED = re.compile(r"\{\{.*?\}\}|\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
+LONGEST_SHOWN = 200
+
+
+class Surroundings:
+    """The files around a manifest. `read` returns the text of a file, None if it does not exist."""
+
+    def __init__(self, exists: Callable[[str], bool], read: Callable[[str], str | None]) -> None:
+        self.exists = exists
+        self.read = read
+
+
+def find_warnings(manifest: Manifest, files: Surroundings) -> list[Fault]:
+    """All warnings of a manifest that loads, in the order of the file; those without a place first."""
+    found: list[Finding] = [((), text) for text in (*manifest.warnings, *manifest.hierarchy.warnings())]
+    found += [((), text) for text in shell_warnings(manifest)]
+    root = parse(manifest.text, manifest.file) if manifest.text.strip() else []
+    found += _foreign_expressions(root, ())
+    may_create_files = False
+    managed: set[str] = set()
+    for resource in manifest.resources:
+        for key, message in _of_resource(resource, manifest, files, managed, may_create_files=may_create_files):
+            found.append(((*resource.place, key), f"{shorten(resource.id, LONGEST_SHOWN)}: {key}: {message}"))
+        managed.add(resource.name)
+        may_create_files = may_create_files or manifest.types[resource.type].has_unknown_effects
+    return _placed(found, manifest)
+
+
+def _placed(found: list[Finding], manifest: Manifest) -> list[Fault]:
+    unique = list(dict.fromkeys(found))
+    places = locate(manifest.text, [path for path, _ in unique if path])
+    warnings = []
+    for path, message in unique:
+        line, column = nearest_place(places, path) if path else (None, None)
+        warnings.append(Fault(manifest.file, line, column, message))
+    return sorted(warnings, key=lambda each: (each.line or 0, each.column or 0))
+
+
+# ---- texts of the document ----
+def _foreign_expressions(node: Node, path: DocumentPath) -> Iterator[Finding]:
+    if isinstance(node, dict):
+        for key, child in node.items():
+            yield from _foreign_expressions(child, (*path, key))
+    elif isinstance(node, list):
+        for index, child in enumerate(node):
+            yield from _foreign_expressions(child, (*path, index))
+    elif isinstance(node, str) and "${" in node and has_foreign_expression(node):
+        yield path, "${ … } is text here; for an expression write {{ … }}"
+
+
+# ---- resources ----
+def _of_resource(
+    resource: Resource, manifest: Manifest, files: Surroundings, managed: set[str], *, may_create_files: bool
+) -> Iterator[tuple[str, str]]:
+    def is_missing(path: str) -> bool:
+        # An earlier resource may create files outside the directory of the manifest.
+        is_created = path in managed or (may_create_files and path.startswith("/"))
+        return not is_created and not files.exists(path)
+
+    resource_type = manifest.types[resource.type]
+    values: dict[str, Any] = {**resource.__dict__, **(resource.deferred or {})}
+    source = values.get("source")
+    if isinstance(source, str) and "source" in resource_type.properties and is_missing(source):
+        yield "source", f"{shorten(source)!r} does not exist"
+    content = values.get("content")
+    text = content.text if isinstance(content, Template) else content
+    if isinstance(text, str) and "{%" in text and "%}" in text:
+        yield "content", "{% is text here; for statements use template('…') with a file"
+    for key, value in values.items():
+        if isinstance(value, Template):
+            yield from ((key, message) for message in _files_of(value, files, is_missing))
+    if resource_type.splits_commands(resource):
+        for key in resource_type.properties:
+            if resource_type.properties[key].kind is COMMAND:
+                value = values.get(key)
+                written = value.text if isinstance(value, Template) else value
+                problem = shell_syntax(written) if isinstance(written, str) else None
+                if problem is not None and not resource.sensitive:
+                    yield key, f"{problem} needs a shell; use `provider: shell`"
+
+
+def _files_of(template: Template, files: Surroundings, is_missing: Callable[[str], bool]) -> Iterator[str]:
+    """Files that `template('…')` and `file('…')` name."""
+    for part in template.parts:
+        if isinstance(part, str) or part.constant is not None:
+            continue
+        references = part.references()
+        for path in (*references.templates, *references.files):
+            if is_missing(path):
+                yield f"{shorten(path)!r} does not exist"
+        for path in references.templates:
+            problem = _template_problem(path, files)
+            if problem is not None:
+                yield problem
+
+
+def _template_problem(path: str, files: Surroundings) -> str | None:
+    from jinja2 import TemplateSyntaxError
+
+    from mainstay.converge.manifest.expressions import environment, reword
+
+    text = files.read(path)
+    if text is None:
+        return None
+    try:
+        environment().compile(text, name=path)
+    except TemplateSyntaxError as error:
+        return f"template {shorten(path)}, line {error.lineno}: {reword(error.message or '')}"
+    except RecursionError:
+        return f"template {shorten(path)}: it is nested too deeply"
+    return None
+
+
+def shell_syntax(command: str) -> str | None:
+    """Names the first syntax of a shell in a command that runs without one."""
+    bare = PROTECTED.sub("x", command)
+    if ASSIGNMENT.match(bare):
+        return "a variable before the command"
+    words = bare.split()
+    if words and words[0] in SHELL_BUILTINS:
+        return f"`{words[0]}`"
+    for pattern, name in SHELL_SYNTAX:
+        if name == "a sequence of commands" and "-exec" in bare:
+            # `find -exec … ;` ends in a semicolon.
+            continue
+        if re.search(pattern, bare):
+            return name
+    return None
+
+
+# ---- --set ----
+def unused_settings(manifest: Manifest, keys: Iterable[str], files: Surroundings) -> dict[str, str]:
+    """Keys of `--set` that no expression looks up, each with the warning. Empty if that cannot be known."""
+    if "apply" in manifest.types:
+        # The manifests that it applies may look up anything.
+        return {}
+    root = parse(manifest.text, manifest.file) if manifest.text.strip() else []
+    used: set[str] = set()
+    for text, is_bare in _expressions_in(root, ()):
+        paths = _data_paths(text, is_bare=is_bare, files=files)
+        if paths is None:
+            return {}
+        used |= paths
+    unused = {}
+    for key in keys:
+        if not any(f"{key}.".startswith(f"{path}.") or f"{path}.".startswith(f"{key}.") for path in used):
+            unused[key] = f"--set {shorten(key)}: nothing looks up data.{shorten(key)}{did_you_mean(key, used)}"
+    return unused
+
+
+def _expressions_in(node: Node, path: DocumentPath) -> Iterator[tuple[str, bool]]:
+    if isinstance(node, dict):
+        for key, child in node.items():
+            if "{{" in key:
+                yield key, False
+            yield from _expressions_in(child, (*path, key))
+    elif isinstance(node, list):
+        for index, child in enumerate(node):
+            yield from _expressions_in(child, (*path, index))
+    elif isinstance(node, str):
+        is_control = len(path) > 1 and path[-2] == "control" and path[-1] in ("if", "unless")
+        if "{{" in node or is_control:
+            yield node, "{{" not in node
+
+
+def _data_paths(text: str, *, is_bare: bool, files: Surroundings) -> set[str] | None:
+    """The paths below `data` that a text reads; None if it may read any."""
+    try:
+        parts: list[str | Expression] = [Expression(text)] if is_bare else split(text)
+    except BadExpression:
+        return None
+    found: set[str] = set()
+    for part in parts:
+        if isinstance(part, str):
+            continue
+        if part.constant is not None:
+            root, _, rest = part.constant.partition(".")
+            if root == "data":
+                found.add(rest)
+            continue
+        references = part.references()
+        for reference in references.found:
+            if reference.name == "lookup" and reference.is_called:
+                return None
+            if reference.name.lower() == "data" and reference.function != "result":
+                if not reference.steps:
+                    return None
+                found.add(".".join(map(str, reference.steps)))
+        for path in references.templates:
+            content = files.read(path)
+            if content is None or "{%" in content:
+                return None
+            inner = _data_paths(content, is_bare=False, files=files)
+            if inner is None:
+                return None
+            found |= inner
+    return found
