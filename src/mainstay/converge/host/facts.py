@@ -6,7 +6,11 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
+
+# Names of distributions in `host.info` that differ from os-release.
+PLATFORM_NAMES = {"rhel": "redhat", "ol": "oracle", "amzn": "amazon"}
 
 
 def built_in() -> dict[str, Any]:
@@ -16,6 +20,7 @@ def built_in() -> dict[str, Any]:
     family = os_family(name, release.get("ID_LIKE", ""))
     version = release.get("VERSION_ID", "")
     hostname = system.nodename
+    guest_of, role = virtualization(read_small, os.path.exists)
     return {
         "hostname": hostname.partition(".")[0],
         "fqdn": fqdn(hostname),
@@ -30,11 +35,13 @@ def built_in() -> dict[str, Any]:
             "info": {
                 "hostname": hostname,
                 "os": "linux",
-                "platform": name,
-                "platformFamily": family,
-                "platformVersion": version,
+                "platform": PLATFORM_NAMES.get(name, name),
+                "platformFamily": "fedora" if name == "fedora" else family,
+                "platformVersion": platform_version(name, version, read_small),
                 "kernelVersion": system.release,
                 "kernelArch": system.machine,
+                "virtualizationSystem": guest_of,
+                "virtualizationRole": role,
             }
         },
     }
@@ -97,12 +104,63 @@ def fqdn(hostname: str) -> str:
     return f"{hostname}.{domain}" if domain and domain != "(none)" else socket.gethostname()
 
 
+def platform_version(name: str, version: str, read: Callable[[str], str | None]) -> str:
+    """The version with its minor number, which os-release of some distributions lacks: Debian 12.11, not 12."""
+    if name in ("debian", "raspbian"):
+        written = (read("/etc/debian_version") or "").strip().partition("\n")[0]
+    elif name == "alpine":
+        written = (read("/etc/alpine-release") or "").strip()
+    else:
+        # "Rocky Linux release 9.3 (Blue Onyx)"
+        _, _, after = (read("/etc/redhat-release") or "").partition(" release ")
+        written = (after.split() or [""])[0]
+    return written or version
+
+
+def virtualization(read: Callable[[str], str | None], exists: Callable[[str], bool]) -> tuple[str, str]:
+    """(system, role) as `host.info` of a related family has them; empty on plain hardware."""
+    groups = read("/proc/self/cgroup") or ""
+    if exists("/.dockerenv") or "docker" in groups:
+        return "docker", "guest"
+    if "lxc" in groups or "container=lxc" in (read("/proc/1/environ") or ""):
+        return "lxc", "guest"
+    if exists("/proc/vz"):
+        return "openvz", "host" if exists("/proc/bc/0") else "guest"
+    if exists("/proc/xen"):
+        is_host = "control_d" in (read("/proc/xen/capabilities") or "")
+        return "xen", "host" if is_host else "guest"
+    loaded = {line.split(" ", 1)[0] for line in (read("/proc/modules") or "").splitlines()}
+    for module, system in (("hv_utils", "hyperv"), ("vboxguest", "vbox"), ("vmw_balloon", "vmware")):
+        if module in loaded:
+            return system, "guest"
+    processor = read("/proc/cpuinfo") or ""
+    if "QEMU Virtual CPU" in processor or "KVM processor" in processor:
+        return "kvm", "guest"
+    product = read("/sys/class/dmi/id/product_name") or ""
+    if "KVM" in product or ("hypervisor" in processor and "virtio_pci" in (read("/proc/bus/pci/devices") or "")):
+        return "kvm", "guest"
+    for module, system in (("kvm", "kvm"), ("vboxdrv", "vbox")):
+        if module in loaded:
+            return system, "host"
+    return "", ""
+
+
+class Interfaces(dict[str, "Any"]):
+    """Network interfaces by name; a number in a look-up takes them by kernel index."""
+
+    def item_at(self, number: int) -> Any:
+        """The interface at a position; None if there are not so many."""
+        return next((each for index, each in enumerate(self.values()) if index == number), None)
+
+
 def _network() -> dict[str, Any]:
     import socket
 
-    interfaces: dict[str, Any] = {}
-    for _, name in socket.if_nameindex():
+    interfaces = Interfaces()
+    for index, name in sorted(socket.if_nameindex()):
         interfaces[name] = {
+            "name": name,
+            "index": index,
             "mac": (read_small(f"/sys/class/net/{name}/address") or "").strip(),
             "mtu": int((read_small(f"/sys/class/net/{name}/mtu") or "0").strip() or 0),
             "state": (read_small(f"/sys/class/net/{name}/operstate") or "").strip(),

@@ -427,6 +427,8 @@ def _secret_kind(value: Any) -> int:
 def step(value: Any, part: str) -> Any:
     """Takes one step of a dotted path; returns `MISSING` if there is no such member."""
     if isinstance(value, dict):
+        if part not in value and hasattr(value, "item_at"):
+            return _numbered_item(value, part)
         return value.get(part, MISSING)
     if isinstance(value, list):
         from mainstay.foundation.numbers import parse_count
@@ -434,6 +436,15 @@ def step(value: Any, part: str) -> Any:
         index = parse_count(part, 0, len(value) - 1)
         return MISSING if index is None else value[index]
     return MISSING
+
+
+def _numbered_item(value: Any, part: str) -> Any:
+    """An item of a map that also has an order, such as the network interfaces."""
+    from mainstay.foundation.numbers import parse_count
+
+    number = parse_count(part, 0, MOST_ITEMS)
+    found = None if number is None else value.item_at(number)
+    return MISSING if found is None else found
 
 
 def hint(root: Any, name: str, path: str) -> str:

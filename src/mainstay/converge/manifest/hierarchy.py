@@ -123,7 +123,9 @@ def merge_deep(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, A
 
 def overlay(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Like `merge_deep`, but a later list replaces an earlier list, as with `--data` and `--set`."""
-    merged = dict(under)
+    # A map whose items also have a number stays one.
+    kind: type[dict[str, Any]] = type(under) if hasattr(under, "item_at") else dict  # type: ignore[assignment]
+    merged = kind(under)
     for key, value in over.items():
         existing = merged.get(key)
         merged[key] = overlay(existing, value) if isinstance(existing, dict) and isinstance(value, dict) else value

@@ -126,6 +126,9 @@ class Sandbox(SandboxedEnvironment):
     def getitem(self, obj: Any, argument: Any) -> Any:
         if isinstance(obj, RootView) and argument in obj:
             return self._watched(obj[argument])
+        if isinstance(argument, int) and hasattr(obj, "item_at"):
+            found = obj.item_at(argument)
+            return self.undefined(obj=obj, name=str(argument)) if found is None else found
         return self._watched(_without_text(super().getitem(obj, argument), str(argument)))
 
     def _watched(self, value: Any) -> Any:
