@@ -9,14 +9,16 @@ from mainstay.converge.host.state import (
     read_text,
 )
 from mainstay.converge.json_lines import document_pieces, event_lines
-from mainstay.converge.report import STABLE
+from mainstay.converge.report import CHANGED, REFRESHED, STABLE, Event
 from mainstay.foundation.private_files import is_abandoned, remove
+from mainstay.foundation.text import shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
+    from mainstay.converge.contract import Resource
     from mainstay.converge.host.state import StateDirectory
     from mainstay.converge.report import Report
 
@@ -57,6 +59,8 @@ class Ledger:
         self._at_start: dict[str, set[str]] = {}
         # Trigger → the resources that subscribe to it.
         self._subscribers: dict[str, list[str]] = {}
+        # Called before a resource changes.
+        self.about_to_change: Callable[[str], None] = _without_record
 
     def load(self, subscriptions: Mapping[str, Sequence[str]]) -> None:
         """Reads the refreshes that earlier runs owe, and drops those without a subscription."""
@@ -96,6 +100,7 @@ class Ledger:
 
     def owe(self, trigger: str) -> None:
         """Call it before the trigger changes, so that the next run knows of the refresh if this run is killed."""
+        self.about_to_change(trigger)
         subscribers = self._subscribers.get(trigger)
         if not subscribers:
             return
@@ -139,6 +144,77 @@ class Ledger:
     def _write(self, verb: str, trigger: str, subscribers: Sequence[str], *, durable: bool) -> None:
         if self._file is not None:
             self._file.append(_line([verb, trigger, list(subscribers)]), durable=durable)
+
+
+def _without_record(trigger: str) -> None:
+    """Resources of a manifest need no record of their own: their subscribers are in the same manifest."""
+
+
+class SingleResources:
+    """What runs of `mainstay ensure` leave for later ones that require or subscribe to their resource.
+
+    A record has the `outcome` of the last run, a `change` that differs after each change, and the changes of other
+    resources that this one has `seen`. The change is recorded before it is made: after a kill, one refresh too many.
+    """
+
+    def __init__(self, state: StateDirectory) -> None:
+        self._state = state
+        # The record before the change of this run; None: this run has changed nothing.
+        self._before: dict[str, Any] | None = None
+
+    @staticmethod
+    def identity(reference: str) -> str:
+        return f"ensure:{reference}"
+
+    def reference_problem(self, reference: str) -> str | None:
+        if self._read(reference) is not None:
+            return None
+        type_name, _, name = reference.partition("#")
+        return f"`mainstay ensure {shorten(type_name)} {shorten(name)}` has not run on this host; run it before"
+
+    def earlier_events(self, resource: Resource) -> dict[str, Event]:
+        """The results of the resources that this one requires or subscribes to."""
+        seen = (self._read(resource.id) or {}).get("seen") or {}
+        found = {}
+        for reference in (*resource.require, *resource.subscribe):
+            record = self._read(reference) or {}
+            found[reference] = event = Event(resource)
+            event.outcome = str(record.get("outcome"))
+            event.changed = record.get("change") not in (None, seen.get(reference))
+        return found
+
+    def about_to_change(self, reference: str, change: str) -> None:
+        record = self._read(reference) or {}
+        self._before = record
+        self._write(reference, {**record, "change": change}, durable=True)
+
+    def save(self, resource: Resource, event: Event) -> None:
+        """Records the result. A resource that did not fail has seen all changes that it subscribes to."""
+        record = self._read(resource.id) or {}
+        if self._before is not None and not event.changed:
+            record["change"] = self._before.get("change")
+        record["outcome"] = event.outcome
+        if event.outcome in (STABLE, CHANGED, REFRESHED):
+            changes = {reference: (self._read(reference) or {}).get("change") for reference in resource.subscribe}
+            record["seen"] = {**(record.get("seen") or {}), **changes}
+        self._write(resource.id, record, durable=False)
+
+    def _read(self, reference: str) -> dict[str, Any] | None:
+        import json
+
+        text = read_text(f"{self._state.identity_path(self.identity(reference))}/ensured")
+        try:
+            record = json.loads(text or "null")
+        except ValueError:
+            # Damaged: the next run of the resource writes it anew.
+            return None
+        return record if isinstance(record, dict) else None
+
+    def _write(self, reference: str, record: dict[str, Any], *, durable: bool) -> None:
+        import json
+
+        directory = self._state.identity_directory(self.identity(reference))
+        self._state.write(f"{directory}/ensured", json.dumps(record).encode(), durable=durable)
 
 
 class TempFileJournal:

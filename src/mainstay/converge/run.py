@@ -8,7 +8,7 @@ from __future__ import annotations
 from mainstay.converge import providers, resources
 from mainstay.converge.apply import Options, Run
 from mainstay.converge.contract import NEW_SECRET, Failure, Missing, StopFlag
-from mainstay.converge.history import History, Ledger, TempFileJournal
+from mainstay.converge.history import History, Ledger, SingleResources, TempFileJournal
 from mainstay.converge.host.clock import monotonic
 from mainstay.converge.host.host import Host, process_environment
 from mainstay.converge.host.sources import ManifestText, open_manifest, read_bytes
@@ -72,6 +72,7 @@ class RunRequest:
         lock_wait_seconds: float = 0.0,
         keep_history: bool = True,
         remember_files: bool = False,
+        is_single: bool = False,
     ) -> None:
         self.manifest = manifest
         # A document built by the caller instead of a file; `manifest` is then only its name.
@@ -95,6 +96,8 @@ class RunRequest:
         self.keep_history = keep_history
         # Whether the host remembers the files that runs of this identity write, so that reports distinguish them from files of others.
         self.remember_files = remember_files
+        # Whether the document is one resource, whose references lead to resources of such requests before.
+        self.is_single = is_single
 
 
 class Locked(Exception):
@@ -127,6 +130,7 @@ class Session:
             roots=roots,
             functions={"file": self._read_file, "template": self.read_template, "result": self.result},
             data_layers=self.request.data_layers,
+            reference_problem=SingleResources(self.state).reference_problem if self.request.is_single else None,
         )
 
     def facts(self) -> dict[str, Any]:
@@ -342,6 +346,10 @@ def _apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report
         options=options,
         redactor=Redactor(secret_values(request.roots), manifest.types, plain=request.roots),
     )
+    single = SingleResources(state) if request.is_single else None
+    if single is not None:
+        current.events.update(single.earlier_events(manifest.resources[0]))
+        ledger.about_to_change = lambda reference: single.about_to_change(reference, host.run_id)
     host.show_line = lambda line: _show_line(current, line)
     host.about_to_wait = request.observer.about_to_wait
     _keep_secret_files(manifest, host)
@@ -370,6 +378,8 @@ def _apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report
             problem = _close_ledger(session, ledger, identity)
         if problem is not None:
             report.warnings.append(problem)
+        if single is not None:
+            single.save(manifest.resources[0], report.events[0])
         journal.close()
         if host.written_files is not None:
             host.written_files.close(state)

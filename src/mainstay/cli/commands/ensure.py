@@ -1,15 +1,22 @@
 """Applies one resource, described by options instead of a manifest.
 
 mainstay ensure file /etc/motd --ensure present --content 'hello' --owner root --group root --mode 0644
-mainstay ensure exec 'systemctl daemon-reload' --noop"""
+mainstay ensure exec 'systemctl daemon-reload' --noop
+mainstay ensure user app --password-hash-file - < hash
+mainstay ensure service nginx --subscribe file#/etc/nginx/nginx.conf --health-check 'curl -fs localhost'
+
+--require and --subscribe name resources of earlier calls: `require` stops after a failure, and `subscribe` refreshes
+once after each change. A secret is read from a file, or from standard input (-), never from an argument."""
 
 from __future__ import annotations
 
 from mainstay.cli.local_run import catch_signals, parse_lock_wait, run_and_report
+from mainstay.cli.main import CommandRefused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
 
     from mainstay.converge.contract import Property, StopFlag
     from mainstay.converge.report import Observer
@@ -17,7 +24,13 @@ if TYPE_CHECKING:
     from mainstay.foundation.yaml.scalars import Node
 
 SUMMARY = "apply one resource without a manifest"
-LEFT_OUT = ("require", "subscribe", "alias", "tags")
+LEFT_OUT = ("alias", "tags")
+LARGEST_SECRET_BYTES = 1024 * 1024
+# In place of the summaries for manifests.
+REFERENCES = {
+    "require": "resource (`type#name`) of an earlier `mainstay ensure` that must not have failed",
+    "subscribe": "resource (`type#name`) of an earlier `mainstay ensure` whose change refreshes this one",
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         for key, entry in {**COMMON, **found.properties}.items():
             if key not in LEFT_OUT and entry.alias_of is None:
                 _add_property(own, key, entry, found.ensures if key == "ensure" else entry.choices)
+        _add_conditions(own, found.properties)
         sub_parser.add_argument("--noop", action="store_true", help="dry run: show what would change, change nothing")
         sub_parser.add_argument("--diff", action="store_true", help="show file changes as diffs")
         sub_parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -45,13 +59,93 @@ def configure(parser: argparse.ArgumentParser) -> None:
         )
 
 
+def _add_conditions(group: argparse._ArgumentGroup, properties: Mapping[str, Property]) -> None:
+    """Adds what a manifest writes as maps. `--unless` of an exec is its guard."""
+    for key, does in (("if", "only if"), ("unless", "unless")):
+        group.add_argument(
+            f"--control-{key}" if key in properties else f"--{key}",
+            dest=f"control_{key}",
+            metavar="EXPRESSION",
+            help=f"apply it {does} this expression is true",
+        )
+    group.add_argument(
+        "--health-check",
+        dest="checks",
+        action="append",
+        metavar="COMMAND",
+        help="a command that must succeed when the resource is in its desired state; repeatable",
+    )
+
+
+def _add_secret(group: argparse._ArgumentGroup, key: str, entry: Property) -> None:
+    """Adds the option for a file, and one that explains it to a user who gives the secret as an argument."""
+    import argparse
+
+    option = f"--{key.replace('_', '-')}"
+
+    class RefusedSecret(argparse.Action):
+        def __call__(self, *_: object) -> None:
+            raise CommandRefused(
+                f"{option}: every user of this host can read arguments; write the secret to a file and use"
+                f" {option}-file FILE, or {option}-file - for standard input"
+            )
+
+    lines = ", one item per line" if _is_list(entry) else ""
+    summary = f"file{lines} with the {entry.summary.replace('%', '%%')}; - is standard input"
+    group.add_argument(f"{option}-file", dest=f"secret_{key}", metavar="FILE", help=summary)
+    group.add_argument(option, action=RefusedSecret, nargs="?", help=argparse.SUPPRESS)
+
+
+def _is_list(entry: Property) -> bool:
+    return entry.kind.name.startswith("list ")
+
+
+def _read_secret(option: str, path: str) -> str:
+    from mainstay.cli.secret_input import prompt_secret, without_last_newline
+
+    if path == "-":
+        return prompt_secret(option.removeprefix("--"))
+    try:
+        with open(path, "rb") as file:
+            content = file.read(LARGEST_SECRET_BYTES + 1)
+    except OSError as error:
+        raise CommandRefused(f"{option} {path}: {error.strerror}") from None
+    if len(content) > LARGEST_SECRET_BYTES:
+        raise CommandRefused(f"{option} {path}: the file is larger than {LARGEST_SECRET_BYTES} bytes")
+    try:
+        return without_last_newline(content.decode())
+    except UnicodeDecodeError:
+        raise CommandRefused(f"{option} {path}: the file is not UTF-8") from None
+
+
+def _secrets_of(arguments: argparse.Namespace, table: dict[str, Property]) -> dict[str, Node]:
+    """The secrets that options name the files of. Their text is no template."""
+    found: dict[str, Node] = {}
+    taken: str | None = None
+    for key, entry in table.items():
+        path = getattr(arguments, f"secret_{key}", None)
+        if path is None:
+            continue
+        option = f"--{key.replace('_', '-')}-file"
+        if path == "-" and taken is not None:
+            raise CommandRefused(f"{taken} and {option} cannot both read standard input; use a file for one of them")
+        taken = option if path == "-" else taken
+        text = _read_secret(option, path).replace("{{", "{{ '{{' }}")
+        found[key] = [*text.split("\n")] if _is_list(entry) else text
+    return found
+
+
 def _add_property(group: argparse._ArgumentGroup, key: str, entry: Property, choices: tuple[str, ...]) -> None:
     import argparse
 
     from mainstay.converge.value_kinds import BOOLEAN, EXIT_CODES, TEXTS
 
+    if entry.secret:
+        _add_secret(group, key, entry)
+        return
     option, destination = f"--{key.replace('_', '-')}", f"property_{key}"
-    help_text = entry.summary.replace("%", "%%") + (f" ({', '.join(choices)})" if choices else "")
+    summary = REFERENCES.get(key, entry.summary)
+    help_text = summary.replace("%", "%%") + (f" ({', '.join(choices)})" if choices else "")
     if entry.kind is BOOLEAN:
         group.add_argument(option, dest=destination, action=argparse.BooleanOptionalAction, help=help_text)
     elif entry.kind in (TEXTS, EXIT_CODES):
@@ -82,6 +176,14 @@ def _make_document(arguments: argparse.Namespace) -> Node:
             properties[key] = [PlainScalar(item) for item in value]
         else:
             properties[key] = value
+    properties.update(_secrets_of(arguments, table))
+    control: dict[str, Node] = {
+        key: value for key in ("if", "unless") if (value := getattr(arguments, f"control_{key}", None)) is not None
+    }
+    if control:
+        properties["control"] = control
+    if arguments.checks:
+        properties["health_checks"] = [{"command": command} for command in arguments.checks]
     return [{arguments.type: [{arguments.name: properties}]}]
 
 
@@ -92,12 +194,13 @@ def run(arguments: argparse.Namespace) -> int:
     from mainstay.converge.report import Observer
     from mainstay.converge.run import RunRequest
 
+    document = _make_document(arguments)
     observer = Observer() if arguments.json else RunDisplay(verbose=True)
 
     def make_request(observer: Observer, stop: StopFlag) -> RunRequest:
         return RunRequest(
             "mainstay ensure",
-            document=_make_document(arguments),
+            document=document,
             identity=f"ensure:{arguments.type}#{arguments.name}",
             working_directory=current_directory(),
             options=Options(noop=arguments.noop, differences=arguments.diff),
@@ -105,6 +208,7 @@ def run(arguments: argparse.Namespace) -> int:
             stop=stop,
             starting=lambda: catch_signals(stop),
             lock_wait_seconds=parse_lock_wait(arguments.lock_wait),
+            is_single=True,
         )
 
     return run_and_report(make_request, observer, as_json=arguments.json, report_file=None, detailed=False)

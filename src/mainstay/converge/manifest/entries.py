@@ -622,6 +622,8 @@ class ResourceReader:
                         self.faults.add((*resource.place, key, position), f"{_shown(resource)}: {key}: {problem}")
                     elif reference in self.seen:
                         resolved.append(self.manifest.resources[self.seen[reference]].id)
+                    elif self.source.reference_problem is not None:
+                        resolved.append(reference)
                 if resolved:
                     setattr(resource, key, tuple(resolved))
 
@@ -660,6 +662,8 @@ class ResourceReader:
             return f"unknown resource type {type_name!r} in {shorten(reference)!r}{did_you_mean(type_name, self.source.type_names())}"
         if reference not in self.seen and type_name in self.unnamed:
             return None
+        if reference not in self.seen and self.source.reference_problem is not None:
+            return self.source.reference_problem(reference)
         if reference not in self.seen:
             return f"there is no {shorten(reference)} in this manifest{did_you_mean(reference, self.seen)}"
         if number is not None and self.seen[reference] == number:

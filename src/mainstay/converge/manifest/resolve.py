@@ -86,6 +86,7 @@ class Source:
         roots: Mapping[str, Callable[[], Any]],
         functions: Mapping[str, Callable[..., Any]],
         data_layers: Sequence[Mapping[str, Any]] = (),
+        reference_problem: Callable[[str], str | None] | None = None,
     ) -> None:
         self.find_type = find_type
         self.type_names = type_names
@@ -94,6 +95,8 @@ class Source:
         self.roots = roots
         self.functions = functions
         self.data_layers = data_layers
+        # Why a reference is wrong that leads out of this document; None: references must stay inside.
+        self.reference_problem = reference_problem
 
 
 def resolve(root: Node, file: str, text: str, source: Source) -> Manifest:
