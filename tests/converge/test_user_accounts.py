@@ -256,6 +256,14 @@ def test_the_hash_is_in_no_argument_and_no_environment(apply: Apply, root: Path)
     assert HASH not in json.dumps(done.as_json())
 
 
+def test_a_password_outside_the_shadow_database_is_left_alone(apply: Apply) -> None:
+    passwd = Path("/etc/passwd")
+    passwd.write_text(passwd.read_text() + f"old:{HASH}:700:100::/home/old:/bin/sh\n")
+    assert apply(listed(user("old", password_hash=HASH, locked=False))).outcomes == ["stable"]
+    assert apply(listed(user("old", password_hash=OTHER_HASH))).errors == []
+    assert OTHER_HASH in passwd.read_text() + Path("/etc/shadow").read_text()
+
+
 # ---- groups ----
 def test_minimum_keeps_other_groups_and_exact_does_not(apply: Apply) -> None:
     apply(listed(user(groups=["sudo"])))

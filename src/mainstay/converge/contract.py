@@ -192,6 +192,10 @@ class State:
     def complete(self, files: Files) -> None:  # most states are read whole
         """Adds what is too expensive to read in every run, such as a checksum. A report calls it before `as_json`."""
 
+    def text(self, files: Files) -> str | None:
+        """Returns the content of a small text file; None for everything else."""
+        return None
+
     def as_json(self) -> dict[str, Any]:
         return {"ensure": self.ensure}
 
@@ -271,6 +275,12 @@ class ResourceType(ABC):
         """Whether a dry run shows how these properties compare with the host, also if a provider assumes that they
         differ. If unsure: yes."""
         return True
+
+    def manifest_entry(self, actual: Any) -> dict[str, Any] | None:
+        """Returns the properties of a manifest that desires the actual state, without secrets; None: there are none.
+
+        Raises `Failure` for a state that no manifest describes."""
+        return None
 
     @abstractmethod
     def desired(self, wanted: Any, actual: Any) -> tuple[bool, str]:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from mainstay.converge.contract import HealthCheckKind, State
+    from mainstay.converge.contract import HealthCheckKind, Provider, Resource, ResourceType, State
     from mainstay.converge.host.backups import Backup
     from mainstay.converge.host.files import Files
     from mainstay.converge.manifest.manifest_warnings import Surroundings
@@ -444,6 +444,46 @@ def _show_line(current: Run, line: str) -> None:
 
 def read_state(type_name: str, name: str, provider_name: str | None) -> dict[str, Any]:
     """Returns the actual state of one resource, without a manifest."""
+    _, resource_type, wanted, provider, state = _read_alone(type_name, name, provider_name)
+    redact_state(state, secret_names(resource_type.properties))
+    return {"resource": wanted.id, "provider": provider.name, **state.as_json()}
+
+
+def read_entry(type_name: str, name: str, provider_name: str | None) -> tuple[dict[str, Any], list[str]]:
+    """Returns the properties with which a manifest keeps the actual state of one resource, and what they leave out."""
+    session, resource_type, wanted, _, state = _read_alone(type_name, name, provider_name)
+    properties = resource_type.manifest_entry(state)
+    if properties is None:
+        raise Failure(f"{type_name}: a manifest cannot be written from a state of this type")
+    left_out = [
+        f"{key} is left out: it is a secret"
+        for key in secret_names(resource_type.properties)
+        if getattr(state, key, None)
+    ]
+    if session.host.held_secret(name):
+        left_out.append("content is left out: a run wrote a secret to it")
+    else:
+        text = state.text(session.host.files)
+        if text is not None:
+            properties["content"] = as_text(text)
+    given = {"type": type_name, "name": name, "id": wanted.id, "place": ()}
+    typed = {key: tuple(value) if isinstance(value, list) else value for key, value in properties.items()}
+    for key, problem in resource_type.check(resource_type.resource({**given, **typed})):
+        # The host has what a manifest may not give.
+        if key in properties:
+            del properties[key]
+            left_out.append(f"{key} is left out: {problem}")
+    return {key: value for key, value in properties.items() if value is not None}, left_out
+
+
+def as_text(text: str) -> str:
+    """Returns the template that gives exactly this text."""
+    return text.replace("{{", "{{ '{{' }}")
+
+
+def _read_alone(
+    type_name: str, name: str, provider_name: str | None
+) -> tuple[Session, ResourceType, Resource, Provider, State]:
     session = Session(RunRequest(options=Options(noop=True)))
     resource_type = resources.find(type_name)
     if resource_type is None:
@@ -458,8 +498,7 @@ def read_state(type_name: str, name: str, provider_name: str | None) -> dict[str
     provider = providers.choose(type_name, provider_name, session.host)
     state: State = provider.read_forecast(wanted, session.host, refresh=True)
     state.complete(session.host.files)
-    redact_state(state, secret_names(resource_type.properties))
-    return {"resource": wanted.id, "provider": provider.name, **state.as_json()}
+    return session, resource_type, wanted, provider, state
 
 
 def list_backups(path: str) -> list[Backup]:

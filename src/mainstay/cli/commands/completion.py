@@ -188,6 +188,10 @@ def _option_lines(parser: argparse.ArgumentParser, current: str) -> list[str]:
 def _values_of(action: argparse.Action, values: list[str], current: str) -> list[str]:
     if action.choices is not None:
         return [str(choice) for choice in action.choices]
+    if action.metavar == "RESOURCE_TYPE":
+        from mainstay.converge import resources
+
+        return list(resources.names())
     list_names = SOURCES.get(str(action.metavar))
     if list_names is None:
         return []

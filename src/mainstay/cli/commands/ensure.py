@@ -120,6 +120,8 @@ def _read_secret(option: str, path: str) -> str:
 
 def _secrets_of(arguments: argparse.Namespace, table: dict[str, Property]) -> dict[str, Node]:
     """The secrets that options name the files of. Their text is no template."""
+    from mainstay.converge.run import as_text
+
     found: dict[str, Node] = {}
     taken: str | None = None
     for key, entry in table.items():
@@ -130,7 +132,7 @@ def _secrets_of(arguments: argparse.Namespace, table: dict[str, Property]) -> di
         if path == "-" and taken is not None:
             raise CommandRefused(f"{taken} and {option} cannot both read standard input; use a file for one of them")
         taken = option if path == "-" else taken
-        text = _read_secret(option, path).replace("{{", "{{ '{{' }}")
+        text = as_text(_read_secret(option, path))
         found[key] = [*text.split("\n")] if _is_list(entry) else text
     return found
 

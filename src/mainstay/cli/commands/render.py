@@ -32,23 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(document)
         return 0
-    import yaml
+    from mainstay.cli.views.yaml_output import to_yaml
 
-    from mainstay.foundation.yaml.scalars import CORE
-
-    class Dumper(yaml.SafeDumper):
-        """Writes multi-line text as literal blocks."""
-
-        def represent_text(self, text: str) -> yaml.ScalarNode:
-            style = "|" if "\n" in text.rstrip("\n") or text.endswith("\n") else None
-            if CORE.fullmatch(text):
-                # PyYAML follows YAML 1.1, where texts such as 1e3 and 0o17 need no quotes.
-                style = "'"
-            return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-        def ignore_aliases(self, data: object) -> bool:
-            return True
-
-    Dumper.add_representer(str, Dumper.represent_text)
-    print(yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100), end="")
+    print(to_yaml(document), end="")
     return 0

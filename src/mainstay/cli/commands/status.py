@@ -2,6 +2,7 @@
 
 mainstay status file /etc/hosts
 mainstay status service nginx redis
+mainstay status user app --yaml >> manifest.yaml
 
 Exit code: 0 success, 1 at least one state could not be read; the others are shown."""
 
@@ -13,19 +14,28 @@ from mainstay.cli.main import CommandRefused, print_error
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from typing import Any
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
+    Result = TypeVar("Result")
 
 SUMMARY = "show the actual state of resources"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("type", metavar="TYPE", help="file, exec, …")
+    parser.add_argument("type", metavar="RESOURCE_TYPE", help="file, service, user, …")
     parser.add_argument("names", metavar="NAME", nargs="+", help="one or more names")
     parser.add_argument("--provider", metavar="PROVIDER", help="use this provider")
-    parser.add_argument("--json", action="store_true", help="print one JSON document; a list for several names")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print one JSON document; a list for several names")
+    form.add_argument(
+        "--yaml", action="store_true", help="print entries of a manifest that keep this state; secrets are left out"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.yaml:
+        return _print_entries(arguments)
     states: list[dict[str, Any]] = []
     for name in arguments.names:
         try:
@@ -42,12 +52,45 @@ def run(arguments: argparse.Namespace) -> int:
     return EXIT_FAILED if any("error" in state for state in states) else 0
 
 
+def _print_entries(arguments: argparse.Namespace) -> int:
+    from mainstay.cli.views.run_display import printable
+    from mainstay.cli.views.yaml_output import to_yaml
+    from mainstay.converge.run import as_text, read_entry
+
+    entries: list[dict[str, Any]] = []
+    remarks: list[str] = []
+    failed = False
+    for name in arguments.names:
+        try:
+            properties, left_out = _attempt(read_entry, arguments.type, name, arguments.provider)
+        except CommandRefused as refusal:
+            if len(arguments.names) == 1:
+                raise
+            print_error(f"{arguments.type}#{name}: {refusal}")
+            failed = True
+            continue
+        if arguments.provider is not None:
+            properties["provider"] = arguments.provider
+        entries.append({as_text(name): properties})
+        remarks += [f"# {arguments.type}#{name}: {remark}" for remark in left_out]
+    for remark in remarks:
+        print(printable(remark))
+    if entries:
+        print(to_yaml([{arguments.type: entries}]), end="")
+    return EXIT_FAILED if failed else 0
+
+
 def _read(type_name: str, name: str, provider: str | None) -> dict[str, Any]:
-    from mainstay.converge.contract import Failure
     from mainstay.converge.run import read_state
 
+    return _attempt(read_state, type_name, name, provider)
+
+
+def _attempt(read: Callable[..., Result], type_name: str, name: str, provider: str | None) -> Result:
+    from mainstay.converge.contract import Failure
+
     try:
-        return read_state(type_name, name, provider)
+        return read(type_name, name, provider)
     except Failure as failure:
         raise CommandRefused(str(failure), exit_code=EXIT_FAILED) from None
     except OSError as error:

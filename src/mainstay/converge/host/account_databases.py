@@ -35,6 +35,8 @@ RANGES = {
     "SYS_GID_MIN": 101,
     "SYS_GID_MAX": 999,
 }
+# Instead of a password in /etc/passwd.
+IN_SHADOW = "x"
 DEFAULT_UMASK = 0o022
 DEFAULT_GROUP = "100"
 
@@ -42,10 +44,13 @@ DEFAULT_GROUP = "100"
 class UserEntry:
     """A line of /etc/passwd."""
 
-    __slots__ = ("comment", "gid", "home", "name", "shell", "uid")
+    __slots__ = ("comment", "gid", "home", "name", "password", "shell", "uid")
 
-    def __init__(self, name: str, uid: int, gid: int, comment: str, home: str, shell: str) -> None:
+    def __init__(
+        self, name: str, uid: int, gid: int, comment: str, home: str, shell: str, password: str = IN_SHADOW
+    ) -> None:
         self.name = name
+        self.password = password
         self.uid = uid
         self.gid = gid
         self.comment = comment
@@ -129,7 +134,7 @@ class AccountDatabases:
         for fields in self._lines(PASSWD):
             uid, gid = _number(fields, 2), _number(fields, 3)
             if len(fields) >= 7 and uid is not None and gid is not None:
-                self._put_user(UserEntry(fields[0], uid, gid, fields[4], fields[5], fields[6]))
+                self._put_user(UserEntry(fields[0], uid, gid, fields[4], fields[5], fields[6], fields[1]))
 
     def _load_groups(self) -> None:
         if GROUP in self._read:
@@ -190,10 +195,15 @@ class AccountDatabases:
             return
 
     def password_field(self, user: str) -> str | None:
-        """The second field of /etc/shadow; None if the user has no entry there. Raises `Failure` without permission."""
+        """The password with its locks; None if the user must have an entry in /etc/shadow and has none.
+
+        Raises `Failure` without permission."""
         if SHADOW not in self._read:
             self._passwords = {fields[0]: fields[1] for fields in self._lines(SHADOW) if len(fields) >= 2}
-        return self._passwords.get(user)
+        field = self._passwords.get(user)
+        entry = self._users.get(user)
+        # Without a shadow database, or from a time before it.
+        return entry.password if field is None and entry is not None and entry.password != IN_SHADOW else field
 
     # ---- what other sources know ----
     def uid_owner(self, uid: int) -> str | None:

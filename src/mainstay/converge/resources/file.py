@@ -51,6 +51,12 @@ ALWAYS_FIT = frozenset(
 )
 
 
+# What a manifest can give.
+LARGEST_FILE_MODE, LARGEST_DIRECTORY_MODE = 0o777, 0o3777
+# What `mainstay status --yaml` writes as content.
+LARGEST_TEXT_BYTES = 64 * 1024
+
+
 class File(Resource):
     content: str | None = None
     source: str | None = None
@@ -103,6 +109,16 @@ class FileState(State):
         """Adds the checksum of a file whose content the manifest does not give."""
         if self.kind == PRESENT and self.checksum is None and self.matched_content is None:
             self.checksum = files.checksum_of(self.real_path, self.stat)
+
+    def text(self, files: Files) -> str | None:
+        if self.kind != PRESENT:
+            return None
+        content = files.content(self.real_path, LARGEST_TEXT_BYTES)
+        try:
+            text = None if content is None else content.decode()
+        except UnicodeDecodeError:
+            return None
+        return None if text is None or not text.replace("\n", "").replace("\t", "").isprintable() else text
 
     def known_checksum(self) -> str | None:
         """None if the path is not a file, cannot be read, or was not read by `complete` yet."""
@@ -223,6 +239,17 @@ class FileType(ResourceType):
         return wanted.ensure == PRESENT and ("content" in given or "source" in given)
 
     # ---- in a run ----
+    def manifest_entry(self, actual: FileState) -> dict[str, Any]:
+        if actual.kind == ABSENT:
+            return {"ensure": ABSENT}
+        if actual.kind == LINK:
+            return {"ensure": LINK, "target": actual.link_target}
+        if actual.kind not in (PRESENT, DIRECTORY):
+            raise Failure(f"{actual.name} is {file_word(actual.stat.st_mode)}, which no manifest describes")
+        if actual.mode > (LARGEST_FILE_MODE if actual.kind == PRESENT else LARGEST_DIRECTORY_MODE):
+            raise Failure(f"{actual.name} has mode {actual.mode:04o}, which no manifest can give")
+        return {"ensure": actual.kind, "owner": actual.owner, "group": actual.group, "mode": f"{actual.mode:04o}"}
+
     def compares(self, wanted: File, names: frozenset[str]) -> bool:
         # The provider assumes that the content differs.
         return not names <= {"content"}

@@ -82,6 +82,11 @@ class GroupType(ResourceType):
     name = "group"
     resource = Group
     ensures = (PRESENT, ABSENT)
+    example = """- group:
+    - shop: {system: true}
+    - deployers: {gid: 1800}
+    - former: {ensure: absent}
+"""
     properties = {
         "gid": Property(ID_NUMBER, "its number, such as `1500`"),
         "system": Property(BOOLEAN, "`true`: take the number of a new group from the range of system groups"),
@@ -99,6 +104,9 @@ class GroupType(ResourceType):
             yield "gid", "gid is only valid with ensure: present"
 
     # ---- in a run ----
+    def manifest_entry(self, actual: GroupState) -> dict[str, Any]:
+        return {"ensure": ABSENT} if actual.gid is None else {"ensure": PRESENT, "gid": actual.gid}
+
     def desired(self, wanted: Group, actual: GroupState) -> tuple[bool, str]:
         if actual.ensure != wanted.ensure:
             return False, f"group is {actual.ensure}, expected {wanted.ensure}"

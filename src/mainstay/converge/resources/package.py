@@ -89,6 +89,11 @@ class PackageType(ResourceType):
             yield "ensure", f'ensure: must be present, absent, latest or a version, not "{shown}"'
 
     # ---- in a run ----
+    def manifest_entry(self, actual: PackageState) -> dict[str, Any]:
+        if actual.broken is not None:
+            raise Failure(f"package {actual.name} is {actual.broken}, which no manifest desires")
+        return {"ensure": actual.versions[0] if actual.versions else ABSENT}
+
     def desired(self, wanted: Package, actual: PackageState) -> tuple[bool, str]:
         if actual.broken is not None:
             return False, f"package is {actual.broken}, expected {wanted.ensure}"

@@ -116,6 +116,17 @@ class ServiceType(ResourceType):
             yield "mask", "mask: true and `enable: true` exclude each other: a masked service does not start at boot"
 
     # ---- in a run ----
+    def manifest_entry(self, actual: ServiceState) -> dict[str, Any]:
+        if not actual.found:
+            raise Missing(f"service not found: {actual.name}")
+        properties: dict[str, Any] = {"ensure": actual.ensure}
+        if actual.masked and actual.ensure == STOPPED:
+            properties["mask"] = True
+        elif actual.enabled_word in ("enabled", "disabled"):
+            # Other units decide about the rest.
+            properties["enable"] = actual.enabled
+        return properties
+
     def desired(self, wanted: Service, actual: ServiceState) -> tuple[bool, str]:
         if not actual.found:
             if wanted.ensure == RUNNING or wanted.enable:

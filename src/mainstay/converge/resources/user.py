@@ -151,6 +151,24 @@ class UserType(ResourceType):
     name = "user"
     resource = User
     ensures = (PRESENT, ABSENT)
+    example = """- user:
+    - shop:
+        system: true
+        home: /srv/shop
+        manage_home: true
+        shell: /usr/sbin/nologin
+        comment: Shop application
+    - deploy:
+        uid: 1800
+        group: users
+        groups: [shop, adm]
+        membership: exact
+        password_hash: $6$salt$IxDD3jeSOb5eB1CX5LBsqZFVkJdido3OUILO5Ifz5iwMuTS4XMS130MTSuDDl3aCI6WouIL9AjRbLCelDCy.g.
+        locked: false
+    - former:
+        ensure: absent
+        manage_home: true
+"""
     properties = {
         "uid": Property(
             ID_NUMBER, "its number, such as `1500`; after a change, files outside its home keep the old one"
@@ -211,6 +229,16 @@ class UserType(ResourceType):
             yield "membership", "membership: exact needs `groups`; write `groups: []` for a user without other groups"
 
     # ---- in a run ----
+    def manifest_entry(self, actual: UserState) -> dict[str, Any]:
+        if actual.ensure == ABSENT:
+            return {"ensure": ABSENT}
+        found = {"ensure": PRESENT, "uid": actual.uid, "group": actual.group, "groups": list(actual.groups)}
+        found |= {"home": actual.home, "shell": actual.shell, "comment": actual.comment}
+        if actual.password_hash or actual.locked:
+            # `locked: false` for a user without a password is refused.
+            found["locked"] = actual.locked
+        return found
+
     def desired(self, wanted: User, actual: UserState) -> tuple[bool, str]:
         if actual.ensure != wanted.ensure:
             return False, f"user is {actual.ensure}, expected {wanted.ensure}"

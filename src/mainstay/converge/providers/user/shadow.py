@@ -237,6 +237,7 @@ class ShadowUsers(Provider):
             old.comment if wanted.comment is None else wanted.comment,
             old.home if wanted.home is None else wanted.home,
             old.shell if wanted.shell is None else wanted.shell,
+            old.password,
         )
         missing, surplus = groups_to_change(wanted, actual)
         groups = [name for name in (*actual.groups, *missing) if name not in surplus]
