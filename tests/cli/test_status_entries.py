@@ -68,7 +68,9 @@ def test_other_files_are_written_with_their_attributes(
 def test_directories_links_and_missing_files_are_written(entries: Callable[..., str], root: Path) -> None:
     (root / "directory").mkdir()
     (root / "link {{ x }}").symlink_to("elsewhere")
-    shown = entries("file", root / "directory", root / "link {{ x }}", root / "none")
+    (root / "shared").mkdir()
+    (root / "shared").chmod(0o3775)
+    shown = entries("file", root / "directory", root / "shared", root / "link {{ x }}", root / "none")
     for line in ("ensure: directory", "ensure: link", "target: elsewhere", "ensure: absent"):
         assert line in shown
 

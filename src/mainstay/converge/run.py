@@ -467,7 +467,8 @@ def read_entry(type_name: str, name: str, provider_name: str | None) -> tuple[di
         if text is not None:
             properties["content"] = as_text(text)
     given = {"type": type_name, "name": name, "id": wanted.id, "place": ()}
-    typed = {key: tuple(value) if isinstance(value, list) else value for key, value in properties.items()}
+    table = resource_type.properties
+    typed = {key: table[key].kind.accept(value) if key in table else value for key, value in properties.items()}
     for key, problem in resource_type.check(resource_type.resource({**given, **typed})):
         # The host has what a manifest may not give.
         if key in properties:

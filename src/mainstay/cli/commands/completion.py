@@ -191,7 +191,8 @@ def _values_of(action: argparse.Action, values: list[str], current: str) -> list
     if action.metavar == "RESOURCE_TYPE":
         from mainstay.converge import resources
 
-        return list(resources.names())
+        known = [(name, resources.find(name)) for name in resources.names()]
+        return [name for name, found in known if found is not None and found.from_command_line]
     list_names = SOURCES.get(str(action.metavar))
     if list_names is None:
         return []

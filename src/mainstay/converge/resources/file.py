@@ -50,9 +50,6 @@ ALWAYS_FIT = frozenset(
     ("type", "name", "id", "place", "ensure", "owner", "group", "mode", "content", "alias", "tags")
 )
 
-
-# What a manifest can give.
-LARGEST_FILE_MODE, LARGEST_DIRECTORY_MODE = 0o777, 0o3777
 # What `mainstay status --yaml` writes as content.
 LARGEST_TEXT_BYTES = 64 * 1024
 
