@@ -43,6 +43,20 @@ QUERIES = {
         " AND events.properties LIKE '%\"forced\":true%' WHERE NOT EXISTS (SELECT 1 FROM orphans"
         " WHERE orphans.service_id = services.id)"
     ),
+    "a pool value of an orphan that is closed": (
+        "SELECT service_pool_values.id AS what FROM service_pool_values WHERE orphan_id IS NOT NULL AND NOT EXISTS"
+        " (SELECT 1 FROM orphans WHERE orphans.id = service_pool_values.orphan_id AND orphans.closed_at IS NULL)"
+    ),
+    "two pool values for one property of an idle service": (
+        "SELECT service_id AS what FROM service_pool_values WHERE service_id IS NOT NULL AND orphan_id IS NULL"
+        " AND NOT EXISTS (SELECT 1 FROM services WHERE services.id = service_id AND services.is_terminal = 1)"
+        " AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.service_id = service_pool_values.service_id"
+        " AND jobs.status IN ('Pending', 'Processing')) GROUP BY service_id, property_name HAVING count(*) > 1"
+    ),
+    "a secret that a closed orphan holds": (
+        "SELECT reference AS what FROM orphan_secrets JOIN orphans ON orphans.id = orphan_secrets.orphan_id"
+        " WHERE orphans.closed_at IS NOT NULL"
+    ),
     "a terminal service with an active job": (
         "SELECT services.id AS what FROM services JOIN jobs ON jobs.service_id = services.id"
         " WHERE services.is_terminal = 1 AND jobs.status IN ('Pending', 'Processing')"
@@ -118,6 +132,8 @@ async def _services(tx: Transaction) -> list[str]:
     ):
         used |= _references(msgspec.json.decode(str(row["new_secrets"])))
         used |= _references(msgspec.json.decode(str(row["properties"]))) if row["properties"] else set()
+    for row in await tx.fetch("SELECT snapshot FROM orphans WHERE snapshot IS NOT NULL AND closed_at IS NULL"):
+        used |= _references(msgspec.json.decode(str(row["snapshot"])))
     agents = await tx.fetch("SELECT configuration FROM agents WHERE configuration IS NOT NULL")
     used |= {each for row in agents for each in _references(msgspec.json.decode(str(row["configuration"])))}
     found += [f"a reference to a missing secret: {each}" for each in used - known]

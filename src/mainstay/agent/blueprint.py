@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 DEFINITION = "blueprint.yaml"
 SERVICE_TYPE = "service-type.yaml"
-KEYS = ("name", "version", "service_type", "description", "actions", "keeps", "drift")
+KEYS = ("name", "version", "service_type", "description", "actions", "keeps", "drift", "movable")
 ACTION_KEYS = ("manifest", "timeout", "moves")
 TYPE_KEYS = ("name", "propertySchema", "lifecycleSchema")
 # Names of files and directories that do not belong to a blueprint.
@@ -54,6 +54,8 @@ class Blueprint:
         keeps: Mapping[str, str],
         drift: str,
         service_type: Mapping[str, Any],
+        *,
+        movable: bool = False,
     ) -> None:
         self.directory = directory
         self.name = name
@@ -64,6 +66,8 @@ class Blueprint:
         self.keeps = keeps
         self.drift = drift
         self.service_type = service_type
+        # A service may move to another agent, although the files on its host are not copied.
+        self.movable = movable
 
     @property
     def secret_paths(self) -> frozenset[tuple[str, ...]]:
@@ -87,6 +91,9 @@ def read_blueprint(directory: str) -> Blueprint:
     drift = _text_of(found, "drift", faults, None, "", required=False) or DRIFT_POLICIES[0]
     if drift not in DRIFT_POLICIES:
         faults.add(("drift",), f"drift must be {' or '.join(DRIFT_POLICIES)}{did_you_mean(drift, DRIFT_POLICIES)}")
+    movable = found.get("movable", False)
+    if not isinstance(movable, bool):
+        faults.add(("movable",), f"movable must be true or false, got {describe(movable)}")
     actions = {
         action: entry
         for action, given in _map_of(found, "actions", faults)
@@ -114,7 +121,7 @@ def read_blueprint(directory: str) -> Blueprint:
     if problems:
         raise DoesNotLoad(problems)
     known_as = type_name or service_type.get("name") or name
-    return Blueprint(directory, name, version, str(known_as), actions, keeps, drift, service_type)
+    return Blueprint(directory, name, version, str(known_as), actions, keeps, drift, service_type, movable=movable)
 
 
 def read_map(path: str) -> tuple[dict[str, Any], Faults]:

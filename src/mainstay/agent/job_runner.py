@@ -129,22 +129,27 @@ def run_job(
         return failed(str(problem))
     except ServerRefusal as refusal:
         return failed(f"a secret cannot be opened: {refusal}")
-    manifest = blueprint.manifest_path(entry.manifest)
-    marker = PlannedJobMarker(work_area, job)
-    request = run_request(
-        manifest, service["id"], roots, work_area, stop, observer=ProgressObserver(lease, marker, stop)
-    )
     timeout_seconds = entry.timeout_seconds or default_timeout_seconds
+    marker = PlannedJobMarker(work_area, job)
+    host_run = HostRun(
+        blueprint, service["id"], work_area, ProgressObserver(lease, marker, stop), stop, timeout_seconds
+    )
     timer = start_timeout(timeout_seconds, stop)
     try:
         if marker.must_check_plan():
+            manifest = blueprint.manifest_path(entry.manifest)
             *_, digest = plan_run(manifest, service["id"], roots, work_area, stop, client, new_secrets)
             # A dry run that was stopped has an incomplete digest.
             if stop.reason is None and digest != job["planDigest"]:
                 return failed(HOST_CHANGED)
-        session, report = run(request)
+        outcome = host_run.apply(entry.manifest, roots)
+        if outcome.verb == "complete" and job.get("isMove"):
+            return _apply_present_state(job, client, host_run, outcome)
+        return outcome
     except DoesNotLoad as refusal:
         return failed(translate.fault_message(refusal, blueprint.directory))
+    except ServerRefusal as refusal:
+        return failed(f"a secret cannot be opened: {refusal}")
     except (Locked, Stopped):
         return Outcome(None if stop.reason == LOST else "release")
     except Unusable as problem:
@@ -152,7 +157,52 @@ def run_job(
     finally:
         if timer is not None:
             timer.cancel()
-    return _outcome_of(session, report, blueprint, stop, timeout_seconds)
+
+
+class HostRun:
+    """The runs of one job: one manifest, or for a move two."""
+
+    def __init__(
+        self,
+        blueprint: Blueprint,
+        service_id: str,
+        work_area: WorkArea,
+        observer: ProgressObserver,
+        stop: StopFlag,
+        timeout_seconds: float | None,
+    ) -> None:
+        self.blueprint = blueprint
+        self.work_area = work_area
+        self._service_id = service_id
+        self._observer = observer
+        self._stop = stop
+        self._timeout_seconds = timeout_seconds
+
+    def apply(self, manifest: str, roots: Mapping[str, Any]) -> Outcome:
+        """Raises `DoesNotLoad`, `Locked`, `Stopped` or `Unusable`."""
+        path = self.blueprint.manifest_path(manifest)
+        request = run_request(path, self._service_id, roots, self.work_area, self._stop, observer=self._observer)
+        session, report = run(request)
+        return _outcome_of(session, report, self.blueprint, self._stop, self._timeout_seconds)
+
+
+def _apply_present_state(job: Mapping[str, Any], client: Client, host_run: HostRun, created: Outcome) -> Outcome:
+    """The second half of a move: the manifest that describes the host in the state of the service.
+
+    It sees what the first half reported, as it would see it in a later job."""
+    service, blueprint = job["service"], host_run.blueprint
+    manifest = blueprint.keeps.get(service["status"])
+    if manifest is None:
+        return created
+    reported = created.body
+    wanted = translate.with_outputs(translate.desired_properties(job), reported["properties"])
+    properties = open_secrets(client, wanted, blueprint, translate.new_secrets(job, blueprint.secret_paths))
+    placed = {**service, "agentInstanceData": reported["agentInstanceData"]}
+    roots = translate.lookup_roots(placed, properties, job, host_run.work_area.root)
+    outcome = host_run.apply(manifest, roots)
+    if outcome.verb != "complete":
+        return outcome
+    return Outcome("complete", translate.join_completions(reported, outcome.body))
 
 
 def find_manifest(blueprint_cache: BlueprintCache, job: Mapping[str, Any]) -> tuple[Blueprint, ActionEntry]:

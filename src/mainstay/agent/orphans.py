@@ -1,4 +1,4 @@
-"""Cleans up orphans: services that were deleted with force while this host had them. Runs the `delete` manifest of each
+"""Cleans up orphans: what forced deletes and moves left on this host. Runs the `delete` manifest of each
 and confirms the clean-up, or reports why it failed. A clean-up that was killed or stopped runs again."""
 
 from __future__ import annotations

@@ -49,6 +49,15 @@ def desired_properties(job: Mapping[str, Any]) -> dict[str, Any]:
     return dict(found or {})
 
 
+def with_outputs(properties: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties after the outputs of a manifest were reported, as the server merges them."""
+    merged = dict(properties)
+    for name, value in outputs.items():
+        known = merged.get(name)
+        merged[name] = with_outputs(known, value) if isinstance(known, dict) and isinstance(value, dict) else value
+    return merged
+
+
 def secret_references(
     value: Any, secret_paths: Collection[SchemaPath], at: SchemaPath = (), place: Place = ()
 ) -> Iterator[tuple[Place, str]]:
@@ -257,6 +266,23 @@ def report_document(document: dict[str, Any], directory: str) -> dict[str, Any]:
         shorter = unstable if len(unstable) < len(kept["events"]) else unstable[: len(unstable) // 2]
         kept = {**kept, "events": shorter, "shortened": True}
     return kept
+
+
+def join_completions(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """One body of `complete` for two manifests of one job; what the second reports counts."""
+    reports = [first["report"], second["report"]]
+    summary = dict(reports[0]["summary"])
+    for name, count in reports[1]["summary"].items():
+        known = summary.get(name)
+        is_count = isinstance(count, (int, float)) and not isinstance(count, bool) and isinstance(known, (int, float))
+        summary[name] = known + count if is_count else count
+    report = {**reports[0], "events": [*reports[0]["events"], *reports[1]["events"]], "summary": summary}
+    return {
+        "properties": with_outputs(first["properties"], second["properties"]),
+        "agentInstanceId": second["agentInstanceId"] or first["agentInstanceId"],
+        "agentInstanceData": second["agentInstanceData"] or first["agentInstanceData"],
+        "report": report,
+    }
 
 
 def _ownership(event: Event, written: WrittenFiles | None) -> dict[str, Any]:

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
     from mainstay.agent.blueprint import Blueprint
     from mainstay.blueprints.expressions import Use
+    from mainstay.control.domain.lifecycle.schema import Lifecycle
     from mainstay.control.domain.properties.declaration import PropertyDeclaration
     from mainstay.control.domain.service_types import ServiceTypeDefinition
     from mainstay.converge.contract import Property, Resource
@@ -198,6 +199,19 @@ def _check_names(blueprint: Blueprint, definition: ServiceTypeDefinition, findin
                 f"{name} may take {entry.timeout_seconds:g}s here, but its job times out after {action.timeout_seconds}s:"
                 " raise timeoutSeconds in the lifecycle",
             )
+    if blueprint.movable:
+        _check_moves(blueprint, lifecycle, file_findings)
+
+
+def _check_moves(blueprint: Blueprint, lifecycle: Lifecycle, file_findings: FileFindings) -> None:
+    """A move runs the manifest of `create`, then the one that describes the state of the service."""
+    fixed = {lifecycle.initial_state, *lifecycle.terminal_states, *blueprint.keeps}
+    left = [state for state in lifecycle.states if state not in fixed]
+    if left:
+        file_findings.warn(
+            ("movable",),
+            f"`keeps` has no manifest for {', '.join(left)}: a move in such a state leaves the host as `create` does",
+        )
 
 
 def _check_orders(directory: str, definition: ServiceTypeDefinition, findings: Findings) -> None:

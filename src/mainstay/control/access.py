@@ -128,6 +128,8 @@ ACCESS: Mapping[tuple[str, str], Mapping[Role, Relation]] = {
     ("service_option", "write"): PROVIDERS,
     ("service", "read"): {A: ALL, P: AS_EITHER, G: AS_AGENT},
     ("service", "order"): CONSUMERS,
+    # The operation checks whether the target may serve the consumer.
+    ("service", "move"): CONSUMERS,
     ("service", "condition"): {G: AS_AGENT},
     ("job", "read"): {A: ALL, P: AS_EITHER, G: AS_AGENT},
     ("job", "cancel"): {A: ALL, P: AS_EITHER, G: AS_AGENT},

@@ -1,4 +1,4 @@
-"""Lists orphans: services that were deleted with force and that their agent has not removed from its host yet.
+"""Lists orphans: what a forced delete or a move left on a host and its agent has not removed yet.
 `orphans show ORPHAN` prints the last error and report, `orphans forget ORPHAN` closes an orphan without a clean-up.
 
 The agent runs the `delete` manifest of each orphan at its start and then with growing pauses. Until it confirms, the
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mainstay.agent.client import Client
     from mainstay.cli.views.tables import Cell
 
-SUMMARY = "list what forced deletes left on hosts, show or forget one"
+SUMMARY = "list what forced deletes and moves left on hosts, show or forget one"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -80,7 +80,7 @@ def _fields(service: Mapping[str, Any]) -> list[tuple[str, Cell]]:
         ("agent", (f"{agent['name']} ({agent['status']})", GOOD if agent["status"] == "Connected" else BUSY)),
         (
             "orphan",
-            (f"{agent['name']} owes the clean-up; see `mainstay orphans`", BUSY) if _is_orphan(service) else "",
+            ("an agent owes a clean-up; see `mainstay orphans`", BUSY) if _is_orphan(service) else "",
         ),
         ("instance", service.get("agentInstanceId") or ""),
         ("owner", name_of(service, "consumer")),

@@ -15,7 +15,7 @@ from mainstay.control.domain.properties.contract import Rulebook
 from mainstay.control.domain.refusals import InvalidDefinition
 from mainstay.control.domain.service_types import parse_service_type
 
-KEYS = frozenset({"name", "version", "service_type", "description", "actions", "keeps", "drift"})
+KEYS = frozenset({"name", "version", "service_type", "description", "actions", "keeps", "drift", "movable"})
 ACTION_KEYS = frozenset({"manifest", "timeout", "moves"})
 TYPE_KEYS = frozenset({"name", "propertySchema", "lifecycleSchema"})
 DRIFT_POLICIES = ("report", "repair")
@@ -37,6 +37,8 @@ class BlueprintDefinition:
     lifecycle_schema: dict[str, object] | None
     # The actions that move a service to this version.
     moves: tuple[str, ...]
+    # Whether a service may move to another agent: its files on the host are not copied.
+    movable: bool = False
 
 
 def parse_blueprint(
@@ -59,6 +61,9 @@ def parse_blueprint(
         faults.append(PathFault(f"{ROOT}.service_type", NOT_PLAIN))
     if given.get("drift") not in (None, *DRIFT_POLICIES):
         faults.append(PathFault(f"{ROOT}.drift", f"must be {' or '.join(DRIFT_POLICIES)}"))
+    movable = given.get("movable", False)
+    if not isinstance(movable, bool):
+        faults.append(PathFault(f"{ROOT}.movable", "must be true or false"))
     schemas = {key: _schema(typed, key, faults) for key in ("propertySchema", "lifecycleSchema")}
     actions = _map(given.get("actions"), f"{ROOT}.actions", faults)
     keeps = _map(given.get("keeps") or {}, f"{ROOT}.keeps", faults)
@@ -73,7 +78,13 @@ def parse_blueprint(
     if faults:
         raise InvalidDefinition(faults)
     return BlueprintDefinition(
-        name, version, str(type_name), schemas["propertySchema"], schemas["lifecycleSchema"], moves
+        name,
+        version,
+        str(type_name),
+        schemas["propertySchema"],
+        schemas["lifecycleSchema"],
+        moves,
+        movable=movable is True,
     )
 
 

@@ -46,12 +46,15 @@ _ROWS = (
     EventType("job.failed", "job", "The agent reported a failure, or the job ran out of time or attempts."),
     EventType("job.cancelled", "job", "The job ended after a cancellation."),
     *_changes("metric_type"),
-    EventType("orphan.created", "orphan", "A forced delete left a service on a host; its agent owes a clean-up."),
+    EventType(
+        "orphan.created", "orphan", "A forced delete or a move left a service on a host; its agent owes a clean-up."
+    ),
     EventType("orphan.failed", "orphan", "The agent reported that a clean-up failed; it tries again."),
-    EventType("orphan.confirmed", "orphan", "The agent confirmed the clean-up; the service releases what it held."),
+    EventType("orphan.confirmed", "orphan", "The agent confirmed the clean-up; what the orphan held is released."),
     EventType("orphan.forgotten", "orphan", "An admin closed the orphan without a clean-up."),
     *_changes("participant"),
     EventType("service.created", "service", "The service was ordered."),
+    EventType("service.moved", "service", "The service changed its agent; the old one owes a clean-up."),
     EventType("service.transitioned", "service", "The service moved to another state of its lifecycle."),
     EventType("service.updated", "service", "The service changed without moving to another state."),
     *_changes("service_group"),

@@ -49,6 +49,8 @@ class JobFacts:
     deadline_at: datetime | None = None
     # Digest of the reported outcome; None: none was reported.
     outcome: str | None = None
+    # The job creates the service on another agent: its lifecycle state stays, whatever the outcome.
+    is_move: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,8 @@ def on_completion(job: JobFacts, lease_hash: str | None, outcome: str) -> Alread
 
 def advance(job: JobFacts, visited: Sequence[str]) -> Advance:
     """`visited` are the states of the job's run so far."""
+    if job.is_move:
+        return Advance(job.state, None, tuple(visited))
     run = transitions.LifecycleRun(job.action, tuple(visited))
     step = transitions.after_success(job.lifecycle, run, job.state)
     return Advance(step.to, job.step + 1 if step.continues else None, transitions.advance(run, step).visited)
@@ -198,6 +202,8 @@ def on_deadline(job: JobFacts, now: datetime) -> NotDue | EndJob | Requeue:
 
 def _end(job: JobFacts, status: JobStatus, message: str) -> EndJob:
     """The first error transition that matches the message decides the next state."""
+    if job.is_move:
+        return EndJob(status, message, job.state)
     to = transitions.after_failure(job.lifecycle, job.action, job.state, message)
     return EndJob(status, message, to or job.state)
 

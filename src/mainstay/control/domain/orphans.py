@@ -1,14 +1,15 @@
 """Decides which services leave an orphan, and what a report about its clean-up means. Pure.
 
 An orphan is what a service may have left on a host that its agent did not clean up. Until the agent confirms the
-clean-up, or an admin forgets the orphan, the service keeps its pool values, its instance id and its secrets."""
+clean-up, or an admin forgets the orphan, its pool values, its instance id and its secrets stay allocated."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-OrphanReason = Literal["forced_delete"]
+# `moved`: on the agent that the service left. `move_failed`: on the target that a move did not reach.
+OrphanReason = Literal["forced_delete", "moved", "move_failed"]
 MAX_ERROR = 8000
 
 
@@ -35,10 +36,10 @@ def on_forced_delete(*, was_claimed: bool) -> EndClean | LeaveOrphan:
     return LeaveOrphan("forced_delete") if was_claimed else EndClean()
 
 
+def on_failed_move(*, was_claimed: bool) -> EndClean | LeaveOrphan:
+    """What the move may have left on its target."""
+    return LeaveOrphan("move_failed") if was_claimed else EndClean()
+
+
 def on_failed_clean_up(attempts: int, message: str) -> FailedCleanUp:
     return FailedCleanUp(attempts + 1, message[:MAX_ERROR])
-
-
-def releases_holdings(*, other_open_orphans: int) -> bool:
-    """The service gives back what it holds once its last orphan is closed."""
-    return other_open_orphans == 0

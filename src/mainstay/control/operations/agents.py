@@ -16,6 +16,7 @@ from mainstay.control.domain.serving import ADMIN_TAG_PREFIX, admin_tags
 from mainstay.control.operations import tokens
 from mainstay.control.operations.machinery import pool_allocation, secret_sealing
 from mainstay.control.operations.machinery.bodies import NO_ZERO, AgentProtocolBody, Body, Id, Name, Tag
+from mainstay.control.operations.machinery.caller_session import CallerSession
 from mainstay.control.operations.machinery.embedded_names import EmbeddedNames, RelatedRow
 from mainstay.control.operations.machinery.property_decisions import accept_properties
 from mainstay.control.operations.machinery.refusals import BadInput, InUse, InvalidProperties, NotPermitted
@@ -26,6 +27,7 @@ from mainstay.control.store import secrets as secret_store
 from mainstay.control.store.agent_types import AGENT_TYPES, AgentType, link_provider, served_names
 from mainstay.control.store.agents import AGENTS, AgentLoad, AgentRow, AgentStatus
 from mainstay.control.store.engine.paging import owned_by
+from mainstay.control.store.jobs import active_ids_of_agent, delete_ended_of_agent
 from mainstay.control.store.orphans import open_ids
 from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.secrets import SecretOwner
@@ -270,6 +272,18 @@ async def set_own_status(work: UnitOfWork, wanted: OwnStatus) -> AgentRow:
     )
 
 
+async def note_blueprints(session: CallerSession) -> None:
+    """Called when an agent asks for something that only agents that run blueprints need."""
+    caller = session.caller
+    if caller is None or caller.agent_id is None:
+        return
+    async with session.reading() as work:
+        if (await find_own(work)).supports_blueprints:
+            return
+    async with session.transaction() as work:
+        await store.note_blueprints(work.tx, caller.agent_id)
+
+
 async def find_own(work: UnitOfWork, *, lock: bool = False) -> AgentRow:
     found = await AGENTS.find(work.tx, str(work.required_caller.agent_id), lock=lock)
     if found is None:
@@ -299,9 +313,13 @@ async def delete(work: UnitOfWork, agent: AgentRow) -> None:
         _refuse_disabled_by_admin(agent)
     living = await living_ids(work.tx, "agent_id", agent.id)
     owed = await open_ids(work.tx, "orphans.agent_id", agent.id)
-    if living or owed:
-        raise InUse(f"agent {agent.id}", {"services": living, "orphans": owed})
+    # Of services that ended here and left an orphan on an agent where they were before.
+    owed += [each for each in await open_ids(work.tx, "services.agent_id", agent.id) if each not in owed]
+    moving = [] if living else await active_ids_of_agent(work.tx, agent.id)
+    if living or owed or moving:
+        raise InUse(f"agent {agent.id}", {"services": living, "orphans": owed, "jobs": moving})
     await delete_terminal(work.tx, "agent_id", agent.id)
+    await delete_ended_of_agent(work.tx, agent.id)
     await secret_store.delete_of(work.tx, "agent", agent.id)
     await pool_allocation.give_back_of_agent(work, agent.id)
     await work.delete(AGENTS, agent)

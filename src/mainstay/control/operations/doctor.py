@@ -21,6 +21,11 @@ STUCK_MINUTES = 5
 STUCK_AFTER = timedelta(minutes=STUCK_MINUTES)
 START_AGENT = "systemctl start mainstay-agent  # on the host of the agent"
 MAX_FINDINGS = 1000
+ORPHAN_REASONS = {
+    "forced_delete": "was deleted with force",
+    "moved": "has moved to another agent",
+    "move_failed": "was to move here and did not",
+}
 
 
 class DoctorFinding(msgspec.Struct, frozen=True):
@@ -125,8 +130,8 @@ async def _orphans(work: UnitOfWork) -> list[DoctorFinding]:
 def _orphan(row: Row) -> DoctorFinding:
     status = str(row["agent_status"])
     message = (
-        f"service {row['service_name']} ({row['service_id']}) was deleted with force; agent {row['agent_name']}, which is"
-        f" {status}, has not cleaned up its host yet ({_attempts_text(row)}); "
+        f"service {row['service_name']} ({row['service_id']}) {ORPHAN_REASONS[str(row['reason'])]};"
+        f" agent {row['agent_name']}, which is {status}, has not cleaned up its host yet ({_attempts_text(row)}); "
     )
     by_hand = "clean up by hand and forget the orphan with `mainstay orphans forget`"
     if status == "Connected":

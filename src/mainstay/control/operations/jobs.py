@@ -26,7 +26,7 @@ from mainstay.control.domain.properties.contract import Operation, PropertyTarge
 from mainstay.control.domain.refusals import NotPending, TerminalState
 from mainstay.control.domain.service_types import ServiceTypeDefinition
 from mainstay.control.domain.values import Properties
-from mainstay.control.operations import orphans
+from mainstay.control.operations import moves, orphans
 from mainstay.control.operations.machinery import pool_allocation, runs, secret_sealing
 from mainstay.control.operations.machinery.bodies import NO_ZERO, AgentProtocolBody, ShortText, Text
 from mainstay.control.operations.machinery.bounds import MAX_INSTANCE_DATA_BYTES, refuse_unusable
@@ -43,9 +43,11 @@ from mainstay.control.operations.machinery.refusals import (
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import JobView, show_jobs
 from mainstay.control.store import jobs as store
+from mainstay.control.store.agents import AGENTS
 from mainstay.control.store.engine.records import to_microseconds, to_optional_microseconds
 from mainstay.control.store.jobs import JOBS, RUNS, JobHold, JobRow, LoggedProgress, RunRow
-from mainstay.control.store.service_pools import SERVICE_VALUES
+from mainstay.control.store.orphans import holds_instance
+from mainstay.control.store.service_pools import held_by
 from mainstay.control.store.services import ServiceRow, find_for_update, living_referrers
 from mainstay.control.store.tokens import hash_token
 from mainstay.foundation.vault import reference_path
@@ -109,6 +111,7 @@ class LockedJob:
     job: JobRow
     holding: JobHold
     definition: ServiceTypeDefinition
+    # Of the agent that has the job.
     pool_set_id: str | None
 
     @property
@@ -128,6 +131,7 @@ class LockedJob:
             lease_hash=holding.lease_hash,
             deadline_at=holding.deadline_at,
             outcome=holding.outcome,
+            is_move=job.is_move,
         )
 
 
@@ -144,7 +148,11 @@ async def _lock_job(work: UnitOfWork, job_id: str, service_id: str) -> LockedJob
     if found is None or held is None:
         raise Conflict("the job has just been deleted with its service")
     definition = await work.tools.definitions.read(work.tx, found.service.service_type_id, found.type_version)
-    return LockedJob(found.service, *held, definition, found.pool_set_id)
+    pool_set_id = found.pool_set_id
+    if held[0].is_move:
+        target = await AGENTS.find(work.tx, held[0].agent_id)
+        pool_set_id = None if target is None else target.service_pool_set_id
+    return LockedJob(found.service, *held, definition, pool_set_id)
 
 
 async def claim(work: UnitOfWork, job: JobRow, wanted: Claim) -> Leased | None:
@@ -264,15 +272,18 @@ async def complete(work: UnitOfWork, job: JobRow, wanted: Completion) -> None:
         return
     refuse_unusable("agentInstanceData", wanted.agent_instance_data, MAX_INSTANCE_DATA_BYTES)
     _refuse_references(wanted.agent_instance_data)
+    await _refuse_held_instance(work, held, wanted)
     run = await runs.find_run(work, held.job)
     advance = decide.advance(held.facts, run.visited)
+    if held.job.is_move:
+        run = await moves.leave_old_agent(work, held.service, run, held.definition.properties)
     merged = await _merge_report(work, held, run, wanted, advance)
     # The job first: while it is active no other may be queued for the service.
     ended = await _end_job(work, held, "Completed", None, outcome, wanted.report)
     service = await runs.save_service(
         work,
         held.service,
-        _service_after(held.service, run, wanted, advance, merged.service_properties),
+        _service_after(held, run, wanted, advance, merged.service_properties),
         held.definition.lifecycle,
         origins=merged.service_origins,
         schema=held.definition.properties,
@@ -280,6 +291,16 @@ async def complete(work: UnitOfWork, job: JobRow, wanted: Completion) -> None:
     )
     if advance.next_step is not None:
         await _queue_next(work, held, service, run, advance, merged)
+
+
+async def _refuse_held_instance(work: UnitOfWork, held: LockedJob, wanted: Completion) -> None:
+    """An orphan of a move keeps its instance id on its agent, where the database sees no service with it."""
+    instance_id = wanted.agent_instance_id
+    if instance_id is not None and await holds_instance(work.tx, held.job.agent_id, instance_id):
+        raise Conflict(
+            f"agentInstanceId {instance_id} belongs to an orphan of this agent until its clean-up is confirmed",
+            code="duplicate",
+        )
 
 
 def _refuse_references(instance_data: object) -> None:
@@ -323,8 +344,21 @@ async def _merge_report(
 
 
 def _service_after(
-    service: ServiceRow, run: RunRow, wanted: Completion, advance: Advance, properties: Properties
+    held: LockedJob, run: RunRow, wanted: Completion, advance: Advance, properties: Properties
 ) -> ServiceRow:
+    service = held.service
+    if held.job.is_move:
+        return msgspec.structs.replace(
+            service,
+            agent_id=held.job.agent_id,
+            provider_id=held.job.provider_id,
+            properties=properties,
+            agent_instance_id=wanted.agent_instance_id,
+            agent_instance_data=wanted.agent_instance_data,
+            # They describe the old host.
+            conditions=[],
+            orphan=True,
+        )
     moved = advance.next_step is None and run.blueprint_digest
     return msgspec.structs.replace(
         service,
@@ -357,10 +391,11 @@ def _report_target(held: LockedJob, *, last: bool) -> PropertyTarget:
         state=service.status,
         create_run=held.job.action == "create",
         last_step=last,
+        moves=held.job.is_move,
         service_id=service.id,
-        agent_id=service.agent_id,
+        agent_id=held.job.agent_id,
         pool_set_id=held.pool_set_id,
-        provider_id=service.provider_id,
+        provider_id=held.job.provider_id,
         consumer_id=service.consumer_id,
         group_id=service.group_id,
     )
@@ -373,7 +408,7 @@ async def _give_back_replaced(
     if not leaving:
         return
     paths = {getattr(take, "path", None) for take in leaving}
-    values = await SERVICE_VALUES.held_by(work.tx, service.id)
+    values = await held_by(work.tx, service.id)
     await pool_allocation.give_back(
         work, [value for value in values if value.property_name in paths and value.id not in taken]
     )
@@ -406,11 +441,25 @@ async def _end_unsuccessfully(
 ) -> None:
     """Ends the job and its run; the run's pool values and secrets are given back."""
     ended = await _end_job(work, held, decision.status, decision.message, outcome, report)
-    await runs.abandon_run(work, await runs.find_run(work, held.job))
     schema, lifecycle = held.definition.properties, held.definition.lifecycle
+    orphaned = await _abandon_run(work, held)
     properties = await runs.drop_ephemeral(work, held.service.id, schema, held.service.properties)
-    after = msgspec.structs.replace(held.service, properties=properties, status=decision.next_state)
+    after = msgspec.structs.replace(
+        held.service,
+        properties=properties,
+        status=decision.next_state,
+        orphan=held.service.orphan or orphaned,
+    )
     await runs.save_service(work, held.service, after, lifecycle, schema=schema, ended_job=ended)
+
+
+async def _abandon_run(work: UnitOfWork, held: LockedJob, *, keep_values: bool = False) -> bool:
+    """Returns whether the target of a move has an orphan now."""
+    run = await runs.find_run(work, held.job)
+    if held.job.is_move:
+        return await moves.abandon_target(work, held.service, held.job, run, held.definition.properties)
+    await runs.abandon_run(work, run, keep_values=keep_values)
+    return False
 
 
 async def cancel(work: UnitOfWork, job: JobRow) -> None:
@@ -515,13 +564,17 @@ async def force_delete(work: UnitOfWork, service: ServiceRow) -> None:
     remains = on_forced_delete(was_claimed=await store.ever_claimed(work.tx, service.id))
     orphaned = isinstance(remains, LeaveOrphan)
     properties = service.properties
+    # Also of an earlier move.
+    has_orphan = orphaned or service.orphan
     if held is not None:
         await _end_job(work, held, "Cancelled", None, None, None)
         # The host may already have the pool values of the run, so an orphan keeps them.
-        await runs.abandon_run(work, await runs.find_run(work, held.job), keep_values=orphaned)
+        has_orphan |= await _abandon_run(work, held, keep_values=orphaned)
         properties = await runs.drop_ephemeral(work, service.id, definition.properties, properties)
-    after = msgspec.structs.replace(service, status=end, properties=properties, orphan=orphaned)
-    await runs.save_service(work, service, after, lifecycle, schema=definition.properties, forced=True)
+    after = msgspec.structs.replace(service, status=end, properties=properties, orphan=has_orphan)
+    await runs.save_service(
+        work, service, after, lifecycle, schema=definition.properties, forced=True, keep_holdings=orphaned
+    )
     if isinstance(remains, LeaveOrphan):
         await orphans.open_orphan(work, after, remains.reason)
 

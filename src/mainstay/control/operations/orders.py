@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from mainstay.control.operations import plans, services
+from mainstay.control.operations import moves, plans, services
 from mainstay.control.operations.jobs import force_delete
 from mainstay.control.operations.machinery.bodies import refuse_other_values
 from mainstay.control.operations.machinery.caller_session import CallerSession
@@ -27,6 +27,7 @@ from mainstay.control.operations.machinery.views import (
     show_in_context,
     show_service,
 )
+from mainstay.control.operations.moves import MoveRequest
 from mainstay.control.operations.plans import HostAnswer, PlanDigest, PlanPreview, PlanSeed
 from mainstay.control.operations.services import ActionRequest, NewService, RequestedAction, ServiceChange
 from mainstay.control.store import idempotency
@@ -73,7 +74,17 @@ class DeleteOrder:
     force: bool = False
 
 
-Order = CreateOrder | ChangeOrder | ActionOrder | DeleteOrder
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveOrder:
+    service_id: str
+    # None: the body is invalid, and `body_fault` says why.
+    wanted: MoveRequest | None
+    # Both as in `ChangeOrder`.
+    if_version: int | None = None
+    body_fault: OperationRefused | None = None
+
+
+Order = CreateOrder | ChangeOrder | ActionOrder | DeleteOrder | MoveOrder
 # The service after the order; None after a removal. Bytes: the first answer to a repeated idempotency key, as JSON.
 OrderResult = ServiceView | bytes | None
 
@@ -149,11 +160,15 @@ async def _carry_out(work: UnitOfWork, order: Order) -> OrderOutcome:
     if isinstance(order, CreateOrder):
         service, context = await services.create(work, order.wanted)
         return OrderOutcome(service, "create", RunPlan(None), context)
-    service = await work.find(SERVICES, order.service_id, "order", lock=True)
+    right = "move" if isinstance(order, MoveOrder) else "order"
+    service = await work.find(SERVICES, order.service_id, right, lock=True)
     if isinstance(order, DeleteOrder):
         return OrderOutcome(service, "delete", await _delete(work, service, order))
     if order.body_fault is not None:
         raise order.body_fault
+    if isinstance(order, MoveOrder):
+        plan = await moves.move(work, service, _required(order.wanted), order.if_version)
+        return OrderOutcome(service, "create", plan, is_move=True)
     if isinstance(order, ChangeOrder):
         if order.echoed:
             refuse_other_values(order.echoed, await show_service(work, service))
@@ -201,12 +216,20 @@ def _requested(order: Order) -> list[object]:
     """The part of an order that the digest of its plan covers."""
     if isinstance(order, DeleteOrder):
         return ["delete", order.service_id, order.force]
+    if isinstance(order, MoveOrder):
+        return ["move", order.service_id, msgspec.structs.replace(_required(order.wanted), plan_digest=None)]
     wanted = msgspec.structs.replace(order.wanted, plan_digest=None)
     if isinstance(order, CreateOrder):
         return ["create", wanted]
     if isinstance(order, ChangeOrder):
         return ["change", order.service_id, wanted]
     return ["action", order.service_id, order.action, wanted]
+
+
+def _required(wanted: MoveRequest | None) -> MoveRequest:
+    if wanted is None:
+        raise RuntimeError("an order without a body has a fault")
+    return wanted
 
 
 # ---- between transactions ----

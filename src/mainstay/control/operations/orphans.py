@@ -1,22 +1,31 @@
-"""Orphans: opened by a forced delete, closed when the agent confirms the clean-up or an admin forgets it.
+"""Orphans: opened by a forced delete or a move, closed when the agent confirms the clean-up or an admin forgets it.
 
 `domain/orphans.py` decides, this module applies. Lock order: the row of the service, then of the orphan."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import msgspec
 
 from mainstay.control.access import Role
 from mainstay.control.domain import orphans as decide
 from mainstay.control.domain.orphans import OrphanReason
-from mainstay.control.operations.machinery import runs
+from mainstay.control.domain.properties.schema import PropertySchema
+from mainstay.control.domain.properties.traversal import secrets_in
+from mainstay.control.operations.machinery import pool_allocation, runs, secret_sealing
 from mainstay.control.operations.machinery.bodies import Body, Text
 from mainstay.control.operations.machinery.refusals import NotFound
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
-from mainstay.control.operations.machinery.views import ServiceView, show_services
+from mainstay.control.operations.machinery.views import AgentNamed, Named, ServiceView, show_services
 from mainstay.control.store import orphans as store
-from mainstay.control.store.orphans import ORPHANS, OrphanRow
+from mainstay.control.store.agents import AGENTS
+from mainstay.control.store.jobs import RUNS, active_job
+from mainstay.control.store.orphans import ORPHANS, OrphanRow, OrphanSnapshot
+from mainstay.control.store.participants import PARTICIPANTS
+from mainstay.control.store.service_pools import give_to_orphan, held_by_orphan
 from mainstay.control.store.services import SERVICES, ServiceRow, find_for_update
+from mainstay.foundation.vault import VAULT_PREFIX
 
 
 class CleanUpConfirmation(Body, frozen=True, kw_only=True):
@@ -33,18 +42,46 @@ class OrphanView(OrphanRow, frozen=True, kw_only=True):
     service: ServiceView | msgspec.UnsetType = msgspec.UNSET
 
 
+@dataclass(frozen=True, slots=True)
+class HostRemains:
+    """What a service that lives on left on a host."""
+
+    agent_id: str
+    provider_id: str
+    reason: OrphanReason
+    snapshot: OrphanSnapshot
+    # Ids of pool values that the orphan holds.
+    values: tuple[str, ...]
+
+
 async def open_orphan(work: UnitOfWork, service: ServiceRow, reason: OrphanReason) -> None:
-    orphan = OrphanRow(
+    """For a service that ended: its row keeps what the orphan holds."""
+    await work.insert(ORPHANS, _new_orphan(work, service, service.agent_id, service.provider_id, reason))
+
+
+async def open_on_host(work: UnitOfWork, service: ServiceRow, remains: HostRemains, schema: PropertySchema) -> None:
+    """For a service that lives on elsewhere: the orphan has a snapshot and its own holdings."""
+    orphan = _new_orphan(work, service, remains.agent_id, remains.provider_id, remains.reason)
+    await work.insert(ORPHANS, orphan)
+    places = secrets_in(schema, remains.snapshot.properties)
+    references = [place.reference.removeprefix(VAULT_PREFIX) for place in places]
+    await store.insert_snapshot(work.tx, orphan.id, remains.snapshot, references)
+    await give_to_orphan(work.tx, remains.values, orphan.id)
+
+
+def _new_orphan(
+    work: UnitOfWork, service: ServiceRow, agent_id: str, provider_id: str, reason: OrphanReason
+) -> OrphanRow:
+    return OrphanRow(
         id=new_id(),
         created_at=work.now,
         updated_at=work.now,
         service_id=service.id,
         service_name=service.name,
-        agent_id=service.agent_id,
-        provider_id=service.provider_id,
+        agent_id=agent_id,
+        provider_id=provider_id,
         reason=reason,
     )
-    await work.insert(ORPHANS, orphan)
 
 
 async def show_orphans(work: UnitOfWork, rows: list[OrphanRow]) -> list[OrphanView]:
@@ -53,7 +90,46 @@ async def show_orphans(work: UnitOfWork, rows: list[OrphanRow]) -> list[OrphanVi
         return views
     services = await SERVICES.many(work.tx, [row.service_id for row in rows])
     shown = {view.id: view for view in await show_services(work, list(services.values()))}
-    return [msgspec.structs.replace(view, service=shown[view.service_id]) for view in views]
+    snapshots = await store.read_snapshots(work.tx, [row.id for row in rows])
+    agents = await AGENTS.many(work.tx, {row.agent_id for row in rows})
+    providers = await PARTICIPANTS.many(work.tx, {row.provider_id for row in rows})
+    hosts = _Hosts(
+        snapshots,
+        {each.id: AgentNamed(each.id, each.name, each.status) for each in agents.values()},
+        {each.id: Named(each.id, each.name) for each in providers.values()},
+    )
+    return [msgspec.structs.replace(view, service=_as_left(shown[view.service_id], view, hosts)) for view in views]
+
+
+@dataclass(frozen=True, slots=True)
+class _Hosts:
+    """Snapshots by orphan, and the parties by id."""
+
+    snapshots: dict[str, OrphanSnapshot]
+    agents: dict[str, AgentNamed]
+    providers: dict[str, Named]
+
+
+def _as_left(service: ServiceView, orphan: OrphanRow, hosts: _Hosts) -> ServiceView:
+    """The service as the host of the orphan has it."""
+    snapshot = hosts.snapshots.get(orphan.id)
+    if snapshot is None:
+        return service
+    return msgspec.structs.replace(
+        service,
+        **msgspec.structs.asdict(snapshot),
+        name=orphan.service_name,
+        agent_id=orphan.agent_id,
+        provider_id=orphan.provider_id,
+        agent=hosts.agents[orphan.agent_id],
+        provider=hosts.providers[orphan.provider_id],
+        blueprint_version=service.blueprint_version
+        if snapshot.blueprint_digest == service.blueprint_digest
+        else None,
+        conditions=[],
+        active_job=None,
+        available_actions=[],
+    )
 
 
 async def confirm(work: UnitOfWork, orphan: OrphanRow, wanted: CleanUpConfirmation) -> None:
@@ -94,10 +170,35 @@ async def _lock(work: UnitOfWork, orphan: OrphanRow) -> tuple[ServiceRow, Orphan
 
 async def _close(work: UnitOfWork, service: ServiceRow, orphan: OrphanRow, report: object) -> None:
     await store.close(work.tx, orphan.id, work.now, report)
-    others = await store.open_ids(work.tx, "orphans.service_id", service.id)
-    if not decide.releases_holdings(other_open_orphans=len(others)):
-        return
     definition = await runs.definition_of(work, service)
-    released = await runs.release_holdings(work, service, definition.properties)
-    after = msgspec.structs.replace(released, orphan=False)
+    snapshot = (await store.read_snapshots(work.tx, [orphan.id])).get(orphan.id)
+    if snapshot is None:
+        after = await runs.release_holdings(work, service, definition.properties)
+    else:
+        after = service
+        await _release_snapshot(work, service, orphan, snapshot, definition.properties)
+    others = await store.open_ids(work.tx, "orphans.service_id", service.id)
+    after = msgspec.structs.replace(after, orphan=bool(others))
     await runs.save_service(work, service, after, definition.lifecycle, schema=definition.properties)
+
+
+async def _release_snapshot(
+    work: UnitOfWork, service: ServiceRow, orphan: OrphanRow, snapshot: OrphanSnapshot, schema: PropertySchema
+) -> None:
+    values = await held_by_orphan(work.tx, orphan.id)
+    await give_to_orphan(work.tx, [value.id for value in values], None)
+    await pool_allocation.give_back(work, values)
+    await store.release_secrets(work.tx, orphan.id)
+    used = await _used_references(work, service, schema)
+    leaving = [place for place in secrets_in(schema, snapshot.properties) if place.reference not in used]
+    await secret_sealing.forget(work, runs.secrets_owner(service.id), leaving)
+
+
+async def _used_references(work: UnitOfWork, service: ServiceRow, schema: PropertySchema) -> set[str]:
+    """Secrets of the service, and of the run that is active."""
+    job = await active_job(work.tx, service.id)
+    run = None if job is None else await RUNS.find(work.tx, job.run_id)
+    planned = {} if run is None else run.properties or {}
+    return {
+        place.reference for properties in (service.properties, planned) for place in secrets_in(schema, properties)
+    }

@@ -118,8 +118,9 @@ async def preview_order(work: UnitOfWork, outcome: OrderOutcome, requested: obje
     return PlanPreview(
         forecast,
         await _inputs_of(work, outcome, forecast, job, requested, seed),
-        outcome.service.agent_id,
-        outcome.service.provider_id,
+        # A move asks its target.
+        outcome.service.agent_id if job is None else job.agent_id,
+        outcome.service.provider_id if job is None else job.provider_id,
         None if job is None else await _question(work, outcome, job),
     )
 

@@ -23,7 +23,7 @@ from mainstay.control.operations.machinery.secrecy_changes import SecrecyChange,
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.store.agent_types import serving_types
 from mainstay.control.store.agents import AgentRow
-from mainstay.control.store.orphans import open_ids
+from mainstay.control.store.orphans import open_ids, open_snapshots_of_type
 from mainstay.control.store.secrets import held_by
 from mainstay.control.store.service_groups import SERVICE_GROUPS, ServiceGroup
 from mainstay.control.store.service_types import SERVICE_TYPES, ServiceTypeRow
@@ -214,8 +214,21 @@ async def apply_change(
     secrecy = _secrecy_change(work, before, after)
     saved = await work.update(SERVICE_TYPES, before, after)
     if secrecy.needs_idle_services or examined.sealed:
+        await _refuse_moved_services(work, after)
         await apply_secrecy(work, after.id, secrecy)
     return saved
+
+
+async def _refuse_moved_services(work: UnitOfWork, service_type: ServiceTypeRow) -> None:
+    """The orphan of a move has a snapshot of the properties, which its agent cleans up with."""
+    orphans = await open_snapshots_of_type(work.tx, service_type.id)
+    if orphans:
+        raise Conflict(
+            "values of services that moved cannot become secret or plain while an agent owes a clean-up:"
+            f" orphans {', '.join(orphans)}; wait for the agents, or forget the orphans",
+            code="clean_up_owed",
+            details={"dependants": {"orphans": orphans}},
+        )
 
 
 async def delete(work: UnitOfWork, service_type: ServiceTypeRow) -> None:

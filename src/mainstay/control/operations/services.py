@@ -229,7 +229,7 @@ async def _agent(
     type_id, type_name = service_type
     provider_id = None if wanted.provider_id is None else wanted.provider_id.lower()
     if wanted.agent_id is not None:
-        return await _named_agent(work, wanted.agent_id, provider_id, consumer_id, service_type)
+        return await find_named_agent(work, wanted.agent_id, provider_id, consumer_id, service_type)
     candidates = await serving_agents(work.tx, type_id, consumer_id, provider_id, CANDIDATES)
     chosen = choose_agent(candidates, wanted.agent_tags)
     if isinstance(chosen, SeveralProviders):
@@ -241,7 +241,7 @@ async def _agent(
     return found
 
 
-async def _named_agent(
+async def find_named_agent(
     work: UnitOfWork, agent_id: str, provider_id: str | None, consumer_id: str, service_type: tuple[str, str]
 ) -> ServingParties:
     type_id, type_name = service_type
@@ -315,6 +315,7 @@ async def _request(
         and not request.properties
         and request.blueprint_version is None
         and request.action != "update"
+        and not active.is_move
     ):
         # A repeated request: the active job already does this.
         return None
@@ -323,11 +324,11 @@ async def _request(
     if action.name == "update" and not _changes(plan, service):
         if active is not None and await runs.changes_properties(work, active, service):
             # The active job replaces the stored values, so they must not be confirmed as unchanged.
-            raise _active_job_refusal(active)
+            raise active_job_refusal(active)
         return None
     transitions.begin(lifecycle, action.name, service.status)
     if active is not None:
-        raise _active_job_refusal(active)
+        raise active_job_refusal(active)
     if action.name == "delete":
         await _refuse_if_referenced(work, service)
     await runs.start(work, service, lifecycle, action.name, plan.properties, plan)
@@ -341,7 +342,7 @@ def _changes(plan: RunPlan, service: ServiceRow) -> bool:
     return plan.decided is None or plan.decided.accepted.changed
 
 
-def _active_job_refusal(job: JobRow) -> Conflict:
+def active_job_refusal(job: JobRow) -> Conflict:
     return Conflict(
         f"the service has an active job {job.id} ({job.action}); wait for it or cancel it",
         code="active_job",

@@ -20,6 +20,7 @@ from mainstay.control.store.agent_types import AGENT_TYPES
 from mainstay.control.store.agents import AGENTS
 from mainstay.control.store.engine.records import Record
 from mainstay.control.store.jobs import RUNS, JobRow, active_job
+from mainstay.control.store.orphans import open_of_agent, read_snapshots
 from mainstay.control.store.secrets import SecretOwner
 from mainstay.control.store.services import SERVICES, ServiceRow
 from mainstay.foundation.vault import VAULT_PREFIX
@@ -65,17 +66,29 @@ async def _find_reading(work: UnitOfWork, owner: SecretOwner, reference: str) ->
     if owner.kind == "agent":
         return await _own_reading(work, owner.id, reference)
     service = await SERVICES.find(work.tx, owner.id)
-    if service is None or service.agent_id != work.required_caller.agent_id:
+    if service is None:
         return None
+    agent_id = str(work.required_caller.agent_id)
     definition = await runs.definition_of(work, service)
-    # The agent needs the secrets of an orphan to clean up.
-    if service.status in definition.lifecycle.terminal_states and not service.orphan:
-        return None
     job = await active_job(work.tx, service.id)
-    place = await _find_in_service(work, service, job, definition.properties, reference)
-    if place is None or (place.kind is SecretKind.EPHEMERAL and job is None):
-        return None
-    return _Reading(service, place, None if job is None else job.id)
+    owed = await open_of_agent(work.tx, service.id, agent_id)
+    if service.agent_id == agent_id:
+        has_ended = service.status in definition.lifecycle.terminal_states
+        # The agent needs the secrets of an orphan to clean up.
+        if has_ended and not any(orphan.reason == "forced_delete" for orphan in owed):
+            return None
+        place = await _find_in_service(work, service, job, definition.properties, reference)
+        if place is None or (place.kind is SecretKind.EPHEMERAL and job is None):
+            return None
+        return _Reading(service, place, None if job is None else job.id)
+    if job is not None and job.is_move and job.status == "Processing" and job.agent_id == agent_id:
+        place = await _find_in_run(work, job, definition.properties, reference)
+        return None if place is None else _Reading(service, place, job.id)
+    for snapshot in (await read_snapshots(work.tx, [orphan.id for orphan in owed])).values():
+        place = _find_place(definition.properties, snapshot.properties, reference)
+        if place is not None and place.kind is SecretKind.PERSISTENT:
+            return _Reading(service, place)
+    return None
 
 
 async def _own_reading(work: UnitOfWork, agent_id: str, reference: str) -> _Reading | None:
@@ -93,8 +106,10 @@ async def _find_in_service(
 ) -> SecretPlace | None:
     """The place in the properties of the service, or in those that its active run will give it."""
     found = _find_place(schema, service.properties, reference)
-    if found is not None or job is None:
-        return found
+    return found if found is not None or job is None else await _find_in_run(work, job, schema, reference)
+
+
+async def _find_in_run(work: UnitOfWork, job: JobRow, schema: PropertySchema, reference: str) -> SecretPlace | None:
     run = await RUNS.find(work.tx, job.run_id)
     return None if run is None else _find_place(schema, run.properties, reference)
 

@@ -31,6 +31,8 @@ class AgentRow(Record, frozen=True, kw_only=True):
     service_pool_set_id: str | None = None
     # Disabled by an admin: only an admin enables or deletes it.
     disabled_by_admin: bool = False
+    # It has asked for plans, orphans or a bundle, as agents that run blueprints do.
+    supports_blueprints: bool = False
 
 
 AGENTS = Table("agents", "agent", AgentRow)
@@ -47,6 +49,11 @@ async def record_heartbeat(tx: Transaction, agent_id: str, now: datetime) -> boo
         id=agent_id,
     )
     return changed > 0
+
+
+async def note_blueprints(tx: Transaction, agent_id: str) -> None:
+    """No event, `updatedAt` unchanged: a fact that the server noticed."""
+    await tx.execute("UPDATE agents SET supports_blueprints = 1 WHERE id = :id", id=agent_id)
 
 
 async def silent_agents(tx: Transaction, before: datetime, limit: int) -> list[AgentRow]:

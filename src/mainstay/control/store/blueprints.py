@@ -43,7 +43,14 @@ async def keep(tx: Transaction, digest: str, content: bytes, now: datetime) -> b
 
 
 async def assign_version(
-    tx: Transaction, digest: str, name: str, version: str, service_type_id: str, moves: Sequence[str]
+    tx: Transaction,
+    digest: str,
+    name: str,
+    version: str,
+    service_type_id: str,
+    moves: Sequence[str],
+    *,
+    movable: bool,
 ) -> None:
     """Points the version to this bundle. A bundle that had it before stays, without a version, for services on it."""
     await tx.execute(
@@ -54,13 +61,14 @@ async def assign_version(
     )
     await tx.execute(
         "UPDATE blueprints SET name = :name, name_folded = :folded, version = :version,"
-        " service_type_id = :service_type_id, moves = :moves WHERE digest = :digest",
+        " service_type_id = :service_type_id, moves = :moves, movable = :movable WHERE digest = :digest",
         digest=digest,
         name=name,
         folded=fold(name),
         version=version,
         service_type_id=service_type_id,
         moves=msgspec.json.encode(list(moves)).decode(),
+        movable=int(movable),
     )
 
 
@@ -98,6 +106,11 @@ async def upgrade_target(tx: Transaction, service_type_id: str, action: str) -> 
     return str(rows[0]["digest"]) if action in moves else None
 
 
+async def is_movable(tx: Transaction, digest: str) -> bool:
+    rows = await tx.fetch("SELECT movable FROM blueprints WHERE digest = :digest", digest=digest)
+    return bool(rows and rows[0]["movable"])
+
+
 async def find(tx: Transaction, digest: str) -> bytes | None:
     rows = await tx.fetch("SELECT content FROM blueprints WHERE digest = :digest", digest=digest)
     content = rows[0]["content"] if rows else None
@@ -114,6 +127,8 @@ async def find_served(tx: Transaction, digest: str, agent_id: str) -> bytes | No
         " JOIN service_types ON service_types.id = served.service_type_id WHERE agents.id = :agent_id"
         " AND (service_types.id = blueprints.service_type_id OR service_types.blueprint_digest = :digest))"
         " OR EXISTS (SELECT 1 FROM services WHERE agent_id = :agent_id AND (is_terminal = 0 OR orphan = 1)"
+        " AND blueprint_digest = :digest)"
+        " OR EXISTS (SELECT 1 FROM orphans WHERE agent_id = :agent_id AND closed_at IS NULL"
         " AND blueprint_digest = :digest)"
         " OR EXISTS (SELECT 1 FROM jobs WHERE agent_id = :agent_id AND blueprint_digest = :digest"
         f" AND status IN {ACTIVE_STATUSES}))",

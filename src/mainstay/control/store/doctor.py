@@ -28,7 +28,7 @@ async def waiting_jobs(tx: Transaction, before: datetime, limit: int) -> list[Ro
 async def open_orphans(tx: Transaction, limit: int) -> list[Row]:
     return list(
         await tx.fetch(
-            "SELECT orphans.id, orphans.service_id, orphans.service_name, orphans.attempts, orphans.last_error,"
+            "SELECT orphans.id, orphans.service_id, orphans.service_name, orphans.attempts, orphans.last_error, orphans.reason,"
             " agents.name AS agent_name, agents.status AS agent_status FROM orphans"
             " JOIN agents ON agents.id = orphans.agent_id WHERE orphans.closed_at IS NULL"
             f" ORDER BY orphans.created_at LIMIT {limit}"

@@ -34,6 +34,8 @@ class JobRow(Record, frozen=True, kw_only=True):
     blueprint_digest: str | None = None
     # Digest of the host's forecast, which must still match when the job starts; None: ordered without a plan.
     plan_digest: str | None = None
+    # Creates the service on another agent, which gets the service when the job completes.
+    is_move: bool = False
     agent_id: str
     service_id: str
     provider_id: str
@@ -223,6 +225,30 @@ async def overdue_ids(tx: Transaction, now: datetime, limit: int) -> list[str]:
         now=to_microseconds(now),
     )
     return [str(row["id"]) for row in rows]
+
+
+async def was_claimed(tx: Transaction, job_id: str) -> bool:
+    """Whether an agent ever claimed the job, also if it was released or requeued since."""
+    rows = await tx.fetch("SELECT was_claimed FROM jobs WHERE id = :id", id=job_id)
+    return bool(rows and rows[0]["was_claimed"])
+
+
+async def active_ids_of_agent(tx: Transaction, agent_id: str, limit: int = 10) -> list[str]:
+    rows = await tx.fetch(
+        f"SELECT id FROM jobs WHERE agent_id = :id AND status IN {ACTIVE_STATUSES} ORDER BY created_at, id LIMIT {limit}",
+        id=agent_id,
+    )
+    return [str(row["id"]) for row in rows]
+
+
+async def delete_ended_of_agent(tx: Transaction, agent_id: str) -> None:
+    """Jobs that the agent ran for services which have moved to another one since; their events stay."""
+    await tx.execute(
+        "UPDATE services SET failed_job_id = NULL WHERE failed_job_id IN"
+        f" (SELECT id FROM jobs WHERE agent_id = :id AND status NOT IN {ACTIVE_STATUSES})",
+        id=agent_id,
+    )
+    await tx.execute(f"DELETE FROM jobs WHERE agent_id = :id AND status NOT IN {ACTIVE_STATUSES}", id=agent_id)
 
 
 async def ever_claimed(tx: Transaction, service_id: str) -> bool:

@@ -1,4 +1,4 @@
-"""Orphans: clean-ups that an agent owes after a forced delete. Closed rows stay until their service is deleted."""
+"""Orphans: clean-ups that an agent owes after a forced delete or a move. Closed rows stay until their service is deleted."""
 
 from __future__ import annotations
 
@@ -24,6 +24,16 @@ class OrphanRow(Record, frozen=True, kw_only=True):
     last_error: str | None = None
 
 
+class OrphanSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """The service as a host has it, which the service itself no longer is."""
+
+    status: str
+    properties: dict[str, object]
+    agent_instance_id: str | None = None
+    agent_instance_data: object | None = None
+    blueprint_digest: str | None = None
+
+
 ORPHANS = Table("orphans", "orphan", OrphanRow)
 OPEN_ONLY = SqlCondition("closed_at IS NULL")
 
@@ -34,6 +44,72 @@ async def find_open(tx: Transaction, orphan_id: str) -> OrphanRow | None:
         f"SELECT {ORPHANS.select()} FROM orphans WHERE id = :id AND closed_at IS NULL{tx.for_update}", id=orphan_id
     )
     return ORPHANS.decode(rows[0]) if rows else None
+
+
+async def insert_snapshot(
+    tx: Transaction, orphan_id: str, snapshot: OrphanSnapshot, references: Sequence[str]
+) -> None:
+    """`references`: of the secrets in the snapshot, without the prefix."""
+    await tx.execute(
+        "UPDATE orphans SET snapshot = :snapshot, blueprint_digest = :digest, agent_instance_id = :instance_id"
+        " WHERE id = :id",
+        id=orphan_id,
+        snapshot=msgspec.json.encode(snapshot).decode(),
+        digest=snapshot.blueprint_digest,
+        instance_id=snapshot.agent_instance_id,
+    )
+    for reference in dict.fromkeys(references):
+        await tx.execute(
+            "INSERT INTO orphan_secrets (orphan_id, reference) VALUES (:id, :reference)",
+            id=orphan_id,
+            reference=reference,
+        )
+
+
+async def read_snapshots(tx: Transaction, orphan_ids: Sequence[str]) -> dict[str, OrphanSnapshot]:
+    """By id of the orphan. Orphans of forced deletes have none: the service row is what the host has."""
+    rows = await tx.fetch(
+        f"SELECT id, snapshot FROM orphans WHERE snapshot IS NOT NULL AND id IN (SELECT value FROM {tx.json_items}(:ids))",
+        ids=msgspec.json.encode(list(orphan_ids)).decode(),
+    )
+    return {str(row["id"]): msgspec.json.decode(str(row["snapshot"]), type=OrphanSnapshot) for row in rows}
+
+
+async def open_of_agent(tx: Transaction, service_id: str, agent_id: str) -> list[OrphanRow]:
+    """Open orphans of one service on one agent."""
+    rows = await tx.fetch(
+        f"SELECT {ORPHANS.select()} FROM orphans WHERE service_id = :service_id AND agent_id = :agent_id"
+        " AND closed_at IS NULL ORDER BY created_at, id LIMIT 10",
+        service_id=service_id,
+        agent_id=agent_id,
+    )
+    return [ORPHANS.decode(row) for row in rows]
+
+
+async def holds_instance(tx: Transaction, agent_id: str, instance_id: str) -> bool:
+    """Whether an open orphan of the agent holds this instance id."""
+    rows = await tx.fetch(
+        "SELECT 1 AS found FROM orphans WHERE agent_id = :agent_id AND closed_at IS NULL"
+        " AND agent_instance_id = :instance_id LIMIT 1",
+        agent_id=agent_id,
+        instance_id=instance_id,
+    )
+    return bool(rows)
+
+
+async def open_snapshots_of_type(tx: Transaction, service_type_id: str, limit: int = 10) -> list[str]:
+    rows = await tx.fetch(
+        "SELECT orphans.id FROM orphans JOIN services ON services.id = orphans.service_id"
+        " WHERE services.service_type_id = :type_id AND orphans.closed_at IS NULL AND orphans.snapshot IS NOT NULL"
+        f" ORDER BY orphans.created_at, orphans.id LIMIT {int(limit)}",
+        type_id=service_type_id,
+    )
+    return [str(row["id"]) for row in rows]
+
+
+async def release_secrets(tx: Transaction, orphan_id: str) -> None:
+    """The orphan no longer protects its secrets from deletion."""
+    await tx.execute("DELETE FROM orphan_secrets WHERE orphan_id = :id", id=orphan_id)
 
 
 async def close(tx: Transaction, orphan_id: str, now: datetime, report: object) -> None:

@@ -31,6 +31,8 @@ class StoredSecret:
     type: str
 
 
+# The rows of closed orphans are gone.
+_NOT_HELD = "NOT EXISTS (SELECT 1 FROM orphan_secrets WHERE orphan_secrets.reference = vault_secrets.reference)"
 COLUMNS = "reference, ciphertext, key_id, seal_version, owner_kind, owner_id, schema_path, type"
 
 
@@ -66,11 +68,17 @@ async def add(tx: Transaction, secret: StoredSecret, now: datetime) -> None:
 
 
 async def owner_served_by(tx: Transaction, reference: str, agent_id: str) -> SecretOwner | None:
-    """The owner of the secret, if it is this agent or a service of this agent."""
+    """The owner of the secret, if it is this agent, or a service that the agent has, has a move of in progress, or owes
+    the clean-up of."""
     rows = await tx.fetch(
         "SELECT owner_kind, owner_id FROM vault_secrets LEFT JOIN services"
         " ON vault_secrets.owner_kind = 'service' AND services.id = vault_secrets.owner_id"
         " WHERE vault_secrets.reference = :reference AND (services.agent_id = :agent_id"
+        " OR EXISTS (SELECT 1 FROM jobs WHERE jobs.service_id = services.id AND jobs.agent_id = :agent_id"
+        " AND jobs.is_move = 1 AND jobs.status = 'Processing')"
+        " OR EXISTS (SELECT 1 FROM orphan_secrets JOIN orphans ON orphans.id = orphan_secrets.orphan_id"
+        " WHERE orphan_secrets.reference = :reference AND orphans.service_id = services.id"
+        " AND orphans.agent_id = :agent_id AND orphans.closed_at IS NULL)"
         " OR (vault_secrets.owner_kind = 'agent' AND vault_secrets.owner_id = :agent_id))",
         reference=reference,
         agent_id=agent_id,
@@ -145,11 +153,11 @@ async def reseal(tx: Transaction, secret: StoredSecret) -> None:
 
 
 async def delete(tx: Transaction, owner: SecretOwner, places: Iterable[tuple[str, str]]) -> None:
-    """Deletes secrets of one owner; `places` are (reference, schema path)."""
+    """Deletes secrets of one owner, except those that an open orphan holds. `places` are (reference, schema path)."""
     for reference, schema_path in places:
         await tx.execute(
             "DELETE FROM vault_secrets WHERE reference = :reference AND owner_kind = :owner_kind"
-            " AND owner_id = :owner_id AND schema_path = :schema_path",
+            f" AND owner_id = :owner_id AND schema_path = :schema_path AND {_NOT_HELD}",
             reference=reference,
             owner_kind=owner.kind,
             owner_id=owner.id,
@@ -159,7 +167,7 @@ async def delete(tx: Transaction, owner: SecretOwner, places: Iterable[tuple[str
 
 async def delete_of(tx: Transaction, owner_kind: str, owner_id: str) -> None:
     await tx.execute(
-        "DELETE FROM vault_secrets WHERE owner_kind = :owner_kind AND owner_id = :owner_id",
+        f"DELETE FROM vault_secrets WHERE owner_kind = :owner_kind AND owner_id = :owner_id AND {_NOT_HELD}",
         owner_kind=owner_kind,
         owner_id=owner_id,
     )

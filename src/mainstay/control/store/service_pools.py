@@ -49,6 +49,33 @@ SERVICE_POOL_VALUES = Table("service_pool_values", "service_pool_value", Service
 SERVICE_VALUES = ListedValues(SERVICE_POOL_VALUES, "service_pool_id", "service_id")
 
 
+async def held_by(tx: Transaction, service_id: str) -> list[ServicePoolValue]:
+    """The values of the service, locked; not those that its orphans on other hosts hold."""
+    rows = await tx.fetch(
+        f"SELECT {SERVICE_POOL_VALUES.select()} FROM service_pool_values WHERE service_id = :id AND orphan_id IS NULL"
+        f" ORDER BY created_at, id LIMIT 10000{tx.for_update}",
+        id=service_id,
+    )
+    return [SERVICE_POOL_VALUES.decode(row) for row in rows]
+
+
+async def held_by_orphan(tx: Transaction, orphan_id: str) -> list[ServicePoolValue]:
+    rows = await tx.fetch(
+        f"SELECT {SERVICE_POOL_VALUES.select()} FROM service_pool_values WHERE orphan_id = :id"
+        f" ORDER BY created_at, id LIMIT 10000{tx.for_update}",
+        id=orphan_id,
+    )
+    return [SERVICE_POOL_VALUES.decode(row) for row in rows]
+
+
+async def give_to_orphan(tx: Transaction, value_ids: Sequence[str], orphan_id: str | None) -> None:
+    """None: no orphan holds them."""
+    for value_id in value_ids:
+        await tx.execute(
+            "UPDATE service_pool_values SET orphan_id = :orphan_id WHERE id = :id", id=value_id, orphan_id=orphan_id
+        )
+
+
 async def find_pool(tx: Transaction, pool_set_id: str, pool_type: str) -> ServicePool | None:
     rows = await tx.fetch(
         f"SELECT {SERVICE_POOLS.select()} FROM service_pools WHERE service_pool_set_id = :set_id AND type = :type",

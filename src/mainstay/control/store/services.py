@@ -27,7 +27,7 @@ class ServiceRow(Record, frozen=True, kw_only=True):
     service_type_id: str
     conditions: list[dict[str, object]]
     blueprint_digest: str | None = None
-    # Deleted with force after an agent had claimed a job of it, and the clean-up is not confirmed yet.
+    # An agent owes a clean-up: after a forced delete its own, after a move one that it left or did not reach.
     orphan: bool = False
     version: int
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
-from mainstay.control.operations import blueprints
+from mainstay.control.operations import agents, blueprints
 from mainstay.control.operations.blueprints import PushedBlueprint
 from mainstay.control.store.blueprints import BLUEPRINT_VERSIONS, BlueprintVersion
 from mainstay.control.store.engine.paging import Page, list_page, parse_listing
@@ -32,6 +32,7 @@ async def _list_versions(call: Call) -> Answer:
 
 
 async def _fetch(call: Call) -> Answer:
+    await agents.note_blueprints(call.session)
     async with call.reading() as work:
         return Answer(await blueprints.fetch(work, call.path["digest"]), media_type="application/gzip")
 

@@ -1,11 +1,11 @@
-"""Orphans: what forced deletes left on hosts. Their agents confirm the clean-up; admins may forget an orphan."""
+"""Orphans: what forced deletes and moves left on hosts. Their agents confirm the clean-up; admins may forget an orphan."""
 
 from __future__ import annotations
 
 import msgspec
 
 from mainstay.control.api.contract import Answer, Call, Endpoint
-from mainstay.control.operations import orphans
+from mainstay.control.operations import agents, orphans
 from mainstay.control.operations.machinery.refusals import NotFound
 from mainstay.control.operations.orphans import CleanUpConfirmation, CleanUpFailure, OrphanView
 from mainstay.control.store.engine.paging import Page, parse_listing
@@ -16,6 +16,7 @@ PATH = "/api/v1/orphans"
 
 async def _list_orphans(call: Call) -> Answer:
     listing = parse_listing(ORPHANS, call.query)
+    await agents.note_blueprints(call.session)
     async with call.reading() as work:
         page = await work.page(ORPHANS, listing, OPEN_ONLY)
         items = await orphans.show_orphans(work, page.items)
@@ -62,7 +63,7 @@ ENDPOINTS = (
         path=PATH,
         act=_list_orphans,
         access=READ,
-        summary="List the clean-ups that agents owe after forced deletes",
+        summary="List the clean-ups that agents owe after forced deletes and moves",
         answer=Page[OrphanView],
         lists=ORPHANS,
         refusals=(400,),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
 from mainstay.control.api.long_poll import wait_until_found
-from mainstay.control.operations import plans
+from mainstay.control.operations import agents, plans
 from mainstay.control.operations.plans import PlanAnswer, PlanQuestion
 from mainstay.control.store.plans import PLAN_REQUESTS
 
@@ -16,6 +16,7 @@ WORK = ("plan", "work")
 async def _list_pending(call: Call) -> Answer:
     limit = call.number("limit", 1, 1, 100)
     wait = call.number("wait", 0, 0, MAX_WAIT_SECONDS)
+    await agents.note_blueprints(call.session)
 
     async def check() -> list[PlanQuestion]:
         async with call.reading() as work:

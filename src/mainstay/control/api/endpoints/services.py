@@ -17,7 +17,15 @@ from mainstay.control.operations.machinery.views import (
     read_service_view,
     show_services,
 )
-from mainstay.control.operations.orders import ActionOrder, ChangeOrder, CreateOrder, DeleteOrder, Order
+from mainstay.control.operations.moves import MoveRequest
+from mainstay.control.operations.orders import (
+    ActionOrder,
+    ChangeOrder,
+    CreateOrder,
+    DeleteOrder,
+    MoveOrder,
+    Order,
+)
 from mainstay.control.operations.plans import parse_plan_digest
 from mainstay.control.operations.services import (
     ActionRequest,
@@ -100,6 +108,17 @@ async def _act(call: Call) -> Answer:
         body_fault=fault,
     )
     return await _place(call, order, wanted.plan_digest)
+
+
+async def _move(call: Call) -> Answer:
+    fault = None
+    wanted: MoveRequest | None = None
+    try:
+        wanted = call.read(MoveRequest)
+    except OperationRefused as found:
+        fault = found
+    order = MoveOrder(service_id=call.path["id"], wanted=wanted, if_version=_if_version(call), body_fault=fault)
+    return await _place(call, order, None if wanted is None else wanted.plan_digest)
 
 
 async def _delete(call: Call) -> Answer:
@@ -252,6 +271,18 @@ ENDPOINTS = (
         access=ORDER,
         summary="Start any action of the service's lifecycle",
         body=ActionRequest,
+        answer=ServiceView,
+        also=(Forecast,),
+        query=(DRY_RUN, *PLAN),
+        refusals=(400, 404, 409, 412, 504),
+    ),
+    Endpoint(
+        method="PUT",
+        path=f"{PATH}/{{id}}/agent",
+        act=_move,
+        access=("service", "move"),
+        summary="Move a service to another agent through a job `create` there",
+        body=MoveRequest,
         answer=ServiceView,
         also=(Forecast,),
         query=(DRY_RUN, *PLAN),

@@ -68,6 +68,8 @@ class PropertyTarget:
     state: str | None = None
     create_run: bool = False
     last_step: bool = False
+    # The service is created again on another agent, whose report may replace what the last one set once.
+    moves: bool = False
     # A dry validation allocates nothing; pool values count as given.
     dry: bool = False
     service_id: str | None = None

@@ -14,6 +14,8 @@ from mainstay.control.domain.properties.schema import PropertySchema
 from mainstay.control.domain.values import Properties
 from mainstay.foundation.vault import is_vault_reference
 
+OPTION_RULE = "serviceOption"
+
 
 @dataclass(frozen=True, slots=True)
 class StoredReference:
@@ -82,39 +84,63 @@ def without_secrets(schema: PropertySchema, properties: Properties, *kinds: Secr
     return rewrite_secrets(schema, properties, lambda declared, _, value: None if declared.secret in kinds else value)
 
 
+Wanted = Callable[[PropertyDeclaration], bool]
 # (declaration, path, value) → the value to keep. None: removed.
 Rewrite = Callable[[PropertyDeclaration, str, object], object | None]
 
 
 def rewrite_secrets(schema: PropertySchema, properties: Properties, rewrite: Rewrite) -> Properties:
     """The properties with the value of every secret property replaced or removed."""
+    return _rewrite(schema, properties, lambda declared: declared.secret is not None, rewrite)
+
+
+def rewrite_pool_values(schema: PropertySchema, properties: Properties, rewrite: Rewrite) -> Properties:
+    """The properties with every value of a pool replaced or removed."""
+    return _rewrite(schema, properties, lambda declared: declared.pool_type is not None, rewrite)
+
+
+def _rewrite(schema: PropertySchema, properties: Properties, wanted: Wanted, rewrite: Rewrite) -> Properties:
     if schema.members is None:
         return properties
-    return _rewrite_members(schema.members, properties, "", rewrite)
+    return _rewrite_members(schema.members, properties, "", wanted, rewrite)
 
 
 def _rewrite_members(
-    members: tuple[PropertyDeclaration, ...], properties: Properties, parent: str, rewrite: Rewrite
+    members: tuple[PropertyDeclaration, ...], properties: Properties, parent: str, wanted: Wanted, rewrite: Rewrite
 ) -> Properties:
     declared = {member.name: member for member in members}
     kept: Properties = {}
     for name, value in properties.items():
         member = declared.get(name)
-        found = value if member is None else _rewritten(member, value, locate(parent, name), rewrite)
+        found = value if member is None else _rewritten(member, value, locate(parent, name), wanted, rewrite)
         if found is not None:
             kept[name] = found
     return kept
 
 
-def _rewritten(declared: PropertyDeclaration, value: object, path: str, rewrite: Rewrite) -> object | None:
-    if declared.secret is not None:
+def _rewritten(
+    declared: PropertyDeclaration, value: object, path: str, wanted: Wanted, rewrite: Rewrite
+) -> object | None:
+    if wanted(declared):
         return rewrite(declared, path, value)
     if declared.members is not None and isinstance(value, dict):
-        return _rewrite_members(declared.members, value, path, rewrite)
+        return _rewrite_members(declared.members, value, path, wanted, rewrite)
     if declared.items is not None and isinstance(value, list):
-        items = [_rewritten(declared.items, item, locate(path, index), rewrite) for index, item in enumerate(value)]
+        places = ((item, locate(path, index)) for index, item in enumerate(value))
+        items = [_rewritten(declared.items, item, place, wanted, rewrite) for item, place in places]
         return [item for item in items if item is not None]
     return value
+
+
+def option_values_in(
+    schema: PropertySchema, properties: Properties
+) -> Iterator[tuple[PropertyDeclaration, str, object]]:
+    """Values that must be options of the provider: (declaration, path, value). Not secrets, which are references here."""
+    return _leaves(schema, properties, lambda declared: declared.secret is None and _is_option(declared))
+
+
+def _is_option(declared: PropertyDeclaration) -> bool:
+    return any(rule.name == OPTION_RULE for rule in declared.validators)
 
 
 def _leaves(

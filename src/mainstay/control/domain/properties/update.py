@@ -119,7 +119,7 @@ def _revise_member(
     if refuse_unauthorized(declared, evaluation, path):
         out[name] = Unknown.COUNTED
         return
-    if declared.immutable and _breaks_immutable(node, value, old, merge=merge):
+    if declared.immutable and not evaluation.context.moves and _breaks_immutable(node, value, old, merge=merge):
         out[name] = evaluation.refuse(path, f"{path}: {IMMUTABLE}")
         return
     if value is None:

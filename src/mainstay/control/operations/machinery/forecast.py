@@ -15,7 +15,7 @@ from mainstay.control.operations.machinery.runs import RunPlan
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store.blueprints import versions_of
 from mainstay.control.store.jobs import active_job
-from mainstay.control.store.service_pools import SERVICE_POOL_VALUES, SERVICE_VALUES, ServicePoolValue
+from mainstay.control.store.service_pools import SERVICE_POOL_VALUES, ServicePoolValue, held_by
 from mainstay.control.store.services import ServiceContext, ServiceRow
 from mainstay.foundation.vault import VAULT_PREFIX
 
@@ -59,6 +59,8 @@ class OrderOutcome:
     plan: RunPlan | None
     # The order created the service, and this is what its view shows beyond the row. None: it existed.
     new_context: ServiceContext | None = None
+    # The order moves the service to another agent; its state stays.
+    is_move: bool = False
 
     @property
     def is_new(self) -> bool:
@@ -68,7 +70,7 @@ class OrderOutcome:
 async def forecast_outcome(work: UnitOfWork, outcome: OrderOutcome) -> Forecast:
     if outcome.is_new:
         return await _forecast_creation(work, outcome.service)
-    forecast = await _forecast_action(work, outcome.service, outcome.action, outcome.plan)
+    forecast = await _forecast_action(work, outcome)
     version = await _version_after(work, outcome)
     return forecast if version is None else msgspec.structs.replace(forecast, blueprint_version=version)
 
@@ -86,18 +88,20 @@ async def _forecast_creation(work: UnitOfWork, service: ServiceRow) -> Forecast:
     definition = await runs.definition_of(work, service)
     sealed = secrets_in(definition.properties, service.properties)
     path = transitions.run_path(definition.lifecycle, "create", service.status)
-    return _masked_forecast(service.properties, sealed, path, await SERVICE_VALUES.held_by(work.tx, service.id))
+    return _masked_forecast(service.properties, sealed, path, await held_by(work.tx, service.id))
 
 
-async def _forecast_action(work: UnitOfWork, service: ServiceRow, action: str, plan: RunPlan | None) -> Forecast:
+async def _forecast_action(work: UnitOfWork, outcome: OrderOutcome) -> Forecast:
     """Without a plan no job is queued and nothing changes."""
+    service, plan = outcome.service, outcome.plan
     if plan is None:
         return _masked_forecast(service.properties, (), (service.status,), [])
     lifecycle = (await runs.definition_of(work, service)).lifecycle
     taken = plan.decided.taken_values if plan.decided else ()
     values = await SERVICE_POOL_VALUES.many(work.tx, taken)
     properties = service.properties if plan.properties is None else plan.properties
-    path = transitions.run_path(lifecycle, action, service.status)
+    is_move, state = outcome.is_move, service.status
+    path = (state,) if is_move else transitions.run_path(lifecycle, outcome.action, state)
     return _masked_forecast(properties, plan.new_secrets, path, list(values.values()))
 
 

@@ -15,6 +15,7 @@ from mainstay.control.domain.properties.contract import (
     ReferencedService,
 )
 from mainstay.control.domain.properties.engine import Accepted, Rejected, decide
+from mainstay.control.domain.properties.relocation import relocate
 from mainstay.control.domain.properties.schema import PropertySchema
 from mainstay.control.domain.values import Properties
 from mainstay.control.operations.machinery import pool_allocation
@@ -65,6 +66,32 @@ async def accept_properties(
     if isinstance(decided, Rejected):
         raise InvalidProperties(decided.faults)
     return decided
+
+
+async def relocate_properties(
+    work: UnitOfWork,
+    schema: PropertySchema,
+    target: PropertyTarget,
+    stored: Properties,
+    *,
+    new_pool_set: bool,
+    new_provider: bool,
+) -> DecidedProperties:
+    """The properties of a service on another agent. Raises `InvalidProperties`."""
+    known = {each.name: getattr(target, each.name) for each in fields(target)}
+    context = EvaluationContext(**known, actor=Actor.SYSTEM, now=work.generated_at, entropy=work.draw("properties"))
+    outcome = relocate(schema, stored, context, new_pool_set=new_pool_set, new_provider=new_provider)
+    taken: tuple[str, ...] = ()
+    if isinstance(outcome, Questions):
+        answers, taken = await _answer(work, outcome, target)
+        outcome = relocate(
+            schema, stored, context, new_pool_set=new_pool_set, new_provider=new_provider, answers=answers
+        )
+    if isinstance(outcome, Questions):
+        raise RuntimeError("the property engine asked twice")
+    if isinstance(outcome, Rejected):
+        raise InvalidProperties(outcome.faults)
+    return DecidedProperties(outcome, Actor.SYSTEM, taken)
 
 
 async def _answer(work: UnitOfWork, questions: Questions, target: PropertyTarget) -> tuple[Answers, tuple[str, ...]]:

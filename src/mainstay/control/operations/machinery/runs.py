@@ -27,12 +27,13 @@ from mainstay.control.operations.machinery.property_decisions import DecidedProp
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.store import secrets as secret_store
 from mainstay.control.store import services as service_store
+from mainstay.control.store.agents import AgentRow
 from mainstay.control.store.blueprints import upgrade_target
 from mainstay.control.store.engine.contract import Value
 from mainstay.control.store.engine.records import to_optional_microseconds
 from mainstay.control.store.jobs import JOBS, RUNS, JobRow, RunRow
 from mainstay.control.store.secrets import SecretOwner
-from mainstay.control.store.service_pools import SERVICE_VALUES
+from mainstay.control.store.service_pools import held_by
 from mainstay.control.store.service_types import find_version
 from mainstay.control.store.services import SERVICES, ServiceRow
 
@@ -90,6 +91,30 @@ async def start(
     return await queue(work, service, lifecycle, run, params, step=1)
 
 
+async def start_move(
+    work: UnitOfWork, service: ServiceRow, lifecycle: Lifecycle, target: AgentRow, plan: RunPlan
+) -> JobRow:
+    """Queues the job that creates the service on another agent. Until it completes the service stays as it is."""
+    run = RunRow(
+        id=new_id(),
+        created_at=work.now,
+        updated_at=work.now,
+        service_id=service.id,
+        action="create",
+        visited=[service.status],
+        properties=plan.properties,
+        origins=dict(plan.origins or {}),
+        taken_values=list(plan.decided.taken_values) if plan.decided else [],
+        new_secrets=[],
+        # Not given back: the orphan on the old agent gets them.
+        released_values=await _replaced_values(work, service, plan.decided),
+        retired_secrets=[],
+    )
+    await RUNS.insert(work.tx, run)
+    placed = msgspec.structs.replace(service, agent_id=target.id, provider_id=target.provider_id)
+    return await queue(work, placed, lifecycle, run, plan.properties, step=1, is_move=True)
+
+
 async def _bundle_after(work: UnitOfWork, service: ServiceRow, action: str, plan: RunPlan) -> str | None:
     """None: the run does not change the bundle. A new service already has the current one."""
     if plan.blueprint_digest is not None or action == "create":
@@ -103,7 +128,7 @@ async def _replaced_values(work: UnitOfWork, service: ServiceRow, decided: Decid
     leaving = {take.path: take.value for take in decided.accepted.pool_releases}
     return [
         value.id
-        for value in await SERVICE_VALUES.held_by(work.tx, service.id)
+        for value in await held_by(work.tx, service.id)
         if value.id not in decided.taken_values
         and value.property_name in leaving
         and equal(value.value, leaving[value.property_name])
@@ -111,7 +136,14 @@ async def _replaced_values(work: UnitOfWork, service: ServiceRow, decided: Decid
 
 
 async def queue(
-    work: UnitOfWork, service: ServiceRow, lifecycle: Lifecycle, run: RunRow, params: Properties | None, *, step: int
+    work: UnitOfWork,
+    service: ServiceRow,
+    lifecycle: Lifecycle,
+    run: RunRow,
+    params: Properties | None,
+    *,
+    step: int,
+    is_move: bool = False,
 ) -> JobRow:
     job = JobRow(
         id=new_id(),
@@ -123,6 +155,7 @@ async def queue(
         step=step,
         blueprint_digest=run.blueprint_digest or service.blueprint_digest,
         plan_digest=None if work.planned is None else work.planned.host,
+        is_move=is_move,
         agent_id=service.agent_id,
         service_id=service.id,
         provider_id=service.provider_id,
@@ -144,14 +177,15 @@ async def save_service(
     schema: PropertySchema | None = None,
     forced: bool = False,
     ended_job: JobRow | None = None,
+    keep_holdings: bool = False,
 ) -> ServiceRow:
     """Saves the service, records the event, and releases its holdings when it reaches a terminal state. `ended_job` is
     the job whose end causes this; None: none.
 
-    An orphan keeps them: `operations/orphans.py` releases them when it is closed."""
+    `keep_holdings`: an orphan needs them, and `operations/orphans.py` releases them when it is closed."""
     ended = after.status in lifecycle.terminal_states
     moved = after.status != before.status
-    if ended and moved and not after.orphan:
+    if ended and moved and not keep_holdings:
         after = await release_holdings(work, after, schema)
     failure = {} if ended_job is None else {"failed_job_id": ended_job.id if ended_job.status == "Failed" else None}
     if after == before:
@@ -173,8 +207,16 @@ async def save_service(
     if moved:
         await service_store.note_state(work.tx, after.id, after.status, work.now)
     more = {"forced": True} if forced else {}
-    await work.record_event("service.transitioned" if moved else "service.updated", before, after, **more)
+    if after.agent_id != before.agent_id:
+        await work.record_event("service.moved", _without_host(before), after, **more)
+    else:
+        await work.record_event("service.transitioned" if moved else "service.updated", before, after, **more)
     return after
+
+
+def _without_host(service: ServiceRow) -> ServiceRow:
+    """Without what the old agent stored: the provider of the new one reads the event."""
+    return msgspec.structs.replace(service, agent_instance_id=None, agent_instance_data=None, conditions=[])
 
 
 def _is_drifted(conditions: Sequence[Mapping[str, object]]) -> bool:
@@ -194,7 +236,7 @@ async def _merged_origins(
 
 async def release_holdings(work: UnitOfWork, service: ServiceRow, schema: PropertySchema | None) -> ServiceRow:
     """Gives back pool values, deletes secrets, and frees the instance id."""
-    await pool_allocation.give_back(work, await SERVICE_VALUES.held_by(work.tx, service.id))
+    await pool_allocation.give_back(work, await held_by(work.tx, service.id))
     await secret_store.delete_of(work.tx, "service", service.id)
     properties = service.properties
     if schema is not None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from mainstay.control.access import Caller, reading_relation
+from mainstay.control.domain.jobs import ACTIVE
 from mainstay.control.domain.lifecycle.transitions import available_actions
 from mainstay.control.operations.machinery.consumer_view import consumer_conditions, first_line, sees_host
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
+from mainstay.control.store.agents import AGENTS, AgentRow
 from mainstay.control.store.jobs import JobRow
+from mainstay.control.store.participants import PARTICIPANTS, Participant
 from mainstay.control.store.services import (
     SERVICES,
     ServiceContext,
@@ -122,14 +125,42 @@ async def show_jobs(work: UnitOfWork, rows: Sequence[JobRow]) -> list[JobView]:
     """Leaves out jobs that were deleted with their service since they were read."""
     found = await read_with_parties(work.tx, (row.service_id for row in rows))
     services = {each.service.id: await show_in_context(work, each.service, each.context) for each in found.values()}
+    # Jobs of moves, and jobs from before a move.
+    elsewhere = [row for row in rows if row.service_id in found and row.agent_id != services[row.service_id].agent_id]
+    agents = await AGENTS.many(work.tx, (row.agent_id for row in elsewhere))
+    providers = await PARTICIPANTS.many(work.tx, (row.provider_id for row in elsewhere))
     return [
         JobView(
             **msgspec.structs.asdict(visible_part(work, row)),
-            service=services[row.service_id],
-            agent=Named(row.agent_id, whole.context.agent_name),
-            provider=Named(row.provider_id, whole.context.provider_name),
+            service=_as_placed(services[row.service_id], row, agents, providers),
+            agent=Named(row.agent_id, _name_of(agents, row.agent_id, whole.context.agent_name)),
+            provider=Named(row.provider_id, _name_of(providers, row.provider_id, whole.context.provider_name)),
             consumer=Named(row.consumer_id, whole.context.consumer_name),
         )
         for row in rows
         if (whole := found.get(row.service_id)) is not None
     ]
+
+
+def _name_of(rows: Mapping[str, AgentRow] | Mapping[str, Participant], row_id: str, otherwise: str) -> str:
+    found = rows.get(row_id)
+    return otherwise if found is None else found.name
+
+
+def _as_placed(
+    service: ServiceView, job: JobRow, agents: Mapping[str, AgentRow], providers: Mapping[str, Participant]
+) -> ServiceView:
+    """The service as the target of a move gets it: its own, and without what the old agent stored."""
+    target = agents.get(job.agent_id)
+    if target is None or not job.is_move or job.status not in ACTIVE:
+        return service
+    return msgspec.structs.replace(
+        service,
+        agent_id=target.id,
+        provider_id=target.provider_id,
+        agent=AgentNamed(target.id, target.name, target.status),
+        provider=Named(target.provider_id, _name_of(providers, target.provider_id, "")),
+        agent_instance_id=None,
+        agent_instance_data=None,
+        conditions=[],
+    )

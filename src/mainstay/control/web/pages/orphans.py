@@ -1,4 +1,4 @@
-"""Orphans: what forced deletes left on hosts, with the clean-ups that agents owe. Admins may forget an orphan."""
+"""Orphans: what forced deletes and moves left on hosts, with the clean-ups that agents owe. Admins may forget an orphan."""
 
 from __future__ import annotations
 

@@ -19,6 +19,8 @@ from mainstay.control.web.views.reports import ShownReport, read_report
 from mainstay.control.web.views.words import plural, running_time
 
 FAILING = ("failed", "unmet")
+# Not an action of a lifecycle: the state stays.
+MOVE = "move"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,8 @@ def _time(value: object) -> datetime | None:
 def _states(order: PlannedOrder, path: Sequence[str], *, changes: bool) -> tuple[PathState, ...]:
     last = len(path) - 1
     applied = "if it succeeds; properties apply then" if changes else "if it succeeds"
-    notes = {0: "now", last: applied if last else "now, nothing to do"}
+    idle = "now, and after the move" if order.action == MOVE else "now, nothing to do"
+    notes = {0: "now", last: applied if last else idle}
     return tuple(
         PathState(state, kind_of_state(order.lifecycle, state), notes.get(index, "on the way"))
         for index, state in enumerate(path)

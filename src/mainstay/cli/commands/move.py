@@ -1,0 +1,64 @@
+"""Moves a service to another agent: mainstay move shop --agent web2
+
+The target runs the `create` manifest of the service's blueprint, then the one for its state. When both succeed, the
+service changes its agent, and the old agent cleans up its host (`mainstay orphans`). Files of the old host are not
+copied: the blueprint must say `movable: true`. Exit codes are those of `mainstay do`."""
+
+from __future__ import annotations
+
+from mainstay.agent.client import ServerRefusal
+from mainstay.cli.main import CommandRefused
+from mainstay.cli.remote.connection import connected, error_text, find_agent, find_service
+from mainstay.cli.remote.connection_options import add_remote_options
+from mainstay.cli.remote.job_progress import add_timeout_option, follow_or_report
+from mainstay.cli.remote.plan_options import (
+    PLAN_SECONDS,
+    add_forecast_options,
+    forecast_query,
+    is_forecast,
+    show_forecast,
+)
+from mainstay.cli.remote.service_types import members_of
+from mainstay.cli.views.run_display import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+SUMMARY = "move a service to another agent"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    from argparse import BooleanOptionalAction
+
+    parser.add_argument("service", metavar="SERVICE", help="name, id or id prefix")
+    parser.add_argument("--agent", metavar="AGENT", required=True, help="name or id of the target")
+    add_forecast_options(parser)
+    parser.add_argument(
+        "--wait", action=BooleanOptionalAction, default=True, help="wait until the job finishes (default)"
+    )
+    add_timeout_option(parser)
+    parser.add_argument("-v", "--verbose", action="store_true", help="in a plan, also show stable resources")
+    add_remote_options(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    with connected(arguments) as client:
+        service = find_service(client, arguments.service)
+        target = find_agent(client, arguments.agent)
+        members = members_of(client.get(f"/service-types/{service['serviceTypeId']}"))
+        body = {"agentId": target["id"]}
+        if arguments.plan_digest:
+            body["planDigest"] = arguments.plan_digest
+        path = f"/services/{service['id']}/agent"
+        try:
+            answer = client.call("PUT", path, body, query=forecast_query(arguments), timeout_seconds=PLAN_SECONDS)
+        except ServerRefusal as refusal:
+            raise CommandRefused(error_text(refusal, client.url, members)) from refusal
+        if is_forecast(arguments):
+            return show_forecast(arguments, answer, members)
+        code = follow_or_report(client, answer, "create", arguments)
+        if code == 0 and arguments.wait and not arguments.json:
+            old, new = printable(service["agent"]["name"]), printable(target["name"])
+            print(f"Moved from {old} to {new}. {old} cleans up its host; `mainstay orphans` shows the progress.")
+        return code
