@@ -355,46 +355,39 @@ def parsed_kind(name: str, parse: Callable[[str], Any], schema: Mapping[str, Any
 
 SCALAR_SCHEMA = {"type": ["string", "number", "boolean", "null"]}
 TEMPLATE_SCHEMA = {"type": "string", "pattern": r"\{\{"}
+
+
+def or_template(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of a value that may be a template. Not `anyOf`: validators would not name what is wrong."""
+    return {"if": TEMPLATE_SCHEMA, "else": dict(schema)}
+
+
 TEXT = ValueKind("text", read_text, _accept_text, SCALAR_SCHEMA, is_text=True)
 # Text whose words messages may quote one by one. Whether it can be split depends on the provider that runs it.
 COMMAND = ValueKind("command", read_text, _accept_command, SCALAR_SCHEMA, is_text=True)
-BOOLEAN = ValueKind(
-    "true or false", _read_boolean, _accept_boolean, {"anyOf": [{"type": ["boolean", "null"]}, TEMPLATE_SCHEMA]}
-)
+BOOLEAN = ValueKind("true or false", _read_boolean, _accept_boolean, or_template({"type": ["boolean", "null"]}))
 MODE_BITS = ValueKind(
     "octal mode",
     _read_mode,
     _accept_mode,
-    {
-        "anyOf": [
-            {"type": "string", "pattern": "^(0[oO])?0?[0-7]{1,4}$"},
-            {"type": ["integer", "null"]},
-            TEMPLATE_SCHEMA,
-        ]
-    },
+    or_template({"type": ["string", "integer", "null"], "pattern": "^(0[oO])?0?[0-7]{1,4}$"}),
 )
 DURATION_SECONDS = ValueKind("duration", _read_duration, _accept_duration, {"type": ["string", "null"]})
 MOST_TRIES = 1000
 TRIES = parsed_kind(
     "number of tries",
     _parse_tries,
-    {"anyOf": [{"type": ["integer", "null"], "minimum": 1, "maximum": MOST_TRIES}, TEMPLATE_SCHEMA]},
+    or_template({"type": ["integer", "null"], "minimum": 1, "maximum": MOST_TRIES}),
 )
 TEXTS = ValueKind(
     "list of text",
     _read_texts,
     _accept_texts,
-    {"anyOf": [{"type": "array", "items": SCALAR_SCHEMA}, {"type": "null"}, TEMPLATE_SCHEMA]},
+    or_template({"type": ["array", "null"], "items": SCALAR_SCHEMA}),
 )
 EXIT_CODES = ValueKind(
     "list of exit codes",
     _read_exit_codes,
     _accept_exit_codes,
-    {
-        "anyOf": [
-            {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 255}},
-            {"type": "null"},
-            TEMPLATE_SCHEMA,
-        ]
-    },
+    or_template({"type": ["array", "null"], "items": {"type": "integer", "minimum": 0, "maximum": 255}}),
 )

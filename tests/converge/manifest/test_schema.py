@@ -66,3 +66,48 @@ def test_mistakes_that_an_editor_should_underline_are_refused(
     validator: jsonschema.Draft202012Validator, document: Any
 ) -> None:
     assert not validator.is_valid(document)
+
+
+@pytest.mark.parametrize(
+    ("document", "path", "message"),
+    [
+        ([{"fil": [{"/a": None}]}], [0], "Additional properties are not allowed ('fil' was unexpected)"),
+        (
+            [{"file": [{"/a": {"ensure": "present", "contnet": "x"}}]}],
+            [0, "file", 0, "/a"],
+            "Additional properties are not allowed ('contnet' was unexpected)",
+        ),
+        (
+            {"resources": [{"file": [{"/a": {"ensure": "absnt"}}]}]},
+            ["resources", 0, "file", 0, "/a", "ensure"],
+            "'absnt' is not one of ['present', 'absent', 'directory', 'link', None]",
+        ),
+        (
+            [{"file": [{"/a": {"ensure": "present", "recurse": "yes"}}]}],
+            [0, "file", 0, "/a", "recurse"],
+            "'yes' is not of type 'boolean', 'null'",
+        ),
+        (
+            {"resource": [], "resources": [{"exec": ["x"]}]},
+            [],
+            "Additional properties are not allowed ('resource' was unexpected)",
+        ),
+        ({"data": {}}, [], "'resources' is a required property"),
+        ({"ccm": {"data": {}}}, ["ccm"], "'resources' is a required property"),
+        (
+            [{"exec": {"name": "x", "comand": "y"}}],
+            [0, "exec"],
+            "Additional properties are not allowed ('comand' was unexpected)",
+        ),
+        (
+            [{"exec": [{"x": {"health_checks": [{"command": "true", "retries": 3}]}}]}],
+            [0, "exec", 0, "x", "health_checks", 0],
+            "Additional properties are not allowed ('retries' was unexpected)",
+        ),
+    ],
+)
+def test_a_validator_names_the_wrong_key(
+    validator: jsonschema.Draft202012Validator, document: Any, path: list[str | int], message: str
+) -> None:
+    error = jsonschema.exceptions.best_match(validator.iter_errors(document))
+    assert (list(error.absolute_path), error.message) == (path, message)

@@ -1,6 +1,7 @@
-"""Prints the JSON Schema (2020-12) that editors use to complete and check manifests.
+"""Prints the JSON Schema (2020-12) that editors use to complete and check a document.
 
-mainstay schema manifest > manifest.schema.json"""
+mainstay schema manifest > manifest.schema.json
+The first line of a document names it: # yaml-language-server: $schema=manifest.schema.json"""
 
 from __future__ import annotations
 
@@ -9,18 +10,36 @@ from mainstay.cli.local_run import print_json
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+    from typing import Any
 
-SUMMARY = "print the JSON Schema of manifests"
+SUMMARY = "print the JSON Schema of a kind of document"
+DOCUMENTS = ("manifest", "blueprint", "service-type", "order", "inventory")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", metavar="manifest", choices=["manifest"])
+    parser.add_argument("document", metavar="DOCUMENT", choices=DOCUMENTS, help=", ".join(DOCUMENTS))
 
 
-def run(arguments: argparse.Namespace) -> int:  # noqa: ARG001  # there is only one schema
-    from mainstay.converge import health_checks, resources
-    from mainstay.converge.manifest.schema import manifest_schema
-
-    types = [found for name in resources.names() if (found := resources.find(name)) is not None]
-    print_json(manifest_schema(types, list(health_checks.kinds().values())))
+def run(arguments: argparse.Namespace) -> int:
+    print_json(_schema_of(arguments.document))
     return 0
+
+
+def _schema_of(document: str) -> dict[str, Any]:
+    if document == "manifest":
+        from mainstay.converge import health_checks, resources
+        from mainstay.converge.manifest.schema import manifest_schema
+
+        types = [found for name in resources.names() if (found := resources.find(name)) is not None]
+        return manifest_schema(types, list(health_checks.kinds().values()))
+    if document == "inventory":
+        from mainstay.cli.inventory_schema import inventory_schema
+
+        return inventory_schema()
+    from mainstay.blueprints.document_schemas import blueprint_schema, order_schema, service_type_schema
+
+    if document == "service-type":
+        from mainstay.control.rulebook import installed_rulebook
+
+        return service_type_schema(installed_rulebook())
+    return blueprint_schema() if document == "blueprint" else order_schema()

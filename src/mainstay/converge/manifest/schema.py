@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mainstay.converge.manifest.data_schema import TYPES
 from mainstay.converge.manifest.entries import COMMON, HEALTH_CHECK, STRUCTURED
-from mainstay.converge.value_kinds import SCALAR_SCHEMA, TEMPLATE_SCHEMA
+from mainstay.converge.value_kinds import SCALAR_SCHEMA, or_template
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,14 +51,20 @@ def manifest_schema(types: Sequence[ResourceType], kinds: Sequence[HealthCheckKi
         "resources": {
             "type": "array",
             "minItems": 1,
-            "items": {"oneOf": [_entry(resource_type) for resource_type in types]},
+            "items": {
+                "type": "object",
+                "minProperties": 1,
+                "maxProperties": 1,
+                "additionalProperties": False,
+                "properties": {resource_type.name: _body(resource_type) for resource_type in types},
+            },
         }
     }
     definitions["data_schema"] = _data_schema()
     definitions["health_checks"] = {
         "type": "array",
         "description": STRUCTURED["health_checks"],
-        "items": {"anyOf": [_health_check(kind) for kind in kinds]},
+        "items": {"type": "object", **_one_of_kinds(kinds)},
     }
     for resource_type in types:
         definitions[resource_type.name] = _properties_of(resource_type, with_name=False)
@@ -66,21 +72,20 @@ def manifest_schema(types: Sequence[ResourceType], kinds: Sequence[HealthCheckKi
     return {
         "$schema": DIALECT,
         "title": "Mainstay manifest",
-        "anyOf": [
-            {"$ref": "#/$defs/resources"},
-            {
-                "type": "object",
-                "additionalProperties": False,
-                "properties": {
-                    **sections,
-                    "ccm": {"type": "object", "additionalProperties": False, "properties": sections},
-                },
-                "anyOf": [
-                    {"required": ["resources"]},
-                    {"required": ["ccm"], "properties": {"ccm": {"required": ["resources"]}}},
-                ],
+        # Conditions instead of `anyOf`, here and below: a validator then names the wrong key.
+        "if": {"type": "array"},
+        "then": {"$ref": "#/$defs/resources"},
+        "else": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {
+                **sections,
+                "ccm": {"type": "object", "additionalProperties": False, "properties": sections},
             },
-        ],
+            "if": {"required": ["ccm"], "not": {"required": ["resources"]}},
+            "then": {"properties": {"ccm": {"required": ["resources"]}}},
+            "else": {"required": ["resources"]},
+        },
         "$defs": definitions,
     }
 
@@ -93,7 +98,11 @@ def _data_schema() -> dict[str, Any]:
         "type": "object",
         "additionalProperties": False,
         "properties": {
-            "type": {"anyOf": [{"enum": [*names, None]}, {"type": "array", "items": {"enum": [*names, None]}}]},
+            "type": {
+                "if": {"type": "array"},
+                "then": {"items": {"enum": [*names, None]}},
+                "else": {"enum": [*names, None]},
+            },
             "properties": {"type": "object", "additionalProperties": below},
             "items": below,
             "required": {"type": "array", "items": SCALAR_SCHEMA},
@@ -105,25 +114,31 @@ def _data_schema() -> dict[str, Any]:
     }
 
 
-def _entry(resource_type: ResourceType) -> dict[str, Any]:
-    """One item of `resources`: a type with a list of names, or flat."""
+def _body(resource_type: ResourceType) -> dict[str, Any]:
+    """What is below a type: a list of names with properties, or one flat map."""
     named = {
-        "type": "object",
         "minProperties": 1,
         "maxProperties": 1,
-        "additionalProperties": {"anyOf": [{"type": "null"}, {"$ref": f"#/$defs/{resource_type.name}"}]},
-    }
-    body = {
-        "anyOf": [
-            {"type": "array", "minItems": 1, "items": {"anyOf": [{"type": "string"}, named]}},
-            {"$ref": f"#/$defs/{resource_type.name}_flat"},
-        ]
+        "additionalProperties": {"$ref": f"#/$defs/{resource_type.name}"},
     }
     return {
-        "type": "object",
-        "required": [resource_type.name],
-        "additionalProperties": False,
-        "properties": {resource_type.name: body},
+        "type": ["array", "object"],
+        "if": {"type": "array"},
+        "then": {
+            "minItems": 1,
+            "items": {"type": ["string", "number", "boolean", "object"], "if": {"type": "object"}, "then": named},
+        },
+        "else": {"$ref": f"#/$defs/{resource_type.name}_flat"},
+    }
+
+
+def _one_of_kinds(kinds: Sequence[HealthCheckKind]) -> dict[str, Any]:
+    """A check has the property that its kind is named after."""
+    first, *rest = kinds
+    return {
+        "if": {"required": [first.name]},
+        "then": _health_check(first),
+        "else": _one_of_kinds(rest) if rest else {"required": [kinds[0].name]},
     }
 
 
@@ -136,7 +151,8 @@ def _properties_of(resource_type: ResourceType, *, with_name: bool) -> dict[str,
     described["health_checks"] = {"$ref": "#/$defs/health_checks"}
     if with_name:
         described = {"name": {**SCALAR_SCHEMA, "description": "the resource's name"}, **described}
-    schema: dict[str, Any] = {"type": "object", "additionalProperties": False, "properties": described}
+    kinds = "object" if with_name else ["object", "null"]
+    schema: dict[str, Any] = {"type": kinds, "additionalProperties": False, "properties": described}
     if with_name:
         schema["required"] = ["name"]
     return schema
@@ -155,7 +171,7 @@ def _health_check(kind: HealthCheckKind) -> dict[str, Any]:
 def _described_property(entry: Property) -> dict[str, Any]:
     schema = dict(entry.kind.schema)
     if entry.choices:
-        schema = {"anyOf": [{"enum": [*entry.choices, None]}, TEMPLATE_SCHEMA]}
+        schema = or_template({"enum": [*entry.choices, None]})
     if entry.secret:
         return {**schema, "description": f"{entry.summary}; secret: never shown", "writeOnly": True}
     hidden = "; private: hidden when `sensitive` is true" if entry.private else ""
@@ -168,4 +184,4 @@ def _ensure_schema(resource_type: ResourceType) -> dict[str, Any]:
             **SCALAR_SCHEMA,
             "description": f"{', '.join(resource_type.ensures)}, or another value that the type accepts",
         }
-    return {"anyOf": [{"enum": [*resource_type.ensures, None]}, TEMPLATE_SCHEMA], "description": "the desired state"}
+    return {**or_template({"enum": [*resource_type.ensures, None]}), "description": "the desired state"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from mainstay.converge.contract import Change, Failure, Property, Resource, ResourceType, State
-from mainstay.converge.value_kinds import BOOLEAN, TEMPLATE_SCHEMA, Unfit, parsed_kind
+from mainstay.converge.value_kinds import BOOLEAN, Unfit, or_template, parsed_kind
 from mainstay.foundation.numbers import parse_count
 from mainstay.foundation.text import shorten
 
@@ -22,7 +22,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\$?")
 LONGEST_NAME = 32
 # The largest number means "unchanged" to the kernel.
 LARGEST_ID = 2**32 - 2
-ID_SCHEMA = {"anyOf": [{"type": ["integer", "null"], "minimum": 0, "maximum": LARGEST_ID}, TEMPLATE_SCHEMA]}
+ID_SCHEMA = or_template({"type": ["integer", "null"], "minimum": 0, "maximum": LARGEST_ID})
 MOST_SHOWN = 5
 
 
