@@ -16,6 +16,8 @@ import pytest
 from applying import Applied
 from isolation import PROGRAM, traced
 from own_accounts import databases, entry, own_accounts, userdb_user
+from required_parts import need
+from torture import count_of
 
 Apply = Callable[..., Applied]
 HASH = "$6$salt$" + "x" * 86
@@ -511,6 +513,51 @@ def test_a_home_is_removed_without_following_its_links(apply: Apply) -> None:
     Path("/home/app/file").symlink_to("/home/outside/kept")
     assert apply(listed(user(ensure="absent", manage_home=True))).errors == []
     assert os.listdir("/home/outside") == ["kept"]
+
+
+# Swaps a directory of a hostile user with a link to one of root, as fast as it can.
+SWAP = """
+import os
+os.chdir("/home/mallory")
+print(flush=True)
+while True:
+    os.rename("way", "kept")
+    os.rename("link", "way")
+    os.rename("way", "link")
+    os.rename("kept", "way")
+"""
+
+
+@pytest.mark.parametrize("ensure", ["present", "absent"])
+def test_links_that_another_user_swaps_lead_nowhere(ensure: str, apply: Apply) -> None:
+    for path in ("/home/mallory", "/home/mallory/way", "/home/outside"):
+        Path(path).mkdir()
+    if ensure == "absent":
+        # A directory that would be removed if the link were followed.
+        Path("/home/outside/app").mkdir()
+        Path("/home/outside/app/kept").write_text("")
+        os.chown("/home/outside/app", 1000, 1000)
+    Path("/home/mallory/link").symlink_to("/home/outside")
+    os.chown("/home/mallory", 65534, 65534)
+    os.chown("/home/mallory/way", 65534, 65534)
+    os.lchown("/home/mallory/link", 65534, 65534)
+    before = sorted(str(path) for path in Path("/home/outside").rglob("*"))
+    outcomes = set()
+    need(present=os.access("/usr/bin/python3", os.X_OK), what="a Python that every user can run")
+    swap = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "/usr/bin/python3", "-c", SWAP]
+    with subprocess.Popen(swap, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        for _ in range(count_of(400)):
+            present = listed(user(uid=1000, home="/home/mallory/way/app", manage_home=True))
+            outcomes.update(apply(present).outcomes)
+            if ensure == "absent":
+                outcomes.update(apply(listed(user(ensure="absent", manage_home=True))).outcomes)
+            assert sorted(str(path) for path in Path("/home/outside").rglob("*")) == before
+        assert process.poll() is None, "the links were not swapped all the time"
+        process.kill()
+    assert "failed" in outcomes, "no run met a link"
+    assert outcomes <= {"changed", "stable", "failed"}
 
 
 # ---- kills ----

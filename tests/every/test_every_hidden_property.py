@@ -248,7 +248,7 @@ def test_every_type_and_kind_has_samples() -> None:
 def test_a_hidden_value_appears_nowhere(type_name: str, name: str, kind: str, root: Path) -> None:
     values = loading_values(name, kind)
     if kind == "text" and name in ("token", "content", "contents"):
-        values += ["{{ 'CANARY' ~ nope }}", "refused CANARY"]
+        values += ["{{ 'CANARY' ~ file('none') }}", "refused CANARY"]
     sensitive = needs_sensitive(type_name, name)
     manifest = write(root, manifest_of(type_name, name, values, sensitive=sensitive))
     report = root.parent / "report.json"
@@ -264,6 +264,7 @@ def test_a_hidden_value_appears_nowhere(type_name: str, name: str, kind: str, ro
         ("apply", manifest, "--diff", "--json"),
         ("status", type_name, sample),
         ("status", type_name, sample, "--json"),
+        ("status", type_name, sample, "--yaml"),
         ("history",),
     ):
         if words[0] == "apply":

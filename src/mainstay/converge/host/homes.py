@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat as modes
+from contextlib import suppress
 
 from mainstay.converge.contract import Failure
 
@@ -46,7 +47,8 @@ def make_home(files: Files, path: str, *, uid: int, gid: int, mode: int) -> None
         files.set_attributes(hidden, files.lstat(hidden), uid=uid, gid=gid, mode=mode)
         files.put_in_place(hidden, path)
     except BaseException:
-        if hidden != path:
+        # Another user may have moved it away; the error that led here says more.
+        with suppress(OSError, Failure):
             files.remove_tree(hidden)
         raise
 
