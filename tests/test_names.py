@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src"
 # Looked up by name in the modules of a registry folder, or named in pyproject.toml.
-ENTRY_POINTS = {"configure", "main", "program", "run", "run_once"}
+ENTRY_POINTS = {"configure", "main", "parse", "program", "run", "run_once"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 

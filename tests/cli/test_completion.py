@@ -48,6 +48,11 @@ def test_commands_options_and_choices_are_completed(shell: Shell, scenario: Scen
     assert "line" not in candidates(shell, scenario, "ensure", "")
     assert candidates(shell, scenario, "status", "us") == ["user"]
     assert "order" in candidates(shell, scenario)
+    # Options that are not in the help are not offered.
+    assert "--shown-as" not in candidates(shell, scenario, "blueprint", "test", "--")
+    # Words are not interpreted, wherever they are.
+    assert "--noop" in candidates(shell, scenario, "apply", "--")
+    assert candidates(shell, scenario, "apply", "--", "x", "--no") == ["--noop"]
 
 
 def test_names_of_types_services_actions_and_properties_are_completed(
@@ -99,7 +104,17 @@ def test_bash_completes_commands_and_names(shell: Shell, scenario: Scenario, kin
     with on_terminal(["bash", "--norc", "-i"], environment) as terminal:
         terminal.type("source <(mainstay completion bash); echo sour''ced\n")
         terminal.wait_for("\rsourced\r\n")
-        terminal.type("mainstay show shop-\t")
+        terminal.type("mainstay apply --no\t")
+        terminal.wait_for("mainstay apply --noop ")
+        # Several candidates are listed, and the typed words stay.
+        terminal.type("\x15mainstay apply --\t\t")
+        terminal.wait_for("--detailed-exitcodes")
+        terminal.wait_for("mainstay apply --")
+        terminal.type("\x15mainstay server ba\t--data-\t")
+        terminal.wait_for("mainstay server backup --data-dir ")
+        terminal.type("\x15mainstay agents gr\t")
+        terminal.wait_for("mainstay agents grant ")
+        terminal.type("\x15mainstay show shop-\t")
         terminal.wait_for(f"mainstay show {service['name']} ")
         terminal.type("\nmainstay order " + kind["name"][:-1] + "\t" + "x -p siz\tsm\t--no-such\n")
         terminal.wait_for(f"{kind['name']} x -p size=small --no-such")

@@ -147,9 +147,15 @@ def test_typical_mistakes_are_answered_with_a_hint(
             "--state",
             "Off",
         ): "there is no state 'Off'; the lifecycle has: New, Stopped",
-        ("validate", vm, order, "--actor", "root"): "invalid choice: 'root'",
+        (
+            "validate",
+            vm,
+            order,
+            "--actor",
+            "root",
+        ): "--actor cannot be 'root'; it takes user, admin, participant, agent",
         ("draw", vm, "--output", str(tmp_path / "no" / "where.svg")): "cannot write",
-        ("chek", vm): "invalid choice: 'chek'",
+        ("chek", vm): "`mainstay type` has no sub-command 'chek' (did you mean 'check'?)",
     }
     for arguments, words in mistakes.items():
         assert main(["type", *arguments]) == 2

@@ -57,6 +57,23 @@ def test_a_backup_of_one_database_is_restored_into_the_other(tmp_path: Path, pos
     assert third.returncode == 0, third.stderr
 
 
+def test_a_backup_replaces_an_existing_file_only_by_force_and_options_may_be_anywhere(tmp_path: Path) -> None:
+    file = tmp_path / "backup.gz"
+    file.write_text("precious")
+    data = tmp_path / "one"
+    assert program("server", "migrate", "--data-dir", data).returncode == 0
+    for words in (("backup", "--data-dir", data, file), ("--data-dir", data, "backup", file)):
+        refused = program("server", *words)
+        assert refused.returncode == 2
+        assert refused.stderr == f"mainstay: {file} exists; choose another file, or replace it with --force\n"
+    assert file.read_text() == "precious"
+    made = program("server", "backup", "--data-dir", data, file, "--force")
+    assert made.returncode == 0, made.stderr
+    assert gzip.decompress(file.read_bytes())
+    misplaced = program("server", "restore", "--force", "--data-dir", data, file)
+    assert misplaced.stderr == "mainstay: --force is an option of `mainstay server backup FILE`\n"
+
+
 @pytest.mark.parametrize("damage", ["truncated", "not gzip", "missing row"])
 def test_a_damaged_backup_restores_nothing(tmp_path: Path, damage: str) -> None:
     file = tmp_path / "backup.gz"

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 EXIT_USAGE = 2
-# Names of our options in other tools.
-FOREIGN_OPTIONS = {"--dry-run": "--noop", "--check": "--noop", "-n": "--noop", "--extra-vars": "--set"}
 
 
 class CommandRefused(Exception):
@@ -115,7 +113,7 @@ def _dispatch(arguments: list[str]) -> int:
     words = arguments[1:]
     parser = make_parser(name, command, words)
     try:
-        code: int = command.run(parser.parse_args(words))
+        code: int = command.run(_parse(parser, command, words))
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("mainstay"):
             raise
@@ -124,6 +122,19 @@ def _dispatch(arguments: list[str]) -> int:
             f"the server packages are not installed ({error.name} is missing): pip install 'mainstay-plane[server]'"
         ) from None
     return code
+
+
+def _parse(parser: argparse.ArgumentParser, command: ModuleType, words: Sequence[str]) -> argparse.Namespace:
+    # A command that takes the words of others parses them itself: argparse would interpret `--`.
+    own: argparse.Namespace | None = command.parse(words) if hasattr(command, "parse") else None
+    if own is not None:
+        return own
+    positionals = [action for action in parser._actions if not action.option_strings]
+    counts = {action.nargs for action in positionals}
+    if len(positionals) > 1 and counts <= {None, "?", "*", "+"} and "?" in counts:
+        # Otherwise an option between two arguments ends the optional ones: `server backup --data-dir D FILE`.
+        return parser.parse_intermixed_args(words)
+    return parser.parse_args(words)
 
 
 def command_names() -> list[str]:
@@ -157,22 +168,12 @@ def make_parser(name: str, command: ModuleType, words: Sequence[str] = ()) -> ar
     vars(argparse)["_"] = str
 
     class Parser(argparse.ArgumentParser):
-        """Adds a hint to each error message."""
+        """Reports errors in our words, also those of sub-commands."""
 
         def error(self, message: str) -> NoReturn:
-            raise CommandRefused(f"{message}{self.hint(message)}\nSee `{self.prog} --help`.")
+            from mainstay.cli.usage_errors import explain
 
-        def hint(self, message: str) -> str:
-            switch_hint = _switch_hint(words, _options_of(self))
-            if switch_hint:
-                return switch_hint
-            _, found, rest = message.partition("unrecognized arguments: ")
-            if not found or not rest:
-                return ""
-            from mainstay.foundation.suggestions import did_you_mean
-
-            word = rest.split()[0].partition("=")[0]
-            return did_you_mean(FOREIGN_OPTIONS.get(word, word), _options_of(self))
+            raise CommandRefused(f"{explain(self, message, words)}\nSee `{self.prog} --help`.")
 
     parser = Parser(
         prog=f"mainstay {name}",
@@ -182,28 +183,6 @@ def make_parser(name: str, command: ModuleType, words: Sequence[str] = ()) -> ar
     )
     command.configure(parser)
     return parser
-
-
-def _switch_hint(words: Sequence[str], options: Sequence[str]) -> str:
-    """Other tools write `--enable false` or `--enable=false` for `--no-enable`."""
-    from itertools import pairwise
-
-    joined = (word.split("=", 1) for word in words if "=" in word)
-    for option, value in (*pairwise(words), *joined):
-        negated = f"--no-{option.removeprefix('--')}"
-        if negated in options and value in ("true", "false"):
-            return f"; a switch takes no value, use {option if value == 'true' else negated}"
-    return ""
-
-
-def _options_of(parser: argparse.ArgumentParser) -> list[str]:
-    """All options of a parser and its sub-commands."""
-    found: list[str] = []
-    for action in parser._actions:
-        found += action.option_strings
-        if isinstance(action.choices, dict):
-            found += [option for child in action.choices.values() for option in _options_of(child)]
-    return found
 
 
 def _help_width() -> int:

@@ -6,14 +6,12 @@ The script calls `mainstay completion --words …`, which prints nothing if the 
 
 from __future__ import annotations
 
-import sys
-
 from mainstay.cli.main import command_names, load_command, make_parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from mainstay.agent.client import Client
 
@@ -71,14 +69,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def parse(words: Sequence[str]) -> argparse.Namespace | None:
+    """The words of a command line that is being typed, unchanged."""
+    from argparse import Namespace
+
+    return Namespace(shell=None, words=list(words[1:])) if words[:1] == ["--words"] else None
+
+
 def run(arguments: argparse.Namespace) -> int:
     if arguments.shell is not None:
         print(SCRIPTS[arguments.shell], end="")
         return 0
-    # argparse drops a final `--`, with which the completion of options begins.
-    words = [*arguments.words, "--"] if sys.argv[-1] == "--" else arguments.words
     try:
-        print("".join(f"{line}\n" for line in _candidates(words)), end="")
+        print("".join(f"{line}\n" for line in _candidates(arguments.words)), end="")
     except (Exception, SystemExit):  # noqa: BLE001 (an error message would appear in the command line being typed)
         return 1
     return 0
@@ -175,13 +178,15 @@ def _parse_words(
 
 
 def _option_lines(parser: argparse.ArgumentParser, current: str) -> list[str]:
+    from argparse import SUPPRESS
+
     if not current.startswith("-"):
         return []
     return [
         f"{name}\t{action.help or ''}"
         for action in parser._actions
         for name in action.option_strings
-        if len(name) > 2
+        if len(name) > 2 and action.help != SUPPRESS
     ]
 
 

@@ -1,8 +1,8 @@
 """Runs the control plane. `mainstay server` needs no configuration.
 
-`server migrate` only migrates the database; `server backup FILE` writes a backup while the server runs; `server restore
-FILE` loads it into a new database, SQLite or PostgreSQL. A backup does not contain the vault key, which is needed to
-decrypt its secrets. Settings come from flags, MAINSTAY_… variables or --config."""
+`server migrate` only migrates the database; `server backup FILE` writes a backup while the server runs, and replaces an
+existing file only with --force; `server restore FILE` loads it into a new database, SQLite or PostgreSQL. A backup does
+not contain the vault key, which is needed to decrypt its secrets. Settings come from flags, MAINSTAY_… variables or --config."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="run this instead of the server",
     )
     parser.add_argument("file", nargs="?", metavar="FILE", help="backup file")
+    parser.add_argument("--force", action="store_true", help="let `backup` replace an existing file")
     add_setting_options(parser, METAVARS)
 
 
@@ -43,6 +44,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     if (arguments.file is None) == (arguments.verb in ("backup", "restore")):
         raise CommandRefused("use `mainstay server backup FILE` or `mainstay server restore FILE`")
+    if arguments.force and arguments.verb != "backup":
+        raise CommandRefused("--force is an option of `mainstay server backup FILE`")
+    if arguments.verb == "backup" and os.path.lexists(arguments.file) and not arguments.force:
+        raise CommandRefused(f"{arguments.file} exists; choose another file, or replace it with --force")
     try:
         settings = read_settings(arguments, METAVARS)
         if arguments.verb == "migrate":
