@@ -160,6 +160,8 @@ ACCESS: Mapping[tuple[str, str], Mapping[Role, Relation]] = {
     ("blueprint", "list"): ADMIN_ONLY,
     ("blueprint", "read"): {A: ALL, G: SERVED_BLUEPRINTS},
     ("blueprint", "write"): ADMIN_ONLY,
+    # Every request in a batch has a row of its own.
+    ("batch", "send"): {A: ALL, P: ALL},
     ("event", "read"): {A: ALL, P: _own("provider_id", "consumer_id", "participant_id")},
     ("event", "lease"): ADMIN_ONLY,
     ("event", "verify"): ADMIN_ONLY,

@@ -22,12 +22,13 @@ class TokenBuckets:
         # Key → (tokens left, at which time), least recently used first.
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def take(self, key: str) -> float:
-        """Takes a token. Returns the seconds until there is one, if there is none."""
+    def take(self, key: str, cost: int = 1) -> float:
+        """Takes `cost` tokens if there is at least one; the next callers wait for those that are missing. Returns the
+        seconds until there is one, if there is none."""
         now = time.monotonic()
         left, since = self._buckets.pop(key, (self._burst, now))
         left = min(self._burst, left + (now - since) * self._per_second)
-        self._buckets[key] = (left - 1 if left >= 1 else left, now)
+        self._buckets[key] = (left - cost if left >= 1 else left, now)
         if len(self._buckets) > MAX_KEYS:
             self._buckets.popitem(last=False)
         return 0.0 if left >= 1 else (1 - left) / self._per_second
@@ -39,10 +40,11 @@ class RequestLimits:
     def __init__(self, per_second: float) -> None:
         self._buckets = TokenBuckets(per_second, per_second * BURST_SECONDS) if per_second > 0 else None
 
-    def admit(self, caller: Caller) -> None:
+    def admit(self, caller: Caller, cost: int = 1) -> None:
+        """`cost`: the number of requests that this one contains."""
         if self._buckets is None or caller.role is Role.ADMIN:
             return
-        wait = self._buckets.take(str(caller.agent_id or caller.participant_id))
+        wait = self._buckets.take(str(caller.agent_id or caller.participant_id), cost)
         if wait:
             raise _too_many("rate_limited", "too many requests", wait)
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
-from urllib.parse import unquote
 
 import msgspec
 
 from mainstay.control.api.admission import refuse_role
-from mainstay.control.api.contract import Answer, Call, Endpoint
-from mainstay.control.api.endpoints import all_endpoints
+from mainstay.control.api.contract import Answer, Call
+from mainstay.control.api.inner_calls import find_endpoint
 
 
 async def call_endpoint(
@@ -23,7 +20,10 @@ async def call_endpoint(
     query: Sequence[tuple[str, str]],
     headers: Mapping[str, str],
 ) -> Answer:
-    endpoint, parameters = _endpoint_of(method, path)
+    found = find_endpoint(method, path)
+    if found is None:
+        raise LookupError(f"there is no endpoint {method} {path}")
+    endpoint, parameters = found
     refuse_role(call.required_caller, endpoint)
     inner = replace(
         call,
@@ -33,18 +33,3 @@ async def call_endpoint(
         raw_body=b"" if body is None else msgspec.json.encode(body),
     )
     return await endpoint.act(inner)
-
-
-def _endpoint_of(method: str, path: str) -> tuple[Endpoint, dict[str, str]]:
-    for endpoint, pattern in _patterns(method):
-        found = pattern.fullmatch(path)
-        if found is not None:
-            return endpoint, {name: unquote(value) for name, value in found.groupdict().items()}
-    raise LookupError(f"there is no endpoint {method} {path}")
-
-
-@cache
-def _patterns(method: str) -> tuple[tuple[Endpoint, re.Pattern[str]], ...]:
-    """Paths with fewer parameters first: `/services/validate` before `/services/{id}`."""
-    found = sorted((each for each in all_endpoints() if each.method == method), key=lambda each: each.path.count("{"))
-    return tuple((each, re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", each.path))) for each in found)

@@ -57,6 +57,12 @@ class Conflict(OperationRefused):
     code = "conflict"
 
 
+class BatchRefused(Conflict):
+    """A request of a batch was refused, so none was carried out; the details contain its number and the refusal."""
+
+    code = "batch_refused"
+
+
 class PlanFailed(Conflict):
     """The agent cannot forecast the job; the message contains its reason."""
 

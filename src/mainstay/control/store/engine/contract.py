@@ -61,6 +61,10 @@ class Transaction(Protocol):
         """Like `lock`, but returns False at once if another transaction holds the lock."""
         ...
 
+    def part(self) -> AbstractAsyncContextManager[None]:
+        """A part of the transaction: an error inside undoes the part, and the transaction can go on."""
+        ...
+
     def announce(self, topic: str) -> None:
         """Wakes the listeners of the topic once this transaction is committed."""
         ...

@@ -108,6 +108,19 @@ class PostgresqlTransaction:
             await self.flush()
         self._batch.add(statement, parameters)
 
+    @asynccontextmanager
+    async def part(self) -> AsyncIterator[None]:
+        with _NamedErrors():
+            await self.execute("SAVEPOINT part")
+            try:
+                yield
+                await self.flush()
+            except BaseException:
+                self._batch = Batch()
+                await self._connection.execute("ROLLBACK TO SAVEPOINT part; RELEASE SAVEPOINT part")
+                raise
+            await self._connection.execute("RELEASE SAVEPOINT part")
+
     async def flush(self) -> None:
         """Executes the queued writes in one round trip."""
         if not self._batch.empty:

@@ -1,0 +1,219 @@
+"""Batches: several changes in one transaction, all or none. A dry run reports every refusal and changes nothing.
+
+For tools that bring a whole plane to what a file says: each request is checked with what the requests before it wrote."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import re
+from dataclasses import replace
+from typing import Annotated, Literal
+
+import msgspec
+
+from mainstay.control.access import Role
+from mainstay.control.api.admission import refuse_role
+from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
+from mainstay.control.api.errors import HttpRefusal, refusal_answer
+from mainstay.control.operations.machinery.bodies import NO_ZERO, Body
+from mainstay.control.operations.machinery.refusals import BadInput, BatchRefused
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
+from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.joined import JoinedStore
+
+API = "/api/v1"
+PATH = f"{API}/batch"
+MAX_REQUESTS = 5_000
+# For callers who are not admins: one transaction holds up the writes of others with the embedded database.
+MAX_REQUESTS_OF_PARTICIPANTS = 500
+# Nouns whose rows a batch creates, changes and deletes. Others answer with tokens or codes, or belong to agents.
+NOUNS = frozenset(
+    {
+        "agent",
+        "agent_type",
+        "blueprint",
+        "config_pool",
+        "config_pool_value",
+        "metric_type",
+        "participant",
+        "service",
+        "service_group",
+        "service_option",
+        "service_option_type",
+        "service_pool",
+        "service_pool_set",
+        "service_pool_value",
+        "service_type",
+    }
+)
+# The collection of a noun, or one row of it.
+ROWS = re.compile(rf"{API}/[a-z-]+(?:/\{{id\}})?")
+Key = Annotated[str, msgspec.Meta(min_length=1, max_length=2000, pattern=NO_ZERO)]
+Pointer = Annotated[str, msgspec.Meta(min_length=1, max_length=1000, pattern=NO_ZERO)]
+# More than a request may hold by default; the size of the request bounds it.
+Content = Annotated[str, msgspec.Meta(max_length=2**30, pattern=NO_ZERO)]
+
+
+class PartRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    method: Literal["POST", "PATCH", "DELETE"]
+    # Below /api/v1.
+    path: Annotated[str, msgspec.Meta(min_length=1, max_length=300, pattern=NO_ZERO)]
+    body: dict[str, object] | None = None
+    # Base64 of a body that is not JSON: the bundle of a blueprint.
+    content: Content | None = None
+    force: bool = False
+    # By which later requests refer to the id of what this one creates. Of a blueprint: the id of its service type.
+    key: Key | None = None
+    # JSON pointers into the body → the key whose id goes there.
+    references: Annotated[dict[Pointer, Key], msgspec.Meta(max_length=1000)] = {}
+
+
+class RequestBatch(Body, frozen=True, kw_only=True):
+    requests: Annotated[list[PartRequest], msgspec.Meta(min_length=1, max_length=MAX_REQUESTS)]
+
+
+class PartResult(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The outcome of one request. `error` is the document of a refusal."""
+
+    status: int
+    id: str | None = None
+    error: dict[str, object] | None = None
+
+
+class BatchResult(msgspec.Struct, frozen=True):
+    results: list[PartResult]
+
+
+async def _send(call: Call) -> Answer:
+    batch, dry_run = call.read(RequestBatch), call.flag("dryRun")
+    _admit(call, len(batch.requests))
+    async with call.session.rolled_back() if dry_run else call.transaction() as work:
+        results = await _Parts(call, work, stops=not dry_run).carry_out(batch.requests)
+    return Answer(BatchResult(results))
+
+
+def _admit(call: Call, count: int) -> None:
+    caller = call.required_caller
+    if caller.role is not Role.ADMIN and count > MAX_REQUESTS_OF_PARTICIPANTS:
+        raise BadInput(
+            f"a batch of a participant has at most {MAX_REQUESTS_OF_PARTICIPANTS} requests, this one {count}"
+        )
+    if count > 1:
+        # The request itself is counted already.
+        call.dependencies.limits.admit(caller, count - 1)
+
+
+class _Parts:
+    """The requests of one batch. `stops`: at the first refusal; otherwise every request is tried."""
+
+    def __init__(self, call: Call, work: UnitOfWork, *, stops: bool) -> None:
+        store = JoinedStore(call.dependencies.store, work.tx)
+        self._call = replace(call, dependencies=replace(call.dependencies, store=store), headers={})
+        self._tx: Transaction = work.tx
+        self._stops = stops
+        self._ids: dict[str, str] = {}
+
+    async def carry_out(self, requests: list[PartRequest]) -> list[PartResult]:
+        results = []
+        for number, request in enumerate(requests, 1):
+            results.append(await self._carry_out(number, request))
+            # The embedded database answers without a pause: other requests get their turn here.
+            await asyncio.sleep(0)
+        return results
+
+    async def _carry_out(self, number: int, request: PartRequest) -> PartResult:
+        try:
+            async with self._tx.part():
+                answer = await self._act(request)
+        except Exception as error:
+            refusal = refusal_answer(error)
+            if refusal is None or refusal[0] >= 500:
+                raise
+            status, document, _ = refusal
+            if self._stops:
+                message = (
+                    f"request {number} ({request.method} {request.path}): {document['error']}; nothing was changed"
+                )
+                raise BatchRefused(message, details={"number": number, "refusal": document}) from error
+            return PartResult(status, error=document)
+        created = _created_id(answer)
+        if request.key is not None and created is not None:
+            self._ids[request.key] = created
+        return PartResult(200, created)
+
+    async def _act(self, request: PartRequest) -> Answer:
+        from mainstay.control.api.inner_calls import find_endpoint
+
+        found = find_endpoint(request.method, f"{API}{request.path}")
+        if (
+            found is None
+            or found[0].access is None
+            or found[0].access[0] not in NOUNS
+            or not ROWS.fullmatch(found[0].path)
+        ):
+            raise HttpRefusal(400, "not_in_batch", f"a batch cannot contain {request.method} {request.path}")
+        endpoint, parameters = found
+        refuse_role(self._call.required_caller, endpoint)
+        return await endpoint.act(
+            replace(
+                self._call,
+                path=parameters,
+                query=[("force", "true")] if request.force else [],
+                raw_body=self._body(request),
+            )
+        )
+
+    def _body(self, request: PartRequest) -> bytes:
+        if request.content is not None:
+            try:
+                return base64.b64decode(request.content, validate=True)
+            except (binascii.Error, ValueError):
+                raise BadInput("content must be base64") from None
+        if request.body is None:
+            return b""
+        body: object = request.body
+        for pointer, key in request.references.items():
+            if key not in self._ids:
+                raise BadInput(f"this needs {key}, which was not created", code="missing_reference")
+            _set_at(body, pointer, self._ids[key])
+        return msgspec.json.encode(body)
+
+
+def _created_id(answer: Answer) -> str | None:
+    body = answer.body
+    service_type = getattr(body, "service_type", None)
+    if hasattr(body, "digest") and service_type is not None:
+        return str(service_type.id)
+    found = getattr(body, "id", None)
+    return None if found is None else str(found)
+
+
+def _set_at(document: object, pointer: str, value: str) -> None:
+    """Writes into the body, which no other request uses."""
+    *outer, last = [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]] or [""]
+    try:
+        for part in outer:
+            document = document[int(part)] if isinstance(document, list) else document[part]  # type: ignore[index]
+        if isinstance(document, list):
+            document[int(last)] = value
+        else:
+            document[last] = value  # type: ignore[index]
+    except (LookupError, ValueError, TypeError):
+        raise BadInput(f"the body has no place {pointer}") from None
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="POST",
+        path=PATH,
+        act=_send,
+        access=("batch", "send"),
+        summary="Carry out several changes in one transaction: all or none",
+        body=RequestBatch,
+        answer=BatchResult,
+        query=(QueryParameter("dryRun", "Change nothing; report the outcome of every request", {"type": "boolean"}),),
+        refusals=(400, 409, 413),
+    ),
+)
