@@ -6,6 +6,7 @@ import os
 import sys
 
 from mainstay.cli.main import CommandRefused
+from mainstay.cli.unit_words import quoted_word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def install(arguments: argparse.Namespace) -> int:
         check_trust(arguments.trust)
     if os.geteuid() != 0:
         raise CommandRefused("`mainstay agent install` creates a systemd system unit: run it as root")
-    content = UNIT.format(command=" ".join(_quoted(word) for word in _command(arguments, place)))
+    content = UNIT.format(command=" ".join(quoted_word(word) for word in _command(arguments, place)))
     document: Node = [
         {
             "file": [
@@ -111,9 +112,3 @@ def _command(arguments: argparse.Namespace, place: str) -> list[str]:
     if arguments.metrics_port is not None:
         words += ["--metrics-port", str(arguments.metrics_port)]
     return words
-
-
-def _quoted(word: str) -> str:
-    """Escapes a word for ExecStart."""
-    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
-    return escaped if escaped == word and " " not in word and word else f'"{escaped}"'

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mainstay.control.settings import ServerSettings
 
 # Settings that are flags of `mainstay server`.
-METAVARS = {"host": "ADDRESS", "port": "N", "data_dir": "DIR", "database_url": "URL"}
+METAVARS = {"host": "ADDRESS", "port": "N", "workers": "N", "data_dir": "DIR", "database_url": "URL"}
 DATABASE_SETTINGS = ("data_dir", "database_url")
 
 
@@ -25,7 +25,7 @@ def add_setting_options(parser: argparse.ArgumentParser, names: Iterable[str]) -
     else:
         helps = {name: setting.help for name, setting in describe_settings().items()}
     for name in names:
-        kind = int if name == "port" else str
+        kind = int if name in ("port", "workers") else str
         flag = f"--{name.replace('_', '-')}"
         parser.add_argument(flag, metavar=METAVARS[name], type=kind, help=helps.get(name))
     parser.add_argument("--config", metavar="FILE", help="TOML file with server settings")

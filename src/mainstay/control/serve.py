@@ -21,13 +21,14 @@ import structlog
 import uvicorn
 from litestar import Litestar
 
+from mainstay.control import service_manager
 from mainstay.control.api.application import make_application
 from mainstay.control.api.certificates import ReloadingCertificate, load_certificate
 from mainstay.control.api.connections import bounded_protocol
 from mainstay.control.api.contract import Dependencies, Readiness
 from mainstay.control.api.limits import FailedAttempts, RequestLimits
 from mainstay.control.api.open_connections import watch
-from mainstay.control.api.prometheus import ServerMetrics
+from mainstay.control.api.prometheus import ServerMetrics, forget_worker, share_between_workers
 from mainstay.control.background import all_tasks, run_task
 from mainstay.control.domain.retention import RetentionPeriods
 from mainstay.control.operations.machinery.definitions import Definitions
@@ -41,6 +42,7 @@ from mainstay.control.store.engine.contract import Store
 from mainstay.control.store.engine.open import open_store
 from mainstay.control.vault.keys import find_vault, load_vault
 from mainstay.control.web.pipeline import WebPipeline
+from mainstay.control.workers import Supervisor, shared_metrics_directory
 from mainstay.foundation.addresses import is_loopback_host
 from mainstay.foundation.private_files import write_private_file
 
@@ -161,13 +163,51 @@ async def _make_admin_token(store: Store, tools: OperationTools, settings: Serve
 
 async def _serve(settings: ServerSettings, environment: Mapping[str, str]) -> None:
     _configure_logging(settings)
-    # Key, certificate and ports first: a refused start creates nothing.
+    sockets, certificate = _bind(settings, environment)
+    with _only_server(settings):
+        await _run_servers(settings, environment, sockets, certificate)
+
+
+def _bind(
+    settings: ServerSettings, environment: Mapping[str, str]
+) -> tuple[list[socket.socket], ReloadingCertificate | None]:
+    """Key, certificate and ports first: a refused start creates nothing."""
     find_vault(settings, environment)
     certificate = load_certificate(settings)
     ports = [settings.port, *([settings.health_port] if settings.health_port else [])]
-    sockets = [_listen(settings.host, port) for port in ports]
-    with _only_server(settings):
-        await _run_servers(settings, environment, sockets, certificate)
+    return [_listen(settings.host, port) for port in ports], certificate
+
+
+def _run_workers(settings: ServerSettings, environment: Mapping[str, str]) -> None:
+    if settings.is_embedded:
+        raise BadSettings(
+            "several workers need PostgreSQL: the embedded database has one writer; set --database-url, or leave out"
+            " --workers"
+        )
+    _configure_logging(settings)
+    sockets, certificate = _bind(settings, environment)
+    token = asyncio.run(_prepare(settings, environment))
+    with shared_metrics_directory(settings.data_path) as directory:
+
+        def serve(number: int) -> None:
+            import uvloop
+
+            share_between_workers(str(directory))
+            uvloop.run(_run_servers(settings, environment, sockets, certificate, worker=number))
+
+        supervisor = Supervisor(
+            settings.workers, serve, on_check=lambda: service_manager.notify(environment, service_manager.ALIVE)
+        )
+        supervisor.on_end = lambda process: forget_worker(str(directory), process)
+        _print_address(settings, sockets[0], token)
+        service_manager.notify(environment, service_manager.READY)
+        supervisor.run()
+
+
+async def _prepare(settings: ServerSettings, environment: Mapping[str, str]) -> str | None:
+    """Migrates the database, and creates the admin token on the first start."""
+    async with opened(settings, environment) as (store, tools):
+        return await _make_admin_token(store, tools, settings)
 
 
 async def _run_servers(
@@ -175,7 +215,9 @@ async def _run_servers(
     environment: Mapping[str, str],
     sockets: Sequence[socket.socket],
     certificate: ReloadingCertificate | None,
+    worker: int | None = None,
 ) -> None:
+    """`worker` None: this process is the whole server."""
     async with opened(settings, environment) as (store, tools_without_clock):
         token = await _make_admin_token(store, tools_without_clock, settings)
         clock = await start_clock(store)
@@ -200,11 +242,15 @@ async def _run_servers(
             Server(application, settings, listening, certificate)
             for application, listening in zip(applications, sockets, strict=True)
         ]
-        _print_address(settings, servers[0], token)
         _stop_on_signals(servers, dependencies.readiness)
         tasks = [
-            asyncio.create_task(run_task(task, store, tools, clock, measures.count_pass)) for task in all_tasks()
+            asyncio.create_task(run_task(task, store, tools, clock, measures.count_pass))
+            for task in (all_tasks() if worker in (None, 0) else ())
         ]
+        if worker is None:
+            _print_address(settings, sockets[0], token)
+            service_manager.notify(environment, service_manager.READY)
+            tasks.append(asyncio.create_task(service_manager.send_signs_of_life(environment)))
         tasks.append(asyncio.create_task(watch(dependencies.open_connections, store, clock)))
         if certificate is not None:
             tasks.append(asyncio.create_task(certificate.watch()))
@@ -292,16 +338,13 @@ class Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         yield
 
-    @property
-    def address(self) -> str:
-        host, port = self.listening.getsockname()[:2]
-        scheme = "https" if self.config.ssl else "http"
-        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
-
-def _print_address(settings: ServerSettings, server: Server, token: str | None) -> None:
+def _print_address(settings: ServerSettings, listening: socket.socket, token: str | None) -> None:
     """The only output on stdout. The admin token is printed only on a terminal: a journal keeps what it receives."""
-    lines = [f"Mainstay listens on {server.address} (open it in a browser; API documentation: {server.address}/docs)"]
+    host, port = listening.getsockname()[:2]
+    scheme = "https" if settings.tls_certificate else "http"
+    address = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+    lines = [f"Mainstay listens on {address} (open it in a browser; API documentation: {address}/docs)"]
     if token is not None:
         if sys.stdout.isatty():
             lines.append(f"Admin token, shown only once: {token}")
@@ -316,6 +359,9 @@ def run_server(settings: ServerSettings, environment: Mapping[str, str]) -> None
 
     raise_file_limit()
     collect_garbage_rarely()
+    if settings.workers > 1:
+        _run_workers(settings, environment)
+        return
     uvloop.run(_serve(settings, environment))
 
 

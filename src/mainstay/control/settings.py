@@ -30,6 +30,14 @@ class BadSettings(Exception):
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     host: Annotated[str, Meta(description="address to listen on")] = "127.0.0.1"
     port: Annotated[Port, Meta(description="port to listen on; 0 for a free one")] = 8420
+    workers: Annotated[
+        int,
+        Meta(ge=1, le=64),
+        Meta(
+            description="processes that serve the port, with PostgreSQL only. Each has up to 11 connections to the"
+            " database, and limits of its own for requests and long polls; background tasks run in the first"
+        ),
+    ] = 1
     data_dir: Annotated[
         str,
         Meta(

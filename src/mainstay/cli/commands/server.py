@@ -2,7 +2,9 @@
 
 `server migrate` only migrates the database; `server backup FILE` writes a backup while the server runs, and replaces an
 existing file only with --force; `server restore FILE` loads it into a new database, SQLite or PostgreSQL. A backup does
-not contain the vault key, which is needed to decrypt its secrets. Settings come from flags, MAINSTAY_… variables or --config."""
+not contain the vault key, which is needed to decrypt its secrets. `server install` (as root) runs the server as a
+sandboxed systemd unit with a user of its own, and data in /var/lib/mainstay-server; settings with secrets go into --config
+or /etc/mainstay/server.env. Settings come from flags, MAINSTAY_… variables or --config."""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from mainstay.control.settings import ServerSettings
 
 SUMMARY = "run the control plane"
-VERBS = ("run", "migrate", "backup", "restore")
+VERBS = ("run", "migrate", "backup", "restore", "install")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -27,11 +29,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         choices=VERBS,
         default="run",
-        metavar="migrate|backup|restore",
+        metavar="migrate|backup|restore|install",
         help="run this instead of the server",
     )
     parser.add_argument("file", nargs="?", metavar="FILE", help="backup file")
     parser.add_argument("--force", action="store_true", help="let `backup` replace an existing file")
+    parser.add_argument("--uninstall", action="store_true", help="install: stop and remove the unit; keeps the data")
+    parser.add_argument("--noop", action="store_true", help="install: only show what would change")
     add_setting_options(parser, METAVARS)
 
 
@@ -48,6 +52,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandRefused("--force is an option of `mainstay server backup FILE`")
     if arguments.verb == "backup" and os.path.lexists(arguments.file) and not arguments.force:
         raise CommandRefused(f"{arguments.file} exists; choose another file, or replace it with --force")
+    if arguments.verb == "install":
+        from mainstay.cli.server_unit import install
+
+        return install(arguments)
+    if arguments.uninstall or arguments.noop:
+        raise CommandRefused("--uninstall and --noop belong to `mainstay server install`")
     try:
         settings = read_settings(arguments, METAVARS)
         if arguments.verb == "migrate":

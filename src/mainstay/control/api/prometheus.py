@@ -24,7 +24,7 @@ from mainstay.control.store.engine.contract import Store, Unavailable
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
 # The tables are read at most this often, however many clients ask.
 GATHER_SECONDS = 15.0
-# Names the directory that the workers of one server share; prometheus_client reads it when it is imported.
+# Names the directory that the workers of one server share.
 SHARED_DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
 
 log = structlog.get_logger("mainstay.metrics")
@@ -173,6 +173,21 @@ class ServerMetrics:
         registry = CollectorRegistry()
         registry.register(_PlaneCollector(figures))
         return generate_latest(registry)
+
+
+def share_between_workers(directory: str) -> None:
+    """From now on, metrics of this process are kept in a directory that it shares with the other workers."""
+    from prometheus_client import values
+
+    os.environ[SHARED_DIRECTORY] = directory
+    values.ValueClass = values.MultiProcessValue()  # type: ignore[no-untyped-call]
+
+
+def forget_worker(directory: str, process: int) -> None:
+    """What a dead worker counted stays; what it measured goes."""
+    from prometheus_client.multiprocess import mark_process_dead
+
+    mark_process_dead(process, directory)  # type: ignore[no-untyped-call]
 
 
 def _with_workers() -> CollectorRegistry:

@@ -1,0 +1,188 @@
+"""Installs the control plane as a systemd unit with a user of its own and a sandbox, with the convergence engine."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from mainstay.cli.main import CommandRefused
+from mainstay.cli.unit_words import quoted_word
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+    from mainstay.foundation.yaml.scalars import Node
+
+NAME = "mainstay-server"
+UNIT_PATH = f"/etc/systemd/system/{NAME}.service"
+ENVIRONMENT_FILE = "/etc/mainstay/server.env"
+DATA = f"/var/lib/{NAME}"
+# DynamicUser: systemd makes a user for the unit and gives it the state directory; nothing else is writable.
+# LoadCredential: the file of --config may hold a password, and only root can read it.
+# The watchdog ends a server whose event loop is blocked.
+UNIT = """\
+[Unit]
+Description=Mainstay control plane
+Documentation=man:systemd.service(5)
+Wants=network-online.target
+After=network-online.target postgresql.service
+
+[Service]
+Type=notify
+NotifyAccess=main
+ExecStart={command}
+EnvironmentFile=-{environment_file}
+{more}Restart=always
+RestartSec=2
+WatchdogSec=60
+TimeoutStartSec=15min
+TimeoutStopSec=40
+LimitNOFILE=524288
+
+DynamicUser=yes
+User={name}
+StateDirectory={name}
+StateDirectoryMode=0700
+UMask=0077
+NoNewPrivileges=yes
+ProtectSystem=strict
+ProtectHome={protect_home}
+PrivateTmp=yes
+PrivateDevices=yes
+ProtectClock=yes
+ProtectControlGroups=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+ProtectProc=invisible
+LockPersonality=yes
+MemoryDenyWriteExecute=yes
+RemoveIPC=yes
+RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallFilter=~@privileged
+SystemCallErrorNumber=EPERM
+CapabilityBoundingSet={capabilities}
+AmbientCapabilities={capabilities}
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def install(arguments: argparse.Namespace) -> int:
+    from mainstay.cli.local_run import catch_signals, run_and_report
+    from mainstay.cli.views.run_display import RunDisplay
+    from mainstay.converge.apply import Options
+    from mainstay.converge.run import RunRequest
+
+    if os.geteuid() != 0:
+        raise CommandRefused("`mainstay server install` creates a systemd system unit: run it as root")
+    document = _removal() if arguments.uninstall else _installation(arguments)
+    code = run_and_report(
+        lambda observer, stop: RunRequest(
+            "server install",
+            document=document,
+            identity="server install",
+            options=Options(noop=arguments.noop, differences=True),
+            observer=observer,
+            stop=stop,
+            starting=lambda: catch_signals(stop),
+        ),
+        RunDisplay(verbose=True),
+        as_json=False,
+        report_file=None,
+        detailed=False,
+    )
+    if code == 0 and not arguments.noop:
+        print(
+            f"The data is kept in {DATA}; remove it by hand if you do not need it."
+            if arguments.uninstall
+            else f"The admin token is in {DATA}/admin.token. Log: journalctl -u {NAME}"
+        )
+    return code
+
+
+def _installation(arguments: argparse.Namespace) -> Node:
+    from mainstay.foundation.yaml.scalars import PlainScalar
+
+    content = _unit_text(arguments)
+    unit: Node = {
+        UNIT_PATH: {"ensure": "present", "content": content, "owner": "root", "group": "root", "mode": "0644"}
+    }
+    running: Node = {
+        NAME: {"ensure": "running", "enable": PlainScalar("true"), "subscribe": [f"file#{UNIT_PATH}"]},
+    }
+    return [{"file": [unit]}, {"service": [running]}]
+
+
+def _removal() -> Node:
+    from mainstay.foundation.yaml.scalars import PlainScalar
+
+    stopped: Node = {NAME: {"ensure": "stopped", "enable": PlainScalar("false")}}
+    absent: Node = {UNIT_PATH: {"ensure": "absent"}}
+    reload: Node = {
+        "systemctl daemon-reload": {"refresh_only": PlainScalar("true"), "subscribe": [f"file#{UNIT_PATH}"]}
+    }
+    service: list[Node] = [{"service": [stopped]}] if os.path.exists(UNIT_PATH) else []
+    return [*service, {"file": [absent]}, {"exec": [reload]}]
+
+
+def _unit_text(arguments: argparse.Namespace) -> str:
+    if arguments.data_dir:
+        raise CommandRefused(f"the unit keeps its data in {DATA}; leave out --data-dir")
+    if arguments.database_url:
+        raise CommandRefused(
+            f"every user can read the unit; write MAINSTAY_DATABASE_URL=… into {ENVIRONMENT_FILE} (mode 0600) instead of"
+            " --database-url"
+        )
+    words = [os.path.abspath(sys.argv[0]), "server", "--data-dir", DATA]
+    for name in ("host", "port", "workers"):
+        value = getattr(arguments, name)
+        if value is not None:
+            words += [f"--{name}", str(value)]
+    command = " ".join(quoted_word(word) for word in words)
+    more = ""
+    if arguments.config:
+        path = os.path.abspath(arguments.config)
+        if not os.path.exists(path):
+            raise CommandRefused(f"cannot read {path}: it does not exist")
+        more = f"LoadCredential=server.toml:{path}\n"
+        command += " --config %d/server.toml"
+    needs_port = arguments.port is not None and 0 < arguments.port < 1024
+    return UNIT.format(
+        command=command,
+        environment_file=ENVIRONMENT_FILE,
+        more=more,
+        name=NAME,
+        protect_home=_protect_home(),
+        capabilities="CAP_NET_BIND_SERVICE" if needs_port else "",
+    )
+
+
+def _protect_home() -> str:
+    """Home directories are hidden, unless the program is in one. Raises if the user of the unit cannot reach it."""
+    places = {os.path.realpath(place) for place in (sys.argv[0], sys.executable, sys.prefix, sys.base_prefix)}
+    for place in places:
+        closed = next((each for each in _parents(place) if not os.stat(each).st_mode & 0o001), None)
+        if closed is not None:
+            raise CommandRefused(
+                f"the server runs as a user of its own, which cannot enter {closed} to run {place}; install mainstay where"
+                " every user can read it, such as /opt"
+            )
+    homes = ("/home/", "/root/", "/run/user/")
+    return "read-only" if any(place.startswith(homes) for place in places) else "yes"
+
+
+def _parents(path: str) -> list[str]:
+    found = []
+    while path != "/":
+        path = os.path.dirname(path)
+        found.append(path)
+    return found
