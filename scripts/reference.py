@@ -61,7 +61,7 @@ def health_checks_section() -> str:
 
 
 def type_section(found: ResourceType) -> str:
-    known = ", ".join(f"`{one.name}`" for one in providers.find_all(found.name))
+    known = "none" if found.composes else ", ".join(f"`{one.name}`" for one in providers.find_all(found.name))
     words = ", ".join(f"`{word}`" for word in found.ensures) + (", or a version" if found.open_ensure else "")
     default = "required" if found.ensure_required else f"default `{found.resource.ensure}`"
     head = (

@@ -207,6 +207,8 @@ def test_the_file_of_a_resource_type_and_of_a_provider_has_its_name() -> None:
         found = resources.find(name)
         assert found is not None
         assert found.name == name, f"resources/{name}.py: TYPE.name must be {name!r}"
+        if found.composes:
+            continue
         for file in module_names(import_module(f"mainstay.converge.providers.{name}").__path__):
             provider = registered(import_module(f"mainstay.converge.providers.{name}.{file}"), "PROVIDER")
             assert provider.name == file, f"providers/{name}/{file}.py: PROVIDER.name must be {file!r}"

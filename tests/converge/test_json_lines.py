@@ -67,7 +67,7 @@ def test_a_line_follows_every_attribute_of_its_event(apply: Callable[..., Applie
         assert json.loads(line) == changed, name
         followed |= {key for key in usual if usual[key] != changed[key]}
         setattr(second, name, kept)
-    assert set(usual) - followed == {"type", "name", "alias", "ensure", "state"}  # those of the resource
+    assert set(usual) - followed == {"type", "name", "alias", "ensure", "within", "state"}  # those of the resource
 
 
 def text_of(report: Report) -> str:

@@ -367,6 +367,7 @@ EVENT_KEYS = [
     "output",
     "duration_seconds",
     "diff",
+    "within",
     "error_kind",
     "state",
 ]

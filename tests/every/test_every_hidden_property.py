@@ -45,6 +45,8 @@ SAMPLES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         tuple(f"ROOT/account{number}" for number in range(30)),
         {},
     ),
+    # Its manifest is written by `put_child`.
+    "apply": (tuple(f"child{number}" for number in range(30)), {"manifest": "ROOT/../child.yaml"}),
     "exec": (
         tuple(f"go{number}" for number in range(30)),
         {"command": "sh -c 'env; env | rev; exit 1'", "logoutput": True, "timeout": "20s"},
@@ -77,11 +79,13 @@ LOADS: dict[str, list[Any]] = {
     "pattern": ["CANARY", "^(CANARY)?$", "{{ 'CANARY' }}"],
     "list of text": [["NAME=CANARY"], ["NAME={{ 'CANARY' }}"]],
     HASH_NAME: ["$6$CANARY", "{{ '$6$x$' ~ 'CANARY' }}"],
+    "map of values": [{"word": "CANARY"}, {"word": "{{ 'CANARY' }}"}, {"deep": {"word": ["CANARY"]}}],
 }
 DOES_NOT_LOAD: dict[str, list[Any]] = {
     "text": [{"CANARY": "x"}, ["CANARY"], "{{ 'CANARY' ~ }}", "a {{ 'CANARY"],
     "command": [{"x": "CANARY"}, ["CANARY"], "{{ 'CANARY' ~ }}", "a {{ 'CANARY"],
     "pattern": [{"CANARY": "x"}, ["CANARY"], "{{ 'CANARY' ~ }}", "(CANARY", "(CANARY+)+", "(CANARY)\\1"],
+    "map of values": ["CANARY", ["CANARY"], {"word": "{{ 'CANARY' ~ }}"}, {"bad": "CANARY"}],
     "list of text": ["CANARY", {"x": "CANARY"}, [["CANARY"]], "{{ 'CANARY' ~ }}"],
     HASH_NAME: ["CANARY", "$6$ CANARY", "$6$x:CANARY", ["CANARY"], "{{ 'CANARY' }}", "{{ 'CANARY' ~ nope }}"],
 }
@@ -158,6 +162,8 @@ def manifest_of(type_name: str, name: str, values: list[Any], *, sensitive: bool
             del properties[other]
         if sensitive:
             properties["sensitive"] = True
+        if type_name == "apply" and isinstance(properties.get("data", {}), dict):
+            properties["data"] = {**properties.get("data", {}), "number": len(entries)}
         if type_name == "account":
             properties["way"] = ("", "fail", "crash", "fade")[len(entries) % 4]
         entries.append({resource_name: properties})
@@ -214,7 +220,30 @@ def leaks(shown: str) -> list[str]:
 def write(root: Path, text: str) -> str:
     path = root.parent / "manifest.yaml"
     path.write_text(fill_in(text, root))
+    put_child(root)
     return str(path)
+
+
+def put_child(root: Path) -> None:
+    """A manifest that shows its data wherever it can. It must have other names whenever it is applied."""
+    (root.parent / "child.yaml").write_text(fill_in(CHILD, root))
+
+
+CHILD = """
+data: {number: 0, word: "{{ 'none' }}", deep: {}, bad: 0640}
+data_schema: {properties: {bad: {type: integer}}}
+pre_message: "before {{ data.word }} {{ data.deep }}"
+post_message: "after {{ data.word }}"
+outputs: {word: "{{ data.word }}"}
+resources:
+  - file:
+      - "ROOT/child-{{ data.number }}":
+          {ensure: present, content: "{{ data.word }} {{ data.deep }}\\n", owner: USER, group: GROUP, mode: "0640"}
+  - exec:
+      - "show {{ data.number }}": {command: "sh -c 'echo $0; echo $0 | rev; exit 1' {{ data.word }}", logoutput: true}
+      - "other {{ data.number }}": {command: "true {{ data.word ~ (1 / 0) }}"}
+      - "check {{ data.number }}": {creates: /, health_checks: [{command: "false {{ lookup('data.word') }}"}]}
+"""
 
 
 def put_accounts(root: Path) -> None:
@@ -300,6 +329,7 @@ def test_the_server_receives_no_hidden_value(
 ) -> None:
     text = manifest_of(type_name, name, loading_values(name, kind), sensitive=needs_sensitive(type_name, name))
     put_accounts(root)
+    put_child(root)
     done = apply(text, differences=True)
     received = json.dumps(report_document(done.as_json(), str(root)))
     if done.report.failed:

@@ -19,6 +19,17 @@ from scratch import Tree, fingerprint, make_tree, temps_below
 
 Apply = Callable[..., Applied]
 
+# A manifest for samples of `apply`.
+CHILD = """
+data: {name: x}
+resources:
+  - file:
+      - "{{ data.root }}/{{ data.name }}":
+          {ensure: present, content: "{{ lookup('data.name') }}", owner: "{{ data.user }}", group: "{{ data.group }}", mode: "0640"}
+  - exec:
+      - "go {{ data.name }}": {command: "touch {{ data.root }}/{{ data.name }}.done", creates: "{{ data.root }}/{{ data.name }}.done"}
+"""
+
 # (type, provider) → named samples: the tree before, and a manifest whose resources all change it.
 SAMPLES: dict[tuple[str, str], dict[str, tuple[Tree, str]]] = {
     ("file", "posix"): {
@@ -93,6 +104,24 @@ SAMPLES: dict[tuple[str, str], dict[str, tuple[Tree, str]]] = {
         ),
         "a sensitive line": ({"x": {"file": "a\n"}}, "- line:\n    - b: {path: ROOT/x, line: b, sensitive: true}\n"),
     },
+    # Without a provider: it applies a manifest.
+    ("apply", ""): {
+        "a child": (
+            {"child.yaml": {"file": CHILD}},
+            "- apply:\n    - ROOT/child.yaml: {data: {root: ROOT, user: USER, group: GROUP}}\n",
+        ),
+        "a sensitive child": (
+            {"child.yaml": {"file": CHILD}},
+            "- apply:\n    - ROOT/child.yaml: {sensitive: true, data: {root: ROOT, user: USER, group: GROUP}}\n",
+        ),
+        "a child for each item": (
+            {"child.yaml": {"file": CHILD}},
+            (
+                "- apply:\n    - '{{ each.value }}': {manifest: ROOT/child.yaml, for_each: [a, b], data: {name: '{{ each.value }}', root: ROOT, user: USER, group: GROUP}}\n"
+                "- exec:\n    - go: {command: touch ROOT/y, refresh_only: true, subscribe: [apply#a]}\n"
+            ),
+        ),
+    },
     ("exec", "shell"): {
         "creates": ({}, "- exec:\n    - go: {provider: shell, command: true && touch ROOT/x, creates: ROOT/x}\n"),
         "unless": ({}, "- exec:\n    - go: {provider: shell, command: touch ROOT/x, unless: '[ -e ROOT/x ]'}\n"),
@@ -115,12 +144,17 @@ def samples() -> list[object]:
     ]
 
 
+def composes(type_name: str) -> bool:
+    found = resources.find(type_name)
+    return found is not None and found.composes
+
+
 def test_every_provider_has_samples() -> None:
     known = {
         (type_name, provider)
         for type_name in resources.names()
         if type_name not in ELSEWHERE
-        for provider in providers.names(type_name)
+        for provider in ([""] if composes(type_name) else providers.names(type_name))
     }
     for type_name, provider in known - SAMPLES.keys():
         pytest.fail(

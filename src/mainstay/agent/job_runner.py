@@ -101,8 +101,9 @@ def preload_engine() -> None:
         import_module(name)
     health_checks.kinds()
     for name in resources.names():
-        resources.find(name)
-        providers.find_all(name)
+        found = resources.find(name)
+        if found is not None and not found.composes:
+            providers.find_all(name)
 
 
 def run_job(

@@ -8,7 +8,7 @@ import math
 from mainstay.converge.manifest.expressions import SecretMembers, holds_secret, taint
 from mainstay.converge.report import FAILED, UNMET
 from mainstay.converge.resources.file import PRESENT, FileState
-from mainstay.foundation.text import Tainted, line_problem, shorten
+from mainstay.foundation.text import KeptSecret, Tainted, line_problem, shorten
 from mainstay.foundation.vault import VAULT_PREFIX
 
 TYPE_CHECKING = False
@@ -92,7 +92,9 @@ def insert_secrets(
 ) -> Any:
     """The properties with each reference replaced by its secret, as a tainted value; `new`: places of new secrets."""
     if isinstance(value, str):
-        return taint(opened[value], kept=place not in new) if at in secret_paths and value in opened else value
+        if at not in secret_paths or value not in opened:
+            return value
+        return taint(opened[value], mark=Tainted if place in new else KeptSecret)
     if isinstance(value, dict):
         members = {
             name: insert_secrets(child, secret_paths, opened, new, (*at, name), (*place, name))

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from mainstay.converge.batching import Batching
-from mainstay.converge.contract import NEW_SECRET, CommandFailed, Failure, Missing, NotYetThere, Stopped
+from mainstay.converge.contract import (
+    NEW_SECRET,
+    NO_SECRET,
+    CommandFailed,
+    DesiredStateFailed,
+    Failure,
+    Missing,
+    NotYetThere,
+    Stopped,
+    TemplateFailed,
+)
 from mainstay.converge.manifest.expressions import Unresolved
 from mainstay.converge.manifest.values import evaluate_condition, render_deferred, render_tree
-from mainstay.converge.report import CHANGED, FAILED, UNMET, Event, Report
+from mainstay.converge.report import CHANGED, FAILED, SKIPPED, STABLE, UNMET, Event, Report
 from mainstay.converge.value_kinds import Unfit, conceal, to_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
     from mainstay.converge.contract import Change, Provider, Resource, ResourceType, State, StopFlag
     from mainstay.converge.history import Ledger
@@ -83,7 +93,14 @@ class Run:
         self.events: dict[str, Event] = {}
         self._providers: dict[tuple[str, str | None], Provider] = {}
         self._batching = Batching(manifest.resources, host, ledger, options.tags)
-        self._gave_up_after: str | None = None
+        # The manifest of the current resource: its scope and directory are in use.
+        self.home = manifest
+        # Manifests that ended early, by `id`: the resource whose failure ended them.
+        self._gave_up_after: dict[int, str] = {}
+        # `apply` resources that were reached: their event, and when. The event is complete after their resources.
+        self._entered: dict[str, tuple[Event, float]] = {}
+        # Those of which a resource has changed.
+        self._changed_within: set[str] = set()
         # The current resource, with its templates rendered, and its state before the changes.
         self.current: Resource | None = None
         self._before: State | None = None
@@ -98,12 +115,17 @@ class Run:
             observer.resource_started(index, resource)
             begun = self.clock()
             self._batching.position = index
-            event = self._manage(resource)
-            event.duration_seconds = self.clock() - begun
+            if resource.child is None:
+                event = self._manage(resource)
+                event.duration_seconds = self.clock() - begun
+            else:
+                event = self._conclude(resource)
             self.events[resource.id] = event
             report.events.append(event)
-            if event.outcome == FAILED and manifest.fail_on_error and self._gave_up_after is None:
-                self._gave_up_after = resource.id
+            if event.changed:
+                self._changed_within.update(resource.within)
+            if event.outcome == FAILED and (resource.home or manifest).fail_on_error:
+                self._gave_up_after.setdefault(id(resource.home or manifest), resource.id)
             observer.event(index, event)
         self._recheck()
         try:
@@ -117,16 +139,27 @@ class Run:
 
     # ---- one resource ----
     def _manage(self, resource: Resource) -> Event:
+        if resource.parent is not None:
+            self._enter(resource.parent)
         event = Event(resource)
-        host = self.host
+        self._attempt(event, self._gate_and_converge)
+        return event
+
+    def _gate_and_converge(self, event: Event) -> None:
+        resource = event.resource
+        if resource.id in self._batching.done or self._gate(resource, event):
+            self._converge(resource, event)
+
+    def _attempt(self, event: Event, step: Callable[[Event], object]) -> None:
+        """Takes a step of a resource; whatever it raises becomes the failure of the resource."""
+        host, resource = self.host, event.resource
         event.noop = self.options.noop
         self.current = resource
-        self.manifest.scope.each = resource.each
+        self._go_to(resource.home or self.manifest, resource.each)
         self._before = None
         host.notes.clear()
         try:
-            if resource.id in self._batching.done or self._gate(resource, event):
-                self._converge(resource, event)
+            step(event)
         except Stopped:
             event.fail("interrupted while its command was running", CommandFailed.kind)
         except (Failure, Unfit, Unresolved) as error:
@@ -140,7 +173,88 @@ class Run:
         if event.noop and event.changed:
             host.would_change = host.would_change or resource.id
         self.redactor.redact(event, self._before)
+
+    def _go_to(self, home: Manifest, each: dict[str, Any] | None) -> None:
+        """Makes the scope, the item of `for_each` and the directory of a manifest the current ones."""
+        if home is not self.home:
+            self.home = home
+            self.host.work_in(home.directory)
+        home.scope.each = each
+
+    # ---- an applied manifest ----
+    def _enter(self, entry: Resource) -> Event:
+        """Asks the gate of an `apply` resource, once, before the first resource of its manifest."""
+        if entry.id in self._entered:
+            return self._entered[entry.id][0]
+        if entry.parent is not None:
+            self._enter(entry.parent)
+        event = Event(entry)
+        self._entered[entry.id] = event, self.clock()
+        self._attempt(event, lambda event: self._gate(entry, event))
+        if event.outcome == STABLE and entry.child.pre_message:
+            self.observer.message(self.redactor.clean(conceal(entry.child.pre_message)))
         return event
+
+    def _conclude(self, entry: Resource) -> Event:
+        """Completes the event of an `apply` resource after the resources of its manifest."""
+        event = self._enter(entry)
+        if event.outcome == STABLE:
+            self._attempt(event, self._summarize)
+        event.duration_seconds = self.clock() - self._entered[entry.id][1]
+        return event
+
+    def _summarize(self, event: Event) -> None:
+        entry = event.resource
+        resource_type = self.manifest.types[entry.type]
+        state = event.state = resource_type.summarize([self.events[each.id] for each in entry.child.resources])
+        changes = resource_type.decide(entry, state, refresh=False)
+        if changes:
+            event.mark_changed(changes)
+            event.reason = changes[0].reason
+            if self.options.noop:
+                event.noop_message = resource_type.describe(entry, state, changes)
+        reached, reason = resource_type.desired(entry, state)
+        if not reached:
+            raise resource_type.unreached(reason)
+        if self.stop.reason is not None:
+            if not changes:
+                event.skip(f"{NOT_REACHED}: {self.stop.reason}")
+            return
+        if entry.health_checks:
+            self._check_health(entry, event)
+        elif self.options.monitor_only and state.is_skipped:
+            event.skip("has no health checks")
+        if event.outcome != FAILED and not self.options.monitor_only:
+            self._finish_child(event, entry.child)
+
+    def _finish_child(self, event: Event, child: Manifest) -> None:
+        """Renders `outputs` and `post_message` of an applied manifest."""
+        self._go_to(child, None)
+        for name in ("outputs", "post_message"):
+            tree = getattr(child, name)
+            # The changes of a dry run may be what the outputs depend on.
+            if tree is None or (name == "outputs" and event.noop and event.changed):
+                continue
+            child.scope.tainted = NO_SECRET
+            try:
+                value = render_tree(tree, child.scope)
+            except Unresolved as error:
+                raise TemplateFailed(f"{name}: {error}") from None
+            if name == "outputs":
+                event.state.outputs = value  # type: ignore[union-attr]
+            else:
+                self.observer.message(self.redactor.clean(to_text(conceal(value))))
+
+    def _follow(self, entry: Event, event: Event) -> None:
+        """The event of a resource whose manifest is not applied: the gate of the `apply` resource holds for it."""
+        name, reason = entry.resource.id, entry.reason or ""
+        if entry.outcome == FAILED:
+            event.skip(f"{NOT_REACHED}: {name} failed")
+        elif entry.outcome == SKIPPED:
+            event.skip(reason if reason.startswith(NOT_REACHED) else f"{name} is skipped: {reason}")
+        else:
+            event.outcome, event.changed = entry.outcome, entry.changed
+            event.unmet, event.reason, event.noop_message = entry.unmet, entry.reason, entry.noop_message
 
     def _note_failure(self, event: Event, error: Failure | Unfit | Unresolved) -> None:
         if self.options.noop and self._is_unknown(error) and event.outcome != FAILED:
@@ -167,6 +281,11 @@ class Run:
 
     def _gate(self, resource: Resource, event: Event) -> bool:
         """Returns whether to manage the resource; if not, the event gets the reason."""
+        if resource.parent is not None:
+            entry = self._entered[resource.parent.id][0]
+            if entry.outcome != STABLE:
+                self._follow(entry, event)
+                return False
         reason = self._reason_to_skip(resource)
         if reason is not None:
             event.skip(reason)
@@ -184,9 +303,9 @@ class Run:
         tags = self.options.tags
         if self.stop.reason is not None:
             return f"{NOT_REACHED}: {self.stop.reason}"
-        if self._gave_up_after is not None:
-            return f"{NOT_REACHED}: {self._gave_up_after} failed and fail_on_error is set"
-        if tags and not tags.intersection(resource.tags):
+        if self._gave_up_after and id(self.home) in self._gave_up_after:
+            return f"{NOT_REACHED}: {self._gave_up_after[id(self.home)]} failed and fail_on_error is set"
+        if tags and not self._has_tag(resource):
             return f"has none of the tags {', '.join(sorted(tags))}"
         if resource.control_if is not None and not self._is_met(resource, resource.control_if, "control.if"):
             return "control.if is false"
@@ -194,9 +313,14 @@ class Run:
             return "control.unless is true"
         return None
 
+    def _has_tag(self, resource: Resource) -> bool:
+        """Whether a resource, or one of the manifest that it applies, has a tag of this run."""
+        applied = () if resource.child is None else resource.child.resources
+        return any(self.options.tags.intersection(each.tags) for each in (resource, *applied))
+
     def _is_met(self, resource: Resource, condition: Expression, name: str) -> bool:
         try:
-            found = evaluate_condition(condition, name, self.manifest.scope, sensitive=resource.sensitive)
+            found = evaluate_condition(condition, name, self.home.scope, sensitive=resource.sensitive)
         except Failure:
             self._hide_touched_secret()
             raise
@@ -206,7 +330,7 @@ class Run:
     # ---- a plan does not answer guesses of secrets ----
     def _hide_touched_secret(self) -> None:
         """Call it after an evaluation that may have compared a new secret with the host."""
-        if self.options.with_new_secrets and self.manifest.scope.tainted == NEW_SECRET:
+        if self.options.with_new_secrets and self.home.scope.tainted == NEW_SECRET:
             self._give_up_forecast()
 
     def _give_up_forecast(self) -> None:
@@ -219,7 +343,7 @@ class Run:
 
     def _render(self, resource: Resource) -> Resource:
         try:
-            return render_deferred(resource, self.manifest)
+            return render_deferred(resource, self.home)
         except Failure:
             self._hide_touched_secret()
             raise
@@ -263,7 +387,7 @@ class Run:
             event.reason = change.reason
             event.mark_changed((change,))
         if refresh and not self.options.noop:
-            self.ledger.pay(resource.id)
+            self.ledger.pay(resource.key_of(resource.id))
         if resource.health_checks:
             self._check_health(resource, event)
 
@@ -278,7 +402,8 @@ class Run:
         return known
 
     def _is_refreshed(self, resource: Resource) -> bool:
-        return any(self.events[name].changed for name in resource.subscribe) or self.ledger.is_owed(resource.id)
+        is_owed = self.ledger.is_owed(resource.key_of(resource.id))
+        return is_owed or any(self.events[name].changed for name in resource.subscribe)
 
     def _decide(
         self, event: Event, resource_type: ResourceType, provider: Provider, *, refresh: bool
@@ -356,7 +481,7 @@ class Run:
         self, event: Event, changes: tuple[Change, ...], resource_type: ResourceType, provider: Provider
     ) -> None:
         resource, before, host = event.resource, event.state, self.host
-        self.ledger.owe(resource.id)
+        self._owe(resource)
         altered = host.files.altered
         try:
             self._make(event, changes, resource_type, provider)
@@ -372,12 +497,27 @@ class Run:
             else:
                 self._read_after_failure(event, resource_type, provider)
             if not event.changed:
-                self.ledger.void(resource.id)
+                self._void(resource)
             raise
         finally:
             if resource_type.has_unknown_effects:
                 host.accounts.forget()
         event.mark_changed(changes)
+
+    def _owe(self, resource: Resource) -> None:
+        """Records the refreshes of resources that subscribe to this one, or to an `apply` resource around it."""
+        trigger: Resource | None = resource
+        while trigger is not None:
+            self.ledger.owe(trigger.key_of(trigger.id))
+            trigger = trigger.parent
+
+    def _void(self, resource: Resource) -> None:
+        """The resource did not change. Another one of the same manifest may have changed, or be changed with it."""
+        self.ledger.void(resource.key_of(resource.id))
+        trigger = resource.parent
+        while trigger is not None and not self._batching.altered and trigger.id not in self._changed_within:
+            self.ledger.void(trigger.key_of(trigger.id))
+            trigger = trigger.parent
 
     def _make(
         self, event: Event, changes: tuple[Change, ...], resource_type: ResourceType, provider: Provider
@@ -402,7 +542,7 @@ class Run:
             return
         if any(change.pays for change in made):
             # The refresh succeeded and something else failed: the next run must not repeat the refresh.
-            self.ledger.pay(resource.id)
+            self.ledger.pay(resource.key_of(resource.id))
         if any(change.refresh for change in made):
             # The state of a restarted unit does not show the restart.
             event.changed = event.refreshed = True
@@ -448,16 +588,21 @@ class Run:
                     text = self.redactor.clean_of(event.resource, text)
                 self.report.output_errors.append(text)
 
-    def _revise(self, event: Event, state: State, failure: Failure) -> None:
+    def _revise(self, event: Event, state: State | None, failure: Failure) -> None:
         event.state = state
         event.output = failure.output or event.output
         event.fail(str(failure), failure.kind)
         self.redactor.redact(event, self._before)
         self.observer.revised(self.report.events.index(event), event)
+        parent = event.resource.parent
+        if parent is not None and self.events[parent.id].outcome != FAILED:
+            applied = self.events[parent.id]
+            self._revise(applied, applied.state, DesiredStateFailed(f"{event.resource.id} failed"))
 
     def _finish(self) -> None:
         """Renders `outputs` and `post_message` after a run without failures."""
         manifest, report = self.manifest, self.report
+        self._go_to(manifest, None)
         if report.failed or self.stop.reason is not None:
             return
         for name in ("outputs", "post_message"):

@@ -62,7 +62,7 @@ class Batching:
         if len(steps) == 1:
             return False
         for neighbour, _, _ in steps[1:]:
-            self._ledger.owe(neighbour.id)
+            self._ledger.owe(neighbour.key_of(neighbour.id))
         try:
             provider.perform_together(steps, self._host)
         except Failure:
@@ -98,7 +98,7 @@ class Batching:
             return steps
         for index in range(self.position + 1, len(self._resources)):
             later = self._resources[index]
-            if (later.type, later.provider) != (resource.type, resource.provider):
+            if (later.type, later.provider, later.parent) != (resource.type, resource.provider, resource.parent):
                 break
             if later.control_if or later.control_unless or later.require or later.deferred:
                 break
@@ -118,9 +118,18 @@ class Batching:
         return steps
 
     def _may_join(self, first: Resource, later: Resource, provider: Provider) -> bool:
-        if not provider.joins_triggers and self._ledger.has_subscribers(later.id):
+        if not provider.joins_triggers and self._has_subscribers(later):
             return False
         return provider.may_join(first, later)
+
+    def _has_subscribers(self, resource: Resource) -> bool:
+        """Whether a change of the resource triggers others, also as a part of a manifest that is applied."""
+        trigger: Resource | None = resource
+        while trigger is not None:
+            if self._ledger.has_subscribers(trigger.key_of(trigger.id)):
+                return True
+            trigger = trigger.parent
+        return False
 
     def _note_failure(self, steps: Sequence[Step], resource_type: ResourceType, provider: Provider) -> None:
         self._failed_together.update(each.id for each, _, _ in steps)
@@ -129,4 +138,4 @@ class Batching:
             if after is None or resource_type.was_altered(neighbour, before, after):
                 self.altered[neighbour.id] = change
             else:
-                self._ledger.void(neighbour.id)
+                self._ledger.void(neighbour.key_of(neighbour.id))

@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 
     from mainstay.converge.host.files import Files
     from mainstay.converge.host.host import Host
+    from mainstay.converge.report import Event
     from mainstay.converge.value_kinds import ValueKind
     from mainstay.foundation.faults import DocumentPath
 
 
-# Which secrets a value comes from: none, only kept ones (`KeptSecret`), or new ones too. Of several, the largest counts.
-NO_SECRET, KEPT_SECRET, NEW_SECRET = 0, 1, 2
+# Which secrets a value comes from: none, only values that the manifest hides (`PrivateText`), kept ones (`KeptSecret`), or
+# new ones too. Of several, the largest counts.
+NO_SECRET, PRIVATE_VALUE, KEPT_SECRET, NEW_SECRET = 0, 1, 2, 3
 
 
 # ---- failures ----
@@ -170,7 +172,7 @@ class Resource:
     health_checks: tuple[HealthCheck, ...] = ()
     tags: tuple[str, ...] = ()
     sensitive: bool = False
-    # Properties that come from secrets: name → `KEPT_SECRET` or `NEW_SECRET`.
+    # Properties that come from secrets: name → `PRIVATE_VALUE`, `KEPT_SECRET` or `NEW_SECRET`.
     secrets: Mapping[str, int] = {}
     # The name as written, if it has expressions and is also the command.
     name_template: str = ""
@@ -178,9 +180,20 @@ class Resource:
     deferred: Mapping[str, Any] | None = None
     # `key` and `value` of its item of `for_each`; None: it is not repeated.
     each: dict[str, Any] | None = None
+    # The manifest that declares it, and the `apply` resource that applies that manifest; None: the top manifest.
+    home: Any = None
+    parent: Resource | None = None
+    # The ids of all those `apply` resources, the outermost first.
+    within: tuple[str, ...] = ()
+    # The manifest that an `apply` resource applies.
+    child: Any = None
 
     def __init__(self, given: dict[str, Any]) -> None:
         self.__dict__ = given
+
+    def key_of(self, identity: str) -> str:
+        """The name of a resource of the same manifest in the ledger of owed refreshes."""
+        return "\0".join((*self.within, identity)) if self.within else identity
 
 
 class State:
@@ -237,6 +250,8 @@ class ResourceType(ABC):
     ensure_required: bool = False
     # Whether a change may have effects that a dry run cannot forecast: paths, users, programs.
     has_unknown_effects: bool = False
+    # Whether a resource of this type applies another manifest. It has no provider, and needs a manifest around it.
+    composes: bool = False
     # Whether a resource of this type can subscribe to others.
     refreshable: bool = False
     # The command that the name is when it is not given. Its template is split before it is rendered.
@@ -281,6 +296,10 @@ class ResourceType(ABC):
 
         Raises `Failure` for a state that no manifest describes."""
         return None
+
+    def summarize(self, events: Sequence[Event]) -> Any:
+        """Returns the state of a resource that applies a manifest, from the events of that manifest's resources."""
+        raise NotImplementedError
 
     @abstractmethod
     def desired(self, wanted: Any, actual: Any) -> tuple[bool, str]:

@@ -102,7 +102,7 @@ class Ledger:
         """Call it before the trigger changes, so that the next run knows of the refresh if this run is killed."""
         self.about_to_change(trigger)
         subscribers = self._subscribers.get(trigger)
-        if not subscribers:
+        if not subscribers or all(trigger in self.owed.get(name, ()) for name in subscribers):
             return
         self._write("owe", trigger, subscribers, durable=True)
         for subscriber in subscribers:
@@ -110,7 +110,11 @@ class Ledger:
 
     def void(self, trigger: str) -> None:
         """The trigger did not change; refreshes that were owed before this run stay owed."""
-        undone = [name for name in self._subscribers.get(trigger, ()) if trigger not in self._at_start.get(name, ())]
+        undone = [
+            name
+            for name in self._subscribers.get(trigger, ())
+            if trigger in self.owed.get(name, ()) and trigger not in self._at_start.get(name, ())
+        ]
         for subscriber in undone:
             self.owed[subscriber].discard(trigger)
             if not self.owed[subscriber]:

@@ -106,6 +106,7 @@ def _frame_key(event: Event, state: Any) -> tuple[Any, ...] | None:
         event.noop,
         event.reason,
         event.error_kind,
+        resource.within,
     )
     return (*event_part, state.ensure, state.owner, state.group, state.mode)
 

@@ -85,6 +85,7 @@ class Event:
             "output": self.output,
             "duration_seconds": round(self.duration_seconds, 6),
             "diff": self.diff,
+            "within": list(resource.within),
             "error_kind": self.error_kind,
             "state": None if self.state is None else self.state.as_json(),
         }

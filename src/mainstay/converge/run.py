@@ -11,7 +11,7 @@ from mainstay.converge.contract import NEW_SECRET, Failure, Missing, StopFlag
 from mainstay.converge.history import History, Ledger, SingleResources, TempFileJournal
 from mainstay.converge.host.clock import monotonic
 from mainstay.converge.host.host import Host, process_environment
-from mainstay.converge.host.sources import ManifestText, open_manifest, read_bytes
+from mainstay.converge.host.sources import ManifestText, open_child, open_manifest, read_bytes
 from mainstay.converge.host.state import (
     Busy,
     StateDirectory,
@@ -30,6 +30,7 @@ from mainstay.converge.report import Observer
 from mainstay.converge.value_kinds import describe
 from mainstay.foundation.faults import DoesNotLoad, Fault
 from mainstay.foundation.suggestions import did_you_mean
+from mainstay.foundation.text import shorten
 from mainstay.foundation.yaml.document import decode, parse
 from mainstay.foundation.yaml.scalars import to_value
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from mainstay.converge.contract import HealthCheckKind, Provider, Resource, ResourceType, State
     from mainstay.converge.host.backups import Backup
     from mainstay.converge.host.files import Files
+    from mainstay.converge.manifest.children import OpenedManifest
     from mainstay.converge.manifest.manifest_warnings import Surroundings
     from mainstay.converge.report import Event, Report
     from mainstay.foundation.yaml.scalars import Node
@@ -73,6 +75,7 @@ class RunRequest:
         keep_history: bool = True,
         remember_files: bool = False,
         is_single: bool = False,
+        bundle: str | None = None,
     ) -> None:
         self.manifest = manifest
         # A document built by the caller instead of a file; `manifest` is then only its name.
@@ -98,6 +101,8 @@ class RunRequest:
         self.remember_files = remember_files
         # Whether the document is one resource, whose references lead to resources of such requests before.
         self.is_single = is_single
+        # The unpacked bundle that the manifest belongs to: what it names by a relative path must be inside.
+        self.bundle = bundle
 
 
 class Locked(Exception):
@@ -114,8 +119,11 @@ class Session:
         self.host = Host(new_run_id(), self.state, request.stop, noop=request.options.noop)
         self.host.environ = dict(environ)
         self.current: Run | None = None
+        self._facts: dict[str, Any] | None = None
+        # Manifests that others apply, by real path.
+        self._opened: dict[str, OpenedManifest] = {}
 
-    def source(self) -> Source:
+    def source(self, text: ManifestText) -> Source:
         roots: dict[str, Callable[[], Any]] = {
             "facts": self.facts,
             "environ": lambda: dict(self.host.environ),
@@ -131,12 +139,35 @@ class Session:
             functions={"file": self._read_file, "template": self.read_template, "result": self.result},
             data_layers=self.request.data_layers,
             reference_problem=SingleResources(self.state).reference_problem if self.request.is_single else None,
+            directory=text.working_directory,
+            real_path=text.path,
+            open_child=self._open_child,
+            work_in=self.host.work_in,
         )
+
+    def _open_child(self, path: str, parent: str, directory: str) -> OpenedManifest:
+        """Reads a manifest that another one applies, once."""
+        from mainstay.converge.manifest.children import ChildRefused, OpenedManifest
+
+        try:
+            text = open_child(path, parent, directory, self.host.bundle)
+        except DoesNotLoad as refusal:
+            raise ChildRefused(f"{shorten(refusal.faults[0].file, 200)} {refusal.faults[0].message}") from None
+        found = self._opened.get(text.identity)
+        if found is None or found.file != text.name:
+            written = decode(text.content, text.name) or "\n"
+            found = OpenedManifest(
+                text.name, written, parse(written, text.name), text.identity, text.working_directory
+            )
+            self._opened[text.identity] = found
+        return found
 
     def facts(self) -> dict[str, Any]:
         """Built-in facts, overlaid by `facts.d` of the configuration directory and the caller's facts."""
         from mainstay.converge.host.facts import built_in, custom_files
 
+        if self._facts is not None:
+            return self._facts
         facts = built_in()
         try:
             custom = [read_values(path) for path in custom_files(configuration_path(self.host.environ))]
@@ -147,6 +178,7 @@ class Session:
             raise Failure(str(error)) from None
         for layer in (*custom, *self.request.facts_layers):
             facts = overlay(facts, layer)
+        self._facts = facts
         return facts
 
     def write_report(self, path: str, report: Report) -> None:
@@ -168,7 +200,7 @@ class Session:
             raise Unresolved(f"file('{path}'): larger than {LARGEST_READ_BYTES // 1024 // 1024} MB")
         text = content.decode("utf-8", "surrogateescape")
         if self.current is not None and self.host.is_secret(place):
-            self.current.manifest.scope.tainted = NEW_SECRET
+            self.current.home.scope.tainted = NEW_SECRET
         return text
 
     def read_template(self, path: str) -> str:
@@ -176,21 +208,21 @@ class Session:
 
         if self.current is None:
             raise Unresolved("template() is available only in properties that are rendered in the run")
-        return render_file(self._read_file(path), path, self.current.manifest.scope, self._read_file)
+        return render_file(self._read_file(path), path, self.current.home.scope, self._read_file)
 
     def result(self, reference: str) -> dict[str, Any]:
         if self.current is None:
             raise Unresolved("result() is available only in properties that are rendered in the run")
         written = str(reference)
-        event = self.current.events.get(self.current.manifest.aliases.get(written, written))
-        if event is None:
+        event = self.current.events.get(self.current.home.aliases.get(written, written))
+        if event is None or (event.resource.home or self.current.manifest) is not self.current.home:
             raise Unresolved(f"result('{reference}'): no earlier resource has this name")
         if event.noop and event.changed:
             raise Missing(f"the result of {reference} is unknown before it runs")
         found = _describe_result(event, self.host.files)
         stdout = found["stdout"]
         if event.resource.sensitive or self.current.redactor.clean_of(event.resource, stdout) != stdout:
-            self.current.manifest.scope.tainted = NEW_SECRET
+            self.current.home.scope.tainted = NEW_SECRET
             found = taint(found)
         return found
 
@@ -211,6 +243,8 @@ def _describe_result(event: Event, files: Files) -> dict[str, Any]:
         found["exit_code"] = getattr(state, "exit_code", None)
         state.complete(files)
         found["state"] = state.as_json()
+        if event.resource.child is not None:
+            found["outputs"] = getattr(state, "outputs", None) or {}
     return found
 
 
@@ -264,6 +298,9 @@ def _surroundings(session: Session) -> Surroundings:
             session.host.files.stat(session.host.resolve_source(path))
         except OSError as error:
             return not isinstance(error, (FileNotFoundError, NotADirectoryError))
+        except Failure:
+            # Outside the bundle.
+            return False
         return True
 
     def read(path: str) -> str | None:
@@ -272,7 +309,7 @@ def _surroundings(session: Session) -> Surroundings:
         except (Failure, Unresolved):
             return None
 
-    return Surroundings(exists, read)
+    return Surroundings(exists, read, session.host.work_in)
 
 
 def _unused_settings(session: Session, manifest: Manifest) -> Mapping[str, str]:
@@ -308,6 +345,7 @@ def _open_text(session: Session) -> ManifestText:
 
 def _resolve_text(session: Session, text: ManifestText) -> Manifest:
     session.host.work_in(text.working_directory)
+    session.host.bundle = text.working_directory if text.is_bundle else session.request.bundle
     document = session.request.document
     written = decode(text.content, text.name)
     if document is None:
@@ -315,7 +353,7 @@ def _resolve_text(session: Session, text: ManifestText) -> Manifest:
         written = written or "\n"
         document = parse(written, text.name)
     try:
-        return resolve(document, text.name, written, session.source())
+        return resolve(document, text.name, written, session.source(text))
     except DoesNotLoad as refusal:
         redactor = Redactor(secret_values(session.request.roots), plain=session.request.roots)
         for fault in refusal.faults:
@@ -327,7 +365,11 @@ def _apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report
     request, host, state = session.request, session.host, session.state
     options = request.options
     _refuse_unknown_tags(manifest, options)
-    subscriptions = {resource.id: resource.subscribe for resource in manifest.resources if resource.subscribe}
+    subscriptions = {
+        resource.key_of(resource.id): [resource.key_of(trigger) for trigger in resource.subscribe]
+        for resource in manifest.resources
+        if resource.subscribe
+    }
     is_dry = options.noop or options.monitor_only
     folder = state.identity_path(identity) if is_dry else state.identity_directory(identity)
     ledger = Ledger(f"{folder}/owed")
@@ -412,7 +454,7 @@ def _close_ledger(session: Session, ledger: Ledger, identity: str) -> str | None
         if not ledger.owed:
             return None
         reason = error.strerror if isinstance(error, OSError) else error
-        names = ", ".join(sorted(ledger.owed))
+        names = ", ".join(sorted(name.replace("\0", " / ") for name in ledger.owed))
         return f"the next run may not know of owed refreshes ({names}): {reason}"
     return None
 
@@ -490,6 +532,8 @@ def _read_alone(
     if resource_type is None:
         suggestion = did_you_mean(type_name, resources.names())
         raise Missing(f"unknown resource type {type_name!r}{suggestion}; known types: {', '.join(resources.names())}")
+    if resource_type.composes:
+        raise Failure(f"{type_name} has no state of its own; it applies a manifest")
     if not resource_type.from_command_line:
         raise Failure(f"a {type_name} has no state by its name alone; use it in a manifest")
     for problem in resource_type.check_name(name):

@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 
 from mainstay.foundation.text import REDACTED, Tainted, shorten
-from mainstay.foundation.yaml.scalars import PlainScalar
+from mainstay.foundation.yaml.scalars import PlainScalar, to_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,6 +94,13 @@ def as_secret(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(as_secret(child) for child in value)
     return value
+
+
+def as_plain(value: Any) -> Any:
+    """Removes the mark of private texts from a typed value that is shown."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    return tuple(as_plain(child) for child in value) if isinstance(value, tuple) else value
 
 
 def text_problem(text: str) -> str | None:
@@ -353,6 +360,17 @@ def parsed_kind(name: str, parse: Callable[[str], Any], schema: Mapping[str, Any
     return ValueKind(name, lambda node: accept(read_text(node)), accept, schema)
 
 
+# ---- maps ----
+def _read_values(node: Node) -> dict[str, Any] | None:
+    return _accept_values(to_value(node))
+
+
+def _accept_values(value: Any) -> dict[str, Any] | None:
+    if value is None or isinstance(value, dict):
+        return value
+    raise Unfit(f"expected a map of values, got {describe(value)}")
+
+
 SCALAR_SCHEMA = {"type": ["string", "number", "boolean", "null"]}
 TEMPLATE_SCHEMA = {"type": "string", "pattern": r"\{\{"}
 
@@ -390,4 +408,7 @@ EXIT_CODES = ValueKind(
     _read_exit_codes,
     _accept_exit_codes,
     or_template({"type": ["array", "null"], "items": {"type": "integer", "minimum": 0, "maximum": 255}}),
+)
+VALUES = ValueKind(
+    "map of values", _read_values, _accept_values, {"anyOf": [{"type": ["object", "null"]}, TEMPLATE_SCHEMA]}
 )

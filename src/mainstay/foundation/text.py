@@ -22,6 +22,12 @@ class KeptSecret(Tainted):
     __slots__ = ()
 
 
+class PrivateText(Tainted):
+    """Text that a manifest hides (`data` of a sensitive `apply`). Its author may use it in names, which are shown."""
+
+    __slots__ = ()
+
+
 def line_problem(text: str) -> str | None:
     """Returns why a text is not one plain line, without showing the text; None if it is.
 

@@ -1,5 +1,6 @@
 """Prints a manifest as resolved on this host: data merged, templates rendered, defaults applied.
 
+Each manifest that it applies follows as a document of its own; with --json they are in the list `applied`.
 Templates that are rendered during the run are shown as written; sensitive values as [redacted]."""
 
 from __future__ import annotations
@@ -22,17 +23,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from mainstay.converge.manifest.rendering import render_manifest
+    from mainstay.converge.manifest.rendering import render_applied, render_manifest
 
     manifest = load_or_exit(arguments.manifest, lambda: value_layers(arguments), as_json=arguments.json)
     if arguments.verbose:
         for note in (*manifest.hierarchy.notes(), *manifest.warnings, *manifest.hierarchy.warnings()):
             print_error(note)
     document = render_manifest(manifest)
+    applied = list(render_applied(manifest))
     if arguments.json:
+        for resource, rendered in applied:
+            place = {"within": [*resource.within, resource.id], "manifest": resource.child.file}
+            document.setdefault("applied", []).append({**place, **rendered})
         print_json(document)
         return 0
+    from mainstay.cli.views.run_display import printable
     from mainstay.cli.views.yaml_output import to_yaml
 
     print(to_yaml(document), end="")
+    for resource, rendered in applied:
+        path = " / ".join((*resource.within, resource.id))
+        print(f"---\n# {printable(path)}: {printable(resource.child.file)}")
+        print(to_yaml(rendered), end="")
     return 0

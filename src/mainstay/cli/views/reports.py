@@ -13,13 +13,17 @@ if TYPE_CHECKING:
 
 COUNTED = ("changed", "refreshed", "failed", "unmet", "skipped", "stable")
 EXPECTED = ("skipped", "stable")
+# The report may come from an agent.
+DEEPEST_INDENT = 10
 
 
 class ReportedEvent:
     """The event of one resource from a report document. Tolerates missing keys: the report may come from an agent."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
-        self.name = f"{document.get('type', '?')}#{document.get('name', '?')}"
+        within = document.get("within")
+        depth = min(len(within), DEEPEST_INDENT) if isinstance(within, list) else 0
+        self.name = "  " * depth + f"{document.get('type', '?')}#{document.get('name', '?')}"
         self.outcome = str(document.get("outcome") or "?")
         self.noop_message = _text_or_none(document.get("noop_message"))
         self.reason = _text_or_none(document.get("reason"))

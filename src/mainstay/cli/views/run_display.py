@@ -137,7 +137,7 @@ class RunDisplay(Observer):
             return
         self._clear_progress()
         was_streamed = self.streamed == event.resource.id
-        lines = event_lines(self.palette, event.resource.id, event, with_output=not was_streamed)
+        lines = event_lines(self.palette, _nested_name(event.resource), event, with_output=not was_streamed)
         self._write("\n".join((*lines, "")))
         self._flush_if_due()
 
@@ -161,6 +161,11 @@ class RunDisplay(Observer):
         kind = "Dry run, nothing was touched" if report.noop else "Run"
         stopped = f", stopped: {report.stopped_by}" if report.stopped_by else ""
         return f"{kind}: {summary_line(self.palette, counts, counts['duration_seconds'])}{stopped}"
+
+
+def _nested_name(resource: Resource) -> str:
+    """Resources of an applied manifest are indented; the line of their `apply` resource follows them."""
+    return "  " * len(resource.within) + resource.id
 
 
 def summary_line(palette: Palette, counts: Mapping[str, int], seconds: float | None) -> str:

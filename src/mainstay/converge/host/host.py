@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 
+from mainstay.converge.contract import Failure
 from mainstay.converge.host.accounts import Accounts
 from mainstay.converge.host.files import Files
+from mainstay.converge.host.sources import is_inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ class Host:
         self.run_id = run_id
         self.state = state
         self.files: Files = _make_files(run_id, state, noop=noop)
+        # The bundle that relative sources must not leave; None: the manifest is not in one.
+        self.bundle: str | None = None
         self.work_in(working_directory)
         self.accounts = Accounts()
         self.stop = stop
@@ -137,7 +141,12 @@ class Host:
         self.notes.append(text)
 
     def resolve_source(self, source: str) -> str:
-        return source if source.startswith("/") else f"{self.working_directory.rstrip('/')}/{source}"
+        if source.startswith("/"):
+            return source
+        place = f"{self.working_directory.rstrip('/')}/{source}"
+        if self.bundle is not None and ".." in source and not is_inside(place, self.bundle):
+            raise Failure(f"{source} is outside the bundle; a bundle contains all its files")
+        return place
 
 
 def process_environment() -> dict[str, str]:

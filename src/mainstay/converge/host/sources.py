@@ -29,12 +29,18 @@ class ManifestText:
         working_directory: str,
         identity: str,
         close: Callable[[], None] | None = None,
+        *,
+        is_bundle: bool = False,
     ) -> None:
         self.name = name
         self.content = content
         self.working_directory = working_directory
         self.identity = identity
         self._close = close
+        # The real path of the manifest; empty if it is not a file.
+        self.path = ""
+        # Whether the working directory is an unpacked bundle, which relative paths must not leave.
+        self.is_bundle = is_bundle
 
     def close(self) -> None:
         if self._close is not None:
@@ -56,11 +62,34 @@ def open_manifest(path: str, state: StateDirectory, run_id: str) -> ManifestText
         folder, close = unpack(real, path, state, run_id)
         manifest = os.path.join(folder, "manifest.yaml")
         try:
-            return ManifestText(f"{path}/manifest.yaml", read_bytes(manifest), folder, real, close)
+            text = ManifestText(f"{path}/manifest.yaml", read_bytes(manifest), folder, real, close, is_bundle=True)
+            text.path = os.path.realpath(manifest)
+            return text
         except DoesNotLoad:
             close()
             raise
-    return ManifestText(path, read_bytes(path), os.path.dirname(real), real)
+    text = ManifestText(path, read_bytes(path), os.path.dirname(real), real)
+    text.path = real
+    return text
+
+
+def open_child(path: str, parent: str, directory: str, bundle: str | None) -> ManifestText:
+    """Opens a manifest that the manifest `parent` names. `bundle` is the directory that it must not leave, if any."""
+    place = path if path.startswith("/") else f"{directory.rstrip('/')}/{path}"
+    real = os.path.realpath(place.replace("\0", ""))
+    shown = path if path.startswith("/") else os.path.normpath(os.path.join(os.path.dirname(parent), path))
+    if path.endswith((*BUNDLE_ENDS, *OTHER_ARCHIVE_ENDS)):
+        raise DoesNotLoad([Fault(shown, None, None, "is a bundle; name a YAML file")])
+    if bundle is not None and not is_inside(real, bundle):
+        raise DoesNotLoad([Fault(shown, None, None, "is outside the bundle; a bundle contains all its manifests")])
+    try:
+        return ManifestText(shown, read_bytes(place), os.path.dirname(real), real)
+    except DoesNotLoad as refusal:
+        raise DoesNotLoad([Fault(shown, None, None, fault.message) for fault in refusal.faults]) from None
+
+
+def is_inside(path: str, directory: str) -> bool:
+    return os.path.realpath(path).startswith(os.path.realpath(directory).rstrip("/") + "/")
 
 
 def current_directory() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.converge.command_words import WORDS, join_words
-from mainstay.converge.contract import NO_SECRET, HealthCheck, Property, Resource
+from mainstay.converge.contract import NO_SECRET, PRIVATE_VALUE, HealthCheck, Property, Resource
 from mainstay.converge.manifest.expressions import BadExpression, Expression, holds_secret, split
 from mainstay.converge.manifest.values import ValueReader, check_shape, holds_template
 from mainstay.converge.redaction import clean_of
@@ -15,6 +15,7 @@ from mainstay.converge.value_kinds import (
     TRIES,
     Unfit,
     ValueKind,
+    as_plain,
     as_secret,
     describe,
     read_text,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     from mainstay.converge.contract import HealthCheckKind, ResourceType
+    from mainstay.converge.manifest.children import Composition
     from mainstay.converge.manifest.faults import Faults
     from mainstay.converge.manifest.resolve import Manifest, Source
     from mainstay.converge.manifest.static_checks import StaticCheck
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     Known: TypeAlias = tuple[ResourceType, dict[str, Property], dict[str, ValueKind]]
 
 # Types of a related manifest family that are refused by name.
-UNSUPPORTED_TYPES = {"archive", "scaffold", "apply"}
+UNSUPPORTED_TYPES = {"archive", "scaffold"}
 LONGEST_SHOWN_IDENTITY = 200
 # Every report shows these, also of sensitive resources.
 SHOWN_PROPERTIES = frozenset(("alias", "ensure", "provider", "require", "subscribe", "tags"))
@@ -90,12 +92,31 @@ class ResourceReader:
         self.types: dict[str, Known | None] = {}
         # Loaded with the first health check.
         self.check_kinds: Mapping[str, HealthCheckKind] | None = None
+        # What all manifests of a run share; None: no resource so far applies a manifest.
+        self.composition: Composition | None = None
+        # Attributes of every resource of a manifest that another one applies.
+        self.inherited: dict[str, Any] = {}
+        self.inherited_tags: tuple[str, ...] = ()
+        self.is_sensitive = False
+        # Whether the manifest may never be applied, because of a `control` around it.
+        self.is_entry_conditional = False
         self.seen: dict[str, int] = {}
         # Types of resources whose name has a fault: references may mean one of them.
         self.unnamed: set[str] = set()
         self.referring: list[Resource] = []
         # References of `result('type#name')`: (reference, place, prefix of a fault, number of the resource or None).
         self.results: list[tuple[str, DocumentPath, str, int | None]] = []
+
+    def inherit(self, parent: Resource, *, is_sensitive: bool) -> None:
+        """Sets what an `apply` resource gives to the resources of its manifest."""
+        self.inherited = {"home": self.manifest, "parent": parent, "within": (*parent.within, parent.id)}
+        self.inherited_tags = parent.tags
+        self.is_sensitive = is_sensitive
+        entry: Resource | None = parent
+        while entry is not None:
+            has_control = entry.control_if is not None or entry.control_unless is not None
+            self.is_entry_conditional = self.is_entry_conditional or has_control
+            entry = entry.parent
 
     def read(self, node: Node, path: DocumentPath) -> None:
         if isinstance(node, PlainScalar) and node.value is None:
@@ -236,8 +257,10 @@ class ResourceReader:
         each = self.manifest.scope.each
         if each is not None:
             given["each"] = each
+        if self.inherited:
+            given.update(self.inherited)
         merged = {**defaults, **properties} if defaults else properties
-        self.is_conditional = "control" in merged
+        self.is_conditional = "control" in merged or self.is_entry_conditional
         for key, node in merged.items():
             # A short path for constant text: nothing to render, and seldom a fault.
             kind = plain.get(key)
@@ -248,7 +271,7 @@ class ResourceReader:
                     continue
             where = self.place(key, properties, path, defaults_path)
             prefix = self._prefix_at(where, path, given)
-            self.values.sensitive = is_sensitive = _may_be_sensitive(merged)
+            self.values.sensitive = is_sensitive = self.is_sensitive or _may_be_sensitive(merged)
             entry = table.get(key)
             if entry is None:
                 self.values.private = is_sensitive
@@ -266,7 +289,11 @@ class ResourceReader:
             if value is not None:
                 given[attribute] = value
         self.values.private = self.values.sensitive = False
-        if self.holds_secret:
+        if self.inherited_tags:
+            given["tags"] = tuple(dict.fromkeys((*given.get("tags", ()), *self.inherited_tags)))
+        # Only what the manifest says holds for the resources of a child, not what follows from a secret in its data.
+        is_sensitive = self.is_sensitive or bool(given.get("sensitive"))
+        if self.holds_secret or is_sensitive:
             given["sensitive"] = True
         if self.secrets:
             given["secrets"] = self.secrets
@@ -292,6 +319,8 @@ class ResourceReader:
             self.register(resource, path)
         else:
             self.unnamed.add(resource_type.name)
+        if resource_type.composes and self.faults.seen == before:
+            self._add_child(resource, path, is_sensitive=is_sensitive)
         self.manifest.resources.append(resource)
 
     def _read_repeated(
@@ -333,6 +362,17 @@ class ResourceReader:
             self.faults.add(path, f"{prefix}{PROBLEM}", at_key=at_key)
         return is_foreign
 
+    def _add_child(self, resource: Resource, path: DocumentPath, *, is_sensitive: bool) -> None:
+        """Reads the manifest that the resource applies. The scope of this manifest stays as it is."""
+        from mainstay.converge.manifest.children import Composition, add_child
+
+        if self.composition is None:
+            self.composition = Composition()
+        add_child(resource, path, self, self.composition, is_sensitive=is_sensitive)
+        if resource.id in self.seen:
+            # The resources of the child come first.
+            self.seen.update({key: len(self.manifest.resources) for key in _names_of(resource) if key in self.seen})
+
     def _unfit_keys(self, path: DocumentPath, defaults_path: DocumentPath) -> set[str]:
         """Properties of a resource that have a fault; the type sees them as not given."""
         return {
@@ -359,11 +399,11 @@ class ResourceReader:
         scope.tainted = NO_SECRET
         before = self.faults.seen
         value = self.values.rendered(name, path, f"{prefix}name: ", scope, at_key=True)
-        if scope.tainted:
+        if scope.tainted > PRIVATE_VALUE:
             self.faults.add(
                 path, f"{prefix}a name is shown in every report; it must not contain a secret", at_key=True
             )
-        return name if self.faults.seen > before else to_text(value)
+        return name if self.faults.seen > before else str.__str__(to_text(value))
 
     def _read_name_property(
         self, resource_type: ResourceType, resource: Resource, template: str, path: DocumentPath
@@ -394,9 +434,13 @@ class ResourceReader:
             given["deferred"] = {**given.get("deferred", {}), entry.alias_of or key: tree}
             return None
         value = self.values.typed(entry.kind, node, path, prefix, scope)
-        if scope.tainted and key in SHOWN_PROPERTIES:
-            self.faults.add(path, f"{prefix}is shown in every report; it must not contain a secret")
-            return None
+        if key in SHOWN_PROPERTIES:
+            if scope.tainted > PRIVATE_VALUE:
+                self.faults.add(path, f"{prefix}is shown in every report; it must not contain a secret")
+                return None
+            # Its author may show a private value.
+            scope.tainted = NO_SECRET
+            value = as_plain(value)
         self._note_secret(entry.alias_of or key)
         return self._accept(entry, value, path, prefix)
 
@@ -447,7 +491,9 @@ class ResourceReader:
             )
         if not resource.name:
             self.faults.add(path, f"{prefix}the name is empty", at_key=True)
-        if resource.provider is not None:
+        if resource.provider is not None and resource_type.composes:
+            self.faults.add((*path, "provider"), f"{prefix}{resource.type} has no provider; remove `provider`")
+        elif resource.provider is not None:
             known = self.source.provider_names(resource.type)
             if resource.provider not in known:
                 close = did_you_mean(resource.provider, known)
@@ -470,7 +516,9 @@ class ResourceReader:
                 path, f"{prefix}`for_each` repeats one resource; write it there, not in `defaults`", at_key=True
             )
         elif key == "subscribe":
-            self.faults.add(path, f"{prefix}a {given['type']} cannot be refreshed; remove `subscribe`", at_key=True)
+            article = "an" if given["type"][0] in "aeiou" else "a"
+            text = f"{prefix}{article} {given['type']} cannot be refreshed; remove `subscribe`"
+            self.faults.add(path, text, at_key=True)
         elif key == "name":
             self.faults.add(
                 path,
@@ -641,12 +689,14 @@ class ResourceReader:
             resource_type = types[resource.type]
             path = resource_type.written_path(resource) if resource_type.edits_files else None
             if path is not None and path in setting:
-                self.faults.add(
-                    resource.place,
+                message = (
                     f"{_prefix(resource.id)}{shorten(path, LONGEST_SHOWN_IDENTITY)} gets its content from"
-                    f" {_shown(setting[path])}; put the line there, or remove content and source of that resource",
-                    at_key=True,
+                    f" {_shown(setting[path])}; put the line there, or remove content and source of that resource"
                 )
+                if resource.home is None or resource.home is self.manifest:
+                    self.faults.add(resource.place, message, at_key=True)
+                elif self.composition is not None:
+                    self.composition.add_fault_of(resource, message)
 
     def _reference_problem(self, reference: str, number: int | None) -> str | None:
         """`number` is that of the resource that refers; None is after all resources."""
@@ -672,6 +722,11 @@ class ResourceReader:
             own = _shown(self.manifest.resources[number])
             return f"{shorten(reference)} must be declared earlier in the file; move it before {own}"
         return None
+
+
+def _names_of(resource: Resource) -> list[str]:
+    """The identity of a resource, and that of its alias."""
+    return [resource.id] if resource.alias is None else [resource.id, f"{resource.type}#{resource.alias}"]
 
 
 def _known_of(resource_type: ResourceType) -> Known:

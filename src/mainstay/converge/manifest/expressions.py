@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from mainstay.converge.contract import KEPT_SECRET, NEW_SECRET, NO_SECRET, Failure, Missing
+from mainstay.converge.contract import KEPT_SECRET, NEW_SECRET, NO_SECRET, PRIVATE_VALUE, Failure, Missing
 from mainstay.converge.value_kinds import to_text
 from mainstay.foundation.faults import DoesNotLoad
 from mainstay.foundation.suggestions import closest, did_you_mean
-from mainstay.foundation.text import KeptSecret, Tainted, shorten
+from mainstay.foundation.text import KeptSecret, PrivateText, Tainted, shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ LARGEST_NUMBER = 10**300
 MOST_ITEMS = 1_000_000
 LARGEST_VALUE = 100_000_000
 MISSING: Any = object()
+# The classes of texts by the kind of secrets they come from.
+MARKS: dict[int, type[Tainted]] = {PRIVATE_VALUE: PrivateText, KEPT_SECRET: KeptSecret, NEW_SECRET: Tainted}
 # The root of the current item of `for_each`.
 EACH = "each"
 HIDDEN_REASON = "the evaluation fails on a secret value"
@@ -392,21 +394,22 @@ def tainted_if(scope: TemplateScope, produce: Callable[[], Any]) -> Any:
     before, scope.tainted = scope.tainted, NO_SECRET
     try:
         value = produce()
-        return taint(value, keys=True, kept=scope.tainted == KEPT_SECRET) if scope.tainted else value
+        return taint(value, keys=True, mark=MARKS[scope.tainted]) if scope.tainted else value
     finally:
         scope.tainted = max(scope.tainted, before)
 
 
-def taint(value: Any, *, keys: bool = False, kept: bool = False) -> Any:
-    """Marks the texts and numbers in a value as secret. `keys`: names in maps too, which may be computed."""
-    mark = KeptSecret if kept else Tainted
+def taint(value: Any, *, keys: bool = False, mark: type[Tainted] = Tainted) -> Any:
+    """Marks the texts and numbers in a value as secret. `keys`: names in maps too, which may be computed.
+
+    A private value stays a number: a manifest may compute with it."""
     if isinstance(value, str):
-        return mark(value)
+        return value if mark is PrivateText and isinstance(value, Tainted) else mark(value)
     if isinstance(value, dict):
-        return {mark(key) if keys else key: taint(child, keys=keys, kept=kept) for key, child in value.items()}
+        return {mark(key) if keys else key: taint(child, keys=keys, mark=mark) for key, child in value.items()}
     if isinstance(value, (list, tuple)):
-        return [taint(child, keys=keys, kept=kept) for child in value]
-    return value if value is None or isinstance(value, bool) else mark(to_text(value))
+        return [taint(child, keys=keys, mark=mark) for child in value]
+    return value if value is None or isinstance(value, bool) or mark is PrivateText else mark(to_text(value))
 
 
 def holds_secret(value: Any) -> bool:
@@ -416,7 +419,7 @@ def holds_secret(value: Any) -> bool:
 def _secret_kind(value: Any) -> int:
     """`NEW_SECRET` also if the value holds kept secrets beside new ones."""
     if isinstance(value, Tainted):
-        return KEPT_SECRET if isinstance(value, KeptSecret) else NEW_SECRET
+        return next((kind for kind, mark in MARKS.items() if value.__class__ is mark), NEW_SECRET)
     if isinstance(value, dict):
         return max((max(_secret_kind(key), _secret_kind(child)) for key, child in value.items()), default=NO_SECRET)
     if isinstance(value, (list, tuple)):

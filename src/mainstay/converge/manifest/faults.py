@@ -25,7 +25,7 @@ ELSEWHERE_KNOWN_AS = {
     "user": "mainstay runs commands as the user that starts it",
 }
 # Keys of a related manifest family that are refused by name.
-UNSUPPORTED_KEYS = {"register_when_stable", "resources_jet_file"}
+UNSUPPORTED_KEYS = {"register_when_stable", "resources_jet_file", "noop", "allow_apply", "health_check_only"}
 
 
 class Faults:
@@ -59,8 +59,13 @@ class Faults:
             self.add(path, f"{prefix}unknown key {shorten(key)!r}{did_you_mean(key, known)}", at_key=True)
 
     def raise_if_any(self) -> None:
+        if self.found:
+            raise DoesNotLoad(self.located())
+
+    def located(self) -> list[Fault]:
+        """The faults with line and column, in the order of the text."""
         if not self.found:
-            return
+            return []
         places = locate(self.text, [path for path, _, _ in self.found])
         faults = []
         for path, at_key, message in self.found:
@@ -69,4 +74,4 @@ class Faults:
                 faults.append(Fault(self.file, None, None, message))
                 continue
             faults.append(Fault(self.file, *nearest_place(places, path, at_key=at_key), message))
-        raise DoesNotLoad(sorted(faults, key=lambda fault: (fault.line or 0, fault.column or 0)))
+        return sorted(faults, key=lambda fault: (fault.line or 0, fault.column or 0))

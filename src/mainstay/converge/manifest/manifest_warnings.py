@@ -46,27 +46,50 @@ LONGEST_SHOWN = 200
 
 
 class Surroundings:
-    """The files around a manifest. `read` returns the text of a file, None if it does not exist."""
+    """The files around a manifest. `read` returns the text of a file, None if it does not exist. `work_in` sets the
+    directory of relative paths."""
 
-    def __init__(self, exists: Callable[[str], bool], read: Callable[[str], str | None]) -> None:
+    def __init__(
+        self, exists: Callable[[str], bool], read: Callable[[str], str | None], work_in: Callable[[str], None]
+    ) -> None:
         self.exists = exists
         self.read = read
+        self.work_in = work_in
 
 
 def find_warnings(manifest: Manifest, files: Surroundings) -> list[Fault]:
-    """All warnings of a manifest that loads, in the order of the file; those without a place first."""
+    """All warnings of a manifest that loads, in the order of the file; those without a place first.
+
+    Those of the manifests that it applies follow, each once."""
     found: list[Finding] = [((), text) for text in (*manifest.warnings, *manifest.hierarchy.warnings())]
     found += [((), text) for text in shell_warnings(manifest)]
-    root = parse(manifest.text, manifest.file) if manifest.text.strip() else []
-    found += _foreign_expressions(root, ())
+    homes = list(_homes(manifest))
+    by_home = {id(home): (home, list(_foreign_expressions(_nodes_of(home), ()))) for home in homes}
+    by_home[id(manifest)][1].extend(found)
     may_create_files = False
     managed: set[str] = set()
     for resource in manifest.resources:
+        home, findings = by_home[id(resource.home or manifest)]
+        files.work_in(home.directory)
         for key, message in _of_resource(resource, manifest, files, managed, may_create_files=may_create_files):
-            found.append(((*resource.place, key), f"{shorten(resource.id, LONGEST_SHOWN)}: {key}: {message}"))
+            findings.append(((*resource.place, key), f"{shorten(resource.id, LONGEST_SHOWN)}: {key}: {message}"))
         managed.add(resource.name)
         may_create_files = may_create_files or manifest.types[resource.type].has_unknown_effects
-    return _placed(found, manifest)
+    files.work_in(manifest.directory)
+    placed = {str(warning): warning for home, findings in by_home.values() for warning in _placed(findings, home)}
+    return list(placed.values())
+
+
+def _homes(manifest: Manifest) -> Iterator[Manifest]:
+    """The manifest, and all manifests that it applies."""
+    yield manifest
+    for resource in manifest.resources:
+        if resource.child is not None:
+            yield resource.child
+
+
+def _nodes_of(manifest: Manifest) -> Node:
+    return parse(manifest.text, manifest.file) if manifest.text.strip() else []
 
 
 def _placed(found: list[Finding], manifest: Manifest) -> list[Fault]:
@@ -174,13 +197,12 @@ def shell_syntax(command: str) -> str | None:
 # ---- --set ----
 def unused_settings(manifest: Manifest, keys: Iterable[str], files: Surroundings) -> dict[str, str]:
     """Keys of `--set` that no expression looks up, each with the warning. Empty if that cannot be known."""
-    if "apply" in manifest.types:
-        # The manifests that it applies may look up anything.
-        return {}
-    root = parse(manifest.text, manifest.file) if manifest.text.strip() else []
     used: set[str] = set()
-    for text, is_bare in _expressions_in(root, ()):
-        paths = _data_paths(text, is_bare=is_bare, files=files)
+    # `--set` reaches every manifest of the run.
+    for home in {each.file: each for each in _homes(manifest)}.values():
+        files.work_in(home.directory)
+        paths = _paths_used_by(home, files)
+        files.work_in(manifest.directory)
         if paths is None:
             return {}
         used |= paths
@@ -189,6 +211,17 @@ def unused_settings(manifest: Manifest, keys: Iterable[str], files: Surroundings
         if not any(f"{key}.".startswith(f"{path}.") or f"{path}.".startswith(f"{key}.") for path in used):
             unused[key] = f"--set {shorten(key)}: nothing looks up data.{shorten(key)}{did_you_mean(key, used)}"
     return unused
+
+
+def _paths_used_by(manifest: Manifest, files: Surroundings) -> set[str] | None:
+    """The paths below `data` that a manifest reads; None if it may read any."""
+    used: set[str] = set()
+    for text, is_bare in _expressions_in(_nodes_of(manifest), ()):
+        paths = _data_paths(text, is_bare=is_bare, files=files)
+        if paths is None:
+            return None
+        used |= paths
+    return used
 
 
 def _expressions_in(node: Node, path: DocumentPath) -> Iterator[tuple[str, bool]]:

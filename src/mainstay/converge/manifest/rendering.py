@@ -17,11 +17,15 @@ if TYPE_CHECKING:
     from mainstay.converge.manifest.resolve import Manifest
 
 INTERNAL = frozenset(
-    ("type", "name", "id", "place", "deferred", "control_if", "control_unless", "name_template", "secrets", "each")
+    (
+        *("type", "name", "id", "place", "deferred", "control_if", "control_unless", "name_template", "secrets"),
+        *("each", "home", "parent", "within", "child"),
+    )
 )
 
 
 def render_manifest(manifest: Manifest) -> dict[str, Any]:
+    """The manifest itself; `render_applied` renders the manifests that it applies."""
     document: dict[str, Any] = {}
     if manifest.data:
         document["data"] = _shown(manifest.data)
@@ -34,10 +38,18 @@ def render_manifest(manifest: Manifest) -> dict[str, Any]:
     document["resources"] = [
         {resource.type: [{_as_text(resource.name): _rendered(resource, manifest.types[resource.type].properties)}]}
         for resource in manifest.resources
+        if (resource.home or manifest) is manifest
     ]
     # A secret property may take its value from `data`.
     redactor = Redactor(secret_values([resource.__dict__ for resource in manifest.resources]))
     return _cleaned(document, redactor) if redactor.secrets else document
+
+
+def render_applied(manifest: Manifest) -> Iterator[tuple[Resource, dict[str, Any]]]:
+    """Yields each `apply` resource with the document of its manifest, in the order of the run."""
+    for resource in manifest.resources:
+        if resource.child is not None:
+            yield resource, render_manifest(resource.child)
 
 
 def _cleaned(value: Any, redactor: Redactor) -> Any:

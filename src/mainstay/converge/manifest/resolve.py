@@ -18,6 +18,7 @@ from mainstay.converge.manifest.faults import Faults
 from mainstay.converge.manifest.hierarchy import DEEP, FIRST, Hierarchy, apply_hierarchy, overlay
 from mainstay.converge.manifest.values import ValueReader
 from mainstay.converge.value_kinds import BOOLEAN, TEXT, describe, to_text
+from mainstay.foundation.faults import DoesNotLoad
 from mainstay.foundation.text import shorten
 from mainstay.foundation.yaml.document import locate
 from mainstay.foundation.yaml.scalars import PlainScalar
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mainstay.converge.contract import HealthCheckKind, Resource, ResourceType
+    from mainstay.converge.manifest.children import Composition, OpenedManifest
     from mainstay.foundation.faults import DocumentPath
     from mainstay.foundation.yaml.scalars import Node
 
@@ -64,6 +66,9 @@ class Manifest:
         # What is most likely not intended; `validate` and `-v` show it.
         self.warnings: list[str] = []
         self.scope = TemplateScope({})
+        # The directory of relative paths, and the real paths of this manifest and those that apply it.
+        self.directory = "/"
+        self.chain: tuple[str, ...] = ()
 
     def position(self, path: DocumentPath) -> str:
         """`file:line` of a path, for messages at run time."""
@@ -87,6 +92,10 @@ class Source:
         functions: Mapping[str, Callable[..., Any]],
         data_layers: Sequence[Mapping[str, Any]] = (),
         reference_problem: Callable[[str], str | None] | None = None,
+        directory: str = "/",
+        real_path: str = "",
+        open_child: Callable[[str, str, str], OpenedManifest],
+        work_in: Callable[[str], None],
     ) -> None:
         self.find_type = find_type
         self.type_names = type_names
@@ -97,26 +106,70 @@ class Source:
         self.data_layers = data_layers
         # Why a reference is wrong that leads out of this document; None: references must stay inside.
         self.reference_problem = reference_problem
+        # Those from outside all manifests.
+        self.outer_layers = data_layers
+        # The directory of relative paths, and the real path of the manifest, if it is a file.
+        self.directory = directory
+        self.real_path = real_path
+        # Reads a manifest that another one names: (its path, name and directory of the other).
+        self.open_child = open_child
+        # Sets the directory of relative paths for functions such as `file`.
+        self.work_in = work_in
+
+    def with_layer(self, layer: Mapping[str, Any]) -> Source:
+        """The source of a manifest that another one applies with this data."""
+        source = Source.__new__(Source)
+        source.__dict__.update(self.__dict__, data_layers=(layer, *self.outer_layers))
+        return source
 
 
 def resolve(root: Node, file: str, text: str, source: Source) -> Manifest:
-    """Returns the manifest, or raises `DoesNotLoad` with all its faults."""
-    return Resolver(file, text, source).resolve(root)
+    """Returns the manifest, or raises `DoesNotLoad` with all its faults and those of the manifests that it applies."""
+    resolver = Resolver(file, text, source)
+    manifest = resolver.manifest
+    manifest.directory, manifest.chain = source.directory, (source.real_path,)
+    resolver.read(root)
+    composition = resolver.composition
+    if composition is None:
+        resolver.faults.raise_if_any()
+        return manifest
+    composition.find_duplicates(manifest)
+    faults = [*resolver.faults.located(), *composition.faults]
+    if faults:
+        raise DoesNotLoad(faults)
+    return manifest
 
 
 class Resolver:
-    def __init__(self, file: str, text: str, source: Source) -> None:
+    """Reads one manifest. `parent` is the `apply` resource that applies it; `types` are those of the whole run."""
+
+    def __init__(
+        self,
+        file: str,
+        text: str,
+        source: Source,
+        composition: Composition | None = None,
+        types: dict[str, ResourceType] | None = None,
+        parent: Resource | None = None,
+    ) -> None:
         self.source = source
+        self.composition = composition
+        self.parent = parent
         self.faults = Faults(file, text)
         self.values = ValueReader(self.faults)
         self.manifest = Manifest(file, text)
+        if types is not None:
+            self.manifest.types = types
 
-    def resolve(self, root: Node) -> Manifest:
+    def read(self, root: Node, *, is_sensitive: bool = False) -> None:
         sections = self._sections(root)
         manifest = self.manifest
         self._read_data(sections)
         manifest.scope = TemplateScope({**self.source.roots, "data": lambda: manifest.data}, self.source.functions)
         reader = ResourceReader(manifest, self.faults, self.source)
+        reader.composition = self.composition
+        if self.parent is not None:
+            reader.inherit(self.parent, is_sensitive=is_sensitive)
         self._read_settings(sections, reader)
         if "resources" in sections:
             reader.read(*sections["resources"])
@@ -124,8 +177,7 @@ class Resolver:
             self.faults.add((), "`resources` is missing; a manifest is a list of resources, or a map with that key")
         reader.check_references()
         reader.check_edited_files()
-        self.faults.raise_if_any()
-        return manifest
+        self.composition = reader.composition
 
     def _sections(self, root: Node) -> dict[str, tuple[Node, DocumentPath]]:
         """Key → (node, path), from a bare list, a map, or a map with `ccm`."""

@@ -1,0 +1,141 @@
+"""Reads the manifests that a manifest applies, and adds their resources to its own. Loaded by manifests that use `apply`."""
+
+from __future__ import annotations
+
+from mainstay.converge.manifest.expressions import taint
+from mainstay.converge.manifest.hierarchy import DataLayer
+from mainstay.foundation.faults import DoesNotLoad, Fault
+from mainstay.foundation.text import PrivateText, shorten
+from mainstay.foundation.yaml.document import locate, nearest_place
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from mainstay.converge.contract import Resource
+    from mainstay.converge.manifest.entries import ResourceReader
+    from mainstay.converge.manifest.resolve import Manifest
+    from mainstay.foundation.faults import DocumentPath
+    from mainstay.foundation.yaml.scalars import Node
+
+DEEPEST_CHILD = 10
+# Nested `for_each` must not grow without bound.
+MOST_CHILDREN = 100_000
+MOST_FAULTS = 1000
+MOST_DUPLICATES = 50
+
+
+class ChildRefused(Exception):
+    """A manifest cannot be applied by another; the text is the reason."""
+
+
+class OpenedManifest:
+    """A manifest that was read: its name in messages, its text and nodes, its real path, and its directory."""
+
+    __slots__ = ("directory", "file", "node", "real_path", "text")
+
+    def __init__(self, file: str, text: str, node: Node, real_path: str, directory: str) -> None:
+        self.file = file
+        self.text = text
+        self.node = node
+        self.real_path = real_path
+        self.directory = directory
+
+
+class Composition:
+    """What all manifests of a run share: how many they are, and the faults of children."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.faults: list[Fault] = []
+        self._known: set[tuple[Any, ...]] = set()
+
+    def add_faults(self, faults: Iterable[Fault]) -> None:
+        """Adds each fault once: a manifest that is applied twice has the same faults twice."""
+        for fault in faults:
+            key = (fault.file, fault.line, fault.column, fault.message)
+            if key not in self._known and len(self._known) < MOST_FAULTS:
+                self._known.add(key)
+                self.faults.append(fault)
+
+    def find_duplicates(self, manifest: Manifest) -> None:
+        """A resource may be in one manifest of a run only: two would set the same thing."""
+        first: dict[str, Resource] = {}
+        found = 0
+        for resource in manifest.resources:
+            other = first.setdefault(resource.id, resource)
+            if other is resource or other.home is resource.home or found >= MOST_DUPLICATES:
+                continue
+            found += 1
+            where = (other.home or manifest).position(other.place)
+            self.add_fault_of(
+                resource,
+                f"{shorten(resource.id, 200)}: is also in {where}{_named(other)}; a resource may be in one manifest of a run"
+                " only",
+                resource.home or manifest,
+            )
+
+    def add_fault_of(self, resource: Resource, message: str, home: Manifest | None = None) -> None:
+        """Adds a fault of a resource, in the file of its manifest."""
+        manifest: Manifest = home or resource.home
+        place = nearest_place(locate(manifest.text, [resource.place]), resource.place, at_key=True)
+        self.add_faults([Fault(manifest.file, *place, message)])
+
+
+def _named(resource: Resource) -> str:
+    return f" ({shorten(resource.within[-1])})" if resource.within else ""
+
+
+def add_child(
+    resource: Any, path: DocumentPath, reader: ResourceReader, composition: Composition, *, is_sensitive: bool
+) -> None:
+    """Reads the manifest of an `apply` resource; its resources come before it."""
+    from mainstay.converge.manifest.resolve import Resolver
+
+    manifest = reader.manifest
+    prefix = f"{shorten(resource.id, 200)}: "
+    place = (*path, "manifest") if resource.manifest is not None else path
+    try:
+        opened = _open(resource, reader, composition)
+    except ChildRefused as refusal:
+        reader.faults.add(place, f"{prefix}{refusal}", at_key=resource.manifest is None)
+        return
+    except DoesNotLoad as refusal:
+        composition.add_faults(refusal.faults)
+        return
+    data = taint(dict(resource.data), mark=PrivateText) if is_sensitive else resource.data
+    layer = DataLayer(data, f"data of {shorten(resource.id)} in {manifest.file}")
+    source = reader.source
+    resolver = Resolver(
+        opened.file, opened.text, source.with_layer(layer), composition, manifest.types, parent=resource
+    )
+    child = resolver.manifest
+    child.directory, child.chain = opened.directory, (*manifest.chain, opened.real_path)
+    source.work_in(child.directory)
+    try:
+        resolver.read(opened.node, is_sensitive=is_sensitive)
+    finally:
+        source.work_in(manifest.directory)
+    composition.add_faults(resolver.faults.located())
+    resource.child = child
+    manifest.resources += child.resources
+    for warning in (*child.warnings, *child.hierarchy.warnings()):
+        text = f"{opened.file}: {warning}"
+        if text not in manifest.warnings:
+            manifest.warnings.append(text)
+
+
+def _open(resource: Any, reader: ResourceReader, composition: Composition) -> OpenedManifest:
+    manifest = reader.manifest
+    if len(resource.within) >= DEEPEST_CHILD:
+        raise ChildRefused(
+            f"manifests can apply each other {DEEPEST_CHILD} levels deep; this is level {DEEPEST_CHILD + 1}"
+        )
+    composition.count += 1
+    if composition.count > MOST_CHILDREN:
+        raise ChildRefused(f"a run can apply at most {MOST_CHILDREN:,} manifests")
+    opened = reader.source.open_child(resource.manifest or resource.name, manifest.file, manifest.directory)
+    if opened.real_path in manifest.chain:
+        raise ChildRefused(f"{opened.file} would apply itself, directly or through other manifests")
+    return opened
