@@ -150,3 +150,17 @@ def test_render_prints_the_overrides_that_are_used(written: Path, capsys: pytest
     assert capsys.readouterr().err == (
         "mainstay: overrides used: default\nmainstay: override 'other' matches no level of hierarchy.order\n"
     )
+
+
+def test_a_number_with_too_many_digits_is_not_read_as_text(
+    written: Path, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    number = "9" * 301
+    problem = "the number has more than 300 digits; quote it if it is text"
+    assert validate(written, f"data: {{a: {number}}}" + ONE, capsys)[1][0] == f":1:11: data: {problem}"
+    (root / "d.yaml").write_text(f"a: [1, {number}]\n")
+    assert problem in validate(written, ONE, capsys, "--data", str(root / "d.yaml"))[1][0]
+    assert main(["validate", str(written), "--set", f"a={number}"]) == 2
+    assert f"--set a: {problem}" in capsys.readouterr().err
+    text = f"- file: [{{/a: {{ensure: present, owner: root, group: root, mode: '0644', content: {number}}}}}]\n"
+    assert validate(written, text, capsys) == (0, [": valid, 1 resource"])

@@ -14,7 +14,7 @@ from mainstay.converge.report import Observer
 from mainstay.converge.run import Locked, RunRequest, load, read_values, run
 from mainstay.converge.value_kinds import Unfit, parse_duration
 from mainstay.foundation.faults import DoesNotLoad
-from mainstay.foundation.yaml.scalars import core_value
+from mainstay.foundation.yaml.scalars import LONGEST_NUMBER, TOO_MANY_DIGITS, core_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,7 +90,10 @@ def parse_assignment(text: str, option: str) -> dict[str, Any]:
         )
     if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
         return nest(key, value[1:-1])
-    return nest(key, core_value(value))
+    parsed = core_value(value)
+    if isinstance(parsed, str) and len(value) > LONGEST_NUMBER and value.lstrip("+-").isdigit():
+        raise CommandRefused(f"{option} {key}: {TOO_MANY_DIGITS}")
+    return nest(key, parsed)
 
 
 def parse_lock_wait(text: str | None) -> float:

@@ -31,8 +31,8 @@ from mainstay.converge.value_kinds import describe
 from mainstay.foundation.faults import DoesNotLoad, Fault
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import shorten
-from mainstay.foundation.yaml.document import decode, parse
-from mainstay.foundation.yaml.scalars import to_value
+from mainstay.foundation.yaml.document import decode, locate, nearest_place, parse
+from mainstay.foundation.yaml.scalars import TOO_MANY_DIGITS, overlong_numbers, to_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -584,7 +584,12 @@ def read_values(path: str) -> dict[str, Any]:
 
         value = read_json(text, path)
     else:
-        value = to_value(parse(text, path))
+        node = parse(text, path)
+        overlong = list(overlong_numbers(node))
+        if overlong:
+            places = locate(text, overlong)
+            raise DoesNotLoad([Fault(path, *nearest_place(places, place), TOO_MANY_DIGITS) for place in overlong])
+        value = to_value(node)
     if value is None:
         return {}
     if not isinstance(value, dict):

@@ -11,7 +11,7 @@ from math import isfinite
 
 from mainstay.foundation.faults import DoesNotLoad, Fault
 from mainstay.foundation.yaml.document import locate, nearest_place, parse
-from mainstay.foundation.yaml.scalars import DEEPEST_NESTING, to_value
+from mainstay.foundation.yaml.scalars import DEEPEST_NESTING, TOO_MANY_DIGITS, overlong_numbers, to_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,12 @@ NOT_A_NUMBER = "JSON has neither infinity nor NaN; write a number, or quote the 
 
 def read_yaml(text: str, file: str) -> Any:
     """Returns the value of one YAML document; raises `DoesNotLoad` with every fault found."""
-    value = to_value(parse(text, file))
+    node = parse(text, file)
+    overlong = list(islice(overlong_numbers(node), MOST_NUMBERS_REPORTED))
+    if overlong:
+        places = locate(text, overlong)
+        raise DoesNotLoad([Fault(file, *nearest_place(places, path), TOO_MANY_DIGITS) for path in overlong])
+    value = to_value(node)
     paths = list(islice(_non_finite_numbers(value, ()), MOST_NUMBERS_REPORTED))
     if paths:
         places = locate(text, paths)

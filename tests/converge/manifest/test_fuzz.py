@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from loading import cases
 from mainstay.converge.apply import Options
 from mainstay.converge.manifest.rendering import render_manifest
-from mainstay.converge.run import RunRequest, load, run
+from mainstay.converge.run import RunRequest, inspect, run
 from mainstay.foundation.faults import DoesNotLoad
 from mainstay.foundation.text import Tainted
 
@@ -129,6 +129,14 @@ PIECES = [
         "{{ file('/nope') }}",
         "{% if %}",
     ),
+    *("${ Facts.x }", "${lookup('data.x')}", "{{ nosuch() }}", "{{ data.nope | default(1) }}", "{{ a ? b : c }}"),
+    *(
+        "{{ result('exec#nope') }}",
+        "{{ 1 if x is defined else nosuch }}",
+        "{{ facts.network.interfaces.0 }}",
+        "9" * 301,
+    ),
+    *("{{ lookup('each.key') }}", "{{ template('x.jet') }}", "for_each", "data_schema", "mask", "1777"),
 ]
 
 
@@ -143,7 +151,7 @@ def load_bytes(content: bytes, folder: Path) -> list[str]:
     path.write_bytes(content)
     started = time.process_time()
     try:
-        _, manifest = load(RunRequest(str(path), roots=ROOTS))
+        manifest = inspect(RunRequest(str(path), roots=ROOTS)).manifest
     except DoesNotLoad as refusal:
         faults = refusal.faults
     else:

@@ -7,7 +7,7 @@ from mainstay.converge.contract import NO_SECRET, Failure, TemplateFailed
 from mainstay.converge.manifest.expressions import NOT_RENDERED, BadExpression, FollowUp, Template, Unresolved
 from mainstay.converge.value_kinds import COMMAND, TEXTS, Unfit, as_secret
 from mainstay.foundation.text import shorten
-from mainstay.foundation.yaml.scalars import to_value
+from mainstay.foundation.yaml.scalars import TOO_MANY_DIGITS, PlainScalar, to_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -119,6 +119,9 @@ class ValueReader:
             before = self.faults.seen
             value = self.rendered(node, path, f"{name}: ", scope)
             return value if self.faults.seen == before else NOT_RENDERED
+        if node.__class__ is PlainScalar and isinstance(node.value, str):
+            self.faults.add(path, f"{name}: {TOO_MANY_DIGITS}")
+            return NOT_RENDERED
         return to_value(node)
 
     def rendered(

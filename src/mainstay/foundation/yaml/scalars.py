@@ -6,6 +6,7 @@ import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any, TypeAlias
 
     # Maps, lists, text, and plain scalars that may be more than text.
@@ -19,6 +20,7 @@ CORE = re.compile(
 # The first characters of such scalars; most texts begin otherwise and need no match.
 FIRST_OF_CORE = frozenset("0123456789+-.~tTfFnN")
 LONGEST_NUMBER = 300
+TOO_MANY_DIGITS = f"the number has more than {LONGEST_NUMBER} digits; quote it if it is text"
 # Levels of maps and lists in a document.
 DEEPEST_NESTING = 60
 
@@ -55,6 +57,17 @@ def core_value(text: str) -> Any:
             .replace(".N", "n")
         )
     return int(text, {"int": 10, "oct": 8, "hex": 16}[kind or "int"])
+
+
+def overlong_numbers(node: Node, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Paths of numbers with too many digits, which have no value but their text."""
+    if isinstance(node, PlainScalar):
+        if isinstance(node.value, str):
+            yield path
+    elif isinstance(node, (dict, list)):
+        for step, child in node.items() if isinstance(node, dict) else enumerate(node):
+            if child.__class__ is not str:
+                yield from overlong_numbers(child, (*path, step))
 
 
 def to_value(node: Node) -> Any:
