@@ -58,6 +58,9 @@ def main() -> int:
         for kind, count in plan(options):
             race(kind, count, contestants, folder, costs, options)
             print_table(kind, count, contestants, costs)
+    if options.markdown:
+        with open(options.markdown, "w", encoding="utf-8") as file:
+            file.write(markdown_table(contestants, costs))
     print("\nGoals")
     verdicts = list(goals(costs))
     for is_reached, text in verdicts:
@@ -80,6 +83,7 @@ def read_options() -> argparse.Namespace:
         help="search for peers here before PATH (also MAINSTAY_BENCH_PEERS)",
     )
     parser.add_argument("--mainstay", metavar="PROGRAM", help="mainstay to measure; default: next to this Python")
+    parser.add_argument("--markdown", metavar="FILE", help="also write the table of the guide, in wall seconds")
     parser.add_argument("--directory", default=tempfile.gettempdir(), help="directory for the work")
     return parser.parse_args()
 
@@ -158,6 +162,17 @@ def print_table(kind: str, count: int, contestants: list[Contestant], costs: Cos
                 f"{wall:>9.2f}{cpu:>10.2f}{cost.peak_megabytes:>9.0f}"
             )
     sys.stdout.flush()
+
+
+def markdown_table(contestants: list[Contestant], costs: Costs) -> str:
+    """The table of docs/guide/benchmarks.md: one row per work and action, one column per contestant."""
+    shown = [one.name for one in contestants if any(key.contestant == one.name for key in costs)]
+    lines = [f"| work | | {' | '.join(shown)} |", "|---|---|" + "---|" * len(shown)]
+    for kind, size, action in dict.fromkeys((key.kind, key.size, key.action) for key in costs):
+        found = (costs.get(Key(kind, size, action, name)) for name in shown)
+        cells = ("" if cost is None else f"{cost.wall_seconds:.3g}" for cost in found)
+        lines.append(f"| {title(kind, size)} | {action} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 # ---- judging ----
