@@ -64,7 +64,7 @@ FAILURES = [
     ),
     (
         "an undefined value",
-        f"file: {{name: ROOT/f, ensure: present, content: \"{{{{ lookup('environ.NOPE') }}}}\", {ATTRIBUTES}}}",
+        f"file: {{name: ROOT/f, ensure: present, content: \"{{{{ lookup('environ.' ~ 'NOPE') }}}}\", {ATTRIBUTES}}}",
         "TemplateFailed",
     ),
     ("a rendered path", "exec: {name: 'true', cwd: \"{{ 'relative' | trim }}\"}", "TemplateFailed"),
@@ -75,6 +75,29 @@ FAILURES = [
         "exec: {name: 'true', health_checks: [{command: sleep 9, timeout: 50ms}]}",
         "Timeout",
     ),
+    (
+        "a health check that ends with a warning",
+        "exec: {name: 'true', health_checks: [{command: sh -c 'exit 1'}]}",
+        "CommandFailed",
+    ),
+    (
+        "a health check of an unknown exit code",
+        "exec: {name: 'true', health_checks: [{command: sh -c 'exit 9'}]}",
+        "CommandFailed",
+    ),
+    (
+        "a health check that is killed",
+        "exec: {name: 'true', health_checks: [{command: sh -c 'kill -9 $$'}]}",
+        "CommandFailed",
+    ),
+    ("a last try that takes too long", "exec: {name: sleep 9, timeout: 50ms, tries: 2, try_sleep: 1ms}", "Timeout"),
+    ("a last try", "exec: {name: 'false', tries: 2, try_sleep: 1ms}", "CommandFailed"),
+    ("a provider that is not available", "package: {name: httpd, provider: dnf}", "NotFound"),
+    (
+        "a link that another user may have made",
+        "file: {name: ROOT/link, ensure: present, owner: USER, group: GROUP, mode: '0644'}",
+        "Refused",
+    ),
     ("a health check that does not exist", "exec: {name: 'true', health_checks: [{command: nope}]}", "NotFound"),
 ]
 
@@ -83,6 +106,7 @@ FAILURES = [
 def test_a_failure_has_its_kind_in_the_event(resource: str, kind: str, apply: Apply, root: Path) -> None:
     (root / "full" / "inner").mkdir(parents=True)
     (root / "plain").write_text("")
+    (root / "link").symlink_to(root / "plain")
     done = apply(f"- {resource}\n")
     (event,) = done.as_json()["events"]
     assert (event["outcome"], event["error_kind"]) == ("failed", kind), event["errors"]

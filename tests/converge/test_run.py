@@ -437,7 +437,7 @@ def test_the_json_document_has_the_specified_shape(root: Path, mainstay: Mainsta
         "ensure": "absent",
         "exit_code": 0,
         "creates_satisfied": False,
-        "onlyif_satisfied": True,
+        "onlyif_satisfied": False,
         "unless_satisfied": False,
     }
     assert (skipped["skipped"], skipped["provider"], skipped["state"]) == (True, None, None)

@@ -87,6 +87,7 @@ def check_forecast(forecast: Done, name: str, case: dict[str, Any]) -> None:
     assert forecast.changing == []
     if event["outcome"] == "failed" == case["outcome"]:
         check_errors(event["errors"], fill_in(case.get("forecast_errors", case["errors"]), name))
+        assert event["error_kind"] == case.get("kind", event["error_kind"])
 
 
 @pytest.mark.parametrize(("name", "case"), [pytest.param(*pair, id=pair[1]["case"]) for pair in CASES])
@@ -103,6 +104,8 @@ def test_a_unit_reaches_its_state_with_exactly_these_commands(
     changed = case.get("changed", case["outcome"] in ("changed", "refreshed"))
     assert changed in (event["changed"], "either"), event
     check_errors(event["errors"], fill_in(case.get("errors", []), name))
+    assert event["error_kind"] == case.get("kind", event["error_kind"])
+    assert (event["error_kind"] is None) == (event["outcome"] != "failed")
     assert event["warnings"] == fill_in(case.get("warnings", []), name)
     assert case.get("output", "") in (event["output"] or "")
     for key, value in case.get("state", {}).items():

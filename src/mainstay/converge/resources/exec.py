@@ -49,10 +49,10 @@ class Exec(Resource):
 
 
 class ExecState(State):
-    """The state before and after the command. A guard that was not run does not prevent the command."""
+    """The state before and after the command. A guard that is not run is not satisfied, and decides nothing."""
 
     creates_satisfied: bool = False
-    onlyif_satisfied: bool = True
+    onlyif_satisfied: bool = False
     unless_satisfied: bool = False
     exit_code: int | None = None
     stdout: str = ""

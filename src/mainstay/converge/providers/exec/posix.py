@@ -35,7 +35,7 @@ class PosixCommands(Provider):
             return state
         if wanted.onlyif is not None:
             state.onlyif_satisfied = self._guard(wanted.onlyif, "onlyif", wanted, host)
-        if wanted.unless is not None and state.onlyif_satisfied:
+        if wanted.unless is not None and (wanted.onlyif is None or state.onlyif_satisfied):
             state.unless_satisfied = self._guard(wanted.unless, "unless", wanted, host)
         return state
 
