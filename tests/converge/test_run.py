@@ -159,7 +159,7 @@ def test_a_conflicting_kind_of_file_is_never_unknown(apply: Apply, root: Path) -
 def test_guards_that_run_before_a_forecast_change_are_a_warning(apply: Apply, root: Path) -> None:
     text = (
         "- file:\n    - ROOT/x: {ensure: present, owner: USER, group: GROUP, mode: '0644'}\n"
-        "- exec:\n    - go: {command: 'true', onlyif: test -e ROOT/x}\n"
+        "- exec:\n    - go: {command: 'true', onlyif: cat ROOT/x}\n"
     )
     forecast = apply(text, noop=True)
     assert forecast.outcomes == ["changed", "stable"]
