@@ -57,6 +57,9 @@ QUERIES = {
         "SELECT reference AS what FROM orphan_secrets JOIN orphans ON orphans.id = orphan_secrets.orphan_id"
         " WHERE orphans.closed_at IS NOT NULL"
     ),
+    "an item of a roll-out that runs without a job": (
+        "SELECT service_id AS what FROM rollout_items WHERE status = 'Running' AND job_id IS NULL"
+    ),
     "a terminal service with an active job": (
         "SELECT services.id AS what FROM services JOIN jobs ON jobs.service_id = services.id"
         " WHERE services.is_terminal = 1 AND jobs.status IN ('Pending', 'Processing')"

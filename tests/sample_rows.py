@@ -72,6 +72,10 @@ class SampleRows:
         templates = {"configTemplate": "c", "cmdTemplate": "{{.configUrl}} {{.authToken}}"}
         admin.patch(f"/agent-types/{scenario.agent_type_id}", templates)
         installed = admin.post(f"/agents/{scenario.agent_id}/install-command")
+        rollout = admin.post(
+            "/rollouts",
+            {"serviceTypeId": kind["id"], "action": "start", "batch": 1, "maxFailures": 1, "status": "Paused"},
+        )
         metric = scenario.admin.post("/metric-types", {"name": unique("m"), "entityType": "Service"})
         other = Scenario(admin)
         self.clients = {
@@ -100,6 +104,7 @@ class SampleRows:
             "config-pool-values": config_value["id"],
             "metric-types": metric["id"],
             "orphans": orphan["id"],
+            "rollouts": rollout["id"],
             "blueprints": push(admin, blueprint(unique("sample")))["digest"],
         }
         # Values for references to other rows, in bodies and filters.

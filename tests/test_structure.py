@@ -157,6 +157,10 @@ def test_the_default_lifecycle_imports_nothing() -> None:
 VERBS = {"insert": "created", "update": "updated", "delete": "deleted"}
 
 
+# Where the domain chooses among event types: how they begin.
+DECIDED_EVENTS = {"control/domain/jobs.py": "job.", "control/domain/rollouts.py": "rollout."}
+
+
 def recorded_event_types() -> Iterator[tuple[str, str]]:
     """(event type, where it is recorded): by name, or by a change through the unit of work of a table's row."""
     nouns = {
@@ -166,8 +170,9 @@ def recorded_event_types() -> Iterator[tuple[str, str]]:
         if isinstance(table, Table)
     }
     for module in modules():
-        if module.path == "control/domain/jobs.py":
-            yield from ((text, module.at(node, text)) for node, text in texts(module.tree) if text.startswith("job."))
+        if module.path in DECIDED_EVENTS:
+            noun = DECIDED_EVENTS[module.path]
+            yield from ((text, module.at(node, text)) for node, text in texts(module.tree) if text.startswith(noun))
         for call in (node for node in ast.walk(module.tree) if isinstance(node, ast.Call)):
             if called_name(call) == "record_event":
                 found = (text for _, text in texts(call.args[0]) if "{}" not in text)

@@ -27,6 +27,7 @@ NOUNS = {
     "pool-sets": "service-pool-sets",
     "pool-values": "service-pool-values",
     "config-pool-values": "config-pool-values",
+    "rollouts": "rollouts",
     "services": "services",
     "service-types": "service-types",
     "tokens": "tokens",

@@ -138,6 +138,9 @@ ACCESS: Mapping[tuple[str, str], Mapping[Role, Relation]] = {
     ("orphan", "read"): {A: ALL, P: AS_PROVIDER, G: AS_AGENT},
     ("orphan", "work"): {G: AS_AGENT},
     ("orphan", "forget"): ADMIN_ONLY,
+    # A roll-out concerns services of all participants.
+    ("rollout", "read"): ADMIN_ONLY,
+    ("rollout", "write"): ADMIN_ONLY,
     ("service_pool_set", "read"): {A: ALL, P: AS_PROVIDER, G: AS_PROVIDER},
     ("service_pool_set", "write"): PROVIDERS,
     ("service_pool", "read"): {A: ALL, P: AS_PROVIDER, G: AS_PROVIDER},

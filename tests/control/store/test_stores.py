@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
@@ -49,6 +50,24 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
 def participant(name: str = "one", **more: object) -> Participant:
     fields: dict[str, object] = {"id": str(uuid4()), "created_at": NOW, "updated_at": NOW, "status": "Enabled"}
     return Participant(**{**fields, "name": name, **more})  # type: ignore[arg-type]
+
+
+def test_a_savepoint_takes_back_only_its_own_statements(run: Run) -> None:
+    async def test(store: Store) -> None:
+        before, inside, after = participant("before"), participant("inside"), participant("after")
+        async with store.transaction() as tx:
+            await PARTICIPANTS.insert(tx, before)
+            with suppress(KeyError):
+                async with tx.savepoint():
+                    await PARTICIPANTS.insert(tx, inside)
+                    raise KeyError
+            async with tx.savepoint():
+                await PARTICIPANTS.insert(tx, after)
+        async with store.reading() as tx:
+            found = await PARTICIPANTS.many(tx, [before.id, inside.id, after.id])
+        assert set(found) == {before.id, after.id}
+
+    run(test)
 
 
 def test_a_committed_record_is_read_back_unchanged(run: Run) -> None:

@@ -223,9 +223,16 @@ def _service_names(client: Client, _values: list[str], current: str) -> list[str
 
 
 def _available_actions(client: Client, values: list[str], _current: str) -> list[str]:
-    from mainstay.cli.remote.connection import find_service
+    """The first argument is a service (`do`) or a service type (`rollout`)."""
+    from mainstay.cli.main import CommandRefused
+    from mainstay.cli.remote.connection import find_service, find_type
+    from mainstay.cli.remote.service_types import lifecycle_of
 
-    return list(find_service(client, values[0])["availableActions"])
+    try:
+        return list(find_service(client, values[0])["availableActions"])
+    except CommandRefused:
+        actions = lifecycle_of(find_type(client, values[0])).get("actions") or ()
+        return [str(each["name"]) for each in actions]
 
 
 def _property_names(client: Client, values: list[str], current: str) -> list[str]:
@@ -281,6 +288,26 @@ def _blueprint_names(client: Client, _values: list[str], current: str) -> list[s
     return list(dict.fromkeys(each["name"] for each in found))
 
 
+def _rollout_words(client: Client, _values: list[str], current: str) -> list[str]:
+    """The first word of `rollout`: a verb or a service type."""
+    from mainstay.cli.commands.rollout import VERBS
+
+    return [*VERBS, *_named("/service-types")(client, [], current)]
+
+
+def _rollouts(client: Client, values: list[str], current: str) -> list[str]:
+    from mainstay.cli.remote.connection import short_id
+
+    if values and values[0] == "versions":
+        return _named("/service-types")(client, [], current)
+    query = {"sort": "-createdAt", "pageSize": 50}
+    found = client.get("/rollouts", query=query, timeout_seconds=TIMEOUT_SECONDS)["items"]
+    return [
+        f"{short_id(each['id'])}\t{each['action']} of {each['serviceType']['name']}, {each['status']}"
+        for each in found
+    ]
+
+
 SOURCES: dict[str, Callable[[Client, list[str], str], list[str]]] = {
     "TYPE": _named("/service-types"),
     "SERVICE": _service_names,
@@ -301,4 +328,6 @@ SOURCES: dict[str, Callable[[Client, list[str], str], list[str]]] = {
     "DIGEST|NAME[@VERSION]": _blueprint_names,
     "JOB": _job_ids,
     "ORPHAN": _orphan_ids,
+    "ROLLOUT": _rollouts,
+    "TYPE|list|status|pause|resume|abort|versions": _rollout_words,
 }

@@ -362,6 +362,15 @@ def find_orphan(client: Client, name_or_id: str) -> Any:
     return _single(name_or_id, "orphan", named, list)
 
 
+def find_rollout(client: Client, name_or_id: str) -> Any:
+    if is_id(name_or_id):
+        return client.get(f"/rollouts/{name_or_id}")
+    found = _by_prefix(client, "/rollouts", name_or_id)
+    if not found:
+        raise CommandRefused(f"there is no roll-out {name_or_id!r}; `mainstay rollout list` lists them")
+    return _single(name_or_id, "roll-out", found, list)
+
+
 def find_job(client: Client, name_or_id: str) -> Any:
     if is_id(name_or_id):
         return client.get(f"/jobs/{name_or_id}")

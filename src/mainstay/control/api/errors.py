@@ -48,6 +48,8 @@ STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
     (BadQuery, 400, "bad_query"),
     (domain.TooLargeToDraw, 400, "too_large_to_draw"),
     (domain.UnknownAction, 400, "unknown_action"),
+    (domain.BadBatch, 400, "bad_batch"),
+    (domain.WrongRolloutState, 409, "wrong_state"),
     (domain.LeaseLost, 409, "lease_lost"),
     (domain.NotPending, 409, "not_pending"),
     (domain.NotProcessing, 409, "not_processing"),

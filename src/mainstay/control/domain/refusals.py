@@ -80,6 +80,16 @@ class LeaseLost(Refusal):
     """The caller does not hold the job's current lease."""
 
 
+class BadBatch(Refusal):
+    def __init__(self, given: str, largest: int) -> None:
+        super().__init__(f"batch {given!r} must be a number from 1 to {largest}, or a percentage such as 10%")
+
+
+class WrongRolloutState(Refusal):
+    def __init__(self, verb: str, status: str, allowed: Sequence[str]) -> None:
+        super().__init__(f"the roll-out is {status}; {verb} is possible while it is {' or '.join(allowed)}")
+
+
 class WrongState(Refusal):
     def __init__(self, action: str, state: str, allowed: Sequence[str]) -> None:
         starts = f"it starts from: {', '.join(allowed)}" if allowed else "it has no success transition at all"

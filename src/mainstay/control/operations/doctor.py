@@ -13,6 +13,7 @@ from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store import doctor as store
 from mainstay.control.store.agent_types import granted_by_migration
 from mainstay.control.store.engine.contract import Row
+from mainstay.control.store.rollouts import stopped as stopped_rollouts
 from mainstay.control.store.service_pools import count_values
 from mainstay.control.store.service_types import SERVICE_TYPES
 
@@ -45,6 +46,7 @@ async def examine(work: UnitOfWork) -> list[DoctorFinding]:
         *await _lost_secrets(work),
         *await _unconfirmed_grants(work),
         *await _orphans(work),
+        *await _stopped_rollouts(work),
     ]
 
 
@@ -138,6 +140,19 @@ def _orphan(row: Row) -> DoctorFinding:
         message += f"the agent tries again by itself; if it cannot succeed, {by_hand}"
         return DoctorFinding("orphan", f"orphan {row['id']}", message, f"mainstay orphans show {row['id']}")
     return DoctorFinding("orphan", f"orphan {row['id']}", f"{message}start the agent, or {by_hand}", START_AGENT)
+
+
+async def _stopped_rollouts(work: UnitOfWork) -> list[DoctorFinding]:
+    return [
+        DoctorFinding(
+            "rollout_stopped",
+            f"roll-out {row['id']}",
+            f"{row['action']} of {row['type_name']} stopped after failed runs: {row['failures']}; correct the cause, then"
+            " resume or abort the roll-out",
+            f"mainstay rollout status {row['id']}",
+        )
+        for row in await stopped_rollouts(work.tx, MAX_FINDINGS)
+    ]
 
 
 def _attempts_text(row: Row) -> str:

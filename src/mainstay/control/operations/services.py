@@ -272,8 +272,9 @@ class RequestedAction:
     properties: Mapping[str, object] | None = None
     # The version that the caller has read; None: any version.
     if_version: int | None = None
-    # `latest` or a version of the blueprint; None: the one that the blueprint says for this action.
+    # `latest` or a version of the blueprint, or a bundle. Both None: the one that the blueprint says for this action.
     blueprint_version: str | None = None
+    blueprint_digest: str | None = None
 
 
 async def change(
@@ -358,7 +359,7 @@ def refuse_stale(service: ServiceRow, if_version: int | None) -> None:
 async def _plan(
     work: UnitOfWork, service: ServiceRow, schema: PropertySchema, action: Action, request: RequestedAction
 ) -> RunPlan:
-    digest = None
+    digest = request.blueprint_digest
     if request.blueprint_version is not None:
         digest = await find_bundle(work, service.service_type_id, request.blueprint_version)
     if not action.takes_properties:

@@ -53,6 +53,10 @@ class Transaction(Protocol):
         batch with others, and raises its errors there."""
         ...
 
+    def savepoint(self) -> AbstractAsyncContextManager[None]:
+        """An exception inside takes back only the statements inside, and is raised again."""
+        ...
+
     async def lock(self, name: str) -> None:
         """Takes a named lock, across all replicas, until the end of the transaction."""
         ...

@@ -95,6 +95,17 @@ class SqliteTransaction:
     async def defer(self, statement: str, **parameters: Value) -> None:
         await self.execute(statement, **parameters)
 
+    @asynccontextmanager
+    async def savepoint(self) -> AsyncIterator[None]:
+        await self.execute("SAVEPOINT part")
+        try:
+            yield
+        except BaseException:
+            await self.execute("ROLLBACK TO part")
+            raise
+        finally:
+            await self.execute("RELEASE part")
+
     async def lock(self, name: str) -> None:
         """Nothing to do: there is only one writer."""
 

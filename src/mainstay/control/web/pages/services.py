@@ -101,8 +101,17 @@ async def _show(call: PageCall) -> PageAnswer:
             "filtered": bool(wanted or call.asked("name")),
             "may_act": not call.caller.read_only,
             "actions": actions[:MAX_BULK_ACTIONS],
+            "rollout_type": _rollout_type(call, view, chosen),
         },
     )
+
+
+def _rollout_type(call: PageCall, view: str, chosen: Mapping[str, Sequence[str]]) -> str:
+    """The type whose living services are exactly those that match: a roll-out is offered for all of them. "": none."""
+    narrowed = view or call.asked("name") or any(values for name, values in chosen.items() if name != "serviceTypeId")
+    may_roll_out = call.caller.role is Role.ADMIN and not call.caller.read_only
+    types = chosen["serviceTypeId"]
+    return types[0] if may_roll_out and len(types) == 1 and not narrowed else ""
 
 
 async def _lines(work: UnitOfWork, views: Sequence[ServiceView]) -> list[ServiceLine]:

@@ -1,0 +1,319 @@
+"""Rolls out an action to all services of a type, in waves: mainstay rollout web --action update --batch 10%
+
+`rollout list` lists roll-outs, `rollout status ROLLOUT` shows one and follows it, `rollout pause|resume|abort ROLLOUT`
+change it, `rollout versions TYPE` counts the services on each version. The next wave starts when every service of the
+last one has ended; at --max-failures failed runs the roll-out stops. All of this is for admins. Exit code: 0 completed,
+1 stopped, aborted or with failed services, 2 refused, 124 not finished within --timeout."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from mainstay.agent.client import Unreachable
+from mainstay.cli.main import CommandRefused
+from mainstay.cli.remote.connection import EXIT_FAILED, connected, find_rollout, find_type, list_items, short_id
+from mainstay.cli.remote.connection_options import add_remote_options
+from mainstay.cli.remote.job_progress import EXIT_TIMEOUT, ProgressOutput, add_timeout_option
+from mainstay.cli.views.run_display import printable
+from mainstay.cli.views.tables import (
+    BAD,
+    BUSY,
+    GOOD,
+    age,
+    local_time,
+    print_fields,
+    print_table,
+    progress_bar,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+    from typing import Any
+
+    from mainstay.agent.client import Client
+    from mainstay.cli.views.tables import Cell
+
+SUMMARY = "roll out an action to all services of a type, or see and change roll-outs"
+VERBS = ("list", "status", "pause", "resume", "abort", "versions")
+COLOURS = {
+    "Running": BUSY,
+    "Completed": GOOD,
+    "Stopped": BAD,
+    "Aborted": BAD,
+    "Paused": BUSY,
+    "Failed": BAD,
+    "Done": GOOD,
+}
+# Of a roll-out that goes on by itself.
+GOES_ON = ("Running",)
+DELAY_SECONDS = 0.5
+RECONNECT_SECONDS = 120.0
+SHOWN_ITEMS = 20
+MAX_VERSIONS = 1000
+UNENDED = ("waiting", "running")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    from argparse import BooleanOptionalAction
+
+    parser.add_argument(
+        "what",
+        metavar="TYPE|list|status|pause|resume|abort|versions",
+        help="the service type to roll out to, or what to do with a roll-out",
+    )
+    parser.add_argument(
+        "rollout",
+        metavar="ROLLOUT",
+        nargs="?",
+        help="id or id prefix; default: the newest; versions: the service type",
+    )
+    parser.add_argument(
+        "--action", metavar="ACTION", default="update", help="action of the lifecycle (default: update)"
+    )
+    parser.add_argument("--to", metavar="VERSION", help="version of the blueprint; default for update: the latest")
+    parser.add_argument("--batch", metavar="N|N%", default="10%", help="size of a wave (default: 10%%)")
+    parser.add_argument(
+        "--max-failures", metavar="N", type=int, default=1, help="stop at so many failed runs (default: 1)"
+    )
+    parser.add_argument("--pause", action="store_true", help="create it paused; `rollout resume` starts it")
+    parser.add_argument("--yes", action="store_true", help="roll out delete: do not ask for a confirmation")
+    parser.add_argument(
+        "--wait", action=BooleanOptionalAction, default=True, help="follow the roll-out until it ends (default)"
+    )
+    add_timeout_option(parser)
+    add_remote_options(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    with connected(arguments) as client:
+        if arguments.what not in VERBS:
+            return _start(client, arguments)
+        if arguments.what == "list":
+            return _list_rollouts(client, arguments)
+        if arguments.what == "versions":
+            return _show_versions(client, arguments)
+        rollout = _named(client, arguments.rollout)
+        if arguments.what != "status":
+            rollout = client.post(f"/rollouts/{rollout['id']}/{arguments.what}")
+        follows = arguments.wait and arguments.what in ("status", "resume")
+        return _follow_or_report(client, rollout, arguments, follows=follows)
+
+
+def _named(client: Client, wanted: str | None) -> Any:
+    if wanted is not None:
+        return find_rollout(client, wanted)
+    found = client.get("/rollouts", query={"sort": "-createdAt", "pageSize": 1})["items"]
+    if not found:
+        raise CommandRefused("there is no roll-out yet; `mainstay rollout TYPE` starts one")
+    return found[0]
+
+
+def _start(client: Client, arguments: argparse.Namespace) -> int:
+    if arguments.rollout is not None:
+        raise CommandRefused(f"`rollout {arguments.what}` takes one name; --help lists the other forms")
+    kind = find_type(client, arguments.what)
+    if arguments.action == "delete" and not arguments.yes:
+        _confirm_deletion(client, kind)
+    body: dict[str, Any] = {
+        "serviceTypeId": kind["id"],
+        "action": arguments.action,
+        "batch": arguments.batch,
+        "maxFailures": arguments.max_failures,
+    }
+    if arguments.to:
+        body["blueprintVersion"] = arguments.to
+    if arguments.pause:
+        body["status"] = "Paused"
+    rollout = client.post("/rollouts", body)
+    return _follow_or_report(client, rollout, arguments, follows=arguments.wait and not arguments.pause)
+
+
+def _confirm_deletion(client: Client, kind: Mapping[str, Any]) -> None:
+    """Raises `CommandRefused` unless the user types the name of the type."""
+    query = {"serviceTypeId": kind["id"], "living": "true", "pageSize": 1}
+    count = client.get("/services", query=query)["totalItems"]
+    warning = f"This deletes {count} services of {kind['name']}, of all customers."
+    if not sys.stdin.isatty():
+        raise CommandRefused(f"{printable(warning)}\nTo do it without a terminal, use --yes.")
+    print(printable(warning))
+    if input(f"Type {printable(kind['name'])} to delete them: ").strip() != kind["name"]:
+        raise CommandRefused("nothing was deleted: the name does not match")
+
+
+# ---- one roll-out ----
+def _follow_or_report(client: Client, rollout: Any, arguments: argparse.Namespace, *, follows: bool) -> int:
+    timed_out = False
+    if follows:
+        rollout, timed_out = _follow(client, rollout, quiet=arguments.json, timeout_seconds=arguments.timeout)
+    items = list_items(client, f"/rollouts/{rollout['id']}/items", {"status": ["Failed", "Skipped"]}, SHOWN_ITEMS + 1)
+    if arguments.json:
+        from mainstay.cli.local_run import print_json
+
+        print_json({**rollout, "failedOrSkipped": items[:SHOWN_ITEMS]})
+    else:
+        _print_rollout(rollout, items)
+    if timed_out:
+        return EXIT_TIMEOUT
+    # What was asked for has happened: a paused or aborted roll-out is then no failure.
+    if not follows:
+        return 0
+    return EXIT_FAILED if rollout["status"] in ("Stopped", "Aborted") or rollout["items"]["failed"] else 0
+
+
+def _follow(client: Client, rollout: Any, *, quiet: bool, timeout_seconds: float | None) -> tuple[Any, bool]:
+    """Polls until the roll-out has ended, or waits for an admin and no item runs. Returns it, and whether time is up."""
+    screen = ProgressOutput(quiet=quiet)
+    deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+    lost_at: float | None = None
+    try:
+        while True:
+            if rollout["status"] not in GOES_ON and not rollout["items"]["running"]:
+                return rollout, False
+            if deadline is not None and time.monotonic() >= deadline:
+                return rollout, True
+            screen.update(_progress_line(rollout, live=screen.live))
+            time.sleep(DELAY_SECONDS)
+            try:
+                rollout = client.get(f"/rollouts/{rollout['id']}")
+                lost_at = None
+            except Unreachable:
+                lost_at = lost_at or time.monotonic()
+                if time.monotonic() - lost_at > RECONNECT_SECONDS:
+                    raise
+    finally:
+        screen.clear()
+
+
+def _progress_line(rollout: Mapping[str, Any], *, live: bool) -> str:
+    counts, total = rollout["items"], rollout["total"]
+    ended = total - sum(counts[name] for name in UNENDED)
+    name = f"{printable(rollout['serviceType']['name'])}: {printable(rollout['action'])}"
+    bar = f" {progress_bar(ended / max(total, 1))}" if live else ""
+    numbers = (
+        f"wave {rollout['wave']}, {ended} of {total} ended, {counts['running']} running, {counts['failed']} failed"
+    )
+    return f"{name} {rollout['status'].lower()},{bar} {numbers}"
+
+
+def _print_rollout(rollout: Mapping[str, Any], items: list[Any]) -> None:
+    counts = rollout["items"]
+    status = rollout["status"]
+    print_fields(
+        [
+            ("roll-out", rollout["id"]),
+            ("type", rollout["serviceType"]["name"]),
+            (
+                "action",
+                rollout["action"] + (f" to {rollout['blueprintVersion']}" if rollout.get("blueprintVersion") else ""),
+            ),
+            ("status", (status, COLOURS.get(status, BUSY))),
+            ("waves", f"of {rollout['batchSize']}, the last started: {rollout['wave']}"),
+            (
+                "services",
+                f"{rollout['total']}: " + ", ".join(f"{number} {name}" for name, number in counts.items() if number),
+            ),
+            ("failures", f"{rollout['failures']}; stops at {rollout['maxFailures']}"),
+            ("started", f"{local_time(rollout['createdAt'])} ({age(rollout['createdAt'])} ago)"),
+        ]
+    )
+    if items:
+        print()
+        print_table(("SERVICE", "WAVE", "STATUS", "JOB", "REASON"), [_item_row(each) for each in items[:SHOWN_ITEMS]])
+    if len(items) > SHOWN_ITEMS:
+        print("There are more; the page of the roll-out lists all of them.")
+    ways = {"Stopped": "resume or abort", "Paused": "resume or abort"}.get(status)
+    if ways:
+        print(
+            f"\nThe roll-out waits for you: `mainstay rollout {ways.replace(' or ', '|')} {short_id(rollout['id'])}`"
+        )
+
+
+def _item_row(item: Mapping[str, Any]) -> list[Cell]:
+    return [
+        item["service"]["name"],
+        str(item["wave"]),
+        (item["status"], COLOURS.get(item["status"], BUSY)),
+        short_id(item.get("jobId") or ""),
+        str(item.get("reason") or ""),
+    ]
+
+
+# ---- lists ----
+def _list_rollouts(client: Client, arguments: argparse.Namespace) -> int:
+    found = list_items(client, "/rollouts", {"sort": "-createdAt"})
+    if arguments.json:
+        from mainstay.cli.local_run import print_json
+
+        print_json(found)
+    elif found:
+        print_table(
+            ("ROLLOUT", "TYPE", "ACTION", "VERSION", "STATUS", "DONE", "FAILED", "SKIPPED", "SERVICES", "AGE"),
+            [_row(each) for each in found],
+        )
+    else:
+        print("There are no roll-outs. `mainstay rollout TYPE` starts one.")
+    return 0
+
+
+def _row(rollout: Mapping[str, Any]) -> list[Cell]:
+    counts, status = rollout["items"], rollout["status"]
+    return [
+        short_id(rollout["id"]),
+        rollout["serviceType"]["name"],
+        rollout["action"],
+        rollout.get("blueprintVersion") or "",
+        (status, COLOURS.get(status, BUSY)),
+        str(counts["done"]),
+        (str(counts["failed"]), BAD) if counts["failed"] else "0",
+        str(counts["skipped"]),
+        str(rollout["total"]),
+        age(rollout["createdAt"]),
+    ]
+
+
+def _show_versions(client: Client, arguments: argparse.Namespace) -> int:
+    """Which services are on which version; the server counts."""
+    if arguments.rollout is None:
+        raise CommandRefused("name the service type: mainstay rollout versions TYPE")
+    kind = find_type(client, arguments.rollout)
+    known = list_items(client, "/blueprints", {"serviceTypeId": kind["id"], "sort": "-createdAt"}, MAX_VERSIONS)
+    found = [
+        {
+            "version": each["version"],
+            "digest": each["digest"],
+            "isCurrent": each["isCurrent"],
+            "services": _count(client, kind, each["digest"]),
+        }
+        for each in known
+    ]
+    others = _count(client, kind, None) - sum(each["services"] for each in found)
+    if others:
+        found.append({"version": None, "digest": None, "isCurrent": False, "services": others})
+    if arguments.json:
+        from mainstay.cli.local_run import print_json
+
+        print_json(found)
+        return 0
+    print_table(
+        ("VERSION", "SERVICES", "", "BLUEPRINT"),
+        [
+            [
+                each["version"] or "other",
+                str(each["services"]),
+                ("latest", GOOD) if each["isCurrent"] else "",
+                (each["digest"] or "")[:19],
+            ]
+            for each in found
+        ],
+    )
+    return 0
+
+
+def _count(client: Client, kind: Mapping[str, Any], digest: str | None) -> int:
+    query = {"serviceTypeId": kind["id"], "living": "true", "pageSize": 1}
+    if digest is not None:
+        query["blueprintDigest"] = digest
+    return int(client.get("/services", query=query)["totalItems"])
