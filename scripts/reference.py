@@ -83,7 +83,15 @@ def property_table(properties: Mapping[str, Property], instead: dict[str, str], 
             else instead.get(name, entry.kind.name)
         )
         timing = "; rendered when the run reaches the resource" if entry.deferred and entry.alias_of is None else ""
-        hidden = "always" if entry.secret else "when sensitive" if entry.private else ""
+        hidden = (
+            "always"
+            if entry.secret
+            else "when sensitive"
+            if entry.private
+            else "in parts"
+            if entry.hidden_parts
+            else ""
+        )
         rows.append(f"| `{name}` | {value} | {hidden} | {entry.summary}{timing} |")
     rows += [f"| `{name}` | {SHAPES[name]} | {HIDDEN.get(name, '')} | {summary} |" for name, summary in more.items()]
     return "\n".join(rows) + "\n"

@@ -80,6 +80,23 @@ def line_properties(draw: st.DrawFn, path: str, *, apart: bool) -> dict[str, str
 
 
 @st.composite
+def archive_properties(draw: st.DrawFn) -> dict[str, str]:
+    """Unpacked into a directory that no other resource uses: what is below it is unknown in a dry run."""
+    if draw(st.integers(0, 4)) == 0:
+        return {"ensure": "absent"}
+    given = {"url": draw(st.sampled_from(("ROOT/../app.tgz", "ROOT/../app.tgz", "ROOT/c", "ROOT/../none")))}
+    given["checksum"] = draw(st.sampled_from(("DIGEST", "DIGEST", "0" * 64)))
+    if draw(st.booleans()):
+        given |= {"extract_parent": draw(st.sampled_from(("ROOT/unpacked", "ROOT/unpacked", "ROOT/none")))}
+        if draw(st.booleans()):
+            given |= {
+                "creates": f"{given['extract_parent']}/app/run",
+                "cleanup": draw(st.sampled_from(("true", "false"))),
+            }
+    return given
+
+
+@st.composite
 def exec_properties(draw: st.DrawFn) -> dict[str, str]:
     given = {"command": draw(st.sampled_from(("true", "true", "false", "no-such-program")))}
     condition = draw(st.sampled_from(("none", "creates", "onlyif", "unless", "refresh_only")))
@@ -104,7 +121,7 @@ def manifests(draw: st.DrawFn, *, apart: bool = False) -> str:
     if apart:
         # A directory also creates the directories above it.
         resources.sort(key=lambda each: (each[2].get("ensure") != "directory", each[1]))
-    settable = {name for type_name, name, given in resources if given.keys() & {"content", "source"}}
+    settable = {name for _, name, given in resources if given.keys() & {"content", "source", "url"}}
     lines = []
     earlier: list[str] = []
     for type_name, name, given in resources:
@@ -125,9 +142,11 @@ def manifests(draw: st.DrawFn, *, apart: bool = False) -> str:
 @st.composite
 def resource(draw: st.DrawFn, index: int, path: str, *, apart: bool) -> tuple[str, str, dict[str, str]]:
     """(type, name, properties)"""
-    kind = draw(st.sampled_from(("exec", "line", "file", "file", "file")))
+    kind = draw(st.sampled_from(("exec", "line", "archive", "file", "file", "file", "file")))
     if kind == "exec":
         return kind, f"run {index}", draw(exec_properties())
+    if kind == "archive":
+        return kind, f"ROOT/{path}", draw(archive_properties())
     if kind == "line":
         # Another path may be that of a file whose content no resource sets.
         place = path if apart else draw(st.sampled_from((path, *PATHS)))
@@ -140,6 +159,6 @@ def listed(names: list[str]) -> str:
 
 
 def quoted(key: str, value: str) -> str:
-    if key in ("require", "subscribe", "control", "recurse", "purge", "force", "refresh_only"):
+    if key in ("require", "subscribe", "control", "recurse", "purge", "force", "refresh_only", "cleanup"):
         return value
     return '"' + value.replace("\n", "\\n") + '"'

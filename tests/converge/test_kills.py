@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from applying import Applied, fill_in
+from archive_samples import make_app
 from required_parts import need_program
 from scratch import names_below, temps_below
 
@@ -43,9 +44,13 @@ def manifest(count: int) -> str:
         lines.append(f"        command: \"sh -c 'echo {index} >> ROOT/../refreshed'\"")
         lines.append("        refresh_only: true")
         lines.append(f'        subscribe: ["file#ROOT/{index}", "file#ROOT/new/{index}"]')
+        lines.append("- line:")
+        lines.append(f"    - line {index}: {{path: ROOT/lines, line: line {index}}}")
         lines.append("- file:")
         lines.append('    - defaults: {owner: USER, group: GROUP, mode: "0600"}')
     lines.append("    - ROOT/last: {ensure: present}")
+    lines.append("- archive:")
+    lines.append("    - ROOT/app.tgz: {url: ROOT/../app.tgz, extract_parent: ROOT/new, creates: ROOT/new/app/run}")
     return "\n".join(lines) + "\n"
 
 
@@ -59,6 +64,8 @@ class Killing:
         self.path = root.parent / "manifest.yaml"
         self.path.write_text(fill_in(manifest(count), root))
         (root.parent / "source").write_text(NEW)
+        make_app(root.parent / "app.tgz")
+        (root / "lines").write_text("old\n")
         for index in range(count):
             (root / str(index)).write_text(OLD)
             (root / str(index)).chmod(OLD_MODE)
@@ -80,6 +87,9 @@ class Killing:
         for index in range(self.count):
             self.check_file(self.root / str(index))
         for name in temps_below(self.root):
+            if "/" in name.partition(".mainstay-")[2]:
+                # In a directory that only its owner can enter.
+                continue
             try:
                 found = (self.root / name).lstat()
             except FileNotFoundError:
@@ -108,6 +118,9 @@ class Killing:
             assert stat.S_IMODE((self.root / str(index)).stat().st_mode) == NEW_MODE
             assert os.readlink(self.root / f"link{index}") == "new"
             assert not (self.root / f"gone{index}").exists()
+        assert (self.root / "new/app/run").read_text() == "run"
+        lines = (self.root / "lines").read_text().splitlines()
+        assert lines == ["old", *(f"line {index}" for index in range(self.count))]
         refreshed = set(self.refreshed.read_text().split())
         assert refreshed == {str(index) for index in range(self.count)}, "a refresh was lost"
         assert {name for name in names_below(self.root) if "/" not in name} == {
@@ -115,6 +128,8 @@ class Killing:
             *(f"link{index}" for index in range(self.count)),
             "new",
             "last",
+            "lines",
+            *(name for name in ("app.tgz",) if (self.root / name).exists()),
         }
 
 

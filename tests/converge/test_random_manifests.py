@@ -14,6 +14,7 @@ from typing import Any, Self
 from hypothesis import event, given, settings
 
 from applying import Applied, apply_text
+from archive_samples import make_app
 from random_manifests import manifests, prior_trees
 from scratch import Tree, describe_tree, fingerprint, make_entry, temps_below
 
@@ -25,10 +26,13 @@ class Scratch:
         self.folder = Path(tempfile.mkdtemp(prefix="mainstay-test-"))
         self.root = self.folder / "root"
         self.root.mkdir()
+        self.digest = make_app(self.folder / "app.tgz")
+        (self.root / "unpacked").mkdir()
         for path, entry in tree.items():
             make_entry(self.root / path, {key: value.replace("ROOT", str(self.root)) for key, value in entry.items()})
 
     def apply(self, text: str, **options: Any) -> Applied:
+        text = text.replace("DIGEST", self.digest)
         return apply_text(text, self.root, state_directory=str(self.folder / "state"), **options)
 
     def __enter__(self) -> Self:

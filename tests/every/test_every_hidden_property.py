@@ -47,6 +47,11 @@ SAMPLES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     ),
     # Its manifest is written by `put_child`.
     "apply": (tuple(f"child{number}" for number in range(30)), {"manifest": "ROOT/../child.yaml"}),
+    # What they create exists, so that nothing is downloaded.
+    "archive": (
+        tuple(f"ROOT/archive{number}" for number in range(30)),
+        {"url": "https://127.0.0.1:1/x", "extract_parent": "/", "creates": "/etc", "username": "user"},
+    ),
     "exec": (
         tuple(f"go{number}" for number in range(30)),
         {"command": "sh -c 'env; env | rev; exit 1'", "logoutput": True, "timeout": "20s"},
@@ -62,6 +67,8 @@ SAMPLES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "package": (("bash", "coreutils", "grep", "sed", "tar", "gzip", "findutils", "diffutils"), {}),
     "service": (tuple(f"mainstay-canary{number}" for number in range(30)), {"ensure": "stopped"}),
 }
+# Properties whose values have no line breaks.
+ONE_LINE = ("line", "username", "password")
 # Property → properties of the samples that it excludes.
 INSTEAD = {"contents": ("content",), "block": ("line",)}
 # Kind of health check → a value of the property of its name, for checks with a canary in another property.
@@ -78,6 +85,7 @@ LOADS: dict[str, list[Any]] = {
     "command": COMMANDS,
     "pattern": ["CANARY", "^(CANARY)?$", "{{ 'CANARY' }}"],
     "list of text": [["NAME=CANARY"], ["NAME={{ 'CANARY' }}"]],
+    "map of text": [{"X-Name": "CANARY"}, {"X-Name": "{{ 'CANARY' }}"}],
     HASH_NAME: ["$6$CANARY", "{{ '$6$x$' ~ 'CANARY' }}"],
     "map of values": [{"word": "CANARY"}, {"word": "{{ 'CANARY' }}"}, {"deep": {"word": ["CANARY"]}}],
 }
@@ -87,6 +95,7 @@ DOES_NOT_LOAD: dict[str, list[Any]] = {
     "pattern": [{"CANARY": "x"}, ["CANARY"], "{{ 'CANARY' ~ }}", "(CANARY", "(CANARY+)+", "(CANARY)\\1"],
     "map of values": ["CANARY", ["CANARY"], {"word": "{{ 'CANARY' ~ }}"}, {"bad": "CANARY"}],
     "list of text": ["CANARY", {"x": "CANARY"}, [["CANARY"]], "{{ 'CANARY' ~ }}"],
+    "map of text": ["CANARY", ["CANARY"], {"X-Name": ["CANARY"]}, {"X-Name": "CANARY\n"}, "{{ 'CANARY' ~ }}"],
     HASH_NAME: ["CANARY", "$6$ CANARY", "$6$x:CANARY", ["CANARY"], "{{ 'CANARY' }}", "{{ 'CANARY' ~ nope }}"],
 }
 
@@ -147,8 +156,8 @@ def hidden() -> list[Any]:
 
 
 def loading_values(name: str, kind: str) -> list[Any]:
-    """Values with which a manifest loads; a `line` is one line."""
-    return [value for value in LOADS[kind] if name != "line" or "\n" not in value]
+    """Values with which a manifest loads."""
+    return [value for value in LOADS[kind] if name not in ONE_LINE or "\n" not in value]
 
 
 def manifest_of(type_name: str, name: str, values: list[Any], *, sensitive: bool) -> str:

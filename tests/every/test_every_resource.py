@@ -5,7 +5,10 @@ Each type and provider needs a sample here; a missing sample fails a test.
 
 from __future__ import annotations
 
+import io
+import tarfile
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -30,6 +33,18 @@ resources:
       - "go {{ data.name }}": {command: "touch {{ data.root }}/{{ data.name }}.done", creates: "{{ data.root }}/{{ data.name }}.done"}
 """
 
+
+def make_tar() -> str:
+    """An archive that is text."""
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w") as archive:
+        info = tarfile.TarInfo("app/x")
+        info.size = 4
+        archive.addfile(info, io.BytesIO(b"text"))
+    return written.getvalue().decode()
+
+
+TAR = make_tar()
 # (type, provider) → named samples: the tree before, and a manifest whose resources all change it.
 SAMPLES: dict[tuple[str, str], dict[str, tuple[Tree, str]]] = {
     ("file", "posix"): {
@@ -79,6 +94,18 @@ SAMPLES: dict[tuple[str, str], dict[str, tuple[Tree, str]]] = {
         "a refresh": (
             {},
             "- file:\n    - ROOT/x: {ensure: present, owner: USER, group: GROUP, mode: '0640'}\n- exec:\n    - go: {command: touch ROOT/y, refresh_only: true, subscribe: [file#ROOT/x]}\n",
+        ),
+    },
+    ("archive", "posix"): {
+        "a copied archive": ({"x": {"file": "text"}}, "- archive:\n    - ROOT/a.tgz: {url: ROOT/x}\n"),
+        "a replaced archive": (
+            {"x": {"file": "text"}, "a.tgz": {"file": "old"}},
+            f"- archive:\n    - ROOT/a.tgz: {{url: ROOT/x, checksum: {sha256(b'text').hexdigest()}}}\n",
+        ),
+        "a removed archive": ({"a.tgz": {"file": "old"}}, "- archive:\n    - ROOT/a.tgz: {ensure: absent}\n"),
+        "an unpacked archive": (
+            {"opt": {"directory": "0755"}, "app.tar": {"file": TAR}},
+            "- archive:\n    - ROOT/a.tar: {url: ROOT/app.tar, extract_parent: ROOT/opt, creates: ROOT/opt/app/x, cleanup: true}\n",
         ),
     },
     ("line", "posix"): {

@@ -270,7 +270,7 @@ class Run:
 
     def _is_unknown(self, error: Failure | Unfit | Unresolved) -> bool:
         """Whether an earlier change of a dry run may provide what is missing."""
-        return isinstance(error, NotYetThere) or (isinstance(error, Missing) and self.host.uncertain)
+        return isinstance(error, NotYetThere) or (isinstance(error, Missing) and self.host.may_appear(error.path))
 
     def _raise_failures(self, event: Event, failures: Sequence[Failure]) -> NoReturn:
         """Raises the last failure; the event gets the others."""
@@ -461,6 +461,7 @@ class Run:
         event.noop_message = resource_type.describe(resource, event.state, made)
         if resource_type.might_bring_more(made):
             self.host.uncertain = True
+        self.host.uncertain_paths += resource_type.unknown_paths(resource)
         if failures:
             self._raise_failures(event, failures)
 

@@ -39,9 +39,15 @@ class Failure(Exception):
 
 
 class Missing(Failure):
-    """Something that the resource needs does not exist; in a dry run an earlier exec or package might create it."""
+    """Something that the resource needs does not exist; in a dry run an earlier exec or package might create it.
+
+    `path` is what does not exist, if it is a path: an earlier archive might bring it."""
 
     kind = "NotFound"
+
+    def __init__(self, message: str, *, output: str | None = None, path: str | None = None) -> None:
+        super().__init__(message, output=output)
+        self.path = path
 
 
 class NotYetThere(Missing):
@@ -91,7 +97,17 @@ class Property:
     attribute of the same name of its `State`, where redaction finds it.
     """
 
-    __slots__ = ("alias_of", "choices", "deferred", "kind", "private", "refuses_null", "secret", "summary")
+    __slots__ = (
+        "alias_of",
+        "choices",
+        "deferred",
+        "hidden_parts",
+        "kind",
+        "private",
+        "refuses_null",
+        "secret",
+        "summary",
+    )
 
     def __init__(
         self,
@@ -104,6 +120,7 @@ class Property:
         private: bool = False,
         secret: bool = False,
         refuses_null: bool = False,
+        hidden_parts: Callable[[str], Iterable[str]] | None = None,
     ) -> None:
         self.kind = kind
         self.summary = summary
@@ -114,6 +131,8 @@ class Property:
         self.secret = secret
         # Whether null from a template is an error; otherwise the property counts as not given.
         self.refuses_null = refuses_null
+        # Yields the parts of a value that are hidden always, although the rest is shown.
+        self.hidden_parts = hidden_parts
 
     def is_hidden(self, *, sensitive: bool) -> bool:
         return self.secret or (self.private and sensitive)
@@ -277,6 +296,14 @@ class ResourceType(ABC):
 
     def check_rendered(self, wanted: Any) -> None:  # noqa: B027  # most types have nothing to add
         """Raises `Failure` for an invalid value that a deferred template produced."""
+
+    def warn(self, wanted: Any) -> Iterator[tuple[str, str]]:
+        """Yields what is most likely not intended: (property, message)."""
+        return iter(())
+
+    def unknown_paths(self, wanted: Any) -> tuple[str, ...]:
+        """The paths at which, or below which, a change may create what a dry run cannot forecast."""
+        return ()
 
     def written_path(self, wanted: Any) -> str | None:
         """Returns the path whose content the resource writes, wholly or in part; None if it writes no file."""

@@ -171,6 +171,10 @@ def _hidden_words(resource: Resource, properties: Properties) -> Iterator[str]:
     for name in _hidden_names(resource, properties):
         yield from _words_of(resource.__dict__.get(name), properties[name].kind)
         yield from _words_of(deferred.get(name))
+    for name, entry in properties.items():
+        value = resource.__dict__.get(name)
+        if entry.hidden_parts is not None and value is not None:
+            yield from entry.hidden_parts(value)
     for value in resource.__dict__.values():
         yield from secret_values(value)
     for check in resource.health_checks:

@@ -191,7 +191,7 @@ class Session:
         try:
             content = self.host.files.read_source(place, LARGEST_READ_BYTES)
         except FileNotFoundError:
-            raise Missing(f"file('{path}'): {place} does not exist") from None
+            raise Missing(f"file('{path}'): {place} does not exist", path=place) from None
         except OSError as error:
             raise Unresolved(f"file('{path}'): {error.strerror}") from None
         except Failure as error:

@@ -371,6 +371,28 @@ def _accept_values(value: Any) -> dict[str, Any] | None:
     raise Unfit(f"expected a map of values, got {describe(value)}")
 
 
+def _read_text_map(node: Node) -> dict[str, str] | None:
+    if isinstance(node, PlainScalar) and node.value is None:
+        return None
+    if not isinstance(node, dict):
+        raise Unfit(f"expected a map, got {describe(node)}")
+    found = {}
+    for key, child in node.items():
+        try:
+            found[key] = _one_text(child)
+        except Unfit as fault:
+            raise Unfit(str(fault), (key, *fault.where), at_key=fault.at_key) from None
+    return found
+
+
+def _accept_text_map(value: Any) -> dict[str, str] | None:
+    if value is None:
+        return None
+    if isinstance(value, dict):
+        return {to_text(key): to_text(child) for key, child in value.items()}
+    raise Unfit(f"expected a map, got {describe(value)}")
+
+
 SCALAR_SCHEMA = {"type": ["string", "number", "boolean", "null"]}
 TEMPLATE_SCHEMA = {"type": "string", "pattern": r"\{\{"}
 
@@ -402,6 +424,12 @@ TEXTS = ValueKind(
     _read_texts,
     _accept_texts,
     or_template({"type": ["array", "null"], "items": SCALAR_SCHEMA}),
+)
+TEXT_MAP = ValueKind(
+    "map of text",
+    _read_text_map,
+    _accept_text_map,
+    {"anyOf": [{"type": "object", "additionalProperties": SCALAR_SCHEMA}, {"type": "null"}, TEMPLATE_SCHEMA]},
 )
 EXIT_CODES = ValueKind(
     "list of exit codes",

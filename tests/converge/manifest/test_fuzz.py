@@ -63,6 +63,20 @@ resources:
           sensitive: false
           health_checks: [{command: test -e /, name: root, tries: 2, try_sleep: 10ms, timeout: 1s}]
   - exec: {name: flat, provider: shell, command: "true"}
+  - archive:
+      - /nowhere/app.tgz:
+          url: "https://user:{{ vault.token }}@127.0.0.1:1/app.tgz?a={{ data.port }}"
+          checksum: sha256:60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752
+          extract_parent: /nowhere/opt
+          creates: /nowhere/opt/app
+          cleanup: true
+          strip: 1
+          owner: root
+          group: root
+          headers: {X-Token: "{{ vault.token }}"}
+          username: me
+          password: "{{ vault.token }}"
+      - /nowhere/gone.zip: {ensure: absent}
   - line:
       - defaults: {path: /nowhere/lines, backup: true}
       - port: {line: "Port {{ data.port }}", match: "^#?Port {{ data.port }}", after: "^#", before: "^(a|b)+", links: follow}

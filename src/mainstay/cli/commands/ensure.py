@@ -48,7 +48,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         sub_parser.add_argument("name", metavar="NAME")
         own = sub_parser.add_argument_group("properties")
         for key, entry in {**COMMON, **found.properties}.items():
-            if key not in LEFT_OUT and entry.alias_of is None:
+            # Every user of the host can read arguments, so a secret needs a manifest.
+            if key not in LEFT_OUT and entry.alias_of is None and not entry.secret:
                 _add_property(own, key, entry, found.ensures if key == "ensure" else entry.choices)
         _add_conditions(own, found.properties)
         sub_parser.add_argument("--noop", action="store_true", help="dry run: show what would change, change nothing")

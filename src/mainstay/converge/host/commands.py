@@ -363,7 +363,7 @@ def find_program(files: Files, name: str, search: str, cwd: str) -> str:
     if name in BUILTINS:
         raise NotRunnable(f"command not found: {name} is part of a shell; use `provider: shell`")
     where = "" if "/" in name else f" in {search or 'an empty path'}"
-    raise NotRunnable(f"command not found: {name}{where}")
+    raise NotRunnable(f"command not found: {name}{where}", path=candidates[0] if "/" in name else None)
 
 
 def missing_programs(host: Host, *names: str) -> str | None:

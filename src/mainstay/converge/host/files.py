@@ -22,7 +22,7 @@ from mainstay.foundation.private_files import write_all
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any
+    from typing import IO, Any
 
     from mainstay.converge.host.parents import Place, Walk
     from mainstay.converge.host.state import StateDirectory
@@ -46,6 +46,7 @@ DEEPEST_OPEN = 200
 # Another process may create entries in it as fast as they are removed.
 MOST_PASSES = 1000
 MOST_SOURCE_DIRECTORIES = 256
+RENAME_EXCHANGE = 2
 
 
 class Files:
@@ -55,6 +56,7 @@ class Files:
         self.run_id = run_id
         self.state = state
         self.effective_uid = os.geteuid()
+        self.effective_gid = os.getegid()
         # Sources below it are trusted as the manifest is; empty: none is.
         self.trusted_directory = ""
         # The number of changes; a resource that fails may have changed something before.
@@ -148,7 +150,7 @@ class Files:
         try:
             self._walker().reach(directory)
         except FileNotFoundError:
-            raise Missing(f"parent directory {directory} does not exist") from None
+            raise Missing(f"parent directory {directory} does not exist", path=directory) from None
 
     def follow(self, path: str) -> str:
         """Returns the path with all links followed that may be followed; their target need not exist."""
@@ -505,6 +507,76 @@ class Files:
         self._devices = {device: moved(each) for device, each in self._devices.items()}
         self._touched(path, place, is_new=True)
 
+    def require_writable(self, directory: str) -> None:
+        """Raises `Failure` if no entries can be created in a directory."""
+        self.require_parent(f"{directory}/.")
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise Failure(cannot_write_in(directory))
+
+    def copy_into(self, source: str, descriptor: int) -> None:
+        """Copies a source to an open file."""
+        self._copy_source(source, descriptor)
+
+    def open_managed(self, path: str) -> IO[bytes]:
+        return open(self._open(path), "rb")
+
+    def open_again(self, descriptor: int) -> IO[bytes]:
+        """Opens the same file for reading from its start; the descriptor stays open."""
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        return open(os.dup(descriptor), "rb")
+
+    def checksum_of_open(self, descriptor: int) -> str:
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        found = sha256_of_pieces(_read_all(descriptor))
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        return found
+
+    def stage_file(self, path: str) -> StagedFile:
+        """Opens an empty hidden file beside a path, which becomes the file at the path once it is complete."""
+        self.require_parent(path)
+        place, _ = self._at(path)
+        temp = self._temp_in(os.path.dirname(path))
+        return StagedFile(self, path, place, temp, self._open_temp(temp, place, path))
+
+    def stage_directory(self, parent: str) -> StagedDirectory:
+        """Creates an empty hidden directory inside `parent`, whose entries are put into place there one by one."""
+        self.require_parent(f"{parent}/.")
+        place = self._parents.reach(parent)
+        temp = self._temp_in(parent)
+        try:
+            os.mkdir(temp, 0o700, dir_fd=place.handle)
+            descriptor = _open_new_directory(temp, place)
+        except PermissionError:
+            raise Failure(cannot_write_in(parent)) from None
+        found = os.fstat(descriptor)
+        if found.st_uid != self.effective_uid or os.listdir(descriptor):
+            os.close(descriptor)
+            raise _was_replaced(f"{parent}/{temp}")
+        _drop_access_lists(descriptor)
+        return StagedDirectory(self, parent, place, temp, descriptor)
+
+    def note_placed(self, path: str, place: Place) -> None:
+        """Call it after a staged entry got its path."""
+        self._touched(path, place, is_new=True)
+        self.forget_directories()
+
+    def remove_staged(self, name: str, place: Place) -> None:
+        """Removes a hidden directory with its content, if it can be removed."""
+        altered = self.altered
+        with suppress(OSError, Failure):
+            top = os.open(name, DIRECTORY_FLAGS, dir_fd=place.handle)
+            try:
+                mount = _mount_of(top)
+                for _ in range(MOST_PASSES):
+                    for entry in os.listdir(top):
+                        self._remove_below(top, entry, mount, top, 0)
+                    if not os.listdir(top):
+                        break
+            finally:
+                os.close(top)
+            os.rmdir(name, dir_fd=place.handle)
+        self.altered = altered
+
     def note_new_owner(self, path: str, uids: tuple[int, int], gids: tuple[int, int]) -> None:
         """Call it after a program gave files at a path, and below it, from one user and group to another."""
 
@@ -788,6 +860,124 @@ class Files:
             descriptor = os.open(name, ENTRY_FLAGS, dir_fd=place.handle)
             return descriptor, f"/proc/self/fd/{descriptor}"
         return descriptor, descriptor
+
+
+class StagedFile:
+    """A hidden file that is being written."""
+
+    def __init__(self, files: Files, path: str, place: Place, temp: str, descriptor: int) -> None:
+        self._files = files
+        self._path = path
+        self._place = place
+        self._temp = temp
+        self.descriptor = descriptor
+
+    def put_in_place(self, *, uid: int, gid: int, mode: int) -> None:
+        """Gives the complete file its path; a file there is replaced."""
+        found = os.fstat(self.descriptor)
+        if found.st_uid != uid or found.st_gid != gid:
+            try:
+                os.fchown(self.descriptor, uid, gid)
+            except PermissionError:
+                raise Failure(cannot_give_away(self._path)) from None
+        os.fchmod(self.descriptor, mode)
+        os.fsync(self.descriptor)
+        name = os.path.basename(self._path)
+        try:
+            os.rename(self._temp, name, src_dir_fd=self._place.handle, dst_dir_fd=self._place.handle)
+            is_same = _is_same_file(os.lstat(name, dir_fd=self._place.handle), found)
+        except OSError as error:
+            error.filename, error.filename2 = self._path, None
+            raise
+        if not is_same:
+            raise _was_replaced(self._path)
+        self._files.note_placed(self._path, self._place)
+
+    def close(self) -> None:
+        """Removes the file, unless it was put in place."""
+        os.close(self.descriptor)
+        _unlink_quietly(self._temp, self._place)
+
+
+class StagedDirectory:
+    """A hidden directory that is being filled, open only to the user of this process."""
+
+    def __init__(self, files: Files, parent: str, place: Place, temp: str, descriptor: int) -> None:
+        self._files = files
+        self._parent = parent
+        self._place = place
+        self._temp = temp
+        self.descriptor = descriptor
+
+    def names(self) -> list[str]:
+        return sorted(os.listdir(self.descriptor))
+
+    def holds(self, relative: str) -> bool:
+        """Whether it contains this path, without following links."""
+        opened = os.dup(self.descriptor)
+        try:
+            *above, name = relative.split("/")
+            for each in above:
+                inner = os.open(each, DIRECTORY_FLAGS, dir_fd=opened)
+                os.close(opened)
+                opened = inner
+            os.lstat(name, dir_fd=opened)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            # The rest of the path is behind a link of the archive.
+            return True
+        finally:
+            os.close(opened)
+        return True
+
+    def sync(self) -> None:
+        _sync_file_system(self.descriptor)
+
+    def put_in_place(self, name: str) -> None:
+        """Gives one entry its path; what is there is replaced, and removed with the hidden directory."""
+        path = f"{self._parent.rstrip('/')}/{name}"
+        target = self._place.handle
+        try:
+            found = os.lstat(name, dir_fd=self.descriptor)
+            try:
+                os.lstat(name, dir_fd=target)
+            except FileNotFoundError:
+                os.rename(name, name, src_dir_fd=self.descriptor, dst_dir_fd=target)
+            else:
+                self._files.check_removable(path)
+                self._exchange(name)
+            is_same = _is_same_file(os.lstat(name, dir_fd=target), found)
+        except OSError as error:
+            error.filename, error.filename2 = path, None
+            raise
+        if not is_same:
+            raise _was_replaced(path)
+        self._files.note_placed(path, self._place)
+
+    def _exchange(self, name: str) -> None:
+        import ctypes
+
+        library = ctypes.CDLL(None, use_errno=True)
+        exchange = getattr(library, "renameat2", None)
+        raw = os.fsencode(name)
+        if exchange is not None:
+            if exchange(self.descriptor, raw, self._place.handle, raw, RENAME_EXCHANGE) == 0:
+                return
+            number = ctypes.get_errno()
+            if number not in (errno.ENOSYS, errno.EINVAL):
+                raise OSError(number, os.strerror(number))
+        # Without it, the path is free for an instant.
+        aside = f"{TEMP_PREFIX}{self._files.run_id}-{name}"[:200]
+        os.rename(name, aside, src_dir_fd=self._place.handle, dst_dir_fd=self.descriptor)
+        os.rename(name, name, src_dir_fd=self.descriptor, dst_dir_fd=self._place.handle)
+
+    def close(self) -> None:
+        """Removes the directory with what is left in it."""
+        os.close(self.descriptor)
+        self._files.remove_staged(self._temp, self._place)
 
 
 def require_size(content: bytes | None, path: str, limit: int) -> bytes:

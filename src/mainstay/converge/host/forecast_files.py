@@ -20,6 +20,7 @@ from mainstay.converge.host.files import (
     require_size,
 )
 from mainstay.converge.host.parents import Place, Walk, has_access_list
+from mainstay.converge.host.state import TEMP_PREFIX
 from mainstay.foundation.digests import sha256_of_pieces
 
 TYPE_CHECKING = False
@@ -192,6 +193,10 @@ class ForecastFiles(Files):
 
     def remove_tree(self, path: str) -> None:
         self.remove(path)
+
+    def require_writable(self, directory: str) -> None:
+        self.require_parent(f"{directory}/.")
+        self._refuse_without_permission(f"{directory.rstrip('/')}/{TEMP_PREFIX}none")
 
     def _refuse_without_permission(self, path: str) -> None:
         """Raises `Failure` if the directory is not writable, as the kernel would in a run."""

@@ -53,6 +53,8 @@ class Host:
         # In a dry run: the first resource that would change, and whether an earlier change has unknown effects.
         self.would_change: str | None = None
         self.uncertain = False
+        # Paths at which, or below which, an earlier change has unknown effects.
+        self.uncertain_paths: list[str] = []
         self.show_line: Callable[[str], None] = self.note
         # Called before each command, which may take long, so that pending output is shown.
         self.about_to_wait: Callable[[], None] = lambda: None
@@ -84,6 +86,15 @@ class Host:
 
             RunningCommand(path).end_left_over()
         self._running_path = path
+
+    def may_appear(self, path: str | None) -> bool:
+        """Whether an earlier change of this dry run might create a path, or anything if it is None."""
+        if self.uncertain or path is None or not self.uncertain_paths:
+            return self.uncertain
+        places = (path, self._real(path))
+        return any(
+            f"{place}/".startswith(f"{each.rstrip('/')}/") for each in self.uncertain_paths for place in places
+        )
 
     def keep_secret(self, path: str) -> None:
         """Marks the path, and everything below it, as secret for later reads in this run."""

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     Known: TypeAlias = tuple[ResourceType, dict[str, Property], dict[str, ValueKind]]
 
 # Types of a related manifest family that are refused by name.
-UNSUPPORTED_TYPES = {"archive", "scaffold"}
+UNSUPPORTED_TYPES = {"scaffold"}
 LONGEST_SHOWN_IDENTITY = 200
 # Every report shows these, also of sensitive resources.
 SHOWN_PROPERTIES = frozenset(("alias", "ensure", "provider", "require", "subscribe", "tags"))
@@ -284,7 +284,7 @@ class ResourceReader:
                 self.faults.add(
                     there, f"{prefix}{key} and {attribute} are the same property; keep {attribute}", at_key=True
                 )
-            self.values.private = entry.is_hidden(sensitive=is_sensitive)
+            self.values.private = entry.is_hidden(sensitive=is_sensitive) or entry.hidden_parts is not None
             value = self.read_property(key, entry, node, given, where, prefix)
             if value is not None:
                 given[attribute] = value

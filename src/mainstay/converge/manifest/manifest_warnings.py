@@ -125,6 +125,7 @@ def _of_resource(
 
     resource_type = manifest.types[resource.type]
     values: dict[str, Any] = {**resource.__dict__, **(resource.deferred or {})}
+    yield from resource_type.warn(resource)
     source = values.get("source")
     if isinstance(source, str) and "source" in resource_type.properties and is_missing(source):
         yield "source", f"{shorten(source)!r} does not exist"

@@ -114,6 +114,11 @@ def _health_check(check: HealthCheck, *, sensitive: bool) -> dict[str, Any]:
 def _shown_property(value: Any, entry: Property, *, sensitive: bool) -> Any:
     if entry.is_hidden(sensitive=sensitive):
         return REDACTED
+    if entry.hidden_parts is not None and not isinstance(value, Template):
+        shown = _shown(value)
+        for part in entry.hidden_parts(value):
+            shown = shown.replace(_shown(part), REDACTED)
+        return shown
     if entry.kind is MODE_BITS:
         return f"{value:04o}"
     if entry.kind.name == COMMAND.name and isinstance(value, tuple):

@@ -173,7 +173,8 @@ class LineType(ResourceType):
         if actual.kind == ABSENT:
             link = "" if actual.link_target is None else f" (a link to {actual.link_target})"
             raise Missing(
-                f"{path} does not exist{link}; `line` changes an existing file, a `file` resource creates it"
+                f"{path} does not exist{link}; `line` changes an existing file, a `file` resource creates it",
+                path=path,
             )
         if actual.kind == "other":
             raise Failure(f"{path} is {file_word(actual.stat.st_mode)}, not a regular file")

@@ -70,8 +70,8 @@ class PosixCommands(Provider):
             return None
         succeeds, exists = test.run(host.files)
         prevents = succeeds == (name == "unless")
-        if prevents and not exists and host.uncertain:
-            raise Missing(f"{name}: {test.path} does not exist")
+        if prevents and not exists and host.may_appear(test.path):
+            raise Missing(f"{name}: {test.path} does not exist", path=test.path)
         return succeeds
 
     def _path_test(self, command: str | Sequence[str], cwd: str) -> PathTest | None:
@@ -150,7 +150,7 @@ class PosixCommands(Provider):
         try:
             found = host.files.stat(wanted.cwd)
         except FileNotFoundError:
-            raise Missing(f"cwd {wanted.cwd} does not exist") from None
+            raise Missing(f"cwd {wanted.cwd} does not exist", path=wanted.cwd) from None
         if not modes.S_ISDIR(found.st_mode):
             raise Failure(f"cwd {wanted.cwd} is not a directory")
         environment = dict(host.environ)

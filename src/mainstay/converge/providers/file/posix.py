@@ -167,7 +167,7 @@ class PosixFiles(Provider):
         try:
             real, found = host.files.find_source(source)
         except FileNotFoundError:
-            raise Missing(f"source {source} does not exist") from None
+            raise Missing(f"source {source} does not exist", path=source) from None
         if wanted.recurse:
             if not modes.S_ISDIR(found.st_mode):
                 raise Failure(f"source {source} is not a directory")
