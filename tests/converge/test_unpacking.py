@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from mainstay.converge.contract import Failure
-from mainstay.converge.host.unpacking import Limits, unpack
+from mainstay.converge.host.unpacking import UnpackingLimits, unpack
 from scratch import describe_tree
 
 FORMATS = {"tar": "w", "tar.gz": "w:gz", "tar.xz": "w:xz"}
@@ -179,22 +179,22 @@ SMALL = {"unpacked_bytes": 100_000, "always_allowed_bytes": 10**9}
 def test_a_decompression_bomb_is_stopped(form: str, root: Path, tmp_path: Path) -> None:
     path = make_tar(tmp_path / "a", member("zeros", bytes(1_000_000)), mode=FORMATS[form])
     with pytest.raises(Failure, match="unpacks to more than 100000 bytes"):
-        unpack_here(path, root, limits=Limits(**SMALL))
+        unpack_here(path, root, limits=UnpackingLimits(**SMALL))
     if form != "tar":
         with pytest.raises(Failure, match="unpacks to more than"):
-            unpack_here(path, root, limits=Limits(ratio=10, always_allowed_bytes=1000))
+            unpack_here(path, root, limits=UnpackingLimits(ratio=10, always_allowed_bytes=1000))
 
 
 def test_a_decompression_bomb_in_a_zip_is_stopped(root: Path, tmp_path: Path) -> None:
     path = make_zip(tmp_path / "a", {"zeros": (0, bytes(1_000_000))})
     with pytest.raises(Failure, match="unpacks to more than 100000 bytes"):
-        unpack_here(path, root, limits=Limits(**SMALL))
+        unpack_here(path, root, limits=UnpackingLimits(**SMALL))
 
 
 def test_too_many_entries_are_refused(root: Path, tmp_path: Path) -> None:
     path = make_tar(tmp_path / "a", *(member(str(number)) for number in range(4)))
     with pytest.raises(Failure, match="more than 3 entries"):
-        unpack_here(path, root, limits=Limits(entries=3))
+        unpack_here(path, root, limits=UnpackingLimits(entries=3))
 
 
 def test_a_header_of_many_megabytes_is_refused(root: Path, tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_time_and_a_stop_end_unpacking(root: Path, tmp_path: Path) -> None:
 
     path = make_tar(tmp_path / "a", member("x"))
     with pytest.raises(TimedOut):
-        unpack_here(path, root, limits=Limits(seconds=-1))
+        unpack_here(path, root, limits=UnpackingLimits(seconds=-1))
     with pytest.raises(Stopped):
         unpack_here(path, root, is_stopped=lambda: True)
 

@@ -72,7 +72,7 @@ class Download:
                 return
             except _TryAgain as error:
                 if attempt + 1 == MOST_ATTEMPTS:
-                    raise Failure(f"{shown_url(self._url)}: {error} ({MOST_ATTEMPTS} attempts)") from None
+                    raise Failure(f"{_shown_url(self._url)}: {error} ({MOST_ATTEMPTS} attempts)") from None
             self._pause(PAUSES_SECONDS[attempt])
 
     def _try_once(self, descriptor: int, deadline: float) -> None:
@@ -96,7 +96,7 @@ class Download:
             if isinstance(error.reason, ssl.SSLCertVerificationError):
                 reason = error.reason.verify_message or "certificate verify failed"
                 raise Failure(
-                    f"{shown_url(self._url)}: the certificate is not trusted: {reason}; for an own authority set SSL_CERT_FILE"
+                    f"{_shown_url(self._url)}: the certificate is not trusted: {reason}; for an own authority set SSL_CERT_FILE"
                 ) from None
             raise _TryAgain(_describe(error.reason)) from None
         except (http.client.HTTPException, OSError) as error:
@@ -118,9 +118,9 @@ class Download:
         while chunk := response.read(CHUNK_BYTES):
             received += len(chunk)
             if max(received, expected or 0) > LARGEST_BYTES:
-                raise Failure(f"{shown_url(self._url)}: larger than {LARGEST_BYTES // 1024**3} GB")
+                raise Failure(f"{_shown_url(self._url)}: larger than {LARGEST_BYTES // 1024**3} GB")
             if time.monotonic() > deadline:
-                raise TimedOut(f"{shown_url(self._url)}: not complete after {LONGEST_SECONDS:g} s")
+                raise TimedOut(f"{_shown_url(self._url)}: not complete after {LONGEST_SECONDS:g} s")
             if self._stop.at_once:
                 raise Stopped
             write_all(descriptor, chunk)
@@ -132,7 +132,7 @@ class Download:
         if status >= 500:
             raise _TryAgain(text)
         kind = Missing if status in (404, 410) else Failure
-        raise kind(f"{shown_url(self._url)}: {text}")
+        raise kind(f"{_shown_url(self._url)}: {text}")
 
     def _pause(self, seconds: float) -> None:
         until = time.monotonic() + seconds
@@ -154,15 +154,15 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         fp.close()
         old, new = urlsplit(req.full_url), urlsplit(newurl)
         if new.scheme not in ("http", "https") or not new.hostname:
-            raise Failure(f"{shown_url(old)}: redirects to what is neither https nor http")
+            raise Failure(f"{_shown_url(old)}: redirects to what is neither https nor http")
         if old.scheme == "https" and new.scheme != "https":
             raise Failure(
-                f"{shown_url(old)}: redirects from https to {shown_url(new)}, which is not encrypted; refused"
+                f"{_shown_url(old)}: redirects from https to {_shown_url(new)}, which is not encrypted; refused"
             )
         return self._download.request(new)
 
 
-def shown_url(url: SplitResult) -> str:
+def _shown_url(url: SplitResult) -> str:
     """Returns the parts of a URL that are no secret."""
     return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
 

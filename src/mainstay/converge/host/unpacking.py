@@ -30,7 +30,7 @@ NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE, DIRECTORY, LINK, HARD_LINK = "file", "directory", "link", "hard link"
 
 
-class Limits:
+class UnpackingLimits:
     """The bounds of one archive."""
 
     def __init__(
@@ -61,10 +61,10 @@ class _Entry:
         self.mtime = mtime
 
 
-class Budget:
+class UnpackingBudget:
     """What is left of the limits; raises `Failure` once it is used up."""
 
-    def __init__(self, limits: Limits, archive_bytes: int, is_stopped: Callable[[], bool]) -> None:
+    def __init__(self, limits: UnpackingLimits, archive_bytes: int, is_stopped: Callable[[], bool]) -> None:
         self._entries = limits.entries
         self._most_entries = limits.entries
         by_ratio = max(limits.always_allowed_bytes, limits.ratio * archive_bytes)
@@ -97,10 +97,10 @@ def unpack(
     uid: int,
     gid: int,
     is_stopped: Callable[[], bool],
-    limits: Limits | None = None,
+    limits: UnpackingLimits | None = None,
 ) -> None:
     """Unpacks an open archive into an empty directory; `strip` leading names of each entry are dropped."""
-    budget = Budget(limits or Limits(), os.fstat(archive.fileno()).st_size, is_stopped)
+    budget = UnpackingBudget(limits or UnpackingLimits(), os.fstat(archive.fileno()).st_size, is_stopped)
     writer = _Writer(target, uid, gid, budget)
     try:
         for entry in _entries(archive, budget):
@@ -124,7 +124,7 @@ def unpack(
 
 
 # ---- reading ----
-def _entries(archive: IO[bytes], budget: Budget) -> Iterator[_Entry]:
+def _entries(archive: IO[bytes], budget: UnpackingBudget) -> Iterator[_Entry]:
     start = archive.read(512)
     archive.seek(0)
     if start.startswith((b"PK\3\4", b"PK\5\6")):
@@ -177,7 +177,7 @@ class _XzReader:
 class _Forward:
     """A stream that `tarfile` can skip in, but not go back. Counts every byte, also those that are skipped."""
 
-    def __init__(self, read: Callable[[int], bytes], budget: Budget) -> None:
+    def __init__(self, read: Callable[[int], bytes], budget: UnpackingBudget) -> None:
         self._read = read
         self._budget = budget
         self._position = 0
@@ -268,7 +268,7 @@ class _Plain:
 class _Writer:
     """Creates entries below a directory. Parents are opened one by one and never through links."""
 
-    def __init__(self, target: int, uid: int, gid: int, budget: Budget) -> None:
+    def __init__(self, target: int, uid: int, gid: int, budget: UnpackingBudget) -> None:
         self._target = target
         self._uid = uid
         self._gid = gid

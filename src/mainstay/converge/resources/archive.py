@@ -56,7 +56,7 @@ STRIP = parsed_kind(
 )
 
 
-def secret_parts(url: str) -> Iterator[str]:
+def _secret_parts(url: str) -> Iterator[str]:
     """The user and the query part of a URL."""
     text = str.__str__(url)
     if "://" not in text:
@@ -156,7 +156,7 @@ class ArchiveType(ResourceType):
         "url": Property(
             TEXT,
             "where it comes from: https, http or a local path; required for present; user and query part are hidden",
-            hidden_parts=secret_parts,
+            hidden_parts=_secret_parts,
         ),
         "checksum": Property(CHECKSUM, "SHA-256 of the archive; without it, its content is not verified"),
         "extract_parent": Property(TEXT, "the directory to unpack it into, which must exist"),
