@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mainstay.control.access import Caller
 from mainstay.control.api.errors import HttpRefusal
+from mainstay.control.store.engine.contract import Unavailable
 
 if TYPE_CHECKING:
     from mainstay.control.api.contract import Call
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MAX_LONG_POLLS = 100
 RETRY_SECONDS = 5
+# How often a waiting request tries again while the database is unavailable, for example during a failover.
+UNAVAILABLE_SECONDS = 1.0
 
 
 class LongPollSlots:
@@ -52,7 +55,7 @@ def _name(caller: Caller) -> str:
 
 async def wait_until_found(call: Call, topic: str, check: Callable[[], Awaitable[T]], seconds: float) -> T:
     """Calls `check` now and after each announcement, until it finds something or the time is up or the server stops.
-    Raises the refusal if the token of the caller ends meanwhile."""
+    Raises the refusal if the token of the caller ends meanwhile. While the database is unavailable it goes on waiting."""
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
     dependencies = call.dependencies
@@ -62,10 +65,15 @@ async def wait_until_found(call: Call, topic: str, check: Callable[[], Awaitable
         while True:
             with dependencies.store.bus.listening(topic) as news:
                 connection.refuse_if_ended()
-                found = await check()
-                left = until - loop.time()
-                if found or left <= 0 or stopping.is_set():
-                    return found
+                try:
+                    found = await check()
+                    left = until - loop.time()
+                    if found or left <= 0 or stopping.is_set():
+                        return found
+                except Unavailable:
+                    left = min(until - loop.time(), UNAVAILABLE_SECONDS)
+                    if left <= 0 or stopping.is_set():
+                        raise
                 dependencies.long_poll_slots.refuse_if_full(caller)
                 with dependencies.long_poll_slots.taken(caller):
                     await first_of((news, stopping, connection.ended), left)
