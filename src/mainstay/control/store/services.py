@@ -336,6 +336,8 @@ class ServiceDetails(msgspec.Struct, frozen=True):
     blueprint_version: str | None
     # The version that new services get.
     current_version: str | None
+    # Whether its blueprint allows a move to another agent.
+    movable: bool
     # Path → origin.
     provenance: dict[str, dict[str, object]]
 
@@ -343,7 +345,7 @@ class ServiceDetails(msgspec.Struct, frozen=True):
 async def read_details(tx: Transaction, service_id: str) -> ServiceDetails:
     (row,) = await tx.fetch(
         "SELECT services.provenance, providers.name AS provider_name, consumers.name AS consumer_name,"
-        " service_groups.name AS group_name, agents.last_status_update, used.version AS used_version,"
+        " service_groups.name AS group_name, agents.last_status_update, used.version AS used_version, used.movable,"
         " newest.version AS current_version, service_types.updated_at AS type_version FROM services"
         " JOIN participants AS providers ON providers.id = services.provider_id"
         " JOIN participants AS consumers ON consumers.id = services.consumer_id"
@@ -363,6 +365,7 @@ async def read_details(tx: Transaction, service_id: str) -> ServiceDetails:
         to_time(int(str(row["type_version"]))),
         None if row["used_version"] is None else str(row["used_version"]),
         None if row["current_version"] is None else str(row["current_version"]),
+        bool(row["movable"]),
         msgspec.json.decode(str(row["provenance"]), type=dict[str, dict[str, object]]),
     )
 

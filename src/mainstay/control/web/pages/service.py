@@ -16,7 +16,6 @@ from mainstay.control.domain.lifecycle.uptime import StateEntry, uptime_by_day
 from mainstay.control.operations import events, jobs, services
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import ServiceView, show_service, visible_part
-from mainstay.control.store.blueprints import is_movable
 from mainstay.control.store.events import newest_of
 from mainstay.control.store.jobs import newest_of_service, read_log
 from mainstay.control.store.metrics import read_recent_series
@@ -96,10 +95,9 @@ class _ServiceReader:
             "actions": _actions(caller, view, lifecycle),
             "may_order": _may(caller, "service", "order", row),
             "may_move": view.active_job is None
-            and row.blueprint_digest is not None
+            and details.movable
             and row.status != lifecycle.initial_state
-            and _may(caller, "service", "move", row)
-            and await is_movable(work.tx, row.blueprint_digest),
+            and _may(caller, "service", "move", row),
             "may_cancel": _may(caller, "job", "cancel", row),
             "sees_agent": caller.role is Role.ADMIN or caller.participant_id == row.provider_id,
             "active": active,
