@@ -426,6 +426,7 @@ def test_the_json_document_has_the_specified_shape(root: Path, mainstay: Mainsta
         "unmet": [],
         "output": None,
         "error_kind": None,
+        "within": [],
     }
     assert (command["outcome"], command["changed"], command["refreshed"], command["output"]) == (
         "refreshed",

@@ -124,8 +124,8 @@ class Run:
             report.events.append(event)
             if event.changed:
                 self._changed_within.update(resource.within)
-            if event.outcome == FAILED and (resource.home or manifest).fail_on_error:
-                self._gave_up_after.setdefault(id(resource.home or manifest), resource.id)
+            if event.outcome == FAILED and (resource.declared_in or manifest).fail_on_error:
+                self._gave_up_after.setdefault(id(resource.declared_in or manifest), resource.id)
             observer.event(index, event)
         self._recheck()
         try:
@@ -155,7 +155,7 @@ class Run:
         host, resource = self.host, event.resource
         event.noop = self.options.noop
         self.current = resource
-        self._go_to(resource.home or self.manifest, resource.each)
+        self._go_to(resource.declared_in or self.manifest, resource.each)
         self._before = None
         host.notes.clear()
         try:

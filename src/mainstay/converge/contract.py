@@ -200,7 +200,7 @@ class Resource:
     # `key` and `value` of its item of `for_each`; None: it is not repeated.
     each: dict[str, Any] | None = None
     # The manifest that declares it, and the `apply` resource that applies that manifest; None: the top manifest.
-    home: Any = None
+    declared_in: Any = None
     parent: Resource | None = None
     # The ids of all those `apply` resources, the outermost first.
     within: tuple[str, ...] = ()

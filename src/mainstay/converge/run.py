@@ -215,7 +215,7 @@ class Session:
             raise Unresolved("result() is available only in properties that are rendered in the run")
         written = str(reference)
         event = self.current.events.get(self.current.home.aliases.get(written, written))
-        if event is None or (event.resource.home or self.current.manifest) is not self.current.home:
+        if event is None or (event.resource.declared_in or self.current.manifest) is not self.current.home:
             raise Unresolved(f"result('{reference}'): no earlier resource has this name")
         if event.noop and event.changed:
             raise Missing(f"the result of {reference} is unknown before it runs")

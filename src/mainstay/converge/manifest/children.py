@@ -65,20 +65,20 @@ class Composition:
         found = 0
         for resource in manifest.resources:
             other = first.setdefault(resource.id, resource)
-            if other is resource or other.home is resource.home or found >= MOST_DUPLICATES:
+            if other is resource or other.declared_in is resource.declared_in or found >= MOST_DUPLICATES:
                 continue
             found += 1
-            where = (other.home or manifest).position(other.place)
+            where = (other.declared_in or manifest).position(other.place)
             self.add_fault_of(
                 resource,
                 f"{shorten(resource.id, 200)}: is also in {where}{_named(other)}; a resource may be in one manifest of a run"
                 " only",
-                resource.home or manifest,
+                resource.declared_in or manifest,
             )
 
     def add_fault_of(self, resource: Resource, message: str, home: Manifest | None = None) -> None:
         """Adds a fault of a resource, in the file of its manifest."""
-        manifest: Manifest = home or resource.home
+        manifest: Manifest = home or resource.declared_in
         place = nearest_place(locate(manifest.text, [resource.place]), resource.place, at_key=True)
         self.add_faults([Fault(manifest.file, *place, message)])
 

@@ -109,7 +109,7 @@ class ResourceReader:
 
     def inherit(self, parent: Resource, *, is_sensitive: bool) -> None:
         """Sets what an `apply` resource gives to the resources of its manifest."""
-        self.inherited = {"home": self.manifest, "parent": parent, "within": (*parent.within, parent.id)}
+        self.inherited = {"declared_in": self.manifest, "parent": parent, "within": (*parent.within, parent.id)}
         self.inherited_tags = parent.tags
         self.is_sensitive = is_sensitive
         entry: Resource | None = parent
@@ -693,7 +693,7 @@ class ResourceReader:
                     f"{_prefix(resource.id)}{shorten(path, LONGEST_SHOWN_IDENTITY)} gets its content from"
                     f" {_shown(setting[path])}; put the line there, or remove content and source of that resource"
                 )
-                if resource.home is None or resource.home is self.manifest:
+                if resource.declared_in is None or resource.declared_in is self.manifest:
                     self.faults.add(resource.place, message, at_key=True)
                 elif self.composition is not None:
                     self.composition.add_fault_of(resource, message)

@@ -69,7 +69,7 @@ def find_warnings(manifest: Manifest, files: Surroundings) -> list[Fault]:
     may_create_files = False
     managed: set[str] = set()
     for resource in manifest.resources:
-        home, findings = by_home[id(resource.home or manifest)]
+        home, findings = by_home[id(resource.declared_in or manifest)]
         files.work_in(home.directory)
         for key, message in _of_resource(resource, manifest, files, managed, may_create_files=may_create_files):
             findings.append(((*resource.place, key), f"{shorten(resource.id, LONGEST_SHOWN)}: {key}: {message}"))

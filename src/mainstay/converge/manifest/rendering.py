@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 INTERNAL = frozenset(
     (
         *("type", "name", "id", "place", "deferred", "control_if", "control_unless", "name_template", "secrets"),
-        *("each", "home", "parent", "within", "child"),
+        *("each", "declared_in", "parent", "within", "child"),
     )
 )
 
@@ -38,7 +38,7 @@ def render_manifest(manifest: Manifest) -> dict[str, Any]:
     document["resources"] = [
         {resource.type: [{_as_text(resource.name): _rendered(resource, manifest.types[resource.type].properties)}]}
         for resource in manifest.resources
-        if (resource.home or manifest) is manifest
+        if (resource.declared_in or manifest) is manifest
     ]
     # A secret property may take its value from `data`.
     redactor = Redactor(secret_values([resource.__dict__ for resource in manifest.resources]))
