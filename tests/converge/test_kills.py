@@ -50,7 +50,9 @@ def manifest(count: int) -> str:
         lines.append('    - defaults: {owner: USER, group: GROUP, mode: "0600"}')
     lines.append("    - ROOT/last: {ensure: present}")
     lines.append("- archive:")
-    lines.append("    - ROOT/app.tgz: {url: ROOT/../app.tgz, extract_parent: ROOT/new, creates: ROOT/new/app/run}")
+    lines.append(
+        "    - ROOT/app.tgz: {url: ROOT/../app.tgz, extract_parent: ROOT/new, creates: ROOT/new/app/run, cleanup: true}"
+    )
     return "\n".join(lines) + "\n"
 
 
@@ -66,6 +68,7 @@ class Killing:
         (root.parent / "source").write_text(NEW)
         make_app(root.parent / "app.tgz")
         (root / "lines").write_text("old\n")
+        (root / "lines").chmod(NEW_MODE)
         for index in range(count):
             (root / str(index)).write_text(OLD)
             (root / str(index)).chmod(OLD_MODE)
@@ -129,7 +132,6 @@ class Killing:
             "new",
             "last",
             "lines",
-            *(name for name in ("app.tgz",) if (self.root / name).exists()),
         }
 
 
