@@ -26,6 +26,8 @@ ANSWER = {
 
 def with_agent(agent: Client, ask: Callable[[], Reply], answer: object = None) -> tuple[Reply, Any]:
     """The reply to a request for which the server asks the agent, and the plan request that the agent got."""
+    # The server asks only agents that are connected.
+    agent.get("/plans/pending")
     with ThreadPoolExecutor(1) as pool:
         reply = pool.submit(ask)
         (plan_request,) = agent.get("/plans/pending?wait=30")

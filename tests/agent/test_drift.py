@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from bridge import Bridge, wait_until
+from bridge import Bridge, bridge_on, wait_until
+from control_plane import running, start
 from fault_lab import NAME, ROOT, FaultLab, file, run_script
 
 OFTEN = ("--drift-interval", "300ms")
@@ -175,3 +176,66 @@ def test_a_job_stops_a_running_drift_check(lab: FaultLab) -> None:
     changed = [event["name"] for event in report["events"] if event["changed"]]
     assert changed == [str(lab.root / f"{service['name']}.conf"), str(lab.root / "late")]
     assert "repairing drift" not in lab.bridge.logs()
+
+
+def test_drift_is_repaired_while_the_server_is_away_and_reported_later(tmp_path: Path, root: Path) -> None:
+    with running(tmp_path / "own" / "data") as server, bridge_on(server, tmp_path / "bridge") as bridge:
+        lab = FaultLab(bridge, root)
+        service = make(lab, drift="repair")
+        stopped = lab.order({"size": 1, "password": SECRET}, groupId=lab.new_group())
+        lab.start(*OFTEN)
+        bridge.wait_for(stopped, "Stopped")
+        service = start_service(lab, service)
+        wait_for_condition(lab, service, "True", "InSync")
+        server.process.kill()
+        server.process.wait(timeout=20)
+        wait_until(lambda: "drift checks continue without the server" in bridge.logs(), "offline", bridge.logs)
+        config, keys = lab.root / f"{service['name']}.conf", lab.root / f"{service['name']}.key"
+        for _ in range(2):
+            config.write_text("by hand\n")
+            # Its content is a secret, which the agent remembers but does not store.
+            keys.unlink()
+            wait_until(lambda: config.read_text() == "size 1\n" and keys.exists(), "repaired", bridge.logs)
+            assert keys.read_text() == f"{SECRET}\n"
+        assert all(SECRET.encode() not in path.read_bytes() for path in bridge.state.rglob("*") if path.is_file())
+        restarted = start(server.data_dir, port=int(server.url.rpartition(":")[2]))
+        try:
+            query = {"entityId": service["id"], "pageSize": 100}
+            wait_until(
+                lambda: "Repaired" in str(bridge.admin.get("/events", query=query)),
+                "the repair is reported",
+                bridge.logs,
+            )
+            wait_for_condition(lab, service, "True", "InSync")
+        finally:
+            restarted.process.kill()
+            restarted.process.wait(timeout=20)
+
+
+def test_a_service_whose_job_ran_since_the_last_list_is_not_repaired_while_the_server_is_away(
+    tmp_path: Path, root: Path
+) -> None:
+    """The last known state is Started, but the agent has stopped the service since."""
+    with running(tmp_path / "own" / "data") as server, bridge_on(server, tmp_path / "bridge") as bridge:
+        lab = FaultLab(bridge, root)
+        hold = run_script("hold", f"{lab.echo('stopping')}; until [ -e {root}/go ]; do sleep 0.05; done")
+        lab.make(
+            {"create": [CONFIG], "start": [CONFIG], "stop": [hold, file(f"{ROOT}/{NAME}.conf", "stopped\n")]},
+            property_schema=SCHEMA,
+            keeps={"Started": "manifests/start.yaml"},
+            drift="repair",
+        )
+        service = lab.order({"size": 1, "password": SECRET})
+        lab.start("--drift-interval", "1s")
+        service = start_service(lab, service)
+        wait_for_condition(lab, service, "True", "InSync")
+        bridge.scenario.do(service, "stop")
+        wait_until(lambda: lab.lines() == ["stopping"], "the job runs", bridge.logs)
+        server.process.kill()
+        server.process.wait(timeout=20)
+        (root / "go").touch()
+        config = root / f"{service['name']}.conf"
+        wait_until(lambda: config.read_text() == "stopped\n", "stopped", bridge.logs)
+        wait_until(lambda: "drift checks continue without the server" in bridge.logs(), "offline", bridge.logs)
+        time.sleep(3)
+        assert config.read_text() == "stopped\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from applying import GROUP, USER
@@ -149,3 +150,14 @@ def test_a_service_stays_on_its_version_until_an_action_moves_it(bridge: Bridge,
     bridge.scenario.do(order, "stop")
     bridge.wait_for(order, "Stopped")
     assert (root / "version").read_text() == "2.0.0"
+
+
+def test_a_stopped_agent_is_disconnected_at_once(bridge: Bridge) -> None:
+    agent = bridge.start_agent()
+    path = f"/agents/{bridge.scenario.agent_id}"
+    bridge.admin.wait_for(path, {"status": "Connected"}, 20)
+    assert agent.stop() == 0
+    assert bridge.admin.get(path)["status"] == "Disconnected"
+    # No poll that was still open makes it Connected again.
+    time.sleep(1)
+    assert bridge.admin.get(path)["status"] == "Disconnected"

@@ -55,8 +55,20 @@ class DriftFinding:
 
 
 class DriftWatch:
+    """While the server is away, services are checked and repaired as they were last known. Their opened secrets are kept
+    in memory for that, never on disk."""
+
     def __init__(self, agent: AgentLoop) -> None:
         self._agent = agent
+        # The services of the last complete list, by id.
+        self._known: dict[str, Mapping[str, Any]] = {}
+        # How many jobs of each service had started before that list.
+        self._known_starts: dict[str, int] = {}
+        # Service → its properties, and the same with opened secrets.
+        self._opened: dict[str, tuple[Mapping[str, Any], dict[str, Any]]] = {}
+        # Repairs that could not be reported, by service.
+        self._unreported: dict[str, DriftFinding] = {}
+        self._is_offline = False
 
     def run(self) -> None:
         """Never returns before the agent stops. The random first delay spreads agents that start together."""
@@ -64,15 +76,38 @@ class DriftWatch:
         pause_seconds = random.uniform(0, seconds)  # noqa: S311  # no secret
         while not agent.stopping.wait(pause_seconds):
             try:
-                for service in agent.client.pages("/services", {"living": "true"}):
+                for service in self._services():
                     if agent.stopping.is_set():
                         return
                     self._try_check(service)
-            except (Unreachable, ServerRefusal) as error:
+            except ServerRefusal as error:
                 agent.log.warning("drift checks postponed", reason=str(error))
             except Exception as error:  # noqa: BLE001  # the next round must still happen
                 agent.log.error("bug", task="drift", at=origin_of(error))
             pause_seconds = seconds * random.uniform(0.9, 1.1)  # noqa: S311  # no secret
+
+    def _services(self) -> list[Mapping[str, Any]]:
+        """The services of this agent. While the server is away: those of the last list without a job since, which may have
+        changed the state of the service."""
+        starts = self._agent.job_starts()
+        try:
+            found = list(self._agent.client.pages("/services", {"living": "true"}))
+        except Unreachable as error:
+            if not self._is_offline:
+                self._agent.log.warning("drift checks continue without the server", reason=str(error))
+            self._is_offline = True
+            return [
+                service
+                for service_id, service in self._known.items()
+                if starts.get(service_id) == self._known_starts.get(service_id)
+            ]
+        self._is_offline = False
+        self._known_starts = starts
+        self._known = {service["id"]: service for service in found}
+        for remembered in (self._opened, self._unreported):
+            for service_id in [each for each in remembered if each not in self._known]:
+                del remembered[service_id]
+        return found
 
     def _try_check(self, service: Mapping[str, Any]) -> None:
         """A failed check of one service must not prevent the checks of the others."""
@@ -80,6 +115,8 @@ class DriftWatch:
             self._check(require_shape(service, CHECKED_SERVICE))
         except ServerRefusal as refusal:
             self._agent.log.warning("drift check failed", service=service["name"], reason=str(refusal))
+        except Unreachable as error:
+            self._agent.log.info("drift check not reported", service=service["name"], reason=str(error))
         except OSError as error:
             self._agent.log.warning("drift check failed", service=service["name"], reason=error.strerror)
 
@@ -114,9 +151,9 @@ class DriftWatch:
         """Dry-runs the manifest and repairs drift if the blueprint asks for it."""
         agent = self._agent
         try:
-            properties = open_secrets(agent.client, dict(service["properties"]), blueprint)
+            properties = self._open_secrets(service, blueprint)
             roots = translate.lookup_roots(service, properties, None, agent.work_area.root)
-        except ServerRefusal as refusal:
+        except (ServerRefusal, Unreachable) as refusal:
             return DriftFinding(UNKNOWN, f"a secret cannot be opened: {refusal}")
         except translate.UnsafeName as problem:
             return DriftFinding(UNKNOWN, str(problem))
@@ -140,14 +177,36 @@ class DriftWatch:
         changes = _classify(repaired, blueprint.directory)
         return DriftFinding(REPAIRED, changes.message, changes.consumer_message)
 
+    def _open_secrets(self, service: Mapping[str, Any], blueprint: Blueprint) -> dict[str, Any]:
+        sealed = service["properties"]
+        opened: dict[str, Any]
+        try:
+            opened = open_secrets(self._agent.client, dict(sealed), blueprint)
+        except Unreachable:
+            known, opened = self._opened.get(service["id"], (None, {}))
+            if known != sealed:
+                raise
+        self._opened[service["id"]] = (sealed, opened)
+        return opened
+
     def _is_unchanged(self, service: Mapping[str, Any], stop: StopFlag) -> bool:
-        """Checks the service again right before the repair: an order may have arrived since."""
-        current = self._agent.client.get(f"/services/{service['id']}")
+        """Checks the service again right before the repair: an order may have arrived since. While the server is away no
+        job of an order can run here."""
+        try:
+            current = self._agent.client.get(f"/services/{service['id']}")
+        except Unreachable:
+            return stop.reason is None and self._is_offline
         same = all(current[name] == service[name] for name in ("status", "version", "agentId"))
         return stop.reason is None and same and current.get("activeJob") is None
 
     def _report(self, service: Mapping[str, Any], result: DriftFinding | None) -> None:
         """Sends the condition only if it changed, since every update is an event. None removes the condition."""
+        unreported = self._unreported.get(service["id"])
+        if result is not None and result.reason == REPAIRED:
+            self._unreported[service["id"]] = result
+        elif result is not None and result.reason == IN_SYNC and unreported is not None:
+            # Repaired while the server was away.
+            result = unreported
         others = [each for each in service["conditions"] if each["type"] != CONDITION]
         known = [each for each in service["conditions"] if each["type"] == CONDITION]
         if result is None:
@@ -158,11 +217,14 @@ class DriftWatch:
             self._agent.metrics.count_drift(result.reason)
             condition = result.as_condition()
             if known and {name: known[0].get(name) for name in SENT if name in known[0]} == condition:
+                self._unreported.pop(service["id"], None)
                 return
-            self._agent.log.info("drift check", service=service["name"], result=result.reason)
             wanted = [*others, condition]
         body = [{name: each[name] for name in SENT if name in each} for each in wanted]
         self._agent.client.call("PUT", f"/services/{service['id']}/conditions", body)
+        self._unreported.pop(service["id"], None)
+        if result is not None:
+            self._agent.log.info("drift check", service=service["name"], result=result.reason)
 
 
 def _classify(report: Report, directory: str) -> DriftFinding:

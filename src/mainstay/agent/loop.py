@@ -39,6 +39,7 @@ FIRST_BACKOFF_SECONDS = 0.5
 LONGEST_BACKOFF_SECONDS = 60.0
 JOB_END_WAIT_SECONDS = 2.0
 STOP_POLL_SECONDS = 0.05
+GOODBYE_SECONDS = 5.0
 # Pause between polls while every pending job waits for a clean-up: the server returns those jobs at once.
 BLOCKED_POLL_SECONDS = 1.0
 LARGEST_POLL = 100
@@ -91,6 +92,8 @@ class AgentLoop:
         self._job_keys: dict[str, tuple[str, str]] = {}
         self._clean_up_keys: set[tuple[str, str]] = set()
         self._claiming = False
+        # How many jobs of each service have started in this process.
+        self._starts: dict[str, int] = {}
         # Pending jobs at the last poll that wait for a clean-up.
         self._blocked = 0
 
@@ -118,6 +121,7 @@ class AgentLoop:
             signals.wait(None)
             self.log.info("agent stopping")
             self._stop(signals)
+            self._say_goodbye()
             self.log.info("agent stopped")
         finally:
             lock.release()
@@ -139,6 +143,14 @@ class AgentLoop:
         while self._request_stop(at_once=at_once):
             at_once = signals.wait(STOP_POLL_SECONDS) or at_once
 
+    def _say_goodbye(self) -> None:
+        """Sets the status, so that the server need not wait for the silence. Every other request would undo it: the
+        threads that poll send none any more."""
+        try:
+            self.client.call("PUT", "/agents/me/status", {"status": "Disconnected"}, timeout_seconds=GOODBYE_SECONDS)
+        except (Unreachable, ServerRefusal) as error:
+            self.log.info("server not informed of the stop", reason=str(error))
+
     def _request_stop(self, *, at_once: bool) -> bool:
         """Whether anything is still running."""
         with self._changed:
@@ -154,7 +166,12 @@ class AgentLoop:
         )
         with self._changed:
             self._jobs[service_id] = thread
+            self._starts[service_id] = self._starts.get(service_id, 0) + 1
         thread.start()
+
+    def job_starts(self) -> dict[str, int]:
+        with self._changed:
+            return dict(self._starts)
 
     def _job_thread(self, service_id: str, work: Callable[[LeaseStopFlag], None]) -> None:
         try:

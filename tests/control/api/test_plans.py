@@ -95,6 +95,8 @@ def test_a_plan_changes_nothing_in_the_database(separate_server: tuple[Server, s
     planner = Planner(Scenario(server.admin))
     service = planner.scenario.order(planner.kind, {"key": "first-Zq1-key"})
     planner.scenario.complete(service)
+    # The first request for plans is recorded with the agent.
+    planner.scenario.agent.get("/plans/pending")
     wait_until_hashed(server)
     *before, _ = all_rows(server.data_dir, url, tmp_path / "before")
     assert CANARY not in str(before)
@@ -104,6 +106,7 @@ def test_a_plan_changes_nothing_in_the_database(separate_server: tuple[Server, s
     planner.plan("POST", f"/{service['id']}/start")
     silent = planner.call("POST", "?plan=true&planWait=1", planner.body)
     assert (silent.status, silent.body["code"]) == (504, "agent_silent")
+    assert "did not answer within 1 s" in silent.body["error"]
     # The last line is the number of rows.
     *after, _ = all_rows(server.data_dir, url, tmp_path / "after")
     # Only the readings of secrets are recorded.
@@ -366,3 +369,30 @@ def test_the_agent_may_answer_through_another_replica(postgresql: Cluster, tmp_p
         mine = Client(two.url, planner.scenario.consumer.token)
         made, _ = with_agent(planner.scenario.agent, lambda: mine.call("POST", "/api/v1/services", body))
         assert made.status == 201
+
+
+def test_an_agent_that_is_not_connected_is_not_waited_for(scenario: Scenario) -> None:
+    late = scenario.new_agent(name="late")
+    body = {
+        "serviceTypeId": scenario.service_type()["id"],
+        "name": "x",
+        "groupId": scenario.group_id,
+        "agentId": late["id"],
+    }
+    started = time.monotonic()
+    refused = scenario.consumer.call("POST", "/api/v1/services?plan=true", body, expect=504).body
+    assert time.monotonic() - started < 10
+    assert refused["code"] == "agent_silent"
+    assert "agent late is not connected" in refused["error"]
+    assert "make a dry run" in refused["error"]
+
+
+def test_an_agent_that_has_never_asked_for_plans_is_waited_for_only_briefly(scenario: Scenario) -> None:
+    kind = scenario.service_type()
+    # An agent of another program: it takes jobs only.
+    scenario.agent.get("/jobs/pending")
+    body = {"serviceTypeId": kind["id"], "name": "x", "groupId": scenario.group_id, "agentId": scenario.agent_id}
+    started = time.monotonic()
+    refused = scenario.consumer.call("POST", "/api/v1/services?plan=true", body, expect=504).body
+    assert time.monotonic() - started < 20
+    assert "has never asked for plans" in refused["error"]

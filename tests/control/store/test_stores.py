@@ -361,13 +361,13 @@ def test_migrations_run_once_and_under_a_lock(run: Run) -> None:
 def test_a_changed_migration_is_refused() -> None:
     first = migrations("sqlite")[0]
     with pytest.raises(ChangedMigration):
-        pending("sqlite", {first.name: "something else"})
+        pending("sqlite", {first.name: "something else"}, {})
 
 
 def test_a_database_of_a_newer_release_is_refused() -> None:
     known = {migration.name: migration.checksum for migration in migrations("sqlite")}
     with pytest.raises(NewerDatabase):
-        pending("sqlite", {**known, "9999_future": "?"})
+        pending("sqlite", {**known, "9999_future": "?"}, {})
 
 
 def test_migrations_are_numbered_without_gaps() -> None:

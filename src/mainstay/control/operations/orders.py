@@ -31,10 +31,16 @@ from mainstay.control.operations.moves import MoveRequest
 from mainstay.control.operations.plans import HostAnswer, PlanDigest, PlanPreview, PlanSeed
 from mainstay.control.operations.services import ActionRequest, NewService, RequestedAction, ServiceChange
 from mainstay.control.store import idempotency
+from mainstay.control.store.agents import AGENTS, AgentRow
 from mainstay.control.store.plans import PLAN_REQUESTS
 from mainstay.control.store.services import SERVICES, ServiceRow
 
 T = TypeVar("T")
+# Statuses of agents that have sent no request for a while, or ever.
+SILENT_STATUSES = ("New", "Disconnected")
+OFFLINE_AGENT_SECONDS = 1
+# For the plan of an agent that has never asked for plans.
+UNKNOWN_AGENT_SECONDS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,6 +244,8 @@ async def _ask_agent(
 ) -> HostAnswer:
     if preview.question is None:
         return plans.NOTHING_TO_DO
+    agent = await _find_agent(session, preview)
+    brief = _brief_wait(agent)
     async with session.transaction() as work:
         request_id = await plans.ask_agent(work, preview, seconds, plan)
 
@@ -246,7 +254,12 @@ async def _ask_agent(
             return await plans.read_answer(work, request_id)
 
     try:
-        answer = await wait_for(plans.answer_topic(request_id), check, seconds)
+        answer = await wait_for(plans.answer_topic(request_id), check, min(seconds, brief or seconds))
+        if answer is None and brief is not None and brief < seconds:
+            agent = await _find_agent(session, preview)
+            if _brief_wait(agent) is None:
+                # It has connected meanwhile.
+                answer = await wait_for(plans.answer_topic(request_id), check, seconds - brief)
     except PlanFailed as refusal:
         if sees_host(session.caller, preview.provider_id):
             raise
@@ -255,8 +268,28 @@ async def _ask_agent(
         async with session.transaction() as work:
             await PLAN_REQUESTS.delete(work.tx, request_id)
     if answer is None:
-        raise AgentSilent(
-            f"the agent did not answer within {seconds} s; `mainstay agents` shows whether it is connected"
-        )
+        raise AgentSilent(_silence(agent, seconds))
     plans.refuse_answer_about_secrets(preview.question, answer)
     return answer
+
+
+async def _find_agent(session: CallerSession, preview: PlanPreview) -> AgentRow | None:
+    async with session.reading() as work:
+        return await AGENTS.find(work.tx, preview.agent_id)
+
+
+def _brief_wait(agent: AgentRow | None) -> int | None:
+    """Seconds to wait for an agent that probably does not answer, but may be starting right now. None: it answers."""
+    if agent is None or agent.status in SILENT_STATUSES:
+        return OFFLINE_AGENT_SECONDS
+    return None if agent.supports_blueprints else UNKNOWN_AGENT_SECONDS
+
+
+def _silence(agent: AgentRow | None, seconds: float) -> str:
+    instead = "make a dry run, which needs no agent"
+    if agent is None or agent.status in SILENT_STATUSES:
+        name = "of this service" if agent is None else agent.name
+        return f"agent {name} is not connected, and only the agent can plan; start it, or {instead}"
+    if not agent.supports_blueprints:
+        return f"agent {agent.name} did not answer and has never asked for plans: it may not support them; {instead}"
+    return f"agent {agent.name} did not answer within {seconds} s; `mainstay agents` shows whether it is connected"

@@ -57,7 +57,8 @@ async def all_pools(tx: Transaction, limit: int) -> list[ServicePool]:
 
 _WITHOUT_OWNER = (
     "(owner_kind = 'service' AND NOT EXISTS (SELECT 1 FROM services WHERE services.id = vault_secrets.owner_id"
-    " AND (services.is_terminal = 0 OR services.orphan = 1)))"
+    " AND (services.is_terminal = 0 OR services.orphan = 1)) AND NOT EXISTS"
+    " (SELECT 1 FROM orphan_secrets WHERE orphan_secrets.reference = vault_secrets.reference))"
     " OR (owner_kind = 'agent' AND NOT EXISTS (SELECT 1 FROM agents WHERE agents.id = vault_secrets.owner_id))"
 )
 

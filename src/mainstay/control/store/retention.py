@@ -89,7 +89,11 @@ async def delete_closed_orphans(tx: Transaction, before: datetime, _after: ScanP
     return START if deleted == DELETED_AT_ONCE else None
 
 
-_IS_LIVING = "(services.is_terminal = 0 OR services.orphan = 1)"
+_HAS_ORPHAN = (
+    "(services.orphan = 1 OR EXISTS"
+    " (SELECT 1 FROM orphans WHERE orphans.service_id = services.id AND orphans.closed_at IS NULL))"
+)
+_IS_LIVING = f"(services.is_terminal = 0 OR {_HAS_ORPHAN})"
 _LATER = "later.service_id = jobs.service_id AND (later.created_at, later.id) > (jobs.created_at, jobs.id)"
 _IS_LAST = f"NOT EXISTS (SELECT 1 FROM jobs AS later WHERE {_LATER})"
 _HAS_LAST_REPORT = f"(jobs.report IS NOT NULL AND NOT EXISTS (SELECT 1 FROM jobs AS later WHERE {_LATER} AND later.report IS NOT NULL))"
@@ -150,7 +154,7 @@ async def empty_reports(tx: Transaction, before: datetime, after: ScanPosition) 
 async def delete_services(tx: Transaction, before: datetime, after: ScanPosition) -> ScanPosition | None:
     """Terminal services without an open orphan, after the rows that belong to them."""
     rows = await tx.fetch(
-        "SELECT id, created_at, CASE WHEN orphan = 1 OR updated_at >= :before THEN 1 ELSE 0 END AS is_kept"
+        f"SELECT id, created_at, CASE WHEN {_HAS_ORPHAN} OR updated_at >= :before THEN 1 ELSE 0 END AS is_kept"
         " FROM services WHERE is_terminal = 1 AND created_at < :before AND (created_at, id) > (:at, :id)"
         f" ORDER BY created_at, id LIMIT {SCANNED_AT_ONCE}",
         slow=True,

@@ -55,6 +55,8 @@ GONE = (
     asyncpg.OperatorInterventionError,
     # I/O errors.
     asyncpg.PostgresSystemError,
+    # Another server has migrated the tables since this connection prepared the statement.
+    asyncpg.InvalidCachedStatementError,
 )
 # The extension is not installed, or this role may not create it.
 LACKING = (
@@ -246,11 +248,13 @@ class PostgresqlStore:
         with _NamedErrors():
             async with self.pool.acquire() as connection, connection.transaction():
                 await connection.execute("SELECT pg_advisory_xact_lock($1)", MIGRATION_LOCK)
-                await connection.execute(HISTORY)
+                for statement in HISTORY:
+                    await connection.execute(statement)
                 applied = {row["name"]: row["checksum"] for row in await connection.fetch("SELECT * FROM migrations")}
+                rows = await connection.fetch("SELECT name, since FROM compatible_migrations")
                 return [
                     migration.name
-                    for migration in pending(self.dialect, applied)
+                    for migration in pending(self.dialect, applied, {row["name"]: row["since"] for row in rows})
                     if await self._run(connection, migration)
                 ]
 
@@ -267,6 +271,10 @@ class PostgresqlStore:
         await connection.execute(
             "INSERT INTO migrations VALUES ($1, $2, now()::text)", migration.name, migration.checksum
         )
+        if migration.compatible_since is not None:
+            await connection.execute(
+                "INSERT INTO compatible_migrations VALUES ($1, $2)", migration.name, migration.compatible_since
+            )
         return True
 
     def connection_counts(self) -> tuple[int, int, int]:

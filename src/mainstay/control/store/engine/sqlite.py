@@ -272,15 +272,22 @@ class SqliteStore:
     def _migrate(self) -> list[str]:
         self._writer.execute("BEGIN IMMEDIATE")
         try:
-            self._writer.execute(HISTORY)
+            for statement in HISTORY:
+                self._writer.execute(statement)
             applied = {row["name"]: row["checksum"] for row in self._writer.execute("SELECT * FROM migrations")}
-            waiting = pending(self.dialect, applied)
+            rows = self._writer.execute("SELECT name, since FROM compatible_migrations")
+            waiting = pending(self.dialect, applied, {row["name"]: row["since"] for row in rows})
             for migration in waiting:
                 for statement in _statements(migration.script):
                     self._writer.execute(statement)
                 self._writer.execute(
                     "INSERT INTO migrations VALUES (?, ?, datetime('now'))", (migration.name, migration.checksum)
                 )
+                if migration.compatible_since is not None:
+                    self._writer.execute(
+                        "INSERT INTO compatible_migrations VALUES (?, ?)",
+                        (migration.name, migration.compatible_since),
+                    )
             self._writer.commit()
         finally:
             if self._writer.in_transaction:

@@ -1,13 +1,21 @@
 """Numbered migrations, forward only. `0001_name.sql` is for both databases; `.sqlite.sql`, `.postgresql.sql` for one.
-`.postgresql.optional.sql` may fail for want of an extension: it is skipped and tried again at the next start."""
+`.postgresql.optional.sql` may fail for want of an extension: it is skipped and tried again at the next start.
+
+A line `-- Compatible since: NNNN` says that a release whose newest migration is NNNN or later works with the tables after
+this one, too: it only adds tables, indexes, and columns that are null or have a default. The database keeps the line, so
+that a release that does not know the migration can read it. Without the line, older releases refuse to start."""
 
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 
 from mainstay.control.store.engine.dialects import postgresql_definition
+
+NUMBER_LENGTH = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +23,12 @@ class Migration:
     name: str
     script: str
     optional: bool = False
+
+    @property
+    def compatible_since(self) -> str | None:
+        """The number of the oldest newest migration of a release that works with this one. None: no older release does."""
+        found = _COMPATIBLE.search(self.script)
+        return found.group(1) if found else None
 
     @property
     def checksum(self) -> str:
@@ -31,13 +45,19 @@ class ChangedMigration(Exception):
 
 
 class NewerDatabase(Exception):
+    """The database has a migration that this release does not know, and that is not compatible with it."""
+
     def __init__(self, name: str) -> None:
-        super().__init__(f"the database has migration {name}, which this release does not know; use a newer release")
+        super().__init__(
+            f"the database has migration {name}, which this release does not know and cannot work with; use a newer release"
+        )
 
 
-HISTORY = """
-CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY, checksum TEXT NOT NULL, applied_at TEXT NOT NULL)
-"""
+_COMPATIBLE = re.compile(r"^-- Compatible since: (\d{4})$", re.MULTILINE)
+HISTORY = (
+    "CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY, checksum TEXT NOT NULL, applied_at TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS compatible_migrations (name TEXT PRIMARY KEY, since TEXT NOT NULL)",
+)
 
 
 def migrations(dialect: str) -> tuple[Migration, ...]:
@@ -52,11 +72,14 @@ def migrations(dialect: str) -> tuple[Migration, ...]:
     return tuple(found)
 
 
-def pending(dialect: str, applied: dict[str, str]) -> tuple[Migration, ...]:
-    """The migrations still to run, given the names and checksums of the applied ones."""
+def pending(dialect: str, applied: Mapping[str, str], compatible: Mapping[str, str]) -> tuple[Migration, ...]:
+    """The migrations still to run, given the names and checksums of the applied ones. `compatible`: since which number the
+    applied ones are compatible with older releases."""
     known = migrations(dialect)
-    for name in applied.keys() - {migration.name for migration in known}:
-        raise NewerDatabase(name)
+    newest = max(migration.name[:NUMBER_LENGTH] for migration in known)
+    for name in sorted(applied.keys() - {migration.name for migration in known}):
+        if name not in compatible or newest < compatible[name]:
+            raise NewerDatabase(name)
     for migration in known:
         if applied.get(migration.name, migration.checksum) != migration.checksum:
             raise ChangedMigration(migration.name)

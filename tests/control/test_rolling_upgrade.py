@@ -1,0 +1,83 @@
+"""Two releases on one database: the older one works on after the newer one has added to the tables."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import mainstay
+from control_plane import PROGRAM, SHARED_KEY, Client, Cluster, running
+from mainstay.control.store.engine.migrations import NewerDatabase, migrations, pending
+from scenario import Scenario
+
+ADDED = """
+ALTER TABLE services ADD COLUMN test_note TEXT;
+ALTER TABLE jobs ADD COLUMN test_count INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE test_notes (id TEXT PRIMARY KEY, service_id TEXT NOT NULL REFERENCES services (id) ON DELETE CASCADE) STRICT;
+CREATE INDEX services_by_test_note ON services (test_note);
+"""
+NAME = "9000_test_notes"
+
+
+def newer_release(folder: Path, marker: str) -> dict[str, str]:
+    """A copy of the program with one more migration; returns the environment that runs it."""
+    package = folder / "newer" / "mainstay"
+    shutil.copytree(Path(mainstay.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / f"control/store/engine/migrations/{NAME}.sql").write_text(f"{marker}\n{ADDED}")
+    return {"PYTHONPATH": str(folder / "newer")}
+
+
+def test_an_older_server_works_beside_a_newer_one_that_has_added_to_the_tables(
+    tmp_path: Path, postgresql: Cluster
+) -> None:
+    url = postgresql.new_database()
+    newer = newer_release(tmp_path, f"-- Compatible since: {migrations('postgresql')[-1].name[:4]}")
+    with running(tmp_path / "old", database_url=url) as old:
+        scenario = Scenario(old.admin)
+        kind = scenario.service_type({"size": {"type": "integer"}})
+        before = scenario.order(kind, {"size": 1})
+        with running(tmp_path / "new", database_url=url, environment=newer) as new:
+            assert new.process.poll() is None
+            # Statements that the older server prepared before the migration still run, and so do new ones.
+            for number in range(3):
+                service = scenario.order(kind, {"size": number})
+                assert scenario.complete(service)["properties"] == {"size": number}
+            scenario.complete(before)
+            assert Client(new.url, old.admin.token).get("/services")["totalItems"] == 4
+    # A restart of the older release is possible, too, until the upgrade is complete.
+    with running(tmp_path / "old", database_url=url) as old:
+        assert old.admin.get("/services")["totalItems"] == 4
+
+
+def test_an_older_server_refuses_tables_that_it_cannot_work_with(tmp_path: Path, postgresql: Cluster) -> None:
+    url = postgresql.new_database()
+    newer = newer_release(tmp_path, "-- Changes what older releases read.")
+    with running(tmp_path / "new", database_url=url, environment=newer):
+        pass
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("MAINSTAY_")}
+    done = subprocess.run(
+        [PROGRAM, "server", "--port", "0", "--data-dir", tmp_path / "old", "--database-url", url],
+        env={**inherited, "VAULT_ENCRYPTION_KEY": SHARED_KEY},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert f"the database has migration {NAME}, which this release does not know and cannot work with" in done.stderr
+
+
+@pytest.mark.parametrize(("since", "works"), [("0001", True), ("9000", False), (None, False)])
+def test_an_unknown_migration_is_accepted_from_the_release_that_it_names(
+    since: str | None, works: bool
+) -> None:  # a case
+    applied = {each.name: each.checksum for each in migrations("sqlite")} | {NAME: "x"}
+    compatible = {} if since is None else {NAME: since}
+    if works:
+        assert pending("sqlite", applied, compatible) == ()
+        return
+    with pytest.raises(NewerDatabase):
+        pending("sqlite", applied, compatible)
