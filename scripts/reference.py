@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from mainstay.cli import main as cli
+from mainstay.cli.plane.kinds import KINDS, Kind
 from mainstay.cli.server_options import METAVARS
 from mainstay.control.api.prometheus import METRICS
 from mainstay.control.domain.event_types import EVENT_TYPES
@@ -32,6 +33,7 @@ def pages() -> dict[str, str]:
     return {
         "manifest.md": manifest_page(),
         "cli.md": cli_page(),
+        "plane.md": plane_page(),
         "events.md": events_page(),
         "settings.md": settings_page(),
         "metrics.md": metrics_page(),
@@ -104,6 +106,27 @@ def cli_page() -> str:
         if command is not None:
             parts.append(command_section(name, cli.make_parser(name, command), command.__doc__ or ""))
     return "\n".join(parts)
+
+
+def plane_page() -> str:
+    """The text of plane.head.md, and a table of attributes for each kind."""
+    parts = [WRITTEN_BY, (ROOT / "docs" / "reference" / "plane.head.md").read_text()]
+    for kind in KINDS.values():
+        levels = " → ".join([*(KINDS[owner].noun for owner in kind.owners), kind.noun])
+        parts.append(f"### {kind.name}\n\n{kind.description[:1].upper()}{kind.description[1:]}. Names: {levels}.\n")
+        if kind.attributes:
+            parts.append("| attribute | value | meaning |\n|---|---|---|\n" + "".join(plane_rows(kind)))
+    return "\n".join(parts)
+
+
+def plane_rows(kind: Kind) -> Iterator[str]:
+    for name, each in kind.attributes.items():
+        value = " \\| ".join(each.choices) or each.form
+        notes = [each.description]
+        notes += ["required for a new one"] if each.required else []
+        notes += ["cannot be changed"] if each.fixed else []
+        notes += [f"default `{each.default}`"] if each.default not in (None, "", []) else []
+        yield f"| `{name}` | {value} | {'; '.join(notes)} |\n"
 
 
 EVENTS_HEAD = """# Event types

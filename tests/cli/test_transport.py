@@ -34,6 +34,7 @@ CALLS = {
     "order": ["x", "y"],
     "orphans": [],
     "participants": [],
+    "plane": ["export"],
     "pools": [],
     "services": [],
     "show": ["x"],

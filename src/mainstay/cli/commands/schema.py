@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 SUMMARY = "print the JSON Schema of a kind of document"
-DOCUMENTS = ("manifest", "blueprint", "service-type", "order", "inventory")
+DOCUMENTS = ("manifest", "blueprint", "service-type", "order", "inventory", "plane")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +36,10 @@ def _schema_of(document: str) -> dict[str, Any]:
         from mainstay.cli.inventory_schema import inventory_schema
 
         return inventory_schema()
+    if document == "plane":
+        from mainstay.cli.plane.schema import plane_schema
+
+        return plane_schema()
     from mainstay.blueprints.document_schemas import blueprint_schema, order_schema, service_type_schema
 
     if document == "service-type":

@@ -1,0 +1,334 @@
+"""Keeps a whole control plane in YAML files: participants, types, options, pools, agents, groups and orders.
+
+`plane export` writes what is there; `plane plan FILE…` shows what would change; `plane apply FILE…` changes it, all or
+nothing: every request is dry-run on the server first, in one transaction, and a fault changes nothing. What a file does not
+mention stays as it is. --prune deletes what is missing, only in kinds that occur in the files, and services only with
+--prune-orders; it asks for the number of deletions. Secrets are never exported: {keep: true} leaves them alone, {file: F}
+and {env: NAME} are sent at a creation, and with --set-secrets.
+Exit code: 0 success, 1 faults or the server is unreachable, 2 wrong usage; `plan --detailed-exitcodes`: 2 if something
+would change."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from mainstay.cli.main import CommandRefused
+from mainstay.cli.plane.kinds import KINDS
+from mainstay.cli.remote.connection_options import add_remote_options
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from mainstay.agent.client import Client
+    from mainstay.cli.plane.difference import Difference
+    from mainstay.cli.plane.entries import Entry, PlaneFault
+    from mainstay.cli.plane.files import PlaneContent
+    from mainstay.cli.plane.requests import PlaneRequests
+
+SUMMARY = "keep a whole control plane in files: export, plan, apply"
+EXIT_CHANGES, EXIT_FAULTS = 2, 1
+BATCH_SECONDS = 600.0
+MAX_SECRET_BYTES = 1024 * 1024
+MAX_SHOWN_FAULTS = 100
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="export|plan|apply")
+    export = verbs.add_parser("export", help="write the plane of the server to a file", allow_abbrev=False)
+    export.add_argument("file", metavar="FILE", nargs="?", help="file to write (default: standard output)")
+    plan = verbs.add_parser("plan", help="show what an apply would change", allow_abbrev=False)
+    apply = verbs.add_parser("apply", help="bring the server to what the files say", allow_abbrev=False)
+    for verb in (plan, apply):
+        verb.add_argument("files", metavar="FILE", nargs="+", help="plane files (YAML; - for standard input)")
+        verb.add_argument("--prune", action="store_true", help="delete what the files do not contain")
+        verb.add_argument("--prune-orders", action="store_true", help="delete services that the files do not contain")
+        verb.add_argument("--set-secrets", action="store_true", help="also send the secrets of existing entries")
+    plan.add_argument(
+        "--detailed-exitcodes", action="store_true", help="exit with 0 if nothing would change, 2 if something would"
+    )
+    apply.add_argument("--yes", action="store_true", help="do not ask for the number of deletions")
+    for verb in (export, plan, apply):
+        verb.add_argument(
+            "--only",
+            metavar="KIND",
+            action="append",
+            default=[],
+            type=_kinds_option,
+            help=f"only these kinds: {', '.join(KINDS)}",
+        )
+        add_remote_options(verb)
+
+
+def _kinds_option(text: str) -> list[str]:
+    from argparse import ArgumentTypeError
+
+    from mainstay.foundation.suggestions import did_you_mean
+
+    names = [name for name in text.split(",") if name]
+    for name in names:
+        if name not in KINDS:
+            raise ArgumentTypeError(f"there is no kind {name!r}{did_you_mean(name, KINDS)}")
+    return names
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from mainstay.cli.remote.connection import connected
+
+    arguments.kinds = [name for names in arguments.only for name in names] or list(KINDS)
+    try:
+        with connected(arguments) as client:
+            if arguments.verb == "export":
+                return _export(client, arguments)
+            return _Run(client, arguments).run()
+    except CommandRefused as refusal:
+        # 2 says that something would change.
+        refusal.exit_code = EXIT_FAULTS
+        raise
+    except SystemExit as ended:
+        raise SystemExit(EXIT_FAULTS if ended.code else 0) from None
+
+
+def _export(client: Client, arguments: argparse.Namespace) -> int:
+    from mainstay.cli.local_run import print_json
+    from mainstay.cli.plane.export import export_document
+    from mainstay.cli.plane.snapshot import read_snapshot
+    from mainstay.cli.plane.yaml_text import write_yaml
+
+    snapshot = read_snapshot(client, orders="orders" in arguments.kinds)
+    document = export_document(snapshot, arguments.kinds)
+    if arguments.file is None or arguments.file == "-":
+        if arguments.json:
+            print_json(document)
+        else:
+            sys.stdout.write(write_yaml(document))
+        return 0
+    try:
+        with open(arguments.file, "w", encoding="utf-8") as file:
+            file.write(write_yaml(document))
+    except OSError as error:
+        raise CommandRefused(f"cannot write {arguments.file}: {error.strerror}", exit_code=EXIT_FAULTS) from None
+    if arguments.json:
+        print_json(document)
+    else:
+        print(f"Wrote {arguments.file}.")
+    return 0
+
+
+class _Run:
+    """One plan or apply."""
+
+    def __init__(self, client: Client, arguments: argparse.Namespace) -> None:
+        self._client = client
+        self._arguments = arguments
+
+    def run(self) -> int:
+        from mainstay.cli.plane.difference import find_difference
+        from mainstay.cli.plane.requests import build_requests
+        from mainstay.cli.plane.snapshot import read_snapshot
+
+        arguments = self._arguments
+        content = _read_files(arguments)
+        if content.faults:
+            return self._report(content.faults)
+        faults = _pack_blueprints(content)
+        if faults:
+            return self._report(faults)
+        snapshot = read_snapshot(self._client, orders="orders" in content.kinds)
+        found = find_difference(
+            content,
+            snapshot,
+            prune=arguments.prune,
+            prune_orders=arguments.prune_orders,
+            set_secrets=arguments.set_secrets,
+        )
+        built = build_requests(found, content, snapshot, _read_secret)
+        faults = [*found.faults, *built.faults]
+        if not faults and built.requests:
+            faults = self._dry_run(built)
+        if faults:
+            return self._report(faults)
+        if arguments.verb == "plan":
+            return self._show(found)
+        return self._apply(found, built)
+
+    def _dry_run(self, built: PlaneRequests) -> list[PlaneFault]:
+        from mainstay.cli.plane.entries import PlaneFault
+
+        answer = self._client.post(
+            "/batch", {"requests": built.requests}, query={"dryRun": "true"}, timeout_seconds=BATCH_SECONDS
+        )
+        refused = [
+            (step, result["error"])
+            for step, result in zip(built.steps, answer["results"], strict=True)
+            if result.get("error")
+        ]
+        # What needs a refused request is refused too; the first refusal is the cause.
+        causes = [each for each in refused if each[1].get("code") != "missing_reference"] or refused
+        return [PlaneFault(step.entry.source, _refusal_text(step.entry, document)) for step, document in causes]
+
+    def _report(self, faults: Sequence[PlaneFault]) -> int:
+        from mainstay.cli.local_run import print_json
+        from mainstay.cli.plane.files import fault_of
+        from mainstay.cli.views.run_display import print_faults
+
+        found = [fault_of(each) for each in faults]
+        if self._arguments.json:
+            print_json({"faults": [each.as_json() for each in found]})
+        else:
+            print_faults(found, MAX_SHOWN_FAULTS)
+        return EXIT_FAULTS
+
+    def _show(self, found: Difference) -> int:
+        from mainstay.cli.local_run import print_json
+        from mainstay.cli.views.plane import plan_document, print_plan
+
+        if self._arguments.json:
+            print_json(plan_document(found))
+        else:
+            print_plan(found)
+        return EXIT_CHANGES if found.steps and self._arguments.detailed_exitcodes else 0
+
+    def _apply(self, found: Difference, built: PlaneRequests) -> int:
+        from mainstay.agent.client import Unreachable
+        from mainstay.cli.local_run import print_json
+        from mainstay.cli.views.plane import plan_document, print_plan
+
+        arguments = self._arguments
+        if not arguments.json:
+            print_plan(found)
+        if found.deletions and not arguments.yes:
+            _ask_for_number(found.deletions)
+        if built.requests:
+            try:
+                self._client.post("/batch", {"requests": built.requests}, timeout_seconds=BATCH_SECONDS)
+            except Unreachable as error:
+                raise CommandRefused(
+                    f"{error}\nThe server has applied all or nothing; the same command again finishes what is left.",
+                    exit_code=EXIT_FAULTS,
+                ) from None
+        if arguments.json:
+            print_json({**plan_document(found), "applied": True})
+        elif built.requests:
+            print("Applied.")
+        return 0
+
+
+def _refusal_text(entry: Entry, document: Mapping[str, Any]) -> str:
+    errors = document.get("errors")
+    if not errors:
+        return f"{entry.kind.noun} {' / '.join(entry.path)}: {document.get('error')}"
+    listed = "; ".join(f"{each.get('path')}: {each.get('message')}" for each in errors)
+    return f"{entry.kind.noun} {' / '.join(entry.path)}: {listed}"
+
+
+def _ask_for_number(deletions: int) -> None:
+    """A typed number is a deliberate one."""
+    if not sys.stdin.isatty():
+        raise CommandRefused(
+            f"this deletes {deletions}; there is no terminal to confirm that on: repeat the command with --yes",
+            exit_code=EXIT_FAULTS,
+        )
+    print(f"Type the number of deletions ({deletions}) to go on: ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip() != str(deletions):
+        raise CommandRefused("nothing was changed: the number does not match", exit_code=EXIT_FAULTS)
+
+
+def _read_files(arguments: argparse.Namespace) -> PlaneContent:
+    from mainstay.cli.documents import read_text
+    from mainstay.cli.local_run import exit_on_faults
+    from mainstay.cli.plane.files import read_plane
+
+    if len(set(arguments.files)) < len(arguments.files):
+        raise CommandRefused("a file is named twice")
+    texts = [(file, read_text(file)) for file in arguments.files]
+    with exit_on_faults(as_json=arguments.json, exit_code=EXIT_FAULTS):
+        content = read_plane(texts)
+    content.kinds &= set(arguments.kinds)
+    # A pool set or group that is implied belongs to the kind that implies it.
+    content.entries = {
+        key: each
+        for key, each in content.entries.items()
+        if each.source is not None and each.source.path[0] in arguments.kinds
+    }
+    return content
+
+
+def _pack_blueprints(content: PlaneContent) -> list[PlaneFault]:
+    """Checks and packs the directories that the files name."""
+    from base64 import b64encode
+
+    from mainstay.cli.plane.entries import PlaneFault
+
+    faults = []
+    for (kind, _), entry in content.entries.items():
+        directory = entry.attributes.get("directory") if kind == "blueprints" else None
+        if directory is None or entry.source is None:
+            continue
+        place = os.path.join(entry.source.file.directory, directory)
+        try:
+            packed = _pack(place)
+        except CommandRefused as problem:
+            faults.append(PlaneFault(entry.source.below("directory"), str(problem)))
+            continue
+        if packed["name"] != entry.path[-1]:
+            message = f"{place} is blueprint {packed['name']}, not {entry.path[-1]}"
+            faults.append(PlaneFault(entry.source.below("directory"), message))
+        entry.row = {**packed, "content": b64encode(packed["content"]).decode()}
+    return faults
+
+
+def _pack(directory: str) -> dict[str, Any]:
+    from mainstay.agent.blueprint import digest_of
+    from mainstay.blueprints.bundle import pack
+    from mainstay.blueprints.check import check_blueprint
+    from mainstay.cli.documents import read_document
+    from mainstay.foundation.faults import DoesNotLoad
+
+    if not os.path.isdir(directory):
+        raise CommandRefused(f"{directory} is not a directory")
+    blueprint, found = check_blueprint(directory)
+    if blueprint is None or found.faults:
+        raise CommandRefused("; ".join(str(each) for each in found.faults))
+    try:
+        content = pack(directory)
+    except DoesNotLoad as refusal:
+        raise CommandRefused(str(refusal)) from None
+    definition = read_document(os.path.join(directory, "blueprint.yaml"))
+    service_type = read_document(os.path.join(directory, "service-type.yaml"))
+    return {
+        "name": blueprint.name,
+        "version": blueprint.version,
+        "digest": digest_of(content),
+        "content": content,
+        "typeName": definition.get("service_type") or blueprint.name,
+        "propertySchema": service_type.get("propertySchema"),
+    }
+
+
+def _read_secret(directive: Mapping[str, Any], directory: str) -> str:
+    """Raises `SecretMissing`. The value never appears in a message."""
+    from mainstay.cli.plane.properties import ENVIRONMENT, FILE
+    from mainstay.cli.plane.requests import SecretMissing
+    from mainstay.cli.secret_input import without_last_newline
+
+    if ENVIRONMENT in directive:
+        name = str(directive[ENVIRONMENT])
+        value = os.environ.get(name)
+        if not value:
+            raise SecretMissing(f"the environment variable {name} is not set")
+        return value
+    place = os.path.join(directory, str(directive[FILE]))
+    try:
+        with open(place, "rb") as file:
+            raw = file.read(MAX_SECRET_BYTES + 1)
+        if len(raw) > MAX_SECRET_BYTES:
+            raise SecretMissing(f"{place} is larger than {MAX_SECRET_BYTES} bytes")
+        return without_last_newline(raw.decode())
+    except OSError as error:
+        raise SecretMissing(f"cannot read {place}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SecretMissing(f"{place} is not UTF-8 text") from None

@@ -1,0 +1,221 @@
+"""Plane files to entries: several files, several documents per file, every fault with its place. Pure."""
+
+from __future__ import annotations
+
+import os
+
+from mainstay.cli.plane.entries import Entry, EntrySource, PlaneFault, PlaneFile
+from mainstay.cli.plane.kinds import (
+    ANY,
+    BOOLEAN,
+    ID,
+    INTEGER,
+    KINDS,
+    NAME,
+    OBJECT,
+    PROPERTIES,
+    TEXT,
+    TEXTS,
+    VALUES,
+)
+from mainstay.foundation.documents import read_yaml
+from mainstay.foundation.faults import DoesNotLoad, Fault
+from mainstay.foundation.suggestions import did_you_mean
+from mainstay.foundation.yaml.document import locate, nearest_place
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from mainstay.cli.plane.kinds import Attribute, Kind
+
+    Path = tuple[str, ...]
+
+FORMS: dict[str, tuple[type, ...]] = {
+    TEXT: (str,),
+    BOOLEAN: (bool,),
+    INTEGER: (int,),
+    TEXTS: (list,),
+    OBJECT: (dict,),
+    PROPERTIES: (dict,),
+    VALUES: (list,),
+}
+# `null` takes these away; other attributes cannot be unset.
+CLEARABLE = frozenset({("agents", "poolSet")})
+MAX_DOCUMENTS = 1000
+
+
+class PlaneContent:
+    """The entries of all files. `kinds`: those that occur, also without entries; only they are pruned."""
+
+    __slots__ = ("entries", "faults", "kinds")
+
+    def __init__(self) -> None:
+        self.entries: dict[tuple[str, Path], Entry] = {}
+        self.kinds: set[str] = set()
+        self.faults: list[PlaneFault] = []
+
+
+def read_plane(files: Sequence[tuple[str, str]]) -> PlaneContent:
+    """`files`: names and texts. Raises `DoesNotLoad` for text that is not YAML; other faults are in the result."""
+    content = PlaneContent()
+    broken: list[Fault] = []
+    for name, text in files:
+        for document in _split_documents(name, text):
+            try:
+                value = read_yaml(document.text, name)
+            except DoesNotLoad as refusal:
+                broken += refusal.faults
+                continue
+            _read_document(content, document, value)
+    if broken:
+        raise DoesNotLoad(broken)
+    return content
+
+
+def _split_documents(name: str, text: str) -> list[PlaneFile]:
+    """The documents of a file, each padded with empty lines so that its places are those in the file."""
+    directory = os.path.dirname(name) if name != "-" else ""
+    found: list[str] = []
+    current: list[str] = []
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        if line.startswith("---") and line[3:4] in ("", " ", "\t", "\r"):
+            found.append("\n".join(current))
+            current = [""] * number + ["   " + line[3:]]
+        else:
+            current.append(line)
+    found.append("\n".join(current))
+    documents = [PlaneFile(name, each, directory) for each in found if each.strip()]
+    if len(documents) > MAX_DOCUMENTS:
+        raise DoesNotLoad([Fault(name, None, None, f"the file has more than {MAX_DOCUMENTS} documents")])
+    return documents
+
+
+def _read_document(content: PlaneContent, document: PlaneFile, value: Any) -> None:
+    root = EntrySource(document, ())
+    if value is None:
+        return
+    if not isinstance(value, dict):
+        content.faults.append(PlaneFault(root, f"a plane is a map of kinds: {', '.join(KINDS)}"))
+        return
+    for name, inner in value.items():
+        kind = KINDS.get(name)
+        if kind is None:
+            hint = did_you_mean(name, KINDS) or f"; known kinds: {', '.join(KINDS)}"
+            content.faults.append(PlaneFault(root.below(name), f"there is no kind {name!r}{hint}"))
+            continue
+        content.kinds.add(name)
+        _read_level(content, kind, (), inner, root.below(name))
+
+
+def _read_level(content: PlaneContent, kind: Kind, path: Path, value: Any, source: EntrySource) -> None:
+    """One level of names: of an owner, or of the entries themselves."""
+    if value is None:
+        return
+    levels = [*(KINDS[owner].noun for owner in kind.owners), kind.noun]
+    if not isinstance(value, dict):
+        content.faults.append(PlaneFault(source, f"must be a map by {levels[len(path)]}"))
+        return
+    for name, inner in value.items():
+        here = (*path, name)
+        place = source.below(name)
+        if not name:
+            content.faults.append(PlaneFault(place, f"the name of a {levels[len(path)]} is empty"))
+        elif len(here) <= len(kind.owners):
+            _imply(content, kind, here, place)
+            _read_level(content, kind, here, inner, place)
+        else:
+            _add(content, _read_entry(content, kind, here, inner, place))
+
+
+def _imply(content: PlaneContent, kind: Kind, path: Path, source: EntrySource) -> None:
+    """A pool set or group exists once something is below it."""
+    owner = KINDS[kind.owners[len(path) - 1]]
+    if owner.implied and (owner.name, path) not in content.entries:
+        content.entries[owner.name, path] = Entry(owner, path, {}, source=EntrySource(source.file, source.path))
+
+
+def _add(content: PlaneContent, entry: Entry) -> None:
+    known = content.entries.get((entry.kind.name, entry.path))
+    if known is not None and known.source is not None and not _is_implied(known):
+        place = fault_of(PlaneFault(known.source, "")).place
+        message = f"{entry.kind.noun} {' / '.join(entry.path)} is defined twice; first at {place}"
+        content.faults.append(PlaneFault(entry.source, message))
+        return
+    content.entries[entry.kind.name, entry.path] = entry
+
+
+def _is_implied(entry: Entry) -> bool:
+    return entry.source is not None and entry.source.path[0] != entry.kind.name
+
+
+def _read_entry(content: PlaneContent, kind: Kind, path: Path, value: Any, source: EntrySource) -> Entry:
+    attributes: dict[str, Any] = {}
+    given = {} if value is None else value
+    if not isinstance(given, dict):
+        content.faults.append(PlaneFault(source, f"must be a map with {', '.join(_known(kind))}"))
+        given = {}
+    row_id = None
+    for name, each in given.items():
+        place = source.below(name)
+        attribute = kind.attributes.get(name)
+        if attribute is not None:
+            message = _unfit(kind, name, attribute, each)
+        elif name == ID:
+            message = "" if _is_id(each) else "must be the id of a row: a uuid"
+        elif name == NAME:
+            message = "" if isinstance(each, str) and each else "must be a name"
+        else:
+            message = f"{kind.noun} has no {name!r}{did_you_mean(name, _known(kind)) or '; it has: ' + ', '.join(_known(kind))}"
+        if message:
+            content.faults.append(PlaneFault(place, message))
+        elif name == ID:
+            row_id = each.lower()
+        else:
+            attributes[name] = each
+    return Entry(kind, path, attributes, id=row_id, source=source)
+
+
+def _known(kind: Kind) -> list[str]:
+    return list(dict.fromkeys([*kind.attributes, ID, NAME]))
+
+
+def _is_id(value: Any) -> bool:
+    from mainstay.cli.remote.connection import is_id
+
+    return isinstance(value, str) and is_id(value)
+
+
+def _unfit(kind: Kind, name: str, attribute: Attribute, value: Any) -> str:
+    """Why the value does not fit its attribute; empty if it does."""
+    if value is None:
+        return "" if (kind.name, name) in CLEARABLE else "must not be null; leave it out to keep what is there"
+    if attribute.form == ANY:
+        return ""
+    if not isinstance(value, FORMS[attribute.form]) or (isinstance(value, bool) and attribute.form != BOOLEAN):
+        return f"must be {_with_article(attribute.form)}"
+    if attribute.form == TEXTS and isinstance(value, list) and not all(isinstance(each, str) for each in value):
+        return "must be a list of texts"
+    if attribute.choices and value not in attribute.choices:
+        return f"must be {' or '.join(attribute.choices)}{did_you_mean(str(value), attribute.choices)}"
+    return ""
+
+
+def _with_article(form: str) -> str:
+    if form in (OBJECT, PROPERTIES):
+        return "a map"
+    if form == VALUES:
+        return "a list of values"
+    return f"{'an' if form[0] in 'aeio' else 'a'} {form}"
+
+
+def fault_of(fault: PlaneFault) -> Fault:
+    """The fault with file, line and column."""
+    source = fault.source
+    if source is None:
+        return Fault("server", None, None, fault.message)
+    places = locate(source.file.text, [source.path[: length + 1] for length in range(len(source.path))])
+    line, column = nearest_place(places, source.path, at_key=True)
+    return Fault(source.file.name, line, column, fault.message)

@@ -1,0 +1,293 @@
+"""The kinds of a plane file: one value per kind. Reading, comparing, requests, export and the JSON Schema derive from it."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+TEXT, BOOLEAN, INTEGER, TEXTS, OBJECT, ANY, VALUES, PROPERTIES = (
+    "text",
+    "boolean",
+    "integer",
+    "list of texts",
+    "object",
+    "any value",
+    "values",
+    "properties",
+)
+
+
+class Attribute:
+    """One attribute of a kind, and the member of the API that holds it.
+
+    `refers_to`: the kind whose names it contains. `fixed`: set at creation only. `required`: at creation. `default`: what
+    the server sets at creation, left out of exports. `choices`: the allowed texts; empty: any."""
+
+    __slots__ = ("choices", "default", "description", "fixed", "form", "member", "refers_to", "required")
+
+    def __init__(
+        self,
+        form: str,
+        member: str,
+        description: str,
+        *,
+        refers_to: str | None = None,
+        fixed: bool = False,
+        required: bool = False,
+        default: object = None,
+        choices: tuple[str, ...] = (),
+    ) -> None:
+        self.form = form
+        self.member = member
+        self.description = description
+        self.refers_to = refers_to
+        self.fixed = fixed
+        self.required = required
+        self.default = default
+        self.choices = choices
+
+
+class Kind:
+    """`owners`: the kinds of the names around an entry, outermost first. `key`: the member that the last name is.
+
+    `is_global`: belongs to the whole server; only admins write it. `implied`: created when another entry is below it."""
+
+    __slots__ = ("attributes", "collection", "description", "implied", "is_global", "key", "name", "noun", "owners")
+
+    def __init__(
+        self,
+        name: str,
+        noun: str,
+        collection: str,
+        description: str,
+        attributes: Mapping[str, Attribute],
+        *,
+        owners: tuple[str, ...] = (),
+        key: str = "name",
+        is_global: bool = False,
+        implied: bool = False,
+    ) -> None:
+        self.name = name
+        self.noun = noun
+        self.collection = collection
+        self.description = description
+        self.attributes = attributes
+        self.owners = owners
+        self.key = key
+        self.is_global = is_global
+        self.implied = implied
+
+    def owner_paths(self, path: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """(kind, path) of every owner in the path of an entry."""
+        for depth, owner in enumerate(self.owners):
+            inner = KINDS[owner].owners
+            # An owner without owners of its own has one name: the option type between provider and option.
+            yield owner, path[depth - len(inner) : depth + 1]
+
+
+PROPERTY_TYPES = ("string", "integer", "number", "boolean", "json")
+_POOL = {
+    "type": Attribute(TEXT, "type", "poolType that generators use", fixed=True, required=True),
+    "propertyType": Attribute(
+        TEXT, "propertyType", "type of the values", fixed=True, required=True, choices=PROPERTY_TYPES
+    ),
+}
+_CONFIG_POOL = {
+    **_POOL,
+    "generatorConfig": Attribute(OBJECT, "generatorConfig", "configuration of the generator"),
+    "values": Attribute(VALUES, "", "values of the pool; ranges such as 8100-8199 in a pool of integers"),
+}
+
+# In the order of their creation: an entry refers only to kinds before its own, and to orders before it.
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            "participants",
+            "participant",
+            "/participants",
+            "customers and providers, by name; never deleted",
+            {
+                "status": Attribute(
+                    TEXT, "status", "whether its tokens work", default="Enabled", choices=("Enabled", "Disabled")
+                )
+            },
+        ),
+        Kind(
+            "optionTypes",
+            "option type",
+            "/service-option-types",
+            "types of service options, by type",
+            {
+                "name": Attribute(TEXT, "name", "name that customers see", required=True),
+                "description": Attribute(TEXT, "description", "what the options are for", default=""),
+            },
+            key="type",
+            is_global=True,
+        ),
+        Kind(
+            "metricTypes",
+            "metric type",
+            "/metric-types",
+            "types of metrics, by name",
+            {
+                "entityType": Attribute(
+                    TEXT,
+                    "entityType",
+                    "what is measured",
+                    fixed=True,
+                    required=True,
+                    choices=("Agent", "Service", "Resource"),
+                )
+            },
+            is_global=True,
+        ),
+        Kind(
+            "blueprints",
+            "blueprint",
+            "/blueprints",
+            "current versions of blueprints, by name; a directory is pushed, never deleted",
+            {
+                "version": Attribute(TEXT, "version", "version that new services get"),
+                "directory": Attribute(TEXT, "", "directory of the blueprint, relative to the file"),
+            },
+            is_global=True,
+        ),
+        Kind(
+            "serviceTypes",
+            "service type",
+            "/service-types",
+            "service types without a blueprint, by name",
+            {
+                "propertySchema": Attribute(OBJECT, "propertySchema", "properties of the services"),
+                "lifecycleSchema": Attribute(OBJECT, "lifecycleSchema", "states and actions of the services"),
+            },
+            is_global=True,
+        ),
+        Kind(
+            "agentTypes",
+            "agent type",
+            "/agent-types",
+            "agent types, by name",
+            {
+                "serviceTypes": Attribute(
+                    TEXTS,
+                    "serviceTypeIds",
+                    "service types that its agents serve",
+                    refers_to="serviceTypes",
+                    default=[],
+                ),
+                "providers": Attribute(
+                    TEXTS,
+                    "providerIds",
+                    "participants whose agents may serve all participants",
+                    refers_to="participants",
+                    default=[],
+                ),
+                "configurationSchema": Attribute(OBJECT, "configurationSchema", "schema of agent configurations"),
+                "configTemplate": Attribute(TEXT, "configTemplate", "template of install configurations"),
+                "cmdTemplate": Attribute(TEXT, "cmdTemplate", "template of install commands"),
+                "configContentType": Attribute(TEXT, "configContentType", "media type of install configurations"),
+            },
+            is_global=True,
+        ),
+        Kind(
+            "options",
+            "service option",
+            "/service-options",
+            "service options, by provider, option type and name",
+            {
+                "value": Attribute(ANY, "value", "value of the property", required=True),
+                "enabled": Attribute(BOOLEAN, "enabled", "whether it is offered", default=True),
+                "order": Attribute(INTEGER, "displayOrder", "position in lists", default=0),
+            },
+            owners=("participants", "optionTypes"),
+        ),
+        Kind(
+            "poolSets",
+            "pool set",
+            "/service-pool-sets",
+            "pool sets, by provider and name",
+            {},
+            owners=("participants",),
+            implied=True,
+        ),
+        Kind(
+            "pools",
+            "pool",
+            "/service-pools",
+            "pools, by provider, pool set and name",
+            {
+                **_POOL,
+                "subnet": Attribute(
+                    OBJECT, "generatorConfig", "network of a subnet pool: cidr, excludeFirst, excludeLast"
+                ),
+                "values": Attribute(
+                    VALUES, "", "values of a list pool; ranges such as 8100-8199 in a pool of integers"
+                ),
+            },
+            owners=("participants", "poolSets"),
+        ),
+        Kind(
+            "configPools",
+            "config pool",
+            "/config-pools",
+            "config pools of participants, by owner and name",
+            _CONFIG_POOL,
+            owners=("participants",),
+        ),
+        Kind(
+            "globalConfigPools",
+            "global config pool",
+            "/config-pools",
+            "config pools of all providers, by name",
+            _CONFIG_POOL,
+            is_global=True,
+        ),
+        Kind(
+            "agents",
+            "agent",
+            "/agents",
+            "enrolled agents, by provider and name; changed, never created",
+            {
+                "tags": Attribute(TEXTS, "tags", "tags that orders select", default=[]),
+                "poolSet": Attribute(TEXT, "servicePoolSetId", "pool set of its services", refers_to="poolSets"),
+                "disabled": Attribute(BOOLEAN, "status", "whether it gets no orders and no jobs", default=False),
+                "configuration": Attribute(PROPERTIES, "configuration", "its configuration"),
+            },
+            owners=("participants",),
+        ),
+        Kind(
+            "groups",
+            "service group",
+            "/service-groups",
+            "service groups, by consumer and name",
+            {},
+            owners=("participants",),
+            implied=True,
+        ),
+        Kind(
+            "orders",
+            "order",
+            "/services",
+            "services, by consumer, group and name",
+            {
+                "type": Attribute(
+                    TEXT, "serviceTypeId", "service type", refers_to="serviceTypes", fixed=True, required=True
+                ),
+                "provider": Attribute(
+                    TEXT, "providerId", "provider of the agent", refers_to="participants", fixed=True
+                ),
+                "agent": Attribute(TEXT, "agentId", "agent that runs the service", refers_to="agents", fixed=True),
+                "tags": Attribute(TEXTS, "agentTags", "tags of the agent, for the creation"),
+                "properties": Attribute(PROPERTIES, "properties", "properties that a user sets"),
+            },
+            owners=("participants", "groups"),
+        ),
+    )
+}
+# Members of every entry: which row it is, and its name if that is not the key.
+ID, NAME = "id", "name"
+GLOBAL_KINDS = frozenset(name for name, kind in KINDS.items() if kind.is_global)
+NEVER_DELETED = frozenset({"participants", "blueprints"})

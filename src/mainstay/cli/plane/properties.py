@@ -1,0 +1,210 @@
+"""Properties in plane files: what a user may set, secrets as directives, references to services by name. Pure.
+
+A secret is never exported and never compared: `{keep: true}` leaves it alone, `{file: F}` and `{env: NAME}` give its value."""
+
+from __future__ import annotations
+
+from mainstay.cli.plane.entries import same
+from mainstay.cli.remote.service_types import is_reference, is_secret, set_by
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Any
+
+    from mainstay.cli.remote.service_types import Definition, Members
+
+    Steps = tuple[str | int, ...]
+
+KEEP, FILE, ENVIRONMENT = "keep", "file", "env"
+SHOWN_SECRET = "(secret)"  # noqa: S105 (a placeholder)
+LIFELESS = "ephemeral"
+
+
+class SecretValue:
+    """A secret to send: its directive, and the reference of the stored value to send back for `keep`."""
+
+    __slots__ = ("directive", "stored")
+
+    def __init__(self, directive: Mapping[str, Any], stored: Any) -> None:
+        self.directive = directive
+        self.stored = stored
+
+    def __repr__(self) -> str:
+        return SHOWN_SECRET
+
+
+def _inner_members(definition: Definition) -> Members:
+    return definition.get("properties") or (definition.get("items") or {}).get("properties") or {}
+
+
+def exported(
+    properties: Mapping[str, Any], members: Members | None, name_of: Callable[[str], str | None]
+) -> dict[str, Any]:
+    """What a user may set. `name_of` gives the name of a referenced service; None: only the id identifies it."""
+    if members is None:
+        return dict(properties)
+    return {
+        name: _exported(value, members[name], name_of)
+        for name, value in properties.items()
+        if name in members and value is not None and "user" in set_by(members[name])
+    }
+
+
+def _exported(value: Any, definition: Definition, name_of: Callable[[str], str | None]) -> Any:
+    if is_secret(definition):
+        return {KEEP: True}
+    if isinstance(value, dict) and definition.get("properties"):
+        return exported(value, definition["properties"], name_of)
+    if isinstance(value, list) and definition.get("items"):
+        return [_exported(each, definition["items"], name_of) for each in value]
+    if isinstance(value, str) and is_reference(definition):
+        return name_of(value) or value
+    return value
+
+
+def secret_faults(value: Any, definition: Definition | None, path: Steps = ()) -> Iterator[tuple[Steps, str]]:
+    """(path, message) of each secret that is not a directive."""
+    if definition is None or value is None:
+        return
+    if is_secret(definition):
+        if not _is_directive(value):
+            yield path, "is a secret: write {keep: true}, {file: FILE} or {env: NAME}, never the value itself"
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            yield from secret_faults(each, _inner_members(definition).get(name), (*path, name))
+    elif isinstance(value, list):
+        for number, each in enumerate(value):
+            yield from secret_faults(each, definition.get("items"), (*path, number))
+
+
+def _is_directive(value: Any) -> bool:
+    if not isinstance(value, dict) or len(value) != 1:
+        return False
+    ((name, given),) = value.items()
+    return given is True if name == KEEP else name in (FILE, ENVIRONMENT) and isinstance(given, str) and bool(given)
+
+
+def with_references(
+    value: Any, definition: Definition | None, translate: Callable[[Steps, str], str], path: Steps = ()
+) -> Any:
+    """The value with every reference to a service translated; `translate` gets its path and text."""
+    if definition is None or isinstance(value, SecretValue):
+        return value
+    if isinstance(value, str):
+        return translate(path, value) if is_reference(definition) else value
+    if isinstance(value, dict) and not is_secret(definition):
+        members = _inner_members(definition)
+        return {
+            name: with_references(each, members.get(name), translate, (*path, name)) for name, each in value.items()
+        }
+    if isinstance(value, list):
+        items = definition.get("items")
+        return [with_references(each, items, translate, (*path, number)) for number, each in enumerate(value)]
+    return value
+
+
+def references_in(value: Any, definition: Definition | None, path: Steps = ()) -> Iterator[tuple[Steps, str]]:
+    """(path, name) of each reference to a service."""
+    if definition is None:
+        return
+    if isinstance(value, str) and is_reference(definition):
+        yield path, value
+    elif isinstance(value, dict) and not is_secret(definition):
+        for name, each in value.items():
+            yield from references_in(each, _inner_members(definition).get(name), (*path, name))
+    elif isinstance(value, list):
+        for number, each in enumerate(value):
+            yield from references_in(each, definition.get("items"), (*path, number))
+
+
+def changed_properties(
+    wanted: Mapping[str, Any],
+    actual: Mapping[str, Any],
+    stored: Mapping[str, Any],
+    members: Members | None,
+    *,
+    set_secrets: bool,
+) -> tuple[dict[str, Any], list[tuple[str, Any, Any]]]:
+    """The properties to send, and (path, old, new) of each change. `actual` is the export, `stored` the properties.
+
+    An update merges objects, so only what differs is sent; lists and free values are replaced whole."""
+    sent: dict[str, Any] = {}
+    shown: list[tuple[str, Any, Any]] = []
+    for name, value in wanted.items():
+        definition = None if members is None else members.get(name)
+        old, kept = actual.get(name), stored.get(name)
+        if definition is not None and is_secret(definition):
+            # A secret that cannot be stored longer than its job is not missing.
+            if set_secrets and KEEP not in (value or {KEEP: True}):
+                sent[name] = SecretValue(value, kept)
+                shown.append((name, SHOWN_SECRET if kept is not None else None, SHOWN_SECRET))
+        elif (
+            isinstance(value, dict)
+            and isinstance(old, dict)
+            and definition is not None
+            and definition.get("properties")
+        ):
+            inner, lines = changed_properties(
+                value, old, kept if isinstance(kept, dict) else {}, definition["properties"], set_secrets=set_secrets
+            )
+            if inner:
+                sent[name] = inner
+                shown += [(f"{name}.{path}", before, after) for path, before, after in lines]
+        elif not _same_without_secrets(value, old, definition, set_secrets=set_secrets):
+            sent[name] = complete_value(value, kept, definition)
+            shown.append((name, shown_value(old, definition), shown_value(value, definition)))
+    return sent, shown
+
+
+def _same_without_secrets(wanted: Any, actual: Any, definition: Definition | None, *, set_secrets: bool) -> bool:
+    if wanted is None or actual is None or definition is None:
+        return same(wanted, actual)
+    if is_secret(definition):
+        return not set_secrets or KEEP in wanted
+    if isinstance(wanted, dict) and isinstance(actual, dict):
+        members = _inner_members(definition)
+        return wanted.keys() == actual.keys() and all(
+            _same_without_secrets(value, actual[name], members.get(name), set_secrets=set_secrets)
+            for name, value in wanted.items()
+        )
+    if isinstance(wanted, list) and isinstance(actual, list):
+        items = definition.get("items")
+        return len(wanted) == len(actual) and all(
+            _same_without_secrets(*pair, items, set_secrets=set_secrets) for pair in zip(wanted, actual, strict=True)
+        )
+    return same(wanted, actual)
+
+
+def complete_value(value: Any, stored: Any, definition: Definition | None) -> Any:
+    """The value with its secrets as `SecretValue`, each with what is stored in the same place."""
+    if definition is None or value is None:
+        return value
+    if is_secret(definition):
+        return SecretValue(value, stored)
+    if isinstance(value, dict):
+        members = _inner_members(definition)
+        known = stored if isinstance(stored, dict) else {}
+        return {name: complete_value(each, known.get(name), members.get(name)) for name, each in value.items()}
+    if isinstance(value, list):
+        listed = stored if isinstance(stored, list) else []
+        items = definition.get("items")
+        return [
+            complete_value(each, listed[number] if number < len(listed) else None, items)
+            for number, each in enumerate(value)
+        ]
+    return value
+
+
+def shown_value(value: Any, definition: Definition | None) -> Any:
+    """The value without its secrets, for the plan."""
+    if definition is None or value is None:
+        return value
+    if is_secret(definition):
+        return SHOWN_SECRET
+    if isinstance(value, dict):
+        members = _inner_members(definition)
+        return {name: shown_value(each, members.get(name)) for name, each in value.items()}
+    if isinstance(value, list):
+        return [shown_value(each, definition.get("items")) for each in value]
+    return value

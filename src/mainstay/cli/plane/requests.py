@@ -1,0 +1,230 @@
+"""Steps to the requests of one batch. Pure, but for secrets, which `read_secret` gets from files and the environment."""
+
+from __future__ import annotations
+
+from mainstay.cli.plane.difference import CREATE, DELETE, find_order
+from mainstay.cli.plane.entries import PlaneFault
+from mainstay.cli.plane.kinds import KINDS, PROPERTIES
+from mainstay.cli.plane.properties import KEEP, SecretValue, with_references
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from mainstay.cli.plane.difference import Difference, PlaneStep
+    from mainstay.cli.plane.entries import Entry, Path
+    from mainstay.cli.plane.files import PlaneContent
+    from mainstay.cli.plane.snapshot import Snapshot
+
+    ReadSecret = Callable[[Mapping[str, Any], str], str]
+
+VALUE_COLLECTIONS = {
+    "pools": ("/service-pool-values", "servicePoolId"),
+    "configPools": ("/config-pool-values", "configPoolId"),
+    "globalConfigPools": ("/config-pool-values", "configPoolId"),
+}
+
+
+class SecretMissing(Exception):
+    """A secret cannot be read; the message names the file or variable."""
+
+
+class PlaneRequests:
+    """`requests` of the batch; `steps` has the step of each one. `faults`: secrets that cannot be read."""
+
+    __slots__ = ("faults", "requests", "steps")
+
+    def __init__(self) -> None:
+        self.requests: list[dict[str, Any]] = []
+        self.steps: list[PlaneStep] = []
+        self.faults: list[PlaneFault] = []
+
+
+def build_requests(
+    found: Difference, content: PlaneContent, snapshot: Snapshot, read_secret: ReadSecret
+) -> PlaneRequests:
+    """In the order of the steps: an entry is created before what refers to it, deletions come last."""
+    builder = _Builder(found, content, snapshot, read_secret)
+    for step in found.steps:
+        builder.add(step)
+    return builder.built
+
+
+class _Builder:
+    def __init__(self, found: Difference, content: PlaneContent, snapshot: Snapshot, read_secret: ReadSecret) -> None:
+        self._found = found
+        self._content = content
+        self._snapshot = snapshot
+        self._read_secret = read_secret
+        self.built = PlaneRequests()
+
+    def _send(self, step: PlaneStep, method: str, path: str, body: dict[str, Any] | None = None, **more: Any) -> None:
+        request = {"method": method, "path": path, **{name: each for name, each in more.items() if each}}
+        if body is not None:
+            request["body"] = body
+        self.built.requests.append(request)
+        self.built.steps.append(step)
+
+    def add(self, step: PlaneStep) -> None:
+        kind = step.entry.kind
+        if step.action == DELETE:
+            self._send(step, "DELETE", f"{kind.collection}/{step.entry.id}")
+        elif kind.name == "blueprints":
+            packed = step.entry.row or {}
+            self._send(
+                step, "POST", kind.collection, content=packed["content"], key=_key("blueprints", step.entry.path)
+            )
+        else:
+            self._add_row(step)
+            self._add_values(step)
+
+    def _add_row(self, step: PlaneStep) -> None:
+        entry, kind = step.entry, step.entry.kind
+        references: dict[str, str] = {}
+        body: dict[str, Any] = {}
+        if step.action == CREATE:
+            body[kind.key] = entry.path[-1]
+            self._set_owners(entry, body, references)
+        for name, value in step.body.items():
+            attribute = kind.attributes.get(name)
+            if attribute is None:
+                body[name] = value
+            elif attribute.form == PROPERTIES:
+                body[attribute.member] = self._properties(entry, name, value, attribute.member, references)
+            elif attribute.refers_to is not None:
+                self._refer(entry, attribute.refers_to, attribute.member, value, body, references)
+            elif (kind.name, name) == ("agents", "disabled"):
+                body["status"] = "Disabled" if value else "Disconnected"
+            else:
+                body[attribute.member] = value
+        if kind.name == "pools" and step.action == CREATE:
+            body["generatorType"] = "subnet" if "subnet" in step.body else "list"
+        elif kind.name in VALUE_COLLECTIONS and step.action == CREATE:
+            body["generatorType"] = "list"
+        if step.action == CREATE:
+            self._send(step, "POST", kind.collection, body, key=_key(kind.name, entry.path), references=references)
+        elif body:
+            self._send(step, "PATCH", f"{kind.collection}/{step.actual.id}", body, references=references)  # type: ignore[union-attr]
+
+    def _set_owners(self, entry: Entry, body: dict[str, Any], references: dict[str, str]) -> None:
+        """The members that hold the owners, by kind."""
+        members = {
+            "options": ("providerId", "serviceOptionTypeId"),
+            "poolSets": ("providerId",),
+            "pools": (None, "servicePoolSetId"),
+            "configPools": ("participantId",),
+            "groups": ("consumerId",),
+            "orders": (None, "groupId"),
+        }.get(entry.kind.name, ())
+        for member, (kind, path) in zip(members, entry.kind.owner_paths(entry.path), strict=False):
+            if member is not None:
+                self._set(body, references, f"/{member}", (kind, path))
+
+    def _set(self, body: dict[str, Any], references: dict[str, str], pointer: str, target: tuple[str, Path]) -> None:
+        """Sets a member of the body to the id of the target, or to a reference if a step creates it."""
+        member = pointer[1:]
+        row_id = self._id_of(*target)
+        body[member] = "" if row_id is None else row_id
+        if row_id is None:
+            references[pointer] = _key(*target)
+
+    def _id_of(self, kind: str, path: Path) -> str | None:
+        """None: a step of this plan creates it."""
+        if (kind, path) in self._found.targets:
+            return self._found.targets[kind, path]
+        return self._snapshot.ids.get((kind, path))
+
+    def _refer(
+        self,
+        entry: Entry,
+        kind: str,
+        member: str,
+        value: Any,
+        body: dict[str, Any],
+        references: dict[str, str],
+    ) -> None:
+        if value is None:
+            body[member] = None
+            return
+        if not isinstance(value, list):
+            self._set(body, references, f"/{member}", self._named(entry, kind, value))
+            return
+        body[member] = []
+        for number, name in enumerate(value):
+            target = self._named(entry, kind, name)
+            row_id = self._id_of(*target)
+            body[member].append("" if row_id is None else row_id)
+            if row_id is None:
+                references[f"/{member}/{number}"] = _key(*target)
+
+    def _named(self, entry: Entry, kind: str, name: str) -> tuple[str, Path]:
+        """The entry that a name refers to. A service type may be that of a blueprint in the files."""
+        if kind == "agents":
+            return kind, next(path for known, path in self._snapshot.ids if known == "agents" and path[-1] == name)
+        path = (*entry.path[:1], name) if kind == "poolSets" else (name,)
+        if kind == "serviceTypes" and self._id_of(kind, path) is None and (kind, path) not in self._content.entries:
+            for each in self._content.entries.values():
+                if each.kind.name == "blueprints" and each.row and each.row["typeName"] == name:
+                    return "blueprints", each.path
+        return kind, path
+
+    def _properties(
+        self, entry: Entry, name: str, value: Any, member: str, references: dict[str, str]
+    ) -> dict[str, Any]:
+        schema = None if entry.members is None else {"properties": entry.members}
+
+        def translate(steps: tuple[str | int, ...], text: str) -> str:
+            found = find_order(entry, text, self._content, self._snapshot)
+            if not isinstance(found, tuple):
+                return found or text
+            row_id = self._id_of("orders", found)
+            if row_id is None:
+                references["/".join(["", member, *map(_escaped, steps)])] = _key("orders", found)
+            return row_id or ""
+
+        translated = with_references(value, schema, translate)
+        found: dict[str, Any] = self._with_secrets(entry, translated, (name,))
+        return found
+
+    def _with_secrets(self, entry: Entry, value: Any, steps: tuple[str | int, ...]) -> Any:
+        if isinstance(value, SecretValue):
+            try:
+                return self._secret(entry, value)
+            except SecretMissing as problem:
+                source = None if entry.source is None else entry.source.below(*steps)
+                self.built.faults.append(PlaneFault(source, str(problem)))
+                return ""
+        if isinstance(value, dict):
+            return {name: self._with_secrets(entry, each, (*steps, name)) for name, each in value.items()}
+        if isinstance(value, list):
+            return [self._with_secrets(entry, each, (*steps, number)) for number, each in enumerate(value)]
+        return value
+
+    def _secret(self, entry: Entry, value: SecretValue) -> str:
+        if KEEP in value.directive:
+            if value.stored is None:
+                raise SecretMissing("there is no value to keep: write {file: FILE} or {env: NAME}")
+            return str(value.stored)
+        return self._read_secret(value.directive, "" if entry.source is None else entry.source.file.directory)
+
+    def _add_values(self, step: PlaneStep) -> None:
+        collection, member = VALUE_COLLECTIONS.get(step.entry.kind.name, ("", ""))
+        for value, name in step.new_values:
+            body: dict[str, Any] = {"name": name, "value": value}
+            references: dict[str, str] = {}
+            self._set(body, references, f"/{member}", (step.entry.kind.name, step.entry.path))
+            self._send(step, "POST", collection, body, references=references)
+        for row, name in step.renamed_values:
+            self._send(step, "PATCH", f"{collection}/{row['id']}", {"name": name})
+        for row in step.old_values:
+            self._send(step, "DELETE", f"{collection}/{row['id']}")
+
+
+def _key(kind: str, path: Path) -> str:
+    """By which later requests refer to a new row."""
+    return f"{KINDS[kind].noun} {' / '.join(path)}"
+
+
+def _escaped(step: str | int) -> str:
+    return str(step).replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,287 @@
+"""The plane as code on real servers and both databases: exports, plans, applies, refusals and interruptions."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import seed_text
+from command_line import Shell, faulty_proxy_to, on_terminal
+from control_plane import PROGRAM, Server, running
+from mainstay.foundation.documents import read_yaml
+from random_planes import RandomPlane
+from scenario import Scenario, unique
+from torture import count_of
+
+SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
+# Agents enroll, so an empty server has none, and no orders without them.
+WITHOUT_HOSTS = "participants,optionTypes,metricTypes,serviceTypes,agentTypes,options,poolSets,pools,configPools,globalConfigPools,groups"
+
+
+@pytest.fixture
+def shell(server: Server) -> Shell:
+    return Shell(server)
+
+
+@pytest.fixture
+def two_servers(request: pytest.FixtureRequest, server: Server, tmp_path: Path) -> Iterator[list[Server]]:
+    """New servers on the same kind of database."""
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(
+                running(
+                    tmp_path / name / "data",
+                    database_url=request.getfixturevalue("postgresql").new_database()
+                    if server.database_url
+                    else None,
+                )
+            )
+            for name in ("one", "two")
+        ]
+
+
+def write(folder: Path, text: str, name: str = "plane.yaml") -> str:
+    place = folder / name
+    place.write_text(text)
+    return str(place)
+
+
+def plan(shell: Shell, caller: Any, *files: str, code: int = 0) -> Any:
+    done = shell.run(caller, "plane", "plan", *files, "--json", code=code)
+    return json.loads(done.stdout)
+
+
+def apply(shell: Shell, caller: Any, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    return shell.run(caller, "plane", "apply", *words, code=code)
+
+
+def last_event(scenario: Scenario) -> int:
+    found: int = scenario.admin.get("/events?sort=-sequenceNumber&pageSize=1")["items"][0]["sequenceNumber"]
+    return found
+
+
+@pytest.mark.parametrize("seed", range(count_of(20)))
+def test_the_plan_of_an_export_is_empty_and_an_empty_server_becomes_the_same(
+    two_servers: list[Server], tmp_path: Path, seed: int
+) -> None:
+    server, empty = two_servers
+    plane = RandomPlane(server.admin, seed)
+    shell, other = Shell(server), Shell(empty)
+    file = str(tmp_path / "whole.yaml")
+    shell.run(server.admin, "plane", "export", file, "--only", WITHOUT_HOSTS)
+    done = shell.run(server.admin, "plane", "plan", file, "--detailed-exitcodes", "--prune")
+    assert done.stdout == "The server is as the files say.\n"
+    apply(other, empty.admin, file)
+    copied = other.run(empty.admin, "plane", "export", "--only", WITHOUT_HOSTS).stdout
+    assert copied == Path(file).read_text()
+    plane.add_agents_and_orders()
+    everything = shell.run(server.admin, "plane", "export").stdout
+    assert "canary" not in everything
+    whole = write(tmp_path, everything)
+    words = ("plane", "plan", whole, "--detailed-exitcodes", "--prune", "--prune-orders")
+    assert shell.run(server.admin, *words).stdout == "The server is as the files say.\n"
+
+
+def test_a_plan_shows_old_and_new_values_and_changes_nothing(
+    shell: Shell, scenario: Scenario, tmp_path: Path
+) -> None:
+    name = scenario.admin.get(f"/participants/{scenario.consumer_id}")["name"]
+    new = unique("new")
+    file = write(tmp_path, f"participants:\n  {name}: {{status: Disabled}}\n  {new}:\n")
+    before = last_event(scenario)
+    done = shell.run(scenario.admin, "plane", "plan", file, "--detailed-exitcodes", code=2)
+    assert done.stdout.splitlines() == [
+        f"~ participants  {name}",
+        "    status: Enabled → Disabled",
+        f"+ participants  {new}",
+        "1 to create, 1 to change, 0 to delete.",
+    ]
+    assert shell.run(scenario.admin, "plane", "plan", file).returncode == 0
+    assert last_event(scenario) == before
+
+
+def test_a_fault_anywhere_applies_nothing(shell: Shell, scenario: Scenario, tmp_path: Path) -> None:
+    new, pool = unique("new"), unique("pool")
+    text = f"participants:\n  {new}:\npools:\n  {new}:\n    s:\n      {pool}: {{type: t, propertyType: integer, values: [1, text]}}\n"
+    before = last_event(scenario)
+    refused = apply(shell, scenario.admin, write(tmp_path, text), code=1)
+    assert "plane.yaml:6:" in refused.stderr
+    # A fault that only the server finds, in a chain of new rows.
+    subnet = text.replace(
+        "propertyType: integer, values: [1, text]", "propertyType: string, subnet: {cidr: nonsense}"
+    )
+    refused = apply(shell, scenario.admin, write(tmp_path, subnet), code=1)
+    assert f"plane.yaml:6:7: pool {new} / s / {pool}: " in refused.stderr
+    assert "1 fault; nothing was touched." in refused.stderr
+    assert last_event(scenario) == before
+
+
+def test_orders_are_created_changed_and_deleted(shell: Shell, scenario: Scenario, tmp_path: Path) -> None:
+    schema = {
+        "cpu": {"type": "integer"},
+        "key": {"type": "string", "secret": {"type": "persistent"}},
+        "db": {"type": "reference"},
+    }
+    kind = scenario.service_type(schema, SIMPLE)
+    assert scenario.agent_id
+    consumer = scenario.admin.get(f"/participants/{scenario.consumer_id}")["name"]
+    (tmp_path / "key.txt").write_text("canary-1\n")
+    text = (
+        f"orders:\n  {consumer}:\n    team:\n      app: {{type: {kind['name']}, properties: {{db: data}}}}\n"
+        f"      data: {{type: {kind['name']}, properties: {{cpu: 1, key: {{file: key.txt}}}}}}\n"
+    )
+    file = write(tmp_path, text)
+    shown = shell.run(scenario.consumer, "plane", "plan", file).stdout
+    assert "canary" not in shown
+    assert "(secret)" in shown
+    apply(shell, scenario.consumer, file)
+    services = {each["name"]: each for each in scenario.consumer.get("/services?living=true")["items"]}
+    assert services["app"]["properties"]["db"] == services["data"]["id"]
+    # Nothing is left to do, and the secret is not sent again.
+    assert plan(shell, scenario.consumer, file)["steps"] == []
+    for name in ("data", "app"):
+        scenario.complete(services[name])
+    file = write(tmp_path, text.replace("cpu: 1", "cpu: 2"))
+    apply(shell, scenario.consumer, file)
+    changed = scenario.complete(services["data"])
+    assert changed["properties"]["cpu"] == 2
+    assert changed["properties"]["key"] == services["data"]["properties"]["key"]
+    apply(shell, scenario.consumer, file, "--set-secrets")
+    assert scenario.complete(services["data"])["properties"]["key"] != services["data"]["properties"]["key"]
+    file = write(tmp_path, f"orders:\n  {consumer}:\n    team:\n      data: {{type: {kind['name']}}}\n")
+    assert plan(shell, scenario.consumer, file, "--prune")["steps"] == []
+    refused = apply(shell, scenario.consumer, file, "--prune-orders", code=1)
+    assert "this deletes 1" in refused.stderr
+    apply(shell, scenario.consumer, file, "--prune-orders", "--yes")
+    assert scenario.service(services["app"]["id"])["activeJob"]["action"] == "delete"
+
+
+def test_prune_asks_for_the_number_of_deletions(shell: Shell, scenario: Scenario, tmp_path: Path) -> None:
+    names = [unique("group") for _ in range(3)]
+    for name in names:
+        scenario.consumer.post("/service-groups", {"name": name, "consumerId": scenario.consumer_id})
+    words = [str(PROGRAM), "plane", "apply", write(tmp_path, "groups:\n"), "--prune"]
+    for typed, code, left in (("2\n", 1, 3), ("3\n", 0, 0)):
+        with on_terminal(words, shell.environment(scenario.consumer.token)) as terminal:
+            terminal.wait_for("Type the number of deletions (3)")
+            terminal.type(typed)
+            assert terminal.finish() == code
+        assert len(scenario.consumer.get("/service-groups")["items"]) == left
+
+
+def test_a_blueprint_directory_is_pushed_once_and_served(shell: Shell, scenario: Scenario, tmp_path: Path) -> None:
+    name = unique("web")
+    shell.run(scenario.admin, "blueprint", "new", name, "--dir", str(tmp_path / "web"))
+    agents = unique("agents")
+    file = write(
+        tmp_path, f"blueprints:\n  {name}: {{directory: web}}\nagentTypes:\n  {agents}: {{serviceTypes: [{name}]}}\n"
+    )
+    apply(shell, scenario.admin, file)
+    (found,) = scenario.admin.get(f"/agent-types?name={agents}")["items"]
+    kind = scenario.admin.get(f"/service-types/{found['serviceTypeIds'][0]}")
+    assert kind["name"] == name
+    assert plan(shell, scenario.admin, file)["steps"] == []
+
+
+def test_a_participant_sees_only_its_own_and_is_refused_clearly(
+    shell: Shell, scenario: Scenario, tmp_path: Path
+) -> None:
+    scenario.order(scenario.service_type({"cpu": {"type": "integer"}}))
+    scenario.new_agent()
+    foreign = scenario.admin.get(f"/participants/{scenario.participant('foreign')}")["name"]
+    own = scenario.admin.get(f"/participants/{scenario.consumer_id}")["name"]
+    exported = read_yaml(shell.run(scenario.consumer, "plane", "export").stdout, "export")
+    assert list(exported) == ["participants", "orders"]
+    assert list(exported["participants"]) == list(exported["orders"]) == [own]
+    file = write(tmp_path, f"groups:\n  {foreign}: {{g: }}\n")
+    assert f"there is no participant '{foreign}'" in apply(shell, scenario.consumer, file, code=1).stderr
+    file = write(tmp_path, f"serviceTypes:\n  {unique('type')}:\n")
+    refused = apply(shell, scenario.consumer, file, code=1)
+    assert "plane.yaml:2:3: service type" in refused.stderr
+    assert "a token of role participant may not write a service type" in refused.stderr
+    body = {"name": "r", "role": "participant", "scopeId": scenario.consumer_id, "readOnly": True}
+    reader = scenario.admin.as_token(scenario.admin.post("/tokens", body)["value"])
+    file = write(tmp_path, f"groups:\n  {own}: {{{unique('g')}: }}\n")
+    assert shell.run(reader, "plane", "plan", file, code=1).stderr
+
+
+def test_hostile_names_do_not_reach_the_terminal(embedded: Server, tmp_path: Path) -> None:
+    shell, scenario = Shell(embedded), Scenario(embedded.admin)
+    hostile = "evil\x1b]0;owned\x07\x1b[2J\u202e"
+    group = scenario.consumer.post("/service-groups", {"name": unique("g"), "consumerId": scenario.consumer_id})
+    shell.server.store_name("service_groups", group["id"], hostile)
+    exported = shell.run(scenario.consumer, "plane", "export").stdout
+    planned = shell.run(scenario.consumer, "plane", "plan", write(tmp_path, "groups:\n"), "--prune")
+    for text in (exported, planned.stdout + planned.stderr):
+        assert not {"\x1b", "\x07", "\u202e"} & set(text)
+    assert "evil" in planned.stdout
+    own = read_yaml(exported, "export")["groups"]
+    assert hostile in next(iter(own.values()))
+
+
+def test_kill_in_the_middle_of_an_apply_leaves_all_or_nothing(
+    shell: Shell, scenario: Scenario, tmp_path: Path
+) -> None:
+    owner = unique("owner")
+    pools = "".join(
+        f"      p{number}: {{type: t{number}, propertyType: integer, values: [1-40]}}\n" for number in range(8)
+    )
+    file = write(tmp_path, f"participants:\n  {owner}:\npools:\n  {owner}:\n    s:\n{pools}")
+    wanted = 1 + 1 + 8 + 8 * 40
+    environment = {**os.environ, **shell.environment(scenario.admin.token)}
+    for attempt in range(6):
+        process = subprocess.Popen(
+            [str(PROGRAM), "plane", "apply", file],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        time.sleep(0.3 + 0.25 * attempt)
+        process.send_signal(signal.SIGKILL)
+        process.wait(30)
+        # The server may still carry it out.
+        time.sleep(0.2)
+        assert rows_of(scenario, owner) in (0, wanted)
+    apply(shell, scenario.admin, file)
+    assert rows_of(scenario, owner) == wanted
+    assert plan(shell, scenario.admin, file)["steps"] == []
+
+
+def rows_of(scenario: Scenario, owner: str) -> int:
+    found = scenario.admin.get(f"/participants?name={owner}")["items"]
+    if not found:
+        return 0
+    query = f"?providerId={found[0]['id']}&pageSize=1"
+    paths = ("/service-pool-sets", "/service-pools", "/service-pool-values")
+    return len(found) + sum(int(scenario.admin.get(path + query)["totalItems"]) for path in paths)
+
+
+def test_a_lost_answer_is_finished_by_a_second_run(shell: Shell, scenario: Scenario, tmp_path: Path) -> None:
+    name = unique("new")
+    file = write(tmp_path, f"participants:\n  {name}:\n")
+    with faulty_proxy_to(shell.server, lambda method, path: None if path == "/api/v1/batch" else True) as proxy:
+        lost = shell.run(scenario.admin, "plane", "apply", file, code=1, url=proxy.url)
+    assert "The server has applied all or nothing" in lost.stderr
+    apply(shell, scenario.admin, file)
+    assert len(scenario.admin.get(f"/participants?name={name}")["items"]) == 1
+
+
+def test_agents_are_changed_never_created(shell: Shell, scenario: Scenario, tmp_path: Path) -> None:
+    agent = scenario.new_agent()
+    provider = scenario.admin.get(f"/participants/{scenario.provider_id}")["name"]
+    text = f"poolSets:\n  {provider}:\n    s:\nagents:\n  {provider}:\n    {agent['name']}: {{tags: [eu], poolSet: s, disabled: true}}\n"
+    apply(shell, scenario.provider, write(tmp_path, text))
+    found = scenario.admin.get(f"/agents/{agent['id']}")
+    assert (found["tags"], found["status"], found["servicePoolSetId"] is None) == (["eu"], "Disabled", False)
+    assert plan(shell, scenario.provider, write(tmp_path, text))["steps"] == []
+    refused = apply(shell, scenario.provider, write(tmp_path, text.replace(agent["name"], "missing")), code=1)
+    assert "agents enroll, they are not created by a file" in refused.stderr
