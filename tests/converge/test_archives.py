@@ -366,7 +366,18 @@ def test_the_command_line_takes_no_secrets_as_arguments(mainstay: Program) -> No
     shown = mainstay("ensure", "archive", "--help").stdout
     assert "--checksum" in shown
     for option in ("--password", "--username", "--headers"):
-        assert option not in shown
+        assert f"{option}-file FILE" in shown
+        assert f"{option} " not in shown
+
+
+def test_the_command_line_reads_headers_from_a_file(mainstay: Program, root: Path, server: WebServer) -> None:
+    (root / "headers").write_text("X-Tenant: shop\nAuthorization: Bearer s3cr3t\n")
+    words = ("--url", f"{server.url}/app.tgz", "--checksum", DIGEST, "--headers-file", root / "headers")
+    done = mainstay("ensure", "archive", root / "a.tgz", *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (root / "headers").write_text("no header")
+    done = mainstay("ensure", "archive", root / "b.tgz", *words)
+    assert (done.returncode, "every line must be `name: value`" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("key", ["url", "extract_parent", "creates", "owner", "group", "checksum", "strip"])

@@ -48,8 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         sub_parser.add_argument("name", metavar="NAME")
         own = sub_parser.add_argument_group("properties")
         for key, entry in {**COMMON, **found.properties}.items():
-            # Every user of the host can read arguments, so a secret needs a manifest.
-            if key not in LEFT_OUT and entry.alias_of is None and not entry.secret:
+            if key not in LEFT_OUT and entry.alias_of is None:
                 _add_property(own, key, entry, found.ensures if key == "ensure" else entry.choices)
         _add_conditions(own, found.properties)
         sub_parser.add_argument("--noop", action="store_true", help="dry run: show what would change, change nothing")
@@ -122,6 +121,7 @@ def _read_secret(option: str, path: str) -> str:
 def _secrets_of(arguments: argparse.Namespace, table: dict[str, Property]) -> dict[str, Node]:
     """The secrets that options name the files of. Their text is no template."""
     from mainstay.converge.run import as_text
+    from mainstay.converge.value_kinds import TEXT_MAP
 
     found: dict[str, Node] = {}
     taken: str | None = None
@@ -134,8 +134,18 @@ def _secrets_of(arguments: argparse.Namespace, table: dict[str, Property]) -> di
             raise CommandRefused(f"{taken} and {option} cannot both read standard input; use a file for one of them")
         taken = option if path == "-" else taken
         text = as_text(_read_secret(option, path))
-        found[key] = [*text.split("\n")] if _is_list(entry) else text
+        if entry.kind is TEXT_MAP:
+            found[key] = _read_map(option, text.split("\n"))
+        else:
+            found[key] = [*text.split("\n")] if _is_list(entry) else text
     return found
+
+
+def _read_map(option: str, lines: list[str]) -> dict[str, Node]:
+    """One `name: value` in each line."""
+    if not all(":" in line for line in lines):
+        raise CommandRefused(f"{option}: every line must be `name: value`")
+    return {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
 def _add_property(group: argparse._ArgumentGroup, key: str, entry: Property, choices: tuple[str, ...]) -> None:

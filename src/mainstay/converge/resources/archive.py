@@ -168,8 +168,12 @@ class ArchiveType(ResourceType):
         ),
         "group": Property(TEXT, "group name or number, likewise"),
         "headers": Property(TEXT_MAP, "request headers, sent only to the host of the url", secret=True),
-        "username": Property(TEXT, "for HTTP basic authentication, sent only to the host of the url", secret=True),
-        "password": Property(TEXT, "for HTTP basic authentication, likewise", secret=True),
+        "username": Property(
+            TEXT, "user name for HTTP basic authentication, sent only to the host of the url", secret=True
+        ),
+        "password": Property(
+            TEXT, "password for HTTP basic authentication, sent only to the host of the url", secret=True
+        ),
     }
 
     # ---- at load ----
