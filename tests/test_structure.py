@@ -17,6 +17,7 @@ import pytest
 from mainstay.control.domain.event_types import EVENT_TYPES
 from mainstay.control.store.engine.records import Table
 from mainstay.converge import resources
+from mainstay.converge.manifest.rendering import INTERNAL
 from mainstay.foundation.module_names import module_names, registered
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "mainstay"
@@ -205,6 +206,15 @@ def test_every_folder_with_modules_is_a_package() -> None:
     """The import contracts do not see a folder without `__init__.py`."""
     folders = {(SOURCE / module.path).parent for module in modules()}
     report([f"{folder}: add an __init__.py" for folder in folders if not (folder / "__init__.py").exists()])
+
+
+def test_no_property_has_the_name_of_an_attribute_of_every_resource() -> None:
+    """Properties are attributes of a resource, so a property `parent` would replace the `apply` resource around it."""
+    for name in resources.names():
+        found = resources.find(name)
+        assert found is not None
+        taken = set(found.properties) & (INTERNAL | {"key_of"})
+        assert not taken, f"resources/{name}.py: {', '.join(sorted(taken))} is an attribute of every resource"
 
 
 def test_the_file_of_a_resource_type_and_of_a_provider_has_its_name() -> None:

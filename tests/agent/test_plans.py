@@ -65,7 +65,11 @@ class Planner:
             name: text.replace("ROOT", str(self.root)).replace("USER", USER).replace("GROUP", GROUP)
             for name, text in found.items()
         }
-        write_blueprint(self.folder, type_name=self.kind["name"], property_schema=SCHEMA, manifests=texts)
+        # A manifest that another one applies belongs to no action.
+        actions = {name: {"manifest": f"manifests/{name}.yaml"} for name in texts if "child" not in name}
+        write_blueprint(
+            self.folder, type_name=self.kind["name"], property_schema=SCHEMA, manifests=texts, actions=actions
+        )
 
     def body(self, **properties: Any) -> dict[str, Any]:
         scenario = self.bridge.scenario
@@ -298,7 +302,7 @@ def test_a_plan_predicts_its_job(
     directory = planner.root / f"host-{next(DIRECTORIES)}"
     directory.mkdir()
     make_tree(directory, tree)
-    planner.write(create=fill_in(create, directory), update=fill_in(update, directory))
+    planner.write(**texts_of("create", create, directory), **texts_of("update", update, directory))
     body = planner.body(text=text, key=key)
     service_id = check_plan(planner, body, "POST", "", directory)
     if planner.bridge.scenario.service(service_id)["status"] != "Stopped":
@@ -310,6 +314,16 @@ def test_a_plan_predicts_its_job(
         elif path.is_file() or name == "kept":
             path.write_text("tampered\n")
     check_plan(planner, {"properties": {"text": f"{text}, changed"}}, "PATCH", f"/{service_id}", directory)
+
+
+def texts_of(action: str, manifest: str, directory: Path) -> dict[str, str]:
+    """The manifest of an action and those that it applies, whose names must differ between actions."""
+    children = getattr(manifest, "children", {})
+    texts = {action: manifest, **{name.removesuffix(".yaml"): text for name, text in children.items()}}
+    return {
+        name.replace("child", f"{action}-child"): fill_in(text.replace("child", f"{action}-child"), directory)
+        for name, text in texts.items()
+    }
 
 
 def fill_in(text: str, directory: Path) -> str:

@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from blueprints.test_check import DEFINITION, PRESENT, TYPE, make
+from blueprint_findings import make
+from blueprints.test_check import DEFINITION, PRESENT, TYPE
 from bridge import PROGRAM
 from system.conftest import need_systemd
 
@@ -37,6 +38,32 @@ def test_a_new_blueprint_passes_its_test(tmp_path: Path) -> None:
         ("create", "New", "Running", 3),
         ("update", "Running", "Running", 1),
         ("delete", "Running", "Deleted", 1),
+    ]
+    assert not any(step["problems"] or step["again"] or step["note"] for step in steps)
+
+
+def test_a_blueprint_whose_manifest_applies_another_passes_its_test(tmp_path: Path) -> None:
+    entry = "  - apply:\n      - part/child.yaml: {data: {home: \"{{ lookup('data.home') }}\"}}\n"
+    folder = make(tmp_path, (PRESENT, OUTPUTS, f"{entry}{OUTPUTS}"))
+    (folder / "manifests" / "part").mkdir()
+    (folder / "manifests" / "part" / "child.yaml").write_text(
+        "data: {home: /nowhere}\n"
+        "resources:\n"
+        "  - file:\n"
+        "      - \"{{ lookup('data.home') }}/{{ lookup('each.value') }}\":\n"
+        "          for_each: [one, two]\n"
+        "          ensure: present\n"
+        "          source: ../../files/greeting.j2\n"
+        "          owner: \"{{ lookup('facts.user.name') }}\"\n"
+        "          group: \"{{ lookup('facts.user.group') }}\"\n"
+        '          mode: "0600"\n'
+    )
+    steps = steps_of(folder)
+    # Three files of the manifest, two of the child, and its `apply` resource.
+    assert [(step["action"], step["resources"], step["changed"]) for step in steps] == [
+        ("create", 6, 6),
+        ("update", 6, 1),
+        ("delete", 1, 1),
     ]
     assert not any(step["problems"] or step["again"] or step["note"] for step in steps)
 

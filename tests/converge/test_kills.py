@@ -26,6 +26,8 @@ from scratch import names_below, temps_below
 PROGRAM = Path(sys.executable).with_name("mainstay")
 SEEDS = range(12)
 FILES = 30
+# How many of them apply a manifest too.
+APPLIED = 3
 OLD, NEW = "old " * 50_000, "new " * 60_000
 # Old files are readable by all, new files are not: a reader must never find the new content with the old mode.
 OLD_MODE, NEW_MODE = 0o644, 0o600
@@ -53,7 +55,28 @@ def manifest(count: int) -> str:
     lines.append(
         "    - ROOT/app.tgz: {url: ROOT/../app.tgz, extract_parent: ROOT/new, creates: ROOT/new/app/run, cleanup: true}"
     )
+    for index in range(min(count, APPLIED)):
+        lines.append(f"- apply: [{{child {index}: {{manifest: child.yaml, data: {{n: {index}}}}}}}]")
+        lines.append("- exec:")
+        lines.append(f"    - outer {index}:")
+        lines.append(f"        command: \"sh -c 'echo outer{index} >> ROOT/../refreshed'\"")
+        lines.append("        refresh_only: true")
+        lines.append(f"        subscribe: [apply#child {index}]")
     return "\n".join(lines) + "\n"
+
+
+CHILD = """
+data: {n: 0}
+resources:
+  - file:
+      - defaults: {owner: USER, group: GROUP, mode: "0600", ensure: present}
+      - "ROOT/child{{ lookup('data.n') }}-{{ lookup('each.value') }}": {for_each: [a, b], content: made}
+  - exec:
+      - "inner {{ lookup('data.n') }}":
+          command: "sh -c 'echo inner{{ lookup('data.n') }} >> ROOT/../refreshed'"
+          refresh_only: true
+          subscribe: ["file#ROOT/child{{ lookup('data.n') }}-b"]
+"""
 
 
 class Killing:
@@ -65,6 +88,7 @@ class Killing:
         self.refreshed = root.parent / "refreshed"
         self.path = root.parent / "manifest.yaml"
         self.path.write_text(fill_in(manifest(count), root))
+        (root.parent / "child.yaml").write_text(fill_in(CHILD, root))
         (root.parent / "source").write_text(NEW)
         make_app(root.parent / "app.tgz")
         (root / "lines").write_text("old\n")
@@ -125,10 +149,13 @@ class Killing:
         lines = (self.root / "lines").read_text().splitlines()
         assert lines == ["old", *(f"line {index}" for index in range(self.count))]
         refreshed = set(self.refreshed.read_text().split())
-        assert refreshed == {str(index) for index in range(self.count)}, "a refresh was lost"
+        applied = range(min(self.count, APPLIED))
+        expected = {f"{level}{index}" for index in applied for level in ("inner", "outer")}
+        assert refreshed == {*map(str, range(self.count)), *expected}, "a refresh was lost"
         assert {name for name in names_below(self.root) if "/" not in name} == {
             *(str(index) for index in range(self.count)),
             *(f"link{index}" for index in range(self.count)),
+            *(f"child{index}-{name}" for index in applied for name in "ab"),
             "new",
             "last",
             "lines",

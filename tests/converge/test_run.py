@@ -425,8 +425,8 @@ def test_the_json_document_has_the_specified_shape(root: Path, mainstay: Mainsta
         "warnings": [],
         "unmet": [],
         "output": None,
-        "error_kind": None,
         "within": [],
+        "error_kind": None,
     }
     assert (command["outcome"], command["changed"], command["refreshed"], command["output"]) == (
         "refreshed",

@@ -157,10 +157,9 @@ class DriftWatch:
             return DriftFinding(UNKNOWN, f"a secret cannot be opened: {refusal}")
         except translate.UnsafeName as problem:
             return DriftFinding(UNKNOWN, str(problem))
-        path = blueprint.manifest_path(manifest)
 
         def apply(*, noop: bool) -> Report:
-            return run(run_request(path, service["id"], roots, agent.work_area, stop, noop=noop))[1]
+            return run(run_request(blueprint, manifest, service["id"], roots, agent.work_area, stop, noop=noop))[1]
 
         try:
             found = _classify(apply(noop=True), blueprint.directory)

@@ -138,8 +138,9 @@ def run_job(
     timer = start_timeout(timeout_seconds, stop)
     try:
         if marker.must_check_plan():
-            manifest = blueprint.manifest_path(entry.manifest)
-            *_, digest = plan_run(manifest, service["id"], roots, work_area, stop, client, new_secrets)
+            *_, digest = plan_run(
+                blueprint, entry.manifest, service["id"], roots, work_area, stop, client, new_secrets
+            )
             # A dry run that was stopped has an incomplete digest.
             if stop.reason is None and digest != job["planDigest"]:
                 return failed(HOST_CHANGED)
@@ -181,8 +182,9 @@ class HostRun:
 
     def apply(self, manifest: str, roots: Mapping[str, Any]) -> Outcome:
         """Raises `DoesNotLoad`, `Locked`, `Stopped` or `Unusable`."""
-        path = self.blueprint.manifest_path(manifest)
-        request = run_request(path, self._service_id, roots, self.work_area, self._stop, observer=self._observer)
+        request = run_request(
+            self.blueprint, manifest, self._service_id, roots, self.work_area, self._stop, observer=self._observer
+        )
         session, report = run(request)
         return _outcome_of(session, report, self.blueprint, self._stop, self._timeout_seconds)
 
@@ -237,6 +239,7 @@ class PlannedJobMarker:
 
 
 def plan_run(
+    blueprint: Blueprint,
     manifest: str,
     service_id: str,
     roots: Mapping[str, Any],
@@ -246,13 +249,14 @@ def plan_run(
     new_secrets: Collection[Place],
 ) -> tuple[Session, Report, str]:
     """Makes the dry run of a plan and returns it with its digest. It does not confirm guesses of secrets."""
-    request = run_request(manifest, service_id, roots, work_area, stop, noop=True)
+    request = run_request(blueprint, manifest, service_id, roots, work_area, stop, noop=True)
     request.options = Options(noop=True, differences=True, is_plan=True, with_new_secrets=bool(new_secrets))
     session, report = run(request)
     return session, report, forecast_digest(report, session.host.files, client.key_for("plans"), new_secrets)
 
 
 def run_request(
+    blueprint: Blueprint,
     manifest: str,
     service_id: str,
     roots: Mapping[str, Any],
@@ -264,7 +268,7 @@ def run_request(
 ) -> RunRequest:
     """A run of a manifest of a blueprint. Reports always contain differences; dry runs are not kept in the history."""
     return RunRequest(
-        manifest,
+        blueprint.manifest_path(manifest),
         options=Options(noop=noop, differences=True),
         roots=roots,
         identity=translate.run_identity(service_id),
@@ -275,6 +279,8 @@ def run_request(
         lock_wait_seconds=LOCK_WAIT_SECONDS,
         keep_history=not noop,
         remember_files=True,
+        # A blueprint is signed and checked as a whole: its manifests apply and read only what is in it.
+        bundle=blueprint.directory,
     )
 
 

@@ -116,10 +116,9 @@ def _dry_run_answer(plan: Mapping[str, Any], agent: AgentLoop, stop: StopFlag) -
         roots = translate.lookup_roots(job["service"], properties, job, agent.work_area.root)
     except translate.UnsafeName as problem:
         return {"error": str(problem)}
-    manifest = blueprint.manifest_path(entry.manifest)
     try:
         session, report, digest = plan_run(
-            manifest, job["serviceId"], roots, agent.work_area, stop, agent.client, new_secrets
+            blueprint, entry.manifest, job["serviceId"], roots, agent.work_area, stop, agent.client, new_secrets
         )
     except DoesNotLoad as refusal:
         return {"error": translate.fault_message(refusal, blueprint.directory)}

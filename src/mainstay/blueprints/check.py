@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
+from copy import copy
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -32,6 +34,7 @@ from mainstay.converge.command_words import split_template
 from mainstay.converge.contract import Failure
 from mainstay.converge.host.sources import read_bytes
 from mainstay.converge.manifest.expressions import (
+    EACH,
     BadExpression,
     Expression,
     Template,
@@ -260,6 +263,10 @@ class ManifestCheck:
             name in blueprint.keeps.values() or self.served != ["create"]
         )
         self.manifest: Manifest | None = None
+        # The check of the manifest that applies this one, and its `apply` resource; None: an action or a state names it.
+        self.applied_by: tuple[ManifestCheck, Resource] | None = None
+        # The resource whose expressions are checked: `each` is its item.
+        self.resource: Resource | None = None
         try:
             text = decode(read_bytes(self.file), self.file)
             self.node = parse(text, self.file)
@@ -277,12 +284,12 @@ class ManifestCheck:
     def run(self, instance: set[str]) -> None:
         if not self.file_findings.text:
             return
-        for text in texts_in(self.node):
-            for use in self.reader.uses(text.text, is_bare=text.is_bare):
-                self._check_use(text, use, instance)
+        self._check_uses(instance)
         reported = {(fault.line, fault.file) for fault in self.findings.faults}
         try:
-            _, manifest = load(RunRequest(self.file, roots=self._sample_roots(instance)))
+            _, manifest = load(
+                RunRequest(self.file, roots=self._sample_roots(instance), bundle=self.blueprint.directory)
+            )
         except DoesNotLoad as refusal:
             # Unknown names are already reported, with better messages.
             fresh = [
@@ -295,9 +302,41 @@ class ManifestCheck:
         self.manifest = manifest
         for warning in manifest.warnings:
             self.findings.warnings.append(Fault(self.file, None, None, warning))
-        for resource in manifest.resources:
-            self._check_resource(resource, manifest)
+        self._check_resources()
         self._check_outputs(manifest.outputs)
+        for check in self._applied_checks():
+            check._check_uses(instance)
+            check._check_resources()
+
+    def _check_uses(self, instance: set[str]) -> None:
+        for text in texts_in(self.node):
+            for use in self.reader.uses(text.text, is_bare=text.is_bare):
+                self._check_use(text, use, instance)
+
+    def _check_resources(self) -> None:
+        for resource in self._own_resources():
+            self.resource = resource
+            self._check_resource(resource)
+
+    def _own_resources(self) -> list[Resource]:
+        """The resources of this manifest, without those of the manifests that it applies."""
+        manifest = self.manifest
+        found = [] if manifest is None else manifest.resources
+        return [each for each in found if each.declared_in is (None if self.applied_by is None else manifest)]
+
+    def _applied_checks(self) -> Iterator[ManifestCheck]:
+        """Yields a check of each manifest that this one applies, directly or through others."""
+        for entry in self._own_resources():
+            if entry.child is None:
+                continue
+            check = copy(self)
+            check.applied_by, check.resource = (self, entry), None
+            check.manifest, check.file = entry.child, entry.child.file
+            check.node = parse(entry.child.text, check.file)
+            check.file_findings = FileFindings(check.file, entry.child.text, self.findings)
+            check.reader = Reader(check._read_template)
+            yield check
+            yield from check._applied_checks()
 
     def _read_template(self, name: str) -> str | None:
         path = name if name.startswith("/") else os.path.join(os.path.dirname(self.file), name)
@@ -397,6 +436,11 @@ class ManifestCheck:
             for name in rest:
                 value = step(value, name)
             return holds_secret(value)
+        if root == EACH:
+            item: Any = None if self.resource is None else self.resource.each
+            for name in rest:
+                item = step(item, name)
+            return holds_secret(item)
         if root == "job" and rest[:1] == ["params"]:
             rest = rest[1:]
         elif root != "properties":
@@ -417,11 +461,13 @@ class ManifestCheck:
         deferred = resource.deferred or {}
         return self._carries_secret(deferred[name] if name in deferred else getattr(resource, name, None))
 
-    def _check_resource(self, resource: Resource, manifest: Manifest) -> None:
+    def _check_resource(self, resource: Resource) -> None:
+        if self.manifest is None:
+            return
         self._check_control(resource)
         if resource.type == "file" and resource.ensure == "present" and self._has_secret(resource, "content"):
             self._check_mode(resource, getattr(resource, "mode", None) or 0)
-        for name, entry in manifest.types[resource.type].properties.items():
+        for name, entry in self.manifest.types[resource.type].properties.items():
             if self._has_secret(resource, name):
                 self._check_secret(resource, name, entry)
             if entry.kind.name == COMMAND.name:
@@ -464,15 +510,28 @@ class ManifestCheck:
             )
 
     # ---- free text ----
-    def _written(self, path: DocumentPath) -> str:
-        """The text at a path of the manifest; empty if there is none."""
+    def _node_at(self, path: DocumentPath) -> Any:
+        """The node at a path of the manifest; None if there is none."""
         node: Any = self.node
         for part in path:
             try:
                 node = node[part]
             except (KeyError, IndexError, TypeError):
-                return ""
+                return None
+        return node
+
+    def _written(self, path: DocumentPath) -> str:
+        """The text at a path of the manifest; empty if there is none."""
+        node = self._node_at(path)
         return node if isinstance(node, str) else ""
+
+    def _default_of(self, resource: Resource, name: str) -> Any:
+        """What `defaults` of the list of a resource give for a property; None if nothing."""
+        siblings = self._node_at(resource.place[:-2])
+        if not isinstance(siblings, list):
+            return None
+        defaults = [item["defaults"] for item in siblings if isinstance(item, dict) and "defaults" in item]
+        return defaults[0].get(name) if defaults and isinstance(defaults[0], dict) else None
 
     def _text_of(self, resource: Resource, name: str) -> str:
         """A property of a resource as written, also in `defaults`."""
@@ -482,11 +541,7 @@ class ManifestCheck:
         written = self._written((*resource.place, name))
         if written or getattr(resource, name, None) is None:
             return written
-        siblings: Any = self.node
-        for part in resource.place[:-2]:
-            siblings = siblings[part]
-        defaults = [item["defaults"] for item in siblings if isinstance(item, dict) and "defaults" in item]
-        found = defaults[0].get(name) if defaults and isinstance(defaults[0], dict) else None
+        found = self._default_of(resource, name)
         return found if isinstance(found, str) else ""
 
     def _check_command(self, resource: Resource, text: str, path: DocumentPath, *, is_split: bool = False) -> None:
@@ -553,9 +608,11 @@ class ManifestCheck:
         root, *rest = use.path
         if root == "service":
             return rest in ([], ["name"])
-        if root == "data":
-            return depth < DEEPEST_DATA and any(
-                self._is_free_text(below, is_restricted, depth + 1) for below in self._uses_in_data(rest)
+        if root in ("data", EACH):
+            behind = self._uses_in_data(rest) if root == "data" else self._uses_in_items(rest)
+            return depth < DEEPEST_DATA and (
+                any(self._is_free_text(below, is_restricted, depth + 1) for below in behind)
+                or (root == "data" and self._is_free_text_of_entry(rest, is_restricted, depth + 1))
             )
         if root == "job" and rest[:1] in ([], ["params"]):
             rest = rest[1:]
@@ -573,6 +630,29 @@ class ManifestCheck:
         if declared is None:
             return any(_is_free(each, is_restricted) for each in self.members)
         return _is_free(declared, is_restricted)
+
+    def _is_free_text_of_entry(self, path: list[str], is_restricted: Callable[[object], bool], depth: int) -> bool:
+        """Whether the manifest that applies this one passes free text at a path of `data`."""
+        if self.applied_by is None:
+            return False
+        outer, entry = self.applied_by
+        given = outer._node_at((*entry.place, "data"))
+        node = _below(outer._default_of(entry, "data") if given is None else given, path)
+        outer.resource = entry
+        uses = [use for text in texts_in(node) for use in outer.reader.uses(text.text)]
+        return any(outer._is_free_text(use, is_restricted, depth) for use in uses)
+
+    def _uses_in_items(self, path: list[str]) -> Iterator[Use]:
+        """The lookups behind `each.key` or `each.value` of the current resource."""
+        node = None if self.resource is None else self._node_at((*self.resource.place, "for_each"))
+        found = [node]
+        if isinstance(node, (dict, list)):
+            # Keys that are written in the manifest are no text of a consumer.
+            items = list(node.values()) if isinstance(node, dict) else node
+            found = [] if path[:1] == ["key"] else [_below(item, path[1:]) for item in items]
+        for each in found:
+            for text in texts_in(each or []):
+                yield from self.reader.uses(text.text)
 
     def _uses_in_data(self, path: list[str]) -> Iterator[Use]:
         """The lookups behind a value of `data`, also in overrides."""
@@ -594,6 +674,7 @@ class ManifestCheck:
             expression = getattr(resource, f"control_{key}")
             if expression is None:
                 continue
+            self.manifest.scope.each = resource.each
             try:
                 value = expression.evaluate(self.manifest.scope)
             except (Unresolved, Failure):
@@ -675,11 +756,22 @@ class ManifestCheck:
     def _free_form(self) -> dict[str, Any]:
         """Properties without a schema may have any name, so every name in a lookup gets a sample value."""
         found: dict[str, Any] = {}
-        for text in texts_in(self.node):
-            for use in self.reader.uses(text.text, is_bare=text.is_bare):
-                if use.path[0] == "properties" and len(use.path) > 1:
-                    _nest(found, use.path[1:])
+        for node in (self.node, *_documents_in(self.blueprint.directory)):
+            for text in texts_in(node):
+                for use in self.reader.uses(text.text, is_bare=text.is_bare):
+                    if use.path[0] == "properties" and len(use.path) > 1:
+                        _nest(found, use.path[1:])
         return found
+
+
+def _documents_in(directory: str) -> Iterator[Any]:
+    """All YAML documents of a blueprint: one of its manifests may apply any of them."""
+    for folder, _, names in os.walk(directory):
+        for name in sorted(names):
+            if name.endswith((".yaml", ".yml")):
+                path = os.path.join(folder, name)
+                with suppress(DoesNotLoad):
+                    yield parse(decode(read_bytes(path), path), path)
 
 
 def _below(node: Any, path: list[str]) -> Any:
@@ -722,7 +814,8 @@ def _sample(declared: PropertyDeclaration) -> Any:
     """A plausible value for a property, from its declaration."""
     if declared.secret is not None:
         return Tainted("sample secret")
-    if declared.default is not None:
+    if declared.default is not None and not (declared.default == [] and declared.items is not None):
+        # An empty list would leave a resource with `for_each` unchecked.
         return declared.default
     choices = declared.keywords.get("enum")
     if isinstance(choices, list) and choices:

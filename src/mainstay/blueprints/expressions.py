@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mainstay.foundation.faults import DocumentPath
     from mainstay.foundation.yaml.scalars import Node
 
-ROOTS = ("properties", "service", "job", "instance", "data", "facts", "environ")
+ROOTS = ("properties", "service", "job", "instance", "data", "facts", "environ", "each")
 # Spellings of the roots in expressions.
 NAMES = {name: name for name in ROOTS} | {name.capitalize(): name for name in ROOTS}
 # Filters after which a value has no syntax of its own in the text around it.

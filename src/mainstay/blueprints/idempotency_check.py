@@ -49,8 +49,8 @@ class IdempotencyCheckingAgent(AgentLoop):
         blueprint = self.blueprint_cache.find(service["serviceType"]["name"], job.get("blueprintDigest"))
         properties = open_secrets(self.client, translate.desired_properties(job), blueprint)
         roots = translate.lookup_roots(service, properties, job, self.work_area.root)
-        manifest = blueprint.manifest_path(blueprint.actions[job["action"]].manifest)
-        _, report = run(run_request(manifest, service["id"], roots, self.work_area, stop, noop=True))
+        manifest = blueprint.actions[job["action"]].manifest
+        _, report = run(run_request(blueprint, manifest, service["id"], roots, self.work_area, stop, noop=True))
         return [
             drift.describe_change(event, event.diff)
             if event.changed
