@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from applying import GROUP, USER
+from archive_samples import make_app
 from bridge import Bridge, wait_until, write_blueprint
 from control_plane import Reply
 from random_manifests import manifests, prior_trees
@@ -302,6 +303,7 @@ def test_a_plan_predicts_its_job(
     directory = planner.root / f"host-{next(DIRECTORIES)}"
     directory.mkdir()
     make_tree(directory, tree)
+    (directory / "unpacked").mkdir(exist_ok=True)
     planner.write(**texts_of("create", create, directory), **texts_of("update", update, directory))
     body = planner.body(text=text, key=key)
     service_id = check_plan(planner, body, "POST", "", directory)
@@ -328,7 +330,8 @@ def texts_of(action: str, manifest: str, directory: Path) -> dict[str, str]:
 
 def fill_in(text: str, directory: Path) -> str:
     """The manifest for this directory, with a property and a secret in some contents."""
-    text = text.replace("ROOT", str(directory)).replace("{{ 'y' * 3 }}", "{{ lookup('properties.text') }}")
+    text = text.replace("DIGEST", make_app(directory.parent / "app.tgz")).replace("ROOT", str(directory))
+    text = text.replace("{{ 'y' * 3 }}", "{{ lookup('properties.text') }}")
     return text.replace('content: "x"', "content: \"{{ lookup('properties.key') }}\"")
 
 

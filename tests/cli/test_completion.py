@@ -44,7 +44,15 @@ def test_commands_options_and_choices_are_completed(shell: Shell, scenario: Scen
     # The shell completes files.
     assert candidates(shell, scenario, "blueprint", "check", "one", "") == []
     assert candidates(shell, scenario, "status", "file", "/etc/hosts", "--j") == ["--json"]
-    assert candidates(shell, scenario, "status", "") == ["exec", "file", "group", "package", "service", "user"]
+    assert candidates(shell, scenario, "status", "") == [
+        "archive",
+        "exec",
+        "file",
+        "group",
+        "package",
+        "service",
+        "user",
+    ]
     assert "line" not in candidates(shell, scenario, "ensure", "")
     assert candidates(shell, scenario, "status", "us") == ["user"]
     assert "order" in candidates(shell, scenario)

@@ -94,10 +94,22 @@ def test_services_show_agent_condition_and_job(shell: Shell, scenario: Scenario)
     scenario.agent.post(f"/jobs/{job['id']}/renew", progress, expect=200)
     done = shell.run(scenario.consumer, "services")
     rows = lines(done)
-    assert rows[0] == ["NAME", "TYPE", "STATUS", "AGENT", "IN SYNC", "JOB", "AGE", "ID"]
+    assert rows[0] == [
+        "NAME",
+        "TYPE",
+        "VERSION",
+        "STATUS",
+        "OWNER",
+        "PROVIDER",
+        "AGENT",
+        "IN SYNC",
+        "JOB",
+        "AGE",
+        "ID",
+    ]
     assert [row[0] for row in rows[1:]] == ["busy", "drifted"]
-    assert rows[1][5] == "create running, 50%, file 1 of 2"
-    assert rows[2][4] == "Drifted"
+    assert rows[1][8] == "create running, 50%, file 1 of 2"
+    assert rows[2][7] == "Drifted"
     only = shell.run(scenario.consumer, "services", "--name", "drift", "--type", kind["name"], "--status", "Stopped")
     assert [row[0] for row in lines(only)[1:]] == ["drifted"]
     documents = json.loads(shell.run(scenario.consumer, "services", "--json").stdout)
@@ -340,7 +352,7 @@ def test_a_token_of_an_impossible_length_is_refused_before_the_participant_exist
 ) -> None:
     name = unique("acme")
     done = shell.run(scenario.admin, "participants", "add", name, "--days", days, code=2)
-    assert f"argument --days: must be a whole number from 1 to 36500, not '{days}'" in done.stderr
+    assert f"--days: must be a whole number from 1 to 36500, not '{days}'" in done.stderr
     assert scenario.admin.get(f"/participants?name={name}")["items"] == []
 
 

@@ -346,7 +346,7 @@ def test_waiting_ends_after_the_timeout(shell: Shell, scenario: Scenario, kind: 
         shell.run(scenario.consumer, "watch", name, "--timeout", "1m")
     document = shell.run(scenario.consumer, "do", name, "delete", "--timeout", "300ms", "--json", code=124).stdout
     assert json.loads(document)["lastJob"]["status"] == "Pending"
-    assert "argument --timeout: " in shell.run(scenario.consumer, "watch", name, "--timeout", "soon", code=2).stderr
+    assert "--timeout: " in shell.run(scenario.consumer, "watch", name, "--timeout", "soon", code=2).stderr
 
 
 def test_a_value_from_a_file_loses_one_final_newline(

@@ -35,7 +35,7 @@ def test_a_forced_delete_does_not_claim_that_the_host_is_clean(shell: Shell, sce
         "Until then it may still run, and it keeps its pool values. `mainstay orphans` shows the progress.",
     ]
     shown = shell.run(scenario.admin, "show", shop["id"]).stdout
-    assert f"{agent['name']} owes the clean-up; see `mainstay orphans`" in shown
+    assert "an agent owes a clean-up; see `mainstay orphans`" in shown
 
 
 def test_a_forced_delete_as_json_carries_the_orphan_flag(shell: Shell, scenario: Scenario, shop: Any) -> None:

@@ -79,10 +79,11 @@ def run(arguments: argparse.Namespace) -> int:
     from mainstay.cli.remote.connection import connected
 
     arguments.kinds = [name for names in arguments.only for name in names] or list(KINDS)
+    if arguments.verb == "export":
+        with connected(arguments) as client:
+            return _export(client, arguments)
     try:
         with connected(arguments) as client:
-            if arguments.verb == "export":
-                return _export(client, arguments)
             return _Run(client, arguments).run()
     except CommandRefused as refusal:
         # 2 says that something would change.

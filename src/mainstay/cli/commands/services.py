@@ -64,6 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     print_table(
         ("NAME", "TYPE", "VERSION", "STATUS", "OWNER", "PROVIDER", "AGENT", "IN SYNC", "JOB", "AGE", "ID"),
         [_row(each, jobs.get(each["id"], each["activeJob"])) for each in found[:limit]],
+        optional_columns=("PROVIDER", "OWNER", "VERSION"),
     )
     if len(found) > limit:
         print(f"There are more than {limit} services; use a filter or --limit N.")

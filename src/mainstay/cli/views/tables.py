@@ -26,8 +26,15 @@ MAX_CELL_WIDTH = 400
 SMALL_SECONDS = 10
 
 
-def print_table(headers: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
-    """Prints aligned columns. On a terminal the widest columns shrink until the line fits."""
+def print_table(
+    headers: Sequence[str], rows: Sequence[Sequence[Cell]], *, optional_columns: Sequence[str] = ()
+) -> None:
+    """Prints aligned columns. On a terminal the widest columns shrink until the line fits; where that is not enough,
+    optional columns are left out, the first one first."""
+    left_out = _left_out(len(headers), optional_columns)
+    if left_out:
+        kept = [column for column, name in enumerate(headers) if name not in left_out]
+        headers, rows = [headers[column] for column in kept], [[row[column] for column in kept] for row in rows]
     palette = Palette(sys.stdout)
     painted = [[_painted_cell(cell) for cell in row] for row in rows]
     texts = [list(headers), *([text for text, _ in row] for row in painted)]
@@ -39,6 +46,18 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
     for row in painted:
         cells = (palette.paint(_pad(text, width), colour) for (text, colour), width in zip(row, widths, strict=True))
         print(GAP.join(cells).rstrip())
+
+
+def _left_out(columns: int, optional_columns: Sequence[str]) -> Sequence[str]:
+    """The optional columns without which the others fit the terminal at their least width."""
+    limit = terminal_width()
+    count = 0
+    while limit is not None and count < len(optional_columns):
+        shown = columns - count
+        if shown * MIN_COLUMN_WIDTH + (shown - 1) * len(GAP) <= limit:
+            break
+        count += 1
+    return optional_columns[:count]
 
 
 def _painted_cell(cell: Cell) -> tuple[str, str]:
