@@ -125,6 +125,8 @@ def test_a_waiting_plan_is_refused_soon_after_its_token_ends(scenario: Scenario)
     target = Target(scenario, "participant")
     kind = scenario.service_type(None, SIMPLE)
     body = {"serviceTypeId": kind["id"], "name": "x", "agentId": scenario.agent_id}
+    # An agent that is known to answer plans is waited for.
+    scenario.agent.get("/plans/pending")
     with ThreadPoolExecutor(1) as threads:
         plan = threads.submit(target.client.call, "POST", "/api/v1/services?plan=true&planWait=20", body)
         time.sleep(1)

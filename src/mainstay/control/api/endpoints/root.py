@@ -80,7 +80,7 @@ def _open(path: str, act: object, summary: str, answer: object, media_type: str 
         summary=summary,
         answer=answer,
         media_type=media_type,
-        refusals=(503,) if path == "/ready" else (),
+        refusals={"/ready": (503,), "/metrics": (401, 403)}.get(path, ()),
     )
 
 
