@@ -73,7 +73,7 @@ class EventCheckpoint:
 
 
 HASH_LENGTH = 64
-ID_LENGTH = 36
+NUMBER_LENGTH = 19
 EVENTS = Table("events", "event", EventRow)
 NUMBERED = SqlCondition("sequence_number IS NOT NULL")
 SUMMARY_COLUMNS = tuple(field.name for field in fields(EventSummary) if field.name != "service_id")
@@ -170,14 +170,16 @@ async def newest_number(tx: Transaction) -> int:
 async def set_numbers_and_hashes(tx: Transaction, chained: Sequence[ChainedEvent]) -> None:
     """In one statement, which writes each row once: a statement for each event costs more than the hash, and on
     PostgreSQL every write of an event also writes all its index entries."""
-    id_start = HASH_LENGTH + 1
-    number_start = id_start + ID_LENGTH
+    number_start = HASH_LENGTH + 1
+    id_start = number_start + NUMBER_LENGTH
     await tx.execute(
-        f"UPDATE events SET sequence_number = CAST(substr(chained.value, {number_start}) AS BIGINT),"
+        f"UPDATE events SET sequence_number = CAST(substr(chained.value, {number_start}, {NUMBER_LENGTH}) AS BIGINT),"
         f" hash = substr(chained.value, 1, {HASH_LENGTH})"
         f" FROM (SELECT value FROM {tx.json_items}(:chained)) AS chained"
-        f" WHERE events.id = substr(chained.value, {id_start}, {ID_LENGTH})",
-        chained=msgspec.json.encode([f"{each.hash}{each.event_id}{each.number}" for each in chained]).decode(),
+        f" WHERE events.id = substr(chained.value, {id_start})",
+        chained=msgspec.json.encode(
+            [f"{each.hash}{each.number:0{NUMBER_LENGTH}}{each.event_id}" for each in chained]
+        ).decode(),
     )
 
 
