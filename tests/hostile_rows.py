@@ -137,7 +137,7 @@ class HostileRows(SampleRows):
         """Each name is hostile; those of services, agents and participants are of an earlier version."""
         for noun, id_ in self.ids.items():
             table = noun.replace("-", "_")
-            if noun in ("jobs", "orphans", "rollouts"):
+            if noun in ("blueprints", "jobs", "orphans", "rollouts"):
                 continue
             old = noun in ("services", "agents", "participants", "service-pool-values")
             text = (OLD_NAME if old else HOSTILE).replace("'", "''")
