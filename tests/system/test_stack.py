@@ -68,6 +68,7 @@ def test_one_unit_is_ensured_and_its_status_shown(shared_host: ManagedHost) -> N
         "found": True,
         "active_state": "active",
         "unit_file_state": "enabled",
+        "masked": False,
     }
 
 

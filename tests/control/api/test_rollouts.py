@@ -246,7 +246,7 @@ def test_a_service_that_refuses_the_action_counts_as_failed(scenario: Scenario, 
     target = scenario.complete(scenario.order(linked))
     group = scenario.consumer.post("/service-groups", {"name": "g", "consumerId": scenario.consumer_id})
     referrer = scenario.complete(scenario.order(linked, {"other": target["id"]}, groupId=group["id"]))
-    rollout = roll_out(scenario, linked, action="delete", batch=1, maxFailures=5)
+    rollout = roll_out(scenario, linked, action="delete", batch=2, maxFailures=5)
     until = time.monotonic() + SECONDS
     while {each["serviceId"]: each["status"] for each in items(scenario, rollout)} != {
         target["id"]: "Failed",

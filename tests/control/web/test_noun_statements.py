@@ -17,7 +17,7 @@ from web_samples import page_name, readable_pages, sample_path
 
 # The session, the side bar and the page.
 MAX_ROUND_TRIPS = 20
-REPEATS = 3
+REPEATS = 10
 NOUNS = (
     "agent-types",
     "agents",
@@ -61,6 +61,8 @@ def test_a_page_needs_few_round_trips(counted: tuple[WebSession, SampleRows, Cou
         before = proxy.round_trips
         browser.get(sample_path(page, rows))
         counts.append(proxy.round_trips - before)
-        time.sleep(0.01)
-    # Background tasks can only raise the count.
-    assert min(counts) <= MAX_ROUND_TRIPS, counts
+        # Background tasks can only raise the count.
+        if counts[-1] <= MAX_ROUND_TRIPS:
+            return
+        time.sleep(0.1)
+    raise AssertionError(counts)
