@@ -75,8 +75,9 @@ async def _fill(database_url: str, rows: SampleRows, server: Server, services: i
     try:
         await fill(store, owners, 1, services, with_jobs=True)
         if store.dialect == "postgresql":
-            async with store.transaction() as tx:
-                await tx.execute("ANALYZE")
+            # As the database does by itself after many new rows.
+            async with store.autocommit() as tx:
+                await tx.execute("VACUUM ANALYZE")
     finally:
         await store.close()
 

@@ -109,13 +109,13 @@ async def read_overview(work: UnitOfWork, *, provides: bool) -> Overview:
     types = await SERVICE_TYPES.many(tx, {type_id for type_id, _, _ in counted})
     pools = _usages(await store.read_pools(tx, _scope(work, "service_pool"), MAX_POOLS)) if provides else []
     findings = [
-        *_failed(await store.failed_services(tx, services, MAX_FINDINGS)),
+        *_failed(await store.failed_services(tx, services, MAX_FINDINGS) if counts["failed"] else []),
         *_offline(agents),
-        *_drifted(work, await store.drifted_services(tx, services, MAX_FINDINGS)),
+        *_drifted(work, await store.drifted_services(tx, services, MAX_FINDINGS) if counts["drifted"] else []),
         *_stuck(work, counted, types),
         *_orphans(await store.open_orphans(tx, _scope(work, "orphan"), MAX_FINDINGS) if provides else []),
         *(_full(pool) for pool in pools if pool.is_nearly_full),
-        *await _waiting(work),
+        *(await _waiting(work) if counts["queued"] else []),
         *await _lost_secrets(work),
         *await _grants(work),
     ]
@@ -130,7 +130,9 @@ async def read_overview(work: UnitOfWork, *, provides: bool) -> Overview:
         ],
         agent_counts=await _count_agents(work, agents),
         waiting=sum(int(str(row["queued"])) for row in agents if row["status"] in OFFLINE),
-        jobs=await show_jobs(work, await store.active_jobs(tx, jobs, MAX_JOBS)),
+        jobs=await show_jobs(
+            work, await store.active_jobs(tx, jobs, MAX_JOBS) if counts["running"] + counts["queued"] else []
+        ),
         running=counts["running"],
         queued=counts["queued"],
         slots=await _slots(work, jobs),
