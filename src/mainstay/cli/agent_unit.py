@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from mainstay.cli.main import CommandRefused
-from mainstay.cli.unit_words import quoted_word
+from mainstay.cli.unit_words import program_words, quoted_word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,11 +38,8 @@ WantedBy=multi-user.target
 def install(arguments: argparse.Namespace) -> int:
     from mainstay.agent.enrolment import NotEnrolled, default_path, read_enrolment
     from mainstay.cli.commands.agent import check_trust
-    from mainstay.cli.local_run import catch_signals, exit_on_faults, run_and_report
-    from mainstay.cli.views.run_display import RunDisplay
-    from mainstay.converge.apply import Options
-    from mainstay.converge.run import RunRequest
-    from mainstay.foundation.yaml.scalars import PlainScalar
+    from mainstay.cli.local_run import exit_on_faults
+    from mainstay.cli.unit_installation import apply_units, running_unit, unit_file
 
     place = os.path.abspath(arguments.config or default_path(os.environ))
     try:
@@ -56,51 +52,15 @@ def install(arguments: argparse.Namespace) -> int:
         raise CommandRefused("`mainstay agent install` creates a systemd system unit: run it as root")
     content = UNIT.format(command=" ".join(quoted_word(word) for word in _command(arguments, place)))
     document: Node = [
-        {
-            "file": [
-                {
-                    UNIT_PATH: {
-                        "ensure": "present",
-                        "content": content,
-                        "owner": "root",
-                        "group": "root",
-                        "mode": "0644",
-                    }
-                }
-            ]
-        },
-        {
-            "service": [
-                {
-                    "mainstay-agent": {
-                        "ensure": "running",
-                        "enable": PlainScalar("true"),
-                        "subscribe": [f"file#{UNIT_PATH}"],
-                    }
-                }
-            ]
-        },
+        {"file": [unit_file(UNIT_PATH, content)]},
+        {"service": [running_unit("mainstay-agent", [UNIT_PATH])]},
     ]
-    return run_and_report(
-        lambda observer, stop: RunRequest(
-            "agent install",
-            document=document,
-            identity="agent install",
-            options=Options(noop=arguments.noop, differences=True),
-            observer=observer,
-            stop=stop,
-            starting=lambda: catch_signals(stop),
-        ),
-        RunDisplay(verbose=True),
-        as_json=False,
-        report_file=None,
-        detailed=False,
-    )
+    return apply_units("agent install", document, noop=arguments.noop)
 
 
 def _command(arguments: argparse.Namespace, place: str) -> list[str]:
     """The command of the unit: this program with the options of `agent install`."""
-    words = [os.path.abspath(sys.argv[0]), "agent", "run", "--config", place]
+    words = [*program_words(), "agent", "run", "--config", place]
     words += ["--jobs", str(arguments.jobs), "--lease", arguments.lease, "--drift-interval", arguments.drift_interval]
     words += ["--log-format", arguments.log_format]
     for directory in arguments.blueprint:

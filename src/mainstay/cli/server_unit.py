@@ -6,7 +6,7 @@ import os
 import sys
 
 from mainstay.cli.main import CommandRefused
-from mainstay.cli.unit_words import quoted_word
+from mainstay.cli.unit_words import program_words, quoted_word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,29 +77,12 @@ WantedBy=multi-user.target
 
 
 def install(arguments: argparse.Namespace) -> int:
-    from mainstay.cli.local_run import catch_signals, run_and_report
-    from mainstay.cli.views.run_display import RunDisplay
-    from mainstay.converge.apply import Options
-    from mainstay.converge.run import RunRequest
+    from mainstay.cli.unit_installation import apply_units
 
     if os.geteuid() != 0:
         raise CommandRefused("`mainstay server install` creates a systemd system unit: run it as root")
     document = _removal() if arguments.uninstall else _installation(arguments)
-    code = run_and_report(
-        lambda observer, stop: RunRequest(
-            "server install",
-            document=document,
-            identity="server install",
-            options=Options(noop=arguments.noop, differences=True),
-            observer=observer,
-            stop=stop,
-            starting=lambda: catch_signals(stop),
-        ),
-        RunDisplay(verbose=True),
-        as_json=False,
-        report_file=None,
-        detailed=False,
-    )
+    code = apply_units("server install", document, noop=arguments.noop)
     if code == 0 and not arguments.noop:
         print(
             f"The data is kept in {DATA}; remove it by hand if you do not need it."
@@ -110,28 +93,18 @@ def install(arguments: argparse.Namespace) -> int:
 
 
 def _installation(arguments: argparse.Namespace) -> Node:
-    from mainstay.foundation.yaml.scalars import PlainScalar
+    from mainstay.cli.unit_installation import running_unit, unit_file
 
-    content = _unit_text(arguments)
-    unit: Node = {
-        UNIT_PATH: {"ensure": "present", "content": content, "owner": "root", "group": "root", "mode": "0644"}
-    }
-    running: Node = {
-        NAME: {"ensure": "running", "enable": PlainScalar("true"), "subscribe": [f"file#{UNIT_PATH}"]},
-    }
-    return [{"file": [unit]}, {"service": [running]}]
+    unit = unit_file(UNIT_PATH, _unit_text(arguments))
+    return [{"file": [unit]}, {"service": [running_unit(NAME, [UNIT_PATH])]}]
 
 
 def _removal() -> Node:
-    from mainstay.foundation.yaml.scalars import PlainScalar
+    from mainstay.cli.unit_installation import reload_after, stopped_unit
 
-    stopped: Node = {NAME: {"ensure": "stopped", "enable": PlainScalar("false")}}
     absent: Node = {UNIT_PATH: {"ensure": "absent"}}
-    reload: Node = {
-        "systemctl daemon-reload": {"refresh_only": PlainScalar("true"), "subscribe": [f"file#{UNIT_PATH}"]}
-    }
-    service: list[Node] = [{"service": [stopped]}] if os.path.exists(UNIT_PATH) else []
-    return [*service, {"file": [absent]}, {"exec": [reload]}]
+    service: list[Node] = [{"service": [stopped_unit(NAME)]}] if os.path.exists(UNIT_PATH) else []
+    return [*service, {"file": [absent]}, {"exec": [reload_after([UNIT_PATH])]}]
 
 
 def _unit_text(arguments: argparse.Namespace) -> str:
@@ -142,7 +115,7 @@ def _unit_text(arguments: argparse.Namespace) -> str:
             f"every user can read the unit; write MAINSTAY_DATABASE_URL=… into {ENVIRONMENT_FILE} (mode 0600) instead of"
             " --database-url"
         )
-    words = [os.path.abspath(sys.argv[0]), "server", "--data-dir", DATA]
+    words = [*program_words(), "server", "--data-dir", DATA]
     for name in ("host", "port", "workers"):
         value = getattr(arguments, name)
         if value is not None:

@@ -2,8 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
+# Any other character may mean something to systemd, in some position.
+PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:=,+@-")
+ESCAPED = {"\\": "\\\\", '"': '\\"', "%": "%%", "$": "$$"}
+
 
 def quoted_word(word: str) -> str:
     """Escapes a word for ExecStart."""
-    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
-    return escaped if escaped == word and " " not in word and word else f'"{escaped}"'
+    if word and PLAIN.issuperset(word):
+        return word
+    return '"' + "".join(_escape(character) for character in word) + '"'
+
+
+def _escape(character: str) -> str:
+    # A line break would end the directive.
+    return f"\\x{ord(character):02x}" if character < " " or character == "\x7f" else ESCAPED.get(character, character)
+
+
+def program_words() -> list[str]:
+    """The words with which a unit runs this program."""
+    program = os.path.abspath(sys.argv[0])
+    return [program] if os.access(program, os.X_OK) else [sys.executable, program]

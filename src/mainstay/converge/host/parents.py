@@ -34,8 +34,8 @@ class LinkRefused(Failure):
 
 
 # ---- deciding ----
-def _is_shared(status: Any, user: int, *, has_access_list: bool = False) -> bool:
-    """Whether users other than root and `user` may create entries in a directory, sticky or not."""
+def is_shared(status: Any, user: int, *, has_access_list: bool = False) -> bool:
+    """Whether users other than root and `user` may write to a file, or create entries in a directory, sticky or not."""
     mode = status.st_mode
     if status.st_uid not in (ROOT, user) or mode & modes.S_IWOTH:
         return True
@@ -47,7 +47,7 @@ def _is_safe(status: Any, user: int, *, has_access_list: bool = False) -> bool:
     """Whether no user other than root and `user` can replace an entry of the directory that belongs to these two."""
     if status.st_uid not in (ROOT, user):
         return False
-    return bool(status.st_mode & modes.S_ISVTX) or not _is_shared(status, user, has_access_list=has_access_list)
+    return bool(status.st_mode & modes.S_ISVTX) or not is_shared(status, user, has_access_list=has_access_list)
 
 
 class Place:
@@ -63,7 +63,7 @@ class Place:
         # Without links; empty for the root.
         self.path = path
         self.device: int = status.st_dev
-        self.is_shared = _is_shared(status, user, has_access_list=has_access_list)
+        self.is_shared = is_shared(status, user, has_access_list=has_access_list)
         # The first unsafe directory on the way here; it may be this one.
         if unsafe is None and not _is_safe(status, user, has_access_list=has_access_list):
             unsafe = path or "/"

@@ -1,0 +1,335 @@
+"""Applies a manifest at regular times, as root, by a systemd timer. Without arguments, lists the schedules.
+
+mainstay schedule site.yaml --every 30m --splay 5m
+mainstay schedule --remove site
+
+Times are those of the clock: every 30m means at :00 and :30, plus a delay of at most --splay that each host keeps. A
+time missed while the host was off is made up for after the boot. The same name again replaces the schedule. Refused if
+a user other than root can change the manifest, a manifest that it applies, their directories, or the program.
+`journalctl -u mainstay-apply-NAME` and `mainstay history` show the runs."""
+
+from __future__ import annotations
+
+import os
+
+from mainstay.cli.local_run import EXIT_FAILED, exit_on_faults, print_json
+from mainstay.cli.main import CommandRefused
+from mainstay.cli.schedule_units import (
+    PREFIX,
+    Schedule,
+    calendar_times,
+    name_problem,
+    nearest_intervals,
+    read_timer,
+    service_text,
+    timer_text,
+)
+from mainstay.cli.views.run_display import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any
+
+    from mainstay.foundation.yaml.scalars import Node
+
+SUMMARY = "apply a manifest at regular times"
+STAMP_DIRECTORY = "/var/lib/systemd/timers"
+SERVICE_PROPERTIES = "ActiveState,Result,ExecMainStatus,ExecMainExitTimestamp"
+TIMER_PROPERTIES = "ActiveState,NextElapseUSecRealtime,LastTriggerUSec"
+QUERY_SECONDS = 60
+LARGEST_TIMER_BYTES = 64 * 1024
+LOCKED_STATUS = "3"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("manifest", metavar="MANIFEST", nargs="?", help="a YAML file or a bundle")
+    parser.add_argument(
+        "--every", metavar="DURATION", help="interval that fills a day evenly, such as 10m, 1h or 1d; or 7d"
+    )
+    parser.add_argument(
+        "--splay", metavar="DURATION", help="longest delay of a run; each host has its own (default none)"
+    )
+    parser.add_argument(
+        "--name", metavar="NAME", help="name of the schedule (default: name of the file without its ending)"
+    )
+    parser.add_argument("--remove", metavar="NAME", help="remove a schedule; a run in progress goes on to its end")
+    parser.add_argument("--noop", action="store_true", help="show what would change, change nothing")
+    parser.add_argument("--json", action="store_true", help="print the list as one JSON document")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    given = [f"--{name}" for name in ("every", "splay", "name") if getattr(arguments, name) is not None]
+    if arguments.manifest is None and given:
+        raise CommandRefused(f"{given[0]} needs a MANIFEST: `mainstay schedule MANIFEST --every 30m`")
+    if arguments.remove is not None and arguments.manifest is not None:
+        raise CommandRefused("--remove takes the name of a schedule; leave out the MANIFEST")
+    if arguments.manifest is None and arguments.remove is None:
+        return _list(as_json=arguments.json)
+    if os.geteuid() != 0:
+        raise CommandRefused("`mainstay schedule` writes systemd units that run as root: run it as root")
+    if arguments.remove is not None:
+        return _remove(arguments.remove, noop=arguments.noop)
+    return _add(arguments)
+
+
+# ---- adding ----
+def _add(arguments: argparse.Namespace) -> int:
+    from mainstay.cli.unit_installation import UNIT_DIRECTORY, apply_units, running_unit, unit_file
+    from mainstay.cli.unit_words import program_words
+
+    if arguments.every is None:
+        raise CommandRefused("--every is missing: how often, such as --every 30m")
+    interval = _seconds(arguments.every, "--every")
+    times = calendar_times(interval)
+    if times is None:
+        near = " or ".join(nearest_intervals(interval))
+        raise CommandRefused(f"--every {arguments.every} does not fill a day evenly, or is not 7d; use {near}")
+    splay_seconds = 0.0 if arguments.splay is None else _seconds(arguments.splay, "--splay")
+    if splay_seconds >= interval:
+        raise CommandRefused(f"--splay {arguments.splay} must be shorter than --every {arguments.every}")
+    manifest = _manifest_path(arguments.manifest)
+    schedule = Schedule(_name_of(arguments, manifest), manifest, arguments.every, arguments.splay)
+    _refuse_foreign_unit(schedule, is_named=arguments.name is not None)
+    _refuse_untrusted(manifest)
+    service, timer = (f"{UNIT_DIRECTORY}/{unit}" for unit in (schedule.service, schedule.timer))
+    document: Node = [
+        {"file": [unit_file(service, service_text(schedule, program_words()))]},
+        {"file": [unit_file(timer, timer_text(schedule, times, splay_seconds))]},
+        {"service": [running_unit(schedule.timer, [timer])]},
+    ]
+    return apply_units(f"schedule {schedule.name}", document, noop=arguments.noop)
+
+
+def _seconds(text: str, option: str) -> float:
+    from mainstay.converge.value_kinds import Unfit, parse_duration
+
+    try:
+        return parse_duration(text)
+    except Unfit as error:
+        raise CommandRefused(f"{option}: {error}") from None
+
+
+def _manifest_path(written: str) -> str:
+    if written == "-":
+        raise CommandRefused("standard input cannot be scheduled; write the manifest to a file")
+    if "://" in written:
+        raise CommandRefused("a URL cannot be scheduled; download the bundle to a file of root and schedule that")
+    path = os.path.abspath(written)
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise CommandRefused(f"{path} is not UTF-8, which units of systemd must be; rename it") from None
+    if any(character < " " or character == "\x7f" for character in path):
+        raise CommandRefused(f"{path} contains control characters; rename it")
+    return path
+
+
+def _name_of(arguments: argparse.Namespace, manifest: str) -> str:
+    name: str = arguments.name or ""
+    if arguments.name is None:
+        name = os.path.basename(manifest)
+        for end in (".yaml", ".yml", ".tar.gz", ".tgz", ".zip"):
+            if name.endswith(end):
+                name = name[: -len(end)]
+                break
+    problem = name_problem(name)
+    if problem is None:
+        return name
+    raise CommandRefused(
+        f"{name!r} cannot be the name of a schedule: {problem}"
+        if arguments.name is not None
+        else f"the file name gives no name for the schedule ({problem}); give one with --name"
+    )
+
+
+def _refuse_foreign_unit(schedule: Schedule, *, is_named: bool) -> None:
+    """Refuses to replace units of others; and by a default name, a schedule of another manifest."""
+    for unit in (schedule.service, schedule.timer):
+        text = _read_unit(unit)
+        if text is None:
+            continue
+        timer = text if unit == schedule.timer else _read_unit(schedule.timer)
+        known = None if timer is None else read_timer(schedule.name, timer)
+        if timer is not None and known is None:
+            raise CommandRefused(f"{unit} exists and was not written by `mainstay schedule`; give another --name")
+        if known is not None and known.manifest != schedule.manifest and not is_named:
+            raise CommandRefused(
+                f"schedule {schedule.name} applies {known.manifest}; to replace it, add --name {schedule.name}, or give"
+                " another --name"
+            )
+
+
+def _read_unit(unit: str) -> str | None:
+    from mainstay.cli.unit_installation import UNIT_DIRECTORY
+
+    try:
+        with open(f"{UNIT_DIRECTORY}/{unit}", "rb") as file:
+            return file.read(LARGEST_TIMER_BYTES).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise CommandRefused(f"cannot read {UNIT_DIRECTORY}/{unit}: {error.strerror}") from None
+
+
+def _refuse_untrusted(manifest: str) -> None:
+    """Raises unless the manifest loads and only root can change what the timer will run."""
+    from importlib.util import find_spec
+
+    from mainstay.converge.host.other_writers import why_program_untrusted, why_untrusted
+    from mainstay.converge.run import RunRequest, load
+
+    with exit_on_faults(as_json=False):
+        session, loaded = load(RunRequest(manifest))
+    paths = [manifest]
+    if session.host.bundle is None:
+        children = (resource.child.chain[-1] for resource in loaded.resources if resource.child is not None)
+        paths += dict.fromkeys(children)
+    for path in paths:
+        reason = why_untrusted(path, with_neighbours=True)
+        if reason is not None:
+            raise CommandRefused(
+                f"{path} would run as root, but {reason}; change owner and mode, or use another place"
+            )
+    specs = [find_spec(name) for name in ("mainstay", "yaml", "jinja2", "markupsafe")]
+    packages = [folder for spec in specs if spec is not None for folder in spec.submodule_search_locations or ()]
+    reason = why_program_untrusted(packages)
+    if reason is not None:
+        raise CommandRefused(
+            f"this program would run as root, but {reason}; install mainstay where only root can write, such as /opt"
+        )
+
+
+# ---- removing ----
+def _remove(name: str, *, noop: bool) -> int:
+    from mainstay.cli.unit_installation import UNIT_DIRECTORY, apply_units, reload_after, stopped_unit
+    from mainstay.foundation.suggestions import did_you_mean
+
+    known = {schedule.name: schedule for schedule in _schedules()}
+    if name not in known:
+        hint = did_you_mean(name, list(known))
+        raise CommandRefused(f"there is no schedule {name!r}{hint}; `mainstay schedule` lists them")
+    schedule = known[name]
+    paths = [f"{UNIT_DIRECTORY}/{unit}" for unit in (schedule.service, schedule.timer)]
+    # With the time of the last run, a new schedule of this name would make up for missed times at once.
+    stamp = f"{STAMP_DIRECTORY}/stamp-{schedule.timer}"
+    absent: list[Node] = [{path: {"ensure": "absent"}} for path in (*paths, stamp)]
+    # A failed run stays in `systemctl --failed` otherwise.
+    forget: Node = {
+        f"systemctl reset-failed {schedule.service}": {"onlyif": f"systemctl is-failed {schedule.service}"}
+    }
+    document: Node = [
+        {"service": [stopped_unit(schedule.timer)]},
+        {"exec": [forget]},
+        {"file": absent},
+        {"exec": [reload_after(paths)]},
+    ]
+    return apply_units(f"schedule {name}", document, noop=noop)
+
+
+# ---- listing ----
+def _schedules() -> list[Schedule]:
+    from mainstay.cli.unit_installation import UNIT_DIRECTORY
+
+    try:
+        units = sorted(os.listdir(UNIT_DIRECTORY))
+    except FileNotFoundError:
+        return []
+    names = [
+        unit[len(PREFIX) : -len(".timer")] for unit in units if unit.startswith(PREFIX) and unit.endswith(".timer")
+    ]
+    found = (read_timer(name, _read_unit(f"{PREFIX}{name}.timer") or "") for name in names)
+    return [schedule for schedule in found if schedule is not None and name_problem(schedule.name) is None]
+
+
+def _list(*, as_json: bool) -> int:
+    schedules = _schedules()
+    timers = _show([schedule.timer for schedule in schedules], TIMER_PROPERTIES)
+    services = _show([schedule.service for schedule in schedules], SERVICE_PROPERTIES)
+    rows = [_row(schedule, timers[number], services[number]) for number, schedule in enumerate(schedules)]
+    if as_json:
+        print_json(rows)
+        return 0
+    if not rows:
+        print("There is no schedule. `mainstay schedule MANIFEST --every 30m` adds one.")
+        return 0
+    _print_rows(rows)
+    return 0
+
+
+def _row(schedule: Schedule, timer: dict[str, str], service: dict[str, str]) -> dict[str, Any]:
+    return {
+        "name": schedule.name,
+        "manifest": schedule.manifest,
+        "every": schedule.every,
+        "splay": schedule.splay,
+        "active": timer["ActiveState"] == "active",
+        "next_run": _time_of(timer["NextElapseUSecRealtime"]),
+        "last_run": _time_of(timer["LastTriggerUSec"]) or _time_of(service["ExecMainExitTimestamp"]),
+        "last_result": _result_of(service),
+    }
+
+
+def _result_of(service: dict[str, str]) -> str | None:
+    """How the last run ended; None if systemd knows none since the boot."""
+    if service["ActiveState"] in ("activating", "deactivating"):
+        return "running"
+    if not service["ExecMainExitTimestamp"]:
+        return None
+    status = service["ExecMainStatus"]
+    if service["Result"] == "success":
+        return "another run was in progress" if status == LOCKED_STATUS else "success"
+    if service["Result"] == "exit-code":
+        return {"1": "a resource failed", "2": "the manifest does not load"}.get(status, f"failed with exit {status}")
+    return f"failed: {service['Result']}"
+
+
+def _show(units: list[str], properties: str) -> list[dict[str, str]]:
+    """The properties of the units. Times are in UTC: their texts are read below."""
+    import subprocess
+
+    if not units:
+        return []
+    environment = {**os.environ, "TZ": "UTC", "LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
+    command = ["systemctl", "show", "--system", "-p", properties, "--", *units]
+    try:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=QUERY_SECONDS, check=True
+        )
+    except subprocess.CalledProcessError as error:
+        raise CommandRefused(f"systemctl show failed: {error.stderr.strip()[-500:]}", exit_code=EXIT_FAILED) from None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        reason = error.strerror if isinstance(error, OSError) else f"no answer after {QUERY_SECONDS} s"
+        raise CommandRefused(f"systemctl cannot be used: {reason}", exit_code=EXIT_FAILED) from None
+    blocks = [block.splitlines() for block in done.stdout.strip("\n").split("\n\n")]
+    # A property that this systemd does not have is left out.
+    empty = dict.fromkeys(properties.split(","), "")
+    found = [{**empty, **dict(line.split("=", 1) for line in lines)} for lines in blocks]
+    if len(found) != len(units):
+        raise CommandRefused("systemctl show failed: it left out units", exit_code=EXIT_FAILED)
+    return found
+
+
+def _time_of(text: str) -> str | None:
+    """`Tue 2026-11-17 01:00:00 UTC` as RFC 3339; None for no time."""
+    words = text.split(" ")
+    return f"{words[1]}T{words[2]}Z" if len(words) == 4 and words[3] == "UTC" else None
+
+
+def _print_rows(rows: list[dict[str, Any]]) -> None:
+    import sys
+
+    from mainstay.cli.views.run_display import Palette
+
+    palette = Palette(sys.stdout)
+    lines = [["NAME", "EVERY", "NEXT RUN", "LAST RUN", "LAST RESULT", "MANIFEST"]]
+    for row in rows:
+        every = row["every"] + (f" + {row['splay']}" if row["splay"] else "")
+        following = row["next_run"] or ("running" if row["last_result"] == "running" else "stopped")
+        last = row["last_run"] or "never"
+        result = row["last_result"] or ("-" if row["last_run"] is None else "unknown since boot")
+        lines.append([printable(text) for text in (row["name"], every, following, last, result, row["manifest"])])
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    for number, line in enumerate(lines):
+        text = "  ".join(cell.ljust(widths[column]) for column, cell in enumerate(line)).rstrip()
+        print(palette.paint(text, "bold") if number == 0 else text)
