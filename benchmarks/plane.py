@@ -204,8 +204,8 @@ def resident_kib(server: Server) -> int:
 
 
 def cpu_seconds(server: Server) -> float:
-    fields = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(") ")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """With its workers."""
+    return sum(process_cpu_seconds(process) for process in (server.process.pid, *children(server.process.pid)))
 
 
 def cpu_each(server: Server, before: float, count: int) -> str:
@@ -515,6 +515,13 @@ async def measure(
     await measure_pages(scene, server, database_url, sizes)
 
 
+async def measure_workers(server: Server, sizes: Sizes, floor: float) -> None:
+    scene = Scene(server.url, server.admin.token or "")
+    await scene.prepare()
+    await measure_orders(scene, server, sizes, floor)
+    await measure_gets(scene, server, sizes)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     sizes = parser.add_mutually_exclusive_group()
@@ -541,6 +548,12 @@ def main() -> None:
                 floor = uvloop.run(postgresql_floor(cluster.new_database(), options.sizes.floor_commits))
                 with running(folder / "postgresql", database_url=url, environment=UNLIMITED) as server:
                     uvloop.run(measure(server, url, options.sizes, floor, cluster))
+                # In a database of the same size each.
+                for workers in (1, 2):
+                    print("PostgreSQL, 1 worker" if workers == 1 else f"PostgreSQL, {workers} workers")
+                    url, environment = cluster.new_database(), {**UNLIMITED, "MAINSTAY_WORKERS": str(workers)}
+                    with running(folder / f"workers-{workers}", database_url=url, environment=environment) as server:
+                        uvloop.run(measure_workers(server, options.sizes, floor))
 
 
 if __name__ == "__main__":
