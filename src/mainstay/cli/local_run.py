@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from mainstay.cli.main import CommandRefused, print_error
 from mainstay.converge.contract import StopFlag, Stopped
+from mainstay.converge.host.sources import BundleTrust
 from mainstay.converge.host.state import Unusable
 from mainstay.converge.json_lines import finite, report_pieces
 from mainstay.converge.manifest.hierarchy import DataLayer, nest
@@ -29,6 +30,20 @@ if TYPE_CHECKING:
 EXIT_FAILED, EXIT_DOES_NOT_LOAD, EXIT_LOCKED = 1, 2, 3
 DETAILED_CHANGED, DETAILED_FAILED, DETAILED_DOES_NOT_LOAD = 2, 4, 1
 SIGNAL_EXITS = {"SIGINT": 130, "SIGTERM": 143}
+
+
+def add_bundle_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options for a bundle from a URL."""
+    parser.add_argument("--sha256", metavar="DIGEST", help="digest of a bundle from a URL, as `sha256sum` prints it")
+    parser.add_argument(
+        "--ca-file", metavar="FILE", help="trust these CA certificates for a URL instead of the system's"
+    )
+
+
+def bundle_trust(arguments: argparse.Namespace) -> BundleTrust | None:
+    if arguments.sha256 is None and arguments.ca_file is None:
+        return None
+    return BundleTrust(arguments.sha256, arguments.ca_file)
 
 
 def add_value_options(parser: argparse.ArgumentParser) -> None:
@@ -163,9 +178,11 @@ def exit_on_faults(*, as_json: bool, exit_code: int = EXIT_DOES_NOT_LOAD) -> Ite
         raise CommandRefused(str(refusal)) from None
 
 
-def load_or_exit(path: str, layers: Callable[[], dict[str, Any]], *, as_json: bool) -> Manifest:
+def load_or_exit(
+    path: str, layers: Callable[[], dict[str, Any]], *, as_json: bool, trust: BundleTrust | None = None
+) -> Manifest:
     with exit_on_faults(as_json=as_json):
-        return load(RunRequest(path, **layers()))[1]
+        return load(RunRequest(path, trust=trust, **layers()))[1]
 
 
 def show_faults(refusal: DoesNotLoad, *, as_json: bool) -> None:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from mainstay.converge.contract import HealthCheckKind, Provider, Resource, ResourceType, State
     from mainstay.converge.host.backups import Backup
     from mainstay.converge.host.files import Files
+    from mainstay.converge.host.sources import BundleTrust
     from mainstay.converge.manifest.children import OpenedManifest
     from mainstay.converge.manifest.manifest_warnings import Surroundings
     from mainstay.converge.report import Event, Report
@@ -76,6 +77,7 @@ class RunRequest:
         remember_files: bool = False,
         is_single: bool = False,
         bundle: str | None = None,
+        trust: BundleTrust | None = None,
     ) -> None:
         self.manifest = manifest
         # A document built by the caller instead of a file; `manifest` is then only its name.
@@ -103,6 +105,8 @@ class RunRequest:
         self.is_single = is_single
         # The unpacked bundle that the manifest belongs to: what it names by a relative path must be inside.
         self.bundle = bundle
+        # Needed if `manifest` is the URL of a bundle.
+        self.trust = trust
 
 
 class Locked(Exception):
@@ -340,7 +344,7 @@ def _open_text(session: Session) -> ManifestText:
     request = session.request
     if request.document is not None:
         return ManifestText(request.manifest, b"", request.working_directory, request.identity or request.manifest)
-    return open_manifest(request.manifest, session.state, session.host.run_id)
+    return open_manifest(request.manifest, session.state, session.host.run_id, request.trust)
 
 
 def _resolve_text(session: Session, text: ManifestText) -> Manifest:

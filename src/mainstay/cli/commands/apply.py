@@ -1,13 +1,22 @@
 """Applies a manifest to this host.
 
-MANIFEST is a YAML file, a bundle (.tar.gz, .tgz, .zip with manifest.yaml at its root), or - for standard input.
+MANIFEST is a YAML file, a bundle (.tar.gz, .tgz, .zip with manifest.yaml at its root), or - for standard input. A bundle
+may also be an https URL, with --sha256 DIGEST; all its entries may then be below one directory.
 Exit codes: 0 success, 1 a resource failed, 2 wrong usage or the manifest does not load, 3 another run holds the lock."""
 
 from __future__ import annotations
 
 import os
 
-from mainstay.cli.local_run import add_value_options, catch_signals, parse_lock_wait, run_and_report, value_layers
+from mainstay.cli.local_run import (
+    add_bundle_options,
+    add_value_options,
+    bundle_trust,
+    catch_signals,
+    parse_lock_wait,
+    run_and_report,
+    value_layers,
+)
 from mainstay.cli.main import CommandRefused
 
 TYPE_CHECKING = False
@@ -38,6 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="exit codes: 0 no change, 2 changed, 4 failed, 6 both, 1 does not load",
     )
     parser.add_argument("--monitor-only", action="store_true", help="run only the health checks")
+    add_bundle_options(parser)
     add_value_options(parser)
 
 
@@ -68,6 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
             stop=stop,
             starting=lambda: catch_signals(stop),
             lock_wait_seconds=parse_lock_wait(arguments.lock_wait),
+            trust=bundle_trust(arguments),
             **value_layers(arguments),
         )
 

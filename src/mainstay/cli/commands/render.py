@@ -5,7 +5,14 @@ Templates that are rendered during the run are shown as written; sensitive value
 
 from __future__ import annotations
 
-from mainstay.cli.local_run import add_value_options, load_or_exit, print_json, value_layers
+from mainstay.cli.local_run import (
+    add_bundle_options,
+    add_value_options,
+    bundle_trust,
+    load_or_exit,
+    print_json,
+    value_layers,
+)
 from mainstay.cli.main import print_error
 
 TYPE_CHECKING = False
@@ -19,13 +26,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("manifest", metavar="MANIFEST")
     parser.add_argument("--json", action="store_true", help="print JSON instead of YAML")
     parser.add_argument("-v", "--verbose", action="store_true", help="also print which overrides are used, to stderr")
+    add_bundle_options(parser)
     add_value_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     from mainstay.converge.manifest.rendering import render_applied, render_manifest
 
-    manifest = load_or_exit(arguments.manifest, lambda: value_layers(arguments), as_json=arguments.json)
+    manifest = load_or_exit(
+        arguments.manifest, lambda: value_layers(arguments), as_json=arguments.json, trust=bundle_trust(arguments)
+    )
     if arguments.verbose:
         for note in (*manifest.hierarchy.notes(), *manifest.warnings, *manifest.hierarchy.warnings()):
             print_error(note)

@@ -25,6 +25,7 @@ from mainstay.cli.schedule_units import (
     timer_text,
 )
 from mainstay.cli.views.run_display import printable
+from mainstay.converge.host.sources import is_url
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def _seconds(text: str, option: str) -> float:
 def _manifest_path(written: str) -> str:
     if written == "-":
         raise CommandRefused("standard input cannot be scheduled; write the manifest to a file")
-    if "://" in written:
+    if is_url(written):
         raise CommandRefused("a URL cannot be scheduled; download the bundle to a file of root and schedule that")
     path = os.path.abspath(written)
     try:

@@ -5,7 +5,14 @@ syntax of a shell in a command without one, an override that no level names. Wit
 
 from __future__ import annotations
 
-from mainstay.cli.local_run import EXIT_DOES_NOT_LOAD, add_value_options, print_json, value_layers
+from mainstay.cli.local_run import (
+    EXIT_DOES_NOT_LOAD,
+    add_bundle_options,
+    add_value_options,
+    bundle_trust,
+    print_json,
+    value_layers,
+)
 from mainstay.cli.main import CommandRefused
 from mainstay.converge.host.state import Unusable
 from mainstay.converge.run import RunRequest, inspect
@@ -25,6 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("manifests", metavar="MANIFEST", nargs="+", help="one or more manifests")
     parser.add_argument("--json", action="store_true", help="print one JSON document; a list for several manifests")
     parser.add_argument("--strict", action="store_true", help="warnings are faults")
+    add_bundle_options(parser)
     add_value_options(parser)
 
 
@@ -48,6 +56,8 @@ class Checked:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.sha256 is not None and len(arguments.manifests) > 1:
+        raise CommandRefused("--sha256 is the digest of one bundle; check the others in another call")
     results = [_check(path, arguments) for path in arguments.manifests]
     _add_unused_settings(results)
     if arguments.strict:
@@ -65,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _check(path: str, arguments: argparse.Namespace) -> Checked:
     result = Checked()
     try:
-        result.inspection = inspect(RunRequest(path, **value_layers(arguments)))
+        result.inspection = inspect(RunRequest(path, trust=bundle_trust(arguments), **value_layers(arguments)))
         result.warnings = list(result.inspection.warnings)
     except DoesNotLoad as refusal:
         result.faults = refusal.faults

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from mainstay.converge.host.state import StateDirectory
 
+MANIFEST_NAME = "manifest.yaml"
 MOST_ENTRIES = 10_000
 LARGEST_BYTES = 1024 * 1024 * 1024
 CHUNK_BYTES = 1024 * 1024
@@ -27,10 +28,13 @@ class BundleRefused(Exception):
     """An entry that must not be unpacked."""
 
 
-def unpack(real: str, name: str, state: StateDirectory, run_id: str) -> tuple[str, Callable[[], None]]:
-    """Returns the folder of the unpacked bundle and a function that removes it; raises `DoesNotLoad`."""
-    parent = state.directory("unpacked")
-    _remove_dead(parent)
+def unpack(
+    real: str, name: str, state: StateDirectory, run_id: str, *, is_zip: bool, may_have_top: bool = False
+) -> tuple[str, Callable[[], None]]:
+    """Returns the folder of the unpacked manifest and a function that removes the bundle; raises `DoesNotLoad`.
+
+    `may_have_top`: all entries may be below one directory, which is then the root."""
+    parent = unpacking_directory(state)
     target = os.path.join(parent, f"{run_id}-{os.getpid()}")
     os.mkdir(target, 0o700)
 
@@ -38,22 +42,40 @@ def unpack(real: str, name: str, state: StateDirectory, run_id: str) -> tuple[st
         shutil.rmtree(target, ignore_errors=True)
 
     try:
-        entries = _zip_entries(real) if name.endswith(".zip") else tar_entries(real)
+        entries = _zip_entries(real) if is_zip else tar_entries(real)
         write_entries(entries, target)
-        if not os.path.isfile(os.path.join(target, "manifest.yaml")):
-            raise BundleRefused("it has no manifest.yaml at its root")
+        folder = _find_root(target, may_have_top=may_have_top)
     except (BundleRefused, OSError) as error:
         close()
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise DoesNotLoad([Fault(name, None, None, f"the bundle cannot be unpacked: {reason}")]) from None
     except Exception as error:  # noqa: BLE001  # the readers raise many exceptions for a damaged archive
         close()
-        reason = f"it is damaged or not a {'.zip' if name.endswith('.zip') else '.tar.gz'}: {error}"
+        reason = f"it is damaged or not a {'.zip' if is_zip else '.tar.gz'}: {error}"
         raise DoesNotLoad([Fault(name, None, None, f"the bundle cannot be unpacked: {reason}")]) from None
     except BaseException:
         close()
         raise
-    return target, close
+    return folder, close
+
+
+def _find_root(target: str, *, may_have_top: bool) -> str:
+    names = os.listdir(target)
+    folders = [target]
+    if may_have_top and len(names) == 1:
+        folders.append(os.path.join(target, names[0]))
+    for folder in folders:
+        if os.path.isfile(os.path.join(folder, MANIFEST_NAME)):
+            return folder
+    below = " or below its only directory" if may_have_top else ""
+    raise BundleRefused(f"it has no {MANIFEST_NAME} at its root{below}")
+
+
+def unpacking_directory(state: StateDirectory) -> str:
+    """Returns the private directory of unpacked bundles, without what killed runs left."""
+    parent = state.directory("unpacked")
+    _remove_dead(parent)
+    return parent
 
 
 def _remove_dead(parent: str) -> None:

@@ -12,6 +12,7 @@ from base64 import b64encode
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from mainstay.converge.contract import Failure, Missing, Stopped, TimedOut
+from mainstay.foundation.addresses import is_loopback_host
 from mainstay.foundation.private_files import write_all
 
 TYPE_CHECKING = False
@@ -47,6 +48,9 @@ class Download:
         password: str | None,
         environ: Mapping[str, str],
         stop: StopFlag,
+        ca_file: str | None = None,
+        largest_bytes: int = LARGEST_BYTES,
+        must_be_encrypted: bool = False,
     ) -> None:
         found = urlsplit(str.__str__(url))
         self._url = found
@@ -57,6 +61,13 @@ class Download:
         if username is not None:
             pair = f"{str.__str__(username)}:{str.__str__(password or '')}".encode()
             self._headers.setdefault("Authorization", f"Basic {b64encode(pair).decode()}")
+        self._largest_bytes = largest_bytes
+        # Whether plain HTTP is accepted only from this machine, also after a redirect.
+        self.must_be_encrypted = must_be_encrypted
+        self._way_out = "use --ca-file FILE" if must_be_encrypted else "set SSL_CERT_FILE"
+        if ca_file is not None:
+            self._context = ssl.create_default_context(cafile=ca_file)
+            return
         self._context = ssl.create_default_context(
             cafile=environ.get("SSL_CERT_FILE") or None, capath=environ.get("SSL_CERT_DIR") or None
         )
@@ -96,7 +107,7 @@ class Download:
             if isinstance(error.reason, ssl.SSLCertVerificationError):
                 reason = error.reason.verify_message or "certificate verify failed"
                 raise Failure(
-                    f"{_shown_url(self._url)}: the certificate is not trusted: {reason}; for an own authority set SSL_CERT_FILE"
+                    f"{_shown_url(self._url)}: the certificate is not trusted: {reason}; for an own authority {self._way_out}"
                 ) from None
             raise _TryAgain(_describe(error.reason)) from None
         except (http.client.HTTPException, OSError) as error:
@@ -117,8 +128,8 @@ class Download:
         received = 0
         while chunk := response.read(CHUNK_BYTES):
             received += len(chunk)
-            if max(received, expected or 0) > LARGEST_BYTES:
-                raise Failure(f"{_shown_url(self._url)}: larger than {LARGEST_BYTES // 1024**3} GB")
+            if max(received, expected or 0) > self._largest_bytes:
+                raise Failure(f"{_shown_url(self._url)}: larger than {self._largest_bytes // 1024**3} GB")
             if time.monotonic() > deadline:
                 raise TimedOut(f"{_shown_url(self._url)}: not complete after {LONGEST_SECONDS:g} s")
             if self._stop.at_once:
@@ -159,7 +170,14 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
             raise Failure(
                 f"{_shown_url(old)}: redirects from https to {_shown_url(new)}, which is not encrypted; refused"
             )
+        if self._download.must_be_encrypted and not is_private(new):
+            raise Failure(f"{_shown_url(old)}: redirects to {_shown_url(new)}, which is not encrypted; refused")
         return self._download.request(new)
+
+
+def is_private(url: SplitResult) -> bool:
+    """Whether no other machine can change what the URL gives."""
+    return url.scheme == "https" or is_loopback_host(url.hostname or "")
 
 
 def _shown_url(url: SplitResult) -> str:

@@ -47,7 +47,28 @@ class ManifestText:
             self._close()
 
 
-def open_manifest(path: str, state: StateDirectory, run_id: str) -> ManifestText:
+class BundleTrust:
+    """Why a bundle from a URL may be applied: its digest, and the authority of its server."""
+
+    __slots__ = ("ca_file", "sha256")
+
+    def __init__(self, sha256: str | None = None, ca_file: str | None = None) -> None:
+        self.sha256 = sha256
+        self.ca_file = ca_file
+
+
+def is_url(path: str) -> bool:
+    scheme, separator, _ = path.partition("://")
+    return bool(separator) and scheme.isalpha()
+
+
+def open_manifest(path: str, state: StateDirectory, run_id: str, trust: BundleTrust | None = None) -> ManifestText:
+    if is_url(path):
+        from mainstay.converge.host.fetched_bundles import open_fetched
+
+        return open_fetched(path, state, run_id, trust or BundleTrust())
+    if trust is not None and trust.sha256 is not None:
+        raise DoesNotLoad([Fault(path, None, None, "--sha256 is for a bundle from a URL; this is none")])
     if path == STANDARD_INPUT:
         here = current_directory()
         return ManifestText("stdin", sys.stdin.buffer.read(READ_BYTES), here, here)
@@ -59,17 +80,21 @@ def open_manifest(path: str, state: StateDirectory, run_id: str) -> ManifestText
     if path.endswith(BUNDLE_ENDS):
         from mainstay.converge.host.bundles import unpack
 
-        folder, close = unpack(real, path, state, run_id)
-        manifest = os.path.join(folder, "manifest.yaml")
-        try:
-            text = ManifestText(f"{path}/manifest.yaml", read_bytes(manifest), folder, real, close, is_bundle=True)
-            text.path = os.path.realpath(manifest)
-            return text
-        except DoesNotLoad:
-            close()
-            raise
+        folder, close = unpack(real, path, state, run_id, is_zip=path.endswith(".zip"))
+        return unpacked_manifest(path, folder, real, close)
     text = ManifestText(path, read_bytes(path), os.path.dirname(real), real)
     text.path = real
+    return text
+
+
+def unpacked_manifest(name: str, folder: str, identity: str, close: Callable[[], None]) -> ManifestText:
+    manifest = os.path.join(folder, "manifest.yaml")
+    try:
+        text = ManifestText(f"{name}/manifest.yaml", read_bytes(manifest), folder, identity, close, is_bundle=True)
+    except DoesNotLoad:
+        close()
+        raise
+    text.path = os.path.realpath(manifest)
     return text
 
 

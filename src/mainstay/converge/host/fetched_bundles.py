@@ -1,0 +1,118 @@
+"""Bundles from a URL: fetched by HTTPS into a private file, compared with their digest, and unpacked like local ones."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from urllib.parse import urlsplit
+
+from mainstay.converge.contract import Failure, StopFlag
+from mainstay.converge.host.bundles import LARGEST_BYTES, unpack, unpacking_directory
+from mainstay.converge.host.downloads import Download, is_private
+from mainstay.converge.host.sources import unpacked_manifest
+from mainstay.foundation.digests import sha256_of_pieces
+from mainstay.foundation.faults import DoesNotLoad, Fault
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from urllib.parse import SplitResult
+
+    from mainstay.converge.host.sources import BundleTrust, ManifestText
+    from mainstay.converge.host.state import StateDirectory
+
+CHUNK_BYTES = 1024 * 1024
+DIGEST_CHARACTERS = frozenset("0123456789abcdef")
+LONGEST_URL = 4096
+
+
+def open_fetched(url: str, state: StateDirectory, run_id: str, trust: BundleTrust) -> ManifestText:
+    """Returns the manifest of a bundle; raises `DoesNotLoad`, whose text has neither password nor query of the URL."""
+    found = _checked_url(url)
+    # Also the identity between runs: a query may hold a token that changes.
+    name = f"{found.scheme}://{found.netloc.rpartition('@')[2].lower()}{found.path}"
+    expected = _expected_digest(name, found, trust)
+    parent = unpacking_directory(state)
+    with tempfile.TemporaryFile(dir=parent) as file:
+        descriptor = file.fileno()
+        _fetch(url, name, descriptor, trust)
+        digest = sha256_of_pieces(_pieces(descriptor))
+        if digest != expected:
+            raise _refused(name, f"its digest is {digest}, expected {expected}; nothing was unpacked")
+        is_zip = os.pread(descriptor, 4, 0).startswith(b"PK")
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        place = f"/proc/self/fd/{descriptor}"
+        folder, close = unpack(place, name, state, run_id, is_zip=is_zip, may_have_top=True)
+    return unpacked_manifest(name, folder, name, close)
+
+
+def _checked_url(url: str) -> SplitResult:
+    shown = url.partition("://")[0][:20] + "://…"
+    try:
+        found = urlsplit(url)
+        # Raises for a port that is none.
+        _ = found.port
+    except ValueError:
+        raise _refused(shown, "the URL is not valid") from None
+    is_plain = url.isascii() and url.isprintable() and " " not in url
+    if not found.hostname or len(url) > LONGEST_URL or not is_plain:
+        raise _refused(shown, "the URL is not valid")
+    if found.scheme not in ("https", "http"):
+        raise _refused(shown, "a manifest is a file, a bundle, or a bundle from an https URL")
+    if not is_private(found):
+        name = f"http://{found.netloc.rpartition('@')[2]}{found.path}"
+        raise _refused(name, "plain http is accepted only from this machine; use https")
+    return found
+
+
+def _expected_digest(name: str, url: SplitResult, trust: BundleTrust) -> str:
+    if trust.sha256 is None:
+        file = os.path.basename(url.path) or "bundle.tgz"
+        raise _refused(
+            name,
+            "a bundle from a URL needs its digest: --sha256 DIGEST; compute it from a copy that you trust, with"
+            f" `sha256sum {file}`",
+        )
+    digest = trust.sha256.strip().lower()
+    if digest.startswith("sha256:"):
+        digest = digest[len("sha256:") :]
+    if len(digest) != 64 or not DIGEST_CHARACTERS.issuperset(digest):
+        raise _refused(name, "--sha256 must be 64 hexadecimal digits, as `sha256sum` prints them")
+    return digest
+
+
+def _fetch(url: str, name: str, descriptor: int, trust: BundleTrust) -> None:
+    try:
+        download = Download(
+            url,
+            headers={},
+            username=None,
+            password=None,
+            environ=os.environ,
+            stop=StopFlag(),
+            ca_file=trust.ca_file,
+            largest_bytes=LARGEST_BYTES,
+            must_be_encrypted=True,
+        )
+    except OSError as error:
+        source = trust.ca_file or "SSL_CERT_FILE"
+        raise _refused(name, f"cannot load CA certificates from {source}: {error.strerror or error}") from None
+    try:
+        download.fetch(descriptor)
+    except Failure as failure:
+        # Its text begins with the URL, which is the file of the fault.
+        text = str(failure)
+        raise _refused(name, text[len(name) + 2 :] if text.startswith(f"{name}: ") else text) from None
+
+
+def _pieces(descriptor: int) -> Iterator[bytes]:
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    while True:
+        piece = os.read(descriptor, CHUNK_BYTES)
+        if not piece:
+            return
+        yield piece
+
+
+def _refused(name: str, reason: str) -> DoesNotLoad:
+    return DoesNotLoad([Fault(name, None, None, reason)])
