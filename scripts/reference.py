@@ -8,6 +8,7 @@ A test compares docs/reference with the output of this script.
 from __future__ import annotations
 
 import argparse
+import inspect
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -67,7 +68,7 @@ def type_section(found: ResourceType) -> str:
     words = ", ".join(f"`{word}`" for word in found.ensures) + (", or a version" if found.open_ensure else "")
     default = "required" if found.ensure_required else f"default `{found.resource.ensure}`"
     head = (
-        f"## {found.name}\n\n{(found.__class__.__doc__ or '').strip()}\n\n"
+        f"## {found.name}\n\n{inspect.cleandoc(found.__class__.__doc__)}\n\n"
         if found.__class__.__doc__
         else f"## {found.name}\n\n"
     )

@@ -171,7 +171,7 @@ def test_a_secret_file_that_cannot_be_read_is_named(mainstay: Run, root: Path) -
 
 def test_the_text_of_a_secret_is_no_template(mainstay: Run) -> None:
     done = mainstay("ensure", "user", "app", "--noop", "--password-hash-file", "-", stdin="$6${{ 1 + 1 }}")
-    assert "password_hash: expected crypt(3) hash" in done.stderr
+    assert "password_hash: expected a crypt(3) hash" in done.stderr
 
 
 def test_help_offers_the_file_and_hides_the_argument(mainstay: Run) -> None:

@@ -37,6 +37,8 @@ def test_missing_sources_and_templates_are_warnings(written: Path, capsys: pytes
     - /c: {content: "{{ template('broken.j2') }}"}
     - /d: {source: /a}
     - /e: {source: /does/not/exist}
+    - /g: {source: there.j2}
+- archive: [/h.tgz: {url: files/nope.tgz, checksum: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08}]
 - exec: ["true"]
 - file:
     - /f: {ensure: present, owner: root, group: root, mode: "0644", source: /exec/may/create/it}
@@ -48,7 +50,9 @@ def test_missing_sources_and_templates_are_warnings(written: Path, capsys: pytes
             ":5:21: warning: file#/b: content: 'nope.j2' does not exist",
             ":6:21: warning: file#/c: content: template broken.j2, line 2: Expected an expression, got 'end of statement block'",
             ":8:20: warning: file#/e: source: '/does/not/exist' does not exist",
-            ": valid, 7 resources",
+            ":9:20: warning: file#/g: source: it is copied as it is; to render it write content: \"{{ template('there.j2') }}\"",
+            ":10:27: warning: archive#/h.tgz: url: 'files/nope.tgz' does not exist",
+            ": valid, 9 resources",
         ],
     )
 

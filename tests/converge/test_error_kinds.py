@@ -29,8 +29,8 @@ ATTRIBUTES = "owner: USER, group: GROUP, mode: '0644'"
 
 # (what fails, resource, kind)
 FAILURES = [
-    ("an exit code that does not count as success", "exec: {name: 'false'}", "CommandFailed"),
-    ("a shell command", "exec: {name: 'exit 3', provider: shell}", "CommandFailed"),
+    ("an exit code that does not count as success", "exec: {name: 'false'}", "DesiredStateFailed"),
+    ("a shell command", "exec: {name: 'exit 3', provider: shell}", "DesiredStateFailed"),
     ("a command killed by a signal", "exec: {name: 'kill -9 $$', provider: shell}", "CommandFailed"),
     ("a command that takes too long", "exec: {name: sleep 9, timeout: 50ms}", "Timeout"),
     ("a guard that takes too long", "exec: {name: 'true', onlyif: sleep 9, timeout: 50ms}", "Timeout"),
@@ -91,7 +91,7 @@ FAILURES = [
         "CommandFailed",
     ),
     ("a last try that takes too long", "exec: {name: sleep 9, timeout: 50ms, tries: 2, try_sleep: 1ms}", "Timeout"),
-    ("a last try", "exec: {name: 'false', tries: 2, try_sleep: 1ms}", "CommandFailed"),
+    ("a last try", "exec: {name: 'false', tries: 2, try_sleep: 1ms}", "DesiredStateFailed"),
     ("a provider that is not available", "package: {name: httpd, provider: dnf}", "NotFound"),
     (
         "a link that another user may have made",
@@ -120,7 +120,7 @@ def test_an_event_without_a_failure_has_no_error_kind(apply: Apply) -> None:
         "    - '/bin/true': {}\n    - '/bin/echo': {control: {if: 'false'}}\n"
     )
     found = [(event["outcome"], event["error_kind"]) for event in done.as_json()["events"]]
-    assert found == [("failed", "CommandFailed"), ("unmet", None), ("changed", None), ("skipped", None)]
+    assert found == [("failed", "DesiredStateFailed"), ("unmet", None), ("changed", None), ("skipped", None)]
 
 
 def test_an_unexpected_error_is_a_bug(apply: Apply, monkeypatch: pytest.MonkeyPatch) -> None:

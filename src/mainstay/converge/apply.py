@@ -215,7 +215,7 @@ class Run:
                 event.noop_message = resource_type.describe(entry, state, changes)
         reached, reason = resource_type.desired(entry, state)
         if not reached:
-            raise resource_type.unreached(reason)
+            raise DesiredStateFailed(reason)
         if self.stop.reason is not None:
             if not changes:
                 event.skip(f"{NOT_REACHED}: {self.stop.reason}")
@@ -490,7 +490,7 @@ class Run:
             event.output = after.output
             reached, reason = resource_type.desired(resource, after)
             if not reached:
-                raise resource_type.unreached(reason, output=after.output)
+                raise DesiredStateFailed(reason, output=after.output)
         except BaseException:
             if host.files.altered != altered:
                 # The state of the path does not show that a tree was partly removed.

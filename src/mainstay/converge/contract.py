@@ -275,8 +275,6 @@ class ResourceType(ABC):
     refreshable: bool = False
     # The command that the name is when it is not given. Its template is split before it is rendered.
     name_property: str | None = None
-    # What a run raises if the desired state is not reached after the changes.
-    unreached: type[Failure] = DesiredStateFailed
     # Whether `mainstay ensure` and `mainstay status` offer it.
     from_command_line: bool = True
     # Whether its resources change parts of a file. No other resource of the run may set the content of this file.
@@ -304,6 +302,10 @@ class ResourceType(ABC):
     def unknown_paths(self, wanted: Any) -> tuple[str, ...]:
         """The paths at which, or below which, a change may create what a dry run cannot forecast."""
         return ()
+
+    def local_source(self, wanted: Any) -> tuple[str, str] | None:
+        """Property and path of a local file that the resource reads; None if it is not known at load."""
+        return None
 
     def written_path(self, wanted: Any) -> str | None:
         """Returns the path whose content the resource writes, wholly or in part; None if it writes no file."""

@@ -62,7 +62,7 @@ def test_an_expression_is_refused(case: dict[str, Any]) -> None:
         ("{{ ${a} }}", "${ is not supported; write `{{ … }}` in {{ ${a} }}"),
         ("{{ a | uper }}", "unknown filter 'uper' (did you mean 'upper'?) in {{ a | uper }}"),
         ("{{ a is evn }}", "unknown test 'evn' (did you mean 'even'?) in {{ a is evn }}"),
-        ("{{ a = 1 }}", "unexpected text after the expression in {{ a = 1 }}"),
+        ("{{ a = 1 }}", "= is not supported; write `==` in {{ a = 1 }}"),
         ("{{ " + "(" * 5000 + ")" * 5000 + " }}", "the expression is too large: {{ " + "(" * 59 + "… }}"),
     ],
 )

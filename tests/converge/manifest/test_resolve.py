@@ -14,7 +14,9 @@ from mainstay.converge import health_checks, resources
 ONE = '\nresources: [{exec: ["true"]}]\n'
 
 
-@pytest.mark.parametrize("case", cases("manifest/faults"), ids=lambda case: case["case"])
+@pytest.mark.parametrize(
+    "case", [*cases("manifest/faults"), *cases("manifest/habits")], ids=lambda case: case["case"]
+)
 def test_all_faults_of_a_manifest_are_reported(case: dict[str, Any], root: Path) -> None:
     places = {
         "TYPES": ", ".join(resources.names()),

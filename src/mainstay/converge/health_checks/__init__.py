@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from mainstay.converge.contract import CommandFailed, Failure, TemplateFailed
+from mainstay.converge.contract import CommandFailed, Failure
 from mainstay.converge.host.clock import sleep
-from mainstay.converge.value_kinds import Unfit
 from mainstay.foundation.module_names import module_names, registered
 from mainstay.foundation.text import REDACTED, shorten
 
@@ -40,9 +39,8 @@ def check_health(check: HealthCheck, host: Host, stop: StopFlag, *, hide_output:
 def _try_once(check: HealthCheck, host: Host, *, hide_output: bool) -> Failure | None:
     try:
         status, output = check.kind.run_once(check, host)
-    except (Failure, Unfit) as error:
-        failed = error.__class__ if isinstance(error, Failure) else TemplateFailed
-        return failed(f"health check {check.name} is UNKNOWN: {error}")
+    except Failure as error:
+        return error.__class__(f"health check {check.name} is UNKNOWN: {error}")
     if status == "OK":
         return None
     shown = REDACTED if hide_output else shorten(output.strip(), LONGEST_SHOWN_OUTPUT)

@@ -135,7 +135,10 @@ def _open(resource: Any, reader: ResourceReader, composition: Composition) -> Op
     composition.count += 1
     if composition.count > MOST_CHILDREN:
         raise ChildRefused(f"a run can apply at most {MOST_CHILDREN:,} manifests")
-    opened = reader.source.open_child(resource.manifest or resource.name, manifest.file, manifest.directory)
+    path = resource.manifest or resource.name
+    if path.startswith(("http://", "https://")):
+        raise ChildRefused("a manifest is applied from a local path, not from a URL")
+    opened = reader.source.open_child(path, manifest.file, manifest.directory)
     if opened.real_path in manifest.chain:
         raise ChildRefused(f"{opened.file} would apply itself, directly or through other manifests")
     return opened

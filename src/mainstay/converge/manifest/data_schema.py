@@ -75,12 +75,17 @@ class SchemaReader:
             place = (*path, key)
             reader = READERS.get(key)
             if reader is None:
-                self._faults.unknown_key(key, place, KEYWORDS, f"{_shown(path)}: ")
+                self._refuse_keyword(key, place, path)
                 continue
             problem = reader(self, schema, child, place)
             if problem is not None:
                 self._faults.add(place, f"{_shown(place)}: {problem}, got {describe(child)}")
         return schema
+
+    def _refuse_keyword(self, key: str, place: DocumentPath, path: DocumentPath) -> None:
+        close = did_you_mean(key, KEYWORDS)
+        advice = close or ("; describe values below `properties`" if len(path) == 1 else "")
+        self._faults.add(place, f"{_shown(path)}: unknown key {shorten(key)!r}{advice}", at_key=True)
 
     def _read_type(self, schema: Schema, node: Node, path: DocumentPath) -> str | None:
         # The type `null` is also a value of YAML.

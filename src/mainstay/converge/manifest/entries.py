@@ -151,10 +151,12 @@ class ResourceReader:
         if entry is None:
             known = self.source.type_names()
             if name in UNSUPPORTED_TYPES:
-                what = f"resource type `{name}` is not supported"
+                what = f"resource type `{name}` is not supported; known types: {', '.join(known)}"
             else:
-                what = f"unknown resource type {shorten(name)!r}{did_you_mean(name, known)}"
-            self.faults.add(path, f"{what}; known types: {', '.join(known)}", at_key=True)
+                from mainstay.converge.other_tools import advice_on_type
+
+                what = f"unknown resource type {shorten(name)!r}{advice_on_type(name, known)}"
+            self.faults.add(path, what, at_key=True)
         return entry
 
     def _read_entry(self, type_name: str, body: Node, path: DocumentPath) -> None:
@@ -485,10 +487,11 @@ class ResourceReader:
             if resource_type.ensure_required:
                 self.faults.add(path, f"{prefix}ensure is required; it {one_of(resource_type.ensures)}", at_key=True)
         elif ensure not in resource_type.ensures and not resource_type.open_ensure:
-            close = did_you_mean(ensure, resource_type.ensures) if len(resource_type.ensures) > 1 else ""
-            self.faults.add(
-                (*path, "ensure"), f"{prefix}ensure: {one_of(resource_type.ensures)}, not {shorten(ensure)!r}{close}"
-            )
+            from mainstay.converge.other_tools import meant_ensure
+
+            known_ensures = resource_type.ensures
+            problem = f"{one_of(known_ensures)}, not {shorten(ensure)!r}{meant_ensure(ensure, known_ensures)}"
+            self.faults.add((*path, "ensure"), f"{prefix}ensure: {problem}")
         if not resource.name:
             self.faults.add(path, f"{prefix}the name is empty", at_key=True)
         if resource.provider is not None and resource_type.composes:
@@ -526,7 +529,7 @@ class ResourceReader:
                 at_key=True,
             )
         else:
-            self.faults.unknown_key(key, path, (*table, *STRUCTURED), prefix)
+            self.faults.unknown_key(key, path, (*table, *STRUCTURED), prefix, of_type=given["type"])
 
     def _read_control(self, node: Node, path: DocumentPath, prefix: str, given: dict[str, Any]) -> None:
         if not isinstance(node, dict):

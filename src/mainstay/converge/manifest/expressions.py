@@ -36,6 +36,8 @@ FOREIGN = (
     (r"!==", "!==", "!="),
     (r"!(?!=)", "!", "not"),
 )
+# How Jinja2 calls text after a whole expression.
+TEXT_AFTER = "chunk after expression"
 LONGEST_REPETITION = 10_000_000
 LONGEST_EXPRESSION = 20_000
 LARGEST_NUMBER = 10**300
@@ -491,16 +493,21 @@ def _compile_expression(source: str) -> tuple[Callable[..., Any], References]:
     except (RecursionError, MemoryError):
         raise BadExpression(f"the expression is too large: {quoted(source)}") from None
     except (jinja2.TemplateSyntaxError, SyntaxError, ValueError) as error:
-        message = _foreign_operator(source) or shorten(getattr(error, "message", None) or str(error), 200)
+        message = shorten(getattr(error, "message", None) or str(error), 200)
+        message = _foreign_operator(source, is_assigned=message == TEXT_AFTER) or message
         raise BadExpression(f"{reword(message)} in {quoted(source)}") from None
 
 
-def _foreign_operator(source: str) -> str | None:
-    """The first operator of another language outside quotes, with what to write instead."""
+def _foreign_operator(source: str, *, is_assigned: bool) -> str | None:
+    """The first operator of another language outside quotes, with what to write instead.
+
+    `=` is also part of a call; `is_assigned` says that the fault is text after an expression."""
     bare = re.sub(r"'[^']*'|\"[^\"]*\"", "", source)
     for pattern, foreign, ours in FOREIGN:
         if re.search(pattern, bare):
             return f"{foreign} is not supported; write `{ours}`"
+    if is_assigned and re.search(r"(?<![=!<>])=(?!=)", bare):
+        return "= is not supported; write `==`"
     return None
 
 
@@ -513,7 +520,7 @@ def reword(message: str) -> str:
     message = message.removesuffix(".")
     if "end of template" in message:
         return "the expression ends too early"
-    if message == "chunk after expression":
+    if message == TEXT_AFTER:
         return "unexpected text after the expression"
     kind, found, name = message.partition(" named ")
     if found and kind in ("No filter", "No test"):

@@ -13,17 +13,6 @@ if TYPE_CHECKING:
 
     from mainstay.foundation.faults import DocumentPath
 
-# Keys of other tools, with what to write instead.
-ELSEWHERE_KNOWN_AS = {
-    "notify": "let the other resource `subscribe` to this one",
-    "before": "let the other resource `require` this one",
-    "when": "use `control: {if: …}`",
-    "register": "later resources read it with result('type#name')",
-    "version": "write the version of a package as its `ensure`",
-    "state": "write the desired state as `ensure`",
-    "become": "mainstay runs as the user that starts it",
-    "user": "mainstay runs commands as the user that starts it",
-}
 # Keys of a related manifest family that are refused by name.
 UNSUPPORTED_KEYS = {"register_when_stable", "resources_jet_file", "noop", "allow_apply", "health_check_only"}
 
@@ -50,11 +39,17 @@ class Faults:
         """Counts a fault that follows from a reported one, and reports nothing."""
         self.seen += 1
 
-    def unknown_key(self, key: str, path: DocumentPath, known: Iterable[str], prefix: str = "") -> None:
+    def unknown_key(
+        self, key: str, path: DocumentPath, known: Iterable[str], prefix: str = "", *, of_type: str | None = None
+    ) -> None:
+        """`of_type` is the type of the resource that has the key; None: it is a key of something else."""
         if key in UNSUPPORTED_KEYS:
             self.add(path, f"{prefix}`{key}` is not supported", at_key=True)
-        elif key in ELSEWHERE_KNOWN_AS:
-            self.add(path, f"{prefix}unknown key {key!r}; {ELSEWHERE_KNOWN_AS[key]}", at_key=True)
+        elif of_type is not None:
+            from mainstay.converge.other_tools import advice_on_key
+
+            advice = advice_on_key(key, of_type, known)
+            self.add(path, f"{prefix}unknown key {shorten(key)!r}{advice}", at_key=True)
         else:
             self.add(path, f"{prefix}unknown key {shorten(key)!r}{did_you_mean(key, known)}", at_key=True)
 

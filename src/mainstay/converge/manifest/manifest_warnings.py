@@ -43,6 +43,8 @@ SHELL_BUILTINS = frozenset(("cd", "export", "source", ".", "if", "for", "while",
 # Text in quotes, escaped characters and expressions: no shell would read them as syntax either.
 PROTECTED = re.compile(r"\{\{.*?\}\}|\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
 LONGEST_SHOWN = 200
+# Endings of file names by which templates are known.
+TEMPLATE_ENDINGS = (".j2", ".jinja", ".jinja2")
 
 
 class Surroundings:
@@ -129,6 +131,14 @@ def _of_resource(
     source = values.get("source")
     if isinstance(source, str) and "source" in resource_type.properties and is_missing(source):
         yield "source", f"{shorten(source)!r} does not exist"
+    elif isinstance(source, str) and source.endswith(TEMPLATE_ENDINGS):
+        yield (
+            "source",
+            f"it is copied as it is; to render it write content: \"{{{{ template('{shorten(source)}') }}}}\"",
+        )
+    read = resource_type.local_source(resource)
+    if read is not None and is_missing(read[1]):
+        yield read[0], f"{shorten(read[1])!r} does not exist"
     content = values.get("content")
     text = content.text if isinstance(content, Template) else content
     if isinstance(text, str) and "{%" in text and "%}" in text:

@@ -42,7 +42,10 @@ def read_items(
         items = list(enumerate(found))
     else:
         got = "a hidden value" if values.private else describe(found)
-        faults.add(path, f"{prefix}for_each must be a list or a map, got {got}")
+        roots = tuple(f"{name}." for name in ("data", "facts", *scope.sources))
+        is_bare = isinstance(found, str) and found.startswith((*roots, "lookup(")) and not values.private
+        advice = f'; for an expression write "{{{{ {shorten(str(found))} }}}}"' if is_bare else ""
+        faults.add(path, f"{prefix}for_each must be a list or a map, got {got}{advice}")
         return []
     if len(items) > MOST_ITEMS:
         faults.add(path, f"{prefix}for_each has {len(items):,} items; at most {MOST_ITEMS:,} are possible")
@@ -61,7 +64,8 @@ def check_unused(
     """Checks keys and the syntax of templates of a resource that has no items and is never read."""
     for key, node in properties.items():
         if key not in table and key not in structured:
-            values.faults.unknown_key(key, (*path, key), (*table, *structured), prefix)
+            of_type = prefix.partition("#")[0]
+            values.faults.unknown_key(key, (*path, key), (*table, *structured), prefix, of_type=of_type)
         for place, text in _templates_in(node, (*path, key)):
             try:
                 Template(text)

@@ -14,7 +14,7 @@ from mainstay.converge.manifest.expressions import (
     UndefinedValue,
     Unresolved,
 )
-from mainstay.converge.manifest.faults import Faults
+from mainstay.converge.manifest.faults import UNSUPPORTED_KEYS, Faults
 from mainstay.converge.manifest.hierarchy import DEEP, FIRST, Hierarchy, apply_hierarchy, overlay
 from mainstay.converge.manifest.values import ValueReader
 from mainstay.converge.value_kinds import BOOLEAN, TEXT, describe, to_text
@@ -205,8 +205,17 @@ class Resolver:
                 elif key in TOP_KEYS:
                     found[key] = (node, place)
                 else:
-                    self.faults.unknown_key(key, place, TOP_KEYS)
+                    self._refuse_top_key(key, place)
         return found
+
+    def _refuse_top_key(self, key: str, place: DocumentPath) -> None:
+        if key in UNSUPPORTED_KEYS:
+            self.faults.unknown_key(key, place, TOP_KEYS)
+            return
+        from mainstay.converge.other_tools import advice_on_top_key
+
+        advice = advice_on_top_key(key, TOP_KEYS, self.source.type_names())
+        self.faults.add(place, f"unknown key {shorten(key)!r}{advice}", at_key=True)
 
     def _read_data(self, sections: Mapping[str, tuple[Node, DocumentPath]]) -> None:
         scope = TemplateScope(self.source.roots, {})

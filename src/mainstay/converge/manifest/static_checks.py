@@ -32,6 +32,11 @@ ELSEWHERE_CALLED = {
     "hiera": "write lookup('data.NAME')",
     "include": "write template('PATH')",
 }
+# Names of the item of a loop, outside of a repeated resource or in other tools.
+ITEM_NAMES = {
+    "each": "only a resource with `for_each` has it",
+    "item": "the item of `for_each` is lookup('each.value')",
+}
 
 
 class Reference:
@@ -209,6 +214,8 @@ class StaticCheck:
             return f"unknown {what} {name!r}{close}"
         if reference.is_called:
             return f"unknown function {name!r}; known functions: {', '.join(sorted(self._functions()))}"
+        if reference.name in ITEM_NAMES:
+            return f"unknown name {name!r}; {ITEM_NAMES[reference.name]}"
         return f"unknown name {name!r}; for text write it in quotes, for data lookup('data.{name}')"
 
 

@@ -37,7 +37,8 @@ HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}"
 def _parse_checksum(text: str) -> str:
     digest = text.strip().lower().removeprefix("sha256:")
     if not re.fullmatch(r"[0-9a-f]{64}", digest):
-        raise Unfit(f"expected the 64 hexadecimal digits of a SHA-256 digest, got {shorten(text)!r}")
+        advice = "; write only the digits" if text.startswith("sha256:") else ""
+        raise Unfit(f"expected the 64 hexadecimal digits of a SHA-256 digest, got {shorten(text)!r}{advice}")
     return digest
 
 
@@ -239,6 +240,10 @@ class ArchiveType(ResourceType):
 
     def unknown_paths(self, wanted: Archive) -> tuple[str, ...]:
         return tuple(path for path in (wanted.name, wanted.extract_parent) if path and wanted.ensure == PRESENT)
+
+    def local_source(self, wanted: Archive) -> tuple[str, str] | None:
+        is_local = wanted.ensure == PRESENT and wanted.url is not None and not is_remote(wanted.url)
+        return ("url", wanted.url or "") if is_local else None
 
     def written_path(self, wanted: Archive) -> str | None:
         return wanted.name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.converge.command_words import split_template, split_words
-from mainstay.converge.contract import Change, CommandFailed, Property, Resource, ResourceType, State, TemplateFailed
+from mainstay.converge.contract import Change, Property, Resource, ResourceType, State, TemplateFailed
 from mainstay.converge.value_kinds import (
     BOOLEAN,
     COMMAND,
@@ -74,7 +74,6 @@ class ExecType(ResourceType):
     has_unknown_effects = True
     refreshable = True
     name_property = "command"
-    unreached = CommandFailed
     properties = {
         "command": Property(COMMAND, "what to run; the name when not given", deferred=True, private=True),
         "cwd": Property(TEXT, "working directory; / when not given", deferred=True),

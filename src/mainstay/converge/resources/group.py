@@ -100,6 +100,8 @@ class GroupType(ResourceType):
 
     def check(self, wanted: Group) -> Iterator[tuple[str | None, str]]:
         yield from super().check(wanted)
+        if wanted.ensure == ABSENT and wanted.name == "root":
+            yield "ensure", "ensure: the group of root cannot be removed"
         if wanted.ensure == ABSENT and wanted.gid is not None:
             yield "gid", "gid is only valid with ensure: present"
 

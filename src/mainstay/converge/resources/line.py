@@ -8,7 +8,7 @@ from mainstay.converge.line_edits import LinePlan, LineRule
 from mainstay.converge.patterns import PATTERN
 from mainstay.converge.resources.file import ABSENT, DIRECTORY, FOLLOW, LINK, PRESENT, REFUSE, REPLACE
 from mainstay.converge.value_kinds import BOOLEAN, TEXT, managed_path_problems, text_problem
-from mainstay.foundation.text import line_problem
+from mainstay.foundation.text import line_problem, shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,7 +113,8 @@ class LineType(ResourceType):
     def check(self, wanted: Line) -> Iterator[tuple[str | None, str]]:
         yield from super().check(wanted)
         if wanted.path is None:
-            yield None, "path is required"
+            named = f"; write `path: {shorten(wanted.name)}`" if wanted.name.startswith("/") else ""
+            yield None, f"path is required{named}"
         else:
             yield from (("path", f"path: the path {problem}") for problem in managed_path_problems(wanted.path))
         yield from self._check_content(wanted)

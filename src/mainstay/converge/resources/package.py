@@ -85,8 +85,13 @@ class PackageType(ResourceType):
         # Every version has a digit, and a misspelt `latest` has none.
         is_version = VERSION.fullmatch(version) and any(character.isdigit() for character in version)
         if not is_version or len(version) > LONGEST_VERSION:
+            from mainstay.converge.other_tools import meant_ensure
+
             shown = shorten(ascii(version)[1:-1])
-            yield "ensure", f'ensure: must be present, absent, latest or a version, not "{shown}"'
+            yield (
+                "ensure",
+                f'ensure: must be present, absent, latest or a version, not "{shown}"{meant_ensure(version, self.ensures)}',
+            )
 
     # ---- in a run ----
     def manifest_entry(self, actual: PackageState) -> dict[str, Any]:

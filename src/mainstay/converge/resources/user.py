@@ -30,7 +30,7 @@ PASSWORD, MAKE_HOME = "set password", "make home"  # a verb
 # As crypt(3) writes them: `$`, a method, and printable characters without those that mean something in /etc/shadow.
 # Hashes of DES have 13 characters. A lone `*` matches no password.
 HASH = re.compile(r"\$[\"-)+-9<-\[\]-~]+|[./0-9A-Za-z]{13}|\*")
-HASH_NAME = "crypt(3) hash, as `openssl passwd -6` prints it"
+HASH_NAME = "a crypt(3) hash, as `openssl passwd -6` prints it"
 LONGEST_HASH = 2000
 LONGEST_COMMENT = 500
 LONGEST_PATH_BYTES = 1000
@@ -203,6 +203,8 @@ class UserType(ResourceType):
     def check(self, wanted: User) -> Iterator[tuple[str | None, str]]:
         yield from super().check(wanted)
         if wanted.ensure == ABSENT:
+            if wanted.name == "root":
+                yield "ensure", "ensure: root cannot be removed"
             fitting = ("name", "ensure", "manage_home")
             for key in self.properties:
                 if key not in fitting and key in wanted.__dict__:

@@ -41,6 +41,7 @@ ADVICE = (
     ("expected '-' indicator", "; indent the line like its neighbours, or begin it with `- `"),
     ("expected ',' or", "; close the bracket, or quote a text that contains `: `"),
     ("could not find expected ':'", "; a line in a map is `key: value`"),
+    ("unknown escape character", "; write \\\\ for a backslash, or use single quotes"),
 )
 CORE_TAGS = {"tag:yaml.org,2002:str", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq", "!"}
 
