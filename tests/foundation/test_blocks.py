@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from yaml import NodeEvent, YAMLError
+from yaml._yaml import CParser
 
 from mainstay.foundation.faults import DoesNotLoad
 from mainstay.foundation.yaml import blocks
 from mainstay.foundation.yaml.composer import compose
+from mainstay.foundation.yaml.pure_parser import PureParser
 from mainstay.foundation.yaml.scalars import PlainScalar
 
 ROOT = Path(__file__).parents[2]
@@ -166,6 +170,49 @@ def check(text: str) -> bool:
 @example("a:\n- b\n- c:\n  - d\n  e: f\ng:\n")
 def test_the_result_equals_that_of_libyaml(text: str) -> None:
     check(text)
+
+
+def events_of(parser: Any) -> list[Any]:
+    found = []
+    try:
+        while (event := parser.get_event()) is not None:
+            # The place of an end is not used.
+            mark = event.start_mark if isinstance(event, NodeEvent) else None
+            place = (mark.line, mark.column) if mark is not None else None
+            found.append((type(event), place, getattr(event, "value", None)))
+    except YAMLError:
+        return [YAMLError]
+    return found
+
+
+@settings(max_examples=300, deadline=None)
+@given(texts())
+@example("a: \u00e4\n# \u20ac\nb: \x01\n")
+def test_the_parser_in_python_never_reads_another_value_than_libyaml(text: str) -> None:
+    """They may differ in what they refuse: PyYAML's own parser refuses tabs between words, for instance."""
+    found, expected = events_of(PureParser(text.encode())), events_of(CParser(text.encode()))
+    assert found == expected or [YAMLError] in (found, expected)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(alphabet=" :#-'\"a1[]{},\\\\|.?", max_size=30) | texts().map(lambda text: text.partition("\n")[0]))
+def test_older_pythons_read_a_line_as_this_one_does(line: str) -> None:
+    for pattern in (blocks.LINE, *blocks.pair_patterns()):
+        older = re.compile(blocks.without_possessive(pattern.pattern))
+        for match in (older.fullmatch, older.search):
+            expected = getattr(pattern, match.__name__)(line)
+            found = match(line)
+            assert (found and (found.span(), found.groups())) == (expected and (expected.span(), expected.groups()))
+
+
+@pytest.mark.parametrize("part", [":", " ", "a ", "a:", "a: ", ", a", "[a, ", "{a: b, ", '"', "' ", "- "])
+def test_older_pythons_read_a_long_line_in_bounded_time(part: str) -> None:
+    started = time.monotonic()
+    for pattern in (blocks.LINE, *blocks.pair_patterns()):
+        older = re.compile(blocks.without_possessive(pattern.pattern))
+        for line in (f"k: {part * 2000}\x01", f"{part * 2000}\x01", f"- {{a: {part * 2000}\x01"):
+            older.fullmatch(line)
+    assert time.monotonic() - started < 5
 
 
 PLAIN = {

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 EXIT_USAGE = 2
+INSTALL = "for the others install the package mainstay-plane"
 
 
 class CommandRefused(Exception):
@@ -104,24 +105,52 @@ def _dispatch(arguments: list[str]) -> int:
     if name in ("-V", "--version"):
         print(f"mainstay {__version__}")
         return 0
-    command = load_command(name)
-    if command is None:
-        from mainstay.foundation.suggestions import did_you_mean
-
-        hint = did_you_mean(name, command_names())
-        raise CommandRefused(f"there is no command {name!r}{hint}; `mainstay --help` lists them")
-    words = arguments[1:]
-    parser = make_parser(name, command, words)
+    if sys.version_info < (3, 11):
+        _refuse_old_python(name)
     try:
+        command = load_command(name)
+        if command is None:
+            raise _unknown_command(name)
+        words = arguments[1:]
+        parser = make_parser(name, command, words)
         code: int = command.run(_parse(parser, command, words))
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("mainstay"):
+            if _is_program_file():
+                raise CommandRefused(
+                    f"mainstay {name} needs more than this program file contains; {INSTALL}"
+                ) from None
             raise
         # An agent host has no server packages.
         raise CommandRefused(
             f"the server packages are not installed ({error.name} is missing): pip install 'mainstay-plane[server]'"
         ) from None
     return code
+
+
+def _unknown_command(name: str) -> CommandRefused:
+    from mainstay.foundation.suggestions import did_you_mean
+
+    hint = did_you_mean(name, command_names())
+    if not hint and _is_program_file():
+        hint = f" in this program file, which contains the commands of hosts; {INSTALL}"
+    return CommandRefused(f"there is no command {name!r}{hint}; `mainstay --help` lists them")
+
+
+def _refuse_old_python(name: str) -> None:
+    from mainstay.foundation.python_versions import oldest_python
+
+    oldest = oldest_python(name)
+    if sys.version_info < oldest and name in command_names():
+        found = ".".join(map(str, sys.version_info[:2]))
+        raise CommandRefused(
+            f"mainstay {name} needs Python {oldest[0]}.{oldest[1]} or newer, and {sys.executable} is Python {found}"
+        )
+
+
+def _is_program_file() -> bool:
+    """Whether this is the host's half alone (`packaging/`)."""
+    return not os.path.exists(os.path.join(os.path.dirname(os.path.dirname(__file__)), "control"))
 
 
 def _parse(parser: argparse.ArgumentParser, command: ModuleType, words: Sequence[str]) -> argparse.Namespace:
@@ -143,6 +172,16 @@ def command_names() -> list[str]:
 
     found = module_names([os.path.join(os.path.dirname(__file__), "commands")])
     return [name.replace("_", "-") for name in found]
+
+
+def summary_of(name: str) -> str:
+    """The SUMMARY of a command, read from its source: importing all commands takes long, and some need more packages."""
+    from ast import literal_eval
+
+    path = os.path.join(os.path.dirname(__file__), "commands", f"{name.replace('-', '_')}.py")
+    with open(path, encoding="utf-8") as file:
+        line = next(line for line in file if line.startswith("SUMMARY = "))
+    return str(literal_eval(line.partition("=")[2].strip()))
 
 
 def load_command(name: str) -> ModuleType | None:
@@ -211,7 +250,7 @@ def _positive_integer(text: str) -> int:
 
 
 def _overview() -> str:
-    rows = [(name, command.SUMMARY) for name in command_names() if (command := load_command(name)) is not None]
+    rows = [(name, summary_of(name)) for name in command_names()]
     width = max((len(name) for name, _ in rows), default=0)
     lines = [
         "usage: mainstay COMMAND …",

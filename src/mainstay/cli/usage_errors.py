@@ -104,10 +104,8 @@ def _value_of(action: argparse.Action) -> str:
 
 def _switch_hint(words: Sequence[str], options: Sequence[str]) -> str:
     """Other tools write `--enable false` or `--enable=false` for `--no-enable`."""
-    from itertools import pairwise
-
     joined = (word.split("=", 1) for word in words if "=" in word)
-    for option, value in (*pairwise(words), *joined):
+    for option, value in (*zip(words, words[1:]), *joined):
         negated = f"--no-{option.removeprefix('--')}"
         if negated in options and value in ("true", "false"):
             return f"; a switch takes no value, use {option if value == 'true' else negated}"

@@ -6,7 +6,7 @@ The script calls `mainstay completion --words …`, which prints nothing if the 
 
 from __future__ import annotations
 
-from mainstay.cli.main import command_names, load_command, make_parser
+from mainstay.cli.main import command_names, load_command, make_parser, summary_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -118,9 +118,7 @@ def _join_words(words: list[str]) -> tuple[list[str], bool]:
 
 def _candidates_for(before: list[str], current: str) -> list[str]:
     if not before:
-        return [
-            f"{name}\t{command.SUMMARY}" for name in command_names() if (command := load_command(name)) is not None
-        ]
+        return [f"{name}\t{summary_of(name)}" for name in command_names()]
     command = load_command(before[0])
     if command is None:
         return []

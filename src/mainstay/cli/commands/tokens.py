@@ -6,7 +6,7 @@ once; --output writes it to a file instead. `tokens revoke` ends a token at once
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.remote.connection import find_agent, find_named, list_items, name_of, short_id
@@ -103,7 +103,7 @@ def _owner(token: Mapping[str, Any]) -> str:
 def _expiry_cell(expire_at: str | None) -> Cell:
     if expire_at is None:
         return "never"
-    expired = datetime.fromisoformat(expire_at) <= datetime.now(UTC)
+    expired = datetime.fromisoformat(expire_at) <= datetime.now(timezone.utc)
     return ("expired", BAD) if expired else local_time(expire_at)
 
 

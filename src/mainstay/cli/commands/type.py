@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 
 from mainstay.cli.documents import read_document, read_type_document
@@ -51,13 +51,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    match arguments.what:
-        case "check":
-            return _check(arguments.file)
-        case "draw":
-            return _draw(arguments.file, arguments.format, arguments.output)
-        case _:
-            return _validate(arguments)
+    if arguments.what == "check":
+        return _check(arguments.file)
+    if arguments.what == "draw":
+        return _draw(arguments.file, arguments.format, arguments.output)
+    return _validate(arguments)
 
 
 def _check(file: str) -> int:
@@ -148,7 +146,7 @@ def _evaluation_context(arguments: argparse.Namespace, definition: ServiceTypeDe
     return EvaluationContext(
         operation=operation,
         actor=actor,
-        now=datetime.now(UTC),
+        now=datetime.now(timezone.utc),
         entropy=os.urandom(16),
         state=state,
         create_run=operation is Operation.REPORT and state in (None, initial),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from mainstay.cli.remote.connection import write_private
@@ -52,7 +52,7 @@ def token_body(arguments: argparse.Namespace) -> dict[str, Any]:
     """The members of a new token that the options set."""
     body: dict[str, Any] = {}
     if arguments.days is not None:
-        body["expireAt"] = (datetime.now(UTC) + timedelta(days=arguments.days)).isoformat()
+        body["expireAt"] = (datetime.now(timezone.utc) + timedelta(days=arguments.days)).isoformat()
     if arguments.read_only:
         body["readOnly"] = True
     return body

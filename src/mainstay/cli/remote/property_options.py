@@ -104,13 +104,13 @@ def _read_value(name: str, raw: str) -> str:
 def _convert(client: Client, text: str, definition: Definition | None, name: str) -> Any:
     if definition is None:
         return parse_untyped(text, name)
-    match definition.get("type"):
-        case "integer" | "number" as kind:
-            return _number(text, whole=kind == "integer")
-        case "boolean":
-            return {"true": True, "false": False}.get(text.strip().lower(), text)
-        case "object" | "array" | "json" | None:
-            return parse_untyped(text, name)
+    kind = definition.get("type")
+    if kind in ("integer", "number"):
+        return _number(text, whole=kind == "integer")
+    if kind == "boolean":
+        return {"true": True, "false": False}.get(text.strip().lower(), text)
+    if kind in ("object", "array", "json", None):
+        return parse_untyped(text, name)
     if is_reference(definition) and text and not is_id(text):
         return find_service(client, text)["id"]
     return text

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import sys
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 
 from mainstay.cli.views.run_display import Palette, printable
 
@@ -42,9 +42,9 @@ def print_table(
     limit = terminal_width()
     if limit is not None:
         shrink_to_fit(widths, limit - len(GAP) * (len(widths) - 1))
-    print(GAP.join(palette.paint(_pad(*each), BOLD) for each in zip(headers, widths, strict=True)).rstrip())
+    print(GAP.join(palette.paint(_pad(*each), BOLD) for each in zip(headers, widths)).rstrip())
     for row in painted:
-        cells = (palette.paint(_pad(text, width), colour) for (text, colour), width in zip(row, widths, strict=True))
+        cells = (palette.paint(_pad(text, width), colour) for (text, colour), width in zip(row, widths))
         print(GAP.join(cells).rstrip())
 
 
@@ -157,7 +157,7 @@ def progress_bar(share: float, width: int = 20) -> str:
 def age(time: object, *, now: datetime | None = None) -> str:
     """Time since `time` in its largest unit; empty if `time` is not a time."""
     then = _parse_time(time)
-    return "" if then is None else _in_largest_unit(((now or datetime.now(UTC)) - then).total_seconds())
+    return "" if then is None else _in_largest_unit(((now or datetime.now(timezone.utc)) - then).total_seconds())
 
 
 def _in_largest_unit(seconds: float) -> str:
@@ -182,7 +182,8 @@ def elapsed(started: object, finished: object) -> str:
 
 def _parse_time(text: object) -> datetime | None:
     try:
-        return datetime.fromisoformat(text) if isinstance(text, str) else None
+        # Before Python 3.11, `fromisoformat` does not accept Z.
+        return datetime.fromisoformat(text.replace("Z", "+00:00")) if isinstance(text, str) else None
     except ValueError:
         return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import sys
 import time
 
 from mainstay.converge.contract import CommandFailed, Missing, Stopped, TimedOut
@@ -13,6 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
 
     from mainstay.converge.contract import StopFlag
     from mainstay.converge.host.files import Files
@@ -29,6 +31,8 @@ GRACE_SECONDS = 5.0
 # A daemon that the command started may keep its output open; the run does not wait for it.
 OUTPUT_AFTER_END_SECONDS = 1.0
 STOP_CHECK_SECONDS = 0.1
+# Python 3.11 sets the process group without running code of ours in the child.
+OWN_GROUP: Mapping[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
 NO_INTERPRETER = "command cannot be executed: {}: the interpreter in its first line does not exist"
 
 
@@ -98,8 +102,8 @@ class Commands:
                     stdin=incoming,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
-                    process_group=0,
                     bufsize=0,
+                    **OWN_GROUP,
                 )
             except FileNotFoundError as error:
                 raise NotRunnable(self._explain_missing(program or name, cwd, error)) from None

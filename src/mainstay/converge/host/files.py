@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import stat as modes
+import sys
 from contextlib import suppress
 
 from mainstay.converge.contract import Failure, Missing
@@ -21,7 +22,7 @@ from mainstay.foundation.private_files import write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from typing import IO, Any
 
     from mainstay.converge.host.parents import Place, Walk
@@ -47,6 +48,8 @@ DEEPEST_OPEN = 200
 MOST_PASSES = 1000
 MOST_SOURCE_DIRECTORIES = 256
 RENAME_EXCHANGE = 2
+# Of `os.path.realpath`, since Python 3.10.
+STRICT: Mapping[str, Any] = {"strict": True} if sys.version_info >= (3, 10) else {}
 
 
 class Files:
@@ -104,7 +107,10 @@ class Files:
     def real_path(self, path: str) -> str:
         """Returns the path with all links followed; their target need not exist."""
         try:
-            return os.path.realpath(path, strict=True)
+            if not STRICT:
+                # Raises what `realpath` passes over there, such as a loop of links.
+                os.stat(path)
+            return os.path.realpath(path, **STRICT)
         except FileNotFoundError:
             return os.path.realpath(path)
 

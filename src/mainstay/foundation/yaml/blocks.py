@@ -9,6 +9,7 @@ positions. Measured in docs/decisions/0007-plain-blocks.md.
 from __future__ import annotations
 
 import re
+import sys
 from functools import lru_cache
 from itertools import chain
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     Line: TypeAlias = tuple[int, int, str | None, Any]
 
 # Unquoted text begins with a character that has no other meaning there; `: ` and ` #` would end it.
-UNQUOTED = r"(?!\.\.\.)[A-Za-z0-9_/.~$+(][!-9;-~]*+(?:(?::+(?=[!-~])|\ ++(?=[!\"$-9;-~]|:+[!-~]))[!-9;-~]*+)*+"
+UNQUOTED = r"(?!\.\.\.)[A-Za-z0-9_/.~$+(][!-9;-~]*+(?:(?::(?=[!-~])|\ ++(?=[!\"$-9;-~]|:+[!-~]))[!-9;-~]*+)*+"
 QUOTED = r"\"[^\"\\\n]*\"|'[^'\n]*'"
 WORD = r"[A-Za-z0-9_/.~][A-Za-z0-9_/.~#@%+=-]*+"
 WORDS = rf"\[{WORD}(?:,\ {WORD})*+\]"
@@ -35,7 +36,19 @@ WORDS = rf"\[{WORD}(?:,\ {WORD})*+\]"
 PART = r"[\[{\"'].*"
 ESCAPED = r"\"[^\"\\\n]*+(?:\\[nt\"][^\"\\\n]*+)*+\""
 PAIR = rf"({WORD}):\ ++({WORD}(?:\ {WORD})*+|{ESCAPED}|'[^'\n]*'|{WORDS})"
-LINE = re.compile(
+
+
+def _compile(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern if sys.version_info >= (3, 11) else without_possessive(pattern))
+
+
+def without_possessive(pattern: str) -> str:
+    """The pattern for Python before 3.11. It matches the same: no text can be split in two ways here, so giving back
+    characters never leads to another match."""
+    return pattern.replace("*+", "*").replace("++", "+")
+
+
+LINE = _compile(
     rf"(?P<indent>\ *+)(?P<dash>-\ ++)?"
     rf"(?:(?P<key>{UNQUOTED}|{QUOTED}):(?=\ |$)"
     rf"(?:\ ++(?:(?P<value>{UNQUOTED}|{QUOTED}|{WORDS})|(?P<literal>\|-?)|(?P<part>{PART})))?"
@@ -229,7 +242,7 @@ def _read_part(text: str, parts: dict[str, Any]) -> Any:
 
 def _read_pairs(text: str) -> dict[str, Any] | None:
     """A map on one line, or None when the composer has to read it."""
-    line, pair = _pair_patterns()
+    line, pair = pair_patterns()
     if line.fullmatch(text) is None:
         return None
     pairs = pair.findall(text)
@@ -238,9 +251,9 @@ def _read_pairs(text: str) -> dict[str, Any] | None:
 
 
 @lru_cache(maxsize=1)
-def _pair_patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
+def pair_patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
     """Compiled on first need: most manifests have no such maps, and compiling takes longer than reading many lines."""
-    return re.compile(rf"\{{\ *+{PAIR}(?:,\ *+{PAIR})*+\ *+\}}\ *+"), re.compile(PAIR)
+    return _compile(rf"\{{\ *+{PAIR}(?:,\ *+{PAIR})*+\ *+\}}\ *+"), _compile(PAIR)
 
 
 def compose_part(text: str) -> Any:

@@ -1,4 +1,4 @@
-"""Composes nodes from libyaml's events, for all of YAML, and finds the position of a path in a text.
+"""Composes nodes from the events of libyaml, or of PyYAML where libyaml is missing, for all of YAML, and finds the position of a path in a text.
 
 Loaders that build values lose how a scalar is written and accept duplicate keys silently; events do not.
 """
@@ -38,6 +38,7 @@ CHARACTERS_PER_NODE = 100
 ADVICE = (
     ("mapping values are not allowed", "; quote a text that contains `: `, or indent the line below its key"),
     ("expected key", "; indent the line like its neighbours"),
+    ("expected <block end>", "; indent the line like its neighbours"),
     ("expected '-' indicator", "; indent the line like its neighbours, or begin it with `- `"),
     ("expected ',' or", "; close the bracket, or quote a text that contains `: `"),
     ("could not find expected ':'", "; a line in a map is `key: value`"),

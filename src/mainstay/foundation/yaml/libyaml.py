@@ -4,6 +4,7 @@ Of its package the C module needs only the classes of events and marks, which ar
 errors, whose modules are not (they compile large patterns). So the package is registered unfinished, error classes
 are imported when an error is raised, and the first access to any other attribute of `yaml` completes the import.
 If anything is unexpected, the plain `import yaml` is used. Measured in docs/decisions/0005-lean-yaml.md.
+Where PyYAML has no C module, its own parser is used (`pure_parser.py`).
 """
 
 from __future__ import annotations
@@ -109,7 +110,10 @@ def _finish(package: ModuleType) -> None:
 
 
 _prepare()
-from yaml._yaml import CParser  # noqa: E402  # needs _prepare()
+try:
+    from yaml._yaml import CParser
+except ImportError:
+    from mainstay.foundation.yaml.pure_parser import PureParser as CParser  # type: ignore[assignment]
 from yaml.error import MarkedYAMLError, YAMLError  # noqa: E402  # needs _prepare()
 from yaml.events import (  # noqa: E402  # needs _prepare()
     AliasEvent,

@@ -119,7 +119,7 @@ class SystemdUnits(Provider):
         except Failure:
             # Each unit is queried again when it is reached, and a failing query names its unit.
             return
-        self._ahead = dict(zip(names, shown, strict=True))
+        self._ahead = dict(zip(names, shown))
         self._ahead_at = host.activity
 
     def read(self, wanted: Service, host: Host, *, refresh: bool) -> UnitState:
@@ -254,7 +254,7 @@ class SystemdUnits(Provider):
             for identity, name in self._started.items():
                 yield identity, UnitState(name, self.name), failure
             return
-        for (identity, name), unit in zip(self._started.items(), shown, strict=True):
+        for (identity, name), unit in zip(self._started.items(), shown):
             word = unit.get("ActiveState", "")
             if ACTIVE_WORDS.get(word) == RUNNING:
                 continue

@@ -1,0 +1,56 @@
+"""The program file runs with nothing but Python, unpacks itself once, and starts from its cache from then on."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from applying import GROUP, USER
+from interpreters import need_python
+from mainstay.packaging.program_file import build_program_file, program_digest
+from program_files import ProgramRunner
+from torture import IS_TORTURE
+
+VERSIONS = ["3.9", "3.10", "3.11", "3.12", "3.13"] if IS_TORTURE else ["3.9", "3.13"]
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("program") / "mainstay.pyz"
+    path.write_bytes(build_program_file())
+    return path
+
+
+def test_the_same_sources_give_the_same_bytes(program: Path) -> None:
+    assert build_program_file() == program.read_bytes()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_it_runs_with_nothing_but_python(version: str, program: Path, root: Path, tmp_path: Path) -> None:
+    manifest = root / "manifest.yaml"
+    manifest.write_text(
+        f"- file:\n    - {root}/x:\n        ensure: present\n        content: \"{{{{ 'a' | upper }}}}\"\n"
+        f"        owner: {USER}\n        group: {GROUP}\n        mode: '0644'\n"
+    )
+    (tmp_path / "cache").mkdir()
+    run = ProgramRunner(need_python(version), program, tmp_path / "cache")
+    first = run("apply", manifest)
+    assert (first.returncode, first.stderr) == (0, "")
+    assert "1 changed" in first.stdout
+    assert (root / "x").read_text() == "A"
+    assert os.listdir(run.cache) == [program_digest(program.read_bytes())]
+    assert "1 stable" in run("apply", manifest).stdout
+    refused = run("services")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "in this program file, which contains the commands of hosts" in refused.stderr
+    assert "more than this program file contains" in run("schema", "blueprint").stderr
+
+
+def test_an_old_python_gives_one_clear_line(program: Path, tmp_path: Path) -> None:
+    run = ProgramRunner(need_python("3.8"), program, tmp_path)
+    done = run("apply", "x.yaml")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("mainstay: Python 3.9 or newer is needed, and ")
+    assert done.stderr.count("\n") == 1
