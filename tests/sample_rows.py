@@ -72,6 +72,10 @@ class SampleRows:
         templates = {"configTemplate": "c", "cmdTemplate": "{{.configUrl}} {{.authToken}}"}
         admin.patch(f"/agent-types/{scenario.agent_type_id}", templates)
         installed = admin.post(f"/agents/{scenario.agent_id}/install-command")
+        enrolment_code = scenario.provider.post(
+            "/enrolment-codes",
+            {"agentTypeId": scenario.agent_type_id, "providerId": scenario.provider_id, "count": 3},
+        )
         rollout = admin.post(
             "/rollouts",
             {"serviceTypeId": kind["id"], "action": "start", "batch": 1, "maxFailures": 1, "status": "Paused"},
@@ -104,6 +108,7 @@ class SampleRows:
             "config-pool-values": config_value["id"],
             "metric-types": metric["id"],
             "orphans": orphan["id"],
+            "enrolment-codes": enrolment_code["id"],
             "rollouts": rollout["id"],
             "blueprints": push(admin, blueprint(unique("sample")))["digest"],
         }

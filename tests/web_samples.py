@@ -14,6 +14,7 @@ NOUNS = {
     "agents": "agents",
     "agent-types": "agent-types",
     "config-pools": "config-pools",
+    "enrolment-codes": "enrolment-codes",
     "groups": "service-groups",
     "jobs": "jobs",
     "metrics": "metric-types",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 import subprocess
 from pathlib import Path
@@ -406,3 +407,46 @@ def test_a_range_that_cannot_be_expanded_is_refused(
 ) -> None:
     words = ["pools", "add", unique("addresses"), "--type", "ip", "--agent", scenario.agent_id, "--value", value]
     assert f"--value {value} {message}" in shell.run(scenario.provider, *words, code=2).stderr
+
+
+def test_a_code_for_many_hosts_enrolls_hosts_by_their_name(shell: Shell, scenario: Scenario, tmp_path: Path) -> None:
+    agent_type = scenario.agent_type()["name"]
+    provider = scenario.admin.get(f"/participants/{scenario.provider_id}")["name"]
+    words = ["agents", "code", "--type", agent_type, "--provider", provider, "--count", "2", "--for", "30m"]
+    done = shell.run(scenario.admin, *words, "--tag", "zone=a", "--prefix", f"{unique('fra')}-")
+    assert f"Agents of {provider} with agent type {agent_type} may now serve all participants" in done.stdout
+    assert "Run this on 2 hosts before " in done.stdout
+    command = next(line for line in done.stdout.splitlines() if line.startswith("  mainstay agent enroll ")).split()
+    config = str(tmp_path / "one.json")
+    named = shell.run(scenario.admin, *command[1:], "--config", config)
+    assert "Enrolled as agent " in named.stdout
+    agent_id = json.loads(Path(config).read_text())["agentId"]
+    agent = scenario.admin.get(f"/agents/{agent_id}")
+    assert agent["name"].endswith(f"-{os.uname().nodename}")
+    assert agent["tags"] == ["zone=a"]
+    # The same host again: the refusal names the way out and takes no place.
+    again = shell.run(scenario.admin, *command[1:], "--config", config, code=2)
+    assert "Give another name with --name" in again.stderr
+    other = shell.run(scenario.admin, *command[1:], "--name", "other", "--config", str(tmp_path / "two.json"))
+    assert "Enrolled as agent " in other.stdout
+    (row,) = (row for row in lines(shell.run(scenario.provider, "agents", "codes")) if agent_type in row)
+    assert [row[1], row[2], row[3], row[5]] == ["used up", "0 of 2", agent_type, "zone=a"]
+    assert "Revoked enrollment code" in shell.run(scenario.provider, "agents", "revoke-code", row[0], "--yes").stdout
+    assert json.loads(shell.run(scenario.provider, "agents", "codes", "--json").stdout) == []
+    quiet = shell.run(scenario.provider, "agents", "code", "--type", agent_type, "--quiet").stdout
+    assert len(quiet.strip()) == 32
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["agents", "code"], "name an agent, or the type of new ones"),
+        (["agents", "code", "a", "--count", "2"], "--count: only with --type"),
+        (["agents", "code", "a", "--type", "t"], "give an agent or --type, not both"),
+        (["agents", "revoke-code", "0000"], "there is no enrollment code with id '0000'"),
+    ],
+)
+def test_a_wrong_command_about_codes_names_the_way_out(
+    shell: Shell, scenario: Scenario, words: list[str], text: str
+) -> None:
+    assert text in shell.run(scenario.provider, *words, code=2).stderr

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 
-from mainstay.agent.client import Client
+from mainstay.agent.client import Client, ServerRefusal
 from mainstay.converge.host.state import StateDirectory, configuration_path
 
 TYPE_CHECKING = False
@@ -38,14 +38,17 @@ def default_path(environ: Mapping[str, str]) -> str:
     return os.path.join(configuration_path(environ), FILE)
 
 
-def enrol(url: str, code: str, path: str, ca_file: str | None, *, insecure: bool = False) -> Enrolment:
-    """Exchanges the code for a token. Tests first that the file can be written: the code works only once."""
+def enrol(
+    url: str, code: str, path: str, ca_file: str | None, *, insecure: bool = False, name: str | None = None
+) -> Enrolment:
+    """Exchanges the code for a token. Tests first that the file can be written: the code works only once. `name` None:
+    the name of this host, if the code needs one."""
     client = Client(url, ca_file=ca_file, insecure=insecure)
     folder = StateDirectory(os.path.dirname(os.path.abspath(path)))
     folder.directory()
     folder.write(f"{path}.probe", b"")
     os.unlink(f"{path}.probe")
-    answer = client.post("/enrol", {"code": code})
+    answer = _exchange(client, code, name)
     enrolment = Enrolment(client.url, answer["agentId"], answer["token"], ca_file, insecure=insecure)
     document = {
         "url": enrolment.url,
@@ -56,6 +59,16 @@ def enrol(url: str, code: str, path: str, ca_file: str | None, *, insecure: bool
     }
     folder.write(path, json.dumps(document, indent=1).encode() + b"\n", durable=True)
     return enrolment
+
+
+def _exchange(client: Client, code: str, name: str | None) -> dict[str, str]:
+    """Sends a name only where it is needed: older servers refuse the member."""
+    try:
+        return dict(client.post("/enrol", {"code": code} if name is None else {"code": code, "name": name}))
+    except ServerRefusal as refusal:
+        if name is not None or refusal.code != "name_required":
+            raise
+        return dict(client.post("/enrol", {"code": code, "name": os.uname().nodename}))
 
 
 def read_enrolment(path: str) -> Enrolment:

@@ -121,6 +121,9 @@ ACCESS: Mapping[tuple[str, str], Mapping[Role, Relation]] = {
     ("agent", "be"): {G: AGENT_ITSELF},
     # With the token of an install command of the agent; the operation checks both.
     ("agent", "install"): {A: ALL, P: AS_PROVIDER, G: AGENT_ITSELF},
+    # Codes for many hosts: each use creates an agent of the provider.
+    ("enrolment_code", "read"): PROVIDERS,
+    ("enrolment_code", "write"): PROVIDERS,
     ("service_group", "read"): CONSUMERS,
     ("service_group", "write"): CONSUMERS,
     # Consumers choose among the enabled options of providers that may serve them.

@@ -33,6 +33,7 @@ OWN = {
     "provider": {
         "provider_id": {
             "agents",
+            "enrolment-codes",
             "services",
             "jobs",
             "service-options",

@@ -94,6 +94,7 @@ def test_a_blueprint_is_pushed_and_ordered_in_one_batch(scenario: Scenario) -> N
         ("POST", "/tokens"),
         ("POST", "/batch"),
         ("POST", "/enrol"),
+        ("POST", "/enrolment-codes"),
         ("POST", "/nothing"),
         ("DELETE", "/tokens/00000000-0000-0000-0000-000000000000"),
         ("POST", "/jobs/00000000-0000-0000-0000-000000000000/cancel"),

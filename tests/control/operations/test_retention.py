@@ -21,9 +21,11 @@ from mainstay.control.operations.machinery.definitions import Definitions
 from mainstay.control.operations.machinery.unit_of_work import OperationTools, UnitOfWork
 from mainstay.control.operations.retention import PASS_EVERY, delete_expired
 from mainstay.control.rulebook import installed_rulebook
+from mainstay.control.store.agents import AGENTS, AgentRow
 from mainstay.control.store.engine.contract import Store, Transaction
 from mainstay.control.store.engine.open import open_store
 from mainstay.control.store.engine.records import to_microseconds
+from mainstay.control.store.enrolment_codes import ENROLMENT_CODES, EnrolmentCodeRow
 from mainstay.control.store.events import EVENTS, EventRow, read_checkpoint
 from mainstay.control.store.jobs import JOBS, RUNS, JobRow, RunRow
 from mainstay.control.store.orphans import ORPHANS, OrphanRow
@@ -385,5 +387,35 @@ def test_an_event_between_hashed_ones_does_not_break_the_chain_of_new_events(in_
             alone = (await tx.fetch("SELECT hash FROM events WHERE sequence_number = 6"))[0]["hash"]
         assert {number: mended[number] for number in before} == before
         assert mended[6] == alone
+
+    in_store(main)
+
+
+def test_enrolment_codes_go_long_after_they_expired(in_store: Callable[..., None]) -> None:
+    def code(agent: AgentRow, expires_at: datetime) -> EnrolmentCodeRow:
+        return EnrolmentCodeRow(
+            id=str(uuid4()),
+            created_at=NOW,
+            updated_at=NOW,
+            provider_id=agent.provider_id,
+            agent_type_id=agent.agent_type_id,
+            count=1,
+            uses_left=1,
+            expires_at=expires_at,
+            tags=[],
+            name_prefix="",
+            initiator_id=str(uuid4()),
+            initiator_role="admin",
+        )
+
+    async def main(store: Store) -> None:
+        async with store.transaction() as tx:
+            agent = await AGENTS.find(tx, (await new_owners(tx)).agent_id)
+            assert agent is not None
+            kept = code(agent, NOW + DAY)
+            for row in (code(agent, NOW - DAY), kept):
+                await ENROLMENT_CODES.insert(tx, row, hash=row.id, initiator_name="a")
+        await sweep(store, NOW + 90 * DAY)
+        assert await ids_of(store, "host_enrolment_codes") == {kept.id}
 
     in_store(main)

@@ -16,6 +16,7 @@ from mainstay.control.domain.refusals import LeaseLost
 from mainstay.control.operations import (
     agent_types,
     agents,
+    enrolment_codes,
     jobs,
     participants,
     plans,
@@ -236,11 +237,32 @@ def test_a_silent_agent_is_disconnected_and_connected_by_its_next_request(play: 
 def test_an_enrolment_code_expires_after_15_minutes(play: Play) -> None:
     async def test(scene: Scene) -> None:
         async with scene.work() as work:
-            code = await agents.create_enrolment_code(work, scene.agent)
+            code = await enrolment_codes.create_for_agent(work, scene.agent)
         scene.later(15 * 60 + 1)
         with pytest.raises(NotPermitted):
             async with scene.work(None) as work:
-                await agents.enrol(work, agents.EnrolmentRequest(code=code.code))
+                await enrolment_codes.enrol(work, enrolment_codes.EnrolmentRequest(code=code.code))
+
+    play(test)
+
+
+def test_a_code_for_many_hosts_expires_after_its_lifetime(play: Play) -> None:
+    async def test(scene: Scene) -> None:
+        async with scene.work() as work:
+            wanted = enrolment_codes.NewEnrolmentCode(
+                agent_type_id=scene.agent.agent_type_id,
+                provider_id=scene.agent.provider_id,
+                count=9,
+                lifetime_seconds=3600,
+            )
+            code = await enrolment_codes.create(work, wanted)
+        scene.later(3599)
+        async with scene.work(None) as work:
+            await enrolment_codes.enrol(work, enrolment_codes.EnrolmentRequest(code=code.code, name="one"))
+        scene.later(1)
+        with pytest.raises(NotPermitted):
+            async with scene.work(None) as work:
+                await enrolment_codes.enrol(work, enrolment_codes.EnrolmentRequest(code=code.code, name="two"))
 
     play(test)
 

@@ -219,3 +219,36 @@ def test_a_connected_agent_is_not_asked_to_enroll_first(browser: WebSession, sce
     shown = browser.get(page).text
     assert primary not in shown
     assert f'{page}/enrolment"' in shown
+
+
+def test_a_code_for_many_hosts_is_shown_once_with_its_command(
+    browser: WebSession, server: Server, scenario: Scenario
+) -> None:
+    assert 'href="/enrolment-codes"' in browser.get("/agents").text
+    form = {
+        "agentTypeId": scenario.agent_type_id,
+        "providerId": scenario.provider_id,
+        "count": "2",
+        "lifetimeSeconds": "3600",
+        "tags": "zone=a, ssd",
+        "namePrefix": "fra-",
+    }
+    page = browser.get("/enrolment-codes/new")
+    refused = browser.post("/enrolment-codes/new", {**form, "count": "0"}, csrf=page.csrf, expect=400)
+    assert 'href="#f-count"' in refused.text
+    shown = browser.post("/enrolment-codes/new", form, csrf=browser.csrf, expect=200).text
+    code = re.search(r"mainstay agent enroll http://127\.0\.0\.1:\d+ ([0-9a-f]{32})<", shown)
+    assert code is not None
+    host = unique("host")
+    agent_id = scenario.admin.as_token("").post("/enrol", {"code": code[1], "name": host})["agentId"]
+    assert scenario.admin.get(f"/agents/{agent_id}")["name"] == f"fra-{host}"
+    provider = as_token(server, scenario.provider.token)
+    listed = provider.get("/enrolment-codes").text
+    assert "1 of 2" in listed
+    assert "an admin" in listed
+    assert code[1] not in listed
+    revocation = re.search(r'href="(/enrolment-codes/[^"]+/delete)"', listed)
+    assert revocation is not None
+    assert "1 of 2 places left" in provider.get(revocation[1]).text
+    provider.post(revocation[1], {}, csrf=provider.csrf, expect=303)
+    assert "No enrollment codes" in provider.get("/enrolment-codes").text

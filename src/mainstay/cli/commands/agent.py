@@ -1,8 +1,8 @@
 """Runs the agent of this host, which executes the jobs of a control plane.
 
-`agent enroll URL CODE` enrolls this host with a one-time code from `mainstay agents add`. `agent run` executes jobs until
-SIGTERM, then finishes the current resource and releases its jobs. `agent install` installs the agent as a systemd unit.
-Address, token, --ca-file and --insecure are stored in `agent.json` in the configuration directory, readable only by its
+`agent enroll URL CODE` enrolls this host with a code from `mainstay agents add` or `mainstay agents code`. `agent run`
+executes jobs until SIGTERM, then finishes the current resource and releases its jobs. `agent install` installs the agent
+as a systemd unit. Address, token, --ca-file and --insecure are stored in `agent.json` in the configuration directory, readable only by its
 user."""
 
 from __future__ import annotations
@@ -17,14 +17,22 @@ if TYPE_CHECKING:
     import argparse
 
 SUMMARY = "run the agent on this host"
+# By the code of the refusal.
+ENROLMENT_HINTS = {
+    "bad_code": "\nCreate a new code with `mainstay agents code AGENT`, on a machine where you are logged in.",
+    "name_taken": "\nGive another name with --name, or use the code of that agent: `mainstay agents code AGENT`.",
+}
 MIN_LEASE_SECONDS, MAX_LEASE_SECONDS = 10, 600
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="enroll|run|install")
-    enroll = verbs.add_parser("enroll", help="enroll this host with a one-time code", allow_abbrev=False)
+    enroll = verbs.add_parser("enroll", help="enroll this host with a code", allow_abbrev=False)
     enroll.add_argument("url", metavar="URL", help="address of the control plane")
-    enroll.add_argument("code", metavar="CODE", help="one-time code, valid for 15 minutes")
+    enroll.add_argument("code", metavar="CODE", help="code from `mainstay agents add` or `mainstay agents code`")
+    enroll.add_argument(
+        "--name", metavar="NAME", help="name of the new agent, for a code of many hosts (default: name of this host)"
+    )
     add_connection_options(enroll)
     run = verbs.add_parser("run", help="run the agent until SIGTERM", allow_abbrev=False)
     run.add_argument("--insecure", action="store_true", help="allow plain HTTP to another host")
@@ -88,15 +96,19 @@ def _enroll(arguments: argparse.Namespace) -> int:
         raise CommandRefused(f"{arguments.url} is not a server address; it must begin with https:// or http://")
     try:
         enrolment = enrol(
-            arguments.url, arguments.code, place, checked_ca_file(arguments.ca_file), insecure=arguments.insecure
+            arguments.url,
+            arguments.code,
+            place,
+            checked_ca_file(arguments.ca_file),
+            insecure=arguments.insecure,
+            name=arguments.name,
         )
     except PlainHttpRefused as refusal:
         raise CommandRefused(str(refusal)) from None
     except Unreachable as error:
         raise CommandRefused(f"{error}; is the server running there?", exit_code=1) from None
     except ServerRefusal as refusal:
-        hint = "\nCreate a new code with `mainstay agents code AGENT`, on a machine where you are logged in."
-        raise CommandRefused(f"the server refused: {refusal}{hint if refusal.code == 'bad_code' else ''}") from None
+        raise CommandRefused(f"the server refused: {refusal}{ENROLMENT_HINTS.get(refusal.code, '')}") from None
     print(f"Enrolled as agent {enrolment.agent_id}. The token is stored in {place}.")
     print("Start the agent with `mainstay agent run`, or install it as a systemd unit with `mainstay agent install`.")
     return 0

@@ -2,6 +2,9 @@
 agent type, agent) and prints the enrollment code for the host. `agents code NAME` creates another code.
 A code works once and expires after 15 minutes.
 
+`agents code --type AGENT-TYPE --count 50 --for 1h --tag zone=a` creates a code for many hosts: each host that uses it
+becomes a new agent with the name of the host. `agents codes` lists these codes, `agents revoke-code` revokes one.
+
 An agent serves its own participant. `agents grant AGENT-TYPE PARTICIPANT` lets the agents of a participant serve others
 too, `agents withdraw` ends that for new orders; both are for admins. `agents add` grants when an admin adds the agent,
 unless --no-grant is given.
@@ -11,10 +14,17 @@ living services. `agents install-command` is for agents of other programs, whose
 
 from __future__ import annotations
 
-from mainstay.agent.client import is_loopback, is_unencrypted
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.remote.connection import find_named, find_type, is_id, list_items, print_warning
 from mainstay.cli.remote.connection_options import add_remote_options
+from mainstay.cli.remote.enrolment_codes import (
+    configure_code,
+    configure_revocation,
+    create_code,
+    list_codes,
+    revoke_code,
+    show_agent_code,
+)
 from mainstay.cli.remote.install_commands import configure_install_command, install_command
 from mainstay.cli.remote.removal import add_yes_option, print_outcome, remove
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
@@ -45,7 +55,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser,
         (
             Verb("add", "add an agent and print its enrollment code", _add_and_show_code, _configure_add),
-            Verb("code", "create an enrollment code for an existing agent", _create_code, _configure_code),
+            Verb(
+                "code", "create an enrollment code, for an agent or for many new hosts", create_code, configure_code
+            ),
+            Verb("codes", "list the enrollment codes for many hosts", list_codes),
+            Verb("revoke-code", "revoke an enrollment code for many hosts", revoke_code, configure_revocation),
             Verb("change", "rename an agent or change its tags", _change, _configure_change),
             Verb("disable", "give an agent no orders and refuse its requests", _disable, _configure_name),
             Verb("enable", "admit a disabled agent again", _enable, _configure_name),
@@ -85,11 +99,6 @@ def _configure_add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="print only the code")
 
 
-def _configure_code(parser: argparse.ArgumentParser) -> None:
-    _configure_name(parser)
-    parser.add_argument("-q", "--quiet", action="store_true", help="print only the code")
-
-
 def _configure_name(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="AGENT", help="name or id")
 
@@ -119,11 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _add_and_show_code(client: Client, arguments: argparse.Namespace) -> int:
     if not arguments.serves:
         raise CommandRefused("name the service types of the agent: --serves TYPE; `mainstay types` lists them")
-    return _show_code(client, arguments, _add(client, arguments))
-
-
-def _create_code(client: Client, arguments: argparse.Namespace) -> int:
-    return _show_code(client, arguments, find_named(client, PATH, NOUN, arguments.name))
+    return show_agent_code(client, arguments, _add(client, arguments))
 
 
 def _change(client: Client, arguments: argparse.Namespace) -> int:
@@ -169,24 +174,6 @@ def _set_status(client: Client, arguments: argparse.Namespace, status: str, outc
 def _remove(client: Client, arguments: argparse.Namespace) -> int:
     agent = find_named(client, PATH, NOUN, arguments.name)
     return remove(client, arguments, PATH, NOUN, agent, "Its tokens end at once; its host is not changed.")
-
-
-def _show_code(client: Client, arguments: argparse.Namespace, agent: Mapping[str, Any]) -> int:
-    code = client.post(f"/agents/{agent['id']}/enrolment-codes")
-    if arguments.json:
-        from mainstay.cli.local_run import print_json
-
-        print_json({**agent, "enrolment": {**code, "url": client.url}})
-        return 0
-    if arguments.quiet:
-        print(code["code"])
-        return 0
-    print("Run this on the host within 15 minutes, as the user of the agent:\n")
-    insecure = " --insecure" if is_unencrypted(client.url) else ""
-    print(f"  mainstay agent enroll {client.url} {code['code']}{insecure}\n")
-    if is_loopback(client.url):
-        print_warning(f"{client.url} is a loopback address; on another host use an address that reaches this server")
-    return 0
 
 
 def _list_agents(client: Client, arguments: argparse.Namespace) -> int:

@@ -264,6 +264,14 @@ def _job_ids(client: Client, _values: list[str], _current: str) -> list[str]:
     return [f"{short_id(job['id'])}\t{job['action']} of {job['service']['name']}, {job['status']}" for job in found]
 
 
+def _enrolment_code_ids(client: Client, _values: list[str], _current: str) -> list[str]:
+    from mainstay.cli.remote.connection import short_id
+
+    query = {"sort": "-createdAt", "pageSize": 50}
+    found = client.get("/enrolment-codes", query=query, timeout_seconds=TIMEOUT_SECONDS)["items"]
+    return [f"{short_id(each['id'])}\t{each['usesLeft']} of {each['count']} places left" for each in found]
+
+
 def _orphan_ids(client: Client, _values: list[str], _current: str) -> list[str]:
     from mainstay.cli.remote.connection import short_id
 
@@ -325,6 +333,7 @@ SOURCES: dict[str, Callable[[Client, list[str], str], list[str]]] = {
     "DIGEST|NAME@VERSION": _blueprint_names,
     "DIGEST|NAME[@VERSION]": _blueprint_names,
     "JOB": _job_ids,
+    "CODE-ID": _enrolment_code_ids,
     "ORPHAN": _orphan_ids,
     "ROLLOUT": _rollouts,
     "TYPE|list|status|pause|resume|abort|versions": _rollout_words,

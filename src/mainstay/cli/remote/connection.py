@@ -371,6 +371,15 @@ def find_rollout(client: Client, name_or_id: str) -> Any:
     return _single(name_or_id, "roll-out", found, list)
 
 
+def find_enrolment_code(client: Client, code_id: str) -> Any:
+    if is_id(code_id):
+        return client.get(f"/enrolment-codes/{code_id}")
+    found = _by_prefix(client, "/enrolment-codes", code_id)
+    if not found:
+        raise CommandRefused(f"there is no enrollment code with id {code_id!r}; `mainstay agents codes` lists them")
+    return _single(code_id, "enrollment code", found, list)
+
+
 def find_job(client: Client, name_or_id: str) -> Any:
     if is_id(name_or_id):
         return client.get(f"/jobs/{name_or_id}")

@@ -1,10 +1,9 @@
-"""Agents: created by their provider, enrolled with a code, connected as long as they send requests."""
+"""Agents: created by their provider, connected as long as they send requests."""
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Literal
 
 import msgspec
@@ -13,9 +12,8 @@ from mainstay.control.access import Role
 from mainstay.control.domain.faults import PathFault
 from mainstay.control.domain.properties.contract import Operation, PropertyTarget
 from mainstay.control.domain.serving import ADMIN_TAG_PREFIX, admin_tags
-from mainstay.control.operations import tokens
 from mainstay.control.operations.machinery import pool_allocation, secret_sealing
-from mainstay.control.operations.machinery.bodies import NO_ZERO, AgentProtocolBody, Body, Id, Name, Tag
+from mainstay.control.operations.machinery.bodies import AgentProtocolBody, Body, Id, Name, Tag
 from mainstay.control.operations.machinery.caller_session import CallerSession
 from mainstay.control.operations.machinery.embedded_names import EmbeddedNames, RelatedRow
 from mainstay.control.operations.machinery.property_decisions import accept_properties
@@ -29,18 +27,16 @@ from mainstay.control.store.agents import AGENTS, AgentLoad, AgentRow, AgentStat
 from mainstay.control.store.engine.paging import owned_by
 from mainstay.control.store.jobs import active_ids_of_agent, delete_ended_of_agent
 from mainstay.control.store.orphans import open_ids
-from mainstay.control.store.participants import PARTICIPANTS
+from mainstay.control.store.participants import PARTICIPANTS, Participant
 from mainstay.control.store.secrets import SecretOwner
 from mainstay.control.store.service_pools import SERVICE_POOL_SETS
 from mainstay.control.store.services import delete_terminal, living_ids
-from mainstay.control.store.tokens import Token, hash_token
 
 Tags = Annotated[list[Tag], msgspec.Meta(max_length=100)]
 # A request of the agent reconnects it from these. Error and Disabled end only by an explicit change.
 RECONNECTS_FROM = frozenset({"New", "Disconnected"})
 SILENT_AFTER = timedelta(seconds=150)
 SWEEP = 100
-CODE_LIFETIME = timedelta(minutes=15)
 
 
 class NewAgent(Body, frozen=True, kw_only=True):
@@ -64,20 +60,6 @@ class AgentChange(Body, frozen=True, kw_only=True):
 
 class OwnStatus(AgentProtocolBody, frozen=True, kw_only=True):
     status: Literal["New", "Connected", "Disconnected", "Error", "Disabled"]
-
-
-class EnrolmentCode(msgspec.Struct, frozen=True, rename="camel"):
-    code: str
-    expires_at: datetime
-
-
-class EnrolmentRequest(Body, frozen=True, kw_only=True):
-    code: Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=NO_ZERO)]
-
-
-class Enrolled(msgspec.Struct, frozen=True, rename="camel"):
-    agent_id: str
-    token: str
 
 
 class AgentView(AgentRow, frozen=True, kw_only=True):
@@ -118,19 +100,9 @@ async def count_by_status(work: UnitOfWork) -> dict[str, int]:
 
 
 async def create(work: UnitOfWork, wanted: NewAgent) -> AgentRow:
-    provider_id = wanted.provider_id.lower()
-    provider = await PARTICIPANTS.find(work.tx, provider_id)
-    if work.required_caller.role is not Role.ADMIN and provider_id != work.required_caller.participant_id:
-        raise NotPermitted("you can create agents only for your own participant")
-    if provider is None:
-        raise BadInput(f"there is no participant {provider_id}")
-    _refuse_admin_tags(work, (), wanted.tags)
-    grants = _grants(work, wanted)
-    agent_type = await AGENT_TYPES.find(work.tx, wanted.agent_type_id.lower(), lock=grants)
-    if agent_type is None:
-        raise BadInput(f"there is no agent type {wanted.agent_type_id}")
-    if grants:
-        await _grant(work, agent_type, provider.id)
+    provider, agent_type = await admit_new(
+        work, wanted.provider_id, wanted.agent_type_id, wanted.tags, grant=wanted.grant
+    )
     agent_id = new_id()
     agent = AgentRow(
         id=agent_id,
@@ -148,10 +120,30 @@ async def create(work: UnitOfWork, wanted: NewAgent) -> AgentRow:
     return await work.insert(AGENTS, agent)
 
 
-def _grants(work: UnitOfWork, wanted: NewAgent) -> bool:
+async def admit_new(
+    work: UnitOfWork, provider_id: str, agent_type_id: str, tags: Sequence[str], *, grant: bool | None
+) -> tuple[Participant, AgentType]:
+    """Provider and type of new agents, if the caller may create them. Grants the provider if an admin wants it."""
+    provider_id = provider_id.lower()
+    provider = await PARTICIPANTS.find(work.tx, provider_id)
+    if work.required_caller.role is not Role.ADMIN and provider_id != work.required_caller.participant_id:
+        raise NotPermitted("you can create agents only for your own participant")
+    if provider is None:
+        raise BadInput(f"there is no participant {provider_id}")
+    _refuse_admin_tags(work, (), tags)
+    grants = _grants(work, wanted=grant)
+    agent_type = await AGENT_TYPES.find(work.tx, agent_type_id.lower(), lock=grants)
+    if agent_type is None:
+        raise BadInput(f"there is no agent type {agent_type_id}")
+    if grants:
+        await _grant(work, agent_type, provider.id)
+    return provider, agent_type
+
+
+def _grants(work: UnitOfWork, *, wanted: bool | None) -> bool:
     if work.required_caller.role is Role.ADMIN:
-        return wanted.grant is not False
-    if wanted.grant:
+        return wanted is not False
+    if wanted:
         raise NotPermitted("only an admin lets agents serve other participants; omit `grant`")
     return False
 
@@ -210,6 +202,20 @@ async def _configure(
     await secret_sealing.forget(work, owner, decided.accepted.retired_secrets)
     await pool_allocation.give_back_replaced(work, agent_id, decided.accepted.pool_releases, decided.taken_values)
     return configuration
+
+
+class _Undone(Exception):
+    """Undoes a part of a transaction that only tried something."""
+
+
+async def check_default_configuration(work: UnitOfWork, agent_type: AgentType, provider_id: str) -> None:
+    """Refuses agent types whose agents need a configuration of their own. Tries it and undoes that."""
+    try:
+        async with work.tx.part():
+            await _configure(work, agent_type, None, new_id(), provider_id, None)
+            raise _Undone
+    except _Undone:
+        return
 
 
 def _in_configuration(fault: PathFault) -> PathFault:
@@ -323,29 +329,3 @@ async def delete(work: UnitOfWork, agent: AgentRow) -> None:
     await secret_store.delete_of(work.tx, "agent", agent.id)
     await pool_allocation.give_back_of_agent(work, agent.id)
     await work.delete(AGENTS, agent)
-
-
-async def create_enrolment_code(work: UnitOfWork, agent: AgentRow) -> EnrolmentCode:
-    """Creates a code that enrolls one program once. A newer code replaces it."""
-    # Hexadecimal, because a leading minus would make it an option on a command line.
-    code = EnrolmentCode(secrets.token_hex(16), work.now + CODE_LIFETIME)
-    await store.add_code(work.tx, hash_token(code.code), agent.id, code.expires_at)
-    return code
-
-
-async def enrol(work: UnitOfWork, wanted: EnrolmentRequest) -> Enrolled:
-    agent_id = await store.use_code(work.tx, hash_token(wanted.code), work.now)
-    agent = None if agent_id is None else await AGENTS.find(work.tx, agent_id)
-    if agent is None:
-        raise NotPermitted("this code is unknown, used or expired; request a new code", code="bad_code")
-    token = Token(
-        id=new_id(),
-        created_at=work.now,
-        updated_at=work.now,
-        name=f"enrolled {agent.name}"[:255],
-        role="agent",
-        read_only=False,
-        participant_id=agent.provider_id,
-        agent_id=agent.id,
-    )
-    return Enrolled(agent.id, (await tokens.save(work, token)).value)

@@ -25,6 +25,7 @@ _DELETIONS: Mapping[str, tuple[str, Deletion]] = {
     "jobs": ("jobs", store.delete_jobs),
     "vault readings": ("jobs", store.delete_vault_readings),
     "closed orphans": ("jobs", store.delete_closed_orphans),
+    "enrolment codes": ("jobs", store.delete_enrolment_codes),
 }
 KINDS = (*_DELETIONS, "events")
 

@@ -1,4 +1,4 @@
-"""Agents: the programs of a provider that execute jobs, and the codes that enroll them."""
+"""Agents: the programs of a provider that execute jobs."""
 
 from __future__ import annotations
 
@@ -63,26 +63,6 @@ async def silent_agents(tx: Transaction, before: datetime, limit: int) -> list[A
         before=to_microseconds(before),
     )
     return [AGENTS.decode(row) for row in rows]
-
-
-async def add_code(tx: Transaction, code_hash: str, agent_id: str, expires_at: datetime) -> None:
-    await tx.execute("DELETE FROM enrolment_codes WHERE agent_id = :agent_id", agent_id=agent_id)
-    await tx.execute(
-        "INSERT INTO enrolment_codes (hash, agent_id, expires_at) VALUES (:hash, :agent_id, :expires_at)",
-        hash=code_hash,
-        agent_id=agent_id,
-        expires_at=to_microseconds(expires_at),
-    )
-
-
-async def use_code(tx: Transaction, code_hash: str, now: datetime) -> str | None:
-    """The agent that the code enrolls. The same statement deletes the code, so exactly one of many callers gets it."""
-    rows = await tx.fetch(
-        "DELETE FROM enrolment_codes WHERE hash = :hash AND expires_at > :now RETURNING agent_id",
-        hash=code_hash,
-        now=to_microseconds(now),
-    )
-    return str(rows[0]["agent_id"]) if rows else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,15 @@ async def delete_closed_orphans(tx: Transaction, before: datetime, _after: ScanP
     return START if deleted == DELETED_AT_ONCE else None
 
 
+async def delete_enrolment_codes(tx: Transaction, before: datetime, _after: ScanPosition) -> ScanPosition | None:
+    deleted = await tx.execute(
+        "DELETE FROM host_enrolment_codes WHERE id IN (SELECT id FROM host_enrolment_codes WHERE expires_at < :before"
+        f" ORDER BY expires_at LIMIT {DELETED_AT_ONCE})",
+        before=to_microseconds(before),
+    )
+    return START if deleted == DELETED_AT_ONCE else None
+
+
 _HAS_ORPHAN = (
     "(services.orphan = 1 OR EXISTS"
     " (SELECT 1 FROM orphans WHERE orphans.service_id = services.id AND orphans.closed_at IS NULL))"

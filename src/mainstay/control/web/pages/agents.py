@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlsplit
 
 from mainstay.control.access import Role
 from mainstay.control.api.endpoints.install_commands import base_url
 from mainstay.control.operations import agents as operations
 from mainstay.control.store import agents as store
 from mainstay.control.web.contract import ApiRefusal, NavigationEntry, PageAnswer, PageCall, WebPage
+from mainstay.control.web.enrolment_commands import enroll_command, is_loopback_address
 from mainstay.control.web.noun_pages import (
     Confirmation,
     NounField,
@@ -23,7 +23,6 @@ from mainstay.control.web.noun_pages import (
     typed_link,
     typed_row,
 )
-from mainstay.foundation.addresses import is_loopback_host
 from mainstay.foundation.numbers import parse_count
 
 API = "/api/v1/agents"
@@ -231,20 +230,13 @@ async def _set_grant(call: PageCall) -> PageAnswer:
     return await send_confirmed(call, wanted, "PATCH", path, done, {"providerIds": provider_ids})
 
 
-def _enroll_command(call: PageCall, code: str) -> str:
-    address = base_url(call.call)
-    parts = urlsplit(address)
-    unencrypted = parts.scheme == "http" and not is_loopback_host(parts.hostname or "")
-    return f"mainstay agent enroll {address} {code}{' --insecure' if unencrypted else ''}"
-
-
 async def _enrolment_page(call: PageCall, code: Any = None) -> PageAnswer:
     agent = await _find(call)
     values = {
         "agent": agent,
         "expires_at": None if code is None else code["expiresAt"],
-        "command": "" if code is None else _enroll_command(call, code["code"]),
-        "is_loopback": is_loopback_host(urlsplit(base_url(call.call)).hostname or ""),
+        "command": "" if code is None else enroll_command(base_url(call.call), code["code"]),
+        "is_loopback": is_loopback_address(base_url(call.call)),
     }
     return PageAnswer("agent_enrolment.html", values)
 

@@ -1,0 +1,226 @@
+"""Enrollment codes: of an existing agent, and for many hosts, with a list and revocation."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from mainstay.agent.client import is_loopback, is_unencrypted
+from mainstay.cli.main import CommandRefused
+from mainstay.cli.remote.connection import (
+    find_enrolment_code,
+    find_named,
+    find_owner,
+    list_items,
+    name_of,
+    print_warning,
+    short_id,
+)
+from mainstay.cli.remote.removal import add_yes_option, confirm, print_outcome
+from mainstay.cli.views.run_display import printable
+from mainstay.cli.views.tables import BAD, DIM, GOOD, local_time, print_table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+    from typing import Any
+
+    from mainstay.agent.client import Client
+    from mainstay.cli.views.tables import Cell
+
+PATH, NOUN = "/enrolment-codes", "enrollment code"
+
+
+def configure_code(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="AGENT", nargs="?", help="existing agent: name or id")
+    parser.add_argument(
+        "--type",
+        dest="agent_type",
+        metavar="AGENT-TYPE",
+        help="instead of AGENT: enroll new hosts with this agent type",
+    )
+    parser.add_argument("--count", metavar="N", type=int, help="with --type: number of hosts (default 1)")
+    parser.add_argument(
+        "--for",
+        dest="lifetime",
+        metavar="DURATION",
+        help="with --type: lifetime of the code (default 1h, at most 168h)",
+    )
+    parser.add_argument(
+        "--tag", metavar="TAG", action="append", default=[], help="with --type: tag of the new agents"
+    )
+    parser.add_argument("--prefix", metavar="TEXT", help="with --type: text before the names of the hosts")
+    parser.add_argument(
+        "--provider", metavar="PARTICIPANT", help="with --type: provider of the new agents (default: you)"
+    )
+    parser.add_argument(
+        "--no-grant",
+        action="store_true",
+        help="with --type, as an admin: do not let the provider's agents serve other participants",
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="print only the code")
+
+
+def configure_revocation(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("code_id", metavar="CODE-ID", help="id of the code, as `mainstay agents codes` shows it")
+    add_yes_option(parser)
+
+
+def create_code(client: Client, arguments: argparse.Namespace) -> int:
+    """For an agent, or for many hosts with --type."""
+    if arguments.agent_type is None:
+        _refuse_options_of_types(arguments)
+        return show_agent_code(client, arguments, find_named(client, "/agents", "agent", arguments.name))
+    if arguments.name is not None:
+        raise CommandRefused(
+            f"give an agent or --type, not both: a code of agent {arguments.name} enrolls one host, a code of a type"
+            " creates agents"
+        )
+    agent_type = find_named(client, "/agent-types", "agent type", arguments.agent_type)
+    provider_id = find_owner(client, arguments.provider, "provider", "--provider")
+    body = {
+        "agentTypeId": agent_type["id"],
+        "providerId": provider_id,
+        "count": 1 if arguments.count is None else arguments.count,
+        "tags": arguments.tag,
+        **({"lifetimeSeconds": _seconds(arguments.lifetime)} if arguments.lifetime else {}),
+        **({"namePrefix": arguments.prefix} if arguments.prefix else {}),
+        **_announced_grant(client, arguments, agent_type, provider_id),
+    }
+    created = client.post(PATH, body)
+    return _show_created(client, arguments, created)
+
+
+def _refuse_options_of_types(arguments: argparse.Namespace) -> None:
+    options = {
+        "--count": arguments.count is not None,
+        "--for": arguments.lifetime,
+        "--tag": arguments.tag,
+        "--prefix": arguments.prefix,
+        "--provider": arguments.provider,
+        "--no-grant": arguments.no_grant,
+    }
+    given = [option for option, value in options.items() if value]
+    if given:
+        raise CommandRefused(f"{', '.join(given)}: only with --type, which enrolls new hosts")
+    if arguments.name is None:
+        raise CommandRefused(
+            "name an agent, or the type of new ones: `mainstay agents code AGENT`, or"
+            " `mainstay agents code --type AGENT-TYPE --count 50 --for 1h`"
+        )
+
+
+def _seconds(text: str) -> int:
+    from mainstay.converge.value_kinds import Unfit, parse_duration
+
+    try:
+        return int(parse_duration(text))
+    except Unfit as error:
+        raise CommandRefused(f"--for: {error}") from None
+
+
+def _announced_grant(
+    client: Client, arguments: argparse.Namespace, agent_type: Mapping[str, Any], provider_id: str
+) -> dict[str, Any]:
+    """Reports whom the agents will serve, before the code exists."""
+    if provider_id in agent_type["providerIds"] or client.get("/tokens/me")["role"] != "admin":
+        return {}
+    if arguments.no_grant:
+        return {"grant": False}
+    if not arguments.json and not arguments.quiet:
+        name = client.get(f"/participants/{provider_id}")["name"]
+        print(
+            printable(
+                f"Agents of {name} with agent type {agent_type['name']} may now serve all participants;"
+                " --no-grant keeps them to their own."
+            )
+        )
+    return {}
+
+
+def _show_created(client: Client, arguments: argparse.Namespace, created: Mapping[str, Any]) -> int:
+    if arguments.json:
+        return print_outcome(arguments, {**created, "url": client.url}, "")
+    if arguments.quiet:
+        print(created["code"])
+        return 0
+    hosts = "host" if created["count"] == 1 else "hosts"
+    until = local_time(created["expiresAt"])
+    print(f"Run this on {created['count']} {hosts} before {until}, as the user of the agent:\n")
+    _print_command(client, created["code"])
+    print(
+        "Each host becomes an agent with the name of the host; --name chooses another. The code is shown only now.\n"
+        f"`mainstay agents revoke-code {short_id(created['id'])}` revokes it."
+    )
+    return 0
+
+
+def show_agent_code(client: Client, arguments: argparse.Namespace, agent: Mapping[str, Any]) -> int:
+    code = client.post(f"/agents/{agent['id']}/enrolment-codes")
+    if arguments.json:
+        return print_outcome(arguments, {**agent, "enrolment": {**code, "url": client.url}}, "")
+    if arguments.quiet:
+        print(code["code"])
+        return 0
+    print("Run this on the host within 15 minutes, as the user of the agent:\n")
+    _print_command(client, code["code"])
+    return 0
+
+
+def _print_command(client: Client, code: str) -> None:
+    insecure = " --insecure" if is_unencrypted(client.url) else ""
+    print(f"  mainstay agent enroll {client.url} {code}{insecure}\n")
+    if is_loopback(client.url):
+        print_warning(f"{client.url} is a loopback address; on another host use an address that reaches this server")
+
+
+def list_codes(client: Client, arguments: argparse.Namespace) -> int:
+    found = list_items(client, PATH, {"sort": "-createdAt"})
+    if arguments.json:
+        return print_outcome(arguments, found, "")
+    if not found:
+        print("There is no code for many hosts; `mainstay agents code --type AGENT-TYPE --count N` creates one.")
+        return 0
+    print_table(
+        ("CODE", "STATE", "LEFT", "AGENT TYPE", "PROVIDER", "TAGS", "EXPIRES", "CREATED BY"),
+        [_row(each) for each in found],
+    )
+    return 0
+
+
+def _row(code: Mapping[str, Any]) -> list[Cell]:
+    return [
+        short_id(code["id"]),
+        _state(code),
+        f"{code['usesLeft']} of {code['count']}",
+        name_of(code, "agentType"),
+        name_of(code, "provider"),
+        ", ".join(code["tags"]),
+        local_time(code["expiresAt"]),
+        _creator(code),
+    ]
+
+
+def _state(code: Mapping[str, Any]) -> Cell:
+    if code["usesLeft"] == 0:
+        return ("used up", DIM)
+    expired = datetime.fromisoformat(code["expiresAt"]) <= datetime.now(UTC)
+    return ("expired", BAD) if expired else ("valid", GOOD)
+
+
+def _creator(code: Mapping[str, Any]) -> str:
+    if code["initiatorRole"] == "participant":
+        return name_of(code, "provider")
+    name = name_of(code, "initiator")
+    return f"admin {name}" if name else "an admin"
+
+
+def revoke_code(client: Client, arguments: argparse.Namespace) -> int:
+    code = find_enrolment_code(client, arguments.code_id)
+    left = f"{code['usesLeft']} of {code['count']} places"
+    confirm(
+        arguments,
+        f"Revoke {NOUN} {code['id']} with {left} left? Hosts that it enrolled stay; further ones are refused.",
+    )
+    client.call("DELETE", f"{PATH}/{code['id']}")
+    return print_outcome(arguments, code, f"Revoked {NOUN} {short_id(code['id'])}.")

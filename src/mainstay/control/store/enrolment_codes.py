@@ -1,0 +1,92 @@
+"""Enrolment codes, stored as hashes: codes of one existing agent, and codes whose uses each create an agent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.records import Record, Table, to_microseconds
+
+
+class EnrolmentCodeRow(Record, frozen=True, kw_only=True):
+    """A code for many hosts."""
+
+    provider_id: str
+    agent_type_id: str
+    count: int
+    uses_left: int
+    expires_at: datetime
+    tags: list[str]
+    # Before the names of its hosts; may be empty.
+    name_prefix: str
+    # The token that created it, and its role. Its agents are created with these rights.
+    initiator_id: str
+    initiator_role: Literal["admin", "participant"]
+
+
+ENROLMENT_CODES = Table("host_enrolment_codes", "enrolment_code", EnrolmentCodeRow)
+
+
+@dataclass(frozen=True, slots=True)
+class UsedCode:
+    before: EnrolmentCodeRow
+    after: EnrolmentCodeRow
+    initiator_name: str
+
+
+async def add_agent_code(tx: Transaction, code_hash: str, agent_id: str, expires_at: datetime) -> None:
+    await tx.execute("DELETE FROM enrolment_codes WHERE agent_id = :agent_id", agent_id=agent_id)
+    await tx.execute(
+        "INSERT INTO enrolment_codes (hash, agent_id, expires_at) VALUES (:hash, :agent_id, :expires_at)",
+        hash=code_hash,
+        agent_id=agent_id,
+        expires_at=to_microseconds(expires_at),
+    )
+
+
+async def use_agent_code(tx: Transaction, code_hash: str, now: datetime) -> str | None:
+    """The agent that the code enrolls. The same statement deletes the code, so exactly one of many callers gets it."""
+    rows = await tx.fetch(
+        "DELETE FROM enrolment_codes WHERE hash = :hash AND expires_at > :now RETURNING agent_id",
+        hash=code_hash,
+        now=to_microseconds(now),
+    )
+    return str(rows[0]["agent_id"]) if rows else None
+
+
+async def take_place(tx: Transaction, code_hash: str, now: datetime) -> UsedCode | None:
+    """Takes one of the places of the code. One statement, so that the last place has one taker; it locks the row, so
+    that a revocation waits for the commit or is seen here."""
+    rows = await tx.fetch(
+        "UPDATE host_enrolment_codes SET uses_left = uses_left - 1, updated_at = :now"
+        " WHERE hash = :hash AND expires_at > :now AND uses_left > 0"
+        f" RETURNING {ENROLMENT_CODES.select()}, initiator_name",
+        hash=code_hash,
+        now=to_microseconds(now),
+    )
+    if not rows:
+        return None
+    after = ENROLMENT_CODES.decode(rows[0])
+    before = ENROLMENT_CODES.decode({**rows[0], "uses_left": after.uses_left + 1})
+    return UsedCode(before, after, str(rows[0]["initiator_name"]))
+
+
+async def count_open(tx: Transaction, provider_id: str, now: datetime) -> int:
+    rows = await tx.fetch(
+        "SELECT count(*) AS number FROM host_enrolment_codes WHERE provider_id = :provider_id AND uses_left > 0"
+        " AND expires_at > :now",
+        provider_id=provider_id,
+        now=to_microseconds(now),
+    )
+    return int(str(rows[0]["number"]))
+
+
+async def has_agent_named(tx: Transaction, provider_id: str, name_folded: str) -> bool:
+    rows = await tx.fetch(
+        "SELECT 1 AS one FROM agents WHERE provider_id = :provider_id AND name_folded = :name LIMIT 1",
+        provider_id=provider_id,
+        name=name_folded,
+    )
+    return bool(rows)
