@@ -139,6 +139,10 @@ class HostileRows(SampleRows):
             table = noun.replace("-", "_")
             if noun in ("blueprints", "jobs", "orphans", "rollouts"):
                 continue
+            if noun == "enrolment-codes":
+                statement = f"UPDATE host_enrolment_codes SET name_prefix = '{HOSTILE.replace(chr(39), chr(39) * 2)}'"
+                run_sql(self._server.data_dir, self._server.database_url, statement)
+                continue
             old = noun in ("services", "agents", "participants", "service-pool-values")
             text = (OLD_NAME if old else HOSTILE).replace("'", "''")
             statement = f"UPDATE {table} SET name = '{text} {id_[:8]}' WHERE id = '{id_}'"
