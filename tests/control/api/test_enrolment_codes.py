@@ -103,7 +103,7 @@ def test_two_hosts_of_one_name_get_one_agent_with_two_codes(server: Server, scen
     assert sorted(statuses) == [201, 409, 409, 409]
 
 
-def test_a_revoked_code_enrolls_nobody_and_its_agents_stay(server: Server, scenario: Scenario) -> None:
+def test_a_revoked_code_enrolls_no_host_and_its_agents_stay(server: Server, scenario: Scenario) -> None:
     made = create(scenario)
     agent_id = enrol(server, made["code"], unique("host")).body["agentId"]
     scenario.stranger.delete(f"/enrolment-codes/{made['id']}", expect=404)
@@ -113,7 +113,7 @@ def test_a_revoked_code_enrolls_nobody_and_its_agents_stay(server: Server, scena
     assert scenario.provider.get(f"/agents/{agent_id}")["id"] == agent_id
 
 
-def test_the_code_of_a_disabled_provider_enrolls_nobody(server: Server, scenario: Scenario) -> None:
+def test_the_code_of_a_disabled_provider_enrolls_no_host(server: Server, scenario: Scenario) -> None:
     made = create(scenario)
     scenario.admin.patch(f"/participants/{scenario.provider_id}", {"status": "Disabled"})
     assert enrol(server, made["code"], unique("host")).body["code"] == "disabled"
