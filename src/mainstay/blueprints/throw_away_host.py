@@ -19,13 +19,25 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Self
 
 GATEWAY = "198.18.0.1"  # from the range for benchmarks (RFC 2544), which is never routed
 PREFIX = "sdhost-"
+CREATION_LOCK = "/run/mainstay-throw-away-hosts.lock"
+OVERLAY_ATTEMPT = (
+    "may not mount an overlay of / in a namespace",
+    """
+    mount -t tmpfs tmpfs /mnt
+    mkdir /mnt/u /mnt/w /mnt/r
+    mount -t overlay -o lowerdir=/,upperdir=/mnt/u,workdir=/mnt/w overlay /mnt/r
+    """,
+)
 SYSTEMD = "/lib/systemd/systemd"
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ENVIRONMENT = {"PATH": SEARCH_PATH, "LANG": "C.UTF-8"}
@@ -149,9 +161,53 @@ def why_unavailable() -> str | None:
     if _cgroup_directory() is None:
         return "no writable cgroup2 mount"
     spaces = ("--mount", "--pid", "--fork", "--net", "--cgroup", "--uts", "--ipc")
-    command = ("unshare", *spaces, "mount", "-t", "tmpfs", "tmpfs", "/mnt")
-    attempt = subprocess.run(command, check=False, capture_output=True, text=True)
-    return f"may not create namespaces: {attempt.stderr.strip()}" if attempt.returncode else None
+    for purpose, script in (("may not create namespaces", "mount -t tmpfs tmpfs /mnt"), OVERLAY_ATTEMPT):
+        command = ("unshare", *spaces, "/bin/sh", "-ec", script)
+        attempt = subprocess.run(command, check=False, capture_output=True, text=True)
+        if attempt.returncode:
+            return f"{purpose}: {' '.join(attempt.stderr.split())}"
+    return None
+
+
+def remove_dead_hosts() -> None:
+    """Removes what hosts left whose supervisor was killed. Their processes and mounts ended with the supervisor."""
+    folder = tempfile.gettempdir()
+    base = _cgroup_directory()
+    with _creation_lock():
+        for name in os.listdir(folder):
+            path = os.path.join(folder, name)
+            if name.startswith(PREFIX) and _is_dead(path):
+                if base is not None:
+                    _remove_cgroup(f"{base}/{name}")
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_dead(path: str) -> bool:
+    """Whether no process holds the lock on the directory of a host, which belongs to root."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        if os.fstat(descriptor).st_uid != 0:
+            return False
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+@contextlib.contextmanager
+def _creation_lock() -> Iterator[None]:
+    """A new directory is not locked for an instant, in which it must not look like that of a dead host."""
+    descriptor = os.open(CREATION_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def is_visible_in_host(path: Path) -> bool:
@@ -186,6 +242,7 @@ class SystemdHost:
         self._supervisor: subprocess.Popen[bytes] | None = None
         self._directory = ""
         self._cgroup = ""
+        self._lock = -1
         self._log: IO[bytes] | None = None
 
     # ---- boot and end ----
@@ -193,7 +250,11 @@ class SystemdHost:
         base = _cgroup_directory()
         if base is None:
             raise HostError(f"{self.name}: {why_unavailable()}")
-        self._directory = tempfile.mkdtemp(prefix=PREFIX)
+        with _creation_lock():
+            self._directory = tempfile.mkdtemp(prefix=PREFIX)
+            # The supervisor inherits it: the lock lasts as long as one of the two.
+            self._lock = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
         self._cgroup = f"{base}/{os.path.basename(self._directory)}"
         command = ["unshare", "--mount", "--propagation", "private", sys.executable, "-IS", __file__]
         command += [self._directory, self._cgroup, self.name, "1" if self.network else ""]
@@ -207,6 +268,7 @@ class SystemdHost:
             start_new_session=True,
             cwd="/",
             env=ENVIRONMENT,
+            pass_fds=(self._lock,),
         )
         try:
             self._wait_until_booted()
@@ -234,6 +296,7 @@ class SystemdHost:
         if os.path.isdir(self._directory):
             _remove_cgroup(self._cgroup)
             shutil.rmtree(self._directory, ignore_errors=True)
+        os.close(self._lock)
         if self._log is not None:
             self._log.close()
         self._supervisor = self._log = None
@@ -279,6 +342,13 @@ class SystemdHost:
         if not pid:
             raise HostError(f"{self.name} is not running\n{self.log()}")
         return int(pid)
+
+    @property
+    def upper_layer(self) -> str:
+        """What the host has written, as a directory of the overlay. It must be read without following links."""
+        if self._supervisor is None:
+            raise HostError(f"{self.name} is not running")
+        return f"/proc/{self._supervisor.pid}/root{self._directory}/m/upper"
 
     # Files go through the host's own root, never /proc/PID/root: there an absolute link (/var/run → /run) would
     # lead back to the machine's files.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from mainstay.cli.main import CommandRefused
+
 # Any other character may mean something to systemd, in some position.
 PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:=,+@-")
 ESCAPED = {"\\": "\\\\", '"': '\\"', "%": "%%", "$": "$$"}
@@ -24,5 +26,7 @@ def _escape(character: str) -> str:
 
 def program_words() -> list[str]:
     """The words with which a unit runs this program."""
+    if "/" not in sys.argv[0]:
+        raise CommandRefused("a unit needs the path of this program; start it by its path, or install mainstay")
     program = os.path.abspath(sys.argv[0])
     return [program] if os.access(program, os.X_OK) else [sys.executable, program]
