@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -51,6 +52,76 @@ def test_an_older_server_works_beside_a_newer_one_that_has_added_to_the_tables(
     # A restart of the older release is possible, too, until the upgrade is complete.
     with running(tmp_path / "old", database_url=url) as old:
         assert old.admin.get("/services")["totalItems"] == 4
+
+
+def older_release(folder: Path, newest: str) -> dict[str, str]:
+    """A copy of the program that knows no migration after `newest`; returns the environment that runs it."""
+    package = folder / "older" / "mainstay"
+    shutil.copytree(Path(mainstay.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    for script in (package / "control/store/engine/migrations").glob("*.sql"):
+        if script.name[:4] > newest:
+            script.unlink()
+    return {"PYTHONPATH": str(folder / "older")}
+
+
+def test_servers_without_the_newest_migration_work_beside_this_release(tmp_path: Path, postgresql: Cluster) -> None:
+    since = migrations("postgresql")[-1].compatible_since
+    if since is None:
+        pytest.skip("the newest migration needs all servers to stop")
+    url = postgresql.new_database()
+    environment = older_release(tmp_path, since)
+    with running(tmp_path / "old", database_url=url, environment=environment) as old:
+        scenario = Scenario(old.admin)
+        kind = scenario.service_type({"size": {"type": "integer"}})
+        before = scenario.order(kind, {"size": 1})
+        with running(tmp_path / "new", database_url=url) as new:
+            # A code of the new server enrolls there; its agent then works with both.
+            admin = Client(new.url, old.admin.token)
+            body = {"agentTypeId": scenario.agent_type_id, "providerId": scenario.provider_id, "count": 2}
+            code = admin.post("/enrolment-codes", body)["code"]
+            token = Client(new.url).post("/enrol", {"code": code, "name": "h"})["token"]
+            assert Client(old.url, token).get("/agents/me")["name"] == "h"
+            assert scenario.complete(before)["properties"] == {"size": 1}
+            scenario.complete(scenario.order(kind, {"size": 2}))
+            # The older server deletes a provider with its codes.
+            other = old.admin.post("/participants", {"name": "other"})
+            kept = admin.post("/enrolment-codes", {**body, "providerId": other["id"]})
+            old.admin.delete(f"/participants/{other['id']}")
+            admin.get(f"/enrolment-codes/{kept['id']}", expect=404)
+    with running(tmp_path / "old", database_url=url, environment=environment) as old:
+        assert old.admin.get("/services")["totalItems"] == 2
+
+
+ONLY_ADDS = re.compile(
+    r"CREATE (UNIQUE )?INDEX |CREATE TABLE |ALTER TABLE \w+ ADD COLUMN \w+ \w+( NOT NULL DEFAULT .+| DEFAULT .+)?$",
+    re.DOTALL,
+)
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "postgresql"])
+def test_a_migration_that_claims_to_be_compatible_only_adds(dialect: str) -> None:
+    known = [each.name[:4] for each in migrations(dialect)]
+    compatible = [each for each in migrations(dialect) if each.compatible_since is not None]
+    assert compatible
+    for migration in compatible:
+        assert migration.compatible_since in known[: known.index(migration.name[:4])], migration.name
+        text = re.sub(r"--.*", "", migration.script)
+        for statement in filter(None, map(str.strip, text.split(";"))):
+            assert ONLY_ADDS.match(statement), f"{migration.name} is not compatible: {statement}"
+
+
+@pytest.mark.parametrize(
+    ("statement", "adds"),
+    [
+        ("ALTER TABLE a ADD COLUMN b TEXT", True),
+        ("ALTER TABLE a ADD COLUMN b INTEGER NOT NULL DEFAULT 0", True),
+        ("ALTER TABLE a ADD COLUMN b INTEGER NOT NULL", False),
+        ("ALTER TABLE a DROP COLUMN b", False),
+        ("UPDATE a SET b = 1", False),
+    ],
+)
+def test_only_additions_count_as_compatible(statement: str, adds: bool) -> None:  # a case
+    assert (ONLY_ADDS.match(statement) is not None) is adds
 
 
 def test_an_older_server_refuses_tables_that_it_cannot_work_with(tmp_path: Path, postgresql: Cluster) -> None:
