@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+from certificates import make_certificate
 from system.conftest import PROGRAM, ManagedHost
 
 UNIT = "/etc/systemd/system/mainstay-server.service"
@@ -56,7 +58,7 @@ def test_the_server_is_installed_sandboxed_restarted_and_removed(new_host: Manag
     host.shell(f"{program} --uninstall")
 
 
-def test_secrets_are_kept_out_of_the_unit(new_host: ManagedHost) -> None:
+def test_secrets_are_kept_out_of_the_unit(new_host: ManagedHost, tmp_path: Path) -> None:
     host = new_host
     host.shell("chmod o+x /root")
     refused = host.shell(f"{PROGRAM} server install --database-url postgresql://u:secret@h/d 2>&1 || true")
@@ -67,3 +69,28 @@ def test_secrets_are_kept_out_of_the_unit(new_host: ManagedHost) -> None:
     host.shell(f"{PROGRAM} server install --config /etc/mainstay/server.toml")
     python = PROGRAM.with_name("python")
     assert '"UP"' in host.shell(f"{python} -c '{FETCH}' http://127.0.0.1:8434/ready")
+
+    # The key of a certificate that only root can read: systemd gives the server a copy.
+    make_certificate(tmp_path)
+    host.machine.write("/etc/mainstay/tls.pem", (tmp_path / "tls.pem").read_text(), mode=0o644)
+    host.machine.write("/etc/mainstay/tls.key", (tmp_path / "tls.key").read_text(), mode=0o600)
+    install = f"{PROGRAM} server install --config /etc/mainstay/server.toml"
+    host.shell("echo 'tls_certificate = \"/etc/mainstay/tls.pem\"' >>/etc/mainstay/server.toml")
+    host.shell("echo 'tls_key = \"/etc/mainstay/missing.key\"' >>/etc/mainstay/server.toml")
+    assert "tls_key in /etc/mainstay/server.toml: there is no file" in host.shell(f"{install} 2>&1 || true")
+    host.shell("sed -i s/missing.key/tls.key/ /etc/mainstay/server.toml")
+    host.shell(install)
+    fetch = f"SSL_CERT_FILE=/etc/mainstay/tls.pem {python} -c '{FETCH}' https://127.0.0.1:8434/ready"
+    assert '"UP"' in host.shell(fetch)
+    pid = host.shell("systemctl show --value -p MainPID mainstay-server").strip()
+    host.shell(install)
+    assert host.shell("systemctl show --value -p MainPID mainstay-server").strip() == pid
+    # A renewed certificate is in use after a restart.
+    make_certificate(tmp_path, "renewed")
+    host.machine.write("/etc/mainstay/tls.pem", (tmp_path / "tls.pem").read_text(), mode=0o644)
+    host.machine.write("/etc/mainstay/tls.key", (tmp_path / "tls.key").read_text(), mode=0o600)
+    host.shell("systemctl try-restart mainstay-server")
+    assert '"UP"' in host.shell(fetch)
+    host.shell("echo MAINSTAY_TLS_KEY=/etc/mainstay/tls.key >/etc/mainstay/server.env")
+    refused = host.shell(f"{install} 2>&1 || true")
+    assert "/etc/mainstay/server.env sets MAINSTAY_TLS_KEY" in refused

@@ -18,8 +18,10 @@ NAME = "mainstay-server"
 UNIT_PATH = f"/etc/systemd/system/{NAME}.service"
 ENVIRONMENT_FILE = "/etc/mainstay/server.env"
 DATA = f"/var/lib/{NAME}"
+CERTIFICATE_SETTINGS = ("tls_certificate", "tls_key")
 # DynamicUser: systemd makes a user for the unit and gives it the state directory; nothing else is writable.
-# LoadCredential: the file of --config may hold a password, and only root can read it.
+# LoadCredential: the file of --config may hold a password, and only root can read it. So it is with the key of the
+# certificate; a variable gives the server the place of the copy, and wins over the file.
 # The watchdog ends a server whose event loop is blocked.
 UNIT = """\
 [Unit]
@@ -126,8 +128,9 @@ def _unit_text(arguments: argparse.Namespace) -> str:
         path = os.path.abspath(arguments.config)
         if not os.path.exists(path):
             raise CommandRefused(f"cannot read {path}: it does not exist")
-        more = f"LoadCredential=server.toml:{path}\n"
+        more = f"LoadCredential=server.toml:{path}\n" + _certificate_lines(path)
         command += " --config %d/server.toml"
+    _refuse_unreadable_certificate()
     needs_port = arguments.port is not None and 0 < arguments.port < 1024
     return UNIT.format(
         command=command,
@@ -137,6 +140,42 @@ def _unit_text(arguments: argparse.Namespace) -> str:
         protect_home=_protect_home(),
         capabilities="CAP_NET_BIND_SERVICE" if needs_port else "",
     )
+
+
+def _certificate_lines(config: str) -> str:
+    """systemd copies the files of the certificate for the user of the unit, which cannot read them itself."""
+    from mainstay.control.settings import BadSettings, load_settings
+
+    try:
+        settings = load_settings({}, {}, config)
+    except BadSettings as error:
+        raise CommandRefused(str(error)) from None
+    lines = []
+    for name in CERTIFICATE_SETTINGS:
+        path = str(getattr(settings, name))
+        if not path:
+            continue
+        if not os.path.isabs(path):
+            raise CommandRefused(f"{name} in {config}: the unit needs an absolute path, not {path}")
+        if not os.path.isfile(path):
+            raise CommandRefused(f"{name} in {config}: there is no file {path}")
+        lines += [f"LoadCredential={name}:{path}\n", f"Environment=MAINSTAY_{name.upper()}=%d/{name}\n"]
+    return "".join(lines)
+
+
+def _refuse_unreadable_certificate() -> None:
+    """Variables of the environment file win over those of the unit."""
+    try:
+        with open(ENVIRONMENT_FILE, encoding="utf-8", errors="replace") as file:
+            names = {line.strip().removeprefix("export ").partition("=")[0].strip() for line in file}
+    except OSError:
+        return
+    found = sorted(f"MAINSTAY_{name.upper()}" for name in CERTIFICATE_SETTINGS if f"MAINSTAY_{name.upper()}" in names)
+    if found:
+        raise CommandRefused(
+            f"{ENVIRONMENT_FILE} sets {' and '.join(found)}, but the user of the unit cannot read the key; set"
+            " tls_certificate and tls_key in a TOML file instead, and give it with --config"
+        )
 
 
 def _protect_home() -> str:
