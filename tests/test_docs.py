@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from control_plane import running
+from mainstay.blueprints.throw_away_host import why_unavailable
+from required_parts import need
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
@@ -48,6 +50,9 @@ def pattern(expected: str) -> re.Pattern[str]:
 
 @pytest.mark.parametrize("page", console_pages(), ids=lambda page: page.name)
 def test_the_commands_of_a_page_print_the_documented_output(page: Path, tmp_path: Path) -> None:
+    if "$ mainstay try " in page.read_text():
+        reason = why_unavailable()
+        need(present=reason is None, what=f"a throw-away host ({reason})")
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     text = page.read_text().replace(PLACE, str(tmp_path / "tutorial"))
     with ExitStack() as stack:

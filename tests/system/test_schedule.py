@@ -7,6 +7,7 @@ import subprocess
 from typing import Any
 
 from system.conftest import PROGRAM, ManagedHost
+from test_docs import BLOCK, ROOT, commands, pattern
 
 UNITS = "/etc/systemd/system/mainstay-apply-*"
 MANIFEST = (
@@ -94,6 +95,20 @@ def test_a_scheduled_manifest_runs_at_its_times_until_it_is_removed(shared_host:
     assert host.shell(f"ls {UNITS} /var/lib/systemd/timers/*mainstay-apply* 2>/dev/null | wc -l") == "0\n"
     assert host.shell("systemctl list-unit-files 'mainstay-apply-*' --no-legend | wc -l") == "0\n"
     assert "There is no schedule." in schedule(host).stdout
+
+
+def test_the_commands_of_the_guide_print_the_documented_output(shared_host: ManagedHost) -> None:
+    """They are in blocks of their own language, because they need a host that runs systemd."""
+    guide = (ROOT / "docs/guide/one-host.md").read_text()
+    (manifest,) = (text for _, text in BLOCK.findall(guide) if text.startswith("# file: site.yaml"))
+    shared_host.machine.write("/etc/mainstay/site.yaml", manifest)
+    (block,) = (text for language, text in BLOCK.findall(guide) if language == "shell")
+    found = commands(block)
+    assert len(found) == 4
+    for command, expected in found:
+        script = command.replace("mainstay ", f"{PROGRAM} ", 1) if command.startswith("mainstay ") else command
+        output = shared_host.shell(f"{script} 2>&1").rstrip("\n")
+        assert pattern(expected).fullmatch(output), f"$ {command}\n{output}\n--- expected ---\n{expected}"
 
 
 def test_what_another_user_can_change_is_not_scheduled(shared_host: ManagedHost) -> None:
