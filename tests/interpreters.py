@@ -13,15 +13,16 @@ from required_parts import need_part
 
 def need_python(version: str) -> str:
     """The path of a Python of this version, such as 3.9; skips the test if there is none."""
-    found = _find(version)
+    found = find_python(version)
     need_part(present=found is not None, what=f"Python {version}")
     return found or version
 
 
 @cache
-def _find(version: str) -> str | None:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mainstay-test-parts" / "pythons"
-    folders = [*Path.home().glob(f".pyenv/versions/{version}.*/bin"), *cache.glob(f"cpython-{version}.*/bin")]
+def find_python(version: str) -> str | None:
+    """Returns None if this machine has no such Python."""
+    parts = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mainstay-test-parts" / "pythons"
+    folders = [*Path.home().glob(f".pyenv/versions/{version}.*/bin"), *parts.glob(f"cpython-{version}.*/bin")]
     names = [str(folder / "python3") for folder in sorted(folders)]
     on_path = shutil.which(f"python{version}")
     return next((path for path in (*names, on_path, "/usr/bin/python3") if path and _is(path, version)), None)

@@ -25,7 +25,11 @@ class ProgramRunner:
         return self.folder / "mainstay"
 
     def __call__(self, *arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
-        command = [self.python, "-I", str(self.program), *map(str, arguments)]
+        return self.launch(self.python, "-I", str(self.program), *map(str, arguments), **options)
+
+    def launch(self, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        """Runs any command with this cache."""
+        command = [*words]
         environment = {**os.environ, "XDG_CACHE_HOME": str(self.folder)}
         if os.geteuid() == 0:
             unshare = need_program("unshare")

@@ -118,7 +118,7 @@ def _dispatch(arguments: list[str]) -> int:
         if (error.name or "").startswith("mainstay"):
             if _is_program_file():
                 raise CommandRefused(
-                    f"mainstay {name} needs more than this program file contains; {INSTALL}"
+                    f"the command {name} needs more than this program file contains; {INSTALL}"
                 ) from None
             raise
         # An agent host has no server packages.
@@ -144,7 +144,7 @@ def _refuse_old_python(name: str) -> None:
     if sys.version_info < oldest and name in command_names():
         found = ".".join(map(str, sys.version_info[:2]))
         raise CommandRefused(
-            f"mainstay {name} needs Python {oldest[0]}.{oldest[1]} or newer, and {sys.executable} is Python {found}"
+            f"the command {name} needs Python {oldest[0]}.{oldest[1]} or newer, and {sys.executable} is Python {found}"
         )
 
 

@@ -89,14 +89,14 @@ def store_program(content: bytes, digest: str, cache: str | None = None) -> str:
     raise CacheRefused(f"{place}: other processes remove {digest} again and again")
 
 
-def run_program(directory: str, arguments: Sequence[str]) -> NoReturn:
-    """Runs the command line of an unpacked version in this process."""
+def run_program(directory: str, arguments: Sequence[str], program: str = "mainstay") -> NoReturn:
+    """Runs the command line of an unpacked version in this process. `program` is what units that it creates start."""
     # The archive and the current directory must not be searched.
     sys.path[:] = [directory, *(place for place in sys.path if place and not os.path.isfile(place))]
     # Compiled modules belong in the cache, whatever the environment says: without them every start compiles again.
     sys.dont_write_bytecode = False
     sys.pycache_prefix = None
-    sys.argv = ["mainstay", *arguments]
+    sys.argv = [program, *arguments]
     import_module("mainstay.cli.main").program()
     sys.exit(0)
 
@@ -112,7 +112,7 @@ def main(archive: str) -> NoReturn:
         sys.stderr.write(f"mainstay: {problem}\n")
         sys.exit(1)
     del content
-    run_program(directory, sys.argv[1:])
+    run_program(directory, sys.argv[1:], archive)
 
 
 def _checked_cache(cache: str, *, create: bool) -> str | None:
