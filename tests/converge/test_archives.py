@@ -6,12 +6,18 @@ import hashlib
 import io
 import json
 import os
+import re
+import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tarfile
+import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +25,11 @@ import pytest
 
 from applying import Applied
 from hostile_user import USER_ID, Scene, hostile_scene
+from mainstay.converge.contract import StopFlag, Stopped
+from mainstay.converge.host.downloads import Download
 from required_parts import need_program
 from scratch import fingerprint, names_below, temps_below
+from torture import count_of
 from web_server import Answer, WebServer, web_server
 
 Apply = Callable[..., Applied]
@@ -122,6 +131,49 @@ def test_a_body_that_ends_too_early_is_tried_again(apply: Apply, root: Path, ser
     assert (root / "a.tgz").read_bytes() == APP
 
 
+def test_a_file_that_cannot_be_stored_is_not_downloaded_again(
+    mainstay: Program, root: Path, plain_server: WebServer
+) -> None:
+    """As on a full disk."""
+    plain_server.answers["/app.tgz"] = (200, {}, bytes(2_000_000))
+    (root / "m.yaml").write_text(manifest(f"{plain_server.url}/app.tgz").replace("ROOT", str(root)))
+    limit = (1_000_000, 1_000_000)
+    done = mainstay("apply", "m.yaml", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit))
+    assert done.returncode == 1
+    assert f"error: File too large: {root}/a.tgz" in done.stdout
+    assert len(plain_server.requests) == 1
+    assert names_below(root) == ["m.yaml"]
+
+
+def test_a_server_that_sends_slowly_does_not_hold_a_run_that_is_stopped(tmp_path: Path) -> None:
+    stop = StopFlag()
+    with socket.create_server(("127.0.0.1", 0)) as listening, (tmp_path / "file").open("wb") as file:
+
+        def trickle() -> None:
+            connection, _ = listening.accept()
+            with connection, suppress(OSError):
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+                for _ in range(600):
+                    connection.sendall(b"x")
+                    time.sleep(0.05)
+
+        thread = threading.Thread(target=trickle, daemon=True)
+        thread.start()
+        threading.Timer(0.3, lambda: stop.request("test", at_once=True)).start()
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}/x"
+        began = time.monotonic()
+        with pytest.raises(Stopped):
+            Download(address, headers={}, username=None, password=None, environ={}, stop=stop).fetch(file.fileno())
+        assert time.monotonic() - began < 15
+
+
+def test_a_length_of_many_digits_is_no_bug(apply: Apply, root: Path, plain_server: WebServer) -> None:
+    plain_server.answers["/app.tgz"] = (200, {"Content-Length": "9" * 5000, "Connection": "close"}, APP)
+    done = apply(manifest(f"{plain_server.url}/app.tgz"))
+    assert (done.outcomes, done.report.events[0].error_kind) == (["changed"], None)
+
+
 def test_a_server_that_is_not_there_is_a_failure(apply: Apply, root: Path) -> None:
     done = apply(manifest("http://127.0.0.1:1/app.tgz"))
     assert done.errors == ["http://127.0.0.1:1/app.tgz: Connection refused (3 attempts)"]
@@ -171,6 +223,7 @@ def test_a_redirect_to_elsewhere_or_in_a_circle_is_a_failure(location: str, appl
     server.answers["/app.tgz"] = (302, {"Location": location}, b"")
     done = apply(manifest(f"{server.url}/app.tgz"))
     assert done.outcomes == ["failed"]
+    assert re.search("redirects (in a circle, too often, or )?to what is neither https nor http", done.errors[0])
     assert len(server.requests) <= 12
 
 
@@ -309,6 +362,44 @@ def test_an_existing_link_of_a_user_is_replaced_and_not_followed(scene: Scene) -
     assert not (scene.home / "app").is_symlink()
     assert (scene.home / "data").read_text() == "d"
     assert (scene.home / "app").stat().st_uid != USER_ID
+
+
+def test_a_kept_archive_that_its_owner_changes_during_the_run_is_not_unpacked(scene: Scene) -> None:
+    content = b"g" * 2_000_000
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w") as archive:
+        info = tarfile.TarInfo("big")
+        info.size = len(content)
+        archive.addfile(info, io.BytesIO(content))
+    good, place = written.getvalue(), 512 + len(content) - 1
+    (scene.work / "a.tar").write_bytes(good)
+    kept, target = scene.home / "a.tar", scene.outside / "tree" / "big"
+    entry = (
+        f"url: a.tar, checksum: {hashlib.sha256(good).hexdigest()}, extract_parent: OUTSIDE/tree, creates: {target}"
+    )
+    is_over = threading.Event()
+
+    def alternate() -> None:
+        """The last byte of the content is that of the manifest half of the time."""
+        while not is_over.is_set():
+            with suppress(FileNotFoundError), kept.open("r+b") as file:
+                for byte in (b"e", b"g"):
+                    os.pwrite(file.fileno(), byte, place)
+                    is_over.wait(0.003)
+
+    thread = threading.Thread(target=alternate)
+    thread.start()
+    try:
+        for _ in range(count_of(600)):
+            kept.unlink(missing_ok=True)
+            kept.write_bytes(good)
+            os.chown(kept, USER_ID, USER_ID)
+            target.unlink(missing_ok=True)
+            if scene.apply(f"- archive: [HOME/a.tar: {{{entry}}}]\n").outcomes == ["changed"]:
+                assert target.read_bytes() == content
+    finally:
+        is_over.set()
+        thread.join()
 
 
 # ---- killed runs ----

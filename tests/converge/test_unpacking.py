@@ -191,6 +191,30 @@ def test_a_decompression_bomb_in_a_zip_is_stopped(root: Path, tmp_path: Path) ->
         unpack_here(path, root, limits=UnpackingLimits(**SMALL))
 
 
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_holes_of_a_sparse_file_count(form: str, root: Path, tmp_path: Path) -> None:
+    """A header of a few bytes may claim any number of zeros."""
+    for size in (50_000, 10**15):
+        headers = {"GNU.sparse.map": f"0,1,{size},0", "GNU.sparse.size": str(size)}
+        path = make_tar(tmp_path / "a", member("zeros", b"x", pax_headers=headers), mode=FORMATS[form])
+        if size < SMALL["unpacked_bytes"]:
+            unpack_here(path, root, limits=UnpackingLimits(**SMALL))
+            assert (root / "zeros").read_bytes() == b"x" + bytes(size - 1)
+        else:
+            with pytest.raises(Failure, match="unpacks to more than 100000 bytes"):
+                unpack_here(path, root, limits=UnpackingLimits(**SMALL))
+
+
+def test_directories_that_only_names_contain_are_counted_and_bounded(root: Path, tmp_path: Path) -> None:
+    path = make_tar(tmp_path / "a", *(member(f"{number}/a/b/x") for number in range(3)))
+    with pytest.raises(Failure, match="more than 8 entries"):
+        unpack_here(path, root, limits=UnpackingLimits(entries=8))
+    for name in ("d/" * 100_000 + "x", "d/" * 300 + "x"):
+        with pytest.raises(Failure, match="is deeper than 200 directories"):
+            unpack_here(make_tar(tmp_path / "a", member(name)), root)
+    unpack_here(make_tar(tmp_path / "a", member("e/" * 150 + "x")), root)
+
+
 def test_too_many_entries_are_refused(root: Path, tmp_path: Path) -> None:
     path = make_tar(tmp_path / "a", *(member(str(number)) for number in range(4)))
     with pytest.raises(Failure, match="more than 3 entries"):

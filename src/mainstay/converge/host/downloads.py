@@ -30,10 +30,19 @@ LONGEST_SECONDS = 3600.0
 # Of one connection attempt, and of one wait for data.
 SOCKET_SECONDS = 60.0
 CHUNK_BYTES = 256 * 1024
+LONGEST_NUMBER = 18
 
 
 class _TryAgain(Exception):
     """An attempt failed in a way that may not last."""
+
+
+class _NotStored(Exception):
+    """The file cannot be written; no other attempt helps."""
+
+    def __init__(self, reason: OSError) -> None:
+        super().__init__()
+        self.reason = reason
 
 
 class Download:
@@ -110,6 +119,8 @@ class Download:
                     f"{_shown_url(self._url)}: the certificate is not trusted: {reason}; for an own authority {self._way_out}"
                 ) from None
             raise _TryAgain(_describe(error.reason)) from None
+        except _NotStored as error:
+            raise OSError(error.reason.errno, error.reason.strerror) from None
         except (http.client.HTTPException, OSError) as error:
             raise _TryAgain(_describe(error)) from None
 
@@ -124,9 +135,11 @@ class Download:
 
     def _receive(self, response: Any, descriptor: int, deadline: float) -> None:
         length = response.headers.get("Content-Length")
-        expected = int(length) if length is not None and length.isascii() and length.isdigit() else None
+        is_number = length is not None and length.isascii() and length.isdigit() and len(length) <= LONGEST_NUMBER
+        expected = int(length) if is_number else None
         received = 0
-        while chunk := response.read(CHUNK_BYTES):
+        # Returns what is there: a server that sends slowly must not delay the checks below.
+        while chunk := response.read1(CHUNK_BYTES):
             received += len(chunk)
             if max(received, expected or 0) > self._largest_bytes:
                 raise Failure(f"{_shown_url(self._url)}: larger than {self._largest_bytes // 1024**3} GB")
@@ -134,7 +147,10 @@ class Download:
                 raise TimedOut(f"{_shown_url(self._url)}: not complete after {LONGEST_SECONDS:g} s")
             if self._stop.at_once:
                 raise Stopped
-            write_all(descriptor, chunk)
+            try:
+                write_all(descriptor, chunk)
+            except OSError as error:
+                raise _NotStored(error) from None
         if expected is not None and received != expected:
             raise _TryAgain(f"the connection ended after {received} of {expected} bytes")
 
@@ -142,6 +158,8 @@ class Download:
         text = f"{status} {http.client.responses.get(status, '')}".rstrip()
         if status >= 500:
             raise _TryAgain(text)
+        if 300 <= status < 400:
+            text = "redirects in a circle, too often, or to what is neither https nor http"
         kind = Missing if status in (404, 410) else Failure
         raise kind(f"{_shown_url(self._url)}: {text}")
 

@@ -523,9 +523,6 @@ class Files:
         """Copies a source to an open file."""
         self._copy_source(source, descriptor)
 
-    def open_managed(self, path: str) -> IO[bytes]:
-        return open(self._open(path), "rb")
-
     def open_again(self, descriptor: int) -> IO[bytes]:
         """Opens the same file for reading from its start; the descriptor stays open."""
         os.lseek(descriptor, 0, os.SEEK_SET)

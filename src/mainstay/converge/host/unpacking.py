@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 1024 * 1024
 LONGEST_TARGET = 4095
+DEEPEST = 200
 # The memory that an xz stream may ask for.
 XZ_MEMORY_BYTES = 512 * 1024 * 1024
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -228,7 +229,10 @@ def _tar_entries(stream: _Forward) -> Iterator[_Entry]:
             )
             if kind is None:
                 raise Failure(f"{shorten(member.name)!r} in the archive is a device or a fifo; refused")
-            content = archive.extractfile(member) if kind == FILE else None
+            content: Any = archive.extractfile(member) if kind == FILE else None
+            if content is not None and member.issparse():
+                # Its holes are not in the stream.
+                content = _Plain(content)
             mtime = float(member.mtime)
             yield _Entry(kind, member.name, member.mode, content=content, target=member.linkname, mtime=mtime)
     stream.drain()
@@ -357,6 +361,7 @@ class _Writer:
             for depth, name in enumerate(names):
                 try:
                     os.mkdir(name, 0o700, dir_fd=opened)
+                    self._budget.take_entry()
                     self._directories[tuple(names[: depth + 1])] = 0o755
                 except FileExistsError:
                     pass
@@ -418,6 +423,8 @@ def _names_of(name: str) -> list[str]:
     names = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or ".." in names or "\0" in name:
         raise Failure(f"{shorten(name)!r} in the archive would be outside the target; refused")
+    if len(names) > DEEPEST + 1:
+        raise Failure(f"{shorten(name)!r} in the archive is deeper than {DEEPEST} directories; refused")
     return names
 
 

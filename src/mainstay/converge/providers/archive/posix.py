@@ -71,9 +71,7 @@ class PosixArchives(Provider):
             files.remove(wanted.name)
             return
         if change.verb == UNPACK:
-            with files.open_managed(wanted.name) as archive:
-                self._check(wanted, archive.fileno(), host)
-                self._unpack(wanted, actual, archive, host)
+            self._unpack_kept(wanted, actual, host)
             if wanted.cleanup:
                 files.remove(wanted.name)
             return
@@ -83,7 +81,11 @@ class PosixArchives(Provider):
             self._find_source(wanted.url or "", host)
         staged = files.stage_file(wanted.name)
         try:
-            self._fetch(wanted, staged.descriptor, host)
+            try:
+                self._fetch(wanted, staged.descriptor, host)
+            except OSError as error:
+                error.filename = error.filename or wanted.name
+                raise
             self._check(wanted, staged.descriptor, host)
             if wanted.extract_parent is not None:
                 with files.open_again(staged.descriptor) as archive:
@@ -92,6 +94,17 @@ class PosixArchives(Provider):
                 staged.put_in_place(uid=actual.wanted_uid, gid=actual.wanted_gid, mode=ARCHIVE_MODE)
         finally:
             staged.close()
+
+    def _unpack_kept(self, wanted: Archive, actual: ArchiveState, host: Host) -> None:
+        """Unpacks a copy: another user may be able to change the file between the check and the unpacking."""
+        copy = host.files.stage_file(wanted.name)
+        try:
+            host.files.copy_into(wanted.name, copy.descriptor)
+            self._check(wanted, copy.descriptor, host)
+            with host.files.open_again(copy.descriptor) as archive:
+                self._unpack(wanted, actual, archive, host)
+        finally:
+            copy.close()
 
     def _fetch(self, wanted: Archive, descriptor: int, host: Host) -> None:
         url = wanted.url or ""
