@@ -134,6 +134,16 @@ def test_manifests_may_be_ten_levels_deep(root: Path) -> None:
     assert "manifests can apply each other 10 levels deep" in fault
 
 
+def test_nested_repetitions_do_not_grow_without_bound(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mainstay.converge.manifest.children.MOST_RESOURCES", 50)
+    put(root, "inner.yaml", "- exec: [{'x{{ data.n }}-{{ each.key }}': {for_each: '{{ range(20) }}'}}]\n")
+    entry = "{manifest: inner.yaml, for_each: '{{ range(COUNT) }}', data: {n: '{{ each.key }}'}}"
+    text = f"- apply: [{{'c{{{{ each.key }}}}': {entry}}}]\n"
+    assert len(load_text(text.replace("COUNT", "3"), root).resources) == 63
+    (fault,) = faults_of(text.replace("COUNT", "4"), root)
+    assert "apply#c3: the manifests before it have more than 50 resources, the most of a run" in fault
+
+
 def test_a_child_that_is_applied_often_is_read_once_and_costs_little(root: Path) -> None:
     put(root, "child.yaml", "data: {n: 0}\nresources: [{exec: [{'x{{ data.n }}': {creates: /}}]}]\n")
     text = "- apply: [{'c{{ each.key }}': {manifest: child.yaml, for_each: '{{ range(COUNT) }}', data: {n: '{{ each.key }}'}}}]\n"

@@ -32,12 +32,17 @@ def _check_pattern(text: str) -> str:
         raise Unfit("an empty pattern matches every line")
     try:
         re.compile(text)
-        parsed = _parser().parse(text)
+        problem = slow_pattern_problem(text)
     except (re.error, OverflowError, RecursionError) as error:
         raise Unfit(f"{shorten(text)!r} is not a regular expression: {error}") from None
-    for problem in _problems(parsed, is_repeated=False):
+    if problem is not None:
         raise Unfit(f"{shorten(text)!r}: {problem}")
     return text
+
+
+def slow_pattern_problem(text: str) -> str | None:
+    """Names what makes a valid pattern take exponential time on some texts; None if nothing does."""
+    return next(_problems(_parser().parse(text), is_repeated=False), None)
 
 
 def _parser() -> Any:

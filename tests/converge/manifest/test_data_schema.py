@@ -101,6 +101,15 @@ data_schema:
     assert faults_of(text, root, roots=roots) == []
 
 
+@pytest.mark.parametrize(
+    ("pattern", "problem"), [("(a+)+$", "repeated group must not contain an unbounded"), (r"(a)\1", "back-reference")]
+)
+def test_a_pattern_that_can_take_exponential_time_is_a_fault(pattern: str, problem: str, root: Path) -> None:
+    """Values may come from customers."""
+    (fault,) = faults_of(manifest_of({"properties": {"n": {"pattern": pattern}}}, {"n": "a" * 40 + "!"}), root)
+    assert problem in fault
+
+
 def test_many_unfit_values_are_not_all_listed(root: Path) -> None:
     found = faults_of(
         manifest_of({"properties": {"n": {"items": {"type": "string"}}}}, {"n": list(range(500))}), root

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 DEEPEST_CHILD = 10
 # Nested `for_each` must not grow without bound.
 MOST_CHILDREN = 100_000
+MOST_RESOURCES = 1_000_000
 MOST_FAULTS = 1000
 MOST_DUPLICATES = 50
 
@@ -48,6 +49,8 @@ class Composition:
 
     def __init__(self) -> None:
         self.count = 0
+        # Of all manifests that others apply.
+        self.resource_count = 0
         self.faults: list[Fault] = []
         self._known: set[tuple[Any, ...]] = set()
 
@@ -111,6 +114,7 @@ def add_child(
         opened.file, opened.text, source.with_layer(layer), composition, manifest.types, parent=resource
     )
     child = resolver.manifest
+    before = composition.resource_count
     child.directory, child.chain = opened.directory, (*manifest.chain, opened.real_path)
     source.work_in(child.directory)
     try:
@@ -118,6 +122,7 @@ def add_child(
     finally:
         source.work_in(manifest.directory)
     composition.add_faults(resolver.faults.located())
+    composition.resource_count = before + len(child.resources)
     resource.child = child
     manifest.resources += child.resources
     for warning in (*child.warnings, *child.hierarchy.warnings()):
@@ -135,6 +140,8 @@ def _open(resource: Any, reader: ResourceReader, composition: Composition) -> Op
     composition.count += 1
     if composition.count > MOST_CHILDREN:
         raise ChildRefused(f"a run can apply at most {MOST_CHILDREN:,} manifests")
+    if composition.resource_count > MOST_RESOURCES:
+        raise ChildRefused(f"the manifests before it have more than {MOST_RESOURCES:,} resources, the most of a run")
     path = resource.manifest or resource.name
     if path.startswith(("http://", "https://")):
         raise ChildRefused("a manifest is applied from a local path, not from a URL")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from mainstay.converge.manifest.expressions import NOT_RENDERED
+from mainstay.converge.patterns import slow_pattern_problem
 from mainstay.converge.value_kinds import describe
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import REDACTED, Tainted, shorten
@@ -133,8 +134,12 @@ class SchemaReader:
             return "expected a regular expression"
         try:
             schema.pattern = re.compile(_written(node))
+            problem = slow_pattern_problem(_written(node))
         except (re.error, RecursionError, OverflowError) as error:
             return f"not a regular expression ({error})"
+        if problem is not None:
+            schema.pattern = None
+            return problem
         return None
 
 
