@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import urllib3
@@ -87,7 +88,9 @@ class Terminal:
 
 
 @contextmanager
-def on_terminal(words: Sequence[str], environment: Mapping[str, str]) -> Iterator[Terminal]:
+def on_terminal(
+    words: Sequence[str], environment: Mapping[str, str], directory: Path | None = None
+) -> Iterator[Terminal]:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     process = subprocess.Popen(
@@ -97,6 +100,7 @@ def on_terminal(words: Sequence[str], environment: Mapping[str, str]) -> Iterato
         stdout=theirs,
         stderr=theirs,
         env={**os.environ, "TERM": "xterm", **environment},
+        cwd=directory,
     )
     os.close(theirs)
     try:

@@ -11,10 +11,10 @@ import pytest
 
 from mainstay.blueprints.document_schemas import blueprint_schema, order_schema, service_type_schema
 from mainstay.cli.commands.schema import DOCUMENTS
-from mainstay.cli.inventory_schema import inventory_schema
 from mainstay.cli.main import main
 from mainstay.control.rulebook import installed_rulebook
 from mainstay.foundation.documents import read_yaml
+from mainstay.push.inventory_schema import inventory_schema
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "blueprints"
 SCHEMAS = {

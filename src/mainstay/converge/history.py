@@ -15,7 +15,7 @@ from mainstay.foundation.text import shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
     from mainstay.converge.contract import Resource
@@ -252,7 +252,6 @@ class History:
 
     def save(self, report: Report) -> None:
         """Stores the states as the run knows them, without the checksums of large files."""
-        folder = self.state.directory("history")
         kept = {
             "run_id": report.run_id,
             "manifest": report.manifest,
@@ -263,8 +262,14 @@ class History:
             "stable": [event.resource.id for event in report.events if event.outcome == STABLE],
         }
         lines = event_lines(event for event in report.events if event.outcome != STABLE)
-        self.state.write(f"{folder}/{report.run_id}.json", document_pieces(kept, lines, {}))
-        self._prune(folder, report.run_id)
+        self.keep(kept, lines)
+
+    def keep(self, kept: Mapping[str, Any], lines: Iterable[str]) -> None:
+        """Stores the document of a report: all but its events, and these as JSON."""
+        folder = self.state.directory("history")
+        run_id: str = kept["run_id"]
+        self.state.write(f"{folder}/{run_id}.json", document_pieces(kept, lines, {}))
+        self._prune(folder, run_id)
 
     def runs(self) -> list[str]:
         """Returns the ids of stored runs, newest first."""

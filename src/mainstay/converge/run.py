@@ -78,6 +78,7 @@ class RunRequest:
         is_single: bool = False,
         bundle: str | None = None,
         trust: BundleTrust | None = None,
+        run_id: str | None = None,
     ) -> None:
         self.manifest = manifest
         # A document built by the caller instead of a file; `manifest` is then only its name.
@@ -107,6 +108,8 @@ class RunRequest:
         self.bundle = bundle
         # Needed if `manifest` is the URL of a bundle.
         self.trust = trust
+        # The id of the run, where the caller needs to know it before; default: a new one.
+        self.run_id = run_id
 
 
 class Locked(Exception):
@@ -120,7 +123,7 @@ class Session:
         self.request = request
         environ = request.environ if request.environ is not None else process_environment()
         self.state = StateDirectory(request.state_directory or state_path(environ))
-        self.host = Host(new_run_id(), self.state, request.stop, noop=request.options.noop)
+        self.host = Host(request.run_id or new_run_id(), self.state, request.stop, noop=request.options.noop)
         self.host.environ = dict(environ)
         self.current: Run | None = None
         self._facts: dict[str, Any] | None = None

@@ -89,6 +89,19 @@ def store_program(content: bytes, digest: str, cache: str | None = None) -> str:
     raise CacheRefused(f"{place}: other processes remove {digest} again and again")
 
 
+def private_folder(name: str, cache: str | None = None) -> str:
+    """Returns a directory beside the versions, as private as they are. Creates it if it is missing."""
+    try:
+        place = _checked_cache(_default_cache() if cache is None else cache, create=True)
+        assert place is not None  # noqa: S101  # it was created
+        path = os.path.join(place, name)
+        _make_directory(path, 0o700)
+        _check_own(path)
+    except OSError as error:
+        raise _refusal(error) from None
+    return path
+
+
 def run_program(directory: str, arguments: Sequence[str], program: str = "mainstay") -> NoReturn:
     """Runs the command line of an unpacked version in this process. `program` is what units that it creates start."""
     # The archive and the current directory must not be searched.

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 SHEBANG = b"#!/usr/bin/env python3\n"
 WHOLE_PACKAGES = ("foundation", "converge")
+# The host's side of a push, and what `mainstay schema inventory` prints.
+SINGLE_MODULES = ("push/__init__.py", "push/inventory_schema.py", "push/receiver.py")
 # Packages to import, and the distributions that own them.
 THIRD_PARTIES = {"yaml": "PyYAML", "jinja2": "Jinja2", "markupsafe": "MarkupSafe"}
 COMMANDS = "mainstay.cli.commands."
@@ -73,8 +75,7 @@ def _our_files() -> Iterator[tuple[str, bytes]]:
     yield "mainstay/__init__.py", _read(os.path.join(root, "__init__.py"))
     for package in WHOLE_PACKAGES:
         yield from _sources_below(os.path.join(root, package), f"mainstay/{package}")
-    for name in _command_line_modules(root):
-        path = _path_of(root, name)
+    for path in (*SINGLE_MODULES, *(_path_of(root, name) for name in _command_line_modules(root))):
         yield f"mainstay/{path}", _read(os.path.join(root, path))
 
 

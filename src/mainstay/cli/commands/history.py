@@ -40,7 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _list_runs(history: History, limit: int, *, as_json: bool) -> int:
     runs = [found for run_id in history.runs()[:limit] if (found := history.show(run_id)) is not None]
     if as_json:
-        print_json([{key: found[key] for key in ("run_id", "manifest", "noop", "summary")} for found in runs])
+        keys = ("run_id", "manifest", "host", "noop", "summary")
+        print_json([{key: found[key] for key in keys if key in found} for found in runs])
         return 0
     if not history.runs():
         print("There is no run yet.")
@@ -52,7 +53,7 @@ def _list_runs(history: History, limit: int, *, as_json: bool) -> int:
         kind = "dry" if found["noop"] else "real"
         print(
             f"{found['run_id']:<31} {kind:<5} {changed:>8} {counts['failed']:>7} {counts['total']:>7} "
-            f"{counts['duration_seconds']:>8.2f}  {printable(found['manifest'])}"
+            f"{counts['duration_seconds']:>8.2f}  {printable(_manifest_of(found))}"
         )
     return 0
 
@@ -71,9 +72,15 @@ def _show_run(history: History, wanted: str, *, as_json: bool) -> int:
     if as_json:
         print_pieces(_as_pieces(found))
         return 0
-    print(f"{found['run_id']}  {printable(found['manifest'])}{'  (dry run)' if found['noop'] else ''}")
+    print(f"{found['run_id']}  {printable(_manifest_of(found))}{'  (dry run)' if found['noop'] else ''}")
     print_report(found, verbose=True)
     return 0
+
+
+def _manifest_of(found: dict[str, Any]) -> str:
+    """The manifest of a run, and the host of a run that was pushed from here."""
+    host = found.get("host")
+    return f"{found['manifest']} on {host}" if host else str(found["manifest"])
 
 
 def _as_pieces(found: dict[str, Any]) -> Iterator[bytes]:

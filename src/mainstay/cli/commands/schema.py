@@ -33,7 +33,7 @@ def _schema_of(document: str) -> dict[str, Any]:
         types = [found for name in resources.names() if (found := resources.find(name)) is not None]
         return manifest_schema(types, list(health_checks.kinds().values()))
     if document == "inventory":
-        from mainstay.cli.inventory_schema import inventory_schema
+        from mainstay.push.inventory_schema import inventory_schema
 
         return inventory_schema()
     if document == "plane":

@@ -29,7 +29,14 @@ class BundleRefused(Exception):
 
 
 def unpack(
-    real: str, name: str, state: StateDirectory, run_id: str, *, is_zip: bool, may_have_top: bool = False
+    real: str,
+    name: str,
+    state: StateDirectory,
+    run_id: str,
+    *,
+    is_zip: bool,
+    may_have_top: bool = False,
+    manifest: str = MANIFEST_NAME,
 ) -> tuple[str, Callable[[], None]]:
     """Returns the folder of the unpacked manifest and a function that removes the bundle; raises `DoesNotLoad`.
 
@@ -44,7 +51,7 @@ def unpack(
     try:
         entries = _zip_entries(real) if is_zip else tar_entries(real)
         write_entries(entries, target)
-        folder = _find_root(target, may_have_top=may_have_top)
+        folder = _find_root(target, manifest, may_have_top=may_have_top)
     except (BundleRefused, OSError) as error:
         close()
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
@@ -59,16 +66,16 @@ def unpack(
     return folder, close
 
 
-def _find_root(target: str, *, may_have_top: bool) -> str:
+def _find_root(target: str, manifest: str, *, may_have_top: bool) -> str:
     names = os.listdir(target)
     folders = [target]
     if may_have_top and len(names) == 1:
         folders.append(os.path.join(target, names[0]))
     for folder in folders:
-        if os.path.isfile(os.path.join(folder, MANIFEST_NAME)):
+        if os.path.isfile(os.path.join(folder, manifest)):
             return folder
     below = " or below its only directory" if may_have_top else ""
-    raise BundleRefused(f"it has no {MANIFEST_NAME} at its root{below}")
+    raise BundleRefused(f"it has no {manifest} at its root{below}")
 
 
 def unpacking_directory(state: StateDirectory) -> str:

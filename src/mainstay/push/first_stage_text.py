@@ -1,0 +1,23 @@
+"""The bytes that a host's Python receives first."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from mainstay.packaging.program_file import program_cache_source
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mainstay.push.shipment import Shipment
+
+
+def first_stage_bytes(program: Shipment, archive: Shipment) -> bytes:
+    """The size of the first stage, its text, and the digests that it looks for."""
+    with open(os.path.join(os.path.dirname(__file__), "first_stage.py"), encoding="utf-8") as file:
+        text = file.read()
+    # `r` is standard input; see `RUN_FIRST_STAGE`.
+    call = f"\nmain(r, {program_cache_source().encode()!r})\n"
+    stage = (text + call).encode()
+    digests = json.dumps({"program": program.digest, "archive": archive.digest}).encode()
+    return b"%d\n%s%s\n" % (len(stage), stage, digests)

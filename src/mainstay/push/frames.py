@@ -1,0 +1,176 @@
+"""Frames that a host sends: one JSON document per line, behind a mark. Pure. A host is not trusted.
+
+Every value is checked and every text stays text: what is printed later is escaped there.
+"""
+
+from __future__ import annotations
+
+import json
+from math import isfinite
+
+from mainstay.converge.report import OUTCOMES
+from mainstay.push.outcome import HostFault
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+MARK = b"mainstay-push "
+KINDS = ("hello", "start", "at", "event", "report", "stable", "message", "end")
+REFUSALS = ("fault", "faults", "locked", "stopped")
+TEXTS = ("alias", "provider", "ensure", "noop_message", "reason", "output", "diff", "error_kind")
+FLAGS = ("changed", "refreshed", "failed", "skipped", "noop")
+LISTS = ("errors", "warnings", "unmet", "within")
+LARGEST_COUNT = 1_000_000_000
+LONGEST_MESSAGE = 4000
+MOST_FAULTS = 200
+# Kinds of faults that the host itself may report.
+HOST_KINDS = ("refused", "disk_full", "system")
+
+
+class Unexpected(Exception):
+    """A value that no host of ours sends."""
+
+
+class Frame:
+    """One frame: its kind and its checked value."""
+
+    def __init__(self, kind: str, value: Any, index: int = 0) -> None:
+        self.kind = kind
+        self.value = value
+        # The number of the resource, for events.
+        self.index = index
+
+
+def parse_frame(line: bytes) -> Frame:
+    """Returns the frame of a line; raises `HostFault` for a refusal of the host, and for what is no frame."""
+    try:
+        document = json.loads(line[len(MARK) :])
+        if not isinstance(document, dict):
+            raise Unexpected
+        for kind in REFUSALS:
+            if kind in document:
+                raise _refusal(kind, document[kind])
+        for kind in KINDS:
+            if kind in document:
+                return Frame(kind, READERS[kind](document[kind]), _count(document.get("index", 0)))
+        raise Unexpected
+    except (ValueError, RecursionError, Unexpected):
+        raise HostFault("protocol", f"it sent a response that cannot be read: {shown(line)}") from None
+
+
+def shown(line: bytes) -> str:
+    """The beginning of what a host sent, for a message."""
+    return repr(line[:80].decode("utf-8", "replace"))
+
+
+def _refusal(kind: str, value: Any) -> HostFault:
+    if kind == "locked":
+        return HostFault("locked", _message(value))
+    if kind == "stopped":
+        return HostFault("stopped", "the run was stopped before it began")
+    if kind == "faults":
+        if not isinstance(value, list) or not value:
+            raise Unexpected
+        return HostFault("does_not_load", "\n".join(_fault_line(each) for each in value[:MOST_FAULTS]))
+    if not isinstance(value, dict) or value.get("kind") not in HOST_KINDS:
+        raise Unexpected
+    return HostFault(value["kind"], _message(value.get("message")))
+
+
+def _fault_line(fault: Any) -> str:
+    if not isinstance(fault, dict):
+        raise Unexpected
+    place = ":".join(str(part)[:200] for key in ("file", "line", "column") if (part := fault.get(key)) is not None)
+    return f"{place}: {_message(fault.get('message'))}"
+
+
+def _message(value: Any) -> str:
+    return _text(value)[:LONGEST_MESSAGE]
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise Unexpected
+    return value
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST_COUNT:
+        raise Unexpected
+    return value
+
+
+def _number(value: Any) -> float:
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not isfinite(value):
+        raise Unexpected
+    return value
+
+
+def _texts(value: Any) -> list[str]:
+    if not isinstance(value, list):
+        raise Unexpected
+    return [_text(each) for each in value]
+
+
+def _hello(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict) or not isinstance(value.get("python"), list) or len(value["python"]) != 3:
+        raise Unexpected
+    return {
+        "python": tuple(_count(part) for part in value["python"]),
+        "program": value.get("has_program") is True,
+        "archive": value.get("has_archive") is True,
+    }
+
+
+def _position(value: Any) -> tuple[int, str]:
+    if not isinstance(value, list) or len(value) != 2:
+        raise Unexpected
+    return _count(value[0]), _message(value[1])
+
+
+def _event(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict) or value.get("outcome") not in OUTCOMES:
+        raise Unexpected
+    state = value.get("state")
+    if state is not None and not isinstance(state, dict):
+        raise Unexpected
+    event: dict[str, Any] = {"type": _text(value.get("type")), "name": _text(value.get("name"))}
+    event |= {key: None if value.get(key) is None else _text(value[key]) for key in TEXTS}
+    event["outcome"] = value["outcome"]
+    event |= {key: value.get(key) is True for key in FLAGS}
+    event |= {key: _texts(value.get(key, [])) for key in LISTS}
+    event["duration_seconds"] = _number(value.get("duration_seconds", 0))
+    event["state"] = state
+    return event
+
+
+def _ending(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict) or not isinstance(value.get("summary"), dict):
+        raise Unexpected
+    counts = value["summary"]
+    outputs = value.get("outputs")
+    if outputs is not None and not isinstance(outputs, dict):
+        raise Unexpected
+    return {
+        "summary": {
+            **{key: _count(counts.get(key)) for key in ("total", *OUTCOMES)},
+            "duration_seconds": _number(counts.get("duration_seconds")),
+        },
+        "outputs": outputs,
+        "errors": _texts(value.get("errors", [])),
+        "warnings": _texts(value.get("warnings", [])),
+        "stopped_by": None if value.get("stopped_by") is None else _message(value["stopped_by"]),
+    }
+
+
+READERS = {
+    "hello": _hello,
+    "start": _count,
+    "at": _position,
+    "event": _event,
+    "report": _event,
+    "stable": _texts,
+    "message": _message,
+    "end": _ending,
+}

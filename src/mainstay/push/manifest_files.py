@@ -1,0 +1,240 @@
+"""Finds the files that a manifest needs on the host, and packs them into one archive.
+
+Only files that the manifest names travel: its directory may contain inventories and data of other hosts. A name with
+an expression means all files that fit the text around it (`files/{{ … }}.conf`: all of `files/*.conf`).
+"""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import os
+import re
+import tarfile
+
+from mainstay.converge.host.sources import BUNDLE_ENDS, OTHER_ARCHIVE_ENDS, read_bytes
+from mainstay.converge.manifest.expressions import BadExpression, split
+from mainstay.foundation.faults import DoesNotLoad, Fault
+from mainstay.foundation.yaml.document import decode, parse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import IO
+
+    from mainstay.foundation.yaml.scalars import Node
+
+# Properties whose value is the path of a file beside the manifest.
+PATH_PROPERTIES = ("source", "url", "manifest")
+# `template('a')`, `file("a")`, also with a computed rest: `template('conf/' ~ lookup('facts.os.id'))`.
+CALL = re.compile(r"\b(?:template|file)\(\s*(?:'([^'\n]*)'|\"([^\"\n]*)\")?\s*(\)?)")
+# What a template file loads itself.
+STATEMENT = re.compile(r"\{%[-+]?\s*(?:include|import|extends|from)\s+(?:'([^'\n]*)'|\"([^\"\n]*)\")")
+MOST_FILES = 10_000
+LARGEST_BYTES = 1024 * 1024 * 1024
+LARGEST_TEMPLATE_BYTES = 16 * 1024 * 1024
+DEEPEST_CHILD = 10
+
+
+class ManifestFiles:
+    """The files of one manifest: `root` is the directory that contains them all."""
+
+    def __init__(self, manifest: str) -> None:
+        self.manifest = os.path.realpath(manifest)
+        # Real path → whether it is a template or manifest that may name more files.
+        self.paths: dict[str, bool] = {}
+        # Values that are known only on the host, and name files in no directory.
+        self.computed: list[str] = []
+
+    @property
+    def root(self) -> str:
+        return os.path.commonpath([os.path.dirname(self.manifest), *map(os.path.dirname, self.paths)])
+
+    @property
+    def name(self) -> str:
+        """The path of the manifest inside the archive."""
+        return os.path.relpath(self.manifest, self.root)
+
+
+def is_bundle(manifest: str) -> bool:
+    return manifest.endswith(BUNDLE_ENDS)
+
+
+def find_files(manifest: str) -> ManifestFiles:
+    """Raises `DoesNotLoad` if the manifest or one that it applies cannot be read."""
+    if manifest.endswith(OTHER_ARCHIVE_ENDS):
+        raise DoesNotLoad([Fault(manifest, None, None, "a bundle is packed as .tar.gz, .tgz or .zip")])
+    found = ManifestFiles(manifest)
+    _Search(found).manifest(manifest, manifest, depth=0)
+    return found
+
+
+class _Search:
+    def __init__(self, found: ManifestFiles) -> None:
+        self.found = found
+        self.directory = os.path.dirname(found.manifest)
+        # Texts in `data`, which may be names of files.
+        self.data_texts: list[str] = []
+
+    def manifest(self, path: str, shown: str, *, depth: int) -> None:
+        real = os.path.realpath(path)
+        if self._is_known(real) or depth > DEEPEST_CHILD:
+            return
+        self.found.paths[real] = True
+        text = decode(read_bytes(path), shown)
+        node = parse(text or "\n", shown)
+        outer, self.directory = self.directory, os.path.dirname(real)
+        try:
+            self._walk(node, depth, key="")
+            for candidate in self.data_texts if self.found.computed else ():
+                self._add(candidate, depth, is_child=False)
+        finally:
+            self.directory = outer
+
+    def _is_known(self, real: str) -> bool:
+        return self.found.paths.get(real, False)
+
+    def _walk(self, node: Node, depth: int, *, key: str) -> None:
+        if isinstance(node, dict):
+            for name, child in node.items():
+                if name == "apply":
+                    self._applied(child, depth)
+                if name in ("data", "overrides"):
+                    self.data_texts += _texts(child)
+                self._text(name, depth, key="")
+                self._walk(child, depth, key=name)
+        elif isinstance(node, list):
+            for child in node:
+                self._walk(child, depth, key="")
+        else:
+            self._text(str(node), depth, key=key)
+
+    def _applied(self, node: Node, depth: int) -> None:
+        """The children of `apply` entries: the property `manifest`, else the name."""
+        entries = node if isinstance(node, list) else [node]
+        for entry in entries:
+            named = entry if isinstance(node, list) and isinstance(entry, dict) else {}
+            for name, properties in named.items():
+                given = properties.get("manifest") if isinstance(properties, dict) else None
+                if name != "defaults" and given is None:
+                    self._add_template(name, depth, is_child=True)
+            if not isinstance(node, list) and isinstance(entry, dict) and "manifest" not in entry and "name" in entry:
+                self._add_template(str(entry["name"]), depth, is_child=True)
+
+    def _text(self, text: str, depth: int, *, key: str) -> None:
+        if key in PATH_PROPERTIES:
+            self._add_template(text, depth, is_child=key == "manifest")
+        if "(" in text:
+            self._calls(text, depth)
+
+    def _calls(self, text: str, depth: int) -> None:
+        for single, double, closing in CALL.findall(text):
+            path = single or double
+            if path and closing:
+                self._add(path, depth, is_child=False)
+            elif path:
+                self._add_pattern(f"{glob.escape(path)}*", depth, is_child=False)
+            else:
+                self.found.computed.append(text)
+
+    def _add_template(self, text: str, depth: int, *, is_child: bool) -> None:
+        if "{{" not in text:
+            self._add(text, depth, is_child=is_child)
+            return
+        try:
+            parts = split(text)
+        except BadExpression:
+            # A fault that loading reports.
+            return
+        if not isinstance(parts[0], str):
+            self.found.computed.append(text)
+            return
+        pattern = "".join(glob.escape(part) if isinstance(part, str) else "*" for part in parts)
+        self._add_pattern(pattern, depth, is_child=is_child)
+
+    def _add_pattern(self, pattern: str, depth: int, *, is_child: bool) -> None:
+        if pattern.startswith("/"):
+            return
+        for path in sorted(glob.glob(pattern, root_dir=self.directory)):
+            self._add(path, depth, is_child=is_child)
+
+    def _add(self, path: str, depth: int, *, is_child: bool) -> None:
+        """Adds a file or the files of a directory. A path that does not exist is a fault of the run."""
+        if path.startswith("/") or "://" in path or "\0" in path or not path:
+            return
+        real = os.path.realpath(os.path.join(self.directory, path))
+        if is_child and os.path.isfile(real):
+            self.manifest(real, path, depth=depth + 1)
+        elif os.path.isdir(real) and _is_below(real, self.directory):
+            for folder, _, names in os.walk(real):
+                for name in names:
+                    self._add_file(os.path.join(folder, name))
+        elif os.path.isfile(real) and real not in self.found.paths:
+            self._add_file(real)
+            self._template_file(real, depth)
+
+    def _add_file(self, path: str) -> None:
+        if os.path.isfile(path):
+            self.found.paths.setdefault(path, False)
+        if len(self.found.paths) > MOST_FILES:
+            raise DoesNotLoad([Fault(self.found.manifest, None, None, f"it names more than {MOST_FILES:,} files")])
+
+    def _template_file(self, real: str, depth: int) -> None:
+        """Adds what a template file includes or reads."""
+        try:
+            if os.path.getsize(real) > LARGEST_TEMPLATE_BYTES:
+                return
+            with open(real, encoding="utf-8") as file:
+                text = file.read()
+        except (OSError, UnicodeDecodeError):
+            return
+        if "{{" in text or "{%" in text:
+            for single, double in STATEMENT.findall(text):
+                self._add(single or double, depth, is_child=False)
+            self._calls(text, depth)
+
+
+def _is_below(path: str, directory: str) -> bool:
+    """A source such as `.` or `..` would take files that the manifest does not mean."""
+    return path.startswith(os.path.realpath(directory).rstrip("/") + "/")
+
+
+def _texts(node: Node) -> Iterator[str]:
+    if isinstance(node, dict):
+        for child in node.values():
+            yield from _texts(child)
+    elif isinstance(node, list):
+        for child in node:
+            yield from _texts(child)
+    elif isinstance(node, str):
+        yield str(node)
+
+
+def write_archive(files: ManifestFiles, target: str) -> None:
+    """Writes a .tar.gz whose bytes depend only on the names, contents and x bits of the files."""
+    root = files.root
+    left = LARGEST_BYTES
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with (
+        open(descriptor, "wb") as raw,
+        gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for path in sorted(files.paths):
+            try:
+                with open(path, "rb") as content:
+                    left -= _add_entry(archive, os.path.relpath(path, root), content)
+            except OSError as error:
+                raise DoesNotLoad([Fault(path, None, None, f"cannot be read: {error.strerror}")]) from None
+            if left < 0:
+                limit = LARGEST_BYTES // 1024 // 1024
+                raise DoesNotLoad([Fault(files.manifest, None, None, f"its files are larger than {limit} MB")])
+
+
+def _add_entry(archive: tarfile.TarFile, name: str, content: IO[bytes]) -> int:
+    status = os.fstat(content.fileno())
+    entry = tarfile.TarInfo(name)
+    entry.size = status.st_size
+    entry.mode = 0o700 if status.st_mode & 0o100 else 0o600
+    archive.addfile(entry, content)
+    return status.st_size
