@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
+import tempfile
+from pathlib import Path
 from typing import Any
 
+from interpreters import need_python
+from mainstay.packaging.program_file import build_program_file
 from system.conftest import PROGRAM, ManagedHost
 from test_docs import BLOCK, ROOT, commands, pattern
 
@@ -109,6 +114,22 @@ def test_the_commands_of_the_guide_print_the_documented_output(shared_host: Mana
         script = command.replace("mainstay ", f"{PROGRAM} ", 1) if command.startswith("mainstay ") else command
         output = shared_host.shell(f"{script} 2>&1").rstrip("\n")
         assert pattern(expected).fullmatch(output), f"$ {command}\n{output}\n--- expected ---\n{expected}"
+
+
+def test_the_program_file_is_scheduled_by_its_own_path(shared_host: ManagedHost) -> None:
+    """With Python 3.9, in which all of this command must run."""
+    python = need_python("3.9")
+    folder = Path(tempfile.mkdtemp(dir="/var/tmp"))
+    try:
+        (folder / "mainstay.pyz").write_bytes(build_program_file())
+        shared_host.machine.write("/srv/file/by-file.yaml", MANIFEST.replace("PLACE", "by-file"))
+        program = f"{python} -I {folder}/mainstay.pyz schedule"
+        shared_host.shell(f"{program} /srv/file/by-file.yaml --every 1h; systemctl start mainstay-apply-by-file")
+        assert shared_host.shell("cat /srv/by-file") == "x"
+        assert "success" in shared_host.shell(program)
+        assert "Run:" in shared_host.shell(f"{program} --remove by-file")
+    finally:
+        shutil.rmtree(folder)
 
 
 def test_what_another_user_can_change_is_not_scheduled(shared_host: ManagedHost) -> None:

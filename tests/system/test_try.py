@@ -9,11 +9,15 @@ import signal
 import subprocess
 import tempfile
 import time
+import zipfile
 from collections.abc import Callable, Iterator
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 
+from interpreters import need_python
+from mainstay.packaging.program_file import build_program_file
 from scratch import fingerprint
 from system.conftest import PROGRAM, need_systemd
 
@@ -148,6 +152,29 @@ def test_a_stable_manifest_exits_0_and_secrets_are_not_shown(tried: Try, tree: P
     assert machine(tree) == before
 
 
+def test_it_runs_with_python_3_9(tree: Path, tmp_path: Path, environment: dict[str, str]) -> None:
+    # The program file has PyYAML and Jinja2 for every interpreter, and not what boots hosts.
+    with zipfile.ZipFile(BytesIO(build_program_file())) as archive:
+        archive.extractall(tmp_path / "library")
+    (tmp_path / "site.yaml").write_text(f"- file:\n    - {tree}/kept: {{ensure: absent}}\n")
+    source = Path(__file__).parents[2] / "src"
+    done = subprocess.run(
+        [
+            need_python("3.9"),
+            "-c",
+            "from mainstay.cli.main import program; program()",
+            "try",
+            str(tmp_path / "site.yaml"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**environment, "PYTHONPATH": f"{source}:{tmp_path / 'library'}", "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    assert done.returncode == 0, done
+    assert f"removed   {tree}/kept  file root:root 0644, 1 bytes\nStable: " in done.stdout
+
+
 def sleepers() -> list[str]:
     found = []
     for entry in filter(str.isdigit, os.listdir("/proc")):
@@ -182,7 +209,7 @@ def test_a_killed_trial_leaves_nothing_after_the_next(
     )
     wait_until(lambda: bool(sleepers()))
     (folder,) = hosts.iterdir()
-    group = next(Path("/sys/fs/cgroup").rglob(folder.name), None)
+    group = next((Path(top) for top, _, _ in os.walk("/sys/fs/cgroup") if Path(top).name == folder.name), None)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     supervisors = [child for child in children if str(folder) in Path(f"/proc/{child}/cmdline").read_text()]
     assert len(supervisors) == 1

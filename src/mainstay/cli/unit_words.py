@@ -26,6 +26,10 @@ def _escape(character: str) -> str:
 
 def program_words() -> list[str]:
     """The words with which a unit runs this program."""
+    # Of the program file; it runs from its cache, but the unit must start the file.
+    archive = getattr(getattr(sys.modules["__main__"], "__loader__", None), "archive", None)
+    if archive is not None:
+        return [sys.executable, os.path.abspath(archive)]
     if "/" not in sys.argv[0]:
         raise CommandRefused("a unit needs the path of this program; start it by its path, or install mainstay")
     program = os.path.abspath(sys.argv[0])

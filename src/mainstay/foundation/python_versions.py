@@ -15,6 +15,7 @@ HOST_COMMANDS = frozenset(
         "schedule",
         "schema",
         "status",
+        "try",
         "validate",
     )
 )

@@ -92,10 +92,11 @@ def _add(arguments: argparse.Namespace) -> int:
     manifest = _manifest_path(arguments.manifest)
     schedule = Schedule(_name_of(arguments, manifest), manifest, arguments.every, arguments.splay)
     _refuse_foreign_unit(schedule, is_named=arguments.name is not None)
-    _refuse_untrusted(manifest)
+    program = program_words()
+    _refuse_untrusted(manifest, program)
     service, timer = (f"{UNIT_DIRECTORY}/{unit}" for unit in (schedule.service, schedule.timer))
     document: Node = [
-        {"file": [unit_file(service, service_text(schedule, program_words()))]},
+        {"file": [unit_file(service, service_text(schedule, program))]},
         {"file": [unit_file(timer, timer_text(schedule, times, splay_seconds))]},
         {"service": [running_unit(schedule.timer, [timer])]},
     ]
@@ -173,7 +174,7 @@ def _read_unit(unit: str) -> str | None:
         raise CommandRefused(f"cannot read {UNIT_DIRECTORY}/{unit}: {error.strerror}") from None
 
 
-def _refuse_untrusted(manifest: str) -> None:
+def _refuse_untrusted(manifest: str, program: list[str]) -> None:
     """Raises unless the manifest loads and only root can change what the timer will run."""
     from importlib.util import find_spec
 
@@ -194,7 +195,7 @@ def _refuse_untrusted(manifest: str) -> None:
             )
     specs = [find_spec(name) for name in ("mainstay", "yaml", "jinja2", "markupsafe")]
     packages = [folder for spec in specs if spec is not None for folder in spec.submodule_search_locations or ()]
-    reason = why_program_untrusted(packages)
+    reason = why_program_untrusted(program, packages)
     if reason is not None:
         raise CommandRefused(
             f"this program would run as root, but {reason}; install mainstay where only root can write, such as /opt"

@@ -35,11 +35,13 @@ def why_untrusted(path: str, *, with_neighbours: bool = False) -> str | None:
     return None
 
 
-def why_program_untrusted(packages: Iterable[str]) -> str | None:
-    """Returns what lets a user other than root change this program: its file, interpreter, search path or `packages`."""
+def why_program_untrusted(program: Iterable[str], packages: Iterable[str]) -> str | None:
+    """Returns what lets a user other than root change the files of this program.
+
+    These are its own files, its interpreter, the directories it searches for modules, and its packages."""
     import sys
 
-    places = [os.path.abspath(sys.argv[0]), sys.executable, f"{sys.prefix}/pyvenv.cfg"]
+    places = [*program, sys.executable, f"{sys.prefix}/pyvenv.cfg"]
     folders = [os.path.abspath(folder) for folder in sys.path if os.path.isdir(folder)]
     for folder in folders:
         places += [folder, *(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".pth"))]
